@@ -1,0 +1,1 @@
+//! The cluster file, platform profiles, and the daemon's monitor protocol.

@@ -1,0 +1,1 @@
+//! The niclab command: plan, boot, run, inspect, report.

@@ -1,0 +1,1 @@
+//! What host and device share: config space, control messages, pages, slices, ioctls.

@@ -1,0 +1,1 @@
+//! The NIC models and their parts, sans-IO.

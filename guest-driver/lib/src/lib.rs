@@ -1,0 +1,1 @@
+//! User library of the niclab NIC: ports, requester pages, receive queues.

@@ -1,0 +1,1 @@
+//! Guest tools: niclab-perf.

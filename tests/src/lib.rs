@@ -1,0 +1,1 @@
+//! Conformance and VM tests.
