@@ -1,0 +1,138 @@
+//! The BAR: shared-memory region [`REGION`] of the cluster function.
+//!
+//! Page 0 is the information page. Port `p` owns two pages: its requester page, [`requester_page`], from which it
+//! sends, and its completer page, [`completer_page`], in which it says what it has received. The kernel driver maps a
+//! port's pages to its owner alone, and the device takes the page's number as the identity of the sender.
+//!
+//! The paper (ULTRA, section 3.3) codes length and flags into the twelve address bits of the store. This BAR is
+//! memory, where a device cannot see the address of a store, so that the page is a ring of [`SLOTS`] slots and the
+//! twelve bits travel in the slot's launch word, which is stored last.
+
+use crate::layout;
+
+/// Shared-memory region (virtio `shmid`) of the BAR.
+pub const REGION: u32 = 0;
+
+/// Pages that each port owns in the BAR.
+pub const PAGES_PER_PORT: u32 = 2;
+
+/// BAR page of port `port` from which it sends.
+pub const fn requester_page(port: u32) -> u32 {
+    1 + PAGES_PER_PORT * port
+}
+
+/// BAR page of port `port` in which it reports what it has received.
+pub const fn completer_page(port: u32) -> u32 {
+    2 + PAGES_PER_PORT * port
+}
+
+layout! {
+    /// Page 0, read-only for user programs. The device writes [`InfoPage::magic`] last: a driver waits for it, bounded
+    /// in time, because the region is mapped a moment after the driver announced itself.
+    pub struct InfoPage: 72 {
+        /// [`crate::MAGIC`] once all else is valid, zero before.
+        pub magic: u64,
+        /// [`crate::ABI_VERSION`].
+        pub abi_version: u32,
+        /// Pages of the BAR, this one included.
+        pub pages: u32,
+        /// Ports; each owns [`PAGES_PER_PORT`] pages.
+        pub ports: u32,
+        /// Slots of a requester page: [`SLOTS`].
+        pub slots: u32,
+        /// Zero.
+        pub reserved0: u64,
+        /// Zero.
+        pub reserved1: u64,
+        /// Zero.
+        pub reserved2: u64,
+        /// Zero.
+        pub reserved3: u64,
+        /// Zero.
+        pub reserved4: u64,
+        /// [`DOORBELL_WANTED`] when the device sleeps and a launch or a register write must be followed by a doorbell;
+        /// [`DOORBELL_SPARED`] while it polls the pages. On a cache line of its own.
+        ///
+        /// A sender stores, executes a full memory barrier, and only then reads this word; the device writes it,
+        /// executes a full barrier, and looks at the pages once more before it sleeps.
+        pub doorbell: u64,
+    }
+}
+
+/// Byte offset of [`InfoPage::doorbell`].
+pub const INFO_DOORBELL_OFFSET: u64 = 64;
+const _: () = assert!(core::mem::offset_of!(InfoPage, doorbell) == INFO_DOORBELL_OFFSET as usize);
+
+/// The device polls: no doorbell is needed.
+pub const DOORBELL_SPARED: u64 = 0;
+/// The device sleeps: ring the doorbell after a store.
+pub const DOORBELL_WANTED: u64 = 1;
+
+/// Slots of a requester page.
+pub const SLOTS: u32 = 32;
+/// Bytes of a slot.
+pub const SLOT_BYTES: u32 = 128;
+const _: () = assert!((SLOTS * SLOT_BYTES) as u64 == crate::PAGE_BYTES);
+
+/// 64-bit words of a slot.
+pub const SLOT_WORDS: usize = 16;
+/// Most payload words of a packet: one cache line (ULTRA, section 3.3).
+pub const PAYLOAD_WORDS: usize = 8;
+/// Tag words; every packet carries them (ULTRA, section 4).
+pub const TAG_WORDS: usize = 2;
+/// Word of the slot where the tag begins. The payload ends right before it: `n` payload words take the words
+/// `8 - n .. 8`, so that payload and tag are one burst of consecutive addresses that always ends at the same place.
+pub const SLOT_TAG_WORD: usize = PAYLOAD_WORDS;
+/// Word of the slot that launches it, stored last with release ordering.
+pub const SLOT_LAUNCH_WORD: usize = SLOT_WORDS - 1;
+
+/// Slot of the launch with sequence number `sequence`. The first launch of an open port is number 1, so that a zeroed
+/// page holds no launch; numbers wrap at 2^32.
+pub const fn slot_of(sequence: u32) -> u32 {
+    sequence.wrapping_sub(1) % SLOTS
+}
+
+/// Launch word: the page-offset code in bits 0..12, zero in 12..32, the sequence number in 32..64.
+pub const fn launch_word(code: u16, sequence: u32) -> u64 {
+    code as u64 | (sequence as u64) << LAUNCH_SEQUENCE_SHIFT
+}
+
+/// Lowest bit of the sequence number in a launch word.
+pub const LAUNCH_SEQUENCE_SHIFT: u32 = 32;
+
+/// Page-offset code, lowest bit of the length field (bits 3..7). The field holds the word of the slot where the burst
+/// begins: `8 - payload words`, that is 8 for a packet of the tag alone and 0 for a whole cache line; 9..16 are not
+/// valid.
+///
+/// The paper says that the field counts up during the burst, so that zero means seven and the reverse: with one to
+/// eight words coded as 0..=7 that is exactly this field's lower three bits, and the carry into its fourth bit is the
+/// step from the payload to the "additional tag".
+pub const CODE_LENGTH_SHIFT: u32 = 3;
+/// Page-offset code: the requester writes the status line as soon as the packet left it (local completion).
+pub const CODE_NOTIFY: u16 = 1 << 7;
+/// Page-offset code: the receiving NIC interrupts its host once the slice is stored.
+pub const CODE_INTERRUPT: u16 = 1 << 8;
+/// Page-offset code: the receiving NIC returns an acknowledgement once the slice is stored; the sender's status line
+/// counts it.
+pub const CODE_ACKNOWLEDGE: u16 = 1 << 9;
+/// Bits of the code that must be zero: alignment (0..3) and the two unused of the five upper bits (10, 11).
+pub const CODE_RESERVED: u16 = 0b1100_0000_0111;
+
+layout! {
+    /// Registers of a completer page, stored by the owner of the port (posted writes; followed by a doorbell when
+    /// [`InfoPage::doorbell`] wants one). All else on the page is spare.
+    pub struct CompleterPage: 16 {
+        /// Slices that the program has consumed since the port was opened. Frees them for new packets. Written once for
+        /// every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is a
+        /// violation and is ignored.
+        pub released: u64,
+        /// Number of a slice (the first is 1): one interrupt is raised as soon as that slice is stored, at once when it
+        /// is already. Zero: no interrupt. One shot: write a new number to arm again.
+        pub armed: u64,
+    }
+}
+
+/// Byte offset of [`CompleterPage::released`].
+pub const COMPLETER_RELEASED_OFFSET: u64 = 0;
+/// Byte offset of [`CompleterPage::armed`].
+pub const COMPLETER_ARMED_OFFSET: u64 = 8;

@@ -1,0 +1,188 @@
+//! Requests on the control queue.
+//!
+//! A request is one descriptor chain: the driver's part, a [`Request`] header and the operation's body, then the
+//! device's part, a [`Reply`] header and the answer's body. Bodies of another length than the operation's are refused.
+//! The device completes every chain that it takes, with a status; a chain without room for a [`Reply`] is completed
+//! with no bytes written and counted.
+
+use crate::layout;
+
+layout! {
+    /// Head of a request.
+    pub struct Request: 8 {
+        /// One of the `OP_` constants.
+        pub operation: u32,
+        /// Bytes of the body that follows.
+        pub body_bytes: u32,
+    }
+}
+
+layout! {
+    /// Head of a reply.
+    pub struct Reply: 8 {
+        /// [`STATUS_OK`] or the reason of the refusal, a `STATUS_` constant.
+        pub status: u32,
+        /// Bytes of the body that follows; zero unless the status is [`STATUS_OK`].
+        pub body_bytes: u32,
+    }
+}
+
+/// Does nothing: asks whether the device lives. No bodies.
+pub const OP_PING: u32 = 1;
+/// Opens a port: [`PortOpen`], answered by [`PortOpened`].
+pub const OP_PORT_OPEN: u32 = 2;
+/// Closes a port: [`PortName`]. Packets not yet sent are discarded and counted. Once answered, the device writes no
+/// more into the port's memory.
+pub const OP_PORT_CLOSE: u32 = 3;
+/// Sets where the port sends: [`Route`]. Fills the port's entry of the descriptor look-up table.
+pub const OP_ROUTE: u32 = 4;
+/// Lets a remote port send to this one: [`Authorize`]. Adds an entry to the port authorization table.
+pub const OP_AUTHORIZE: u32 = 5;
+/// Takes that right back: [`Revoke`].
+pub const OP_REVOKE: u32 = 6;
+/// Reads the counters of the device: no body, answered by [`Statistics`].
+pub const OP_STATISTICS: u32 = 7;
+/// Closes every port, as a driver does before it goes. No bodies.
+pub const OP_RESET: u32 = 8;
+
+/// Done.
+pub const STATUS_OK: u32 = 0;
+/// The operation is not known to this model.
+pub const STATUS_BAD_OPERATION: u32 = 1;
+/// The request is shorter than its header or body, or there is no room for the reply.
+pub const STATUS_BAD_LENGTH: u32 = 2;
+/// The port does not exist or is not open.
+pub const STATUS_BAD_PORT: u32 = 3;
+/// The port is open already, or with [`PORT_ANY`] all are.
+pub const STATUS_PORT_BUSY: u32 = 4;
+/// The memory is not aligned, or not all of it is memory of this guest.
+pub const STATUS_BAD_ADDRESS: u32 = 5;
+/// A value is out of its range.
+pub const STATUS_BAD_VALUE: u32 = 6;
+/// The table is full: authorizations, FIFO memory, or credits beyond the receive queue.
+pub const STATUS_NO_SPACE: u32 = 7;
+/// There is no such entry.
+pub const STATUS_NOT_FOUND: u32 = 8;
+
+/// [`PortOpen::port`]: any free port.
+pub const PORT_ANY: u32 = u32::MAX;
+
+layout! {
+    /// Body of [`OP_PORT_OPEN`].
+    pub struct PortOpen: 32 {
+        /// The port wanted, or [`PORT_ANY`].
+        pub port: u32,
+        /// Slices of the receive queue: a power of two in [`crate::receive::MIN_SLICES`]..=
+        /// [`crate::config::DeviceConfig::max_slices`].
+        pub slices: u32,
+        /// Guest-physical address of the first slice, aligned to 8 bytes.
+        pub slices_address: u64,
+        /// Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes.
+        pub status_address: u64,
+        /// Share of the requester's FIFO memory in 64-bit words (ULTRA pointer memory), or zero for an equal share.
+        pub fifo_words: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Answer to [`OP_PORT_OPEN`].
+    pub struct PortOpened: 8 {
+        /// The port that was opened.
+        pub port: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_PORT_CLOSE`].
+    pub struct PortName: 8 {
+        /// The port.
+        pub port: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_ROUTE`].
+    pub struct Route: 16 {
+        /// The sending port, on this node.
+        pub port: u32,
+        /// The receiving node.
+        pub node: u32,
+        /// The receiving port on that node (ULTRA: target port identification).
+        pub node_port: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_AUTHORIZE`]. Repeating it for the same remote port changes nothing but the credits.
+    pub struct Authorize: 16 {
+        /// The receiving port, on this node.
+        pub port: u32,
+        /// The node that may send.
+        pub node: u32,
+        /// Its port that may send.
+        pub node_port: u32,
+        /// Slices of the receive queue set aside for this sender. The sum over a port is at most its slices, so that an
+        /// authorized sender never overruns the queue.
+        pub credits: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_REVOKE`].
+    pub struct Revoke: 16 {
+        /// The receiving port, on this node.
+        pub port: u32,
+        /// The node.
+        pub node: u32,
+        /// Its port.
+        pub node_port: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Answer to [`OP_STATISTICS`]: counts since the device was made, never reset by a driver.
+    pub struct Statistics: 128 {
+        /// Packets sent to the network.
+        pub packets_sent: u64,
+        /// Packets received from the network and stored.
+        pub packets_received: u64,
+        /// Payload and tag bytes sent.
+        pub bytes_sent: u64,
+        /// Payload and tag bytes stored.
+        pub bytes_received: u64,
+        /// Doorbells rung by the guest.
+        pub doorbells: u64,
+        /// Launches that were found by polling, with no doorbell.
+        pub doorbells_spared: u64,
+        /// Interrupts raised.
+        pub interrupts: u64,
+        /// Packets discarded because their sender is not authorized.
+        pub unauthorized: u64,
+        /// Packets discarded because a FLIT's check sequence was wrong.
+        pub crc_errors: u64,
+        /// Packets discarded for another fault of format: length, port, kind, stale connection.
+        pub malformed: u64,
+        /// Packets discarded because the receive queue was full (only without credit flow control).
+        pub overruns: u64,
+        /// Launches and register writes refused.
+        pub refused: u64,
+        /// Acknowledgements sent.
+        pub acknowledgements_sent: u64,
+        /// Packets discarded unsent because their port was closed.
+        pub discarded_at_close: u64,
+        /// Control requests refused.
+        pub control_refused: u64,
+        /// Events merged into a later one because the driver had left no event buffer.
+        pub events_merged: u64,
+    }
+}

@@ -1,0 +1,27 @@
+//! What an interrupt tells: one buffer of the event queue, one cause.
+//!
+//! The card has one interrupt line, so that the cause travels in memory. The device fills one buffer for each interrupt
+//! that it raises. When the driver has left no buffer, causes of the same kind and port are merged into one, which is
+//! delivered as soon as there is one again: a cause is never lost.
+
+use crate::layout;
+
+layout! {
+    /// A buffer of [`crate::QUEUE_EVENT`], at least this long.
+    pub struct Event: 16 {
+        /// One of the `CAUSE_` constants.
+        pub cause: u32,
+        /// The port it concerns.
+        pub port: u32,
+        /// Causes that this event stands for: 1, or more when events were merged.
+        pub count: u64,
+    }
+}
+
+/// A packet with the interrupt flag was stored ([`crate::bar::CODE_INTERRUPT`]).
+pub const CAUSE_MESSAGE: u32 = 1;
+/// The slice that [`crate::bar::CompleterPage::armed`] waits for was stored.
+pub const CAUSE_ARMED: u32 = 2;
+/// A packet from a sender without authorization was discarded, and the NIC is configured to raise that (ULTRA, section
+/// 3.2: "a system interrupt is thrown").
+pub const CAUSE_UNAUTHORIZED: u32 = 3;

@@ -1,0 +1,83 @@
+//! The character device `/dev/niclabN`, between the kernel driver and a user program.
+//!
+//! One open file owns at most one port. Closing the file, or the death of its process, closes the port.
+//!
+//! `mmap` offsets choose what is mapped; only the owner of a port can map its pages. `poll` reports readable after an
+//! interrupt for the port; `read` of eight bytes returns how many there were since the last `read` (`EAGAIN` when none
+//! and the file is non-blocking). When the device is gone every call fails with `ENODEV`, and `poll` reports `POLLERR |
+//! POLLHUP`.
+
+use crate::layout;
+
+/// `mmap` offset of the information page: read-only.
+pub const MAP_INFO: u64 = 0;
+/// `mmap` offset of the port's requester page.
+pub const MAP_REQUESTER: u64 = 0x1000;
+/// `mmap` offset of the port's completer page.
+pub const MAP_COMPLETER: u64 = 0x2000;
+/// `mmap` offset of the doorbell page: a 16-bit store of [`crate::QUEUE_DOORBELL`] at its first byte rings.
+pub const MAP_DOORBELL: u64 = 0x3000;
+/// `mmap` offset of the port's receive memory: the status line at its first byte, the slices from
+/// [`RECEIVE_SLICES_OFFSET`] on; [`OpenPort::receive_bytes`] long. Read-only for the program.
+pub const MAP_RECEIVE: u64 = 0x10_0000;
+/// Byte offset of the first slice in the receive memory.
+pub const RECEIVE_SLICES_OFFSET: u64 = crate::PAGE_BYTES;
+
+/// `type` byte of all requests.
+pub const IOCTL_TYPE: u32 = 0xf5;
+
+layout! {
+    /// Argument of [`IOCTL_OPEN_PORT`].
+    pub struct OpenPort: 32 {
+        /// In: the port wanted or [`crate::control::PORT_ANY`]. Out: the port.
+        pub port: u32,
+        /// In: slices of the receive queue, a power of two, or zero for 256. Out: the slices.
+        pub slices: u32,
+        /// In: words of requester FIFO, or zero for an equal share.
+        pub fifo_words: u32,
+        /// Zero.
+        pub reserved0: u32,
+        /// Out: bytes to map at [`MAP_RECEIVE`].
+        pub receive_bytes: u64,
+        /// Zero.
+        pub reserved1: u64,
+    }
+}
+
+layout! {
+    /// Argument of [`IOCTL_ROUTE`], [`IOCTL_AUTHORIZE`] and [`IOCTL_REVOKE`]; the file's port is meant.
+    pub struct Peer: 16 {
+        /// The other node.
+        pub node: u32,
+        /// Its port.
+        pub port: u32,
+        /// [`IOCTL_AUTHORIZE`]: slices set aside for it. Otherwise zero.
+        pub credits: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+const READ: u32 = 2;
+const WRITE: u32 = 1;
+
+/// Linux `_IOC`: direction, argument size, type, number.
+const fn request(direction: u32, number: u32, bytes: usize) -> u32 {
+    direction << 30 | (bytes as u32) << 16 | IOCTL_TYPE << 8 | number
+}
+
+/// Copies the [`crate::config::DeviceConfig`] out.
+pub const IOCTL_INFO: u32 = request(READ, 0, size_of::<crate::config::DeviceConfig>());
+/// Opens a port for this file, [`OpenPort`]. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free.
+pub const IOCTL_OPEN_PORT: u32 = request(READ | WRITE, 1, size_of::<OpenPort>());
+/// Closes the file's port. Its mappings are gone: touching them raises `SIGBUS`.
+pub const IOCTL_CLOSE_PORT: u32 = request(0, 2, 0);
+/// Sets where the port sends, [`Peer`].
+pub const IOCTL_ROUTE: u32 = request(WRITE, 3, size_of::<Peer>());
+/// Lets [`Peer`] send to the port.
+pub const IOCTL_AUTHORIZE: u32 = request(WRITE, 4, size_of::<Peer>());
+/// Takes that right back.
+pub const IOCTL_REVOKE: u32 = request(WRITE, 5, size_of::<Peer>());
+/// Asks the device whether it lives: `ENODEV` when it does not answer within
+/// [`crate::config::DeviceConfig::control_timeout_ms`]. The file needs no port.
+pub const IOCTL_CHECK: u32 = request(0, 6, 0);
