@@ -18,22 +18,22 @@ pub const MIN_SLICES: u32 = 8;
 pub const MAX_SLICES: u32 = 4096;
 
 /// Slice status: payload words, bits 0..4.
-pub const STATUS_WORDS_MASK: u64 = 0xf;
+pub const SLICE_WORDS_MASK: u64 = 0xf;
 /// Slice status: the sender asked for an interrupt.
-pub const STATUS_INTERRUPT: u64 = 1 << 4;
+pub const SLICE_INTERRUPT: u64 = 1 << 4;
 /// Slice status: the sender asked for an acknowledgement.
-pub const STATUS_ACKNOWLEDGE: u64 = 1 << 5;
+pub const SLICE_ACKNOWLEDGE: u64 = 1 << 5;
 /// Slice status: set in every slice that was ever written.
-pub const STATUS_VALID: u64 = 1 << 7;
+pub const SLICE_VALID: u64 = 1 << 7;
 /// Slice status: the sender's port, eight bits from here.
-pub const STATUS_PORT_SHIFT: u32 = 8;
+pub const SLICE_PORT_SHIFT: u32 = 8;
 /// Slice status: the sender's node, sixteen bits from here.
-pub const STATUS_NODE_SHIFT: u32 = 16;
+pub const SLICE_NODE_SHIFT: u32 = 16;
 /// Slice status: number of the slice, 32 bits from here: 1 for the first since the port was opened, wrapping.
 ///
 /// The paper has a valid bit that the host must clear. The number makes clearing unnecessary: a slice is new exactly
 /// when it carries the number that the reader expects.
-pub const STATUS_NUMBER_SHIFT: u32 = 32;
+pub const SLICE_NUMBER_SHIFT: u32 = 32;
 
 /// A decoded slice status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,27 +55,27 @@ pub struct SliceStatus {
 impl SliceStatus {
     /// The status word.
     pub const fn encode(self) -> u64 {
-        (self.words as u64 & STATUS_WORDS_MASK)
-            | if self.interrupt { STATUS_INTERRUPT } else { 0 }
-            | if self.acknowledge { STATUS_ACKNOWLEDGE } else { 0 }
-            | STATUS_VALID
-            | (self.source_port as u64) << STATUS_PORT_SHIFT
-            | (self.source_node as u64) << STATUS_NODE_SHIFT
-            | (self.number as u64) << STATUS_NUMBER_SHIFT
+        (self.words as u64 & SLICE_WORDS_MASK)
+            | if self.interrupt { SLICE_INTERRUPT } else { 0 }
+            | if self.acknowledge { SLICE_ACKNOWLEDGE } else { 0 }
+            | SLICE_VALID
+            | (self.source_port as u64) << SLICE_PORT_SHIFT
+            | (self.source_node as u64) << SLICE_NODE_SHIFT
+            | (self.number as u64) << SLICE_NUMBER_SHIFT
     }
 
     /// Decodes a status word; `None` when it was never written by a device.
     pub const fn decode(word: u64) -> Option<Self> {
-        if word & STATUS_VALID == 0 || word & STATUS_WORDS_MASK > PAYLOAD_WORDS as u64 {
+        if word & SLICE_VALID == 0 || word & SLICE_WORDS_MASK > PAYLOAD_WORDS as u64 {
             return None;
         }
         Some(Self {
-            words: (word & STATUS_WORDS_MASK) as u8,
-            interrupt: word & STATUS_INTERRUPT != 0,
-            acknowledge: word & STATUS_ACKNOWLEDGE != 0,
-            source_port: (word >> STATUS_PORT_SHIFT) as u8,
-            source_node: (word >> STATUS_NODE_SHIFT) as u16,
-            number: (word >> STATUS_NUMBER_SHIFT) as u32,
+            words: (word & SLICE_WORDS_MASK) as u8,
+            interrupt: word & SLICE_INTERRUPT != 0,
+            acknowledge: word & SLICE_ACKNOWLEDGE != 0,
+            source_port: (word >> SLICE_PORT_SHIFT) as u8,
+            source_node: (word >> SLICE_NODE_SHIFT) as u16,
+            number: (word >> SLICE_NUMBER_SHIFT) as u32,
         })
     }
 }
@@ -137,6 +137,6 @@ mod tests {
     #[test]
     fn memory_never_written_is_no_slice() {
         assert_eq!(SliceStatus::decode(0), None);
-        assert_eq!(SliceStatus::decode(STATUS_VALID | 9), None);
+        assert_eq!(SliceStatus::decode(SLICE_VALID | 9), None);
     }
 }
