@@ -1,1 +1,18 @@
-//! The NIC models and their parts, sans-IO.
+//! The NIC models, the parts they are made of, and the fabric between them.
+//!
+//! Everything here is sans-IO: no clock, no thread, no lock, no file descriptor, no global, no unseeded randomness.
+//! Time is an argument, effects are data. Two shells drive the same code: the live one behind QEMU, and the
+//! deterministic simulator.
+//!
+//! * [`time`]: model time, integer picoseconds;
+//! * [`nic`]: the trait of every NIC model: what goes in, what comes out;
+//! * [`parts`]: what models are made of: ledger and profile, FIFO memory, credits;
+//! * [`fabric`]: links with seeded faults, and the switch;
+//! * one module for each NIC model, all of the same anatomy: `config`, `wire`, the units named by the paper, `nic`.
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod nic;
+pub mod time;

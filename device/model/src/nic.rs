@@ -1,0 +1,132 @@
+//! The boundary of every NIC model: what goes in, what comes out.
+//!
+//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. The same three verbs serve a model that is written
+//! by page stores (ULTRA, GRIM), by descriptors (GAMMA, INIC) or by commands on a queue (Match); inputs are added here
+//! with the first model that needs them, never beside it.
+
+use smallvec::SmallVec;
+
+use crate::time::Time;
+
+/// Bytes of a frame on a link, from the Ethernet header to the last byte of the payload (no preamble, no check
+/// sequence of Ethernet's). Short frames live inline.
+pub type FrameBytes = SmallVec<[u8; 160]>;
+
+/// Words of one DMA write. One cache line and a status word live inline.
+pub type DmaWords = SmallVec<[u64; 12]>;
+
+/// What a shell tells a model.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The host launched a slot of a requester page: one burst of programmed I/O. The shell has checked nothing but
+    /// that the sequence number was the expected one.
+    PageStore(PageStore),
+    /// The host stored a register of a completer page.
+    Register {
+        /// The port whose page it is.
+        port: u32,
+        /// Which register, and the value.
+        register: Register,
+    },
+    /// A control request, header and body, as the driver wrote it.
+    Control {
+        /// Comes back with the [`Output::Reply`].
+        token: u64,
+        /// All readable bytes of the chain; the shell bounds them at [`MAX_CONTROL_BYTES`].
+        request: &'a [u8],
+    },
+    /// A frame arrived from the link, whole, at the time of the call.
+    Frame(&'a [u8]),
+    /// The time that [`Nic::poll_timeout`] named has come.
+    Timeout,
+    /// The host is gone or was reset: forget every port and all of its memory at once, write nothing more.
+    HostReset,
+}
+
+/// Most bytes of a control request that a shell passes on: larger than any body of [`niclab_abi::control`].
+pub const MAX_CONTROL_BYTES: usize = 256;
+
+/// One launched slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageStore {
+    /// The port that owns the page: the identity of the sender.
+    pub port: u32,
+    /// The lower half of the launch word: the page-offset code and bits that must be zero.
+    pub code: u32,
+    /// Words 0..10 of the slot. Payload and tag end at word 10; what lies before the payload is not read.
+    pub words: [u64; niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS],
+}
+
+/// A register of a completer page, [`niclab_abi::bar::CompleterPage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// Slices consumed since the port was opened.
+    Released(u64),
+    /// Number of the slice whose arrival shall interrupt; zero disarms.
+    Armed(u64),
+}
+
+/// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Store `words` into host memory from `address` on, in ascending order, the last word with release ordering after
+    /// all others. The model only names memory that the host gave it in a control request; the shell still checks
+    /// every address against the guest's memory table.
+    DmaWrite {
+        /// When the last word is visible to the host.
+        at: Time,
+        /// Guest-physical address, aligned to 8 bytes.
+        address: u64,
+        /// What to store.
+        words: DmaWords,
+    },
+    /// Send a frame into the link.
+    Frame {
+        /// When its first byte is ready for the link.
+        at: Time,
+        /// The frame.
+        frame: FrameBytes,
+    },
+    /// Interrupt the host with one event.
+    Interrupt {
+        /// When it is raised.
+        at: Time,
+        /// What for: a `CAUSE_` constant of [`niclab_abi::event`].
+        cause: u32,
+        /// The port it concerns.
+        port: u32,
+    },
+    /// Answer the control request with this token.
+    Reply {
+        /// When.
+        at: Time,
+        /// Token of [`Input::Control`].
+        token: u64,
+        /// [`niclab_abi::control::Reply`] header and body.
+        bytes: SmallVec<[u8; 160]>,
+    },
+}
+
+/// A NIC model.
+pub trait Nic {
+    /// Takes one input at model time `now`. Never fails: what is wrong is answered, counted or raised, as the host
+    /// interface says.
+    fn handle(&mut self, now: Time, input: Input<'_>);
+
+    /// The next effect, until there is none. Drained after every [`Nic::handle`].
+    fn poll_output(&mut self) -> Option<Output>;
+
+    /// The one next deadline, or none.
+    fn poll_timeout(&self) -> Option<Time>;
+
+    /// Whether `port` is open and can take another [`Input::PageStore`] now. A shell leaves the slot in the page while
+    /// this is false, and looks again after other inputs.
+    fn accepts_store(&self, port: u32) -> bool;
+
+    /// Whether `port` is open: its pages are worth a look.
+    fn is_open(&self, port: u32) -> bool;
+
+    /// The host's logical clock: the later of the end of its last operation and the last delivery it was given. Live,
+    /// where a guest's own computing time is unknown, this is the `now` of what the guest does next.
+    fn host_clock(&self) -> Time;
+}
