@@ -1,1 +1,31 @@
-//! The cluster file, platform profiles, and the daemon's monitor protocol.
+//! What the launcher, the daemon and the user agree on, as plain data.
+//!
+//! * [`ClusterFile`] is the cluster file as the user wrote it (TOML); [`Source::resolve`] turns it into a
+//!   [`Cluster`], in which every node has its values and every value is possible.
+//! * [`Profile`] is a platform profile: the price of each crossing, each with its source.
+//! * [`daemon`] is what the launcher tells the daemon, [`monitor`] what the daemon answers while it runs.
+//! * [`pci`] holds the numbers with which QEMU must create the cluster function.
+//!
+//! The crate imports nothing else of the project, so both sides can depend on it.
+
+pub mod daemon;
+pub mod monitor;
+pub mod pci;
+
+mod address;
+mod error;
+mod file;
+mod link;
+mod nic;
+mod profile;
+mod resolve;
+mod source;
+
+pub use address::MacAddress;
+pub use error::{Place, Problem, SpecError};
+pub use file::{AcceleratorChoice, ClusterFile, LinkEntry, NodeEntry, schema};
+pub use link::{Faults, LinkConfig};
+pub use nic::{FlowControl, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};
+pub use profile::{Fact, Profile};
+pub use resolve::{Cluster, MAX_NODES, MIN_MEMORY_MIB, Node};
+pub use source::Source;

@@ -1,0 +1,187 @@
+//! What the launcher tells the daemon: one JSON file, `niclab-device --config FILE`.
+//!
+//! The daemon listens on every socket named here, then prints the one line [`READY_LINE`] on its standard output.
+//! Only then may a QEMU start. It ends on SIGTERM, and when its standard input closes.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Cluster, LinkConfig, MacAddress, NicConfig, Profile};
+
+/// What the daemon prints once it listens on all sockets.
+pub const READY_LINE: &str = "ready";
+
+/// The version of [`DaemonConfig`] that this build writes and reads.
+pub const CONFIG_VERSION: u32 = 1;
+
+/// Everything that one daemon needs to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonConfig {
+    /// [`CONFIG_VERSION`].
+    pub version: u32,
+    /// The cluster's name, for log lines.
+    pub cluster: String,
+    /// Where the daemon answers [`crate::monitor`] requests.
+    pub monitor_socket: PathBuf,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// The prices.
+    pub profile: Profile,
+    /// The nodes, by rank.
+    pub nodes: Vec<DaemonNode>,
+}
+
+/// One node as the daemon sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonNode {
+    /// Host name.
+    pub name: String,
+    /// Ethernet address of the card.
+    pub mac: MacAddress,
+    /// vhost-user socket of the cluster function; the daemon listens.
+    pub cluster_socket: PathBuf,
+    /// vhost-user socket of the Ethernet function; the daemon listens.
+    pub ethernet_socket: PathBuf,
+    /// The NIC.
+    pub nic: NicConfig,
+    /// The link to the switch.
+    pub link: LinkConfig,
+}
+
+/// A daemon's configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum DaemonConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the daemon's configuration {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The file is not what this build expects.
+    #[error("{} is no configuration of this daemon: {error}; it is written by `niclab`, do not edit it", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: serde_json::Error,
+    },
+    /// Launcher and daemon are of different builds.
+    #[error(
+        "{} has version {found}, and this daemon reads {CONFIG_VERSION}; build `niclab` and `niclab-device` together",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version in it.
+        found: u32,
+    },
+}
+
+impl DaemonConfig {
+    /// The configuration for `cluster`; `cluster_socket` and `ethernet_socket` give each rank its socket paths.
+    #[must_use]
+    pub fn new(
+        cluster: &Cluster,
+        name: &str,
+        monitor_socket: PathBuf,
+        sockets: impl Fn(u16) -> NodeSockets,
+    ) -> Self {
+        let nodes = cluster
+            .nodes
+            .iter()
+            .map(|node| {
+                let NodeSockets { cluster_socket, ethernet_socket } = sockets(node.rank);
+                DaemonNode {
+                    name: node.name.clone(),
+                    mac: node.mac(),
+                    cluster_socket,
+                    ethernet_socket,
+                    nic: node.nic.clone(),
+                    link: node.link,
+                }
+            })
+            .collect();
+        Self {
+            version: CONFIG_VERSION,
+            cluster: name.to_owned(),
+            monitor_socket,
+            seed: cluster.seed,
+            profile: cluster.profile.clone(),
+            nodes,
+        }
+    }
+
+    /// Reads what the launcher wrote.
+    ///
+    /// # Errors
+    /// See [`DaemonConfigError`].
+    pub fn read(path: &Path) -> Result<Self, DaemonConfigError> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| DaemonConfigError::Read { path: path.to_owned(), error })?;
+        let parse_error = |error| DaemonConfigError::Parse { path: path.to_owned(), error };
+        // The version first: a file of another version may have other keys.
+        let Version { version } = serde_json::from_str(&text).map_err(parse_error)?;
+        if version != CONFIG_VERSION {
+            return Err(DaemonConfigError::Version { path: path.to_owned(), found: version });
+        }
+        serde_json::from_str(&text).map_err(parse_error)
+    }
+}
+
+/// The two sockets of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSockets {
+    /// vhost-user socket of the cluster function.
+    pub cluster_socket: PathBuf,
+    /// vhost-user socket of the Ethernet function.
+    pub ethernet_socket: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClusterFile, Source};
+
+    fn example() -> DaemonConfig {
+        let cluster = Source::default().resolve(&ClusterFile::default()).unwrap();
+        DaemonConfig::new(&cluster, "c", "/run/m".into(), |rank| NodeSockets {
+            cluster_socket: format!("/run/{rank}.c").into(),
+            ethernet_socket: format!("/run/{rank}.e").into(),
+        })
+    }
+
+    fn read(text: &str) -> Result<DaemonConfig, DaemonConfigError> {
+        let path = std::env::temp_dir().join(format!("niclab-config-{}-{}", std::process::id(), text.len()));
+        std::fs::write(&path, text).unwrap();
+        let result = DaemonConfig::read(&path);
+        std::fs::remove_file(path).unwrap();
+        result
+    }
+
+    #[test]
+    fn json_round_trips() {
+        let config = example();
+        assert_eq!(read(&serde_json::to_string(&config).unwrap()).unwrap(), config);
+        assert_eq!(config.nodes[1].ethernet_socket, Path::new("/run/1.e"));
+    }
+
+    #[test]
+    fn another_version_is_named_even_if_its_keys_differ() {
+        let error = read(r#"{"version": 7, "future": true}"#).unwrap_err();
+        assert!(matches!(error, DaemonConfigError::Version { found: 7, .. }), "{error}");
+    }
+}

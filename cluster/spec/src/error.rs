@@ -1,0 +1,81 @@
+//! Everything that can be wrong with a cluster file or a profile.
+//!
+//! A [`Problem`] names the place, the key, what is wrong and how to mend it. Checking goes on after the first one, so
+//! that a user mends a file in one pass.
+
+use std::{fmt, path::PathBuf};
+
+use thiserror::Error;
+
+/// A cluster file or profile cannot be used.
+#[derive(Debug, Error)]
+pub enum SpecError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// What the file says is impossible or unknown.
+    #[error("{}", ProblemList(.0))]
+    Invalid(Vec<Problem>),
+}
+
+/// Where in a file something stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file as the user named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it stands; none for a value that no file holds.
+    pub place: Option<Place>,
+    /// The key (as in `node[1].memory_mib`) or the command-line flag that set it. Empty where a file cannot be parsed.
+    pub key: String,
+    /// What is wrong.
+    pub what: String,
+    /// How to mend it.
+    pub mend: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "`{}`: ", self.key)?;
+        }
+        write!(f, "{}\n  mend: {}", self.what, self.mend)
+    }
+}
+
+struct ProblemList<'a>(&'a [Problem]);
+
+impl fmt::Display for ProblemList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}

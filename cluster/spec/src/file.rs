@@ -1,0 +1,127 @@
+//! The cluster file as the user writes it.
+
+use std::path::PathBuf;
+
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, Serialize};
+
+use crate::{Faults, NicConfig};
+
+/// A virtual cluster. Every key is optional.
+///
+/// Relative paths start at the folder of the cluster file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "niclab cluster file")]
+pub struct ClusterFile {
+    /// The cluster's name, by which the commands find it. `--name` wins over it.
+    pub name: Option<String>,
+    /// How many nodes. Where there are more than `node` entries, the rest are named `node0`, `node1`, by rank.
+    #[schemars(range(min = 1, max = 64))]
+    pub nodes: Option<u32>,
+    /// Nodes with names or values of their own, in the order of their ranks.
+    pub node: Vec<NodeEntry>,
+    /// Memory of each node, in MiB.
+    #[schemars(range(min = 96, max = 1_048_576))]
+    pub memory_mib: u32,
+    /// Virtual CPUs of each node.
+    #[schemars(range(min = 1, max = 64))]
+    pub vcpus: u32,
+    /// Debian packages. With any, the guests get a Debian root file system that holds them.
+    pub packages: Vec<String>,
+    /// A kernel of your own (bzImage). It must have the niclab driver in its initramfs or image.
+    pub kernel: Option<PathBuf>,
+    /// An image of your own: an initramfs (`.cpio`, `.cpio.gz`, `.img`) or a root disk (`.ext4`, `.squashfs`, `.erofs`).
+    pub image: Option<PathBuf>,
+    /// Further arguments for every QEMU, passed as they are.
+    pub qemu_args: Vec<String>,
+    /// How the guests' instructions are executed.
+    pub accelerator: AcceleratorChoice,
+    /// A platform profile: the name of a bundled one, or the path of a `.toml` file. Default: the one of the NIC's paper.
+    pub profile: Option<String>,
+    /// The seed of every random choice, so that a run can be repeated.
+    pub seed: u64,
+    /// The NIC of each node.
+    pub nic: NicConfig,
+    /// Links to the switch. An entry without `node` changes the default for all nodes.
+    pub link: Vec<LinkEntry>,
+}
+
+impl Default for ClusterFile {
+    fn default() -> Self {
+        Self {
+            name: None,
+            nodes: None,
+            node: Vec::new(),
+            memory_mib: 256,
+            vcpus: 1,
+            packages: Vec::new(),
+            kernel: None,
+            image: None,
+            qemu_args: Vec::new(),
+            accelerator: AcceleratorChoice::default(),
+            profile: None,
+            seed: 1,
+            nic: NicConfig::default(),
+            link: Vec::new(),
+        }
+    }
+}
+
+/// One node that differs from the others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NodeEntry {
+    /// Host name. Lower-case letters, digits and hyphens.
+    pub name: Option<String>,
+    /// Memory, in MiB.
+    #[schemars(range(min = 96, max = 1_048_576))]
+    pub memory_mib: Option<u32>,
+    /// Virtual CPUs.
+    #[schemars(range(min = 1, max = 64))]
+    pub vcpus: Option<u32>,
+    /// Debian packages, instead of the cluster's.
+    pub packages: Option<Vec<String>>,
+    /// NIC, instead of the cluster's.
+    pub nic: Option<NicConfig>,
+}
+
+/// One node's link to the switch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkEntry {
+    /// The node, by name. Without it the entry is for all nodes that have no entry of their own for the same key.
+    pub node: Option<String>,
+    /// Serialization rate in model time, in bits per second. Default: the profile's.
+    #[schemars(range(min = 1))]
+    pub bandwidth_bits_per_s: Option<u64>,
+    /// Propagation time in model time, in nanoseconds. Default: the profile's.
+    pub latency_ns: Option<u64>,
+    /// Largest Ethernet payload, in bytes. Default: 1500.
+    #[schemars(range(min = 256, max = 9000))]
+    pub mtu_bytes: Option<u32>,
+    /// Frames that may wait at the switch for this link. Default: 1024.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub queue_frames: Option<u32>,
+    /// What goes wrong. Default: nothing.
+    pub faults: Option<Faults>,
+}
+
+/// How the guests' instructions are executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcceleratorChoice {
+    /// KVM where it opens and the processor has vmx or svm, else TCG.
+    #[default]
+    Auto,
+    /// QEMU's own translation; works everywhere.
+    Tcg,
+    /// KVM, or an error.
+    Kvm,
+}
+
+/// The JSON Schema of the cluster file.
+#[must_use]
+pub fn schema() -> Schema {
+    schema_for!(ClusterFile)
+}

@@ -1,0 +1,206 @@
+//! How the launcher asks a running daemon: one JSON [`Request`] a line over a unix socket, one [`Answer`] a line back.
+//!
+//! A connection may ask any number of times. Counts are exact integers. Names end in the unit; what is not a count
+//! says which clock it is of: `model_…_ps` is model time in picoseconds, `wall_…_ns` is wall time in nanoseconds.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Faults;
+
+/// The version of [`DaemonStats`] and [`DaemonHealth`] that this build writes and reads.
+pub const STATS_VERSION: u32 = 1;
+
+/// The longest request line that the daemon reads, in bytes; it hangs up on a longer one.
+pub const MAX_REQUEST_BYTES: usize = 4096;
+
+/// One question, or one change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "query", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// All counters. Answered by [`Answer::Stats`].
+    Stats,
+    /// What is connected. Answered by [`Answer::Health`].
+    Health,
+    /// Replace the faults of one node's link from now on. Answered by [`Answer::Done`].
+    SetFaults {
+        /// The node, by name.
+        node: String,
+        /// The new faults.
+        faults: Faults,
+    },
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// To [`Request::Stats`].
+    Stats(DaemonStats),
+    /// To [`Request::Health`].
+    Health(DaemonHealth),
+    /// The change was made.
+    Done,
+    /// The request was not understood or is impossible.
+    Error {
+        /// What is wrong, and the mend.
+        message: String,
+    },
+}
+
+/// All counters since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonStats {
+    /// [`STATS_VERSION`].
+    pub version: u32,
+    /// Wall time since the daemon was ready.
+    pub wall_uptime_ns: u64,
+    /// Model time of the latest event of any node.
+    pub model_time_ps: u64,
+    /// Whether model time is exact; with racing senders it is an estimate.
+    pub model_time_is_exact: bool,
+    /// The nodes, by rank.
+    pub nodes: Vec<NodeStats>,
+}
+
+/// One node's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeStats {
+    /// Host name.
+    pub name: String,
+    /// The Ethernet function; sent is from the guest.
+    pub ethernet: TrafficStats,
+    /// The cluster function; sent is from the guest.
+    pub cluster: TrafficStats,
+    /// Messages that the guest sent through the cluster function.
+    pub messages_sent: u64,
+    /// Messages written into the guest's memory.
+    pub messages_received: u64,
+    /// Doorbells that the guest rang, of both functions.
+    pub doorbells: u64,
+    /// Messages that were found by polling, so that the guest rang no doorbell for them.
+    pub spared_doorbells: u64,
+    /// Rounds of polling that looked at this node.
+    pub polls: u64,
+    /// Interrupts raised, by cause.
+    pub interrupts: BTreeMap<String, u64>,
+    /// What the guest did that it must not, by name.
+    pub violations: BTreeMap<String, u64>,
+    /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
+    pub link_events: BTreeMap<String, u64>,
+    /// This node's clock in model time.
+    pub model_time_ps: u64,
+    /// Every crossing, by kind. The sum of the prices is the node's whole modelled cost.
+    pub ledger: Vec<LedgerEntry>,
+}
+
+/// Frames and bytes of one function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrafficStats {
+    /// Frames from the guest.
+    pub sent_frames: u64,
+    /// Their bytes, headers included.
+    pub sent_bytes: u64,
+    /// Frames to the guest.
+    pub received_frames: u64,
+    /// Their bytes, headers included.
+    pub received_bytes: u64,
+    /// Frames to the guest that found no room.
+    pub dropped_frames: u64,
+}
+
+/// All crossings of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerEntry {
+    /// The kind, as in `pio_write` or `dma_write`.
+    pub crossing: String,
+    /// How many.
+    pub count: u64,
+    /// Bytes carried.
+    pub bytes: u64,
+    /// Their price in model time.
+    pub model_price_ps: u64,
+}
+
+/// What is connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonHealth {
+    /// [`STATS_VERSION`].
+    pub version: u32,
+    /// The nodes, by rank.
+    pub nodes: Vec<NodeHealth>,
+}
+
+/// What of one node is connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeHealth {
+    /// Host name.
+    pub name: String,
+    /// QEMU holds the cluster function's socket.
+    pub cluster_connected: bool,
+    /// QEMU holds the Ethernet function's socket.
+    pub ethernet_connected: bool,
+    /// The guest's driver took over the cluster function (DRIVER_OK).
+    pub cluster_driver_ok: bool,
+    /// The guest's driver took over the Ethernet function (DRIVER_OK).
+    pub ethernet_driver_ok: bool,
+    /// The requester pages stand in the guest's BAR.
+    pub bar_mapped: bool,
+}
+
+impl NodeHealth {
+    /// Whether everything is connected.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.cluster_connected
+            && self.ethernet_connected
+            && self.cluster_driver_ok
+            && self.ethernet_driver_ok
+            && self.bar_mapped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_look_as_documented() {
+        let json = |request| serde_json::to_string(&request).unwrap();
+        assert_eq!(json(Request::Stats), r#"{"query":"stats"}"#);
+        assert_eq!(json(Request::Health), r#"{"query":"health"}"#);
+        let cut = Request::SetFaults {
+            node: "node0".into(),
+            faults: Faults { partition: true, ..Faults::default() },
+        };
+        assert_eq!(serde_json::from_str::<Request>(&json(cut.clone())).unwrap(), cut);
+        let short = r#"{"query":"set-faults","node":"node0","faults":{"partition":true}}"#;
+        assert_eq!(serde_json::from_str::<Request>(short).unwrap(), cut);
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let stats = DaemonStats {
+            version: STATS_VERSION,
+            nodes: vec![NodeStats {
+                name: "node0".into(),
+                interrupts: [("notification".to_owned(), 3)].into(),
+                ledger: vec![LedgerEntry {
+                    crossing: "doorbell".into(),
+                    count: 1,
+                    bytes: 4,
+                    model_price_ps: 7,
+                }],
+                ..NodeStats::default()
+            }],
+            ..DaemonStats::default()
+        };
+        for answer in [Answer::Stats(stats), Answer::Health(DaemonHealth::default()), Answer::Done] {
+            let text = serde_json::to_string(&answer).unwrap();
+            assert!(!text.contains('\n'), "one answer a line");
+            assert_eq!(serde_json::from_str::<Answer>(&text).unwrap(), answer);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Which NIC a node has, and its parameters.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The NIC models that this build knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NicModel {
+    /// ULTRA: requester and completer, one I/O cycle per message.
+    #[default]
+    Ultra,
+}
+
+impl NicModel {
+    /// The name that the cluster file and the command line use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ultra => "ultra",
+        }
+    }
+
+    /// The platform profile that the model's paper measured on.
+    #[must_use]
+    pub const fn default_profile(self) -> &'static str {
+        match self {
+            Self::Ultra => "ultra-200mhz-htx",
+        }
+    }
+
+    /// All models, for messages and completions.
+    pub const ALL: &'static [Self] = &[Self::Ultra];
+}
+
+/// How the daemon waits for work. This costs wall time only; model time does not see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitPolicy {
+    /// Block on the doorbell; after activity poll for `poll_for_us`, and spare the guests their doorbells meanwhile.
+    #[default]
+    Adaptive,
+    /// Always poll. Wants a core of its own, and one for each vCPU that polls.
+    Poll,
+    /// Always block on the doorbell.
+    Block,
+}
+
+/// A node's NIC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NicConfig {
+    /// The model.
+    pub model: NicModel,
+    /// How the daemon waits for this NIC's work.
+    pub wait: WaitPolicy,
+    /// How long the adaptive policy polls after the last activity, in microseconds of wall time.
+    #[schemars(range(max = 1_000_000))]
+    pub poll_for_us: u32,
+    /// Parameters of the ULTRA model.
+    pub ultra: UltraParameters,
+}
+
+impl Default for NicConfig {
+    fn default() -> Self {
+        Self {
+            model: NicModel::default(),
+            wait: WaitPolicy::default(),
+            poll_for_us: 50,
+            ultra: UltraParameters::default(),
+        }
+    }
+}
+
+/// What the completer does with a packet from a partner that its port did not authorize.
+///
+/// Source: ULTRA paper, section 3.2 (either is allowed).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unauthorized {
+    /// Count it and drop it.
+    #[default]
+    Discard,
+    /// Count it, drop it, and raise a system interrupt.
+    Interrupt,
+}
+
+/// What keeps a sender from overrunning a receive queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowControl {
+    /// The sender holds a credit for each free slice of the receiver.
+    #[default]
+    Credit,
+    /// Nothing: a packet that finds no free slice is counted and dropped.
+    None,
+}
+
+/// Parameters of the ULTRA model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UltraParameters {
+    /// How the requester's FIFO RAM is split: words of 64 bits for each of the eight ports. Each is 0 (port unused)
+    /// or at least 10 (one full packet), and all together at most 128 (1 KiB, ULTRA paper section 3.1).
+    pub fifo_words_per_port: [u16; 8],
+    /// The same for the completer's FIFO RAM.
+    pub completer_fifo_words_per_port: [u16; 8],
+    /// Partners that one port can authorize.
+    #[schemars(range(min = 1, max = 256))]
+    pub authorized_partners_per_port: u16,
+    /// What happens to a packet of an unauthorized partner.
+    pub unauthorized: Unauthorized,
+    /// What keeps senders from overrunning a receive queue.
+    pub flow_control: FlowControl,
+}
+
+impl UltraParameters {
+    /// The FIFO RAM in words of 64 bits: 1 KiB. Source: ULTRA paper, section 3.1.
+    pub const FIFO_RAM_WORDS: u16 = 128;
+    /// The largest packet in words of 64 bits: one cache line and the 128-bit tag. Source: section 4.
+    pub const MAX_PACKET_WORDS: u16 = 10;
+    /// The most partners that the authorization table can hold for one port.
+    pub const MAX_PARTNERS: u16 = 256;
+}
+
+impl Default for UltraParameters {
+    fn default() -> Self {
+        Self {
+            fifo_words_per_port: [16; 8],
+            completer_fifo_words_per_port: [16; 8],
+            authorized_partners_per_port: 16,
+            unauthorized: Unauthorized::default(),
+            flow_control: FlowControl::default(),
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! From the cluster file to a cluster in which every node has its values and every value is possible.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    AcceleratorChoice, ClusterFile, Faults, LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, Problem,
+    Profile, Source, SpecError, UltraParameters,
+};
+
+/// The most nodes of one cluster.
+pub const MAX_NODES: u32 = 64;
+
+/// The least memory, in MiB, in which the guest kernel unpacks its initramfs.
+pub const MIN_MEMORY_MIB: u32 = 96;
+
+/// A cluster, every value settled and possible.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// The name in the file, if any.
+    pub name: Option<String>,
+    /// The nodes, by rank. Never empty.
+    pub nodes: Vec<Node>,
+    /// A kernel of the user's own.
+    pub kernel: Option<PathBuf>,
+    /// An image of the user's own.
+    pub image: Option<PathBuf>,
+    /// Further arguments for every QEMU.
+    pub qemu_args: Vec<String>,
+    /// How instructions are executed.
+    pub accelerator: AcceleratorChoice,
+    /// The prices.
+    pub profile: Profile,
+    /// The seed of every random choice.
+    pub seed: u64,
+}
+
+/// One node of a [`Cluster`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Position in the cluster, from 0.
+    pub rank: u16,
+    /// Host name.
+    pub name: String,
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+    /// Virtual CPUs.
+    pub vcpus: u32,
+    /// Debian packages, sorted, each once.
+    pub packages: Vec<String>,
+    /// The NIC.
+    pub nic: NicConfig,
+    /// The link to the switch.
+    pub link: LinkConfig,
+}
+
+impl Node {
+    /// Length of the cluster network's prefix.
+    pub const PREFIX_LENGTH: u8 = 24;
+
+    /// The address of the Ethernet function: 10.77.0.1 for rank 0. The network is the cluster's own; nothing routes
+    /// it, so every cluster uses the same.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        let host = u32::from(self.rank) + 1;
+        Ipv4Addr::from_bits(Ipv4Addr::new(10, 77, 0, 0).to_bits() + host)
+    }
+
+    /// The Ethernet address of the card.
+    #[must_use]
+    pub fn mac(&self) -> MacAddress {
+        MacAddress::of_rank(self.rank)
+    }
+}
+
+impl Source {
+    /// Reads this text as a cluster file; see [`Self::resolve`] for the next step.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`] with the place of what cannot be parsed.
+    pub fn cluster_file(&self) -> Result<ClusterFile, SpecError> {
+        self.parse()
+    }
+
+    /// Settles and checks every value. `file` is what this source says, perhaps changed by the command line.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`] with every impossible value and its place; [`SpecError::Read`] for a profile that
+    /// cannot be read.
+    pub fn resolve(&self, file: &ClusterFile) -> Result<Cluster, SpecError> {
+        let profile = self.load_profile(file)?;
+        let mut check = Checker { source: self, problems: Vec::new() };
+        check.cluster(file);
+        check.own_files(file);
+        let names = check.node_names(file);
+        check.links(file, &names);
+        if !check.problems.is_empty() {
+            return Err(SpecError::Invalid(check.problems));
+        }
+        let nodes = (0u16..).zip(&names).map(|(rank, name)| node_of(file, rank, name, &profile)).collect();
+        Ok(Cluster {
+            name: file.name.clone(),
+            nodes,
+            kernel: file.kernel.as_deref().map(|path| self.path_of(path)),
+            image: file.image.as_deref().map(|path| self.path_of(path)),
+            qemu_args: file.qemu_args.clone(),
+            accelerator: file.accelerator,
+            profile,
+            seed: file.seed,
+        })
+    }
+
+    fn load_profile(&self, file: &ClusterFile) -> Result<Profile, SpecError> {
+        let wanted = file.profile.as_deref().unwrap_or_else(|| file.nic.model.default_profile());
+        if Path::new(wanted).extension().is_some_and(|extension| extension == "toml") {
+            return Profile::from_source(&Source::read(&self.path_of(Path::new(wanted)))?);
+        }
+        Profile::bundled(wanted).ok_or_else(|| {
+            let known: Vec<&str> = Profile::bundled_names().collect();
+            SpecError::Invalid(vec![self.problem(
+                "profile",
+                format!("no profile is called `{wanted}`"),
+                format!("use one of {}, or the path of a .toml file", known.join(", ")),
+            )])
+        })
+    }
+}
+
+fn node_of(file: &ClusterFile, rank: u16, name: &str, profile: &Profile) -> Node {
+    let own = file.node.get(usize::from(rank)).cloned().unwrap_or_default();
+    let packages: BTreeSet<String> =
+        own.packages.unwrap_or_else(|| file.packages.clone()).into_iter().collect();
+    Node {
+        rank,
+        name: name.to_owned(),
+        memory_mib: own.memory_mib.unwrap_or(file.memory_mib),
+        vcpus: own.vcpus.unwrap_or(file.vcpus),
+        packages: packages.into_iter().collect(),
+        nic: own.nic.unwrap_or_else(|| file.nic.clone()),
+        link: link_of(file, name, profile),
+    }
+}
+
+/// The entry of the node itself wins over the entry for all nodes, which wins over the profile.
+fn link_of(file: &ClusterFile, name: &str, profile: &Profile) -> LinkConfig {
+    let own = file.link.iter().find(|link| link.node.as_deref() == Some(name));
+    let common = file.link.iter().find(|link| link.node.is_none());
+    let entries = || own.into_iter().chain(common);
+    LinkConfig {
+        bandwidth_bits_per_s: entries()
+            .find_map(|l| l.bandwidth_bits_per_s)
+            .unwrap_or_else(|| profile.link_bandwidth_bits_per_s()),
+        latency_ns: entries().find_map(|l| l.latency_ns).unwrap_or_else(|| profile.link_latency_ns()),
+        mtu_bytes: entries().find_map(|l| l.mtu_bytes).unwrap_or(LinkConfig::DEFAULT_MTU_BYTES),
+        queue_frames: entries().find_map(|l| l.queue_frames).unwrap_or(LinkConfig::DEFAULT_QUEUE_FRAMES),
+        faults: entries().find_map(|l| l.faults).unwrap_or_default(),
+    }
+}
+
+struct Checker<'a> {
+    source: &'a Source,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, path: &str, what: impl Into<String>, mend: impl Into<String>) {
+        self.problems.push(self.source.problem(path, what, mend));
+    }
+
+    fn cluster(&mut self, file: &ClusterFile) {
+        if let Some(name) = &file.name
+            && !is_label(name)
+        {
+            self.report("name", format!("`{name}` is no cluster name"), LABEL_MEND);
+        }
+        self.memory("memory_mib", Some(file.memory_mib));
+        self.vcpus("vcpus", Some(file.vcpus));
+        self.packages("packages", &file.packages);
+        self.nic("nic", &file.nic);
+        for (i, node) in file.node.iter().enumerate() {
+            self.node(&format!("node[{i}]"), node);
+        }
+    }
+
+    fn node(&mut self, path: &str, node: &NodeEntry) {
+        self.memory(&format!("{path}.memory_mib"), node.memory_mib);
+        self.vcpus(&format!("{path}.vcpus"), node.vcpus);
+        self.packages(&format!("{path}.packages"), node.packages.as_deref().unwrap_or_default());
+        if let Some(nic) = &node.nic {
+            self.nic(&format!("{path}.nic"), nic);
+        }
+    }
+
+    fn own_files(&mut self, file: &ClusterFile) {
+        for (key, path) in [("kernel", &file.kernel), ("image", &file.image)] {
+            if let Some(path) = path.as_deref().map(|path| self.source.path_of(path))
+                && !path.is_file()
+            {
+                let what = format!("there is no file {}", path.display());
+                self.report(key, what, "correct the path, which starts at the folder of the cluster file");
+            }
+        }
+    }
+
+    fn memory(&mut self, path: &str, memory_mib: Option<u32>) {
+        if let Some(mib) = memory_mib.filter(|mib| !(MIN_MEMORY_MIB..=1 << 20).contains(mib)) {
+            self.report(
+                path,
+                format!("{mib} MiB of memory is impossible: the kernel needs {MIN_MEMORY_MIB} MiB to start"),
+                format!("use {MIN_MEMORY_MIB} to 1048576"),
+            );
+        }
+    }
+
+    fn vcpus(&mut self, path: &str, vcpus: Option<u32>) {
+        if let Some(vcpus) = vcpus.filter(|vcpus| !(1..=64).contains(vcpus)) {
+            self.report(path, format!("{vcpus} virtual CPUs are impossible"), "use 1 to 64");
+        }
+    }
+
+    fn packages(&mut self, path: &str, packages: &[String]) {
+        for name in packages.iter().filter(|name| !is_package_name(name)) {
+            // The names end up as arguments of apt-get, so one that starts with a hyphen would be an option.
+            self.report(
+                path,
+                format!("`{name}` is no Debian package name"),
+                "package names are lower-case letters, digits, `+`, `-` and `.`, as in iperf3 or libstdc++6",
+            );
+        }
+    }
+
+    fn nic(&mut self, path: &str, nic: &NicConfig) {
+        if nic.poll_for_us > 1_000_000 {
+            self.report(
+                &format!("{path}.poll_for_us"),
+                format!("polling for {} us after each message would never block", nic.poll_for_us),
+                "use at most 1000000, or wait = \"poll\"",
+            );
+        }
+        let ultra = &nic.ultra;
+        self.fifo(&format!("{path}.ultra.fifo_words_per_port"), &ultra.fifo_words_per_port);
+        self.fifo(
+            &format!("{path}.ultra.completer_fifo_words_per_port"),
+            &ultra.completer_fifo_words_per_port,
+        );
+        if !(1..=UltraParameters::MAX_PARTNERS).contains(&ultra.authorized_partners_per_port) {
+            self.report(
+                &format!("{path}.ultra.authorized_partners_per_port"),
+                format!("a port cannot authorize {} partners", ultra.authorized_partners_per_port),
+                format!("use 1 to {}", UltraParameters::MAX_PARTNERS),
+            );
+        }
+    }
+
+    fn fifo(&mut self, path: &str, words: &[u16; 8]) {
+        let (ram, packet) = (UltraParameters::FIFO_RAM_WORDS, UltraParameters::MAX_PACKET_WORDS);
+        let total: u32 = words.iter().map(|&w| u32::from(w)).sum();
+        if total > u32::from(ram) {
+            self.report(
+                path,
+                format!("the queues take {total} words, and the FIFO RAM has {ram}"),
+                format!("make the sum at most {ram}"),
+            );
+        }
+        if let Some(small) = words.iter().find(|&&w| w != 0 && w < packet) {
+            self.report(
+                path,
+                format!("a queue of {small} words cannot hold a full packet of {packet}"),
+                format!("use 0 for an unused port, else at least {packet}"),
+            );
+        }
+    }
+
+    /// The name of every node, by rank; the number of names is the number of nodes.
+    fn node_names(&mut self, file: &ClusterFile) -> Vec<String> {
+        let listed = u32::try_from(file.node.len()).unwrap_or(u32::MAX);
+        let count = file.nodes.unwrap_or(if listed == 0 { 2 } else { listed });
+        if !(1..=MAX_NODES).contains(&count) {
+            self.report(
+                "nodes",
+                format!("a cluster of {count} nodes is impossible"),
+                format!("use 1 to {MAX_NODES}"),
+            );
+        }
+        if listed > count {
+            self.report(
+                "nodes",
+                format!("{count} nodes are asked for, and {listed} are listed as [[node]]"),
+                "leave out `nodes`, or raise it",
+            );
+        }
+        let mut names = Vec::new();
+        let mut seen = HashSet::new();
+        for rank in 0..count.min(MAX_NODES) as usize {
+            let own = file.node.get(rank).and_then(|node| node.name.clone());
+            let path = format!("node[{rank}].name");
+            let name = own.unwrap_or_else(|| format!("node{rank}"));
+            if !is_label(&name) || matches!(name.as_str(), "localhost" | "host") {
+                self.report(&path, format!("`{name}` is no host name for a node"), LABEL_MEND);
+            }
+            if !seen.insert(name.clone()) {
+                self.report(
+                    &path,
+                    format!("two nodes are called `{name}`"),
+                    "give each node a name of its own",
+                );
+            }
+            names.push(name);
+        }
+        names
+    }
+
+    fn links(&mut self, file: &ClusterFile, names: &[String]) {
+        let mut seen = HashSet::new();
+        for (i, link) in file.link.iter().enumerate() {
+            let path = format!("link[{i}]");
+            let node_path = format!("{path}.node");
+            if let Some(node) = &link.node
+                && !names.contains(node)
+            {
+                self.report(
+                    &node_path,
+                    format!("no node is called `{node}`"),
+                    format!("the nodes are {}", names.join(", ")),
+                );
+            }
+            if !seen.insert(&link.node) {
+                let whose = link.node.as_deref().unwrap_or("all nodes");
+                self.report(
+                    &node_path,
+                    format!("a second link entry for {whose}"),
+                    "put both into one entry",
+                );
+            }
+            self.link(&path, link);
+        }
+    }
+
+    fn link(&mut self, path: &str, link: &LinkEntry) {
+        if link.bandwidth_bits_per_s == Some(0) {
+            self.report(
+                &format!("{path}.bandwidth_bits_per_s"),
+                "a bandwidth of 0 never delivers a frame",
+                "use at least 1; to cut the link, use faults = { partition = true }",
+            );
+        }
+        // The product with 10^12 ps/s must stay far from the end of the clock's 64 bits.
+        if let Some(latency_ns) = link.latency_ns.filter(|&ns| ns > 1_000_000_000) {
+            self.report(
+                &format!("{path}.latency_ns"),
+                format!("a link of {latency_ns} ns is longer than a second"),
+                "use at most 1000000000",
+            );
+        }
+        let mtu_range = LinkConfig::MIN_MTU_BYTES..=LinkConfig::MAX_MTU_BYTES;
+        if let Some(mtu) = link.mtu_bytes.filter(|mtu| !mtu_range.contains(mtu)) {
+            self.report(
+                &format!("{path}.mtu_bytes"),
+                format!("an MTU of {mtu} bytes is impossible"),
+                format!("use {} to {}", mtu_range.start(), mtu_range.end()),
+            );
+        }
+        if let Some(frames) = link.queue_frames.filter(|frames| !(1..=1 << 20).contains(frames)) {
+            self.report(
+                &format!("{path}.queue_frames"),
+                format!("a queue of {frames} frames is impossible"),
+                "use 1 to 1048576",
+            );
+        }
+        self.faults(path, &link.faults.unwrap_or_default());
+    }
+
+    fn faults(&mut self, path: &str, faults: &Faults) {
+        for (name, value) in faults.probabilities() {
+            if !(0.0..=1.0).contains(&value) {
+                self.report(
+                    &format!("{path}.faults.{name}"),
+                    format!("{value} is no probability"),
+                    "use 0.0 (never) to 1.0 (always)",
+                );
+            }
+        }
+        if faults.delay_ns > 1_000_000_000 {
+            self.report(
+                &format!("{path}.faults.delay_ns"),
+                format!("a delay of {} ns is longer than a second", faults.delay_ns),
+                "use at most 1000000000",
+            );
+        }
+    }
+}
+
+const LABEL_MEND: &str =
+    "use a lower-case letter, then up to 31 lower-case letters, digits and hyphens, the last no hyphen";
+
+/// A host name that every resolver takes, and short enough that socket paths stay within the 108 bytes of `sun_path`.
+fn is_label(name: &str) -> bool {
+    name.len() <= 32
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// Debian policy, section 5.6.7.
+fn is_package_name(name: &str) -> bool {
+    name.len() >= 2
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(text: &str) -> Result<Cluster, SpecError> {
+        let source = Source::from_text("c.toml", text);
+        source.resolve(&source.cluster_file()?)
+    }
+
+    /// The first problem as `(line, key, whole text)`.
+    fn problem(text: &str) -> (usize, String, String) {
+        match resolve(text) {
+            Err(SpecError::Invalid(problems)) => {
+                let first = &problems[0];
+                (first.place.as_ref().map_or(0, |p| p.line), first.key.clone(), first.to_string())
+            }
+            other => panic!("expected a problem, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_two_nodes() {
+        let cluster = resolve("").unwrap();
+        assert_eq!(cluster.nodes.len(), 2);
+        assert_eq!(cluster.nodes[1].name, "node1");
+        assert_eq!(cluster.nodes[1].address().to_string(), "10.77.0.2");
+        assert_eq!(cluster.nodes[0].memory_mib, 256);
+        assert_eq!(cluster.profile.name, "ultra-200mhz-htx");
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_place_and_a_guess() {
+        let (line, key, text) = problem("nodes = 2\nmemory = 512\n");
+        assert_eq!((line, key.as_str()), (2, "memory"));
+        assert!(text.starts_with("c.toml:2:1: `memory`: unknown field"), "{text}");
+        assert!(text.contains("did you mean `memory_mib`?"), "{text}");
+        assert_eq!(problem("[nic.ultra]\nfifo = 3").1, "nic.ultra.fifo");
+    }
+
+    #[test]
+    fn a_wrong_type_is_placed() {
+        let (line, key, _) = problem("[[node]]\nname = \"a\"\nvcpus = \"two\"\n");
+        assert_eq!((line, key.as_str()), (3, "node[0].vcpus"));
+    }
+
+    #[test]
+    fn a_syntax_error_is_placed() {
+        assert_eq!(problem("nodes = 2\nmemory_mib = = 5\n").0, 2);
+    }
+
+    #[test]
+    fn impossible_values_are_refused_where_they_stand() {
+        for (text, line, key) in [
+            ("\nnodes = 0", 2, "nodes"),
+            ("nodes = 65", 1, "nodes"),
+            ("nodes = 1\n[[node]]\n[[node]]", 1, "nodes"),
+            ("memory_mib = 64", 1, "memory_mib"),
+            ("[[node]]\nmemory_mib = 64", 2, "node[0].memory_mib"),
+            ("vcpus = 0", 1, "vcpus"),
+            ("name = \"A b\"", 1, "name"),
+            ("[[node]]\nname = \"-x\"", 2, "node[0].name"),
+            ("[[node]]\nname = \"a\"\n[[node]]\nname = \"a\"", 4, "node[1].name"),
+            ("packages = [\"--force\"]", 1, "packages"),
+            ("profile = \"nothing\"", 1, "profile"),
+            ("kernel = \"/does/not/exist\"", 1, "kernel"),
+            ("[[link]]\nnode = \"x\"", 2, "link[0].node"),
+            ("[[link]]\n[[link]]", 2, "link[1].node"),
+            ("[[link]]\nmtu_bytes = 20", 2, "link[0].mtu_bytes"),
+            ("[[link]]\nbandwidth_bits_per_s = 0", 2, "link[0].bandwidth_bits_per_s"),
+            ("[[link]]\nfaults = { loss = 1.5 }", 2, "link[0].faults.loss"),
+            ("[[link]]\n[link.faults]\ncorrupt = -0.1", 3, "link[0].faults.corrupt"),
+            ("[[link]]\nfaults.reorder = nan", 2, "link[0].faults.reorder"),
+            (
+                "[nic.ultra]\nfifo_words_per_port = [128, 10, 0, 0, 0, 0, 0, 0]",
+                2,
+                "nic.ultra.fifo_words_per_port",
+            ),
+            (
+                "[nic.ultra]\nfifo_words_per_port = [9, 0, 0, 0, 0, 0, 0, 0]",
+                2,
+                "nic.ultra.fifo_words_per_port",
+            ),
+            ("[nic.ultra]\nauthorized_partners_per_port = 0", 2, "nic.ultra.authorized_partners_per_port"),
+        ] {
+            let (found_line, found_key, message) = problem(text);
+            assert_eq!((found_line, found_key.as_str()), (line, key), "{text}: {message}");
+            assert!(message.contains("mend: "), "{message}");
+        }
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let Err(SpecError::Invalid(problems)) = resolve("nodes = 0\nvcpus = 0\nmemory_mib = 1") else {
+            panic!("accepted")
+        };
+        assert_eq!(problems.len(), 3);
+    }
+
+    #[test]
+    fn a_nodes_own_values_win() {
+        let cluster = resolve(
+            "nodes = 3\nmemory_mib = 128\npackages = [\"b2\", \"a2\", \"b2\"]\n\
+             [[node]]\nname = \"big\"\nmemory_mib = 512\npackages = []\n\
+             [[link]]\nmtu_bytes = 9000\nfaults = { loss = 0.5 }\n\
+             [[link]]\nnode = \"big\"\nlatency_ns = 7\n",
+        )
+        .unwrap();
+        let [big, other, _] = cluster.nodes.as_slice() else { panic!("three nodes") };
+        assert_eq!((big.name.as_str(), big.memory_mib, other.memory_mib), ("big", 512, 128));
+        assert_eq!((big.packages.len(), &other.packages[..]), (0, &["a2".to_owned(), "b2".to_owned()][..]));
+        assert_eq!((big.link.latency_ns, big.link.mtu_bytes, other.link.mtu_bytes), (7, 9000, 9000));
+        assert!((big.link.faults.loss - 0.5).abs() < f64::EPSILON);
+    }
+}

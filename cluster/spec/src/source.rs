@@ -1,0 +1,216 @@
+//! A TOML text that can say where each of its keys stands.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::de::DeserializeOwned;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use crate::{Place, Problem, SpecError};
+
+/// A file's name and text, and which of its values the command line replaced.
+///
+/// The default is no file at all: every place is then unknown.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    name: String,
+    folder: PathBuf,
+    text: String,
+    flags: BTreeMap<String, String>,
+}
+
+impl Source {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`SpecError::Read`].
+    pub fn read(path: &Path) -> Result<Self, SpecError> {
+        let text =
+            fs::read_to_string(path).map_err(|error| SpecError::Read { path: path.to_owned(), error })?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Self { folder, ..Self::from_text(&path.display().to_string(), text) })
+    }
+
+    /// A text that is already in memory; `name` stands in messages.
+    #[must_use]
+    pub fn from_text(name: &str, text: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), text: text.into(), ..Self::default() }
+    }
+
+    /// The path, seen from the folder of this file.
+    #[must_use]
+    pub fn path_of(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    /// Remembers that the value of `key` comes from a command-line flag, so that a problem with it names the flag.
+    pub fn set_by_flag(&mut self, key: &str, flag: &str) {
+        self.flags.insert(key.to_owned(), flag.to_owned());
+    }
+
+    /// Reads the text as a `T`.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`] with the place of the syntax error, unknown key or wrong type.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, SpecError> {
+        toml::from_str(&self.text).map_err(|error| SpecError::Invalid(vec![self.parse_problem(&error)]))
+    }
+
+    /// A problem with the value at `path` (as in `node[1].memory_mib`), placed where it stands or, where the key is
+    /// absent, where its nearest table stands.
+    #[must_use]
+    pub fn problem(&self, path: &str, what: impl Into<String>, mend: impl Into<String>) -> Problem {
+        if let Some(flag) = self.flags.get(path) {
+            return Problem { place: None, key: flag.clone(), what: what.into(), mend: mend.into() };
+        }
+        Problem {
+            place: self.offset_of(path).map(|offset| self.place(offset)),
+            key: path.to_owned(),
+            what: what.into(),
+            mend: mend.into(),
+        }
+    }
+
+    fn parse_problem(&self, error: &toml::de::Error) -> Problem {
+        let offset = error.span().map(|span| span.start);
+        let what = error.message().trim().to_owned();
+        let names: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
+        let mend = match names.split_first() {
+            Some((wrong, known)) if what.starts_with("unknown") => nearest(wrong, known).map_or_else(
+                || format!("remove `{wrong}`; `niclab schema` describes every key"),
+                |near| format!("did you mean `{near}`? `niclab schema` describes every key"),
+            ),
+            _ => "correct the value; `niclab schema` describes every key".to_owned(),
+        };
+        Problem {
+            place: offset.map(|offset| self.place(offset)),
+            key: offset.and_then(|offset| self.path_at(offset)).unwrap_or_default(),
+            what,
+            mend,
+        }
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place {
+            file: self.name.clone(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).map_or(0, |line| line.chars().count()) + 1,
+        }
+    }
+
+    /// Byte offset of the key at `path`, or of the innermost table on the way to it.
+    fn offset_of(&self, path: &str) -> Option<usize> {
+        let table = DeTable::parse(&self.text).ok()?;
+        let mut table = table.get_ref();
+        let mut offset = None;
+        for step in path.split('.') {
+            let (name, index) = split_index(step);
+            let Some((key, mut value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { break };
+            offset = Some(key.span().start);
+            if let (Some(index), DeValue::Array(items)) = (index, value.get_ref()) {
+                let Some(item) = items.get(index) else { break };
+                offset = Some(item.span().start);
+                value = item;
+            }
+            let DeValue::Table(inner) = value.get_ref() else { break };
+            table = inner;
+        }
+        offset
+    }
+
+    /// The key whose name or value covers the byte at `offset`.
+    fn path_at(&self, offset: usize) -> Option<String> {
+        let table = DeTable::parse(&self.text).ok()?;
+        path_in_table(table.get_ref(), offset)
+    }
+}
+
+/// `node[1]` is `node` and 1.
+fn split_index(step: &str) -> (&str, Option<usize>) {
+    match step.strip_suffix(']').and_then(|s| s.split_once('[')) {
+        Some((name, index)) => (name, index.parse().ok()),
+        None => (step, None),
+    }
+}
+
+fn path_in_table(table: &DeTable<'_>, offset: usize) -> Option<String> {
+    table.iter().find_map(|(key, value)| {
+        let name = key.get_ref();
+        if key.span().contains(&offset) {
+            return Some(name.to_string());
+        }
+        path_in_value(name, value, offset)
+    })
+}
+
+fn path_in_value(name: &str, value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
+    // A `[table]`'s span is that of its header alone, so descend first and look at the span last.
+    let inner = match value.get_ref() {
+        DeValue::Table(table) => path_in_table(table, offset).map(|inner| format!("{name}.{inner}")),
+        DeValue::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(i, item)| path_in_value(&format!("{name}[{i}]"), item, offset)),
+        _ => None,
+    };
+    inner.or_else(|| value.span().contains(&offset).then(|| name.to_owned()))
+}
+
+/// The known name that the wrong one was probably meant to be.
+pub(crate) fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
+    let likeness = |name: &str| {
+        // `memory` for `memory_mib` is the commonest slip: a unit left out.
+        if name.starts_with(wrong) { 1.0 } else { strsim::jaro_winkler(wrong, name) }
+    };
+    let best = known.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(best) > 0.75).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "nodes = 2\n\n[[node]]\nname = \"a\"\n\n[[node]]\nname = \"b\"\nmemory_mib = 7\n\n[nic.ultra]\nx = { y = [1, 2] }\n";
+
+    fn place_of(path: &str) -> Option<(usize, usize)> {
+        Source::from_text("t", TEXT).problem(path, "", "").place.map(|p| (p.line, p.column))
+    }
+
+    #[test]
+    fn every_kind_of_key_is_found() {
+        assert_eq!(place_of("nodes"), Some((1, 1)));
+        assert_eq!(place_of("node[1].memory_mib"), Some((8, 1)));
+        assert_eq!(place_of("nic.ultra.x.y"), Some((11, 7)));
+    }
+
+    #[test]
+    fn an_absent_key_is_placed_at_its_table() {
+        assert_eq!(place_of("node[1].vcpus").map(|p| p.0), Some(6));
+        assert_eq!(place_of("link"), None);
+    }
+
+    #[test]
+    fn an_offset_finds_its_key() {
+        let source = Source::from_text("t", TEXT);
+        let at = |needle: &str| TEXT.find(needle).and_then(|offset| source.path_at(offset));
+        assert_eq!(at("memory_mib").as_deref(), Some("node[1].memory_mib"));
+        assert_eq!(at("7").as_deref(), Some("node[1].memory_mib"));
+        assert_eq!(at("1, 2").as_deref(), Some("nic.ultra.x.y[0]"));
+    }
+
+    #[test]
+    fn a_value_from_the_command_line_names_its_flag() {
+        let mut source = Source::from_text("t", TEXT);
+        source.set_by_flag("nodes", "--nodes");
+        let problem = source.problem("nodes", "no", "yes");
+        assert_eq!((problem.place, problem.key.as_str()), (None, "--nodes"));
+    }
+}
