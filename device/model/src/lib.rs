@@ -15,4 +15,5 @@
 extern crate alloc;
 
 pub mod nic;
+pub mod parts;
 pub mod time;

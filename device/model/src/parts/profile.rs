@@ -1,0 +1,238 @@
+//! A platform's prices: what one crossing costs on one testbed.
+//!
+//! Plain numbers: picoseconds, bytes, thousandths of a cycle. Reading them from a file, their sources and their checks
+//! for sense are elsewhere; whatever the numbers are, pricing with them saturates and never fails.
+
+use crate::time::Span;
+
+/// Bytes of a bus word in all prices.
+pub const WORD_BYTES: u64 = 8;
+
+/// What one crossing of a resource costs. A crossing of `n` words in `b` bursts occupies the resource for
+/// `b * fixed_ps + n * per_word_ps`, and its effect is seen `latency_ps` after that. The latency is pipelined: it delays
+/// this crossing and keeps nobody else waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Price {
+    /// Pipelined delay, picoseconds: once for each crossing, occupies nothing.
+    pub latency_ps: u64,
+    /// Arbitration, address phase or packet header, picoseconds for each burst.
+    pub fixed_ps: u64,
+    /// Data phase, picoseconds for each word of 64 bits.
+    pub per_word_ps: u64,
+    /// Most bytes of one burst; longer crossings are split. Zero: no limit.
+    pub burst_bytes: u64,
+}
+
+impl Price {
+    /// Bursts that `bytes` take: at least one.
+    pub const fn bursts(&self, bytes: u64) -> u64 {
+        if self.burst_bytes == 0 || bytes <= self.burst_bytes { 1 } else { bytes.div_ceil(self.burst_bytes) }
+    }
+
+    /// How long `bytes` occupy the resource.
+    pub const fn occupancy(&self, bytes: u64) -> Span {
+        let fixed = self.fixed_ps.saturating_mul(self.bursts(bytes));
+        let data = self.per_word_ps.saturating_mul(bytes.div_ceil(WORD_BYTES));
+        Span::from_ps(fixed.saturating_add(data))
+    }
+
+    /// The pipelined delay.
+    pub const fn latency(&self) -> Span {
+        Span::from_ps(self.latency_ps)
+    }
+}
+
+/// The host's own overheads: processor time, charged to the host's clock and to no other resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostPrices {
+    /// Software before the first store or the doorbell of a message, picoseconds a message.
+    pub send_ps: u64,
+    /// Software from the moment a message is visible in memory until the program has it, picoseconds a message.
+    pub receive_ps: u64,
+    /// From the interrupt line to the handler's end, picoseconds an interrupt.
+    pub interrupt_ps: u64,
+    /// One copy in host memory, picoseconds a byte.
+    pub copy_per_byte_ps: u64,
+}
+
+/// The I/O bus between host and NIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BusPrices {
+    /// Whether the two directions are separate resources (HyperTransport, PCI Express) or one (PCI).
+    pub full_duplex: bool,
+    /// Programmed-I/O write, host to NIC. Its burst limit is what the processor's write combining gathers: the word
+    /// size where there is none.
+    pub pio_write: Price,
+    /// Programmed-I/O read: the host waits for all of it.
+    pub pio_read: Price,
+    /// A store whose only purpose is to tell the NIC that there is work.
+    pub doorbell: Price,
+    /// DMA write, NIC to host memory.
+    pub dma_write: Price,
+    /// DMA read, NIC from host memory: the NIC waits for all of it.
+    pub dma_read: Price,
+    /// DMA read of descriptors.
+    pub descriptor_fetch: Price,
+    /// DMA write of descriptors.
+    pub descriptor_write_back: Price,
+    /// From the NIC's decision to the host's interrupt line, picoseconds.
+    pub interrupt_ps: u64,
+}
+
+/// Cycles of one state machine of the NIC for a packet of `n` words (payload and tag):
+/// `fixed_millicycles + n * per_word_millicycles`. The machine is busy for as long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineCycles {
+    /// Thousandths of a cycle for each packet.
+    pub fixed_millicycles: u64,
+    /// Thousandths of a cycle for each word of 64 bits.
+    pub per_word_millicycles: u64,
+}
+
+/// The NIC's own logic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NiPrices {
+    /// One cycle, picoseconds.
+    pub clock_ps: u64,
+    /// Load machine: from the bus interface into the FIFO RAM (ULTRA, section 3.1).
+    pub load: MachineCycles,
+    /// TX machine: from the FIFO RAM, behind header and routing, to the network port (ULTRA, section 3.1).
+    pub transmit: MachineCycles,
+    /// RX machine: from the network port through the checks into the FIFO RAM (ULTRA, section 3.2).
+    pub receive: MachineCycles,
+    /// Store machine: from the FIFO RAM to the bus interface (ULTRA, section 3.2).
+    pub store: MachineCycles,
+}
+
+impl NiPrices {
+    /// How long a machine works on a packet of `words` words, rounded up to the picosecond.
+    pub const fn span(&self, machine: MachineCycles, words: u64) -> Span {
+        let millicycles =
+            machine.fixed_millicycles.saturating_add(machine.per_word_millicycles.saturating_mul(words));
+        Span::from_ps(millicycles.saturating_mul(self.clock_ps).div_ceil(1_000))
+    }
+}
+
+/// The network's own prices. Bandwidth and latency of a link belong to the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkPrices {
+    /// From the first bit into a switch to the first bit out of it when the way is free, picoseconds.
+    pub switch_fall_through_ps: u64,
+}
+
+/// All prices of one platform.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// The host processor.
+    pub host: HostPrices,
+    /// The bus.
+    pub bus: BusPrices,
+    /// The NIC.
+    pub ni: NiPrices,
+    /// The network.
+    pub network: NetworkPrices,
+}
+
+impl Profile {
+    /// The testbed of the ULTRA paper: Virtex 4 at 200 MHz on an HTX slot.
+    ///
+    /// The cycles of the four machines are **fitted**: the paper gives only their sum and their slowest. The sum is
+    /// 23 cycles at 2 words and 76 at 10 (115 ns, 380 ns: 9.75 + 6.625 n cycles), the slowest takes 9.85 cycles at 2
+    /// words (325 MB/s) and less than 22.8 at 10 ("exceeds 700 MByte/s"): 6.85 + 1.5 n, which gives 732 MB/s. Which
+    /// machine is the slowest is not known; it is taken to be TX, which also sends routing and header.
+    pub const fn ultra_200mhz_htx() -> Self {
+        // Section 4: "latencies of 11 cycles when receiving and 7 cycles when sending data towards the host".
+        const HT_CORE_IN_PS: u64 = 11 * 5_000;
+        const HT_CORE_OUT_PS: u64 = 7 * 5_000;
+        // A 16-bit HyperTransport link at 400 MHz, double data rate, moves 1.6 GB/s (the paper's reference 20): 5 ns a
+        // word, and one word of header a burst. Section 3.3 and 3.4: a message is one burst each way.
+        const HT_WORD_PS: u64 = 5_000;
+        const ONE_BURST_BYTES: u64 = 128;
+        const INWARD: Price = Price {
+            latency_ps: HT_CORE_IN_PS,
+            fixed_ps: HT_WORD_PS,
+            per_word_ps: HT_WORD_PS,
+            burst_bytes: ONE_BURST_BYTES,
+        };
+        const OUTWARD: Price = Price { latency_ps: HT_CORE_OUT_PS, ..INWARD };
+        const ROUND_TRIP: Price = Price { latency_ps: HT_CORE_IN_PS + HT_CORE_OUT_PS, ..INWARD };
+        // Section 4: 300 ns for the round trip "including the software layer": what the core does not explain, halved.
+        const SOFTWARE_PS: u64 = (300_000 - HT_CORE_IN_PS - HT_CORE_OUT_PS) / 2;
+
+        const fn cycles(fixed_millicycles: u64, per_word_millicycles: u64) -> MachineCycles {
+            MachineCycles { fixed_millicycles, per_word_millicycles }
+        }
+        Self {
+            host: HostPrices {
+                send_ps: SOFTWARE_PS,
+                receive_ps: SOFTWARE_PS,
+                // Not in the paper, which rules interrupts out as "very time consuming": taken to be 2 us.
+                interrupt_ps: 2_000_000,
+                // Not in the paper: one channel of DDR-400, 3.2 GB/s, read and written.
+                copy_per_byte_ps: 625,
+            },
+            bus: BusPrices {
+                full_duplex: true,
+                pio_write: INWARD,
+                pio_read: ROUND_TRIP,
+                doorbell: INWARD,
+                dma_write: OUTWARD,
+                dma_read: ROUND_TRIP,
+                descriptor_fetch: ROUND_TRIP,
+                descriptor_write_back: OUTWARD,
+                interrupt_ps: HT_CORE_OUT_PS,
+            },
+            ni: NiPrices {
+                clock_ps: 5_000,
+                load: cycles(1_000, 1_625),
+                transmit: cycles(6_850, 1_500),
+                receive: cycles(950, 1_750),
+                store: cycles(950, 1_750),
+            },
+            // Section 2: "the fall-through latency of an ATOLL switch is about 90ns".
+            network: NetworkPrices { switch_fall_through_ps: 90_000 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Machines of the ULTRA path in their order, for a packet of `words`.
+    fn stages_ps(words: u64) -> [u64; 4] {
+        let ni = Profile::ultra_200mhz_htx().ni;
+        [ni.load, ni.transmit, ni.receive, ni.store].map(|machine| ni.span(machine, words).as_ps())
+    }
+
+    #[test]
+    fn fitted_cycles_sum_to_the_papers_latencies() {
+        assert_eq!(stages_ps(2).iter().sum::<u64>(), 115_000);
+        assert_eq!(stages_ps(10).iter().sum::<u64>(), 380_000);
+    }
+
+    #[test]
+    fn fitted_cycles_bound_the_papers_bandwidths() {
+        let bytes_per_s = |words: u64| {
+            let slowest_ps = *stages_ps(words).iter().max().unwrap();
+            words * WORD_BYTES * 1_000_000_000_000 / slowest_ps
+        };
+        assert!(bytes_per_s(2).abs_diff(325_000_000) < 3_250_000);
+        assert!(bytes_per_s(10) > 700_000_000);
+    }
+
+    #[test]
+    fn long_crossings_are_split_into_bursts() {
+        let price = Price { latency_ps: 7, fixed_ps: 100, per_word_ps: 10, burst_bytes: 32 };
+        assert_eq!(price.bursts(0), 1);
+        assert_eq!(price.bursts(32), 1);
+        assert_eq!(price.bursts(33), 2);
+        assert_eq!(price.occupancy(80), Span::from_ps(3 * 100 + 10 * 10));
+    }
+
+    #[test]
+    fn absurd_prices_saturate() {
+        let price = Price { latency_ps: u64::MAX, fixed_ps: u64::MAX, per_word_ps: u64::MAX, burst_bytes: 1 };
+        assert_eq!(price.occupancy(u64::MAX), Span::from_ps(u64::MAX));
+    }
+}
