@@ -17,7 +17,9 @@ const MODULES: [&str; 7] = ["", "config", "bar", "receive", "control", "event", 
 fn main() -> Result<(), Failure> {
     let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../src");
     println!("cargo::rerun-if-changed={}", sources.display());
-    let mut table = String::from("const ITEMS: &[Item] = &[\n");
+    let mut table = String::from(
+        "// The constants are of several widths.\n#[allow(clippy::unnecessary_cast)]\nconst ITEMS: &[Item] = &[\n",
+    );
     for module in MODULES {
         let file = sources.join(if module.is_empty() { "lib.rs".into() } else { format!("{module}.rs") });
         let parsed = syn::parse_file(&fs::read_to_string(&file)?)?;

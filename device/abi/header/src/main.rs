@@ -1,9 +1,10 @@
-//! Prints `niclab_abi.h`, the C form of the `niclab-abi` crate, for the kernel driver and C programs.
+//! Writes down the `niclab-abi` crate for those who do not read Rust: `niclab_abi.h` for the kernel driver and C
+//! programs, and the tables of the device programmer's manual.
 //!
-//! `cargo run -p niclab-abi-header > device/abi/include/niclab_abi.h` renews the committed copy; the test below fails
-//! when it is stale.
+//! `cargo run -p niclab-abi-header` renews both committed copies; the tests below fail when one is stale.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// One thing of the header, in source order. The table is written by `build.rs`.
 enum Item {
@@ -22,8 +23,63 @@ enum Item {
 
 include!(concat!(env!("OUT_DIR"), "/items.rs"));
 
-fn main() {
-    print!("{}", header());
+fn main() -> std::io::Result<()> {
+    for (path, content) in [(HEADER, header()), (TABLES, tables())] {
+        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), content)?;
+    }
+    Ok(())
+}
+
+/// The committed C header, relative to this package.
+const HEADER: &str = "../include/niclab_abi.h";
+/// The committed tables of the manual, relative to this package.
+const TABLES: &str = "../../../docs/DEVICE-TABLES.md";
+
+/// The tables of the manual.
+fn tables() -> String {
+    let mut out = String::from(TABLES_HEAD);
+    let mut in_constants = false;
+    for item in ITEMS {
+        match *item {
+            Item::Section { doc } => {
+                let (title, rest) = doc.split_once('\n').unwrap_or((doc, ""));
+                let _ = write!(out, "\n## {}\n{}\n", title.trim_end_matches('.'), plain(rest).trim_end());
+                in_constants = false;
+            }
+            Item::Constant { name, value, doc } => {
+                if !in_constants {
+                    out.push_str("\n| constant | value | meaning |\n|---|---|---|\n");
+                    in_constants = true;
+                }
+                let _ = writeln!(out, "| `{name}` | {} | {} |", number(value), cell(doc));
+            }
+            Item::Layout { name, bytes, doc, fields } => {
+                in_constants = false;
+                let _ = write!(out, "\n### {name}: {bytes} bytes\n\n{}\n\n", plain(doc));
+                out.push_str("| offset | field | type | meaning |\n|---|---|---|---|\n");
+                let mut offset = 0;
+                for (field, kind, doc) in fields {
+                    let _ = writeln!(out, "| {offset} | `{field}` | {kind} | {} |", cell(doc));
+                    offset += if *kind == "u64" { 8 } else { 4 };
+                }
+            }
+        }
+    }
+    out
+}
+
+fn number(value: u64) -> String {
+    if value < 10_000 { value.to_string() } else { format!("{value:#x}") }
+}
+
+/// Documentation as one cell of a table.
+fn cell(doc: &str) -> String {
+    plain(doc).replace('\n', " ").replace('|', "\\|")
+}
+
+/// Documentation without the links between items, which only rustdoc can follow.
+fn plain(doc: &str) -> String {
+    doc.replace("[`", "`").replace("`]", "`")
 }
 
 /// The whole header.
@@ -42,8 +98,7 @@ fn header() -> String {
             Item::Constant { name, value, doc } => {
                 comment(&mut out, "", doc);
                 let suffix = if value > u64::from(u32::MAX) { "ULL" } else { "U" };
-                let digits = if value < 10_000 { value.to_string() } else { format!("{value:#x}") };
-                let _ = writeln!(out, "#define NICLAB_{name} {digits}{suffix}");
+                let _ = writeln!(out, "#define NICLAB_{name} {}{suffix}", number(value));
             }
             Item::Layout { name, bytes, doc, fields } => layout(&mut out, name, bytes, doc, fields),
         }
@@ -113,18 +168,38 @@ const HEAD: &str = "\
 
 const TAIL: &str = "\n#endif /* NICLAB_ABI_H */\n";
 
+const TABLES_HEAD: &str = "\
+# Tables of the device
+
+Generated from the `niclab-abi` crate by `cargo run -p niclab-abi-header`; do not edit. [DEVICE.md](DEVICE.md) explains
+how a driver uses them. All fields are little-endian; structures have no padding.
+";
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    fn committed(path: &str) -> String {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("the committed copy")
+    }
+
     #[test]
     fn committed_header_is_current() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/niclab_abi.h");
-        let committed = std::fs::read_to_string(&path).expect("the committed header");
-        assert!(
-            committed == super::header(),
-            "{} is stale: cargo run -p niclab-abi-header > device/abi/include/niclab_abi.h",
-            path.display()
-        );
+        assert!(committed(super::HEADER) == super::header(), "stale: cargo run -p niclab-abi-header");
+    }
+
+    #[test]
+    fn committed_tables_are_current() {
+        assert!(committed(super::TABLES) == super::tables(), "stale: cargo run -p niclab-abi-header");
+    }
+
+    #[test]
+    fn every_field_is_a_word_that_the_tables_can_place() {
+        for item in super::ITEMS {
+            if let super::Item::Layout { name, bytes, fields, .. } = item {
+                let sum: u64 = fields.iter().map(|(_, kind, _)| if *kind == "u64" { 8 } else { 4 }).sum();
+                assert_eq!(sum, *bytes, "{name}");
+            }
+        }
     }
 }
