@@ -1,0 +1,354 @@
+//! One command: its processes, its streams, and how much of them the host has room for.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    path::Path,
+    process::{Child, Stdio},
+};
+
+use niclab_agent::{
+    Exec, ExitStatus, Refusal, ToHost, WindowSize,
+    message::{DATA_BYTES, WINDOW_BYTES},
+};
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal},
+    pty::OpenptFlags,
+    termios::Winsize,
+};
+
+/// What a command finds in its environment unless the host says otherwise.
+const DEFAULT_ENV: [(&str, &str); 2] =
+    [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")];
+
+/// The most that a terminal can still hold of an exited command.
+const TERMINAL_BUFFER_BYTES: u64 = 64 * 1024;
+
+/// End of transmission: what a terminal takes for the end of its input.
+const EOT: u8 = 4;
+
+/// One of a command's outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output, or the terminal.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What a step has to tell the host.
+#[derive(Debug)]
+pub enum Step {
+    /// This.
+    Say(ToHost),
+    /// Nothing.
+    Nothing,
+}
+
+struct Output {
+    stream: Stream,
+    fd: OwnedFd,
+    /// Once the command exited: what it wrote and nobody read yet. A background process may hold the stream open and
+    /// write on; that is not waited for.
+    left_bytes: Option<u64>,
+}
+
+/// A running command, or one that exited and still has output to send.
+pub struct Command {
+    child: Child,
+    pidfd: OwnedFd,
+    status: Option<ExitStatus>,
+    terminal: Option<OwnedFd>,
+    input: Option<OwnedFd>,
+    pending_input: VecDeque<u8>,
+    input_ends: bool,
+    outputs: Vec<Output>,
+    /// Bytes of output that the host has room for.
+    credit_bytes: u32,
+}
+
+impl Command {
+    /// Starts a command whose host has room for `credit_bytes` of output.
+    pub fn start(exec: &Exec, credit_bytes: u32) -> Result<Self, Refusal> {
+        let Some((program, arguments)) = exec.argv.split_first() else {
+            return Err(Refusal { message: "no command is given".to_owned(), code: 126 });
+        };
+        let refuse = |error: io::Error| Refusal {
+            message: format!("cannot run `{program}`: {error}"),
+            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
+        };
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).env_clear().envs(DEFAULT_ENV).envs(&exec.env);
+        if let Some(cwd) = &exec.cwd {
+            if !Path::new(cwd).is_dir() {
+                let message = format!("the guest has no folder {cwd}; is the host's folder shared into it?");
+                return Err(Refusal { message, code: 126 });
+            }
+            command.current_dir(cwd);
+        }
+        match exec.terminal {
+            Some(size) => Self::start_with_terminal(command, size, credit_bytes),
+            None => Self::start_with_pipes(command, credit_bytes),
+        }
+        .map_err(refuse)
+    }
+
+    fn start_with_pipes(mut command: std::process::Command, credit_bytes: u32) -> io::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        own_session(&mut command, false);
+        let mut child = command.spawn()?;
+        let input = child.stdin.take().map(OwnedFd::from);
+        let stdout = child.stdout.take().map(|fd| (Stream::Stdout, OwnedFd::from(fd)));
+        let stderr = child.stderr.take().map(|fd| (Stream::Stderr, OwnedFd::from(fd)));
+        Self::new(child, None, input, [stdout, stderr].into_iter().flatten().collect(), credit_bytes)
+    }
+
+    fn start_with_terminal(
+        mut command: std::process::Command,
+        size: WindowSize,
+        credit_bytes: u32,
+    ) -> io::Result<Self> {
+        let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        rustix::pty::grantpt(&master)?;
+        rustix::pty::unlockpt(&master)?;
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+        rustix::termios::tcsetwinsize(&master, winsize(size))?;
+        command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+        own_session(&mut command, true);
+        let child = command.spawn()?;
+        // `command` holds our copies of the terminal's other end; with them open, its end would never be seen.
+        drop(command);
+        let (input, output) = (master.try_clone()?, master.try_clone()?);
+        Self::new(child, Some(master), Some(input), vec![(Stream::Stdout, output)], credit_bytes)
+    }
+
+    fn new(
+        mut child: Child,
+        terminal: Option<OwnedFd>,
+        input: Option<OwnedFd>,
+        outputs: Vec<(Stream, OwnedFd)>,
+        credit_bytes: u32,
+    ) -> io::Result<Self> {
+        let prepare = || {
+            for fd in input.iter().chain(outputs.iter().map(|(_, fd)| fd)) {
+                rustix::io::ioctl_fionbio(fd, true)?;
+            }
+            rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+        };
+        let pidfd = match prepare() {
+            Ok(pidfd) => pidfd,
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                return Err(error.into());
+            }
+        };
+        let outputs =
+            outputs.into_iter().map(|(stream, fd)| Output { stream, fd, left_bytes: None }).collect();
+        Ok(Self {
+            child,
+            pidfd,
+            status: None,
+            terminal,
+            input,
+            pending_input: VecDeque::new(),
+            input_ends: false,
+            outputs,
+            credit_bytes,
+        })
+    }
+
+    /// The outputs to wait for: those of a running command whose host has room.
+    pub fn readable_outputs(&self) -> impl Iterator<Item = (Stream, BorrowedFd<'_>)> {
+        let wanted = self.status.is_none() && self.credit_bytes > 0;
+        self.outputs.iter().filter(move |_| wanted).map(|output| (output.stream, output.fd.as_fd()))
+    }
+
+    /// The standard input, if bytes wait for it.
+    pub fn writable_input(&self) -> Option<BorrowedFd<'_>> {
+        self.input.as_ref().filter(|_| !self.pending_input.is_empty()).map(AsFd::as_fd)
+    }
+
+    /// What becomes readable when the command exits.
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        self.status.is_none().then(|| self.pidfd.as_fd())
+    }
+
+    /// Whether the command exited; its output may still have to be sent.
+    pub fn has_exited(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// An output of an exited command that can be read now.
+    pub fn drainable_output(&self) -> Option<Stream> {
+        let wanted = self.has_exited() && self.credit_bytes > 0;
+        self.outputs.first().filter(|_| wanted).map(|output| output.stream)
+    }
+
+    /// How the command ended, once all its output has been read.
+    pub fn final_status(&self) -> Option<ExitStatus> {
+        self.status.filter(|_| self.outputs.is_empty())
+    }
+
+    /// Reads once from an output.
+    pub fn read_output(&mut self, stream: Stream) -> Step {
+        let Some(index) = self.outputs.iter().position(|output| output.stream == stream) else {
+            return Step::Nothing;
+        };
+        let output = &mut self.outputs[index];
+        let mut buffer = [0; DATA_BYTES];
+        let left = output.left_bytes.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+        let room = buffer.len().min(self.credit_bytes as usize).min(left);
+        match rustix::io::read(&output.fd, &mut buffer[..room]) {
+            Ok(0) => {}
+            Ok(n) => {
+                if let Some(left) = &mut output.left_bytes {
+                    *left -= n as u64;
+                }
+                self.credit_bytes -= u32::try_from(n).unwrap_or(self.credit_bytes);
+                let bytes = buffer[..n].to_vec();
+                return Step::Say(match stream {
+                    Stream::Stdout => ToHost::Stdout(bytes),
+                    Stream::Stderr => ToHost::Stderr(bytes),
+                });
+            }
+            Err(Errno::INTR) => return Step::Nothing,
+            Err(Errno::AGAIN) if self.status.is_none() => return Step::Nothing,
+            // Nothing is left of an exited command, or (EIO) everyone closed the terminal.
+            Err(_) => {}
+        }
+        self.outputs.remove(index);
+        Step::Nothing
+    }
+
+    /// Takes bytes for the standard input.
+    pub fn give_input(&mut self, bytes: &[u8]) -> Step {
+        if self.input.is_none() {
+            return credit(bytes.len());
+        }
+        if self.pending_input.len() + bytes.len() > WINDOW_BYTES as usize {
+            // Only a host that ignores its window gets here; without a bound it could fill the guest's memory.
+            eprintln!("niclab-agent: a command got more input than its window; ending it");
+            self.signal(Signal::KILL.as_raw());
+            return Step::Nothing;
+        }
+        self.pending_input.extend(bytes);
+        self.write_input()
+    }
+
+    /// Writes once to the standard input.
+    pub fn write_input(&mut self) -> Step {
+        let Some(fd) = &self.input else { return Step::Nothing };
+        let written = match rustix::io::write(fd, self.pending_input.as_slices().0) {
+            Ok(n) => n,
+            Err(Errno::AGAIN | Errno::INTR) => return Step::Nothing,
+            // The command closed its input. What was meant for it is consumed all the same.
+            Err(_) => {
+                self.input = None;
+                self.pending_input.len()
+            }
+        };
+        self.pending_input.drain(..written);
+        self.close_finished_input();
+        credit(written)
+    }
+
+    /// The standard input ends after what is pending.
+    pub fn end_input(&mut self) -> Step {
+        self.input_ends = true;
+        if self.terminal.is_some() && self.input.is_some() {
+            self.pending_input.push_back(EOT);
+            return self.write_input();
+        }
+        self.close_finished_input();
+        Step::Nothing
+    }
+
+    fn close_finished_input(&mut self) {
+        if self.input_ends && self.pending_input.is_empty() && self.terminal.is_none() {
+            self.input = None;
+        }
+    }
+
+    /// The host has room for more output.
+    pub fn add_credit(&mut self, bytes: u32) {
+        self.credit_bytes = self.credit_bytes.saturating_add(bytes).min(WINDOW_BYTES);
+    }
+
+    /// Sends a signal to the command's process group.
+    pub fn signal(&mut self, signal: i32) {
+        if self.status.is_none()
+            && let Some(signal) = Signal::from_named_raw(signal)
+        {
+            // The group is there as long as its leader has not been reaped.
+            let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    /// Changes the terminal's size.
+    pub fn resize(&mut self, size: WindowSize) {
+        if let Some(terminal) = &self.terminal {
+            // The kernel refuses only what is no terminal.
+            let _ = rustix::termios::tcsetwinsize(terminal, winsize(size));
+        }
+    }
+
+    /// Takes note of the exit. Until this returns, the pid cannot be another process's.
+    pub fn reap(&mut self) {
+        let Ok(Some(status)) = self.child.try_wait() else { return };
+        self.status = Some(match (status.code(), status.signal()) {
+            (Some(code), _) => ExitStatus::Code(u8::try_from(code).unwrap_or(u8::MAX)),
+            (None, signal) => ExitStatus::Signal(signal.unwrap_or(0)),
+        });
+        let is_terminal = self.terminal.is_some();
+        for output in &mut self.outputs {
+            output.left_bytes = Some(if is_terminal {
+                TERMINAL_BUFFER_BYTES
+            } else {
+                rustix::io::ioctl_fionread(&output.fd).unwrap_or(0)
+            });
+        }
+        self.outputs.retain(|output| output.left_bytes != Some(0));
+    }
+
+    /// Ends the command and everything in its process group, and waits for it.
+    pub fn kill(mut self) {
+        if self.status.is_none() {
+            self.signal(Signal::KILL.as_raw());
+            // Cannot fail: the child is ours and not yet reaped.
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn credit(bytes: usize) -> Step {
+    match u32::try_from(bytes) {
+        Ok(0) | Err(_) => Step::Nothing,
+        Ok(bytes) => Step::Say(ToHost::Credit(bytes)),
+    }
+}
+
+fn winsize(size: WindowSize) -> Winsize {
+    Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// Gives the command a session of its own that dies with the agent, and its standard input as controlling terminal.
+fn own_session(command: &mut std::process::Command, with_terminal: bool) {
+    let prepare = move || {
+        rustix::process::setsid()?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if with_terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes three system calls; it allocates nothing and takes no lock. The
+    // agent has one thread, which lives as long as the agent, so the death signal means the agent's death.
+    unsafe { command.pre_exec(prepare) };
+}
