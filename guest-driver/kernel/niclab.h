@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Driver of the niclab cluster function: what its parts share.
+ *
+ * niclab_main.c     module, recognition of the device, probe and remove
+ * niclab_control.c  requests on the control queue, death of the device
+ * niclab_event.c    event queue: which port an interrupt is for
+ * niclab_pci.c      what the virtio core does not tell: capabilities, the doorbell's page
+ * niclab_bar.c      the BAR
+ * niclab_port.c     opening and closing a port, its receive memory
+ * niclab_map.c      what a file may map
+ * niclab_chr.c      the character device
+ * niclab_sysfs.c    attributes
+ *
+ * niclab_abi.h is the contract with the device and with user programs. It is generated; the device programmer's
+ * manual explains it.
+ *
+ * Locks, outermost first:
+ *   niclab.lock        mutex: control queue, ports, list of files. Held while the device works on a request.
+ *   mmap_lock          the memory manager's, around mmap and fault. Never taken inside niclab.lock: no user memory is
+ *                      touched while that is held.
+ *   niclab.map_lock    read-write semaphore: what may be mapped. Readers are mmap and fault.
+ *   niclab.event_lock  spinlock, interrupts off: event queue and what interrupts count.
+ */
+#ifndef NICLAB_H
+#define NICLAB_H
+
+#include <linux/build_bug.h>
+#include <linux/cdev.h>
+#include <linux/device.h>
+#include <linux/fs.h>
+#include <linux/io.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/spinlock.h>
+#include <linux/virtio.h>
+#include <linux/virtio_config.h>
+#include <linux/wait.h>
+
+#include "niclab_abi.h"
+
+#ifdef __BIG_ENDIAN
+#error "niclab: every field of the ABI is little-endian and this driver does not swap bytes; build for a little-endian kernel"
+#endif
+
+/* A port's pages are mapped to its owner alone: with larger pages a neighbour's would come along. */
+static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB pages");
+
+/* A slice names its sender's port with eight bits, NICLAB_SLICE_PORT_SHIFT. */
+#define NICLAB_PORTS_LIMIT 256U
+
+/* Event buffers left with the device. More interrupts than this in flight are merged by it. */
+#define NICLAB_EVENT_BUFFERS 64U
+
+/* Causes counted by themselves; index 0 counts those that this driver does not know. */
+#define NICLAB_CAUSES (NICLAB_CAUSE_UNAUTHORIZED + 1)
+
+struct niclab_control_buffer;
+
+/**
+ * struct niclab - one NIC.
+ * @dev: the device of class niclab. Its reference count is this structure's: open files hold it through @cdev.
+ * @cdev: character device.
+ * @index: N of /dev/niclabN.
+ * @vdev: virtio device; its queues must not be touched once @dead.
+ * @config: configuration space, checked.
+ * @queues: virtqueues by their NICLAB_QUEUE_ index.
+ * @lock: see the top of this file.
+ * @control: buffers of the one control request in flight.
+ * @dead: the device did not answer, or the driver has let go of it: nothing reaches it any more. Set under @lock and
+ *        never cleared.
+ * @files: open files, under @lock.
+ * @bar: the BAR in kernel space.
+ * @bar_address: its physical address.
+ * @doorbell_address: physical address of the doorbell's page; zero when it cannot be mapped.
+ * @map_lock: see the top of this file.
+ * @removed: the hardware may be gone: every access of a mapping faults, and every fault is refused. Under @map_lock.
+ * @event_lock: see the top of this file.
+ * @events: the event queue's buffers.
+ * @owners: for each port the file that owns it, or NULL. Under @event_lock; changed with @lock held as well.
+ * @interrupts: interrupts that brought at least one event. Under @event_lock.
+ * @causes: causes that events stood for, by kind. Under @event_lock.
+ */
+struct niclab {
+	struct device dev;
+	struct cdev cdev;
+	int index;
+	struct virtio_device *vdev;
+	struct niclab_device_config config;
+	struct virtqueue *queues[NICLAB_QUEUES];
+
+	struct mutex lock;
+	struct niclab_control_buffer *control;
+	bool dead;
+	struct list_head files;
+
+	void __iomem *bar;
+	phys_addr_t bar_address;
+	phys_addr_t doorbell_address;
+
+	struct rw_semaphore map_lock;
+	bool removed;
+
+	spinlock_t event_lock;
+	struct niclab_event *events;
+	struct niclab_file **owners;
+	u64 interrupts;
+	u64 causes[NICLAB_CAUSES];
+};
+
+/**
+ * struct niclab_file - one open file, owner of at most one port.
+ * @nic: the NIC.
+ * @entry: in &niclab.files.
+ * @mapping: address space in which this file's mappings are found.
+ * @open: the file owns a port. Under &niclab.lock; changed with &niclab.map_lock held for writing as well.
+ * @port: its number.
+ * @generation: counts the file's ports, so that a mapping of an earlier port is not taken for one of this.
+ * @memory: receive memory: status line, then slices.
+ * @memory_bytes: its size, whole pages.
+ * @wait: sleepers in poll and read.
+ * @pending: causes for the port since the last read. Under &niclab.event_lock.
+ */
+struct niclab_file {
+	struct niclab *nic;
+	struct list_head entry;
+	struct address_space *mapping;
+
+	bool open;
+	u32 port;
+	unsigned long generation;
+	void *memory;
+	size_t memory_bytes;
+
+	wait_queue_head_t wait;
+	u64 pending;
+};
+
+static inline bool niclab_is_dead(const struct niclab *nic)
+{
+	return READ_ONCE(nic->dead);
+}
+
+static inline size_t niclab_requester_offset(u32 port)
+{
+	return (1 + (size_t)NICLAB_PAGES_PER_PORT * port) * NICLAB_PAGE_BYTES;
+}
+
+static inline size_t niclab_completer_offset(u32 port)
+{
+	return niclab_requester_offset(port) + NICLAB_PAGE_BYTES;
+}
+
+/* niclab_control.c */
+int niclab_control_init(struct niclab *nic);
+void niclab_control_free(struct niclab *nic);
+int niclab_control(struct niclab *nic, u32 operation, const void *body, u32 body_bytes, void *answer, u32 answer_bytes);
+int niclab_lock(struct niclab *nic);
+void niclab_bury(struct niclab *nic);
+
+/* niclab_event.c */
+int niclab_event_init(struct niclab *nic);
+void niclab_event_free(struct niclab *nic);
+int niclab_event_fill(struct niclab *nic);
+void niclab_event_interrupt(struct virtqueue *queue);
+void niclab_event_attach(struct niclab_file *file);
+void niclab_event_detach(struct niclab_file *file);
+u64 niclab_event_take(struct niclab_file *file);
+
+/* niclab_pci.c */
+u32 niclab_pci_config_bytes(struct virtio_device *vdev);
+void niclab_pci_find_doorbell(struct niclab *nic);
+
+/* niclab_bar.c */
+int niclab_bar_init(struct niclab *nic);
+int niclab_bar_wait(struct niclab *nic);
+bool niclab_bar_is_live(struct niclab *nic);
+void niclab_bar_clear_port(struct niclab *nic, u32 port);
+
+/* niclab_port.c */
+int niclab_port_open(struct niclab_file *file, struct niclab_open_port *argument);
+void niclab_port_close(struct niclab_file *file);
+void niclab_port_abandon(struct niclab_file *file, bool quiet);
+
+/* niclab_map.c */
+int niclab_mmap(struct file *filp, struct vm_area_struct *vma);
+void niclab_map_remove(struct niclab *nic);
+
+/* niclab_chr.c */
+int niclab_chr_init(void);
+void niclab_chr_exit(void);
+int niclab_chr_reserve(struct niclab *nic);
+void niclab_chr_unreserve(struct niclab *nic);
+int niclab_chr_add(struct niclab *nic);
+void niclab_chr_remove(struct niclab *nic);
+extern const struct class niclab_class;
+
+/* niclab_sysfs.c */
+extern const struct attribute_group *niclab_groups[];
+
+#endif /* NICLAB_H */

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Event queue: the card has one interrupt line, and the cause of an interrupt travels in a buffer of this queue.
+ *
+ * Callbacks are never switched off, not even while events are drained, because an interrupt for every event is the
+ * thing to be measured.
+ */
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+#include "niclab.h"
+
+int niclab_event_init(struct niclab *nic)
+{
+	nic->events = kcalloc(NICLAB_EVENT_BUFFERS, sizeof(*nic->events), GFP_KERNEL);
+	nic->owners = kcalloc(nic->config.ports, sizeof(struct niclab_file *), GFP_KERNEL);
+	return nic->events && nic->owners ? 0 : -ENOMEM;
+}
+
+void niclab_event_free(struct niclab *nic)
+{
+	kfree(nic->owners);
+	kfree(nic->events);
+}
+
+static int niclab_event_give(struct niclab *nic, struct niclab_event *event, gfp_t gfp)
+{
+	struct scatterlist in;
+
+	memset(event, 0, sizeof(*event));
+	sg_init_one(&in, event, sizeof(*event));
+	return virtqueue_add_inbuf(nic->queues[NICLAB_QUEUE_EVENT], &in, 1, event, gfp);
+}
+
+/**
+ * niclab_event_fill - leaves buffers with the device; afterwards it can interrupt.
+ * @nic: the NIC, whose device is ready.
+ *
+ * Return: 0, or the error of the queue.
+ */
+int niclab_event_fill(struct niclab *nic)
+{
+	struct virtqueue *queue = nic->queues[NICLAB_QUEUE_EVENT];
+	unsigned int count = min(NICLAB_EVENT_BUFFERS, virtqueue_get_vring_size(queue));
+	unsigned int i;
+	int err = 0;
+
+	spin_lock_irq(&nic->event_lock);
+	for (i = 0; i < count && !err; i++)
+		err = niclab_event_give(nic, &nic->events[i], GFP_ATOMIC);
+	if (!err)
+		virtqueue_kick(queue);
+	spin_unlock_irq(&nic->event_lock);
+	return err;
+}
+
+static bool niclab_event_is_for_port(u32 cause)
+{
+	return cause == NICLAB_CAUSE_MESSAGE || cause == NICLAB_CAUSE_ARMED;
+}
+
+static void niclab_event_dispatch(struct niclab *nic, const struct niclab_event *event)
+{
+	struct niclab_file *owner;
+
+	if (!event->cause || event->cause >= NICLAB_CAUSES) {
+		nic->causes[0] += event->count;
+		return;
+	}
+	nic->causes[event->cause] += event->count;
+	if (event->port >= nic->config.ports || !niclab_event_is_for_port(event->cause))
+		return;
+	owner = nic->owners[event->port];
+	if (!owner)
+		return;
+	owner->pending += event->count;
+	wake_up_interruptible(&owner->wait);
+}
+
+/* Takes what the device has filled and gives the buffers back. Returns how many there were. */
+static unsigned int niclab_event_drain(struct niclab *nic)
+{
+	struct virtqueue *queue = nic->queues[NICLAB_QUEUE_EVENT];
+	struct niclab_event *event;
+	unsigned int count = 0;
+	unsigned int written;
+	int err;
+
+	lockdep_assert_held(&nic->event_lock);
+	while ((event = virtqueue_get_buf(queue, &written))) {
+		if (written >= sizeof(*event))
+			niclab_event_dispatch(nic, event);
+		else
+			nic->causes[0]++;
+		count++;
+		err = niclab_event_give(nic, event, GFP_ATOMIC);
+		if (err)
+			dev_err_ratelimited(&nic->dev, "event queue: a buffer is lost (%pe); reload the driver to get it back\n",
+					    ERR_PTR(err));
+	}
+	/* The device may have kept causes back for want of a buffer. */
+	if (count)
+		virtqueue_kick(queue);
+	return count;
+}
+
+/**
+ * niclab_event_interrupt - callback of the event queue.
+ * @queue: the event queue.
+ */
+void niclab_event_interrupt(struct virtqueue *queue)
+{
+	struct niclab *nic = queue->vdev->priv;
+	unsigned long flags;
+
+	spin_lock_irqsave(&nic->event_lock, flags);
+	if (niclab_event_drain(nic))
+		nic->interrupts++;
+	spin_unlock_irqrestore(&nic->event_lock, flags);
+}
+
+/**
+ * niclab_event_attach - from now on the port's interrupts are the file's.
+ * @file: owner of an open port.
+ */
+void niclab_event_attach(struct niclab_file *file)
+{
+	struct niclab *nic = file->nic;
+
+	spin_lock_irq(&nic->event_lock);
+	file->pending = 0;
+	nic->owners[file->port] = file;
+	spin_unlock_irq(&nic->event_lock);
+}
+
+/**
+ * niclab_event_detach - the port's interrupts are nobody's.
+ * @file: owner of a port that the device has closed, or of a device that is gone.
+ *
+ * Drains the queue first, so that no event of this owner is left over for the next.
+ */
+void niclab_event_detach(struct niclab_file *file)
+{
+	struct niclab *nic = file->nic;
+
+	spin_lock_irq(&nic->event_lock);
+	if (!nic->dead)
+		niclab_event_drain(nic);
+	nic->owners[file->port] = NULL;
+	file->pending = 0;
+	spin_unlock_irq(&nic->event_lock);
+	wake_up_all(&file->wait);
+}
+
+/**
+ * niclab_event_take - how often the port's interrupt was raised since the last call.
+ * @file: the file.
+ *
+ * Return: causes; zero when there was none.
+ */
+u64 niclab_event_take(struct niclab_file *file)
+{
+	u64 count;
+
+	spin_lock_irq(&file->nic->event_lock);
+	count = file->pending;
+	file->pending = 0;
+	spin_unlock_irq(&file->nic->event_lock);
+	return count;
+}

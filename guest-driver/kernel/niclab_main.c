@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * niclab_main.c - the module: recognises the device, starts it, lets go of it.
+ */
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/virtio_ring.h>
+
+#include "niclab.h"
+
+/* Bounds for the device's control_timeout_ms: long enough for a busy host, and short enough for a user's patience. */
+#define NICLAB_TIMEOUT_LEAST_MS 100U
+#define NICLAB_TIMEOUT_MOST_MS 60000U
+
+/* Reads the configuration space of a device that may be a foreign one. */
+static int niclab_config_read(struct virtio_device *vdev, struct niclab_device_config *config)
+{
+	memset(config, 0, sizeof(*config));
+	if (niclab_pci_config_bytes(vdev) >= sizeof(*config))
+		virtio_cread_bytes(vdev, 0, config, sizeof(*config));
+	if (config->magic == NICLAB_MAGIC)
+		return 0;
+	dev_info(&vdev->dev, "virtio device %u without niclab's magic word: not ours, left alone\n", vdev->id.device);
+	return -ENODEV;
+}
+
+static int niclab_config_check(struct virtio_device *vdev, const struct niclab_device_config *config)
+{
+	if (config->abi_version != NICLAB_ABI_VERSION) {
+		dev_err(&vdev->dev, "the device speaks ABI version %u, this driver %u; update the older of the two\n",
+			config->abi_version, NICLAB_ABI_VERSION);
+		return -EPROTO;
+	}
+	if (!config->ports || config->ports > NICLAB_PORTS_LIMIT || config->max_slices < NICLAB_MIN_SLICES ||
+	    config->bar_pages < 1 + NICLAB_PAGES_PER_PORT * config->ports) {
+		dev_err(&vdev->dev, "impossible configuration: %u ports, %u slices, %u BAR pages; the device daemon is at fault\n",
+			config->ports, config->max_slices, config->bar_pages);
+		return -EPROTO;
+	}
+	return 0;
+}
+
+/* First look at a device, before any of its queues exists: a foreign one must not notice us. */
+static int niclab_validate(struct virtio_device *vdev)
+{
+	struct niclab_device_config config;
+	int err;
+
+	err = niclab_config_read(vdev, &config);
+	if (!err)
+		err = niclab_config_check(vdev, &config);
+	if (err)
+		return err;
+	if (virtio_has_feature(vdev, VIRTIO_F_ACCESS_PLATFORM)) {
+		dev_err(&vdev->dev, "the device addresses memory through an IOMMU, which it cannot; remove iommu_platform=on from QEMU's device\n");
+		return -EINVAL;
+	}
+	/* With event indices an interrupt may be left out while another is handled; here they are to be counted. */
+	__virtio_clear_bit(vdev, VIRTIO_RING_F_EVENT_IDX);
+	return 0;
+}
+
+static void niclab_free(struct device *dev)
+{
+	struct niclab *nic = container_of(dev, struct niclab, dev);
+
+	niclab_event_free(nic);
+	niclab_control_free(nic);
+	kfree(nic);
+}
+
+/* Whoever fails after this drops the reference of @dev, which frees the structure with all that hangs on it. */
+static struct niclab *niclab_alloc(struct virtio_device *vdev)
+{
+	struct niclab *nic = kzalloc(sizeof(*nic), GFP_KERNEL);
+
+	if (!nic)
+		return NULL;
+	mutex_init(&nic->lock);
+	init_rwsem(&nic->map_lock);
+	spin_lock_init(&nic->event_lock);
+	INIT_LIST_HEAD(&nic->files);
+	nic->vdev = vdev;
+	device_initialize(&nic->dev);
+	nic->dev.class = &niclab_class;
+	nic->dev.parent = &vdev->dev;
+	nic->dev.release = niclab_free;
+	virtio_cread_bytes(vdev, 0, &nic->config, sizeof(nic->config));
+	nic->config.control_timeout_ms =
+		clamp(nic->config.control_timeout_ms, NICLAB_TIMEOUT_LEAST_MS, NICLAB_TIMEOUT_MOST_MS);
+	return nic;
+}
+
+/*
+ * All five queues are set up, also those that this model leaves idle, because virtio_pci numbers the queues that are
+ * asked for: leaving one out would shift the next. The doorbell never holds a buffer, but without a ring QEMU would
+ * not hand its notify register to the device.
+ */
+static int niclab_queues_create(struct niclab *nic)
+{
+	struct virtqueue_info info[NICLAB_QUEUES] = {
+		[NICLAB_QUEUE_CONTROL] = { .name = "control" },
+		[NICLAB_QUEUE_EVENT] = { .name = "event", .callback = niclab_event_interrupt },
+		[NICLAB_QUEUE_TRANSMIT] = { .name = "transmit" },
+		[NICLAB_QUEUE_RECEIVE] = { .name = "receive" },
+		[NICLAB_QUEUE_DOORBELL] = { .name = "doorbell" },
+	};
+	int err = virtio_find_vqs(nic->vdev, NICLAB_QUEUES, nic->queues, info, NULL);
+
+	if (err)
+		dev_err(&nic->vdev->dev, "queues cannot be set up (%pe); set num_vqs=%u on QEMU's device\n",
+			ERR_PTR(err), NICLAB_QUEUES);
+	return err;
+}
+
+/* Wakes the device, waits for its BAR, and closes what an earlier driver may have left open. */
+static int niclab_start(struct niclab *nic)
+{
+	int err;
+
+	virtio_device_ready(nic->vdev);
+	err = niclab_event_fill(nic);
+	if (err)
+		return err;
+	mutex_lock(&nic->lock);
+	/* The device maps its memory when it sees the first request. */
+	err = niclab_control(nic, NICLAB_OP_PING, NULL, 0, NULL, 0);
+	if (!err)
+		err = niclab_control(nic, NICLAB_OP_RESET, NULL, 0, NULL, 0);
+	mutex_unlock(&nic->lock);
+	return err ? err : niclab_bar_wait(nic);
+}
+
+/* Ends all traffic of the rings: afterwards the transport promises that the device does not touch them. */
+static void niclab_stop(struct niclab *nic)
+{
+	virtio_reset_device(nic->vdev);
+	nic->vdev->config->del_vqs(nic->vdev);
+}
+
+static int niclab_prepare(struct niclab *nic)
+{
+	int err = niclab_control_init(nic);
+
+	if (!err)
+		err = niclab_event_init(nic);
+	if (!err)
+		err = niclab_bar_init(nic);
+	if (!err)
+		err = niclab_queues_create(nic);
+	if (!err)
+		niclab_pci_find_doorbell(nic);
+	return err;
+}
+
+static int niclab_probe(struct virtio_device *vdev)
+{
+	struct niclab *nic = niclab_alloc(vdev);
+	int err;
+
+	if (!nic)
+		return -ENOMEM;
+	vdev->priv = nic;
+	err = niclab_chr_reserve(nic);
+	if (err)
+		goto put;
+	err = niclab_prepare(nic);
+	if (err)
+		goto unreserve;
+	err = niclab_start(nic);
+	if (!err)
+		err = niclab_chr_add(nic);
+	if (err)
+		goto stop;
+	dev_info(&nic->dev, "node %u of %u, %u ports\n", nic->config.node, nic->config.nodes, nic->config.ports);
+	return 0;
+stop:
+	niclab_stop(nic);
+unreserve:
+	niclab_chr_unreserve(nic);
+put:
+	put_device(&nic->dev);
+	return err;
+}
+
+/* Takes everything away from the files that are open, and lets go of the device. */
+static void niclab_quit(struct niclab *nic)
+{
+	struct niclab_file *file;
+	bool quiet;
+
+	mutex_lock(&nic->lock);
+	niclab_map_remove(nic);
+	quiet = !niclab_control(nic, NICLAB_OP_RESET, NULL, 0, NULL, 0);
+	list_for_each_entry(file, &nic->files, entry)
+		niclab_port_abandon(file, quiet);
+	niclab_bury(nic);
+	mutex_unlock(&nic->lock);
+}
+
+static void niclab_remove(struct virtio_device *vdev)
+{
+	struct niclab *nic = vdev->priv;
+
+	niclab_chr_remove(nic);
+	niclab_quit(nic);
+	niclab_stop(nic);
+	niclab_chr_unreserve(nic);
+	put_device(&nic->dev);
+}
+
+/* Before a reboot or kexec: memory that the next kernel uses must not be written by this one's device. */
+static void niclab_shutdown(struct device *dev)
+{
+	struct virtio_device *vdev = dev_to_virtio(dev);
+	struct niclab *nic = vdev->priv;
+
+	niclab_quit(nic);
+	virtio_reset_device(vdev);
+}
+
+static int niclab_freeze(struct virtio_device *vdev)
+{
+	dev_err(&vdev->dev, "cannot be suspended: a message in flight would be lost; unload niclab first\n");
+	return -EBUSY;
+}
+
+static const struct virtio_device_id niclab_ids[] = {
+	{ NICLAB_VIRTIO_ID, VIRTIO_DEV_ANY_ID },
+	{ },
+};
+MODULE_DEVICE_TABLE(virtio, niclab_ids);
+
+static struct virtio_driver niclab_driver = {
+	.driver.name = "niclab",
+	.driver.shutdown = niclab_shutdown,
+	.id_table = niclab_ids,
+	.validate = niclab_validate,
+	.probe = niclab_probe,
+	.remove = niclab_remove,
+	.freeze = niclab_freeze,
+};
+
+static int __init niclab_init(void)
+{
+	int err = niclab_chr_init();
+
+	if (err)
+		return err;
+	err = register_virtio_driver(&niclab_driver);
+	if (err)
+		niclab_chr_exit();
+	return err;
+}
+module_init(niclab_init);
+
+static void __exit niclab_exit(void)
+{
+	unregister_virtio_driver(&niclab_driver);
+	niclab_chr_exit();
+}
+module_exit(niclab_exit);
+
+MODULE_DESCRIPTION("niclab cluster NIC");
+MODULE_AUTHOR("The niclab authors");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Opening and closing a port, and the memory into which the device writes what the port receives.
+ *
+ * The device addresses guest-physical memory (the driver refuses VIRTIO_F_ACCESS_PLATFORM), hence pages in one piece
+ * and their physical address.
+ */
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include "niclab.h"
+
+/* Slices of a program that does not care. */
+#define NICLAB_SLICES_DEFAULT 256U
+
+/* Fills in the defaults and refuses what the device would refuse, or could not express. */
+static int niclab_port_check(struct niclab *nic, struct niclab_open_port *argument)
+{
+	u32 most = min(nic->config.max_slices, NICLAB_MAX_SLICES);
+
+	if (argument->reserved0 || argument->reserved1)
+		return -EINVAL;
+	if (argument->port != NICLAB_PORT_ANY && argument->port >= nic->config.ports)
+		return -EINVAL;
+	if (!argument->slices)
+		argument->slices = min(NICLAB_SLICES_DEFAULT, most);
+	if (!is_power_of_2(argument->slices) || argument->slices < NICLAB_MIN_SLICES || argument->slices > most)
+		return -EINVAL;
+	argument->receive_bytes = PAGE_ALIGN(NICLAB_RECEIVE_SLICES_OFFSET + argument->slices * NICLAB_SLICE_BYTES);
+	return 0;
+}
+
+/* Asks the device for a port; its number goes into @argument. */
+static int niclab_port_request(struct niclab *nic, struct niclab_open_port *argument, void *memory)
+{
+	struct niclab_port_open request = {
+		.port = argument->port,
+		.slices = argument->slices,
+		.slices_address = virt_to_phys(memory) + NICLAB_RECEIVE_SLICES_OFFSET,
+		.status_address = virt_to_phys(memory),
+		.fifo_words = argument->fifo_words,
+	};
+	struct niclab_port_opened opened;
+	int err;
+
+	err = niclab_control(nic, NICLAB_OP_PORT_OPEN, &request, sizeof(request), &opened, sizeof(opened));
+	if (err == -EBUSY && argument->port == NICLAB_PORT_ANY)
+		return -ENOSPC;
+	if (err)
+		return err;
+	if (opened.port >= nic->config.ports || nic->owners[opened.port]) {
+		dev_err(&nic->dev, "the device opened port %u, which does not exist or is in use; it is taken for dead, restart the cluster\n",
+			opened.port);
+		niclab_bury(nic);
+		return -ENODEV;
+	}
+	argument->port = opened.port;
+	return 0;
+}
+
+/* The device may write into the memory until it has said that it closed the port: if it never does, it keeps it. */
+static void niclab_port_free(struct niclab *nic, void *memory, size_t bytes, bool quiet)
+{
+	if (quiet)
+		free_pages_exact(memory, bytes);
+	else
+		dev_warn(&nic->dev, "%zu bytes stay set aside, because a device that does not answer may still write there; they come back with a reboot\n",
+			 bytes);
+}
+
+/**
+ * niclab_port_open - opens a port for a file that has none.
+ * @file: the file; its NIC is locked.
+ * @argument: as in NICLAB_IOCTL_OPEN_PORT.
+ *
+ * Return: 0, or the error of that request.
+ */
+int niclab_port_open(struct niclab_file *file, struct niclab_open_port *argument)
+{
+	struct niclab *nic = file->nic;
+	void *memory;
+	int err;
+
+	lockdep_assert_held(&nic->lock);
+	if (file->open)
+		return -EBUSY;
+	err = niclab_port_check(nic, argument);
+	if (err)
+		return err;
+	memory = alloc_pages_exact(argument->receive_bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!memory)
+		return -ENOMEM;
+	err = niclab_port_request(nic, argument, memory);
+	if (err) {
+		/* A refusal promises that the port is not open; silence and nonsense promise nothing. */
+		niclab_port_free(nic, memory, argument->receive_bytes, err != -ENODEV && err != -EPROTO);
+		return err;
+	}
+
+	down_write(&nic->map_lock);
+	file->memory = memory;
+	file->memory_bytes = argument->receive_bytes;
+	file->port = argument->port;
+	file->generation++;
+	file->open = true;
+	up_write(&nic->map_lock);
+	niclab_event_attach(file);
+	return 0;
+}
+
+/* Takes the port's mappings away: whoever touches them from now on gets SIGBUS. */
+static void niclab_port_unmap(struct niclab_file *file)
+{
+	/* First refuse new faults, then undo those that came before. */
+	down_write(&file->nic->map_lock);
+	file->open = false;
+	up_write(&file->nic->map_lock);
+	unmap_mapping_range(file->mapping, NICLAB_MAP_REQUESTER, 0, 1);
+}
+
+/* Asks the device to close the port. Returns whether it promised not to write any more. */
+static bool niclab_port_ask_close(struct niclab_file *file)
+{
+	struct niclab_port_name request = { .port = file->port };
+	int err = niclab_control(file->nic, NICLAB_OP_PORT_CLOSE, &request, sizeof(request), NULL, 0);
+
+	if (err && err != -ENODEV)
+		dev_err(&file->nic->dev, "port %u could not be closed (%pe); device and driver do not match, update the older\n",
+			file->port, ERR_PTR(err));
+	return !err;
+}
+
+/* Forgets the port, which the device has closed or never will. */
+static void niclab_port_forget(struct niclab_file *file, bool quiet)
+{
+	struct niclab *nic = file->nic;
+
+	niclab_event_detach(file);
+	if (quiet)
+		niclab_bar_clear_port(nic, file->port);
+	niclab_port_free(nic, file->memory, file->memory_bytes, quiet);
+	file->memory = NULL;
+}
+
+/**
+ * niclab_port_close - closes a file's port, and forgets it whatever the device says.
+ * @file: the file; its NIC is locked. Without a port nothing happens.
+ */
+void niclab_port_close(struct niclab_file *file)
+{
+	lockdep_assert_held(&file->nic->lock);
+	if (!file->open)
+		return;
+	/* The owner loses its pages before the device hears of it, lest it store into pages that are somebody else's. */
+	niclab_port_unmap(file);
+	niclab_port_forget(file, niclab_port_ask_close(file));
+}
+
+/**
+ * niclab_port_abandon - takes a file's port away when the driver lets go of the device.
+ * @file: the file; its NIC is locked. Without a port nothing happens.
+ * @quiet: the device promised to have closed all ports.
+ */
+void niclab_port_abandon(struct niclab_file *file, bool quiet)
+{
+	lockdep_assert_held(&file->nic->lock);
+	if (!file->open)
+		return;
+	niclab_port_unmap(file);
+	niclab_port_forget(file, quiet);
+}
