@@ -1,1 +1,238 @@
 //! Builds the private QEMU tree, guest kernel, module and guest images into a cache.
+//!
+//! [`ensure`] is all a launcher needs: it says where everything is, and builds what is missing first. No root is
+//! needed, nothing is installed on the host, and once built no network is needed again. [`Cache`] tells how the
+//! folder is laid out and why a half-built part is never taken for a whole one.
+//!
+//! The parts, in the order they are built:
+//!
+//! | part | made from | module |
+//! |---|---|---|
+//! | package tree | the host's Debian mirror, through an apt of our own | [`apt`], `tree` |
+//! | kernel module | its source, embedded in this program | `module`, `sandbox` |
+//! | initramfs | the tree, the module, the caller's tools | `initramfs`, `cpio` |
+//! | root disk, if packages are asked for | the mirror again | `disk` |
+
+pub mod apt;
+mod cache;
+mod command;
+mod cpio;
+mod disk;
+mod error;
+mod initramfs;
+mod kernel;
+mod module;
+mod progress;
+mod sandbox;
+mod survey;
+mod tree;
+mod unpack;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::apt::{Apt, Mirror};
+use crate::cache::CacheLock;
+use crate::progress::step;
+use crate::tree::Tree;
+
+pub use crate::cache::Cache;
+pub use crate::error::ImageError;
+pub use crate::progress::{Progress, Silent, Terminal};
+pub use crate::survey::{HostTool, Survey, survey};
+pub use crate::tree::QemuCommand;
+
+/// What guests shall have.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Debian packages; if there are any, guests get a Debian root file system with them.
+    pub packages: Vec<String>,
+    /// Package mirror; else the one of the host's apt configuration.
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    pub offline: bool,
+    /// The user's own kernel, booted as it is. Its modules are the user's concern.
+    pub kernel: Option<PathBuf>,
+    /// The user's own root file system (a raw image of erofs, squashfs or ext4), used as it is, read-only.
+    pub image: Option<PathBuf>,
+    /// Static programs to put into the guest's `/usr/bin`, such as the agent.
+    pub tools: Vec<PathBuf>,
+}
+
+/// Everything needed to boot a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Images {
+    /// How to start QEMU.
+    pub qemu: QemuCommand,
+    /// Such as `11.1.3`.
+    pub qemu_version: String,
+    /// For `-kernel`.
+    pub kernel: PathBuf,
+    /// Release of the kernel the module was built for. A user's own kernel may be another.
+    pub kernel_release: String,
+    /// For `-initrd`.
+    pub initramfs: PathBuf,
+    /// Read-only disk with the root file system, to be attached with serial `niclab-root`; none: the initramfs is
+    /// the root.
+    pub root_disk: Option<PathBuf>,
+}
+
+/// Says where everything for a cluster of guests is, having built what was missing.
+///
+/// With everything in the cache this takes milliseconds and no lock. Builds are serialized between processes.
+///
+/// # Errors
+/// Whatever keeps a part from being built; the message says how to mend it.
+pub fn ensure(cache: &Cache, request: &Request, progress: &dyn Progress) -> Result<Images, ImageError> {
+    check(request)?;
+    match found(cache, request)? {
+        Some(images) => Ok(images),
+        None => Builder::new(cache, request, progress)?.run(),
+    }
+}
+
+fn check(request: &Request) -> Result<(), ImageError> {
+    let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);
+    if (arch, os) != ("x86_64", "linux") {
+        return Err(ImageError::UnsupportedHost { arch, os });
+    }
+    if let (Some(image), false) = (&request.image, request.packages.is_empty()) {
+        return Err(ImageError::ImageAndPackages { image: image.clone() });
+    }
+    request.packages.iter().try_for_each(|name| disk::check_name(name))
+}
+
+/// The images if all of them are in the cache.
+fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError> {
+    let Some(path) = cache.find(Tree::KIND, &Tree::key()) else { return Ok(None) };
+    let tree = Tree::open(&path)?;
+    let module_key = module::key(&tree, module::DRIVER);
+    let Some(module) = cache.find(module::KIND, &module_key) else { return Ok(None) };
+    let module = module.join(module::MODULE);
+    let inputs =
+        initramfs::Inputs { tree: &tree, module: &module, module_key: &module_key, tools: &request.tools };
+    let Some(initramfs) = cache.find(initramfs::KIND, &inputs.key()?) else { return Ok(None) };
+    let initramfs = initramfs.join(initramfs::FILE);
+    if request.packages.is_empty() {
+        return Ok(Some(images(&tree, request, initramfs, None)));
+    }
+    let disk = cache.find(disk::KIND, &disk::key(&tree, &request.packages));
+    Ok(disk.map(|disk| images(&tree, request, initramfs, Some(disk.join(disk::FILE)))))
+}
+
+fn images(tree: &Tree, request: &Request, initramfs: PathBuf, disk: Option<PathBuf>) -> Images {
+    Images {
+        qemu: tree.qemu(),
+        qemu_version: tree.qemu_version.clone(),
+        kernel: request.kernel.clone().unwrap_or_else(|| tree.kernel()),
+        kernel_release: tree.kernel_release.clone(),
+        initramfs,
+        root_disk: disk.or_else(|| request.image.clone()),
+    }
+}
+
+/// A run that builds something.
+struct Builder<'a> {
+    cache: &'a Cache,
+    request: &'a Request,
+    progress: &'a dyn Progress,
+    lock: CacheLock,
+    /// Opened by the first part that needs packages.
+    apt: Option<Apt>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(cache: &'a Cache, request: &'a Request, progress: &'a dyn Progress) -> Result<Self, ImageError> {
+        command::require_tools()?;
+        let others = cache.other_layouts();
+        if let Some(other) = others.first() {
+            let (old, new) = (other.display(), cache.root());
+            progress.note(&format!(
+                "{old} was built by another version of niclab and is not used; building anew in {}. Remove the \
+                 former when you no longer need it",
+                new.display()
+            ));
+        }
+        Ok(Self { cache, request, progress, lock: cache.lock(progress)?, apt: None })
+    }
+
+    fn run(mut self) -> Result<Images, ImageError> {
+        let tree = self.tree()?;
+        let module_key = module::key(&tree, module::DRIVER);
+        let module = match self.cache.find(module::KIND, &module_key) {
+            Some(folder) => folder.join(module::MODULE),
+            None => step(self.progress, "kernel module", || {
+                let detail = |line: &str| self.progress.detail("kernel module", line);
+                module::ensure(self.cache, &self.lock, &tree, module::DRIVER, detail)
+            })?,
+        };
+        let inputs = initramfs::Inputs {
+            tree: &tree,
+            module: &module,
+            module_key: &module_key,
+            tools: &self.request.tools,
+        };
+        let initramfs = initramfs::ensure(self.cache, &self.lock, &inputs)?;
+        let disk = self.disk(&tree, &module)?;
+        if let Some(apt) = &self.apt {
+            apt.clean()?;
+        }
+        Ok(images(&tree, self.request, initramfs, disk))
+    }
+
+    fn tree(&mut self) -> Result<Tree, ImageError> {
+        let key = Tree::key();
+        if let Some(path) = self.cache.find(Tree::KIND, &key) {
+            return Tree::open(&path);
+        }
+        let name = "package tree (QEMU, guest kernel, compiler)";
+        let path = step(self.progress, name, || {
+            let apt = open_apt(&mut self.apt, self.cache, self.request, "the package tree is", &|line| {
+                self.progress.detail(name, line);
+            })?;
+            self.cache.artefact(&self.lock, Tree::KIND, &key, |staging| {
+                tree::build(apt, staging, &|line| self.progress.detail(name, line))
+            })
+        })?;
+        Tree::open(&path)
+    }
+
+    fn disk(&mut self, tree: &Tree, module: &Path) -> Result<Option<PathBuf>, ImageError> {
+        if self.request.packages.is_empty() {
+            return Ok(None);
+        }
+        let key = disk::key(tree, &self.request.packages);
+        if let Some(folder) = self.cache.find(disk::KIND, &key) {
+            return Ok(Some(folder.join(disk::FILE)));
+        }
+        let name = "guest image with packages";
+        let folder = step(self.progress, name, || {
+            let detail = |line: &str| self.progress.detail(name, line);
+            let apt = open_apt(&mut self.apt, self.cache, self.request, "the guest image is", &detail)?;
+            let recipe = disk::Recipe { apt, tree, module, packages: &self.request.packages };
+            self.cache.artefact(&self.lock, disk::KIND, &key, |staging| recipe.build(staging, &detail))
+        })?;
+        Ok(Some(folder.join(disk::FILE)))
+    }
+}
+
+/// The private apt with fresh lists, or why there is none. `what` is what is missing without it.
+fn open_apt<'a>(
+    slot: &'a mut Option<Apt>,
+    cache: &Cache,
+    request: &Request,
+    what: &str,
+    detail: &dyn Fn(&str),
+) -> Result<&'a Apt, ImageError> {
+    match slot {
+        Some(apt) => Ok(apt),
+        none => {
+            if request.offline {
+                return Err(ImageError::Offline { what: what.to_owned(), cache: cache.root() });
+            }
+            let mirror = Mirror::find(request.mirror.as_deref())?;
+            Ok(none.insert(Apt::open(&cache.root(), mirror, what, detail)?))
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The folder everything is built into.
+//!
+//! ```text
+//! $NICLAB_CACHE/                     else $XDG_CACHE_HOME/niclab, else ~/.cache/niclab
+//!   v1/                              one folder per layout version; others are left alone
+//!     lock                           held while something is built
+//!     apt/                           apt's own state, never the host's
+//!     tree/KEY/  module/KEY/  initramfs/KEY/  disk/KEY/
+//! ```
+//!
+//! An artefact's key is a hash of all it is made from. It is built in a sibling folder, synced, marked and then
+//! renamed to its final name; so what has its name and its mark is whole, whatever was interrupted.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{env, fmt, io, process};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest, Sha256};
+
+use crate::error::{At, ImageError};
+use crate::progress::Progress;
+
+/// Version of the folder layout. Raise it when an older niclab could misread the folder or the other way round.
+pub(crate) const LAYOUT: &str = "v1";
+
+/// File that says an artefact is whole; its content is the artefact's key.
+const MARK: &str = ".complete";
+
+/// Prefix of a folder in which something is being built.
+const STAGING_PREFIX: &str = ".building-";
+
+/// The cache: where artefacts are, and how they get there.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    base: PathBuf,
+}
+
+impl Cache {
+    /// The user's cache: `NICLAB_CACHE`, else `$XDG_CACHE_HOME/niclab`, else `~/.cache/niclab`. Nothing is
+    /// created yet.
+    ///
+    /// # Errors
+    /// [`ImageError::NoCacheFolder`] if no variable names a folder; an I/O error if the working folder is gone.
+    pub fn locate() -> Result<Self, ImageError> {
+        let folder = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let base = folder("NICLAB_CACHE")
+            .or_else(|| folder("XDG_CACHE_HOME").map(|dir| dir.join("niclab")))
+            .or_else(|| folder("HOME").map(|dir| dir.join(".cache/niclab")))
+            .ok_or(ImageError::NoCacheFolder)?;
+        Self::at(&base)
+    }
+
+    /// A cache in a folder of the caller's choice.
+    ///
+    /// # Errors
+    /// An I/O error if `base` is relative and the working folder is gone.
+    pub fn at(base: &Path) -> Result<Self, ImageError> {
+        // Absolute: apt and QEMU are given these paths, and they run elsewhere.
+        Ok(Self { base: std::path::absolute(base).at("find", base)? })
+    }
+
+    /// The folder of this layout version.
+    pub fn root(&self) -> PathBuf {
+        self.base.join(LAYOUT)
+    }
+
+    /// Folders of other layout versions, left by an older or newer niclab. They are never touched; the user may
+    /// remove them.
+    pub fn other_layouts(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(&self.base) else { return Vec::new() };
+        let is_layout =
+            |name: &str| name != LAYOUT && name.strip_prefix('v').is_some_and(|n| n.parse::<u32>().is_ok());
+        let mut found: Vec<_> = entries
+            .flatten()
+            .filter(|entry| entry.file_name().to_str().is_some_and(is_layout))
+            .map(|entry| entry.path())
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// Where an artefact is if it is whole.
+    pub(crate) fn find(&self, kind: &str, key: &Key) -> Option<PathBuf> {
+        let path = self.root().join(kind).join(&key.0);
+        is_whole(&path, key).then_some(path)
+    }
+
+    /// The whole artefacts of a kind.
+    pub(crate) fn list(&self, kind: &str) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.root().join(kind)) else { return Vec::new() };
+        let mut found: Vec<_> = entries
+            .flatten()
+            .filter(|entry| {
+                entry.file_name().to_str().is_some_and(|n| is_whole(&entry.path(), &Key(n.into())))
+            })
+            .map(|entry| entry.path())
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// Waits until no other niclab builds in this cache. The lock ends with the value, or with the process.
+    pub(crate) fn lock(&self, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
+        let root = self.root();
+        fs::create_dir_all(&root).at("create", &root)?;
+        // Disk images have the nodes' ssh keys in them.
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).at("protect", &root)?;
+        let path = root.join("lock");
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = file.at("open", &path)?;
+        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((busy, Errno::EWOULDBLOCK)) => {
+                file = busy;
+                let mut owner = String::new();
+                let _ = (&file).take(32).read_to_string(&mut owner);
+                let owner = owner.trim();
+                progress.note(&format!("process {owner} is building in {}; waiting for it", root.display()));
+                Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| lock_error(&path, e))?
+            }
+            Err((_, error)) => return Err(lock_error(&path, error)),
+        };
+        let mut lock = CacheLock { lock };
+        lock.write_owner().at("write", &path)?;
+        Ok(lock)
+    }
+
+    /// The artefact of that key, built by `build` in the folder it is given if it is not there yet.
+    pub(crate) fn artefact(
+        &self,
+        _lock: &CacheLock,
+        kind: &str,
+        key: &Key,
+        build: impl FnOnce(&Path) -> Result<(), ImageError>,
+    ) -> Result<PathBuf, ImageError> {
+        if let Some(path) = self.find(kind, key) {
+            return Ok(path);
+        }
+        let folder = self.root().join(kind);
+        fs::create_dir_all(&folder).at("create", &folder)?;
+        remove_staging(&folder)?;
+        let staging = folder.join(format!("{STAGING_PREFIX}{key}"));
+        fs::create_dir(&staging).at("create", &staging)?;
+        build(&staging)?;
+        let path = folder.join(&key.0);
+        // Without its mark it is not ours, or damaged.
+        remove_all(&path)?;
+        publish(&staging, &path, key)?;
+        Ok(path)
+    }
+}
+
+/// Proof that no other process builds.
+#[derive(Debug)]
+pub(crate) struct CacheLock {
+    lock: Flock<File>,
+}
+
+impl CacheLock {
+    /// Leaves our process id for those who wait.
+    fn write_owner(&mut self) -> io::Result<()> {
+        self.lock.set_len(0)?;
+        self.lock.rewind()?;
+        writeln!(self.lock, "{}", process::id())
+    }
+}
+
+fn lock_error(path: &Path, errno: Errno) -> ImageError {
+    ImageError::Io { action: "lock", path: path.to_owned(), source: errno.into() }
+}
+
+fn is_whole(path: &Path, key: &Key) -> bool {
+    fs::read_to_string(path.join(MARK)).is_ok_and(|mark| mark.trim() == key.0)
+}
+
+/// Makes a finished folder durable, marks it, and gives it its name.
+fn publish(staging: &Path, path: &Path, key: &Key) -> Result<(), ImageError> {
+    let folder = File::open(staging).at("open", staging)?;
+    // The mark must not outlive, in a power cut, the data it speaks for.
+    nix::unistd::syncfs(&folder).map_err(io::Error::from).at("sync", staging)?;
+    let mark = staging.join(MARK);
+    let mut file = File::create(&mark).at("create", &mark)?;
+    writeln!(file, "{key}").at("write", &mark)?;
+    file.sync_all().at("sync", &mark)?;
+    folder.sync_all().at("sync", staging)?;
+    fs::rename(staging, path).at("rename", staging)?;
+    let parent = path.parent().unwrap_or(path);
+    File::open(parent).and_then(|dir| dir.sync_all()).at("sync", parent)
+}
+
+/// Removes what interrupted builds left in a folder. Only called under the lock.
+fn remove_staging(folder: &Path) -> Result<(), ImageError> {
+    for entry in fs::read_dir(folder).at("list", folder)? {
+        let entry = entry.at("list", folder)?;
+        if entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
+            remove_all(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a folder and all in it, if it is there.
+pub(crate) fn remove_all(path: &Path) -> Result<(), ImageError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),
+        _ => Ok(()),
+    }
+}
+
+/// A hash of all that an artefact is made from; also its folder's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key(String);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Collects the inputs of an artefact into its [`Key`].
+pub(crate) struct KeyBuilder(Sha256);
+
+impl KeyBuilder {
+    /// `recipe` names the code that builds it; change the name when that code changes what it produces.
+    pub fn new(recipe: &str) -> Self {
+        Self(Sha256::new()).text(recipe)
+    }
+
+    /// Adds an input. Lengths are hashed too, so that moving a byte from one input to the next changes the key.
+    pub fn bytes(mut self, input: &[u8]) -> Self {
+        self.0.update((input.len() as u64).to_le_bytes());
+        self.0.update(input);
+        self
+    }
+
+    /// Adds a text.
+    pub fn text(self, input: &str) -> Self {
+        self.bytes(input.as_bytes())
+    }
+
+    /// Adds a file's content.
+    pub fn file(self, path: &Path) -> Result<Self, ImageError> {
+        Ok(self.bytes(&fs::read(path).at("read", path)?))
+    }
+
+    /// The first 128 bits are plenty: nobody attacks a user's own cache.
+    pub fn finish(self) -> Key {
+        let digest = self.0.finalize();
+        Key(digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::progress::Silent;
+
+    fn key(text: &str) -> Key {
+        KeyBuilder::new("test").text(text).finish()
+    }
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        (dir, cache)
+    }
+
+    fn fill(dir: &Path) -> Result<(), ImageError> {
+        fs::write(dir.join("data"), "whole").at("write", dir)
+    }
+
+    #[test]
+    fn built_once_then_found() {
+        let (_dir, cache) = cache();
+        let lock = cache.lock(&Silent).unwrap();
+        let first = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
+        let second = cache.artefact(&lock, "tree", &key("a"), |_| panic!("built twice")).unwrap();
+        assert_eq!(first, second);
+        assert_eq!(fs::read_to_string(first.join("data")).unwrap(), "whole");
+        assert_eq!(cache.list("tree"), [second]);
+    }
+
+    #[test]
+    fn a_failed_build_is_not_found_and_the_next_starts_clean() {
+        let (_dir, cache) = cache();
+        let lock = cache.lock(&Silent).unwrap();
+        let failed = cache.artefact(&lock, "tree", &key("a"), |dir| {
+            fs::write(dir.join("half"), "").unwrap();
+            Err(ImageError::NoModuleSource)
+        });
+        assert!(failed.is_err());
+        assert_eq!(cache.find("tree", &key("a")), None);
+        let path = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
+        assert!(!path.join("half").exists());
+        let left = fs::read_dir(path.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1, "the interrupted build's folder is gone");
+    }
+
+    /// The states a kill or a power cut can leave: every one of them must be built again.
+    #[test]
+    fn a_build_killed_at_any_step_is_not_taken_for_whole() {
+        for state in ["staging", "named without mark", "mark of another key", "empty mark"] {
+            let (_dir, cache) = cache();
+            let kind = cache.root().join("tree");
+            let name = match state {
+                "staging" => format!("{STAGING_PREFIX}{}", key("a")),
+                _ => key("a").to_string(),
+            };
+            fs::create_dir_all(kind.join(&name)).unwrap();
+            fs::write(kind.join(&name).join("half"), "").unwrap();
+            match state {
+                "mark of another key" => fs::write(kind.join(&name).join(MARK), key("b").0).unwrap(),
+                "empty mark" => fs::write(kind.join(&name).join(MARK), "").unwrap(),
+                _ => (),
+            }
+            assert_eq!(cache.find("tree", &key("a")), None, "{state}");
+            assert!(cache.list("tree").is_empty(), "{state}");
+            let lock = cache.lock(&Silent).unwrap();
+            let path = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
+            assert!(path.join("data").exists() && !path.join("half").exists(), "{state}");
+        }
+    }
+
+    #[test]
+    fn another_layout_is_recognised_and_left_alone() {
+        let (dir, cache) = cache();
+        fs::create_dir_all(dir.path().join("v0/tree")).unwrap();
+        fs::create_dir_all(dir.path().join("various")).unwrap();
+        assert_eq!(cache.other_layouts(), [dir.path().join("v0")]);
+        let lock = cache.lock(&Silent).unwrap();
+        cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
+        assert!(dir.path().join("v0/tree").exists());
+    }
+
+    /// Passes each note on, so that a test can wait for it.
+    struct Notes(Mutex<Sender<String>>);
+
+    impl Progress for Notes {
+        fn started(&self, _: &str) {}
+        fn detail(&self, _: &str, _: &str) {}
+        fn done(&self, _: &str, _: Duration) {}
+        fn note(&self, text: &str) {
+            self.0.lock().unwrap().send(text.to_owned()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_second_builder_waits_and_says_for_whom() {
+        let (_dir, cache) = cache();
+        let first = cache.lock(&Silent).unwrap();
+        let (send, notes) = channel();
+        let second = {
+            let cache = cache.clone();
+            std::thread::spawn(move || cache.lock(&Notes(Mutex::new(send))).map(drop))
+        };
+        let note = notes.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(note.contains(&format!("process {} is building", process::id())), "{note}");
+        assert!(!second.is_finished());
+        drop(first);
+        second.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn inputs_do_not_run_into_each_other() {
+        let ab_c = KeyBuilder::new("r").text("ab").text("c").finish();
+        let a_bc = KeyBuilder::new("r").text("a").text("bc").finish();
+        assert_ne!(ab_c, a_bc);
+    }
+}

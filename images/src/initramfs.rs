@@ -1,0 +1,187 @@
+//! The default guest: a small initramfs with busybox, the C and C++ runtime, modules, and niclab's own programs.
+//!
+//! It is not compressed: emulated, a guest takes longer to decompress it than QEMU takes to copy it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cache::{Cache, CacheLock, Key, KeyBuilder};
+use crate::command::{library_dir, output};
+use crate::cpio::Archive;
+use crate::error::{At, ImageError};
+use crate::kernel::{ModuleIndex, flat_file};
+use crate::module::MODULE;
+use crate::tree::Tree;
+use crate::unpack::MERGED;
+
+/// Change it when the code below changes what is built. (The guest's scripts are hashed themselves.)
+const RECIPE: &str = "initramfs 1";
+
+pub(crate) const KIND: &str = "initramfs";
+
+/// The file within the artefact.
+pub(crate) const FILE: &str = "initramfs.cpio";
+
+/// Modules the guest may load: networks, the shared folder, launch parameters, and root disks.
+const MODULES: [&str; 9] =
+    ["virtio_net", "qemu_fw_cfg", "9pnet_virtio", "9p", "virtio_blk", "overlay", "erofs", "squashfs", "ext4"];
+
+/// Libraries that a program built on the host is likely to want.
+const LIBRARIES: [&str; 12] = [
+    "libc.so.6",
+    "libm.so.6",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+    "libutil.so.1",
+    "libresolv.so.2",
+    "libanl.so.1",
+    "libnss_files.so.2",
+    "libgcc_s.so.1",
+    "libatomic.so.1",
+    "libstdc++.so.6",
+];
+
+/// The guest's own scripts and settings: path, mode, content.
+const GUEST_FILES: [(&str, u32, &str); 8] = [
+    ("init", 0o755, include_str!("../guest/init")),
+    ("usr/lib/niclab/node", 0o755, include_str!("../guest/node")),
+    ("usr/lib/niclab/agent", 0o755, include_str!("../guest/agent")),
+    ("etc/inittab", 0o644, include_str!("../guest/inittab")),
+    ("etc/passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"),
+    ("etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n"),
+    ("etc/nsswitch.conf", 0o644, "passwd: files\ngroup: files\nhosts: files\n"),
+    ("etc/profile", 0o644, "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin\n"),
+];
+
+/// Everything an initramfs is made from.
+pub(crate) struct Inputs<'a> {
+    pub tree: &'a Tree,
+    /// The built module.
+    pub module: &'a Path,
+    /// Key of the built module.
+    pub module_key: &'a Key,
+    /// Static programs for `/usr/bin`.
+    pub tools: &'a [PathBuf],
+}
+
+impl Inputs<'_> {
+    pub fn key(&self) -> Result<Key, ImageError> {
+        let mut key =
+            KeyBuilder::new(RECIPE).text(&self.tree.id.to_string()).text(&self.module_key.to_string());
+        for (path, mode, content) in GUEST_FILES {
+            key = key.text(path).text(&mode.to_string()).text(content);
+        }
+        for tool in self.tools {
+            key = key.text(tool_name(tool)?).file(tool)?;
+        }
+        Ok(key.finish())
+    }
+}
+
+/// The initramfs, built if need be.
+pub(crate) fn ensure(cache: &Cache, lock: &CacheLock, inputs: &Inputs<'_>) -> Result<PathBuf, ImageError> {
+    let key = inputs.key()?;
+    let folder = cache.artefact(lock, KIND, &key, |staging| {
+        let path = staging.join(FILE);
+        let file = fs::File::create(&path).at("create", &path)?;
+        let mut archive = Archive::new(BufWriter::new(file));
+        base(&mut archive, inputs.tree)?;
+        libraries(&mut archive, inputs.tree)?;
+        modules(&mut archive, inputs)?;
+        for tool in inputs.tools {
+            let path = format!("usr/bin/{}", tool_name(tool)?);
+            add(&mut archive, &path, 0o755, tool)?;
+        }
+        archive.finish().map(drop).at("write", &path)
+    })?;
+    Ok(folder.join(FILE))
+}
+
+/// A tool's name in the guest.
+fn tool_name(tool: &Path) -> Result<&str, ImageError> {
+    tool.file_name()
+        .and_then(|name| name.to_str())
+        .ok_or_else(|| ImageError::BadTool { path: tool.to_owned() })
+}
+
+type File = Archive<BufWriter<fs::File>>;
+
+/// Copies a file of the host into the archive.
+fn add(archive: &mut File, name: &str, mode: u32, from: &Path) -> Result<(), ImageError> {
+    let data = fs::read(from).at("read", from)?;
+    archive.file(name, mode, &data).at("copy into the initramfs", from)
+}
+
+/// Folders, links, busybox and scripts.
+fn base(archive: &mut File, tree: &Tree) -> Result<(), ImageError> {
+    let list = output(Command::new(tree.busybox()).arg("--list"), "asking busybox what it has")?;
+    let applets = String::from_utf8_lossy(&list).into_owned();
+    let mut write = || -> io::Result<()> {
+        for folder in ["usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "dev", "proc", "sys", "run", "mnt"] {
+            archive.directory(folder, 0o755)?;
+        }
+        archive.directory("tmp", 0o1777)?;
+        archive.directory("root", 0o700)?;
+        for folder in MERGED {
+            archive.symlink(folder, &format!("usr/{folder}"))?;
+        }
+        // The kernel opens it for the first program before anything is mounted.
+        archive.character_device("dev/console", 0o600, 5, 1)?;
+        archive.character_device("dev/null", 0o666, 1, 3)?;
+        for applet in applets.lines().filter(|name| *name != "busybox") {
+            archive.symlink(&format!("usr/bin/{applet}"), "/usr/lib/niclab/busybox")?;
+        }
+        archive.symlink("usr/bin/busybox", "/usr/lib/niclab/busybox")?;
+        for (path, mode, content) in GUEST_FILES {
+            archive.file(path, mode, content.as_bytes())?;
+        }
+        Ok(())
+    };
+    write().at("write", Path::new(FILE))?;
+    add(archive, "usr/lib/niclab/busybox", 0o755, &tree.busybox())
+}
+
+fn libraries(archive: &mut File, tree: &Tree) -> Result<(), ImageError> {
+    let folder = library_dir(&tree.path);
+    let loader = "ld-linux-x86-64.so.2";
+    let mut seen = BTreeSet::new();
+    for name in LIBRARIES.iter().chain([&loader]) {
+        // Through the links of versioned libraries, to a file of the name that programs ask for.
+        let from = folder.join(name);
+        if from.exists() && seen.insert(name) {
+            add(archive, &format!("usr/lib/x86_64-linux-gnu/{name}"), 0o755, &from)?;
+        }
+    }
+    let path = "usr/lib64/ld-linux-x86-64.so.2";
+    archive.symlink(path, "../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2").at("write", Path::new(path))
+}
+
+/// The kernel's modules, decompressed and flat, with the list of what needs what that `modprobe` reads.
+fn modules(archive: &mut File, inputs: &Inputs<'_>) -> Result<(), ImageError> {
+    let source = inputs.tree.modules();
+    let index = ModuleIndex::read(&source)?;
+    let files = index.closure(&MODULES)?;
+    let target = format!("usr/lib/modules/{}", inputs.tree.kernel_release);
+    for file in &files {
+        let data = decompressed(inputs.tree, &source.join(file))?;
+        archive.file(&format!("{target}/{}", flat_file(file)), 0o644, &data).at("write", Path::new(FILE))?;
+    }
+    add(archive, &format!("{target}/{MODULE}"), 0o644, inputs.module)?;
+    let dependencies = format!("{}{MODULE}:\n", index.flat_dependencies(&files));
+    let path = format!("{target}/modules.dep");
+    archive.file(&path, 0o644, dependencies.as_bytes()).at("write", Path::new(FILE))
+}
+
+/// Debian compresses its modules with xz.
+fn decompressed(tree: &Tree, path: &Path) -> Result<Vec<u8>, ImageError> {
+    if path.extension().is_some_and(|e| e == "xz") {
+        let mut command = Command::new(tree.busybox());
+        command.arg("xzcat").arg(path).stdin(Stdio::null());
+        return output(&mut command, "decompressing a kernel module");
+    }
+    fs::read(path).at("read", path)
+}

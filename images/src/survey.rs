@@ -1,0 +1,65 @@
+//! What is there and what is missing, for a report to the user. Nothing is built and no network is used.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::apt::Mirror;
+use crate::cache::Cache;
+use crate::command::{HOST_TOOLS, find_tool};
+use crate::tree::Tree;
+use crate::{disk, initramfs, module};
+
+/// The state of the cache and of what the host must have to fill it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Survey {
+    /// The cache's folder.
+    pub cache: PathBuf,
+    /// Folders that other versions of niclab left beside it.
+    pub other_layouts: Vec<PathBuf>,
+    /// Version of the QEMU in the cache, if it is there.
+    pub qemu_version: Option<String>,
+    /// Release of the guest kernel in the cache, if it is there.
+    pub kernel_release: Option<String>,
+    /// Whether this niclab's kernel module is built for that kernel.
+    pub module: bool,
+    /// Initramfs files in the cache; there is one for each set of guest tools.
+    pub initramfs_count: usize,
+    /// Disk images with packages in the cache; there is one for each set of packages.
+    pub disk_count: usize,
+    /// The mirror that would be used, or why there is none.
+    pub mirror: Result<String, String>,
+    /// Programs needed to build.
+    pub tools: Vec<HostTool>,
+}
+
+/// A program of the host.
+#[derive(Debug, Clone, Serialize)]
+pub struct HostTool {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it is, if it is there.
+    pub path: Option<PathBuf>,
+    /// The Debian package that has it.
+    pub package: &'static str,
+}
+
+/// Looks, and changes nothing.
+pub fn survey(cache: &Cache) -> Survey {
+    let tree = cache.find(Tree::KIND, &Tree::key()).and_then(|path| Tree::open(&path).ok());
+    let has_module = |tree: &Tree| cache.find(module::KIND, &module::key(tree, module::DRIVER)).is_some();
+    Survey {
+        cache: cache.root(),
+        other_layouts: cache.other_layouts(),
+        module: tree.as_ref().is_some_and(has_module),
+        initramfs_count: cache.list(initramfs::KIND).len(),
+        disk_count: cache.list(disk::KIND).len(),
+        mirror: Mirror::find(None).map(|mirror| mirror.uri).map_err(|error| error.to_string()),
+        tools: HOST_TOOLS
+            .into_iter()
+            .map(|(name, package)| HostTool { name, path: find_tool(name), package })
+            .collect(),
+        qemu_version: tree.as_ref().map(|tree| tree.qemu_version.clone()),
+        kernel_release: tree.map(|tree| tree.kernel_release),
+    }
+}

@@ -1,0 +1,232 @@
+//! The package tree: QEMU, the guest kernel with its headers and compiler, and the tools to make images, unpacked
+//! side by side and never installed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::apt::{Apt, Package, SUITE};
+use crate::cache::{Key, KeyBuilder};
+use crate::command::{library_dir, loader, output, stream, tree_command};
+use crate::error::{At, ImageError};
+use crate::unpack::unpack;
+
+/// Change it when the code below changes what is in a tree.
+const RECIPE: &str = "tree 1";
+
+/// What is asked for; apt adds what these depend on (some 150 packages, 230 MB).
+const PACKAGES: [&str; 9] = [
+    "qemu-system-x86",
+    "linux-image-amd64",
+    "linux-headers-amd64",
+    "make",
+    "dash",
+    "kmod",
+    "busybox-static",
+    "libstdc++6",
+    "erofs-utils",
+];
+
+/// The device that niclab's cluster function is; QEMU has it since 11.1.
+const CLUSTER_DEVICE: &str = "vhost-user-test-device-pci";
+
+/// Programs that the kernel's build calls and whose packages are not worth their size; busybox has them too.
+const FROM_BUSYBOX: [&str; 6] = ["sed", "awk", "grep", "find", "xargs", "cmp"];
+
+/// Files that are written into a finished tree.
+const MANIFEST: &str = "niclab-manifest";
+const QEMU_VERSION: &str = "niclab-qemu-version";
+
+/// How to start the tree's QEMU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QemuCommand {
+    /// The tree's dynamic loader.
+    pub program: PathBuf,
+    /// What comes before QEMU's own arguments: the library path, QEMU itself, and its firmware folders.
+    pub leading_args: Vec<OsString>,
+}
+
+impl QemuCommand {
+    /// A command to which QEMU's own arguments are to be added.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.leading_args);
+        command
+    }
+}
+
+/// A whole package tree.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    pub path: PathBuf,
+    /// Changes with any package's version.
+    pub id: Key,
+    pub kernel_release: String,
+    /// Such as `11.1.3`.
+    pub qemu_version: String,
+}
+
+impl Tree {
+    pub const KIND: &str = "tree";
+
+    /// The key under which the tree is cached. It does not have the packages' versions in it, so that a second run
+    /// needs no mirror to find the first one's tree; what is made from the tree has them, by [`Tree::id`].
+    pub fn key() -> Key {
+        PACKAGES.iter().fold(KeyBuilder::new(RECIPE).text(SUITE), |key, name| key.text(name)).finish()
+    }
+
+    /// Reads what a finished tree says of itself.
+    pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let read = |name: &str| {
+            let file = path.join(name);
+            fs::read_to_string(&file).at("read", &file)
+        };
+        Ok(Self {
+            id: KeyBuilder::new(RECIPE).text(&read(MANIFEST)?).finish(),
+            kernel_release: kernel_release(path)?,
+            qemu_version: read(QEMU_VERSION)?.trim().to_owned(),
+            path: path.to_owned(),
+        })
+    }
+
+    /// The guest kernel.
+    pub fn kernel(&self) -> PathBuf {
+        self.path.join("boot").join(format!("vmlinuz-{}", self.kernel_release))
+    }
+
+    /// The folder of the kernel's modules.
+    pub fn modules(&self) -> PathBuf {
+        self.path.join("usr/lib/modules").join(&self.kernel_release)
+    }
+
+    /// A program of the tree that needs no libraries.
+    pub fn busybox(&self) -> PathBuf {
+        self.path.join("usr/bin/busybox")
+    }
+
+    /// How to start QEMU.
+    pub fn qemu(&self) -> QemuCommand {
+        qemu(&self.path)
+    }
+}
+
+fn qemu(tree: &Path) -> QemuCommand {
+    let mut leading_args: Vec<OsString> = vec![
+        "--library-path".into(),
+        library_dir(tree).into(),
+        "--argv0".into(),
+        "qemu-system-x86_64".into(),
+        tree.join("usr/bin/qemu-system-x86_64").into(),
+    ];
+    // QEMU's built-in firmware path is absolute and would lead to the host's.
+    for folder in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
+        leading_args.extend(["-L".into(), tree.join(folder).into()]);
+    }
+    QemuCommand { program: loader(tree), leading_args }
+}
+
+/// Fills `root` with the tree.
+pub(crate) fn build(apt: &Apt, root: &Path, detail: &(dyn Fn(&str) + Sync)) -> Result<(), ImageError> {
+    let packages = PACKAGES.map(str::to_owned);
+    let resolved = apt.resolve(&packages)?;
+    let files = apt.download("the package tree is", &packages, &resolved, detail)?;
+    unpack(&files, root, detail)?;
+    detail("indexing the kernel's modules");
+    complete(root)?;
+    detail("checking QEMU");
+    let version = check_qemu(root)?;
+    let write = |name: &str, text: &str| {
+        let file = root.join(name);
+        fs::write(&file, text).at("write", &file)
+    };
+    write(QEMU_VERSION, &version)?;
+    write(MANIFEST, &manifest(&resolved))
+}
+
+fn manifest(packages: &[Package]) -> String {
+    packages.iter().map(|p| format!("{} {} {}\n", p.name, p.version, p.architecture)).collect()
+}
+
+/// Adds what the packages' installation scripts would have made, as far as a build needs it.
+fn complete(root: &Path) -> Result<(), ImageError> {
+    for folder in ["proc", "dev", "tmp", "build"] {
+        let path = root.join(folder);
+        fs::create_dir_all(&path).at("create", &path)?;
+    }
+    let links =
+        FROM_BUSYBOX.map(|name| (name, "busybox")).into_iter().chain([("sh", "dash"), ("gcc", "gcc-14")]);
+    for (name, target) in links {
+        let path = root.join("usr/bin").join(name);
+        if fs::symlink_metadata(&path).is_err() {
+            std::os::unix::fs::symlink(target, &path).at("create", &path)?;
+        }
+    }
+    let release = kernel_release(root)?;
+    let mut depmod = tree_command(root, "usr/sbin/depmod");
+    depmod.arg("--basedir").arg(root).arg(&release);
+    stream(&mut depmod, |_| ())?.ok("listing the kernel's modules", "depmod")
+}
+
+/// The one kernel of a tree.
+fn kernel_release(root: &Path) -> Result<String, ImageError> {
+    let folder = root.join("usr/lib/modules");
+    let mut releases: Vec<String> = fs::read_dir(&folder)
+        .at("list", &folder)?
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| root.join("boot").join(format!("vmlinuz-{name}")).is_file())
+        .collect();
+    releases.sort();
+    releases.pop().ok_or_else(|| ImageError::BrokenTree { tree: root.to_owned(), what: "kernel".to_owned() })
+}
+
+/// Starts QEMU to see that it starts, and has the device we need. Returns its version.
+fn check_qemu(root: &Path) -> Result<String, ImageError> {
+    let run = |args: &[&str]| -> Result<String, ImageError> {
+        let out = output(qemu(root).command().args(args), "starting the package tree's QEMU")?;
+        Ok(String::from_utf8_lossy(&out).into_owned())
+    };
+    let version = qemu_version(&run(&["--version"])?);
+    if !run(&["-device", "help"])?.contains(&format!("\"{CLUSTER_DEVICE}\"")) {
+        return Err(ImageError::QemuTooOld { tree: root.to_owned(), version, device: CLUSTER_DEVICE });
+    }
+    Ok(version)
+}
+
+/// `QEMU emulator version 11.1.3 (Debian ...)` -> `11.1.3`.
+fn qemu_version(text: &str) -> String {
+    let mut words = text.split_whitespace().skip_while(|word| *word != "version").skip(1);
+    words.next().unwrap_or("unknown").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_of_qemu() {
+        assert_eq!(qemu_version("QEMU emulator version 11.1.3 (Debian 1:11.1.3)\nCopyright"), "11.1.3");
+        assert_eq!(qemu_version(""), "unknown");
+    }
+
+    #[test]
+    fn qemu_runs_through_the_trees_own_loader() {
+        let command = qemu(Path::new("/t"));
+        assert!(command.program.starts_with("/t"));
+        let args: Vec<_> = command.leading_args.iter().map(|a| a.to_string_lossy()).collect();
+        assert!(args.windows(2).any(|w| w == ["-L", "/t/usr/share/seabios"]), "{args:?}");
+    }
+
+    #[test]
+    fn a_tree_without_a_kernel_is_broken() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("usr/lib/modules/6.12-x")).unwrap();
+        assert!(matches!(kernel_release(dir.path()), Err(ImageError::BrokenTree { .. })));
+        fs::create_dir_all(dir.path().join("boot")).unwrap();
+        fs::write(dir.path().join("boot/vmlinuz-6.12-x"), "").unwrap();
+        assert_eq!(kernel_release(dir.path()).unwrap(), "6.12-x");
+    }
+}
