@@ -11,13 +11,13 @@
 pub mod daemon;
 pub mod monitor;
 pub mod pci;
+pub mod profile;
 
 mod address;
 mod error;
 mod file;
 mod link;
 mod nic;
-mod profile;
 mod resolve;
 mod source;
 

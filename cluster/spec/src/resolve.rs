@@ -152,8 +152,8 @@ fn link_of(file: &ClusterFile, name: &str, profile: &Profile) -> LinkConfig {
     LinkConfig {
         bandwidth_bits_per_s: entries()
             .find_map(|l| l.bandwidth_bits_per_s)
-            .unwrap_or_else(|| profile.link_bandwidth_bits_per_s()),
-        latency_ns: entries().find_map(|l| l.latency_ns).unwrap_or_else(|| profile.link_latency_ns()),
+            .unwrap_or(profile.network.link_bandwidth_bits_per_s.value),
+        latency_ns: entries().find_map(|l| l.latency_ns).unwrap_or(profile.network.link_latency_ns.value),
         mtu_bytes: entries().find_map(|l| l.mtu_bytes).unwrap_or(LinkConfig::DEFAULT_MTU_BYTES),
         queue_frames: entries().find_map(|l| l.queue_frames).unwrap_or(LinkConfig::DEFAULT_QUEUE_FRAMES),
         faults: entries().find_map(|l| l.faults).unwrap_or_default(),

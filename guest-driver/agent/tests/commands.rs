@@ -1,5 +1,7 @@
 //! The agent program with real processes, spoken to through a socket pair.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
 use std::{
     collections::BTreeMap,
     io::{Read, Write},
