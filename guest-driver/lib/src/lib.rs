@@ -1,1 +1,47 @@
-//! User library of the niclab NIC: ports, requester pages, receive queues.
+//! User library of the niclab NIC: what a program in a guest uses to send and receive messages past the kernel.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use niclab_user::ultra::{Flags, Port, PortOptions};
+//! use niclab_user::{Address, Device};
+//!
+//! # fn main() -> Result<(), niclab_user::Error> {
+//! let device = Device::open_first()?;
+//! let mut port = Port::open(&device, PortOptions::default().port(0))?;
+//! let peer = Address { node: 1, port: 0 };
+//! port.route(peer)?; // where this port sends
+//! port.authorize(peer, 256)?; // who may send to it, and how far ahead of the receiver
+//! port.send(&[1, 2], [3, 4], Flags::NONE, Duration::from_secs(1))?;
+//! let answer = port.receive(Duration::from_secs(1))?;
+//! println!("{:?} from node {}", answer.payload(), answer.source().node);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The layers, from the outside in:
+//!
+//! - [`Device`] and [`DeviceInfo`]: find a NIC, ask what it is, read its [`Statistics`];
+//! - one module per NIC model, [`ultra`] the first: a port with its sender and its receiver;
+//! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
+//!   the in-process front end of the device daemon bring their own, and run the very same port code;
+//! - [`Memory`]: pages shared with a device. All `unsafe` for them is in that module.
+//!
+//! # Time
+//!
+//! All durations here are wall time. Every wait has a [`Deadline`] and a [`WaitPolicy`]; whatever they say, a wait
+//! without progress asks the device every 100 ms whether it lives, and ends with [`Error::DeviceGone`] when not.
+
+mod backing;
+mod device;
+mod error;
+mod memory;
+mod statistics;
+pub mod ultra;
+mod wait;
+
+pub use backing::{Address, Backing};
+pub use device::{Device, DeviceInfo, Model};
+pub use error::Error;
+pub use memory::Memory;
+pub use statistics::Statistics;
+pub use wait::{Deadline, WaitPolicy};

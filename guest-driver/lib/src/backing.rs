@@ -1,0 +1,186 @@
+//! What a port needs from whoever runs it.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use niclab_abi::ioctl::{IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_REVOKE, IOCTL_ROUTE, MAP_DOORBELL, Peer};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::Error;
+use crate::memory::Doorbell;
+
+/// A port of the cluster network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// The node, from 0.
+    pub node: u32,
+    /// Its port, from 0.
+    pub port: u32,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "node {} port {}", self.node, self.port)
+    }
+}
+
+/// The far side of an open port, all but its pages: doorbell, interrupts and requests.
+///
+/// The kernel driver's character device implements it; so may a test, or a device daemon that runs in this process.
+/// Dropping it closes the port.
+pub trait Backing: Send + Sync {
+    /// Name of the device, for messages.
+    fn name(&self) -> &str;
+
+    /// Rings the doorbell. Called after the store that it announces is visible.
+    fn ring(&self);
+
+    /// Interrupts for this port since the last call. Sleeps up to `timeout` for the first one, and returns 0 when none
+    /// came or a signal did.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceGone`] when the device is known to be.
+    fn wait_interrupts(&self, timeout: Duration) -> Result<u64, Error>;
+
+    /// Asks the device whether it lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceGone`] when it does not answer in its time.
+    fn check(&self) -> Result<(), Error>;
+
+    /// Sets where the port sends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn route(&self, target: Address) -> Result<(), Error>;
+
+    /// Lets `source` send to the port, with `credits` slices set aside for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn authorize(&self, source: Address, credits: u32) -> Result<(), Error>;
+
+    /// Takes that right back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn revoke(&self, source: Address) -> Result<(), Error>;
+}
+
+mod requests {
+    //! System calls of `niclab_abi::ioctl`, each with its argument's type.
+    use super::{IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_REVOKE, IOCTL_ROUTE, Peer};
+    nix::ioctl_write_ptr_bad!(route, IOCTL_ROUTE, Peer);
+    nix::ioctl_write_ptr_bad!(authorize, IOCTL_AUTHORIZE, Peer);
+    nix::ioctl_write_ptr_bad!(revoke, IOCTL_REVOKE, Peer);
+    nix::ioctl_none_bad!(check, IOCTL_CHECK);
+}
+
+/// A port behind the kernel driver: an open file of the character device that owns it.
+pub(crate) struct CharacterDevice {
+    name: String,
+    /// Owns the port; the driver closes it with the file.
+    file: File,
+    doorbell: Doorbell,
+}
+
+impl CharacterDevice {
+    /// Takes over `file`, which has opened a port.
+    pub(crate) fn new(name: String, file: File) -> Result<Self, Error> {
+        let doorbell = Doorbell::map(&file, MAP_DOORBELL).map_err(|source| Error::Refused {
+            device: name.clone(),
+            operation: "map the doorbell page".into(),
+            source,
+        })?;
+        Ok(Self { name, file, doorbell })
+    }
+
+    fn result(&self, result: Result<i32, Errno>, operation: impl FnOnce() -> String) -> Result<(), Error> {
+        match result {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(request_error(&self.name, errno, operation())),
+        }
+    }
+}
+
+/// The error of a failed request to the driver.
+pub(crate) fn request_error(device: &str, errno: Errno, operation: String) -> Error {
+    let device = device.to_owned();
+    match errno {
+        Errno::ENODEV => Error::DeviceGone { device },
+        errno => Error::Refused { device, operation, source: errno.into() },
+    }
+}
+
+impl Backing for CharacterDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn ring(&self) {
+        self.doorbell.ring(niclab_abi::QUEUE_DOORBELL as u16);
+    }
+
+    fn wait_interrupts(&self, timeout: Duration) -> Result<u64, Error> {
+        let mut files = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
+        // Rounded up: a wait of less than a millisecond must not become a busy loop.
+        let timeout_ms = i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+        match poll(&mut files, PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX)) {
+            Ok(0) | Err(Errno::EINTR) => return Ok(0),
+            Ok(_) => {}
+            Err(errno) => return Err(request_error(&self.name, errno, "wait for an interrupt".into())),
+        }
+        let mut count = [0; 8];
+        match (&self.file).read_exact(&mut count) {
+            Ok(()) => Ok(u64::from_le_bytes(count)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(0)
+            }
+            Err(error) => {
+                let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+                Err(request_error(&self.name, errno, "read the interrupt count".into()))
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        // SAFETY: the request takes no argument.
+        let result = unsafe { requests::check(descriptor(&self.file)) };
+        self.result(result, || "check the device".into())
+    }
+
+    fn route(&self, target: Address) -> Result<(), Error> {
+        let peer = Peer { node: target.node, port: target.port, ..Peer::default() };
+        // SAFETY: `peer` is the argument that the request reads, and lives during the call.
+        let result = unsafe { requests::route(descriptor(&self.file), &raw const peer) };
+        self.result(result, || format!("route to {target}"))
+    }
+
+    fn authorize(&self, source: Address, credits: u32) -> Result<(), Error> {
+        let peer = Peer { node: source.node, port: source.port, credits, reserved: 0 };
+        // SAFETY: as in `route`.
+        let result = unsafe { requests::authorize(descriptor(&self.file), &raw const peer) };
+        self.result(result, || format!("authorize {source} for {credits} credits"))
+    }
+
+    fn revoke(&self, source: Address) -> Result<(), Error> {
+        let peer = Peer { node: source.node, port: source.port, ..Peer::default() };
+        // SAFETY: as in `route`.
+        let result = unsafe { requests::revoke(descriptor(&self.file), &raw const peer) };
+        self.result(result, || format!("revoke {source}"))
+    }
+}
+
+/// The file's descriptor, as the request macros want it.
+pub(crate) fn descriptor(file: &File) -> std::ffi::c_int {
+    use std::os::fd::AsRawFd as _;
+    file.as_raw_fd()
+}

@@ -1,0 +1,248 @@
+//! A NIC as a program finds it: `/dev/niclabN`.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use niclab_abi::config::{DeviceConfig, MODEL_GAMMA, MODEL_GRIM, MODEL_INIC, MODEL_MATCH, MODEL_ULTRA};
+use niclab_abi::ioctl::IOCTL_INFO;
+use nix::errno::Errno;
+
+use crate::backing::{descriptor, request_error};
+use crate::{Error, Statistics, statistics};
+
+/// Where character devices are.
+const DEVICES: &str = "/dev";
+/// Where the driver shows its devices.
+const CLASS: &str = "/sys/class/niclab";
+/// Names of the character devices, without their number.
+const PREFIX: &str = "niclab";
+
+nix::ioctl_read_bad!(
+    /// Copies the configuration space out.
+    request_info,
+    IOCTL_INFO,
+    DeviceConfig
+);
+
+/// A NIC. Holds no port: each port opens the character device for itself.
+#[derive(Debug)]
+pub struct Device {
+    path: PathBuf,
+    name: String,
+    info: DeviceInfo,
+}
+
+impl Device {
+    /// Opens the NIC behind the character device `path`, such as `/dev/niclab0`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`], [`Error::NotNiclab`], [`Error::AbiVersion`], [`Error::DeviceGone`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let file = open_file(path)?;
+        let name = path.display().to_string();
+        let config = read_config(&file, path, &name)?;
+        if config.abi_version != niclab_abi::ABI_VERSION {
+            return Err(Error::AbiVersion {
+                device: name,
+                found: config.abi_version,
+                expected: niclab_abi::ABI_VERSION,
+            });
+        }
+        Ok(Self { path: path.to_owned(), name, info: DeviceInfo::new(&config) })
+    }
+
+    /// Opens the NIC with the lowest number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDevice`] when there is none, else as [`Device::open`].
+    pub fn open_first() -> Result<Self, Error> {
+        let first =
+            first_device(Path::new(DEVICES)).ok_or_else(|| Error::NoDevice { directory: DEVICES.into() })?;
+        Self::open(first)
+    }
+
+    /// The character device.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the device says of itself.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The device's folder in sysfs.
+    pub fn sysfs(&self) -> PathBuf {
+        Path::new(CLASS).join(self.path.file_name().unwrap_or_default())
+    }
+
+    /// What the device counted since it was made, all ports together. Exact; the difference of two readings tells what a
+    /// run cost. Reading costs control requests, but no doorbell and no interrupt of a port.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] names the counter that could not be read.
+    pub fn statistics(&self) -> Result<Statistics, Error> {
+        statistics::read(&self.name, &self.sysfs().join("statistics"))
+    }
+
+    /// The device's name for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Opens the character device once more, for a port.
+    pub(crate) fn open_file(&self) -> Result<File, Error> {
+        open_file(&self.path)
+    }
+}
+
+fn open_file(path: &Path) -> Result<File, Error> {
+    // Non-blocking, because only `poll` may wait: it takes a time limit.
+    let file = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    file.map_err(|source| match source.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => Error::DeviceGone { device: path.display().to_string() },
+        _ => Error::Open { path: path.to_owned(), source },
+    })
+}
+
+fn read_config(file: &File, path: &Path, name: &str) -> Result<DeviceConfig, Error> {
+    let mut config = DeviceConfig::default();
+    // SAFETY: `config` is what the request writes, of the size that the request's code carries, and lives meanwhile.
+    match unsafe { request_info(descriptor(file), &raw mut config) } {
+        Ok(_) if config.magic == niclab_abi::MAGIC => Ok(config),
+        Ok(_) | Err(Errno::ENOTTY | Errno::EINVAL) => Err(Error::NotNiclab { path: path.to_owned() }),
+        Err(errno) => Err(request_error(name, errno, "read the configuration".into())),
+    }
+}
+
+/// The device with the lowest number in `directory`.
+fn first_device(directory: &Path) -> Option<PathBuf> {
+    let number = |entry: io::Result<fs::DirEntry>| {
+        entry.ok()?.file_name().to_str()?.strip_prefix(PREFIX)?.parse::<u32>().ok()
+    };
+    let lowest = fs::read_dir(directory).ok()?.filter_map(number).min()?;
+    Some(directory.join(format!("{PREFIX}{lowest}")))
+}
+
+/// What a device says of itself; from its configuration space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Which NIC model answers.
+    pub model: Model,
+    /// This node's number, from 0.
+    pub node: u32,
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// Ports that can be open at a time.
+    pub ports: u32,
+    /// Most slices of one port's receive queue.
+    pub max_slices: u32,
+    /// Authorization entries of one port.
+    pub authorizations: u32,
+    /// Longest time a control request may take, wall time.
+    pub control_timeout: Duration,
+    /// Ethernet address of the card.
+    pub mac: [u8; 6],
+}
+
+impl DeviceInfo {
+    fn new(config: &DeviceConfig) -> Self {
+        let [m0, m1, m2, m3, m4, m5, ..] = config.mac.to_le_bytes();
+        Self {
+            model: Model::from_number(config.model),
+            node: config.node,
+            nodes: config.nodes,
+            ports: config.ports,
+            max_slices: config.max_slices,
+            authorizations: config.authorizations,
+            control_timeout: Duration::from_millis(config.control_timeout_ms.into()),
+            mac: [m0, m1, m2, m3, m4, m5],
+        }
+    }
+}
+
+/// A NIC model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// Protocol assembled from hardware primitives.
+    Inic,
+    /// Logical channels and active messages.
+    Grim,
+    /// Microcoded match engine.
+    Match,
+    /// Requester and completer, one I/O cycle a message: [`crate::ultra`].
+    Ultra,
+    /// Descriptor DMA, active ports, credit window.
+    Gamma,
+    /// A model that this library does not know, by its number.
+    Other(u32),
+}
+
+impl Model {
+    fn from_number(number: u32) -> Self {
+        match number {
+            MODEL_INIC => Self::Inic,
+            MODEL_GRIM => Self::Grim,
+            MODEL_MATCH => Self::Match,
+            MODEL_ULTRA => Self::Ultra,
+            MODEL_GAMMA => Self::Gamma,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl std::fmt::Display for Model {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Inic => formatter.write_str("inic"),
+            Self::Grim => formatter.write_str("grim"),
+            Self::Match => formatter.write_str("match"),
+            Self::Ultra => formatter.write_str("ultra"),
+            Self::Gamma => formatter.write_str("gamma"),
+            Self::Other(number) => write!(formatter, "number {number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_device_is_named_with_its_mend() {
+        let error = Device::open("/dev/niclab-absent").expect_err("there is none");
+        let text = error.to_string();
+        assert!(text.contains("/dev/niclab-absent") && text.contains("modprobe niclab"), "{text}");
+    }
+
+    #[test]
+    fn a_foreign_file_is_no_niclab() {
+        assert!(matches!(Device::open("/dev/null"), Err(Error::NotNiclab { .. })));
+    }
+
+    #[test]
+    fn the_first_device_has_the_lowest_number() {
+        let folder = std::env::temp_dir().join(format!("niclab-devices-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        assert_eq!(first_device(&folder), None);
+        for name in ["niclab10", "niclab9", "niclab", "niclab-x", "null"] {
+            fs::write(folder.join(name), "").expect("a file");
+        }
+        assert_eq!(first_device(&folder), Some(folder.join("niclab9")));
+        fs::remove_dir_all(&folder).expect("clean up");
+    }
+
+    #[test]
+    fn info_decodes_the_ethernet_address() {
+        let config = DeviceConfig { mac: 0x0605_0403_0201, model: MODEL_ULTRA, ..DeviceConfig::default() };
+        let info = DeviceInfo::new(&config);
+        assert_eq!((info.mac, info.model), ([1, 2, 3, 4, 5, 6], Model::Ultra));
+    }
+}

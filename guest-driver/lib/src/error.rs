@@ -1,0 +1,150 @@
+//! Why a call failed: the thing, the place and the mend.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Every failure of this library. Nothing here is fatal to the process; after [`Error::DeviceGone`] the port is of no
+/// further use, after any other error it can be used again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no NIC at all.
+    #[error(
+        "no niclab NIC: {} has no niclab0; run this in a guest that `niclab` booted, or load the driver \
+         (modprobe niclab) and see /sys/class/niclab", .directory.display()
+    )]
+    NoDevice {
+        /// Where character devices were looked for.
+        directory: PathBuf,
+    },
+
+    /// A character device cannot be opened.
+    #[error(
+        "cannot open {}: {source}; is the niclab driver loaded (modprobe niclab), and may this user read and write it?",
+        .path.display()
+    )]
+    Open {
+        /// The character device.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+
+    /// The file is not a niclab NIC.
+    #[error("{} is not a niclab NIC; the first is /dev/niclab0", .path.display())]
+    NotNiclab {
+        /// The file that was opened.
+        path: PathBuf,
+    },
+
+    /// Device and library were built from different versions of the contract.
+    #[error(
+        "{device} speaks ABI version {found}, this library {expected}: build device, driver and program alike"
+    )]
+    AbiVersion {
+        /// The device.
+        device: String,
+        /// The version it announced.
+        found: u32,
+        /// [`niclab_abi::ABI_VERSION`].
+        expected: u32,
+    },
+
+    /// The NIC is another model than the module of this library that was asked to drive it.
+    #[error(
+        "{device} is a NIC of model {found}, not {expected}: choose it in the cluster file or by --nic {expected}"
+    )]
+    WrongModel {
+        /// The device.
+        device: String,
+        /// The model it is.
+        found: String,
+        /// The model that was wanted.
+        expected: &'static str,
+    },
+
+    /// The port, or every port, is open already.
+    #[error("{device}: port {port} is in use; close the program that has it open or choose another port")]
+    PortBusy {
+        /// The device.
+        device: String,
+        /// The port, or `any`.
+        port: String,
+    },
+
+    /// A value is out of its range; nothing was done.
+    #[error("{what} is {value}, but must be {range}")]
+    BadValue {
+        /// Which value.
+        what: &'static str,
+        /// What it was.
+        value: u64,
+        /// What is accepted.
+        range: String,
+    },
+
+    /// The driver or the device refused an operation.
+    #[error("{device}: cannot {operation}: {source}")]
+    Refused {
+        /// The device.
+        device: String,
+        /// What was asked, with its parameters.
+        operation: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+
+    /// The device refused launches or register writes since the port was opened.
+    #[error("{device}: port {port}: {count} launches or register writes refused, the last because {reason}")]
+    Launch {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u32,
+        /// How many were refused.
+        count: u64,
+        /// Why the last one was.
+        reason: &'static str,
+    },
+
+    /// Nothing came within the deadline, although the device lives.
+    #[error("{device}: {operation}: nothing for {waited:?}; is the peer running, routed and authorized?")]
+    TimedOut {
+        /// The device.
+        device: String,
+        /// What was waited for.
+        operation: &'static str,
+        /// How long, wall time.
+        waited: Duration,
+    },
+
+    /// A flush cannot know when its last packets left: they asked for no report.
+    #[error(
+        "{device}: port {port}: flush needs the last packet sent to carry the notification or the acknowledgement flag"
+    )]
+    NothingReported {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u32,
+    },
+
+    /// The device does not answer any more.
+    #[error(
+        "{device}: the device is gone (the daemon behind it has ended, or the driver was unbound): close the program; \
+         `niclab logs` on the host tells why"
+    )]
+    DeviceGone {
+        /// The device.
+        device: String,
+    },
+
+    /// The device wrote what the contract rules out.
+    #[error("{device}: {what}; this is a fault of the device or of its driver")]
+    Inconsistent {
+        /// The device.
+        device: String,
+        /// What is wrong.
+        what: String,
+    },
+}

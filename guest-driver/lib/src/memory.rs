@@ -1,0 +1,183 @@
+//! Pages shared with a device: every `unsafe` access of the library is in this module.
+//!
+//! The BAR of a live NIC is RAM on both sides, and so is receive memory, so that atomic words are the right tool: they
+//! are never torn, never merged away between fences, and sound whether the other side is a daemon behind QEMU or a
+//! thread of this very process. Only the doorbell is a register, and is stored to as such ([`Doorbell`]).
+
+use std::any::Any;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+/// 64-bit words that a device also reads or writes. Cheap to clone: clones share the memory.
+#[derive(Clone)]
+pub struct Memory {
+    first: NonNull<AtomicU64>,
+    words: usize,
+    /// Owner of the memory; drops it with the last clone.
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the words are atomics, which any thread may use, and `keep` is `Send + Sync` itself.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Memory").field("words", &self.words).finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// Memory of this process, shared with a device that runs in it.
+    pub fn from_words(words: Arc<[AtomicU64]>) -> Self {
+        let first = NonNull::from(&*words).cast();
+        Self { first, words: words.len(), keep: Arc::new(words) }
+    }
+
+    /// Memory that somebody else mapped.
+    ///
+    /// # Safety
+    ///
+    /// `first` must be aligned to 8 bytes and valid for reads of `words` 64-bit words as long as `keep` lives, and for
+    /// writes too where a port writes (requester and completer page). No reference to the memory other than to atomics
+    /// may exist meanwhile; whoever else touches it does so by atomic or volatile accesses, or from another process.
+    pub unsafe fn from_raw(first: NonNull<u64>, words: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { first: first.cast(), words, keep }
+    }
+
+    /// Maps `bytes`, a multiple of 8, from `offset` of `file`, shared; for writing too when `write` is set.
+    pub(crate) fn map(file: &File, offset: u64, bytes: usize, write: bool) -> io::Result<Self> {
+        let mapping = Mapping::new(file, offset, bytes, write)?;
+        Ok(Self { first: mapping.start.cast(), words: bytes / size_of::<u64>(), keep: Arc::new(mapping) })
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the constructors ensure that the words are aligned and live as long as `keep`, hence as `self`; as
+        // atomics they may change under the reference. Read-only mappings are only loaded from, and only by relaxed
+        // loads of eight bytes, which the standard library documents as allowed on read-only memory.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
+    }
+
+    /// Some of the words, as memory of their own; `None` when they are not all there.
+    pub fn part(&self, range: Range<usize>) -> Option<Self> {
+        let words = self.words().get(range)?;
+        Some(Self { first: NonNull::from(words).cast(), words: words.len(), keep: Arc::clone(&self.keep) })
+    }
+}
+
+/// The doorbell: a page with a 16-bit notify register at its first byte.
+#[derive(Debug)]
+pub(crate) struct Doorbell(Mapping);
+
+impl Doorbell {
+    /// Maps the doorbell page at `offset` of `file`.
+    pub(crate) fn map(file: &File, offset: u64) -> io::Result<Self> {
+        Mapping::new(file, offset, niclab_abi::PAGE_BYTES as usize, true).map(Self)
+    }
+
+    /// Rings for `queue`.
+    pub(crate) fn ring(&self, queue: u16) {
+        // SAFETY: the mapping is one writable page, lives as long as `self`, and its first two bytes are a register
+        // whose store has no effect on memory of this process.
+        unsafe { self.0.start.cast::<u16>().write_volatile(queue.to_le()) }
+    }
+}
+
+/// A shared mapping, unmapped when dropped.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<std::ffi::c_void>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the type gives no access of its own.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(file: &File, offset: u64, bytes: usize, write: bool) -> io::Result<Self> {
+        let length = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let access = if write { ProtFlags::PROT_READ | ProtFlags::PROT_WRITE } else { ProtFlags::PROT_READ };
+        // SAFETY: the kernel chooses an address that is free, so that no memory of this process is replaced.
+        let start = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file.as_fd(), offset)? };
+        Ok(Self { start, bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this mapping was made in `new`, and every reference into it borrows from its owner. An error would
+        // mean that it is not mapped any more: nothing is left to undo.
+        let _ = unsafe { munmap(self.start, self.bytes) };
+    }
+}
+
+/// Makes the stores before it visible before the stores after it, write-combining memory included.
+///
+/// A release fence alone does not order the write-combining buffers in which stores to a requester page wait.
+#[inline]
+pub(crate) fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SFENCE is part of SSE, which every x86-64 processor has; it touches no memory.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    fence(if cfg!(target_arch = "x86_64") { Ordering::Release } else { Ordering::SeqCst });
+}
+
+/// Orders everything before it, stores included, before every load after it; drains write-combining buffers.
+#[inline]
+pub(crate) fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
+/// Loads one little-endian word; an acquire fence must follow before what the word guards is read.
+#[inline]
+pub(crate) fn load(word: &AtomicU64) -> u64 {
+    u64::from_le(word.load(Ordering::Relaxed))
+}
+
+/// Stores one little-endian word, without order.
+#[inline]
+pub(crate) fn store(word: &AtomicU64, value: u64) {
+    word.store(value.to_le(), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_share_the_memory_and_keep_it() {
+        let whole = Memory::from_words((0..16).map(AtomicU64::new).collect());
+        let part = whole.part(4..8).expect("within");
+        drop(whole);
+        assert_eq!(part.words().iter().map(load).collect::<Vec<_>>(), [4, 5, 6, 7]);
+        assert!(part.part(0..5).is_none());
+    }
+
+    #[test]
+    fn a_mapping_shows_the_file() {
+        use std::io::Write as _;
+        let path = std::env::temp_dir().join(format!("niclab-memory-{}", std::process::id()));
+        let mut file = File::options().create_new(true).read(true).write(true).open(&path).expect("a file");
+        std::fs::remove_file(&path).expect("unlink");
+        file.write_all(&[7; 4096]).expect("a page");
+        let memory = Memory::map(&file, 0, 4096, false).expect("a mapping");
+        assert_eq!(memory.words().len(), 512);
+        assert_eq!(load(&memory.words()[511]), u64::from_le_bytes([7; 8]));
+        assert!(Memory::map(&file, 1, 4096, false).is_err(), "an offset must be a multiple of the page size");
+    }
+}

@@ -1,0 +1,206 @@
+//! ULTRA: a requester page to send from and a receive queue in memory, no system call on either path.
+//!
+//! After "A New Ultra-Low Latency Message Transfer Mechanism" (Fröning, Litz, Brüning; sections are cited where they
+//! apply). A [`Port`] is a [`Sender`] and a [`Receiver`]; [`Port::split`] lends them out separately, so that one thread
+//! may send while another receives.
+//!
+//! A message is 0 to 8 words of 64 bits and always a tag of two words (section 4). The NIC carries words, not bytes:
+//! [`Sender::send_bytes`] pads with zeros to whole words, and a program whose messages are not whole words puts their
+//! length into the tag.
+//!
+//! Messages of one port to another arrive once and in order as long as no link faults are configured: a receiver's
+//! slices are set aside for its senders by [`Port::authorize`], and a sender that ran out of them waits in its page.
+
+mod message;
+mod open;
+mod parts;
+mod receiver;
+mod sender;
+
+#[cfg(test)]
+mod double;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use message::{Flags, Message};
+pub use open::PortOptions;
+pub use parts::{Parts, Progress};
+pub use receiver::Receiver;
+pub use sender::{Refusal, Sender, Status};
+
+use crate::memory::{full_fence, load};
+use crate::{Address, Backing, Deadline, Error, Memory, WaitPolicy};
+
+/// Most payload words of a message.
+pub const PAYLOAD_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS;
+/// Most payload bytes of a message.
+pub const PAYLOAD_BYTES: usize = PAYLOAD_WORDS * 8;
+/// Tag words of every message.
+pub const TAG_WORDS: usize = niclab_abi::bar::TAG_WORDS;
+
+/// An open port. Dropping it closes the port: packets not yet sent are discarded and counted.
+#[derive(Debug)]
+pub struct Port {
+    address: Address,
+    link: Arc<Link>,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Port {
+    /// This port on the cluster network.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Slices of the receive queue.
+    pub fn slices(&self) -> u32 {
+        self.receiver.slices()
+    }
+
+    /// Sets where the port sends: fills its entry of the descriptor look-up table (section 3.1).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn route(&mut self, target: Address) -> Result<(), Error> {
+        self.link.backing.route(target)
+    }
+
+    /// Lets `source` send to the port (section 3.2, port authorization table) and sets `credits` of the port's slices
+    /// aside for it: it may be that many messages ahead of this program. The sum over all sources is at most
+    /// [`Port::slices`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], with `ENOSPC` when the table is full or the credits exceed the slices left;
+    /// [`Error::DeviceGone`].
+    pub fn authorize(&mut self, source: Address, credits: u32) -> Result<(), Error> {
+        self.link.backing.authorize(source, credits)?;
+        self.receiver.on_credits_granted(credits);
+        Ok(())
+    }
+
+    /// Takes the right to send back; what `source` sends from now on is discarded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when it had none, [`Error::DeviceGone`].
+    pub fn revoke(&mut self, source: Address) -> Result<(), Error> {
+        self.link.backing.revoke(source)
+    }
+
+    /// Sets how both halves wait; [`WaitPolicy::ADAPTIVE`] at first.
+    pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
+        self.sender.set_wait_policy(policy);
+        self.receiver.set_wait_policy(policy);
+    }
+
+    /// The half that sends.
+    pub fn sender(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    /// The half that receives.
+    pub fn receiver(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
+    /// Both halves, for two threads.
+    pub fn split(&mut self) -> (&mut Sender, &mut Receiver) {
+        (&mut self.sender, &mut self.receiver)
+    }
+
+    /// [`Sender::send`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn send(
+        &mut self,
+        payload: &[u64],
+        tag: [u64; TAG_WORDS],
+        flags: Flags,
+        deadline: impl Into<Deadline>,
+    ) -> Result<u64, Error> {
+        self.sender.send(payload, tag, flags, deadline)
+    }
+
+    /// [`Sender::try_send`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn try_send(
+        &mut self,
+        payload: &[u64],
+        tag: [u64; TAG_WORDS],
+        flags: Flags,
+    ) -> Result<Option<u64>, Error> {
+        self.sender.try_send(payload, tag, flags)
+    }
+
+    /// [`Receiver::receive`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn receive(&mut self, deadline: impl Into<Deadline>) -> Result<Message, Error> {
+        self.receiver.receive(deadline)
+    }
+
+    /// [`Receiver::try_receive`].
+    #[inline]
+    pub fn try_receive(&mut self) -> Option<Message> {
+        self.receiver.try_receive()
+    }
+
+    /// [`Sender::flush`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        self.sender.flush(deadline)
+    }
+}
+
+/// What both halves of a port share: the way to the device.
+struct Link {
+    address: Address,
+    info: Memory,
+    backing: Box<dyn Backing>,
+}
+
+impl Link {
+    /// Tells the device of stores to a page of the port, unless it polls them. `niclab_abi::bar::InfoPage::doorbell` has
+    /// the protocol: store, full barrier, only then look whether it sleeps.
+    #[inline]
+    fn announce(&self) {
+        const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
+        full_fence();
+        let wanted = self
+            .info
+            .words()
+            .get(DOORBELL_WORD)
+            .is_none_or(|word| load(word) != niclab_abi::bar::DOORBELL_SPARED);
+        if wanted {
+            self.backing.ring();
+        }
+    }
+
+    fn name(&self) -> String {
+        self.backing.name().into()
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Link").field("device", &self.backing.name()).finish_non_exhaustive()
+    }
+}

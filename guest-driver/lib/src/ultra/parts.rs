@@ -1,0 +1,82 @@
+//! A port's memory and backing, put together.
+
+use std::sync::Arc;
+
+use niclab_abi::PAGE_BYTES;
+use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, InfoPage};
+use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_WORDS, StatusLine};
+
+use super::{Link, Port, Receiver, Sender};
+use crate::{Address, Backing, Error, Memory};
+
+/// All that makes a port: for whoever opened one by other means than the character device.
+pub struct Parts {
+    /// The port on the cluster network.
+    pub address: Address,
+    /// Page 0 of the BAR, `niclab_abi::bar::InfoPage`; only read.
+    pub info: Memory,
+    /// The port's requester page.
+    pub requester: Memory,
+    /// The port's completer page, `niclab_abi::bar::CompleterPage`.
+    pub completer: Memory,
+    /// The port's status line, `niclab_abi::receive::StatusLine`; only read.
+    pub status: Memory,
+    /// The port's slices, a power of two of them; only read.
+    pub slices: Memory,
+    /// The far side.
+    pub backing: Box<dyn Backing>,
+    /// How far the port is: zeros for one just opened.
+    pub progress: Progress,
+}
+
+/// How far a port is, for a program that takes over an open one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Packets launched since it was opened.
+    pub launched: u64,
+    /// Slices received and released since it was opened.
+    pub received: u64,
+}
+
+impl Port {
+    /// A port of the given parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Inconsistent`] names the part that is too small.
+    pub fn from_parts(parts: Parts) -> Result<Self, Error> {
+        let Parts { address, info, requester, completer, status, slices, backing, progress } = parts;
+        let device = backing.name().to_owned();
+        let need = |what: &str, memory: &Memory, bytes: usize| {
+            let have = memory.words().len() * 8;
+            if have >= bytes {
+                return Ok(());
+            }
+            Err(Error::Inconsistent {
+                device: device.clone(),
+                what: format!("the {what} has {have} bytes instead of at least {bytes}"),
+            })
+        };
+        need("information page", &info, size_of::<InfoPage>())?;
+        need("requester page", &requester, PAGE_BYTES as usize)?;
+        need("completer page", &completer, COMPLETER_ARMED_OFFSET as usize + 8)?;
+        need("status line", &status, size_of::<StatusLine>())?;
+        let count = slices.words().len() / SLICE_WORDS;
+        let count = u32::try_from(count)
+            .ok()
+            .filter(|count| (MIN_SLICES..=MAX_SLICES).contains(count) && count.is_power_of_two());
+        let Some(count) = count else {
+            return Err(Error::Inconsistent {
+                device,
+                what: format!(
+                    "receive memory of {} words is not a power of two of slices in {MIN_SLICES}..={MAX_SLICES}",
+                    slices.words().len()
+                ),
+            });
+        };
+        let link = Arc::new(Link { address, info, backing });
+        let sender = Sender::new(Arc::clone(&link), requester, status, progress.launched);
+        let receiver = Receiver::new(Arc::clone(&link), completer, slices, count, progress.received);
+        Ok(Self { address, link, sender, receiver })
+    }
+}

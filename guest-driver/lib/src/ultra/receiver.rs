@@ -1,0 +1,185 @@
+//! The receiving half: slices in host memory (section 3.4).
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, COMPLETER_RELEASED_OFFSET};
+use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_WORDS, SliceStatus};
+
+use super::{Flags, Link, Message, PAYLOAD_WORDS};
+use crate::memory::{load, store};
+use crate::wait::{Next, Quiet, Wait};
+use crate::{Address, Deadline, Error, Memory, WaitPolicy};
+
+/// Receives at a port.
+#[derive(Debug)]
+pub struct Receiver {
+    link: Arc<Link>,
+    completer: Memory,
+    slices: Memory,
+    count: u32,
+    /// Slices consumed since the port was opened.
+    received: u64,
+    /// Of these, released to the device.
+    released: u64,
+    /// Slices consumed between two releases.
+    release_interval: u64,
+    /// Number of the slice that an interrupt was last asked for.
+    armed: u64,
+    policy: WaitPolicy,
+    quiet: Quiet,
+}
+
+impl Receiver {
+    pub(super) fn new(link: Arc<Link>, completer: Memory, slices: Memory, count: u32, received: u64) -> Self {
+        Self {
+            link,
+            completer,
+            slices,
+            count,
+            received,
+            released: received,
+            release_interval: u64::from(count / 4).max(1),
+            armed: 0,
+            policy: WaitPolicy::ADAPTIVE,
+            quiet: Quiet::default(),
+        }
+    }
+
+    /// Sets how this half waits.
+    pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
+        self.policy = policy;
+    }
+
+    /// Slices of the receive queue.
+    pub fn slices(&self) -> u32 {
+        self.count
+    }
+
+    /// Messages received since the port was opened.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The next message, if it is there. Reads host memory only, never the device.
+    #[inline]
+    pub fn try_receive(&mut self) -> Option<Message> {
+        let number = self.received.wrapping_add(1);
+        // A slice carries the low half of its number (`niclab_abi::receive::SLICE_NUMBER_SHIFT`).
+        let index = (self.received % u64::from(self.count)) as usize;
+        let (slices, _) = self.slices.words().as_chunks::<SLICE_WORDS>();
+        let slice = slices.get(index)?;
+        let status = SliceStatus::decode(load(&slice[SLICE_STATUS_WORD]))?;
+        if status.number != number as u32 {
+            return None;
+        }
+        // The device stored payload and tag before the status.
+        fence(Ordering::Acquire);
+        let message = copy_message(slice, status);
+        self.received = number;
+        self.quiet.on_progress();
+        if self.received.wrapping_sub(self.released) >= self.release_interval {
+            self.release();
+        }
+        Some(message)
+    }
+
+    /// The next message; waits for it as the [`WaitPolicy`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`], [`Error::DeviceGone`].
+    #[inline]
+    pub fn receive(&mut self, deadline: impl Into<Deadline>) -> Result<Message, Error> {
+        match self.try_receive() {
+            Some(message) => Ok(message),
+            None => self.wait_for_message(deadline.into()),
+        }
+    }
+
+    /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one, and returns 0 when there
+    /// was none. Does not ask for one: messages sent with [`Flags::INTERRUPT`] bring theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceGone`].
+    pub fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Error> {
+        self.link.backing.wait_interrupts(timeout)
+    }
+
+    /// A sender got `credits` of the slices. Slices are released in steps of at most half the smallest such share: a
+    /// sender that used its share up always has a message in the queue whose consumption lets it go on.
+    pub(super) fn on_credits_granted(&mut self, credits: u32) {
+        self.release_interval = self.release_interval.min(u64::from(credits / 2).max(1));
+    }
+
+    fn wait_for_message(&mut self, deadline: Deadline) -> Result<Message, Error> {
+        let mut wait = Wait::new("receive", self.policy, deadline);
+        loop {
+            match wait.next(&mut self.quiet, &*self.link.backing)? {
+                Next::Look => {}
+                Next::Sleep(limit) => self.sleep(limit)?,
+            }
+            if let Some(message) = self.try_receive() {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Sleeps until the next slice is stored, at most `limit`. A slice stored meanwhile interrupts at once, so that none
+    /// is slept through.
+    fn sleep(&mut self, limit: Duration) -> Result<(), Error> {
+        let number = self.received.wrapping_add(1);
+        if self.armed != number {
+            self.armed = number;
+            self.store_released();
+            self.store_register(COMPLETER_ARMED_OFFSET, number);
+            self.link.announce();
+        }
+        self.link.backing.wait_interrupts(limit).map(drop)
+    }
+
+    fn release(&mut self) {
+        self.store_released();
+        self.link.announce();
+    }
+
+    fn store_released(&mut self) {
+        if self.released != self.received {
+            self.released = self.received;
+            self.store_register(COMPLETER_RELEASED_OFFSET, self.received);
+        }
+    }
+
+    fn store_register(&self, offset: u64, value: u64) {
+        // The copies out of the slices come before: nobody may write into a slice that is still read.
+        fence(Ordering::Release);
+        if let Some(register) = self.completer.words().get((offset / 8) as usize) {
+            store(register, value);
+        }
+    }
+}
+
+#[inline]
+fn copy_message(slice: &[std::sync::atomic::AtomicU64; SLICE_WORDS], status: SliceStatus) -> Message {
+    let words = usize::from(status.words).min(PAYLOAD_WORDS);
+    let mut payload = [0; PAYLOAD_WORDS];
+    for (value, word) in payload.iter_mut().zip(&slice[SLICE_TAG_WORD - words..SLICE_TAG_WORD]) {
+        *value = load(word);
+    }
+    let mut flags = Flags::NONE;
+    if status.interrupt {
+        flags |= Flags::INTERRUPT;
+    }
+    if status.acknowledge {
+        flags |= Flags::ACKNOWLEDGE;
+    }
+    Message {
+        payload,
+        words,
+        tag: [load(&slice[SLICE_TAG_WORD]), load(&slice[SLICE_TAG_WORD + 1])],
+        source: Address { node: status.source_node.into(), port: status.source_port.into() },
+        flags,
+    }
+}
