@@ -1,3 +1,13 @@
 //! What models are made of. A model composes them and adds what its paper adds.
+//!
+//! * [`profile`]: what each crossing costs on a platform;
+//! * [`ledger`]: the only place where a crossing is counted and priced;
+//! * [`host_interface`]: host processor and bus of one node, on which crossings wait for one another;
+//! * [`fifo`]: a RAM that pointer memory splits into queues;
+//! * [`credit`]: end-to-end credit flow control, both sides.
 
+pub mod credit;
+pub mod fifo;
+pub mod host_interface;
+pub mod ledger;
 pub mod profile;

@@ -1,0 +1,487 @@
+//! End-to-end credit flow control between one sending port and one receiving port.
+//!
+//! The receiver sets slots of its queue aside for a sender and announces an absolute **limit**: how many packets of the
+//! **connection** the sender may have sent in all. The sender numbers its packets from 1. Because limits and numbers are
+//! absolute, a message of this protocol may be lost, doubled or overtaken without harm:
+//!
+//! * a limit only ever moves the sender's window forward;
+//! * a packet counts once, in order; one that is late or doubled is discarded;
+//! * numbers that were skipped were lost on the way, and their credit comes back;
+//! * a sender that begins anew takes the next connection number, which resets the receiver's account; what belongs to an
+//!   older connection is recognised and discarded.
+//!
+//! The order in which sender and receiver are set up does not matter: the sender **requests** when its route is set, the
+//! receiver **offers** when it authorizes, and an offer is answered with a request. A request that finds an account
+//! which never knew the connection, from a sender that still holds credit of an earlier account, is answered with a
+//! **renewal**: begin a new connection. Repeating the request is always safe, and is how a sender that waits too long
+//! finds out that an answer was lost.
+
+/// Whether `a` comes after `b` among 16-bit numbers that wrap.
+const fn is_newer(a: u16, b: u16) -> bool {
+    a.wrapping_sub(b) as i16 > 0
+}
+
+/// How far `a` is ahead of `b` among 32-bit numbers that wrap; zero when it is not.
+const fn ahead(a: u32, b: u32) -> u32 {
+    let distance = a.wrapping_sub(b);
+    if distance as i32 > 0 { distance } else { 0 }
+}
+
+/// The sender's side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    connection: u16,
+    sent: u32,
+    limit: u32,
+}
+
+impl Window {
+    /// Begins a new connection, without credit. The number of the connection outlives the user of the port, so that
+    /// what is still on its way to the last one is recognised.
+    pub fn begin(&mut self) {
+        // Zero is no connection: an offer that is not a renewal carries it.
+        let connection = self.connection.checked_add(1).unwrap_or(1);
+        *self = Self { connection, sent: 0, limit: 0 };
+    }
+
+    /// The connection.
+    pub const fn connection(&self) -> u16 {
+        self.connection
+    }
+
+    /// Packets sent on this connection.
+    pub const fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// Whether a packet may be sent.
+    pub const fn is_open(&self) -> bool {
+        ahead(self.limit, self.sent) > 0
+    }
+
+    /// Counts a packet that is sent now, whether or not the window is open, and returns its number.
+    pub fn count_sent(&mut self) -> u32 {
+        self.sent = self.sent.wrapping_add(1);
+        self.sent
+    }
+
+    /// Takes an announced limit; false when it is stale or absurd, and then nothing changes. `most` bounds how far a
+    /// limit may run ahead of what was sent: the largest receive queue there is.
+    pub fn on_limit(&mut self, connection: u16, limit: u32, most: u32) -> bool {
+        let is_valid = connection == self.connection
+            && ahead(limit, self.limit) > 0
+            && ahead(limit, self.sent) <= most;
+        if is_valid {
+            self.limit = limit;
+        }
+        is_valid
+    }
+}
+
+/// What the receiver answers to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Announce [`Grant::announce`].
+    Announce,
+    /// Tell the sender to begin a new connection.
+    Renew,
+    /// Nothing: the request is stale or absurd.
+    Discard,
+}
+
+/// Why a packet is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It belongs to another connection than the account.
+    Stale,
+    /// Its number was counted already: it is doubled, or was overtaken.
+    Late,
+    /// Its number is beyond the announced limit.
+    BeyondLimit,
+}
+
+/// The receiver's side: the account of one sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Slots set aside.
+    credits: u32,
+    connection: Option<u16>,
+    /// Number of the last packet that was accounted for, received or lost.
+    received: u32,
+    /// The limit that the sender knows, if the announcement reached it.
+    announced: u32,
+    /// Slots that hold packets of this sender.
+    held: u32,
+}
+
+impl Grant {
+    /// An account with `credits` slots that knows no connection yet.
+    pub const fn new(credits: u32) -> Self {
+        Self { credits, connection: None, received: 0, announced: 0, held: 0 }
+    }
+
+    /// Changes the slots set aside. What was announced stays promised.
+    pub fn set_credits(&mut self, credits: u32) {
+        self.credits = credits;
+    }
+
+    /// The connection, once a request came.
+    pub const fn connection(&self) -> Option<u16> {
+        self.connection
+    }
+
+    /// Slots that hold packets of this sender.
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// Slots that this account may come to fill: those set aside, or more while an older and larger promise lasts.
+    pub const fn reserved(&self) -> u32 {
+        self.reserved_with(self.credits)
+    }
+
+    /// [`Grant::reserved`] as it would be with other credits.
+    pub const fn reserved_with(&self, credits: u32) -> u32 {
+        let promised = self.held + ahead(self.announced, self.received);
+        if promised > credits { promised } else { credits }
+    }
+
+    /// A request: the sender has sent `sent` packets on `connection` and holds unused credit or not.
+    pub fn on_request(&mut self, connection: u16, sent: u32, is_window_open: bool) -> Answer {
+        match self.connection {
+            Some(current) if connection == current => {
+                // What was sent and is not here by now was lost, or will be late. More than was allowed was not sent.
+                let missing = ahead(sent, self.received);
+                if missing > ahead(self.announced, self.received) {
+                    return Answer::Discard;
+                }
+                if missing > 0 {
+                    self.received = sent;
+                }
+                Answer::Announce
+            }
+            Some(current) if !is_newer(connection, current) => Answer::Discard,
+            // Credit from an earlier account is not in this one's books.
+            _ if is_window_open => Answer::Renew,
+            _ => {
+                self.begin(connection, sent);
+                Answer::Announce
+            }
+        }
+    }
+
+    /// A packet under credit flow control. Returns how many before it were lost. The caller stores it and then tells
+    /// [`Grant::on_stored`], or discards it and its credit is free again.
+    ///
+    /// # Errors
+    /// When it is not the packet that the account waits for, or a later one within the limit.
+    pub fn on_packet(&mut self, connection: u16, number: u32) -> Result<u32, Refusal> {
+        if self.connection != Some(connection) {
+            return Err(Refusal::Stale);
+        }
+        let distance = ahead(number, self.received);
+        if distance == 0 {
+            return Err(Refusal::Late);
+        }
+        if distance > ahead(self.announced, self.received) {
+            return Err(Refusal::BeyondLimit);
+        }
+        self.received = number;
+        Ok(distance - 1)
+    }
+
+    /// A packet without flow control: the first of a newer connection begins the account. Returns how many before it
+    /// were lost.
+    ///
+    /// # Errors
+    /// When it belongs to an older connection, is doubled, or was overtaken.
+    pub fn on_packet_uncontrolled(&mut self, connection: u16, number: u32) -> Result<u32, Refusal> {
+        match self.connection {
+            Some(current) if current == connection => {}
+            Some(current) if !is_newer(connection, current) => return Err(Refusal::Stale),
+            _ => self.begin(connection, 0),
+        }
+        let distance = ahead(number, self.received);
+        if distance == 0 {
+            return Err(Refusal::Late);
+        }
+        self.received = number;
+        Ok(distance - 1)
+    }
+
+    /// The packet last accepted fills a slot.
+    pub fn on_stored(&mut self) {
+        self.held += 1;
+    }
+
+    /// The host gave one slot back.
+    pub fn on_released(&mut self) {
+        self.held = self.held.saturating_sub(1);
+    }
+
+    /// Whether half of the credits came free since the last announcement: then it is time for the next.
+    pub fn is_announcement_due(&self) -> bool {
+        let threshold = (self.credits / 2).max(1);
+        self.connection.is_some() && ahead(self.limit(), self.announced) >= threshold
+    }
+
+    /// The limit to announce now, and the connection it is for.
+    pub fn announce(&mut self) -> Option<(u16, u32)> {
+        let connection = self.connection?;
+        if ahead(self.limit(), self.announced) > 0 {
+            self.announced = self.limit();
+        }
+        Some((connection, self.announced))
+    }
+
+    fn begin(&mut self, connection: u16, sent: u32) {
+        self.connection = Some(connection);
+        self.received = sent;
+        self.announced = sent;
+    }
+
+    fn limit(&self) -> u32 {
+        self.received.wrapping_add(self.credits.saturating_sub(self.held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MOST: u32 = 64;
+
+    /// A sender and an account that have found each other.
+    fn pair(credits: u32) -> (Window, Grant) {
+        let (mut window, mut grant) = (Window::default(), Grant::new(credits));
+        window.begin();
+        assert_eq!(grant.on_request(window.connection(), 0, false), Answer::Announce);
+        let (connection, limit) = grant.announce().unwrap();
+        assert!(window.on_limit(connection, limit, MOST));
+        (window, grant)
+    }
+
+    #[test]
+    fn a_window_closes_after_its_credits_and_opens_at_half() {
+        let (mut window, mut grant) = pair(4);
+        for number in 1..=4 {
+            assert!(window.is_open());
+            assert_eq!(window.count_sent(), number);
+            assert_eq!(grant.on_packet(window.connection(), number), Ok(0));
+            grant.on_stored();
+        }
+        assert!(!window.is_open());
+        grant.on_released();
+        assert!(!grant.is_announcement_due());
+        grant.on_released();
+        assert!(grant.is_announcement_due());
+        let (connection, limit) = grant.announce().unwrap();
+        assert!(window.on_limit(connection, limit, MOST));
+        assert_eq!(limit, 6);
+    }
+
+    #[test]
+    fn lost_packets_give_their_credit_back() {
+        let (window, mut grant) = pair(4);
+        assert_eq!(grant.on_packet(window.connection(), 3), Ok(2));
+        assert_eq!(grant.on_packet(window.connection(), 2), Err(Refusal::Late));
+        assert!(grant.is_announcement_due());
+        assert_eq!(grant.announce(), Some((1, 7)));
+        assert_eq!(grant.on_packet(window.connection(), 8), Err(Refusal::BeyondLimit));
+    }
+
+    #[test]
+    fn credit_of_an_earlier_account_is_not_taken_over() {
+        let (mut window, _) = pair(8);
+        let mut fresh = Grant::new(2);
+        assert_eq!(fresh.on_packet(window.connection(), 1), Err(Refusal::Stale));
+        assert_eq!(fresh.on_request(window.connection(), 0, window.is_open()), Answer::Renew);
+        window.begin();
+        assert!(!window.is_open());
+        assert_eq!(fresh.on_request(window.connection(), 0, window.is_open()), Answer::Announce);
+        assert_eq!(fresh.announce(), Some((2, 2)));
+        assert_eq!(fresh.on_request(1, 0, false), Answer::Discard);
+    }
+
+    #[test]
+    fn a_smaller_grant_keeps_its_older_promise() {
+        let (window, mut grant) = pair(8);
+        grant.set_credits(2);
+        assert_eq!(grant.reserved(), 8);
+        for number in 1..=8 {
+            assert_eq!(grant.on_packet(window.connection(), number), Ok(0));
+            grant.on_stored();
+        }
+        assert_eq!((grant.reserved(), grant.announce()), (8, Some((1, 8))));
+        (0..7).for_each(|_| grant.on_released());
+        assert_eq!((grant.reserved(), grant.announce()), (2, Some((1, 9))));
+    }
+
+    #[test]
+    fn connection_numbers_wrap_past_zero() {
+        let mut window = Window { connection: u16::MAX, sent: 7, limit: 9 };
+        window.begin();
+        assert_eq!(window, Window { connection: 1, sent: 0, limit: 0 });
+        assert!(is_newer(window.connection(), u16::MAX));
+    }
+
+    #[test]
+    fn absurd_limits_are_refused() {
+        let (mut window, _) = pair(4);
+        assert!(!window.on_limit(1, 4, MOST), "not ahead");
+        assert!(!window.on_limit(1, 4 + MOST + 1, MOST), "too far");
+        assert!(!window.on_limit(2, 5, MOST), "another connection");
+        assert!(window.on_limit(1, 5, MOST));
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Message {
+        Packet { connection: u16, number: u32 },
+        Request { connection: u16, sent: u32, open: bool },
+        Limit { connection: u16, limit: u32 },
+        Renew { connection: u16 },
+    }
+
+    /// A world of one sender and one account, whose messages are lost, doubled and overtaken as the script says.
+    struct World {
+        window: Window,
+        grant: Grant,
+        wires: [VecDeque<Message>; 2],
+        stored: Vec<(u16, u32)>,
+        occupied: u32,
+    }
+
+    impl World {
+        fn request(&mut self) {
+            let window = &self.window;
+            let (connection, sent, open) = (window.connection(), window.sent(), window.is_open());
+            self.wires[0].push_back(Message::Request { connection, sent, open });
+        }
+
+        fn announce(&mut self) {
+            if let Some((connection, limit)) = self.grant.announce() {
+                self.wires[1].push_back(Message::Limit { connection, limit });
+            }
+        }
+
+        fn deliver(&mut self, message: Message) {
+            match message {
+                Message::Packet { connection, number } => {
+                    if self.grant.on_packet(connection, number).is_ok() {
+                        self.grant.on_stored();
+                        self.stored.push((connection, number));
+                        self.occupied += 1;
+                    }
+                    if self.grant.is_announcement_due() {
+                        self.announce();
+                    }
+                }
+                Message::Request { connection, sent, open } => {
+                    match self.grant.on_request(connection, sent, open) {
+                        Answer::Announce => self.announce(),
+                        Answer::Renew => self.wires[1].push_back(Message::Renew { connection }),
+                        Answer::Discard => {}
+                    }
+                }
+                Message::Limit { connection, limit } => {
+                    self.window.on_limit(connection, limit, MOST);
+                }
+                Message::Renew { connection } if connection == self.window.connection() => {
+                    self.window.begin();
+                    self.request();
+                }
+                Message::Renew { .. } => {}
+            }
+        }
+
+        fn send(&mut self) {
+            if self.window.is_open() {
+                let number = self.window.count_sent();
+                let connection = self.window.connection();
+                self.wires[0].push_back(Message::Packet { connection, number });
+            }
+        }
+
+        fn release(&mut self) {
+            if self.occupied > 0 {
+                self.occupied -= 1;
+                self.grant.on_released();
+                if self.grant.is_announcement_due() {
+                    self.announce();
+                }
+            }
+        }
+
+        fn step(&mut self, action: u8, wire: usize, place: usize) {
+            let wire_length = self.wires[wire].len();
+            match action {
+                0..=3 => self.send(),
+                4 | 5 => self.release(),
+                6 => self.request(),
+                7 => drop(self.wires[wire].remove(place % (wire_length + 1))),
+                8 => {
+                    if let Some(&message) = self.wires[wire].get(place % (wire_length + 1)) {
+                        self.wires[wire].push_back(message);
+                    }
+                }
+                9 => {
+                    if let Some(message) = self.wires[wire].remove(place % (wire_length + 1)) {
+                        self.deliver(message);
+                    }
+                }
+                10 => self.window.begin(),
+                _ => {
+                    if let Some(message) = self.wires[wire].pop_front() {
+                        self.deliver(message);
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever happens on the way: never more slots filled than set aside, every packet at most once and in order;
+        /// and when the trouble ends, all credit is there again.
+        #[test]
+        fn credit_survives_every_order_of_events(
+            credits in 1..16_u32,
+            script in prop::collection::vec((0..16_u8, 0..2_usize, any::<usize>()), 0..500),
+        ) {
+            let mut world = World {
+                window: Window::default(),
+                grant: Grant::new(credits),
+                wires: Default::default(),
+                stored: Vec::new(),
+                occupied: 0,
+            };
+            world.window.begin();
+            for (action, wire, place) in script {
+                world.step(action, wire, place);
+                prop_assert!(world.occupied <= credits);
+                prop_assert_eq!(world.grant.held(), world.occupied);
+                prop_assert!(world.grant.reserved() == credits);
+            }
+            let is_ordered = world.stored.windows(2).all(|two| {
+                is_newer(two[1].0, two[0].0) || (two[1].0 == two[0].0 && ahead(two[1].1, two[0].1) > 0)
+            });
+            prop_assert!(is_ordered);
+
+            world.wires.iter_mut().for_each(VecDeque::clear);
+            while world.occupied > 0 {
+                world.release();
+            }
+            world.request();
+            for wire in [0, 1, 0, 1] {
+                while let Some(message) = world.wires[wire].pop_front() {
+                    world.deliver(message);
+                }
+            }
+            prop_assert_eq!(ahead(world.window.limit, world.window.sent), credits);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! A FIFO RAM split by pointer memory into up to eight queues of settable size (ULTRA, sections 3.1 and 3.2).
+//!
+//! Time is analytic: a packet that was taken leaves its words at a known instant, and a packet that wants room learns
+//! when there will be some. Nothing is ticked.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+use crate::time::Time;
+
+/// Queues of one RAM (ULTRA, section 3.1: "up to eight queues").
+pub const QUEUES: usize = 8;
+
+/// Why a queue cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FifoError {
+    /// The number is past [`QUEUES`] or the queue is open.
+    #[error("queue {queue} of the FIFO RAM does not exist or is in use")]
+    BadQueue {
+        /// The queue asked for.
+        queue: usize,
+    },
+    /// A queue of no words holds nothing.
+    #[error("a queue of the FIFO RAM needs at least one word")]
+    Empty,
+    /// No stretch of the RAM is free that is long enough.
+    #[error("{words} words are not free in one piece in a FIFO RAM of {ram_words} words; make other queues smaller")]
+    NoSpace {
+        /// Words asked for.
+        words: usize,
+        /// Words of the RAM.
+        ram_words: usize,
+    },
+}
+
+/// A packet in a queue, without its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<T> {
+    /// Its words in the RAM.
+    pub words: usize,
+    /// When its last word was written.
+    pub ready: Time,
+    /// What the owner keeps beside the words.
+    pub note: T,
+}
+
+#[derive(Clone, Debug)]
+struct Queue<T> {
+    base: usize,
+    size: usize,
+    /// Offset from `base` of the oldest word.
+    read: usize,
+    /// Words of packets that were not taken.
+    used: usize,
+    packets: VecDeque<Packet<T>>,
+    /// Packets that were taken, and when their words are free.
+    leaving: VecDeque<(Time, usize)>,
+    leaving_words: usize,
+}
+
+/// The RAM and its pointer memory. `T` is kept with each packet.
+#[derive(Clone, Debug)]
+pub struct FifoRam<T> {
+    ram: Vec<u64>,
+    queues: [Option<Queue<T>>; QUEUES],
+}
+
+impl<T: Copy> FifoRam<T> {
+    /// A RAM of `ram_words` words of 64 bits and no queue.
+    pub fn new(ram_words: usize) -> Self {
+        Self { ram: vec![0; ram_words], queues: [const { None }; QUEUES] }
+    }
+
+    /// Gives `words` of the RAM to a queue.
+    ///
+    /// # Errors
+    /// When the queue does not exist or is open, and when there is no such stretch of words.
+    pub fn open(&mut self, queue: usize, words: usize) -> Result<(), FifoError> {
+        if words == 0 {
+            return Err(FifoError::Empty);
+        }
+        if !matches!(self.queues.get(queue), Some(None)) {
+            return Err(FifoError::BadQueue { queue });
+        }
+        let no_space = FifoError::NoSpace { words, ram_words: self.ram.len() };
+        let base = self.first_fit(words).ok_or(no_space)?;
+        self.queues[queue] = Some(Queue {
+            base,
+            size: words,
+            read: 0,
+            used: 0,
+            packets: VecDeque::with_capacity(words),
+            leaving: VecDeque::with_capacity(words),
+            leaving_words: 0,
+        });
+        Ok(())
+    }
+
+    /// Takes the queue's words back. Returns how many packets were in it.
+    pub fn close(&mut self, queue: usize) -> usize {
+        self.queues.get_mut(queue).and_then(Option::take).map_or(0, |queue| queue.packets.len())
+    }
+
+    /// Whether a packet of `words` fits behind those that were not taken.
+    pub fn accepts(&self, queue: usize, words: usize) -> bool {
+        self.queue(queue).is_some_and(|queue| queue.used + words <= queue.size)
+    }
+
+    /// When there is room for a packet of `words` that wants in at `ready`, given the packets that are leaving.
+    pub fn room_at(&mut self, queue: usize, words: usize, ready: Time) -> Time {
+        let Some(queue) = self.queue_mut(queue) else { return ready };
+        let mut room = ready;
+        while let Some(&(at, left)) = queue.leaving.front() {
+            let is_full = queue.used + queue.leaving_words + words > queue.size;
+            if at > room && !is_full {
+                break;
+            }
+            room = room.max(at);
+            queue.leaving_words -= left;
+            queue.leaving.pop_front();
+        }
+        room
+    }
+
+    /// Writes a packet whose last word is there at `ready`. Returns false, and changes nothing, when it does not fit.
+    pub fn push(&mut self, queue: usize, words: &[u64], ready: Time, note: T) -> bool {
+        if !self.accepts(queue, words.len()) {
+            return false;
+        }
+        let Some(queue) = self.queues.get_mut(queue).and_then(Option::as_mut) else { return false };
+        let ram = &mut self.ram[queue.base..queue.base + queue.size];
+        let mut write = (queue.read + queue.used) % queue.size;
+        for &word in words {
+            ram[write] = word;
+            write = if write + 1 == queue.size { 0 } else { write + 1 };
+        }
+        queue.used += words.len();
+        queue.packets.push_back(Packet { words: words.len(), ready, note });
+        true
+    }
+
+    /// The oldest packet that was not taken.
+    pub fn front(&self, queue: usize) -> Option<&Packet<T>> {
+        self.queue(queue)?.packets.front()
+    }
+
+    /// Packets that were not taken.
+    pub fn len(&self, queue: usize) -> usize {
+        self.queue(queue).map_or(0, |queue| queue.packets.len())
+    }
+
+    /// Takes the oldest packet and copies its words to the start of `out`, as many as fit. [`FifoRam::leave`] says when
+    /// its room is free.
+    pub fn take(&mut self, queue: usize, out: &mut [u64]) -> Option<Packet<T>> {
+        let queue = self.queues.get_mut(queue)?.as_mut()?;
+        let packet = queue.packets.pop_front()?;
+        let ram = &self.ram[queue.base..queue.base + queue.size];
+        let mut read = queue.read;
+        for word in out.iter_mut().take(packet.words) {
+            *word = ram[read];
+            read = if read + 1 == queue.size { 0 } else { read + 1 };
+        }
+        queue.read = (queue.read + packet.words) % queue.size;
+        queue.used -= packet.words;
+        Some(packet)
+    }
+
+    /// Keeps `words` of the queue occupied until `at`: those of a packet just taken, or of one that passes through.
+    pub fn leave(&mut self, queue: usize, words: usize, at: Time) {
+        if let Some(queue) = self.queue_mut(queue) {
+            queue.leaving.push_back((at, words));
+            queue.leaving_words += words;
+        }
+    }
+
+    fn queue(&self, queue: usize) -> Option<&Queue<T>> {
+        self.queues.get(queue)?.as_ref()
+    }
+
+    fn queue_mut(&mut self, queue: usize) -> Option<&mut Queue<T>> {
+        self.queues.get_mut(queue)?.as_mut()
+    }
+
+    /// Base of the first stretch of `words` that no queue has.
+    fn first_fit(&self, words: usize) -> Option<usize> {
+        let mut taken: Vec<_> = self.queues.iter().flatten().map(|queue| (queue.base, queue.size)).collect();
+        taken.sort_unstable();
+        let mut base = 0;
+        for (other, size) in taken {
+            if other - base >= words {
+                break;
+            }
+            base = other + size;
+        }
+        (base.checked_add(words)? <= self.ram.len()).then_some(base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ps: u64) -> Time {
+        Time::from_ps(ps)
+    }
+
+    #[test]
+    fn the_ram_is_split_and_joined_again() {
+        let mut ram = FifoRam::<()>::new(128);
+        for queue in 0..QUEUES {
+            assert_eq!(ram.open(queue, 16), Ok(()));
+        }
+        assert_eq!(ram.open(0, 16), Err(FifoError::BadQueue { queue: 0 }));
+        assert_eq!(ram.open(8, 16), Err(FifoError::BadQueue { queue: 8 }));
+        ram.close(3);
+        assert_eq!(ram.open(3, 17), Err(FifoError::NoSpace { words: 17, ram_words: 128 }));
+        ram.close(4);
+        assert_eq!(ram.open(3, 32), Ok(()));
+        assert_eq!(ram.open(4, 0), Err(FifoError::Empty));
+        assert_eq!(ram.open(4, usize::MAX), Err(FifoError::NoSpace { words: usize::MAX, ram_words: 128 }));
+    }
+
+    #[test]
+    fn room_comes_when_packets_have_left() {
+        let mut ram = FifoRam::new(20);
+        ram.open(0, 20).unwrap();
+        assert!(ram.push(0, &[1; 10], at(1), ()));
+        assert!(ram.push(0, &[2; 10], at(2), ()));
+        assert!(!ram.accepts(0, 1));
+        let mut out = [0; 10];
+        ram.take(0, &mut out).unwrap();
+        ram.leave(0, 10, at(100));
+        ram.take(0, &mut out).unwrap();
+        ram.leave(0, 10, at(200));
+        assert_eq!(ram.room_at(0, 10, at(50)), at(100));
+        assert!(ram.push(0, &[3; 10], at(110), ()));
+        assert_eq!(ram.room_at(0, 2, at(110)), at(200));
+        assert_eq!(ram.room_at(0, 2, at(300)), at(300));
+    }
+
+    proptest! {
+        /// Against one plain list for each queue: nothing lost, mixed up or changed, and the size is kept.
+        #[test]
+        fn queues_keep_order_and_content(
+            steps in prop::collection::vec((0..QUEUES, prop::option::of(1..=10_usize)), 0..400),
+            sizes in prop::collection::vec(10..=16_usize, QUEUES),
+        ) {
+            let mut ram = FifoRam::new(128);
+            let mut lists: [VecDeque<Vec<u64>>; QUEUES] = Default::default();
+            for (queue, &size) in sizes.iter().enumerate() {
+                ram.open(queue, size).unwrap();
+            }
+            let mut next = 0;
+            for (queue, push) in steps {
+                if let Some(words) = push {
+                    let packet: Vec<u64> = (next..next + words as u64).collect();
+                    next += words as u64;
+                    let used: usize = lists[queue].iter().map(Vec::len).sum();
+                    let fits = used + words <= sizes[queue];
+                    prop_assert_eq!(ram.push(queue, &packet, at(next), words), fits);
+                    if fits {
+                        lists[queue].push_back(packet);
+                    }
+                } else {
+                    let mut out = [0; 10];
+                    let taken = ram.take(queue, &mut out);
+                    prop_assert_eq!(taken.map(|packet| packet.note), taken.map(|packet| packet.words));
+                    let taken = taken.map(|packet| out[..packet.words].to_vec());
+                    prop_assert_eq!(taken, lists[queue].pop_front());
+                }
+                prop_assert_eq!(ram.len(queue), lists[queue].len());
+            }
+        }
+    }
+}

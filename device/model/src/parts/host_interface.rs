@@ -1,0 +1,211 @@
+//! One node's host processor and I/O bus: the resources on which a NIC's crossings wait for one another.
+
+use crate::parts::ledger::{Cost, Crossing, Ledger, Resource, Stage};
+use crate::parts::profile::{Price, Profile};
+use crate::time::{Span, Time};
+
+/// Transfers over the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusTransfer {
+    /// The host stores; posted.
+    PioWrite,
+    /// The host loads, and waits.
+    PioRead,
+    /// The host stores to tell that there is work; posted.
+    Doorbell,
+    /// The NIC stores data.
+    DmaWrite,
+    /// The NIC loads data.
+    DmaRead,
+    /// The NIC loads descriptors.
+    DescriptorFetch,
+    /// The NIC stores descriptors.
+    DescriptorWriteBack,
+}
+
+/// Host processor, bus and ledger of one node.
+#[derive(Clone, Debug)]
+pub struct HostInterface {
+    profile: Profile,
+    ledger: Ledger,
+    host: Resource,
+    /// Towards the NIC; on a bus with one direction at a time, the whole bus.
+    inward: Resource,
+    /// Towards the host; idle on a bus with one direction at a time.
+    outward: Resource,
+}
+
+impl HostInterface {
+    /// An idle host and bus with these prices.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            ledger: Ledger::default(),
+            host: Resource::default(),
+            inward: Resource::default(),
+            outward: Resource::default(),
+        }
+    }
+
+    /// The prices.
+    pub const fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// What everything has cost.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The later of the end of the host's last operation and its last delivery.
+    pub const fn host_clock(&self) -> Time {
+        self.host.busy_until()
+    }
+
+    /// Carries `bytes` over the bus. What the host starts keeps it busy: a posted store until the bus has taken it, a
+    /// load until the data is back.
+    #[inline]
+    pub fn transfer(&mut self, transfer: BusTransfer, ready: Time, bytes: u64) -> Stage {
+        let bus = &self.profile.bus;
+        let (crossing, price, is_outward) = match transfer {
+            BusTransfer::PioWrite => (Crossing::PioWrite, &bus.pio_write, false),
+            BusTransfer::PioRead => (Crossing::PioRead, &bus.pio_read, false),
+            BusTransfer::Doorbell => (Crossing::Doorbell, &bus.doorbell, false),
+            BusTransfer::DmaWrite => (Crossing::DmaWrite, &bus.dma_write, true),
+            BusTransfer::DmaRead => (Crossing::DmaRead, &bus.dma_read, true),
+            BusTransfer::DescriptorFetch => (Crossing::DescriptorFetch, &bus.descriptor_fetch, true),
+            BusTransfer::DescriptorWriteBack => {
+                (Crossing::DescriptorWriteBack, &bus.descriptor_write_back, true)
+            }
+        };
+        let cost = cost_of(price, bytes);
+        let direction = if is_outward && bus.full_duplex { &mut self.outward } else { &mut self.inward };
+        let stage = self.ledger.charge(crossing, direction, ready, cost);
+        match transfer {
+            BusTransfer::PioWrite | BusTransfer::Doorbell => self.host.hold_until(stage.released),
+            BusTransfer::PioRead => self.host.hold_until(stage.end),
+            _ => {}
+        }
+        stage
+    }
+
+    /// The host's software before a message. Returns when it is done.
+    #[inline]
+    pub fn host_send(&mut self, ready: Time, bytes: u64) -> Time {
+        self.occupy_host(Crossing::HostSend, ready, bytes, self.profile.host.send_ps)
+    }
+
+    /// The host's software after a message of `bytes` became visible. Returns when the program has it.
+    #[inline]
+    pub fn host_receive(&mut self, visible: Time, bytes: u64) -> Time {
+        self.occupy_host(Crossing::HostReceive, visible, bytes, self.profile.host.receive_ps)
+    }
+
+    /// A copy in host memory. Returns when it is done.
+    pub fn host_copy(&mut self, ready: Time, bytes: u64) -> Time {
+        let copy_ps = self.profile.host.copy_per_byte_ps.saturating_mul(bytes);
+        self.occupy_host(Crossing::HostCopy, ready, bytes, copy_ps)
+    }
+
+    /// An interrupt: over the bus, then the handler. Returns when the host's line is raised.
+    pub fn interrupt(&mut self, ready: Time) -> Time {
+        // A line of its own or a posted message: it never waits for the data path, and delays nobody.
+        let mut line = Resource::default();
+        let cost = Cost::once(0, Span::from_ps(self.profile.bus.interrupt_ps));
+        let raised = self.ledger.charge(Crossing::Interrupt, &mut line, ready, cost).end;
+        self.occupy_host(Crossing::HostInterrupt, raised, 0, self.profile.host.interrupt_ps);
+        raised
+    }
+
+    /// Lets one of the NIC's machines work.
+    #[inline]
+    pub fn machine(&mut self, machine: &mut Resource, ready: Time, bytes: u64, span: Span) -> Stage {
+        self.ledger.charge(Crossing::NiCycles, machine, ready, Cost::once(bytes, span))
+    }
+
+    fn occupy_host(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
+        self.ledger.charge(crossing, &mut self.host, ready, Cost::once(bytes, Span::from_ps(ps))).end
+    }
+}
+
+const fn cost_of(price: &Price, bytes: u64) -> Cost {
+    Cost { count: price.bursts(bytes), bytes, occupancy: price.occupancy(bytes), latency: price.latency() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::profile::{BusPrices, HostPrices};
+
+    const PRICE: Price = Price { latency_ps: 1_000, fixed_ps: 100, per_word_ps: 10, burst_bytes: 16 };
+
+    fn interface(full_duplex: bool) -> HostInterface {
+        let bus = BusPrices {
+            full_duplex,
+            pio_write: PRICE,
+            pio_read: PRICE,
+            doorbell: PRICE,
+            dma_write: PRICE,
+            dma_read: PRICE,
+            descriptor_fetch: PRICE,
+            descriptor_write_back: PRICE,
+            interrupt_ps: 7,
+        };
+        let host = HostPrices { send_ps: 1, receive_ps: 2, interrupt_ps: 3, copy_per_byte_ps: 4 };
+        HostInterface::new(Profile { host, bus, ..Profile::default() })
+    }
+
+    const ALL: [(BusTransfer, Crossing); 7] = [
+        (BusTransfer::PioWrite, Crossing::PioWrite),
+        (BusTransfer::PioRead, Crossing::PioRead),
+        (BusTransfer::Doorbell, Crossing::Doorbell),
+        (BusTransfer::DmaWrite, Crossing::DmaWrite),
+        (BusTransfer::DmaRead, Crossing::DmaRead),
+        (BusTransfer::DescriptorFetch, Crossing::DescriptorFetch),
+        (BusTransfer::DescriptorWriteBack, Crossing::DescriptorWriteBack),
+    ];
+
+    #[test]
+    fn each_transfer_is_entered_under_its_own_name_with_its_bursts() {
+        for (transfer, crossing) in ALL {
+            let mut interface = interface(true);
+            let stage = interface.transfer(transfer, Time::ZERO, 24);
+            assert_eq!(stage.end.as_ps(), 2 * 100 + 3 * 10 + 1_000, "{transfer:?}");
+            let line = interface.ledger().line(crossing);
+            assert_eq!((line.count, line.bytes), (2, 24), "{transfer:?}");
+            assert_eq!(interface.ledger().total(), line);
+        }
+    }
+
+    #[test]
+    fn directions_share_the_bus_only_when_it_has_one() {
+        for full_duplex in [false, true] {
+            let mut interface = interface(full_duplex);
+            let inward = interface.transfer(BusTransfer::PioWrite, Time::ZERO, 8);
+            let outward = interface.transfer(BusTransfer::DmaWrite, Time::ZERO, 8);
+            let expected = if full_duplex { Time::ZERO } else { inward.released };
+            assert_eq!(outward.start, expected);
+        }
+    }
+
+    #[test]
+    fn a_posted_store_frees_the_host_early_and_a_load_keeps_it() {
+        let mut interface = interface(true);
+        interface.transfer(BusTransfer::PioWrite, Time::ZERO, 8);
+        assert_eq!(interface.host_clock().as_ps(), 110);
+        interface.transfer(BusTransfer::PioRead, interface.host_clock(), 8);
+        assert_eq!(interface.host_clock().as_ps(), 110 + 1_110);
+        interface.transfer(BusTransfer::DmaWrite, Time::from_ps(1_000_000), 8);
+        assert_eq!(interface.host_clock().as_ps(), 110 + 1_110);
+    }
+
+    #[test]
+    fn host_work_is_serial() {
+        let mut interface = interface(true);
+        assert_eq!(interface.host_send(Time::from_ps(10), 8).as_ps(), 11);
+        assert_eq!(interface.host_receive(Time::from_ps(10), 8).as_ps(), 13);
+        assert_eq!(interface.host_copy(Time::ZERO, 5).as_ps(), 33);
+        assert_eq!(interface.interrupt(Time::from_ps(100)).as_ps(), 107);
+        assert_eq!(interface.host_clock().as_ps(), 110);
+    }
+}

@@ -1,0 +1,272 @@
+//! The ledger: every crossing counted by kind and priced, and nothing else prices anything.
+//!
+//! A crossing waits until its [`Resource`] is free, occupies it, and takes effect after a pipelined latency. Waiting is
+//! entered beside the price, so that the price of a run does not depend on who met whom.
+
+use crate::time::{Span, Time};
+
+/// Kinds of crossings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Crossing {
+    /// Programmed-I/O write, host to NIC.
+    PioWrite,
+    /// Programmed-I/O read by the host.
+    PioRead,
+    /// A store whose only purpose is to tell the NIC that there is work.
+    Doorbell,
+    /// DMA write of data, NIC to host memory.
+    DmaWrite,
+    /// DMA read of data, NIC from host memory.
+    DmaRead,
+    /// DMA read of descriptors.
+    DescriptorFetch,
+    /// DMA write of descriptors.
+    DescriptorWriteBack,
+    /// The NIC's interrupt reaching the host.
+    Interrupt,
+    /// Cycles of the NIC's own state machines or processor.
+    NiCycles,
+    /// Host software before a message is handed to the NIC.
+    HostSend,
+    /// Host software after a message became visible.
+    HostReceive,
+    /// The host's interrupt handler.
+    HostInterrupt,
+    /// A copy in host memory.
+    HostCopy,
+    /// A frame on one direction of a link.
+    Serialization,
+    /// A frame's way through a switch.
+    SwitchFallThrough,
+}
+
+impl Crossing {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 15] = [
+        Self::PioWrite,
+        Self::PioRead,
+        Self::Doorbell,
+        Self::DmaWrite,
+        Self::DmaRead,
+        Self::DescriptorFetch,
+        Self::DescriptorWriteBack,
+        Self::Interrupt,
+        Self::NiCycles,
+        Self::HostSend,
+        Self::HostReceive,
+        Self::HostInterrupt,
+        Self::HostCopy,
+        Self::Serialization,
+        Self::SwitchFallThrough,
+    ];
+
+    /// The name that reports use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PioWrite => "pio_write",
+            Self::PioRead => "pio_read",
+            Self::Doorbell => "doorbell",
+            Self::DmaWrite => "dma_write",
+            Self::DmaRead => "dma_read",
+            Self::DescriptorFetch => "descriptor_fetch",
+            Self::DescriptorWriteBack => "descriptor_write_back",
+            Self::Interrupt => "interrupt",
+            Self::NiCycles => "ni_cycles",
+            Self::HostSend => "host_send",
+            Self::HostReceive => "host_receive",
+            Self::HostInterrupt => "host_interrupt",
+            Self::HostCopy => "host_copy",
+            Self::Serialization => "serialization",
+            Self::SwitchFallThrough => "switch_fall_through",
+        }
+    }
+}
+
+/// What one kind of crossing has cost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Crossings; a transfer of several bursts counts each.
+    pub count: u64,
+    /// Bytes carried, without headers of the bus.
+    pub bytes: u64,
+    /// Price: occupancy and latency, picoseconds.
+    pub price_ps: u64,
+    /// Time spent waiting for the resource, picoseconds.
+    pub waited_ps: u64,
+}
+
+impl Line {
+    fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.price_ps = self.price_ps.saturating_add(other.price_ps);
+        self.waited_ps = self.waited_ps.saturating_add(other.waited_ps);
+    }
+}
+
+/// The price of one transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Crossings that it takes.
+    pub count: u64,
+    /// Bytes carried.
+    pub bytes: u64,
+    /// How long it keeps the resource busy.
+    pub occupancy: Span,
+    /// How long after that its effect is seen.
+    pub latency: Span,
+}
+
+impl Cost {
+    /// One crossing that occupies its resource for `occupancy`.
+    pub const fn once(bytes: u64, occupancy: Span) -> Self {
+        Self { count: 1, bytes, occupancy, latency: Span::ZERO }
+    }
+}
+
+/// One transfer as it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// What it was.
+    pub crossing: Crossing,
+    /// When it got the resource.
+    pub start: Time,
+    /// When the resource was free again.
+    pub released: Time,
+    /// When its effect was seen. Price is `end - start`.
+    pub end: Time,
+}
+
+/// Something that does one thing at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resource {
+    busy_until: Time,
+}
+
+impl Resource {
+    /// The end of the last thing it has to do.
+    pub const fn busy_until(&self) -> Time {
+        self.busy_until
+    }
+
+    /// Lets it do nothing before `at`.
+    pub fn hold_until(&mut self, at: Time) {
+        self.busy_until = self.busy_until.max(at);
+    }
+}
+
+/// Counts, bytes and picoseconds by kind of crossing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    lines: [Line; Crossing::ALL.len()],
+}
+
+impl Ledger {
+    /// Lets a transfer that is ready at `ready` cross `resource` as soon as that is free, and enters it.
+    #[inline]
+    pub fn charge(&mut self, crossing: Crossing, resource: &mut Resource, ready: Time, cost: Cost) -> Stage {
+        let start = ready.max(resource.busy_until);
+        let released = start + cost.occupancy;
+        resource.busy_until = released;
+        let end = released + cost.latency;
+        self.lines[crossing as usize].add(&Line {
+            count: cost.count,
+            bytes: cost.bytes,
+            price_ps: end.since(start).as_ps(),
+            waited_ps: start.since(ready).as_ps(),
+        });
+        Stage { crossing, start, released, end }
+    }
+
+    /// What this kind has cost.
+    pub const fn line(&self, crossing: Crossing) -> Line {
+        self.lines[crossing as usize]
+    }
+
+    /// Every kind with what it has cost.
+    pub fn lines(&self) -> impl Iterator<Item = (Crossing, Line)> + '_ {
+        Crossing::ALL.into_iter().map(|crossing| (crossing, self.line(crossing)))
+    }
+
+    /// The sum over all kinds.
+    pub fn total(&self) -> Line {
+        let mut total = Line::default();
+        self.lines.iter().for_each(|line| total.add(line));
+        total
+    }
+
+    /// Adds another ledger, kind by kind: a cluster's ledger is the sum of its nodes' and its fabric's.
+    pub fn add(&mut self, other: &Self) {
+        for (line, more) in self.lines.iter_mut().zip(&other.lines) {
+            line.add(more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn span(ps: u64) -> Span {
+        Span::from_ps(ps)
+    }
+
+    #[test]
+    fn a_busy_resource_makes_the_next_wait() {
+        let mut ledger = Ledger::default();
+        let mut bus = Resource::default();
+        let cost = Cost { count: 1, bytes: 8, occupancy: span(100), latency: span(50) };
+        let first = ledger.charge(Crossing::PioWrite, &mut bus, Time::from_ps(10), cost);
+        assert_eq!((first.start.as_ps(), first.released.as_ps(), first.end.as_ps()), (10, 110, 160));
+        let second = ledger.charge(Crossing::DmaWrite, &mut bus, Time::from_ps(20), cost);
+        assert_eq!((second.start.as_ps(), second.end.as_ps()), (110, 260));
+        assert_eq!(ledger.line(Crossing::DmaWrite).waited_ps, 90);
+        assert_eq!(ledger.line(Crossing::PioWrite).waited_ps, 0);
+        assert_eq!(ledger.total().price_ps, 300);
+    }
+
+    #[test]
+    fn names_are_distinct_and_numbers_are_places() {
+        for (place, crossing) in Crossing::ALL.into_iter().enumerate() {
+            assert_eq!(crossing as usize, place);
+            assert!(Crossing::ALL.into_iter().skip(place + 1).all(|other| other.name() != crossing.name()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn totals_are_the_sums_of_their_parts(
+            transfers in prop::collection::vec(
+                (0..Crossing::ALL.len(), 0..3_usize, 0..1_000_000_u64, 1..4_u64, 0..4096_u64, 0..10_000_u64, 0..500_u64),
+                0..200,
+            ),
+        ) {
+            let mut halves = [Ledger::default(), Ledger::default()];
+            let mut resources = [Resource::default(); 3];
+            let mut sum = Line::default();
+            for (i, (kind, resource, ready, count, bytes, occupancy, latency)) in transfers.into_iter().enumerate() {
+                let cost = Cost { count, bytes, occupancy: span(occupancy), latency: span(latency) };
+                let before = resources[resource].busy_until();
+                let ready = Time::from_ps(ready);
+                let stage = halves[i % 2].charge(Crossing::ALL[kind], &mut resources[resource], ready, cost);
+                prop_assert!(stage.start >= ready && stage.start >= before, "two at a time");
+                prop_assert_eq!(stage.end.since(stage.start).as_ps(), occupancy + latency);
+                sum.add(&Line {
+                    count,
+                    bytes,
+                    price_ps: stage.end.since(stage.start).as_ps(),
+                    waited_ps: stage.start.since(ready).as_ps(),
+                });
+            }
+            let mut whole = halves[0].clone();
+            whole.add(&halves[1]);
+            prop_assert_eq!(whole.total(), sum);
+            let mut by_kind = Line::default();
+            whole.lines().for_each(|(_, line)| by_kind.add(&line));
+            prop_assert_eq!(by_kind, sum);
+        }
+    }
+}
