@@ -26,8 +26,18 @@ pub(crate) const KIND: &str = "initramfs";
 pub(crate) const FILE: &str = "initramfs.cpio";
 
 /// Modules the guest may load: networks, the shared folder, launch parameters, and root disks.
-const MODULES: [&str; 9] =
-    ["virtio_net", "qemu_fw_cfg", "9pnet_virtio", "9p", "virtio_blk", "overlay", "erofs", "squashfs", "ext4"];
+const MODULES: [&str; 10] = [
+    "virtio_net",
+    "qemu_fw_cfg",
+    "9pnet_virtio",
+    "9p",
+    "virtio_blk",
+    "crc32c_generic",
+    "overlay",
+    "erofs",
+    "squashfs",
+    "ext4",
+];
 
 /// Libraries that a program built on the host is likely to want.
 const LIBRARIES: [&str; 12] = [
