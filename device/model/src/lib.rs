@@ -14,6 +14,8 @@
 
 extern crate alloc;
 
+pub mod fabric;
 pub mod nic;
 pub mod parts;
 pub mod time;
+pub mod ultra;

@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use crate::parts::ledger::Ledger;
 use crate::time::Time;
 
 /// Bytes of a frame on a link, from the Ethernet header to the last byte of the payload (no preamble, no check
@@ -35,6 +36,8 @@ pub enum Input<'a> {
         /// All readable bytes of the chain; the shell bounds them at [`MAX_CONTROL_BYTES`].
         request: &'a [u8],
     },
+    /// What only the shell can count, before a request for statistics.
+    ShellCounts(ShellCounts),
     /// A frame arrived from the link, whole, at the time of the call.
     Frame(&'a [u8]),
     /// The time that [`Nic::poll_timeout`] named has come.
@@ -45,6 +48,28 @@ pub enum Input<'a> {
 
 /// Most bytes of a control request that a shell passes on: larger than any body of [`niclab_abi::control`].
 pub const MAX_CONTROL_BYTES: usize = 256;
+
+/// Totals since the device was made that a model cannot know, and reports among its statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShellCounts {
+    /// Doorbells rung by the guest.
+    pub doorbells: u64,
+    /// Launches that were found by polling, with no doorbell.
+    pub doorbells_spared: u64,
+    /// Events merged into a later one because the driver had left no buffer.
+    pub events_merged: u64,
+    /// Control requests that the shell refused itself.
+    pub control_refused: u64,
+}
+
+/// A stretch of host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRange {
+    /// Guest-physical address of the first byte.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
 
 /// One launched slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +138,10 @@ pub trait Nic {
     /// interface says.
     fn handle(&mut self, now: Time, input: Input<'_>);
 
+    /// The host memory that a control request would let the model write. A shell refuses the request with
+    /// [`niclab_abi::control::STATUS_BAD_ADDRESS`] unless all of it is memory of the guest, and only then passes it on.
+    fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]>;
+
     /// The next effect, until there is none. Drained after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
@@ -129,4 +158,7 @@ pub trait Nic {
     /// The host's logical clock: the later of the end of its last operation and the last delivery it was given. Live,
     /// where a guest's own computing time is unknown, this is the `now` of what the guest does next.
     fn host_clock(&self) -> Time;
+
+    /// What every crossing of this node has cost, but for those of the network.
+    fn ledger(&self) -> &Ledger;
 }

@@ -33,6 +33,8 @@ pub struct Window {
     connection: u16,
     sent: u32,
     limit: u32,
+    /// Number of the last packet whose acknowledgement was counted.
+    acknowledged: u32,
 }
 
 impl Window {
@@ -41,7 +43,7 @@ impl Window {
     pub fn begin(&mut self) {
         // Zero is no connection: an offer that is not a renewal carries it.
         let connection = self.connection.checked_add(1).unwrap_or(1);
-        *self = Self { connection, sent: 0, limit: 0 };
+        *self = Self { connection, ..Self::default() };
     }
 
     /// The connection.
@@ -68,11 +70,22 @@ impl Window {
     /// Takes an announced limit; false when it is stale or absurd, and then nothing changes. `most` bounds how far a
     /// limit may run ahead of what was sent: the largest receive queue there is.
     pub fn on_limit(&mut self, connection: u16, limit: u32, most: u32) -> bool {
-        let is_valid = connection == self.connection
-            && ahead(limit, self.limit) > 0
-            && ahead(limit, self.sent) <= most;
+        let is_valid =
+            connection == self.connection && ahead(limit, self.limit) > 0 && ahead(limit, self.sent) <= most;
         if is_valid {
             self.limit = limit;
+        }
+        is_valid
+    }
+
+    /// Takes the acknowledgement of one packet; false when it is stale, doubled or absurd. Acknowledgements return in
+    /// the order of their packets, and one that was overtaken is not counted.
+    pub fn on_acknowledgement(&mut self, connection: u16, number: u32) -> bool {
+        let distance = ahead(number, self.acknowledged);
+        let is_valid =
+            connection == self.connection && distance > 0 && distance <= ahead(self.sent, self.acknowledged);
+        if is_valid {
+            self.acknowledged = number;
         }
         is_valid
     }
@@ -324,9 +337,9 @@ mod tests {
 
     #[test]
     fn connection_numbers_wrap_past_zero() {
-        let mut window = Window { connection: u16::MAX, sent: 7, limit: 9 };
+        let mut window = Window { connection: u16::MAX, sent: 7, limit: 9, acknowledged: 3 };
         window.begin();
-        assert_eq!(window, Window { connection: 1, sent: 0, limit: 0 });
+        assert_eq!(window, Window { connection: 1, ..Window::default() });
         assert!(is_newer(window.connection(), u16::MAX));
     }
 
@@ -337,6 +350,18 @@ mod tests {
         assert!(!window.on_limit(1, 4 + MOST + 1, MOST), "too far");
         assert!(!window.on_limit(2, 5, MOST), "another connection");
         assert!(window.on_limit(1, 5, MOST));
+    }
+
+    #[test]
+    fn an_acknowledgement_counts_once_and_for_what_was_sent() {
+        let (mut window, _) = pair(4);
+        assert!(!window.on_acknowledgement(1, 1), "nothing was sent");
+        assert_eq!([(); 3].map(|()| window.count_sent()), [1, 2, 3]);
+        assert!(window.on_acknowledgement(1, 2));
+        assert!(!window.on_acknowledgement(1, 2), "doubled");
+        assert!(!window.on_acknowledgement(1, 1), "overtaken");
+        assert!(!window.on_acknowledgement(2, 3), "another connection");
+        assert!(window.on_acknowledgement(1, 3));
     }
 
     #[derive(Clone, Copy, Debug)]

@@ -27,7 +27,9 @@ pub enum FifoError {
     #[error("a queue of the FIFO RAM needs at least one word")]
     Empty,
     /// No stretch of the RAM is free that is long enough.
-    #[error("{words} words are not free in one piece in a FIFO RAM of {ram_words} words; make other queues smaller")]
+    #[error(
+        "{words} words are not free in one piece in a FIFO RAM of {ram_words} words; make other queues smaller"
+    )]
     NoSpace {
         /// Words asked for.
         words: usize,

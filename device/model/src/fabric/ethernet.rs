@@ -1,0 +1,148 @@
+//! Ethernet II: field offsets, checked view, valid representation.
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 14;
+
+/// EtherType of ULTRA packets: the first of the two that IEEE 802 leaves to local experiments.
+pub const ETHER_TYPE_ULTRA: u16 = 0x88b5;
+
+/// The address to which everybody listens.
+pub const BROADCAST: Mac = [0xff; 6];
+
+const DESTINATION: core::ops::Range<usize> = 0..6;
+const SOURCE: core::ops::Range<usize> = 6..12;
+const ETHER_TYPE: core::ops::Range<usize> = 12..14;
+
+/// Locally administered, unicast, and no hardware vendor's.
+const NODE_PREFIX: [u8; 4] = [0x02, b'n', b'l', 0x00];
+
+/// The address of a node's card. The launcher gives the same address to the card's Ethernet function.
+pub const fn mac_of_node(node: u16) -> Mac {
+    let [high, low] = node.to_be_bytes();
+    let [a, b, c, d] = NODE_PREFIX;
+    [a, b, c, d, high, low]
+}
+
+/// The node whose card has this address.
+pub fn node_of_mac(mac: &Mac) -> Option<u16> {
+    let (prefix, node) = mac.split_at(NODE_PREFIX.len());
+    let node = <[u8; 2]>::try_from(node).ok()?;
+    (prefix == NODE_PREFIX).then(|| u16::from_be_bytes(node))
+}
+
+/// Whether the address is meant for several: broadcast or multicast.
+pub const fn is_group(mac: &Mac) -> bool {
+    mac[0] & 1 != 0
+}
+
+/// A frame that is long enough for its header.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    header: &'a [u8; HEADER_BYTES],
+    payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The view, or `None` when `bytes` are fewer than a header.
+    #[inline]
+    pub fn new_checked(bytes: &'a [u8]) -> Option<Self> {
+        let (header, payload) = bytes.split_first_chunk()?;
+        Some(Self { header, payload })
+    }
+
+    /// Where it goes.
+    #[inline]
+    pub fn destination(&self) -> Mac {
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&self.header[DESTINATION]);
+        mac
+    }
+
+    /// Where it comes from.
+    #[inline]
+    pub fn source(&self) -> Mac {
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&self.header[SOURCE]);
+        mac
+    }
+
+    /// What it carries.
+    #[inline]
+    pub fn ether_type(&self) -> u16 {
+        let mut bytes = [0; 2];
+        bytes.copy_from_slice(&self.header[ETHER_TYPE]);
+        u16::from_be_bytes(bytes)
+    }
+
+    /// What follows the header.
+    #[inline]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// A valid header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Where the frame goes.
+    pub destination: Mac,
+    /// Where it comes from.
+    pub source: Mac,
+    /// What it carries.
+    pub ether_type: u16,
+}
+
+impl Header {
+    /// Reads the header of a frame.
+    #[inline]
+    pub fn parse(frame: &Frame<'_>) -> Self {
+        Self { destination: frame.destination(), source: frame.source(), ether_type: frame.ether_type() }
+    }
+
+    /// The header's bytes.
+    #[inline]
+    pub fn emit(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[DESTINATION].copy_from_slice(&self.destination);
+        bytes[SOURCE].copy_from_slice(&self.source);
+        bytes[ETHER_TYPE].copy_from_slice(&self.ether_type.to_be_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn headers_round_trip(destination: Mac, source: Mac, ether_type: u16, payload: Vec<u8>) {
+            let header = Header { destination, source, ether_type };
+            let mut bytes = header.emit().to_vec();
+            bytes.extend(&payload);
+            let frame = Frame::new_checked(&bytes).unwrap();
+            prop_assert_eq!(Header::parse(&frame), header);
+            prop_assert_eq!(frame.payload(), &payload);
+        }
+
+        #[test]
+        fn node_addresses_round_trip(node: u16, other: Mac) {
+            let mac = mac_of_node(node);
+            prop_assert_eq!(node_of_mac(&mac), Some(node));
+            prop_assert!(!is_group(&mac));
+            prop_assert!(node_of_mac(&other).is_none_or(|node| mac_of_node(node) == other));
+        }
+    }
+
+    #[test]
+    fn short_frames_have_no_header() {
+        assert!(Frame::new_checked(&[0; HEADER_BYTES - 1]).is_none());
+    }
+}

@@ -1,0 +1,116 @@
+//! The card: requester and completer on one bus and one link.
+
+use smallvec::SmallVec;
+
+use crate::nic::{HostRange, Input, Nic, Output, ShellCounts};
+use crate::parts::host_interface::HostInterface;
+use crate::parts::ledger::Ledger;
+use crate::time::Time;
+use crate::ultra::completer::Completer;
+use crate::ultra::config::{Config, ConfigError, PORTS};
+use crate::ultra::control;
+use crate::ultra::counters::Counters;
+use crate::ultra::effects::Effects;
+use crate::ultra::requester::Requester;
+
+/// An ULTRA card.
+pub struct Ultra {
+    pub(super) config: Config,
+    pub(super) requester: Requester,
+    pub(super) completer: Completer,
+    pub(super) effects: Effects,
+    pub(super) shell_counts: ShellCounts,
+}
+
+impl Ultra {
+    /// A card with no port open.
+    ///
+    /// # Errors
+    /// When there can be no such card.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            requester: Requester::new(&config),
+            completer: Completer::new(&config),
+            effects: Effects::new(HostInterface::new(config.profile)),
+            shell_counts: ShellCounts::default(),
+            config,
+        })
+    }
+
+    /// What the card was made with.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the card has counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.effects.counters
+    }
+
+    /// Closes the port. Returns when the last of its effects is visible.
+    pub(super) fn close_port(&mut self, port: usize) -> Time {
+        let last = self.requester.last_effect(port).max(self.completer.last_effect(port));
+        self.requester.close(port, &mut self.effects);
+        self.completer.close(port);
+        last
+    }
+}
+
+impl Nic for Ultra {
+    #[inline]
+    fn handle(&mut self, now: Time, input: Input<'_>) {
+        let (requester, effects) = (&mut self.requester, &mut self.effects);
+        match input {
+            Input::PageStore(store) => requester.on_store(now, &store, effects),
+            Input::Frame(frame) => self.completer.on_frame(now, frame, requester, effects),
+            Input::Register { port, register } => {
+                self.completer.on_register(now, port as usize, register, requester, effects);
+            }
+            Input::Control { token, request } => self.on_control(now, token, request),
+            Input::ShellCounts(counts) => self.shell_counts = counts,
+            Input::Timeout => while requester.on_timeout(now, effects) {},
+            Input::HostReset => {
+                for port in 0..PORTS {
+                    self.close_port(port);
+                }
+                let is_for_the_host = |output: &Output| !matches!(output, Output::Frame { .. });
+                self.effects.outputs.retain(|output| !is_for_the_host(output));
+            }
+        }
+        self.requester.write_status_lines(&mut self.effects);
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]> {
+        control::memory_named_by(request)
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        self.effects.outputs.pop_front()
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Time> {
+        self.requester.next_timeout()
+    }
+
+    #[inline]
+    fn accepts_store(&self, port: u32) -> bool {
+        self.requester.accepts_store(port as usize)
+    }
+
+    #[inline]
+    fn is_open(&self, port: u32) -> bool {
+        self.completer.is_open(port as usize)
+    }
+
+    #[inline]
+    fn host_clock(&self) -> Time {
+        self.effects.interface.host_clock()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.effects.interface.ledger()
+    }
+}

@@ -1,0 +1,349 @@
+//! The requester: descriptor look-up table, FIFO RAM with its pointer memory, Load and TX machines (section 3.1).
+
+use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
+use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE, STATUS_LINE_INTERVAL, StatusLine};
+
+use crate::nic::{DmaWords, Output, PageStore};
+use crate::parts::credit::Window;
+use crate::parts::fifo::{FifoError, FifoRam};
+use crate::parts::host_interface::BusTransfer;
+use crate::parts::ledger::{Resource, Stage};
+use crate::time::{Span, Time};
+use crate::ultra::code::Code;
+use crate::ultra::config::{Config, FlowControl, PORTS};
+use crate::ultra::effects::Effects;
+use crate::ultra::timer::{Timer, Timers};
+use crate::ultra::wire::{Address, Header, Kind, MAX_WORDS};
+
+const WORD_BYTES: u64 = 8;
+
+/// What an open port is to the requester.
+#[derive(Clone, Debug)]
+struct Port {
+    status_address: u64,
+    status: StatusLine,
+    /// When the status line last written is visible: a later one must not be seen before it.
+    status_visible: Time,
+    /// Entry of the descriptor look-up table: where the port sends. The paper's entry holds routing, TUPID and header;
+    /// all follow from this.
+    target: Option<Address>,
+    /// Next wait of the credit probe.
+    probe_wait: Span,
+}
+
+/// The requester of a card.
+pub struct Requester {
+    node: u16,
+    flow_control: FlowControl,
+    probe_first: Span,
+    probe_most: Span,
+    fifo: FifoRam<Code>,
+    load: Resource,
+    transmit: Resource,
+    ports: [Option<Port>; PORTS],
+    /// Outlives the port: what is on its way to a port's last user must not reach the next.
+    windows: [Window; PORTS],
+    timers: Timers,
+    /// When a port's status line is to be written, at the end of the input that is handled.
+    status_due: [Option<Time>; PORTS],
+}
+
+impl Requester {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            node: config.node,
+            flow_control: config.flow_control,
+            probe_first: config.credit_probe_first,
+            probe_most: config.credit_probe_most,
+            fifo: FifoRam::new(config.fifo_ram_words.into()),
+            load: Resource::default(),
+            transmit: Resource::default(),
+            ports: [const { None }; PORTS],
+            windows: [Window::default(); PORTS],
+            timers: Timers::default(),
+            status_due: [None; PORTS],
+        }
+    }
+
+    pub(super) fn open(
+        &mut self,
+        port: usize,
+        status_address: u64,
+        fifo_words: usize,
+    ) -> Result<(), FifoError> {
+        self.fifo.open(port, fifo_words)?;
+        self.ports[port] = Some(Port {
+            status_address,
+            status: StatusLine::default(),
+            status_visible: Time::ZERO,
+            target: None,
+            probe_wait: self.probe_first,
+        });
+        Ok(())
+    }
+
+    /// Forgets the port. Packets that were not sent are discarded.
+    pub(super) fn close(&mut self, port: usize, effects: &mut Effects) {
+        self.ports[port] = None;
+        self.status_due[port] = None;
+        self.timers.stop(Timer::CreditProbe, port);
+        // What is still on its way back belongs to nobody from now on.
+        self.windows[port].begin();
+        effects.counters.discarded_at_close += self.fifo.close(port) as u64;
+    }
+
+    /// When the last effect of the port is visible.
+    pub(super) fn last_effect(&self, port: usize) -> Time {
+        self.ports[port].as_ref().map_or(Time::ZERO, |port| port.status_visible)
+    }
+
+    /// Whether a packet of any length can be taken. The store is looked at when this is true, and waits in its page
+    /// while it is not.
+    #[inline]
+    pub(super) fn accepts_store(&self, port: usize) -> bool {
+        self.fifo.accepts(port, MAX_WORDS)
+    }
+
+    /// Whether launched packets wait to be sent.
+    pub(super) fn has_packets(&self, port: usize) -> bool {
+        self.fifo.front(port).is_some()
+    }
+
+    /// Fills the entry of the look-up table and asks for credit.
+    pub(super) fn set_route(&mut self, now: Time, port: usize, target: Address, effects: &mut Effects) {
+        if let Some(state) = &mut self.ports[port] {
+            state.target = Some(target);
+            self.begin_connection(now, port, effects);
+        }
+    }
+
+    /// A burst of programmed I/O: the Load machine. The shell leaves it in the page while [`Self::accepts_store`] is
+    /// false; were it passed on nonetheless, it would be dropped.
+    pub(super) fn on_store(&mut self, now: Time, store: &PageStore, effects: &mut Effects) {
+        let index = store.port as usize;
+        if !self.accepts_store(index) {
+            return;
+        }
+        let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let code = Code::decode(store.code);
+        // A code that says nothing is priced as the shortest burst.
+        let payload_words = code.map_or(0, |code| code.payload_words);
+        let words = payload_words + TAG_WORDS;
+        let bytes = words as u64 * WORD_BYTES;
+        let software_done = effects.interface.host_send(now, bytes);
+        // A full FIFO holds the bus, and the bus holds the host.
+        let room = self.fifo.room_at(index, words, software_done);
+        let arrived = effects.interface.transfer(BusTransfer::PioWrite, room, bytes).end;
+
+        port.status.launched += 1;
+        let is_line_due = port.status.launched.is_multiple_of(STATUS_LINE_INTERVAL.into());
+        let has_route = port.target.is_some();
+        let mut done = arrived;
+        match code {
+            Err(error) => self.refuse(arrived, index, error.refusal(), effects),
+            Ok(_) if !has_route => self.refuse(arrived, index, REFUSED_NO_ROUTE, effects),
+            Ok(code) => {
+                let ni = effects.interface.profile().ni;
+                let span = ni.span(ni.load, words as u64);
+                done = effects.interface.machine(&mut self.load, arrived, bytes, span).end;
+                let burst = store.words.get(PAYLOAD_WORDS - payload_words..).unwrap_or_default();
+                self.fifo.push(index, burst, done, code);
+                self.send_packets(done, index, effects);
+            }
+        }
+        if is_line_due {
+            self.want_status(index, done);
+        }
+    }
+
+    /// The TX machine: sends the port's packets while it has credit.
+    fn send_packets(&mut self, now: Time, index: usize, effects: &mut Effects) {
+        let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Some(target) = port.target else { return };
+        let window = &mut self.windows[index];
+        let is_controlled = self.flow_control == FlowControl::Credit;
+        let mut words = [0; MAX_WORDS];
+        let mut notified = None;
+        while !is_controlled || window.is_open() {
+            let Some(packet) = self.fifo.take(index, &mut words) else { break };
+            let words = words.get(..packet.words).unwrap_or_default();
+            let header = Header {
+                target,
+                source: Address { node: self.node, port: index as u8 },
+                kind: Kind::Data { interrupt: packet.note.interrupt, acknowledge: packet.note.acknowledge },
+                connection: window.connection(),
+                number: window.count_sent(),
+            };
+            let sent = transmit(&mut self.transmit, packet.ready.max(now), &header, words, effects);
+            // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
+            self.fifo.leave(index, packet.words, sent.start);
+            effects.counters.packets_sent += 1;
+            effects.counters.bytes_sent += words.len() as u64 * WORD_BYTES;
+            port.status.sent += 1;
+            if packet.note.notify {
+                port.status.notified += 1;
+                notified = Some(sent.end);
+            }
+        }
+        if let Some(at) = notified {
+            self.want_status(index, at);
+        }
+        self.mind_probe(now, index);
+    }
+
+    /// Lets the probe timer run exactly while packets wait for credit.
+    fn mind_probe(&mut self, now: Time, index: usize) {
+        let Some(port) = &mut self.ports[index] else { return };
+        if self.fifo.front(index).is_none() {
+            port.probe_wait = self.probe_first;
+            self.timers.stop(Timer::CreditProbe, index);
+        } else if !self.timers.is_running(Timer::CreditProbe, index) {
+            self.timers.start(Timer::CreditProbe, index, now + port.probe_wait);
+        }
+    }
+
+    /// The limit of a port's packets moved.
+    pub(super) fn on_credit(&mut self, now: Time, header: &Header, effects: &mut Effects) {
+        let index = usize::from(header.target.port);
+        let is_ours = self.is_target(index, header.source);
+        if is_ours && self.windows[index].on_limit(header.connection, header.number, MAX_SLICES) {
+            if let Some(port) = &mut self.ports[index] {
+                port.probe_wait = self.probe_first;
+            }
+            self.timers.stop(Timer::CreditProbe, index);
+            self.send_packets(now, index, effects);
+        } else {
+            effects.counters.flow_discarded += 1;
+        }
+    }
+
+    /// The receiver has an account for this port, or wants another connection for it.
+    pub(super) fn on_offer(&mut self, now: Time, header: &Header, effects: &mut Effects) {
+        let index = usize::from(header.target.port);
+        if !self.is_target(index, header.source) {
+            effects.counters.flow_discarded += 1;
+        } else if header.connection == 0 {
+            self.request_credit(now, index, effects);
+        } else if header.connection == self.windows[index].connection() {
+            self.begin_connection(now, index, effects);
+        } else {
+            effects.counters.flow_discarded += 1;
+        }
+    }
+
+    /// A packet was stored at the other end.
+    pub(super) fn on_acknowledgement(&mut self, now: Time, header: &Header, effects: &mut Effects) {
+        let index = usize::from(header.target.port);
+        let is_ours = self.is_target(index, header.source);
+        if is_ours && self.windows[index].on_acknowledgement(header.connection, header.number) {
+            if let Some(port) = &mut self.ports[index] {
+                port.status.acknowledged += 1;
+            }
+            self.want_status(index, now);
+        } else {
+            effects.counters.flow_discarded += 1;
+        }
+    }
+
+    /// Handles one timer that has expired; false when none has.
+    pub(super) fn on_timeout(&mut self, now: Time, effects: &mut Effects) -> bool {
+        let Some((Timer::CreditProbe, index)) = self.timers.take_expired(now) else { return false };
+        effects.counters.credit_probes += 1;
+        self.request_credit(now, index, effects);
+        if let Some(port) = &mut self.ports[index] {
+            port.probe_wait = port.probe_wait.times(2).min(self.probe_most);
+        }
+        self.mind_probe(now, index);
+        true
+    }
+
+    pub(super) const fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Counts a launch or a register write that is refused, and tells the program why.
+    pub(super) fn refuse(&mut self, at: Time, index: usize, reason: u64, effects: &mut Effects) {
+        effects.counters.refused += 1;
+        if let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) {
+            port.status.refused += 1;
+            port.status.refusal = reason;
+            self.want_status(index, at);
+        }
+    }
+
+    /// Sends a packet without words for flow control or acknowledgement.
+    pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
+        transmit(&mut self.transmit, ready, header, &[], effects);
+    }
+
+    /// Writes the status lines that became due, one for each port however many reasons there were.
+    #[inline]
+    pub(super) fn write_status_lines(&mut self, effects: &mut Effects) {
+        for (due, port) in self.status_due.iter_mut().zip(&mut self.ports) {
+            let (Some(at), Some(port)) = (due.take(), port) else { continue };
+            let line = &port.status;
+            let words = [
+                line.launched,
+                line.notified,
+                line.acknowledged,
+                line.sent,
+                line.refused,
+                line.refusal,
+                line.reserved0,
+                line.reserved1,
+            ];
+            effects.counters.status_lines += 1;
+            let ready = at.max(port.status_visible);
+            port.status_visible = effects.dma_write(ready, port.status_address, DmaWords::from_slice(&words));
+        }
+    }
+
+    fn want_status(&mut self, index: usize, at: Time) {
+        if let Some(due) = self.status_due.get_mut(index) {
+            *due = Some(due.map_or(at, |due| due.max(at)));
+        }
+    }
+
+    fn is_target(&self, index: usize, remote: Address) -> bool {
+        let port = self.ports.get(index).and_then(Option::as_ref);
+        port.is_some_and(|port| port.target == Some(remote))
+    }
+
+    fn begin_connection(&mut self, now: Time, index: usize, effects: &mut Effects) {
+        self.windows[index].begin();
+        self.request_credit(now, index, effects);
+    }
+
+    fn request_credit(&mut self, now: Time, index: usize, effects: &mut Effects) {
+        let Some(target) = self.ports[index].as_ref().and_then(|port| port.target) else { return };
+        if self.flow_control == FlowControl::None {
+            return;
+        }
+        let window = &self.windows[index];
+        let header = Header {
+            target,
+            source: Address { node: self.node, port: index as u8 },
+            kind: Kind::CreditRequest { is_window_open: window.is_open() },
+            connection: window.connection(),
+            number: window.sent(),
+        };
+        effects.counters.flow_sent += 1;
+        self.send_flow(now, &header, effects);
+    }
+}
+
+/// One packet through the TX machine.
+fn transmit(
+    machine: &mut Resource,
+    ready: Time,
+    header: &Header,
+    words: &[u64],
+    effects: &mut Effects,
+) -> Stage {
+    let ni = effects.interface.profile().ni;
+    let count = words.len() as u64;
+    let span = ni.span(ni.transmit, count);
+    let stage = effects.interface.machine(machine, ready, count * WORD_BYTES, span);
+    effects.outputs.push_back(Output::Frame { at: stage.end, frame: header.emit(words) });
+    stage
+}
