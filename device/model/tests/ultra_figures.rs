@@ -1,5 +1,7 @@
 //! The figures of the ULTRA paper, section 4: requester and completer connected to each other, without bus and network.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod support;
 
 use niclab_model::nic::{Input, Nic, Output};

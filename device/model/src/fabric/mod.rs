@@ -1,5 +1,207 @@
-//! The network: frames, links with their faults, and the switch.
+//! The network: one switch, and a link with seeded faults to each node.
 //!
-//! * [`ethernet`]: the header that every frame has.
+//! * [`ethernet`]: the header that every frame has;
+//! * [`faults`]: what may go wrong on a link, drawn from a seed;
+//! * [`link`]: one direction of a link: bandwidth, latency, queue;
+//! * [`switch`]: who is where.
+//!
+//! [`Fabric::forward`] takes a frame by reference and says who gets it and when; a shell keeps the bytes. Nothing waits
+//! in here: queues are known by the instants at which frames leave them.
 
 pub mod ethernet;
+pub mod faults;
+pub mod link;
+pub mod switch;
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use crate::fabric::ethernet::Frame;
+use crate::fabric::faults::Faults;
+use crate::fabric::link::{Copy, Link, LinkConfig, LinkError};
+use crate::fabric::switch::{Outlet, Switch};
+use crate::parts::ledger::{Cost, Crossing, Ledger, Resource};
+use crate::time::{Span, Time};
+
+/// Who gets a frame. Most frames go to one node.
+pub type Deliveries = SmallVec<[Delivery; 4]>;
+
+/// One arrival of a frame. A frame that was doubled has two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The port, which is the node's number.
+    pub to: u16,
+    /// When the last bit is there.
+    pub at: Time,
+    /// Bit of the frame that is to be flipped, counted from the lowest of the first byte.
+    pub corrupt: Option<u32>,
+}
+
+/// When a switch begins to pass a frame on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forwarding {
+    /// As soon as the header is there (ATOLL's switch, and ULTRA's).
+    #[default]
+    CutThrough,
+    /// When the whole frame is there (Ethernet's usual switch).
+    StoreAndForward,
+}
+
+/// The network's parameters.
+#[derive(Clone, Debug)]
+pub struct FabricConfig {
+    /// One link for each node.
+    pub links: Vec<LinkConfig>,
+    /// How the switch forwards.
+    pub forwarding: Forwarding,
+    /// Time through the idle switch.
+    pub switch_fall_through: Span,
+    /// Seed of all faults. Each direction of each link draws from a stream of its own, so that a fault on one does not
+    /// depend on what passes over another.
+    pub seed: u64,
+}
+
+/// What passed a port, seen from the switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames that the node sent.
+    pub frames_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Frames on their way to the node, doubled ones twice.
+    pub frames_out: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+    /// Dropped: shorter than a header.
+    pub dropped_short: u64,
+    /// Dropped: longer than the link's largest.
+    pub dropped_long: u64,
+    /// Dropped: a link was down or cut.
+    pub dropped_down: u64,
+    /// Dropped: the queue was full.
+    pub dropped_queue: u64,
+    /// Dropped: lost by a fault.
+    pub dropped_lost: u64,
+    /// Doubled by a fault.
+    pub doubled: u64,
+    /// Damaged by a fault.
+    pub corrupted: u64,
+    /// Held back by a fault, so that later frames may overtake.
+    pub reordered: u64,
+}
+
+struct Port {
+    link: Link,
+    counters: PortCounters,
+}
+
+/// Switch and links.
+pub struct Fabric {
+    ports: Vec<Port>,
+    switch: Switch,
+    forwarding: Forwarding,
+    fall_through: Span,
+    ledger: Ledger,
+}
+
+impl Fabric {
+    /// A network in which every link is up.
+    ///
+    /// # Errors
+    /// When a link has no bandwidth.
+    pub fn new(config: &FabricConfig) -> Result<Self, LinkError> {
+        let link = |(port, link): (usize, &LinkConfig)| {
+            let link = Link::new(port, *link, config.seed)?;
+            Ok(Port { link, counters: PortCounters::default() })
+        };
+        Ok(Self {
+            ports: config.links.iter().enumerate().map(link).collect::<Result<_, LinkError>>()?,
+            switch: Switch::new(config.links.len()),
+            forwarding: config.forwarding,
+            fall_through: config.switch_fall_through,
+            ledger: Ledger::default(),
+        })
+    }
+
+    /// Takes a frame that the node at port `from` has ready at `now`, and adds to `deliveries` who gets it. What is
+    /// dropped is counted and has no delivery.
+    #[inline]
+    pub fn forward(&mut self, now: Time, from: u16, frame: &[u8], deliveries: &mut Deliveries) {
+        let Some(Port { link, counters }) = self.ports.get_mut(usize::from(from)) else { return };
+        let Some(header) = Frame::new_checked(frame) else {
+            counters.dropped_short += 1;
+            return;
+        };
+        counters.frames_in += 1;
+        counters.bytes_in += frame.len() as u64;
+        let copies = link.pass_to_switch(now, frame.len(), counters, &mut self.ledger);
+        if copies.is_empty() {
+            return;
+        }
+        let outlet = self.switch.outlet(from, &header);
+        for copy in copies {
+            match outlet {
+                Outlet::Port(to) => self.leave_switch(copy, to, frame.len(), deliveries),
+                Outlet::AllOthers => {
+                    for to in (0..self.ports.len()).filter(|&to| to != usize::from(from)) {
+                        self.leave_switch(copy, to as u16, frame.len(), deliveries);
+                    }
+                }
+            }
+        }
+    }
+
+    fn leave_switch(&mut self, copy: Copy, to: u16, bytes: usize, deliveries: &mut Deliveries) {
+        let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
+        // The switch passes any number of frames at a time; they meet at the link behind it.
+        let mut crossing = Resource::default();
+        let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
+        let entered = match self.forwarding {
+            // Not so early that the link runs dry because the frame comes in more slowly than it goes out.
+            Forwarding::CutThrough => copy.head.max(copy.tail.before(link.serialization(bytes))),
+            Forwarding::StoreAndForward => copy.tail,
+        };
+        let ready = self.ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
+        for arrived in link.pass_to_node(ready, bytes, counters, &mut self.ledger) {
+            counters.frames_out += 1;
+            counters.bytes_out += bytes as u64;
+            deliveries.push(Delivery { to, at: arrived.tail, corrupt: copy.corrupt.or(arrived.corrupt) });
+        }
+    }
+
+    /// Ports of the switch.
+    pub fn ports(&self) -> u16 {
+        self.ports.len() as u16
+    }
+
+    /// What goes wrong on a port's link from now on, in both directions. False when there is no such port.
+    pub fn set_faults(&mut self, port: u16, faults: Faults) -> bool {
+        let port = self.ports.get_mut(usize::from(port));
+        port.map(|port| port.link.set_faults(faults)).is_some()
+    }
+
+    /// Takes a port's link up or down. False when there is no such port.
+    pub fn set_link_up(&mut self, port: u16, is_up: bool) -> bool {
+        let port = self.ports.get_mut(usize::from(port));
+        port.map(|port| port.link.set_up(is_up)).is_some()
+    }
+
+    /// Whether frames pass over a port's link.
+    pub fn is_link_up(&self, port: u16) -> bool {
+        self.ports.get(usize::from(port)).is_some_and(|port| port.link.is_up())
+    }
+
+    /// What passed a port.
+    pub fn counters(&self, port: u16) -> Option<&PortCounters> {
+        self.ports.get(usize::from(port)).map(|port| &port.counters)
+    }
+
+    /// What links and switch have cost.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What the tests of this crate share: a host with memory and a program that uses an ULTRA card.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,262 @@
+//! A link between a node and the switch: two directions, each with bandwidth, latency, queue and faults.
+
+use alloc::collections::VecDeque;
+
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use crate::fabric::PortCounters;
+use crate::fabric::ethernet::HEADER_BYTES;
+use crate::fabric::faults::{Faults, Random};
+use crate::parts::ledger::{Cost, Crossing, Ledger, Resource};
+use crate::time::{Span, Time};
+
+/// A link that there cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LinkError {
+    /// Frames would never arrive.
+    #[error("the link of port {port} has no bandwidth; give it at least 1 bit/s")]
+    NoBandwidth {
+        /// The port.
+        port: usize,
+    },
+}
+
+/// Parameters of a link, the same for both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// Serialization rate, bits per second.
+    pub bandwidth_bits_per_s: u64,
+    /// From the link's one end to the other.
+    pub latency: Span,
+    /// Most bytes of a frame behind its Ethernet header.
+    pub mtu_bytes: u32,
+    /// Bytes on the wire around a frame: preamble and check sequence.
+    pub framing_bytes: u32,
+    /// Fewest bytes of a frame, without framing; shorter ones take as long.
+    pub min_frame_bytes: u32,
+    /// Bytes of silence after a frame.
+    pub gap_bytes: u32,
+    /// Frames that may wait at the switch; one more is dropped. Zero: no limit, as on a network with flow control of
+    /// its own, such as ULTRA's.
+    pub queue_frames: u32,
+}
+
+impl LinkConfig {
+    /// Ethernet's framing (IEEE 802.3: preamble 8 bytes, check sequence 4, gap 12, shortest frame 64 with its check
+    /// sequence) at any speed. No latency, the usual MTU, no limit of the queue.
+    pub const fn ethernet(bandwidth_bits_per_s: u64) -> Self {
+        Self {
+            bandwidth_bits_per_s,
+            latency: Span::ZERO,
+            mtu_bytes: 1_500,
+            framing_bytes: 12,
+            min_frame_bytes: 60,
+            gap_bytes: 12,
+            queue_frames: 0,
+        }
+    }
+}
+
+/// A frame that came through one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copy {
+    /// When its first bit is there.
+    pub(super) head: Time,
+    /// When its last bit is there.
+    pub(super) tail: Time,
+    /// Bit that was flipped.
+    pub(super) corrupt: Option<u32>,
+}
+
+/// What came through of one frame: nothing, it, or it and its double.
+pub(super) type Copies = SmallVec<[Copy; 2]>;
+
+/// Picoseconds a second, times bits a byte.
+const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
+
+struct Direction {
+    wire: Resource,
+    /// When frames that had to wait begin to leave; only kept where the queue is bounded.
+    waiting: VecDeque<Time>,
+    random: Random,
+}
+
+/// Both directions of a link.
+pub(super) struct Link {
+    config: LinkConfig,
+    gap: Span,
+    faults: Faults,
+    /// Whether [`Link::faults`] can do anything.
+    is_faulty: bool,
+    is_up: bool,
+    to_switch: Direction,
+    to_node: Direction,
+    /// The last serialization that was asked for: most frames are as long as the one before.
+    last: (usize, Span),
+}
+
+impl Direction {
+    fn new(seed: u64, stream: u64) -> Self {
+        Self { wire: Resource::default(), waiting: VecDeque::new(), random: Random::new(seed, stream) }
+    }
+
+    /// Whether a frame that is ready finds the queue full.
+    fn is_full(&mut self, ready: Time, queue_frames: u32) -> bool {
+        while self.waiting.front().is_some_and(|&leaves| leaves <= ready) {
+            self.waiting.pop_front();
+        }
+        self.waiting.len() >= queue_frames as usize
+    }
+}
+
+impl Link {
+    pub(super) fn new(port: usize, config: LinkConfig, seed: u64) -> Result<Self, LinkError> {
+        if config.bandwidth_bits_per_s == 0 {
+            return Err(LinkError::NoBandwidth { port });
+        }
+        let stream = 2 * port as u64;
+        Ok(Self {
+            config,
+            gap: span_of(config.gap_bytes.into(), config.bandwidth_bits_per_s),
+            faults: Faults::NONE,
+            is_faulty: false,
+            is_up: true,
+            to_switch: Direction::new(seed, stream),
+            to_node: Direction::new(seed, stream + 1),
+            last: (0, Span::ZERO),
+        })
+    }
+
+    pub(super) fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+        let Faults { loss, duplicate, corrupt, reorder, reorder_delay: _, delay, partition } = faults;
+        let is_any_possible =
+            [loss, duplicate, corrupt, reorder].into_iter().any(|c| c != Default::default());
+        self.is_faulty = is_any_possible || delay != Span::ZERO || partition;
+    }
+
+    pub(super) fn set_up(&mut self, is_up: bool) {
+        self.is_up = is_up;
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        self.is_up && !self.faults.partition
+    }
+
+    /// How long a frame of `bytes` is on the wire, without the silence after it.
+    #[inline]
+    pub(super) fn serialization(&mut self, bytes: usize) -> Span {
+        if self.last.0 != bytes {
+            let shortest = self.config.min_frame_bytes as usize;
+            let on_wire = bytes.max(shortest) as u64 + u64::from(self.config.framing_bytes);
+            self.last = (bytes, span_of(on_wire, self.config.bandwidth_bits_per_s));
+        }
+        self.last.1
+    }
+
+    /// A frame from the node. The node waits for its link, so that nothing is dropped for want of room.
+    #[inline]
+    pub(super) fn pass_to_switch(
+        &mut self,
+        ready: Time,
+        bytes: usize,
+        counters: &mut PortCounters,
+        ledger: &mut Ledger,
+    ) -> Copies {
+        self.pass(ready, bytes, false, counters, ledger)
+    }
+
+    /// A frame from the switch.
+    #[inline]
+    pub(super) fn pass_to_node(
+        &mut self,
+        ready: Time,
+        bytes: usize,
+        counters: &mut PortCounters,
+        ledger: &mut Ledger,
+    ) -> Copies {
+        self.pass(ready, bytes, true, counters, ledger)
+    }
+
+    #[inline]
+    fn pass(
+        &mut self,
+        ready: Time,
+        bytes: usize,
+        is_to_node: bool,
+        counters: &mut PortCounters,
+        ledger: &mut Ledger,
+    ) -> Copies {
+        if !self.is_up() {
+            counters.dropped_down += 1;
+            return Copies::new();
+        }
+        if bytes > self.config.mtu_bytes as usize + HEADER_BYTES {
+            counters.dropped_long += 1;
+            return Copies::new();
+        }
+        let occupancy = self.serialization(bytes);
+        let direction = if is_to_node { &mut self.to_node } else { &mut self.to_switch };
+        let is_bounded = is_to_node && self.config.queue_frames != 0;
+        if is_bounded && direction.is_full(ready, self.config.queue_frames) {
+            counters.dropped_queue += 1;
+            return Copies::new();
+        }
+        let cost = Cost { count: 1, bytes: bytes as u64, occupancy, latency: self.config.latency };
+        let stage = ledger.charge(Crossing::Serialization, &mut direction.wire, ready, cost);
+        direction.wire.hold_until(stage.released + self.gap);
+        if is_bounded && stage.start > ready {
+            direction.waiting.push_back(stage.start);
+        }
+        let copy = Copy { head: stage.start + self.config.latency, tail: stage.end, corrupt: None };
+        if self.is_faulty {
+            afflict(copy, bytes, &self.faults, &mut direction.random, counters)
+        } else {
+            Copies::from_buf_and_len([copy, copy], 1)
+        }
+    }
+}
+
+/// How long so many bytes take, rounded up to the picosecond.
+fn span_of(bytes: u64, bandwidth_bits_per_s: u64) -> Span {
+    let ps = (u128::from(bytes) * PS_BITS_PER_S_BYTE).div_ceil(bandwidth_bits_per_s.into());
+    Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
+}
+
+/// Draws what goes wrong with a frame. Every frame takes the same number of draws.
+fn afflict(
+    mut copy: Copy,
+    bytes: usize,
+    faults: &Faults,
+    random: &mut Random,
+    counters: &mut PortCounters,
+) -> Copies {
+    let is_lost = random.happens(faults.loss);
+    let is_doubled = random.happens(faults.duplicate);
+    let is_corrupted = random.happens(faults.corrupt);
+    let is_late = random.happens(faults.reorder);
+    let bit = random.below((bytes * 8) as u32);
+    if is_lost {
+        counters.dropped_lost += 1;
+        return Copies::new();
+    }
+    copy.head += faults.delay;
+    copy.tail += faults.delay;
+    let first = copy;
+    if is_corrupted {
+        counters.corrupted += 1;
+        copy.corrupt = Some(bit);
+    }
+    if is_late {
+        counters.reordered += 1;
+        copy.head += faults.reorder_delay;
+        copy.tail += faults.reorder_delay;
+    }
+    let mut copies = Copies::from_buf_and_len([copy, copy], 1);
+    if is_doubled {
+        counters.doubled += 1;
+        copies.push(first);
+    }
+    copies
+}

@@ -1,0 +1,241 @@
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::ethernet::{BROADCAST, Header, Mac, mac_of_node};
+use super::faults::Chance;
+use super::*;
+
+const NS: u64 = 1_000;
+
+/// 8 Gb/s: a byte a nanosecond. No framing, so that lengths are times.
+const PLAIN: LinkConfig = LinkConfig {
+    bandwidth_bits_per_s: 8_000_000_000,
+    latency: Span::from_ns(100),
+    mtu_bytes: 1_500,
+    framing_bytes: 0,
+    min_frame_bytes: 0,
+    gap_bytes: 0,
+    queue_frames: 0,
+};
+
+fn fabric(link: LinkConfig, forwarding: Forwarding, seed: u64) -> Fabric {
+    let links = vec![link; 4];
+    Fabric::new(&FabricConfig { links, forwarding, switch_fall_through: Span::from_ns(90), seed }).unwrap()
+}
+
+fn frame(destination: Mac, source: Mac, bytes: usize) -> Vec<u8> {
+    let mut frame = Header { destination, source, ether_type: 0x0800 }.emit().to_vec();
+    frame.resize(bytes, 0x55);
+    frame
+}
+
+fn unicast(from: u16, to: u16, bytes: usize) -> Vec<u8> {
+    frame(mac_of_node(to), mac_of_node(from), bytes)
+}
+
+fn send(fabric: &mut Fabric, now_ns: u64, from: u16, frame: &[u8]) -> Vec<Delivery> {
+    let mut deliveries = Deliveries::new();
+    fabric.forward(Time::from_ps(now_ns * NS), from, frame, &mut deliveries);
+    deliveries.into_vec()
+}
+
+fn receivers(deliveries: &[Delivery]) -> Vec<u16> {
+    deliveries.iter().map(|delivery| delivery.to).collect()
+}
+
+#[test]
+fn an_idle_way_costs_serialization_fall_through_and_latencies() {
+    for (forwarding, expected_ns) in [
+        (Forwarding::CutThrough, 100 + 90 + 200 + 100),
+        (Forwarding::StoreAndForward, 200 + 100 + 90 + 200 + 100),
+    ] {
+        let mut fabric = fabric(PLAIN, forwarding, 0);
+        let deliveries = send(&mut fabric, 0, 0, &unicast(0, 2, 200));
+        let at = Time::from_ps(expected_ns * NS);
+        assert_eq!(deliveries, [Delivery { to: 2, at, corrupt: None }], "{forwarding:?}");
+        assert_eq!(fabric.ledger().line(Crossing::Serialization).count, 2);
+        assert_eq!(fabric.ledger().line(Crossing::SwitchFallThrough).price_ps, 90 * NS);
+    }
+}
+
+#[test]
+fn a_slow_link_feeds_a_fast_one_no_sooner_than_it_can() {
+    let slow = LinkConfig { bandwidth_bits_per_s: 800_000_000, ..PLAIN };
+    let links = vec![slow, PLAIN];
+    let config =
+        FabricConfig { links, forwarding: Forwarding::CutThrough, switch_fall_through: Span::ZERO, seed: 0 };
+    let mut fabric = Fabric::new(&config).unwrap();
+    let deliveries = send(&mut fabric, 0, 0, &unicast(0, 1, 200));
+    assert_eq!(deliveries[0].at.as_ps(), (2_000 + 100 + 100) * NS);
+}
+
+#[test]
+fn ethernet_framing_takes_its_time() {
+    let mut fabric = fabric(LinkConfig::ethernet(8_000_000_000), Forwarding::StoreAndForward, 0);
+    let first = send(&mut fabric, 0, 0, &unicast(0, 1, 20))[0].at;
+    let second = send(&mut fabric, 0, 0, &unicast(0, 1, 20))[0].at;
+    // 60 bytes at least, 12 of framing, on two links; then 12 of silence between frames.
+    assert_eq!(first.as_ps(), (2 * 72 + 90) * NS);
+    assert_eq!(second.since(first).as_ps(), 84 * NS);
+}
+
+#[test]
+fn frames_to_one_node_wait_for_each_other_and_the_last_are_dropped() {
+    let mut fabric = fabric(LinkConfig { queue_frames: 2, ..PLAIN }, Forwarding::StoreAndForward, 0);
+    let arrivals: Vec<_> = (0..2)
+        .flat_map(|_| [0, 1, 2])
+        .flat_map(|from| send(&mut fabric, 0, from, &unicast(from, 3, 200)))
+        .collect();
+    let at_ns: Vec<_> = arrivals.iter().map(|delivery| delivery.at.as_ps() / NS).collect();
+    // Three arrive at the switch together: one leaves, two wait. When the next three come, one place is free.
+    assert_eq!(at_ns, [690, 890, 1_090, 1_290]);
+    assert_eq!(fabric.counters(3).unwrap().dropped_queue, 2);
+    assert_eq!(fabric.counters(3).unwrap().frames_out, 4);
+}
+
+#[test]
+fn addresses_are_known_or_learned() {
+    let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
+    let stranger = [0x02, 9, 9, 9, 9, 9];
+    let deliveries = send(&mut fabric, 0, 0, &frame(stranger, mac_of_node(0), 60));
+    assert_eq!(receivers(&deliveries), [1, 2, 3], "unknown: to all others");
+    send(&mut fabric, 0, 2, &frame(BROADCAST, stranger, 60));
+    let deliveries = send(&mut fabric, 0, 0, &frame(stranger, mac_of_node(0), 60));
+    assert_eq!(receivers(&deliveries), [2], "learned");
+    let deliveries = send(&mut fabric, 0, 1, &frame(BROADCAST, mac_of_node(1), 60));
+    assert_eq!(receivers(&deliveries), [0, 2, 3]);
+    let deliveries = send(&mut fabric, 0, 1, &frame([0x01, 0, 0x5e, 0, 0, 1], mac_of_node(1), 60));
+    assert_eq!(receivers(&deliveries), [0, 2, 3], "multicast");
+}
+
+#[test]
+fn a_card_cannot_take_anothers_address() {
+    let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
+    send(&mut fabric, 0, 1, &frame(BROADCAST, mac_of_node(2), 60));
+    assert_eq!(receivers(&send(&mut fabric, 0, 0, &unicast(0, 2, 60))), [2]);
+    assert_eq!(receivers(&send(&mut fabric, 0, 0, &unicast(0, 0, 60))), [0], "to itself");
+}
+
+#[test]
+fn a_flood_of_senders_does_not_grow_the_table() {
+    let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
+    for i in 0..2_000_u32 {
+        let [a, b, c, d] = i.to_be_bytes();
+        send(&mut fabric, 0, 1, &frame(mac_of_node(0), [0x06, 0, a, b, c, d], 60));
+    }
+    assert_eq!(receivers(&send(&mut fabric, 0, 0, &frame([0x06, 0, 0, 0, 0, 1], mac_of_node(0), 60))), [1]);
+    let last = [0x06, 0, 0, 0, 7, 207];
+    assert_eq!(receivers(&send(&mut fabric, 0, 0, &frame(last, mac_of_node(0), 60))), [1, 2, 3]);
+}
+
+#[test]
+fn what_cannot_pass_is_counted_by_cause() {
+    let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
+    assert!(send(&mut fabric, 0, 0, &[0; 13]).is_empty());
+    assert!(send(&mut fabric, 0, 0, &unicast(0, 1, 1_515)).is_empty());
+    assert!(fabric.set_link_up(1, false) && !fabric.is_link_up(1));
+    assert!(send(&mut fabric, 0, 0, &unicast(0, 1, 60)).is_empty());
+    assert!(fabric.set_link_up(1, true));
+    assert!(fabric.set_faults(0, Faults { partition: true, ..Faults::NONE }));
+    assert!(send(&mut fabric, 0, 0, &unicast(0, 1, 60)).is_empty());
+    assert!(send(&mut fabric, 0, 2, &unicast(2, 0, 60)).is_empty());
+    let counters = *fabric.counters(0).unwrap();
+    assert_eq!((counters.dropped_short, counters.dropped_long, counters.dropped_down), (1, 1, 2));
+    assert_eq!(fabric.counters(1).unwrap().dropped_down, 1);
+    assert!(fabric.set_faults(0, Faults::NONE));
+    assert_eq!(receivers(&send(&mut fabric, 0, 0, &unicast(0, 1, 60))), [1]);
+    assert!(!fabric.set_link_up(4, false) && !fabric.set_faults(4, Faults::NONE));
+    assert!(send(&mut fabric, 0, 4, &unicast(0, 1, 60)).is_empty());
+    assert!(fabric.counters(4).is_none());
+}
+
+#[test]
+fn each_fault_does_what_it_says() {
+    let always = Chance::ALWAYS;
+    let with = |faults: Faults| {
+        let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 7);
+        fabric.set_faults(0, faults);
+        let deliveries = send(&mut fabric, 0, 0, &unicast(0, 1, 60));
+        (deliveries, *fabric.counters(0).unwrap())
+    };
+    let (plain, _) = with(Faults::NONE);
+    let (lost, counters) = with(Faults { loss: always, ..Faults::NONE });
+    assert_eq!((lost.len(), counters.dropped_lost), (0, 1));
+    let (doubled, counters) = with(Faults { duplicate: always, ..Faults::NONE });
+    assert_eq!((receivers(&doubled), counters.doubled), (vec![1, 1], 1));
+    let (corrupted, counters) = with(Faults { corrupt: always, ..Faults::NONE });
+    assert!(corrupted[0].corrupt.is_some_and(|bit| bit < 480) && counters.corrupted == 1);
+    let (late, counters) = with(Faults { reorder: always, ..Faults::NONE });
+    assert_eq!((late[0].at.since(plain[0].at), counters.reordered), (Faults::NONE.reorder_delay, 1));
+    let (delayed, _) = with(Faults { delay: Span::from_ns(5), ..Faults::NONE });
+    assert_eq!(delayed[0].at.since(plain[0].at), Span::from_ns(5));
+}
+
+#[test]
+fn a_link_without_bandwidth_is_refused() {
+    let links = vec![PLAIN, LinkConfig { bandwidth_bits_per_s: 0, ..PLAIN }];
+    let config =
+        FabricConfig { links, forwarding: Forwarding::CutThrough, switch_fall_through: Span::ZERO, seed: 0 };
+    assert_eq!(Fabric::new(&config).err(), Some(LinkError::NoBandwidth { port: 1 }));
+}
+
+const TROUBLE: f64 = 0.2;
+
+fn trouble() -> Faults {
+    let some = Chance::from_probability(TROUBLE);
+    Faults { loss: some, duplicate: some, corrupt: some, reorder: some, ..Faults::NONE }
+}
+
+fn afflict_all(fabric: &mut Fabric) {
+    for port in 0..fabric.ports() {
+        assert!(fabric.set_faults(port, trouble()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_same_seed_gives_the_same_faults_whatever_else_passes(
+        seed: u64,
+        others in prop::collection::vec(any::<bool>(), 50),
+    ) {
+        let run = |with_others: bool| {
+            let mut fabric = fabric(PLAIN, Forwarding::CutThrough, seed);
+            afflict_all(&mut fabric);
+            let mut seen = Vec::new();
+            for (i, other) in others.iter().enumerate() {
+                if with_others && *other {
+                    send(&mut fabric, i as u64 * 10_000, 2, &unicast(2, 3, 100));
+                }
+                seen.push(send(&mut fabric, i as u64 * 10_000, 0, &unicast(0, 1, 100)));
+            }
+            seen
+        };
+        prop_assert_eq!(run(false), run(true));
+    }
+
+    #[test]
+    fn every_frame_is_delivered_or_counted(
+        seed: u64,
+        sends in prop::collection::vec((0..4_u16, 0..4_u16, 14..1_600_usize, 0..50_000_u64), 0..100),
+    ) {
+        let mut fabric = fabric(LinkConfig { queue_frames: 3, ..PLAIN }, Forwarding::CutThrough, seed);
+        afflict_all(&mut fabric);
+        let mut delivered = 0;
+        for (from, to, bytes, now_ns) in &sends {
+            let deliveries = send(&mut fabric, *now_ns, *from, &unicast(*from, *to, *bytes));
+            prop_assert!(deliveries.iter().all(|delivery| {
+                delivery.to == *to
+                    && delivery.at > Time::from_ps(now_ns * NS)
+                    && delivery.corrupt.is_none_or(|bit| bit < *bytes as u32 * 8)
+            }), "{:?}", deliveries);
+            delivered += deliveries.len() as u64;
+        }
+        let counters: Vec<_> = (0..4).map(|port| *fabric.counters(port).unwrap()).collect();
+        let sum = |of: fn(&PortCounters) -> u64| counters.iter().map(of).sum::<u64>();
+        let dropped = sum(|c| c.dropped_lost + c.dropped_queue + c.dropped_long);
+        prop_assert_eq!(delivered + dropped, sends.len() as u64 + sum(|c| c.doubled));
+        prop_assert_eq!(delivered, sum(|c| c.frames_out));
+    }
+}
