@@ -40,12 +40,6 @@ const INSTALL_SCRIPT: &str = include_str!("../guest/install");
 /// Folder in the new root for what the script needs; not in the image.
 const WORK: &str = ".niclab";
 
-const MOUNTS: &str = r#"
-mkdir -p "$1/proc" "$1/dev/shm" "$1/.niclab/packages"
-mount --rbind /proc "$1/proc"
-mount --bind "$2" "$1/.niclab/packages"
-"#;
-
 pub(crate) fn key(tree: &Tree, packages: &[String]) -> Key {
     let mut packages = packages.to_vec();
     packages.sort();
@@ -84,9 +78,9 @@ impl Recipe<'_> {
     pub fn build(&self, staging: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
         let sandbox = Sandbox::detect(&self.tree.path)?;
         let root = staging.join("root");
-        let packages = self.prepare(&root, detail)?;
+        self.prepare(&root, detail)?;
         self.add_modules(&root)?;
-        self.install(sandbox, &root, &packages, detail)?;
+        install(sandbox, &root, detail)?;
         detail("writing the image");
         let mut mkfs = tree_command(&self.tree.path, "usr/bin/mkfs.erofs");
         mkfs.args(["--quiet", "--tar=f"]).arg(staging.join(FILE)).arg(root.join(WORK).join("root.tar"));
@@ -94,38 +88,40 @@ impl Recipe<'_> {
         remove_all(&root)
     }
 
-    /// Fetches the packages and unpacks those without which dpkg could not run. Returns the packages' folder.
-    fn prepare(&self, root: &Path, detail: Detail<'_>) -> Result<PathBuf, ImageError> {
-        let essential = BTreeSet::from_iter(self.apt.resolve(&[ESSENTIAL.to_owned()])?);
-        let asked = self.packages.iter().map(String::as_str);
-        let wanted: Vec<String> =
-            [ESSENTIAL].into_iter().chain(BASE).chain(asked).chain(HELPERS).map(str::to_owned).collect();
-        let resolved = self.apt.resolve(&wanted)?;
-        let files = self.apt.download("the guest image is", &wanted, &resolved, detail)?;
+    /// Fetches the packages and unpacks those without which dpkg could not run.
+    fn prepare(&self, root: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
+        let resolve = |names: &[String]| Ok::<_, ImageError>(BTreeSet::from_iter(self.apt.resolve(names)?));
+        let mut wanted = vec![ESSENTIAL.to_owned()];
+        let essential = resolve(&wanted)?;
+        wanted.extend(BASE.map(str::to_owned));
+        wanted.extend(self.packages.iter().cloned());
+        let guest = resolve(&wanted)?;
+        wanted.extend(HELPERS.map(str::to_owned));
+        let all = self.apt.resolve(&wanted)?;
+        let files = self.apt.download("the guest image is", &wanted, &all, detail)?;
 
-        let is_helper = |p: &Package| HELPERS.contains(&p.name.as_str());
         let select = |of: &dyn Fn(&Package) -> bool| -> Vec<PathBuf> {
-            resolved.iter().zip(&files).filter(|(p, _)| of(p)).map(|(_, file)| file.clone()).collect()
+            all.iter().zip(&files).filter(|(p, _)| of(p)).map(|(_, file)| file.clone()).collect()
         };
         let first = select(&|p| essential.contains(p));
         let helpers = root.join(WORK).join("helpers");
-        fs::create_dir_all(&helpers).at("create", &helpers)?;
+        for folder in [&helpers, &root.join(WORK).join("packages"), &root.join("proc"), &root.join("dev/shm")]
+        {
+            fs::create_dir_all(folder).at("create", folder)?;
+        }
         unpack(&first, root, detail)?;
-        unpack(&select(&|p| is_helper(p)), &helpers, detail)?;
+        unpack(&select(&|p| HELPERS.contains(&p.name.as_str())), &helpers, detail)?;
 
         let write = |name: &str, text: &str| {
             let path = root.join(WORK).join(name);
             fs::write(&path, text).at("write", &path)
         };
         write("essential", &file_names(&first))?;
-        write("others", &file_names(&select(&|p| !essential.contains(p) && !is_helper(p))))?;
+        write("others", &file_names(&select(&|p| guest.contains(p) && !essential.contains(p))))?;
         write("install", INSTALL_SCRIPT)?;
         write("release", &self.tree.kernel_release)?;
-        let folder = first.first().and_then(|file| file.parent()).map(Path::to_owned);
-        folder.ok_or_else(|| ImageError::BrokenTree {
-            tree: root.to_owned(),
-            what: "essential packages".into(),
-        })
+        // Linked, not moved: an interrupted build need not fetch them again.
+        files.iter().try_for_each(|file| link_into(file, &root.join(WORK).join("packages")))
     }
 
     /// The guest kernel's modules, so that `modprobe` finds what a user wants to compare with.
@@ -139,19 +135,17 @@ impl Recipe<'_> {
         fs::create_dir_all(&extra).at("create", &extra)?;
         fs::copy(self.module, extra.join(MODULE)).map(drop).at("copy", self.module)
     }
+}
 
-    fn install(
-        &self,
-        sandbox: Sandbox,
-        root: &Path,
-        packages: &Path,
-        detail: Detail<'_>,
-    ) -> Result<(), ImageError> {
-        let mode = if sandbox == Sandbox::Root { "real" } else { "fake" };
-        let program = ["sh", "/.niclab/install", mode];
-        let mut command = sandbox.enter(root, MOUNTS, &[packages], &program);
-        stream(&mut command, |line| detail(line))?.ok("installing the packages", "dpkg")
-    }
+/// Has the packages installed in `root` by its own dpkg.
+fn install(sandbox: Sandbox, root: &Path, detail: Detail<'_>) -> Result<(), ImageError> {
+    let mode = if sandbox.has_all_users() { "real" } else { "fake" };
+    let mut script = sandbox.enter(root, &["sh", "/.niclab/install", mode]);
+    stream(&mut script, |line| detail(line))?.ok("installing the packages", "dpkg")
+}
+
+fn link_into(file: &Path, folder: &Path) -> Result<(), ImageError> {
+    fs::hard_link(file, folder.join(file.file_name().unwrap_or_default())).at("link", file)
 }
 
 fn file_names(files: &[PathBuf]) -> String {

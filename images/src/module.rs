@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::cache::{Cache, CacheLock, Key, KeyBuilder};
-use crate::command::stream;
+use crate::cache::{Cache, CacheLock, Key, KeyBuilder, remove_all};
+use crate::command::{stream, tree_command};
 use crate::error::{At, ImageError};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
 
 /// Change it when the code below changes what is built.
-const RECIPE: &str = "module 1";
+const RECIPE: &str = "module 2";
 
 /// The module's file.
 pub(crate) const MODULE: &str = "niclab.ko";
@@ -22,8 +22,8 @@ pub(crate) type Sources<'a> = &'a [(&'a str, &'a [u8])];
 /// The driver's source, embedded when this program was built.
 pub(crate) const DRIVER: Sources<'static> = include!(concat!(env!("OUT_DIR"), "/module_sources.rs"));
 
-/// Makes the folder `$2` be `/build` in the tree `$1`, for this command alone.
-const MOUNT_BUILD: &str = r#"mount --bind "$2" "$1/build""#;
+/// Folder of the package tree in which it is built. Cleared before and after.
+const BUILD: &str = "build";
 
 pub(crate) const KIND: &str = "module";
 
@@ -54,7 +54,8 @@ fn build(
     if sources.is_empty() {
         return Err(ImageError::NoModuleSource);
     }
-    let folder = staging.join("build");
+    let folder = tree.path.join(BUILD);
+    remove_all(&folder)?;
     fs::create_dir(&folder).at("create", &folder)?;
     for (name, content) in sources {
         let path = folder.join(name);
@@ -64,11 +65,13 @@ fn build(
     let jobs = format!("-j{}", thread::available_parallelism().map_or(1, usize::from));
     let program = ["make", &jobs, "-C", &headers, "M=/build", "modules"];
     let sandbox = Sandbox::detect(&tree.path)?;
-    let mut command = sandbox.enter(&tree.path, MOUNT_BUILD, &[&folder], &program);
-    stream(&mut command, |line| detail(line.trim()))?.ok("building the kernel module", "make")?;
+    let mut make = sandbox.enter(&tree.path, &program);
+    stream(&mut make, |line| detail(line.trim()))?.ok("building the kernel module", "make")?;
 
+    // Debian's kernels are built with debugging information, ten times the size of the code.
     let built = folder.join(MODULE);
-    let target = staging.join(MODULE);
-    fs::rename(&built, &target).at("find the module", &built)?;
-    crate::cache::remove_all(&folder)
+    let mut strip = tree_command(&tree.path, "usr/bin/strip");
+    strip.arg("--strip-debug").arg("-o").arg(staging.join(MODULE)).arg(&built);
+    stream(&mut strip, |_| ())?.ok("stripping the kernel module", "strip")?;
+    remove_all(&folder)
 }

@@ -1,8 +1,8 @@
 //! Running the programs of a package tree with that tree as their root folder.
 //!
 //! Debian's kernel headers and maintainer scripts expect absolute paths. As root a chroot does; as a user, an
-//! unprivileged user namespace with a chroot in it. Both get a mount namespace, so that nothing they mount is
-//! seen outside or stays behind.
+//! unprivileged user namespace with a chroot in it. Where possible a mount namespace goes with it, so that nothing
+//! mounted is seen outside or stays behind.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,27 +17,39 @@ pub(crate) enum Sandbox {
     Root,
     /// We are root in a user namespace that knows no other user.
     UserNamespace,
+    /// We are root in a container that may not mount.
+    Container,
 }
 
-/// Shell lines that give `$1`, a root folder, the devices that compilers and scripts take for granted.
-const DEVICES: &str = r#"
+/// Shell lines that give `$1`, a root folder, what compilers and maintainer scripts take for granted.
+const WITH_MOUNTS: &str = r#"
 for device in null zero full random urandom tty; do
-    if [ -e "/dev/$device" ]; then
-        [ -e "$1/dev/$device" ] || : > "$1/dev/$device"
-        mount --bind "/dev/$device" "$1/dev/$device"
-    fi
+    [ -e "$1/dev/$device" ] || : > "$1/dev/$device"
+    mount --bind "/dev/$device" "$1/dev/$device"
 done
+mount --rbind /proc "$1/proc"
+"#;
+
+/// The same where nothing may be mounted. There is no `/proc` then; few scripts miss it.
+const WITHOUT_MOUNTS: &str = r#"
+for device in null zero full random urandom tty; do
+    cp -a --remove-destination "/dev/$device" "$1/dev/$device"
+done
+"#;
+
+/// Runs the rest of the arguments in the root folder, with an environment that is the same everywhere.
+const ENTER: &str = r#"
+root=$1
+shift
+exec chroot "$root" /usr/bin/env -i PATH="$guest_path" LC_ALL=C.UTF-8 HOME=/root "$@"
 "#;
 
 impl Sandbox {
     /// The way that works here, tried with the package tree `root`.
     pub fn detect(root: &Path) -> Result<Self, ImageError> {
         let mut reasons = Vec::new();
-        let is_root = nix::unistd::geteuid().is_root();
-        let candidates: &[Self] =
-            if is_root { &[Self::Root, Self::UserNamespace] } else { &[Self::UserNamespace] };
-        for sandbox in candidates {
-            let end = stream(&mut sandbox.enter(root, "", &[], &["true"]), |_| ())?;
+        for sandbox in Self::candidates(nix::unistd::geteuid().is_root()) {
+            let end = stream(&mut sandbox.enter(root, &["true"]), |_| ())?;
             if end.success {
                 return Ok(*sandbox);
             }
@@ -46,19 +58,48 @@ impl Sandbox {
         Err(ImageError::NoSandbox { reason: reasons.join("; ") })
     }
 
-    /// Runs `program` in `root`. `mounts` are shell lines run before the change of root: `$1` is the root folder,
-    /// `$2` and so on are `paths`.
-    pub fn enter(self, root: &Path, mounts: &str, paths: &[&Path], program: &[&str]) -> Command {
-        let count = paths.len() + 1;
-        let script = format!(
-            "set -e\n{DEVICES}\n{mounts}\nroot=$1\nshift {count}\n\
-             exec chroot \"$root\" /usr/bin/env -i PATH={GUEST_PATH} LC_ALL=C.UTF-8 HOME=/root \"$@\""
-        );
-        let mut command = host_command("unshare");
-        if self == Self::UserNamespace {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command.args(["--mount", "sh", "-c", &script, "sandbox"]).arg(root).args(paths).args(program);
+    fn candidates(is_root: bool) -> &'static [Self] {
+        if is_root { &[Self::Root, Self::UserNamespace, Self::Container] } else { &[Self::UserNamespace] }
+    }
+
+    /// Whether files can be given to any user. If not, `fakeroot` must remember it.
+    pub fn has_all_users(self) -> bool {
+        self != Self::UserNamespace
+    }
+
+    /// A command that runs `program` with `root` as its root folder; `root` has `dev` and `proc`.
+    pub fn enter(self, root: &Path, program: &[&str]) -> Command {
+        let namespaces: &[&str] = match self {
+            Self::Root => &["unshare", "--mount"],
+            Self::UserNamespace => &["unshare", "--user", "--map-root-user", "--mount"],
+            Self::Container => &["env"],
+        };
+        let prepare = if self == Self::Container { WITHOUT_MOUNTS } else { WITH_MOUNTS };
+        let script = format!("set -e\nguest_path={GUEST_PATH}\n{prepare}{ENTER}");
+        let mut command = host_command(namespaces.first().copied().unwrap_or_default());
+        command.args(namespaces.iter().skip(1));
+        command.args(["sh", "-c", &script, "sandbox"]).arg(root).args(program);
         command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_never_gets_a_way_that_needs_root() {
+        assert_eq!(Sandbox::candidates(false), [Sandbox::UserNamespace]);
+    }
+
+    #[test]
+    fn a_root_folder_without_programs_gives_the_reason_and_the_mend() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["dev", "proc"] {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        let message = Sandbox::detect(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("/usr/bin/env") || message.contains("unshare"), "{message}");
+        assert!(message.contains("kernel.unprivileged_userns_clone=1"), "{message}");
     }
 }

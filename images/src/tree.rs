@@ -152,7 +152,7 @@ fn manifest(packages: &[Package]) -> String {
 
 /// Adds what the packages' installation scripts would have made, as far as a build needs it.
 fn complete(root: &Path) -> Result<(), ImageError> {
-    for folder in ["proc", "dev", "tmp", "build"] {
+    for folder in ["proc", "dev", "tmp"] {
         let path = root.join(folder);
         fs::create_dir_all(&path).at("create", &path)?;
     }
