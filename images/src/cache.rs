@@ -103,6 +103,14 @@ impl Cache {
         found
     }
 
+    /// Removes all but the `keep` newest artefacts of a kind that is cheap to build again.
+    pub(crate) fn prune(&self, _lock: &CacheLock, kind: &str, keep: usize) -> Result<(), ImageError> {
+        let built = |path: &PathBuf| fs::metadata(path.join(MARK)).and_then(|mark| mark.modified()).ok();
+        let mut found = self.list(kind);
+        found.sort_by_key(|path| std::cmp::Reverse(built(path)));
+        found.iter().skip(keep).try_for_each(|path| remove_all(path))
+    }
+
     /// Waits until no other niclab builds in this cache. The lock ends with the value, or with the process.
     pub(crate) fn lock(&self, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
         let root = self.root();
@@ -338,6 +346,21 @@ mod tests {
         let lock = cache.lock(&Silent).unwrap();
         cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
         assert!(dir.path().join("v0/tree").exists());
+    }
+
+    #[test]
+    fn the_newest_artefacts_are_kept() {
+        let (_dir, cache) = cache();
+        let lock = cache.lock(&Silent).unwrap();
+        let built: Vec<PathBuf> =
+            ["a", "b", "c"].iter().map(|k| cache.artefact(&lock, "tree", &key(k), fill).unwrap()).collect();
+        for (age_s, path) in (0..).zip(built.iter().rev()) {
+            let mark = File::options().append(true).open(path.join(MARK)).unwrap();
+            mark.set_modified(std::time::SystemTime::now() - Duration::from_secs(age_s)).unwrap();
+        }
+        cache.prune(&lock, "tree", 2).unwrap();
+        let left: Vec<bool> = built.iter().map(|path| path.exists()).collect();
+        assert_eq!(left, [false, true, true]);
     }
 
     /// Passes each note on, so that a test can wait for it.

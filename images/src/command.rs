@@ -4,8 +4,12 @@ use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
 
 use crate::error::ImageError;
 
@@ -108,7 +112,7 @@ pub(crate) fn stream(command: &mut Command, mut on_line: impl FnMut(&str)) -> Re
     let fail = |source| ImageError::Io { action: "run", path: PathBuf::from(&program), source };
     let (reader, writer) = std::io::pipe().map_err(fail)?;
     let second = writer.try_clone().map_err(fail)?;
-    let mut child = command.stdout(writer).stderr(second).spawn().map_err(fail)?;
+    let mut child = dies_with_us(command.stdout(writer).stderr(second)).spawn().map_err(fail)?;
     // `command` holds the write ends; while it does, the reader never sees the end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
@@ -130,6 +134,14 @@ pub(crate) fn stream(command: &mut Command, mut on_line: impl FnMut(&str)) -> Re
     }
     let status = child.wait().map_err(fail)?;
     Ok(Finished { success: status.success(), status: status.to_string(), tail: Vec::from(tail).join("\n") })
+}
+
+/// Has the kernel end a program when the thread that started it is gone, lest an apt that outlived us writes into
+/// what the next niclab builds.
+fn dies_with_us(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only functions safe in signal handlers may be called; this is one system call
+    // with constant arguments, which takes no lock and no memory.
+    unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGTERM).map_err(Into::into)) }
 }
 
 /// Runs a program that must succeed and returns its standard output.

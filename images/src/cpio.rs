@@ -109,13 +109,11 @@ impl<W: Write> Archive<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
+pub(crate) mod reader {
+    use super::TRAILER;
 
     /// A reader written from the format's description, apart from the writer.
-    fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
+    pub(crate) fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut members = Vec::new();
         loop {
             assert_eq!(&bytes[..6], b"070701");
@@ -137,6 +135,14 @@ mod tests {
             members.push((name, mode, data));
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::reader::read;
+    use super::*;
 
     #[test]
     fn parents_come_first_and_once() {

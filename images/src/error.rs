@@ -192,6 +192,15 @@ pub enum ImageError {
         image: PathBuf,
     },
 
+    /// A file the user named is not there.
+    #[error("the {what} {} is not there or no file", path.display())]
+    NoSuchFile {
+        /// What it was named as.
+        what: &'static str,
+        /// The path given.
+        path: PathBuf,
+    },
+
     /// A tool for the guest has no file name.
     #[error("the guest tool {} has no usable file name", path.display())]
     BadTool {

@@ -25,6 +25,9 @@ pub(crate) const KIND: &str = "initramfs";
 /// The file within the artefact.
 pub(crate) const FILE: &str = "initramfs.cpio";
 
+/// How many are kept. Each change of a guest tool makes a new one.
+pub(crate) const KEPT: usize = 8;
+
 /// Modules the guest may load: networks, the shared folder, launch parameters, and root disks.
 const MODULES: [&str; 10] = [
     "virtio_net",
@@ -194,4 +197,74 @@ fn decompressed(tree: &Tree, path: &Path) -> Result<Vec<u8>, ImageError> {
         return output(&mut command, "decompressing a kernel module");
     }
     fs::read(path).at("read", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::cpio::reader;
+    use crate::progress::Silent;
+
+    const RELEASE: &str = "6.12-test";
+
+    /// A tree with just what an initramfs is made from; its busybox is a script.
+    fn tree(path: &Path) -> Tree {
+        let modules = path.join("usr/lib/modules").join(RELEASE);
+        for folder in [modules.clone(), path.join("usr/bin"), library_dir(path)] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let busybox = path.join("usr/bin/busybox");
+        fs::write(&busybox, "#!/bin/sh\nprintf 'busybox\\nls\\nsh\\n'\n").unwrap();
+        fs::set_permissions(&busybox, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(library_dir(path).join("libc.so.6"), "libc").unwrap();
+        let mut dependencies = String::from("a/need.ko:\n");
+        for name in MODULES {
+            dependencies += &format!("a/{name}.ko: a/need.ko\n");
+            fs::create_dir_all(modules.join("a")).unwrap();
+            fs::write(modules.join(format!("a/{name}.ko")), name).unwrap();
+        }
+        fs::write(modules.join("a/need.ko"), "need").unwrap();
+        fs::write(modules.join("modules.dep"), dependencies).unwrap();
+        fs::write(modules.join("modules.builtin"), "").unwrap();
+        Tree {
+            path: path.to_owned(),
+            id: KeyBuilder::new("test").finish(),
+            kernel_release: RELEASE.into(),
+            qemu_version: "11.1".into(),
+        }
+    }
+
+    #[test]
+    fn it_has_what_a_guest_boots_from_and_is_built_anew_for_a_changed_tool() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = tree(&dir.path().join("tree"));
+        let (module, tool) = (dir.path().join("niclab.ko"), dir.path().join("niclab-agent"));
+        fs::write(&module, "module").unwrap();
+        fs::write(&tool, "first").unwrap();
+        let cache = Cache::at(&dir.path().join("cache")).unwrap();
+        let lock = cache.lock(&Silent).unwrap();
+        let tools = [tool.clone()];
+        let inputs = Inputs { tree: &tree, module: &module, module_key: &tree.id.clone(), tools: &tools };
+
+        let first = ensure(&cache, &lock, &inputs).unwrap();
+        let members = reader::read(&fs::read(&first).unwrap());
+        let content = |name: &str| {
+            members.iter().find(|(n, ..)| n == name).map(|(_, mode, data)| (*mode, data.as_slice()))
+        };
+        assert_eq!(content("usr/bin/niclab-agent"), Some((0o100_755, b"first".as_slice())));
+        assert_eq!(content("usr/bin/ls"), Some((0o120_777, b"/usr/lib/niclab/busybox".as_slice())));
+        assert!(
+            content("init").is_some_and(|(mode, data)| mode == 0o100_755 && data.starts_with(b"#!/bin/sh"))
+        );
+        let dependencies = content(&format!("usr/lib/modules/{RELEASE}/modules.dep")).unwrap().1;
+        assert!(dependencies.starts_with(b"need.ko:\nvirtio_net.ko: need.ko\n"));
+        assert!(dependencies.ends_with(b"niclab.ko:\n"));
+        assert_eq!(content("usr/lib/x86_64-linux-gnu/libc.so.6").unwrap().1, b"libc");
+
+        assert_eq!(ensure(&cache, &lock, &inputs).unwrap(), first);
+        fs::write(&tool, "second").unwrap();
+        assert_ne!(ensure(&cache, &lock, &inputs).unwrap(), first);
+    }
 }

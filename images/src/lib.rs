@@ -100,6 +100,12 @@ fn check(request: &Request) -> Result<(), ImageError> {
     if let (Some(image), false) = (&request.image, request.packages.is_empty()) {
         return Err(ImageError::ImageAndPackages { image: image.clone() });
     }
+    let own = [("kernel", &request.kernel), ("image", &request.image)];
+    for (what, path) in own {
+        if let Some(path) = path.as_ref().filter(|path| !path.is_file()) {
+            return Err(ImageError::NoSuchFile { what, path: path.clone() });
+        }
+    }
     request.packages.iter().try_for_each(|name| disk::check_name(name))
 }
 
@@ -175,6 +181,8 @@ impl<'a> Builder<'a> {
         };
         let initramfs = initramfs::ensure(self.cache, &self.lock, &inputs)?;
         let disk = self.disk(&tree, &module)?;
+        self.cache.prune(&self.lock, initramfs::KIND, initramfs::KEPT)?;
+        self.cache.prune(&self.lock, module::KIND, initramfs::KEPT)?;
         if let Some(apt) = &self.apt {
             apt.clean()?;
         }

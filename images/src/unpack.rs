@@ -69,3 +69,55 @@ fn unpack_one(package: &Path, root: &Path) -> Result<(), ImageError> {
     command.args(LEFT_OUT.map(|path| format!("--exclude={path}")));
     stream(&mut command, |_| ())?.ok(&format!("unpacking {}", package.display()), "dpkg-deb | tar")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::output;
+
+    /// A package with the files given, made by the host's dpkg-deb.
+    fn package(folder: &Path, name: &str, files: &[&str]) -> PathBuf {
+        let root = folder.join(name);
+        fs::create_dir_all(root.join("DEBIAN")).unwrap();
+        let control =
+            format!("Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n");
+        fs::write(root.join("DEBIAN/control"), control).unwrap();
+        for file in files {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+        let target = folder.join(format!("{name}.deb"));
+        output(host_command("dpkg-deb").args(["--root-owner-group", "-b"]).arg(&root).arg(&target), "test")
+            .unwrap();
+        target
+    }
+
+    #[test]
+    fn folders_are_merged_and_documentation_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let packages = [
+            package(dir.path(), "one", &["lib/x", "usr/share/doc/one/readme"]),
+            package(dir.path(), "two", &["usr/lib/y", "bin/z"]),
+        ];
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        unpack(&packages, &root, |_| ()).unwrap();
+        for file in ["usr/lib/x", "usr/lib/y", "usr/bin/z", "lib/x"] {
+            assert!(root.join(file).is_file(), "{file}");
+        }
+        assert!(fs::symlink_metadata(root.join("lib")).unwrap().is_symlink());
+        assert!(!root.join("usr/share/doc/one/readme").exists());
+    }
+
+    #[test]
+    fn a_damaged_package_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let bad = dir.path().join("bad.deb");
+        fs::write(&bad, "no package").unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let message = unpack(&[bad], &root, |_| ()).unwrap_err().to_string();
+        assert!(message.contains("bad.deb failed"), "{message}");
+    }
+}
