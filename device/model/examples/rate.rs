@@ -1,6 +1,6 @@
 //! Wall time of one 16-byte message through the model: requester, fabric, completer, ledger and all, on one core.
 //!
-//!     cargo run --release -p niclab-model --example rate
+//!     cargo run --release -p niclab-model --example rate -- [MESSAGES]
 
 use std::error::Error;
 use std::time::Instant;
@@ -23,7 +23,6 @@ const CODES: [(&str, u32); 2] = [("16 bytes", 8 << 3), ("80 bytes", 0)];
 struct World {
     nics: [Ultra; 2],
     fabric: Fabric,
-    deliveries: Deliveries,
     slices_written: u64,
 }
 
@@ -39,7 +38,6 @@ impl World {
         Ok(Self {
             nics: [Ultra::new(Config::new(0, 2, profile))?, Ultra::new(Config::new(1, 2, profile))?],
             fabric: Fabric::new(&config)?,
-            deliveries: Deliveries::new(),
             slices_written: 0,
         })
     }
@@ -49,9 +47,9 @@ impl World {
         while let Some(output) = self.nics[from].poll_output() {
             match output {
                 Output::Frame { at, frame } => {
-                    self.deliveries.clear();
-                    self.fabric.forward(at, from as u16, &frame, &mut self.deliveries);
-                    for delivery in core::mem::take(&mut self.deliveries) {
+                    let mut deliveries = Deliveries::new();
+                    self.fabric.forward(at, from as u16, &frame, &mut deliveries);
+                    for delivery in deliveries {
                         let to = usize::from(delivery.to);
                         self.nics[to].handle(delivery.at, Input::Frame(&frame));
                         self.carry(to);
@@ -99,22 +97,23 @@ impl World {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let messages = std::env::args().nth(1).map_or(Ok(MESSAGES), |count| count.parse())?;
     println!("{:>10} {:>12} {:>18} {:>22}", "packet", "messages", "wall ns/message", "model MB/s");
     for (name, code) in CODES {
         let mut world = World::new()?;
         world.connect();
         let begin = Instant::now();
-        for _ in 0..MESSAGES {
+        for _ in 0..messages {
             world.send(code);
         }
-        let wall_ns = begin.elapsed().as_nanos() as f64 / MESSAGES as f64;
+        let wall_ns = begin.elapsed().as_nanos() as f64 / messages as f64;
         let counters = world.nics[1].counters();
-        if counters.packets_received != MESSAGES {
-            return Err(format!("{} of {MESSAGES} messages arrived", counters.packets_received).into());
+        if counters.packets_received != messages {
+            return Err(format!("{} of {messages} messages arrived", counters.packets_received).into());
         }
         let model_ps = world.nics[1].host_clock().as_ps() as f64;
         let megabytes_per_s = counters.bytes_received as f64 * 1e6 / model_ps;
-        println!("{name:>10} {MESSAGES:>12} {wall_ns:>18.1} {megabytes_per_s:>22.1}");
+        println!("{name:>10} {messages:>12} {wall_ns:>18.1} {megabytes_per_s:>22.1}");
     }
     Ok(())
 }

@@ -11,10 +11,16 @@ use crate::time::Time;
 
 /// Bytes of a frame on a link, from the Ethernet header to the last byte of the payload (no preamble, no check
 /// sequence of Ethernet's). Short frames live inline.
-pub type FrameBytes = SmallVec<[u8; 160]>;
+pub type FrameBytes = SmallVec<[u8; FRAME_BUFFER_BYTES]>;
+
+/// Bytes of a frame that live inline.
+pub const FRAME_BUFFER_BYTES: usize = 160;
 
 /// Words of one DMA write. One cache line and a status word live inline.
-pub type DmaWords = SmallVec<[u64; 12]>;
+pub type DmaWords = SmallVec<[u64; DMA_BUFFER_WORDS]>;
+
+/// Words of a DMA write that live inline.
+pub const DMA_BUFFER_WORDS: usize = 12;
 
 /// What a shell tells a model.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// An instant of model time, in picoseconds since the cluster was made. Wraps after 213 days of model time.
+/// An instant of model time, in picoseconds since the cluster was made. Stops after 213 days of model time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 

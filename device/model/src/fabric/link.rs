@@ -2,7 +2,6 @@
 
 use alloc::collections::VecDeque;
 
-use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::fabric::PortCounters;
@@ -60,7 +59,7 @@ impl LinkConfig {
 
 /// A frame that came through one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Copy {
+pub(super) struct Arrival {
     /// When its first bit is there.
     pub(super) head: Time,
     /// When its last bit is there.
@@ -70,7 +69,9 @@ pub(super) struct Copy {
 }
 
 /// What came through of one frame: nothing, it, or it and its double.
-pub(super) type Copies = SmallVec<[Copy; 2]>;
+pub(super) type Arrivals = [Option<Arrival>; 2];
+
+const NOTHING: Arrivals = [None, None];
 
 /// Picoseconds a second, times bits a byte.
 const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
@@ -163,7 +164,7 @@ impl Link {
         bytes: usize,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
-    ) -> Copies {
+    ) -> Arrivals {
         self.pass(ready, bytes, false, counters, ledger)
     }
 
@@ -175,7 +176,7 @@ impl Link {
         bytes: usize,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
-    ) -> Copies {
+    ) -> Arrivals {
         self.pass(ready, bytes, true, counters, ledger)
     }
 
@@ -187,21 +188,21 @@ impl Link {
         is_to_node: bool,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
-    ) -> Copies {
+    ) -> Arrivals {
         if !self.is_up() {
             counters.dropped_down += 1;
-            return Copies::new();
+            return NOTHING;
         }
         if bytes > self.config.mtu_bytes as usize + HEADER_BYTES {
             counters.dropped_long += 1;
-            return Copies::new();
+            return NOTHING;
         }
         let occupancy = self.serialization(bytes);
         let direction = if is_to_node { &mut self.to_node } else { &mut self.to_switch };
         let is_bounded = is_to_node && self.config.queue_frames != 0;
         if is_bounded && direction.is_full(ready, self.config.queue_frames) {
             counters.dropped_queue += 1;
-            return Copies::new();
+            return NOTHING;
         }
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy, latency: self.config.latency };
         let stage = ledger.charge(Crossing::Serialization, &mut direction.wire, ready, cost);
@@ -209,11 +210,11 @@ impl Link {
         if is_bounded && stage.start > ready {
             direction.waiting.push_back(stage.start);
         }
-        let copy = Copy { head: stage.start + self.config.latency, tail: stage.end, corrupt: None };
+        let arrival = Arrival { head: stage.start + self.config.latency, tail: stage.end, corrupt: None };
         if self.is_faulty {
-            afflict(copy, bytes, &self.faults, &mut direction.random, counters)
+            afflict(arrival, bytes, &self.faults, &mut direction.random, counters)
         } else {
-            Copies::from_buf_and_len([copy, copy], 1)
+            [Some(arrival), None]
         }
     }
 }
@@ -226,12 +227,12 @@ fn span_of(bytes: u64, bandwidth_bits_per_s: u64) -> Span {
 
 /// Draws what goes wrong with a frame. Every frame takes the same number of draws.
 fn afflict(
-    mut copy: Copy,
+    mut arrival: Arrival,
     bytes: usize,
     faults: &Faults,
     random: &mut Random,
     counters: &mut PortCounters,
-) -> Copies {
+) -> Arrivals {
     let is_lost = random.happens(faults.loss);
     let is_doubled = random.happens(faults.duplicate);
     let is_corrupted = random.happens(faults.corrupt);
@@ -239,24 +240,23 @@ fn afflict(
     let bit = random.below((bytes * 8) as u32);
     if is_lost {
         counters.dropped_lost += 1;
-        return Copies::new();
+        return NOTHING;
     }
-    copy.head += faults.delay;
-    copy.tail += faults.delay;
-    let first = copy;
+    arrival.head += faults.delay;
+    arrival.tail += faults.delay;
+    let first = arrival;
     if is_corrupted {
         counters.corrupted += 1;
-        copy.corrupt = Some(bit);
+        arrival.corrupt = Some(bit);
     }
     if is_late {
         counters.reordered += 1;
-        copy.head += faults.reorder_delay;
-        copy.tail += faults.reorder_delay;
+        arrival.head += faults.reorder_delay;
+        arrival.tail += faults.reorder_delay;
     }
-    let mut copies = Copies::from_buf_and_len([copy, copy], 1);
     if is_doubled {
         counters.doubled += 1;
-        copies.push(first);
+        return [Some(arrival), Some(first)];
     }
-    copies
+    [Some(arrival), None]
 }

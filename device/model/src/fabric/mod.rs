@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::fabric::ethernet::Frame;
 use crate::fabric::faults::Faults;
-use crate::fabric::link::{Copy, Link, LinkConfig, LinkError};
+use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
 use crate::fabric::switch::{Outlet, Switch};
 use crate::parts::ledger::{Cost, Crossing, Ledger, Resource};
 use crate::time::{Span, Time};
@@ -135,38 +135,38 @@ impl Fabric {
         };
         counters.frames_in += 1;
         counters.bytes_in += frame.len() as u64;
-        let copies = link.pass_to_switch(now, frame.len(), counters, &mut self.ledger);
-        if copies.is_empty() {
+        let entering = link.pass_to_switch(now, frame.len(), counters, &mut self.ledger);
+        if entering == [None, None] {
             return;
         }
         let outlet = self.switch.outlet(from, &header);
-        for copy in copies {
+        for entering in entering.into_iter().flatten() {
             match outlet {
-                Outlet::Port(to) => self.leave_switch(copy, to, frame.len(), deliveries),
+                Outlet::Port(to) => self.leave_switch(entering, to, frame.len(), deliveries),
                 Outlet::AllOthers => {
                     for to in (0..self.ports.len()).filter(|&to| to != usize::from(from)) {
-                        self.leave_switch(copy, to as u16, frame.len(), deliveries);
+                        self.leave_switch(entering, to as u16, frame.len(), deliveries);
                     }
                 }
             }
         }
     }
 
-    fn leave_switch(&mut self, copy: Copy, to: u16, bytes: usize, deliveries: &mut Deliveries) {
+    fn leave_switch(&mut self, entering: Arrival, to: u16, bytes: usize, deliveries: &mut Deliveries) {
         let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
         // The switch passes any number of frames at a time; they meet at the link behind it.
         let mut crossing = Resource::default();
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
         let entered = match self.forwarding {
             // Not so early that the link runs dry because the frame comes in more slowly than it goes out.
-            Forwarding::CutThrough => copy.head.max(copy.tail.before(link.serialization(bytes))),
-            Forwarding::StoreAndForward => copy.tail,
+            Forwarding::CutThrough => entering.head.max(entering.tail.before(link.serialization(bytes))),
+            Forwarding::StoreAndForward => entering.tail,
         };
         let ready = self.ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
-        for arrived in link.pass_to_node(ready, bytes, counters, &mut self.ledger) {
+        for arrived in link.pass_to_node(ready, bytes, counters, &mut self.ledger).into_iter().flatten() {
             counters.frames_out += 1;
             counters.bytes_out += bytes as u64;
-            deliveries.push(Delivery { to, at: arrived.tail, corrupt: copy.corrupt.or(arrived.corrupt) });
+            deliveries.push(Delivery { to, at: arrived.tail, corrupt: entering.corrupt.or(arrived.corrupt) });
         }
     }
 

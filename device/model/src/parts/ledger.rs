@@ -97,11 +97,13 @@ pub struct Line {
 }
 
 impl Line {
-    fn add(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.price_ps = self.price_ps.saturating_add(other.price_ps);
-        self.waited_ps = self.waited_ps.saturating_add(other.waited_ps);
+    /// Wraps, so that sums stay the sums of their parts, whatever the numbers.
+    #[inline]
+    const fn add(&mut self, other: &Self) {
+        self.count = self.count.wrapping_add(other.count);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.price_ps = self.price_ps.wrapping_add(other.price_ps);
+        self.waited_ps = self.waited_ps.wrapping_add(other.waited_ps);
     }
 }
 

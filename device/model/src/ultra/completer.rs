@@ -9,14 +9,13 @@ use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
 use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SliceStatus};
 use thiserror::Error;
 
-use crate::nic::{DmaWords, Register};
+use crate::nic::{DMA_BUFFER_WORDS, DmaWords, Register};
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::host_interface::BusTransfer;
-use crate::parts::ledger::Resource;
 use crate::time::Time;
 use crate::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
-use crate::ultra::effects::Effects;
+use crate::ultra::effects::{Effects, Machine};
 use crate::ultra::requester::Requester;
 use crate::ultra::wire::{Address, Header, Kind, MAX_WORDS, Packet, WireError};
 
@@ -64,8 +63,6 @@ pub struct Completer {
     unauthorized: Unauthorized,
     authorizations: usize,
     fifo: FifoRam<()>,
-    receive: Resource,
-    store: Resource,
     ports: [Option<Port>; PORTS],
 }
 
@@ -98,8 +95,6 @@ impl Completer {
             unauthorized: config.unauthorized,
             authorizations: config.authorizations.into(),
             fifo: FifoRam::new(config.fifo_ram_words.into()),
-            receive: Resource::default(),
-            store: Resource::default(),
             ports: [const { None }; PORTS],
         }
     }
@@ -274,9 +269,7 @@ impl Completer {
         let index = usize::from(header.target.port);
         // The network waits in front of the RX machine while the port's queue of the FIFO RAM is full.
         let room = self.fifo.room_at(index, words, now);
-        let ni = effects.interface.profile().ni;
-        let span = ni.span(ni.receive, words as u64);
-        let checked = effects.interface.machine(&mut self.receive, room, words as u64 * WORD_BYTES, span).end;
+        let checked = effects.work(Machine::Receive, room, words).end;
         match header.kind {
             Kind::Data { .. } => self.on_data(checked, &header, &packet, requester, effects),
             Kind::Acknowledge => requester.on_acknowledgement(checked, &header, effects),
@@ -349,8 +342,7 @@ impl Completer {
         let Kind::Data { interrupt, acknowledge } = header.kind else { return };
         let count = packet.words().len();
         let bytes = count as u64 * WORD_BYTES;
-        let ni = effects.interface.profile().ni;
-        let stored = effects.interface.machine(&mut self.store, now, bytes, ni.span(ni.store, count as u64));
+        let stored = effects.work(Machine::Store, now, count);
         // Store frees word after word, and RX fills no faster: the room is there once Store has begun.
         self.fifo.leave(index, count, stored.start);
 
@@ -366,9 +358,10 @@ impl Completer {
             source_node: header.source.node,
             number: port.stored as u32,
         };
-        let mut words = DmaWords::new();
-        words.extend(packet.words().take(MAX_WORDS));
-        words.push(status.encode());
+        let mut burst = [0; DMA_BUFFER_WORDS];
+        let ends_with_status = packet.words().take(MAX_WORDS).chain([status.encode()]);
+        burst.iter_mut().zip(ends_with_status).for_each(|(place, word)| *place = word);
+        let words = DmaWords::from_buf_and_len(burst, count.min(MAX_WORDS) + 1);
         let skipped = (PAYLOAD_WORDS - payload_words) as u64 * WORD_BYTES;
         let address = port.slices_address + place as u64 * SLICE_BYTES + skipped;
         let visible = effects.dma_write(stored.end, address, words);

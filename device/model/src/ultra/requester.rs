@@ -7,11 +7,11 @@ use crate::nic::{DmaWords, Output, PageStore};
 use crate::parts::credit::Window;
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::host_interface::BusTransfer;
-use crate::parts::ledger::{Resource, Stage};
+use crate::parts::ledger::Stage;
 use crate::time::{Span, Time};
 use crate::ultra::code::Code;
 use crate::ultra::config::{Config, FlowControl, PORTS};
-use crate::ultra::effects::Effects;
+use crate::ultra::effects::{Effects, Machine};
 use crate::ultra::timer::{Timer, Timers};
 use crate::ultra::wire::{Address, Header, Kind, MAX_WORDS};
 
@@ -38,14 +38,13 @@ pub struct Requester {
     probe_first: Span,
     probe_most: Span,
     fifo: FifoRam<Code>,
-    load: Resource,
-    transmit: Resource,
     ports: [Option<Port>; PORTS],
     /// Outlives the port: what is on its way to a port's last user must not reach the next.
     windows: [Window; PORTS],
     timers: Timers,
     /// When a port's status line is to be written, at the end of the input that is handled.
     status_due: [Option<Time>; PORTS],
+    is_any_status_due: bool,
 }
 
 impl Requester {
@@ -56,12 +55,11 @@ impl Requester {
             probe_first: config.credit_probe_first,
             probe_most: config.credit_probe_most,
             fifo: FifoRam::new(config.fifo_ram_words.into()),
-            load: Resource::default(),
-            transmit: Resource::default(),
             ports: [const { None }; PORTS],
             windows: [Window::default(); PORTS],
             timers: Timers::default(),
             status_due: [None; PORTS],
+            is_any_status_due: false,
         }
     }
 
@@ -143,12 +141,15 @@ impl Requester {
             Err(error) => self.refuse(arrived, index, error.refusal(), effects),
             Ok(_) if !has_route => self.refuse(arrived, index, REFUSED_NO_ROUTE, effects),
             Ok(code) => {
-                let ni = effects.interface.profile().ni;
-                let span = ni.span(ni.load, words as u64);
-                done = effects.interface.machine(&mut self.load, arrived, bytes, span).end;
+                done = effects.work(Machine::Load, arrived, words).end;
                 let burst = store.words.get(PAYLOAD_WORDS - payload_words..).unwrap_or_default();
-                self.fifo.push(index, burst, done, code);
-                self.send_packets(done, index, effects);
+                if self.may_send(index) {
+                    // Nothing waits before it: it passes through the FIFO RAM without a stop.
+                    self.send_packet(done, index, code, burst, effects);
+                } else {
+                    self.fifo.push(index, burst, done, code);
+                    self.mind_probe(done, index);
+                }
             }
         }
         if is_line_due {
@@ -156,39 +157,45 @@ impl Requester {
         }
     }
 
-    /// The TX machine: sends the port's packets while it has credit.
-    fn send_packets(&mut self, now: Time, index: usize, effects: &mut Effects) {
+    /// Whether the port's next packet need not wait.
+    fn may_send(&self, index: usize) -> bool {
+        let has_credit = self.flow_control == FlowControl::None || self.windows[index].is_open();
+        has_credit && self.fifo.front(index).is_none()
+    }
+
+    /// Sends the packets that waited, while there is credit.
+    fn send_waiting(&mut self, now: Time, index: usize, effects: &mut Effects) {
+        let mut words = [0; MAX_WORDS];
+        while self.flow_control == FlowControl::None || self.windows[index].is_open() {
+            let Some(packet) = self.fifo.take(index, &mut words) else { break };
+            let words = words.get(..packet.words).unwrap_or_default();
+            self.send_packet(packet.ready.max(now), index, packet.note, words, effects);
+        }
+        self.mind_probe(now, index);
+    }
+
+    /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM.
+    fn send_packet(&mut self, ready: Time, index: usize, code: Code, words: &[u64], effects: &mut Effects) {
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
         let Some(target) = port.target else { return };
         let window = &mut self.windows[index];
-        let is_controlled = self.flow_control == FlowControl::Credit;
-        let mut words = [0; MAX_WORDS];
-        let mut notified = None;
-        while !is_controlled || window.is_open() {
-            let Some(packet) = self.fifo.take(index, &mut words) else { break };
-            let words = words.get(..packet.words).unwrap_or_default();
-            let header = Header {
-                target,
-                source: Address { node: self.node, port: index as u8 },
-                kind: Kind::Data { interrupt: packet.note.interrupt, acknowledge: packet.note.acknowledge },
-                connection: window.connection(),
-                number: window.count_sent(),
-            };
-            let sent = transmit(&mut self.transmit, packet.ready.max(now), &header, words, effects);
-            // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
-            self.fifo.leave(index, packet.words, sent.start);
-            effects.counters.packets_sent += 1;
-            effects.counters.bytes_sent += words.len() as u64 * WORD_BYTES;
-            port.status.sent += 1;
-            if packet.note.notify {
-                port.status.notified += 1;
-                notified = Some(sent.end);
-            }
+        let header = Header {
+            target,
+            source: Address { node: self.node, port: index as u8 },
+            kind: Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge },
+            connection: window.connection(),
+            number: window.count_sent(),
+        };
+        let sent = transmit(ready, &header, words, effects);
+        // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
+        self.fifo.leave(index, words.len(), sent.start);
+        effects.counters.packets_sent += 1;
+        effects.counters.bytes_sent += words.len() as u64 * WORD_BYTES;
+        port.status.sent += 1;
+        if code.notify {
+            port.status.notified += 1;
+            self.want_status(index, sent.end);
         }
-        if let Some(at) = notified {
-            self.want_status(index, at);
-        }
-        self.mind_probe(now, index);
     }
 
     /// Lets the probe timer run exactly while packets wait for credit.
@@ -211,7 +218,7 @@ impl Requester {
                 port.probe_wait = self.probe_first;
             }
             self.timers.stop(Timer::CreditProbe, index);
-            self.send_packets(now, index, effects);
+            self.send_waiting(now, index, effects);
         } else {
             effects.counters.flow_discarded += 1;
         }
@@ -273,12 +280,15 @@ impl Requester {
 
     /// Sends a packet without words for flow control or acknowledgement.
     pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
-        transmit(&mut self.transmit, ready, header, &[], effects);
+        transmit(ready, header, &[], effects);
     }
 
     /// Writes the status lines that became due, one for each port however many reasons there were.
     #[inline]
     pub(super) fn write_status_lines(&mut self, effects: &mut Effects) {
+        if !core::mem::take(&mut self.is_any_status_due) {
+            return;
+        }
         for (due, port) in self.status_due.iter_mut().zip(&mut self.ports) {
             let (Some(at), Some(port)) = (due.take(), port) else { continue };
             let line = &port.status;
@@ -301,6 +311,7 @@ impl Requester {
     fn want_status(&mut self, index: usize, at: Time) {
         if let Some(due) = self.status_due.get_mut(index) {
             *due = Some(due.map_or(at, |due| due.max(at)));
+            self.is_any_status_due = true;
         }
     }
 
@@ -333,17 +344,8 @@ impl Requester {
 }
 
 /// One packet through the TX machine.
-fn transmit(
-    machine: &mut Resource,
-    ready: Time,
-    header: &Header,
-    words: &[u64],
-    effects: &mut Effects,
-) -> Stage {
-    let ni = effects.interface.profile().ni;
-    let count = words.len() as u64;
-    let span = ni.span(ni.transmit, count);
-    let stage = effects.interface.machine(machine, ready, count * WORD_BYTES, span);
+fn transmit(ready: Time, header: &Header, words: &[u64], effects: &mut Effects) -> Stage {
+    let stage = effects.work(Machine::Transmit, ready, words.len());
     effects.outputs.push_back(Output::Frame { at: stage.end, frame: header.emit(words) });
     stage
 }

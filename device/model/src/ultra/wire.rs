@@ -18,7 +18,7 @@ use crc::{CRC_16_IBM_3740, Crc, Table};
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_ULTRA, mac_of_node};
-use crate::nic::FrameBytes;
+use crate::nic::{FRAME_BUFFER_BYTES, FrameBytes};
 
 /// Bytes of a FLIT: a word and its check sequence.
 pub const FLIT_BYTES: usize = WORD_BYTES + 2;
@@ -270,14 +270,15 @@ impl Header {
             | u64::from(flags) << shift::FLAGS
             | u64::from(self.connection) << shift::CONNECTION
             | u64::from(self.number) << shift::NUMBER;
-        let mut frame = FrameBytes::new();
-        frame.extend_from_slice(&self.ethernet().emit());
-        frame.extend_from_slice(&seal(routing));
-        frame.extend_from_slice(&seal(header));
-        for &word in words {
-            frame.extend_from_slice(&seal(word));
+        let mut buffer = [0; FRAME_BUFFER_BYTES];
+        let (ethernet, flits) = buffer.split_at_mut(ethernet::HEADER_BYTES);
+        ethernet.copy_from_slice(&self.ethernet().emit());
+        let (flits, _) = flits.as_chunks_mut::<FLIT_BYTES>();
+        let all = [routing, header].into_iter().chain(words.iter().copied());
+        for (flit, word) in flits.iter_mut().zip(all) {
+            *flit = seal(word);
         }
-        frame
+        FrameBytes::from_buf_and_len(buffer, frame_bytes(words.len().min(MAX_WORDS)))
     }
 
     const fn ethernet(&self) -> ethernet::Header {
