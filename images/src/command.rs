@@ -136,12 +136,12 @@ pub(crate) fn stream(command: &mut Command, mut on_line: impl FnMut(&str)) -> Re
     Ok(Finished { success: status.success(), status: status.to_string(), tail: Vec::from(tail).join("\n") })
 }
 
-/// Has the kernel end a program when the thread that started it is gone, lest an apt that outlived us writes into
+/// Has the kernel end a program when the thread that started it is gone, lest one that outlived us writes into
 /// what the next niclab builds.
-fn dies_with_us(command: &mut Command) -> &mut Command {
+pub(crate) fn dies_with_us(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec only functions safe in signal handlers may be called; this is one system call
     // with constant arguments, which takes no lock and no memory.
-    unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGTERM).map_err(Into::into)) }
+    unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) }
 }
 
 /// Runs a program that must succeed and returns its standard output.

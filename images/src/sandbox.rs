@@ -69,9 +69,12 @@ impl Sandbox {
 
     /// A command that runs `program` with `root` as its root folder; `root` has `dev` and `proc`.
     pub fn enter(self, root: &Path, program: &[&str]) -> Command {
+        // The process namespace is so that all of it ends with its first process, however deep dpkg has forked.
         let namespaces: &[&str] = match self {
-            Self::Root => &["unshare", "--mount"],
-            Self::UserNamespace => &["unshare", "--user", "--map-root-user", "--mount"],
+            Self::Root => &["unshare", "--mount", "--pid", "--fork", "--kill-child"],
+            Self::UserNamespace => {
+                &["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
+            }
             Self::Container => &["env"],
         };
         let prepare = if self == Self::Container { WITHOUT_MOUNTS } else { WITH_MOUNTS };

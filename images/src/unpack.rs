@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::command::{host_command, stream};
+use crate::command::{dies_with_us, host_command, stream};
 use crate::error::{At, ImageError};
 
 /// Documentation and translations, which nothing here reads.
@@ -24,9 +25,9 @@ const LEFT_OUT: [&str; 7] = [
 /// Folders that Debian has had below `/usr` since its merge. `base-files` would make these links.
 pub(crate) const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
-/// One pipe per package. The fixed umask keeps modes the same whoever builds.
-const SCRIPT: &str = r#"umask 022; deb=$1; root=$2; shift 2
-dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --no-same-owner --no-same-permissions --keep-directory-symlink "$@""#;
+/// The fixed umask keeps modes the same whoever builds.
+const TAR: &str =
+    r#"umask 022; exec tar -x --no-same-owner --no-same-permissions --keep-directory-symlink "$@""#;
 
 /// Unpacks `packages` into `root`, several at once.
 pub(crate) fn unpack(
@@ -63,11 +64,26 @@ pub(crate) fn unpack(
     failure.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
+/// dpkg-deb writes into tar. Both are our own children, not a shell's, so that neither outlives us.
 fn unpack_one(package: &Path, root: &Path) -> Result<(), ImageError> {
-    let mut command = host_command("sh");
-    command.args(["-c", SCRIPT, "unpack"]).arg(package).arg(root);
-    command.args(LEFT_OUT.map(|path| format!("--exclude={path}")));
-    stream(&mut command, |_| ())?.ok(&format!("unpacking {}", package.display()), "dpkg-deb | tar")
+    let what = format!("unpacking {}", package.display());
+    let (reader, writer) = std::io::pipe().at("unpack", package)?;
+    let mut source = host_command("dpkg-deb");
+    source.arg("--fsys-tarfile").arg(package).stdout(writer).stderr(Stdio::piped());
+    let source_child = dies_with_us(&mut source).spawn().at("unpack", package)?;
+    // It holds the write end; while it does, tar never sees the end.
+    drop(source);
+
+    let mut tar = host_command("sh");
+    tar.args(["-c", TAR, "tar", "-C"]).arg(root).args(LEFT_OUT.map(|path| format!("--exclude={path}")));
+    let tar_end = stream(tar.stdin(reader), |_| ())?;
+    let source_end = source_child.wait_with_output().at("unpack", package)?;
+    if !source_end.status.success() {
+        let output = String::from_utf8_lossy(&source_end.stderr).into_owned();
+        let (program, status) = ("dpkg-deb".to_owned(), source_end.status.to_string());
+        return Err(ImageError::Command { what, program, status, output });
+    }
+    tar_end.ok(&what, "tar")
 }
 
 #[cfg(test)]
