@@ -4,6 +4,7 @@
 //! by page stores (ULTRA, GRIM), by descriptors (GAMMA, INIC) or by commands on a queue (Match); inputs are added here
 //! with the first model that needs them, never beside it.
 
+use niclab_abi::control::Statistics;
 use smallvec::SmallVec;
 
 use crate::parts::ledger::Ledger;
@@ -167,4 +168,7 @@ pub trait Nic {
 
     /// What every crossing of this node has cost, but for those of the network.
     fn ledger(&self) -> &Ledger;
+
+    /// What a driver reads by [`niclab_abi::control::OP_STATISTICS`], with these counts of the shell.
+    fn statistics(&self, shell: &ShellCounts) -> Statistics;
 }

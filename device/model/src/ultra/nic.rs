@@ -1,5 +1,6 @@
 //! The card: requester and completer on one bus and one link.
 
+use niclab_abi::control::Statistics;
 use smallvec::SmallVec;
 
 use crate::nic::{HostRange, Input, Nic, Output, ShellCounts};
@@ -112,5 +113,9 @@ impl Nic for Ultra {
 
     fn ledger(&self) -> &Ledger {
         self.effects.interface.ledger()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.effects.counters.statistics(shell)
     }
 }

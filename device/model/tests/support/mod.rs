@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub mod world;
+
 use std::collections::BTreeMap;
 
 use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
