@@ -18,7 +18,7 @@ use crate::tree::Tree;
 use crate::unpack::MERGED;
 
 /// Change it when the code below changes what is built. (The guest's scripts are hashed themselves.)
-const RECIPE: &str = "initramfs 1";
+const RECIPE: &str = "initramfs 2";
 
 pub(crate) const KIND: &str = "initramfs";
 
@@ -106,8 +106,10 @@ pub(crate) fn ensure(cache: &Cache, lock: &CacheLock, inputs: &Inputs<'_>) -> Re
         libraries(&mut archive, inputs.tree)?;
         modules(&mut archive, inputs)?;
         for tool in inputs.tools {
-            let path = format!("usr/bin/{}", tool_name(tool)?);
-            add(&mut archive, &path, 0o755, tool)?;
+            let name = tool_name(tool)?;
+            add(&mut archive, &format!("usr/lib/niclab/bin/{name}"), 0o755, tool)?;
+            let link = format!("usr/bin/{name}");
+            archive.symlink(&link, &format!("/usr/lib/niclab/bin/{name}")).at("write", &path)?;
         }
         archive.finish().map(drop).at("write", &path)
     })?;
@@ -253,7 +255,7 @@ mod tests {
         let content = |name: &str| {
             members.iter().find(|(n, ..)| n == name).map(|(_, mode, data)| (*mode, data.as_slice()))
         };
-        assert_eq!(content("usr/bin/niclab-agent"), Some((0o100_755, b"first".as_slice())));
+        assert_eq!(content("usr/lib/niclab/bin/niclab-agent"), Some((0o100_755, b"first".as_slice())));
         assert_eq!(content("usr/bin/ls"), Some((0o120_777, b"/usr/lib/niclab/busybox".as_slice())));
         assert!(
             content("init").is_some_and(|(mode, data)| mode == 0o100_755 && data.starts_with(b"#!/bin/sh"))

@@ -94,12 +94,13 @@ impl Mirror {
     }
 
     fn sources_file(&self) -> String {
+        // apt uses the packages of a `file:` mirror where they lie, and we look for them among the archives.
+        let uri = self.uri.strip_prefix("file:").map_or(self.uri.clone(), |path| format!("copy:{path}"));
         let keys: Vec<String> = self.keys.iter().map(|key| key.display().to_string()).collect();
         let trusted = if self.trusted { "Trusted: yes\n" } else { "" };
         format!(
-            "Types: deb\nURIs: {}\nSuites: {SUITE} {BACKPORTS}\nComponents: main\nArchitectures: amd64\n\
+            "Types: deb\nURIs: {uri}\nSuites: {SUITE} {BACKPORTS}\nComponents: main\nArchitectures: amd64\n\
              Signed-By: {}\n{trusted}",
-            self.uri,
             keys.join(" "),
         )
     }
@@ -433,6 +434,12 @@ mod tests {
         let host = host_with(dir.path(), &[("sources.list", "deb http://example.org/ubuntu noble main\n")]);
         let message = Mirror::of_host(&host).unwrap_err().to_string();
         assert!(message.contains("--mirror URL") && message.contains("sources.list"), "{message}");
+    }
+
+    #[test]
+    fn packages_of_a_mirror_on_disk_are_copied() {
+        let mirror = Mirror { uri: "file:/srv/debian".into(), keys: vec!["/k".into()], trusted: false };
+        assert!(mirror.sources_file().contains("URIs: copy:/srv/debian\n"));
     }
 
     #[test]
