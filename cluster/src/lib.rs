@@ -1,1 +1,26 @@
-//! The niclab command: plan, boot, run, inspect, report.
+//! The `niclab` command: plans a virtual cluster, boots it, runs programs in it, watches it, and reports.
+//!
+//! From the inside out:
+//!
+//! * [`plan`] says what would be started, as data; [`accelerator`] and [`tools`] find what it needs on the host;
+//! * [`process`] and [`runtime`] start processes that cannot outlive their owner, and keep a cluster's folder;
+//! * [`running`] carries a plan out and watches it; [`agent_client`] and [`monitor`] talk to guests and daemon;
+//! * [`supervisor`] keeps a cluster up behind [`control`], its socket, for the commands that come later;
+//! * [`commands`] has one module for each subcommand, and [`cli`] their arguments.
+
+pub mod accelerator;
+pub mod agent_client;
+pub mod cli;
+pub mod commands;
+pub mod control;
+pub mod monitor;
+pub mod output;
+pub mod plan;
+pub mod prepare;
+pub mod process;
+pub mod report;
+pub mod running;
+pub mod runtime;
+pub mod signals;
+pub mod supervisor;
+pub mod tools;

@@ -29,9 +29,9 @@ pub struct ClusterFile {
     pub vcpus: u32,
     /// Debian packages. With any, the guests get a Debian root file system that holds them.
     pub packages: Vec<String>,
-    /// A kernel of your own (bzImage). It must have the niclab driver in its initramfs or image.
+    /// A kernel of your own (bzImage), booted as it is. Its modules, the niclab driver's included, are up to you.
     pub kernel: Option<PathBuf>,
-    /// An image of your own: an initramfs (`.cpio`, `.cpio.gz`, `.img`) or a root disk (`.ext4`, `.squashfs`, `.erofs`).
+    /// A root file system of your own: a raw image of erofs, squashfs or ext4, used read-only. Not together with `packages`.
     pub image: Option<PathBuf>,
     /// Further arguments for every QEMU, passed as they are.
     pub qemu_args: Vec<String>,

@@ -203,6 +203,15 @@ impl Checker<'_> {
                 self.report(key, what, "correct the path, which starts at the folder of the cluster file");
             }
         }
+        let nodes_packages = file.node.iter().filter_map(|node| node.packages.as_ref());
+        if file.image.is_some() && nodes_packages.chain([&file.packages]).any(|packages| !packages.is_empty())
+        {
+            self.report(
+                "image",
+                "an image of your own holds its own packages",
+                "leave out `image` or `packages`",
+            );
+        }
     }
 
     fn memory(&mut self, path: &str, memory_mib: Option<u32>) {
@@ -476,6 +485,7 @@ mod tests {
             ("packages = [\"--force\"]", 1, "packages"),
             ("profile = \"nothing\"", 1, "profile"),
             ("kernel = \"/does/not/exist\"", 1, "kernel"),
+            ("packages = [\"iperf3\"]\nimage = \"/etc/passwd\"", 2, "image"),
             ("[[link]]\nnode = \"x\"", 2, "link[0].node"),
             ("[[link]]\n[[link]]", 2, "link[1].node"),
             ("[[link]]\nmtu_bytes = 20", 2, "link[0].mtu_bytes"),

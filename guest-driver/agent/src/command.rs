@@ -22,10 +22,6 @@ use rustix::{
     termios::Winsize,
 };
 
-/// What a command finds in its environment unless the host says otherwise.
-const DEFAULT_ENV: [(&str, &str); 2] =
-    [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")];
-
 /// The most that a terminal can still hold of an exited command.
 const TERMINAL_BUFFER_BYTES: u64 = 64 * 1024;
 
@@ -83,7 +79,7 @@ impl Command {
             code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
         };
         let mut command = std::process::Command::new(program);
-        command.args(arguments).env_clear().envs(DEFAULT_ENV).envs(&exec.env);
+        command.args(arguments).envs(&exec.env);
         if let Some(cwd) = &exec.cwd {
             if !Path::new(cwd).is_dir() {
                 let message = format!("the guest has no folder {cwd}; is the host's folder shared into it?");

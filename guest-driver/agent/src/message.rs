@@ -72,7 +72,7 @@ pub enum ToHost {
 pub struct Exec {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Environment, besides the agent's few defaults (`PATH`, `HOME`).
+    /// Environment, besides the agent's own, which the guest's init sets up.
     pub env: BTreeMap<String, String>,
     /// Working folder; the agent's where none is given.
     pub cwd: Option<String>,

@@ -1,0 +1,344 @@
+//! The host's side of the agent's protocol: many commands over one connection.
+//!
+//! A reader thread hands each message to the command it is about. Windows bound what can wait there, so a consumer that
+//! stalls holds back its own command only.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use niclab_agent::{
+    Decoder, Exec, Frame, Health, MessageError, PROTOCOL_VERSION, ToGuest, ToHost, frame::preamble,
+    message::WINDOW_BYTES,
+};
+use thiserror::Error;
+
+/// How long the guest may leave a message unread. A guest that runs reads within milliseconds.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two tries to connect while QEMU starts.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The agent cannot be used.
+#[derive(Clone, Debug, Error)]
+pub enum AgentError {
+    /// Nobody listens, or the agent did not answer in time.
+    #[error("the guest's agent does not answer: {0}")]
+    Silent(String),
+    /// The connection ended.
+    #[error("the guest's agent is gone: {0}")]
+    Gone(String),
+    /// The agent is of another build.
+    #[error("the guest's agent speaks version {0}, and this niclab {PROTOCOL_VERSION}; rebuild the image")]
+    Version(u32),
+    /// The message fits no frame.
+    #[error("{0}")]
+    Message(Arc<MessageError>),
+}
+
+/// What a command's consumer gets. After `Err` nothing comes any more.
+pub type CommandEvent = Result<ToHost, AgentError>;
+
+struct Consumer {
+    events: Sender<CommandEvent>,
+    /// Output that the guest may still send before it gets credit.
+    window_bytes: u32,
+}
+
+#[derive(Default)]
+struct State {
+    consumers: BTreeMap<u32, Consumer>,
+    welcomed: bool,
+    failure: Option<AgentError>,
+}
+
+/// A connection to one guest's agent.
+pub struct AgentClient {
+    session: u32,
+    writer: Mutex<UnixStream>,
+    state: Mutex<State>,
+    next_id: AtomicU32,
+}
+
+/// One command, or one question. Dropping it ends the command.
+pub struct CommandHandle {
+    sender: CommandSender,
+    events: Receiver<CommandEvent>,
+}
+
+/// The part of a command that is talked to. It can be used from another thread.
+#[derive(Clone)]
+pub struct CommandSender {
+    client: Arc<AgentClient>,
+    id: u32,
+}
+
+impl AgentClient {
+    /// Connects, waiting until QEMU listens and the agent in the guest answers.
+    ///
+    /// # Errors
+    /// [`AgentError::Silent`] after `deadline`, or [`AgentError::Version`].
+    pub fn connect(socket: &Path, deadline: Instant) -> Result<Arc<Self>, AgentError> {
+        let stream = loop {
+            match UnixStream::connect(socket) {
+                Ok(stream) => break stream,
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(AgentError::Silent(error.to_string()));
+                }
+                Err(_) => thread::sleep(CONNECT_INTERVAL),
+            }
+        };
+        Self::over(stream, deadline)
+    }
+
+    /// Begins a session over a connected stream.
+    ///
+    /// # Errors
+    /// See [`Self::connect`].
+    pub fn over(stream: UnixStream, deadline: Instant) -> Result<Arc<Self>, AgentError> {
+        let silent = |error: io::Error| AgentError::Silent(error.to_string());
+        stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(silent)?;
+        let reader = stream.try_clone().map_err(silent)?;
+        let client = Arc::new(Self {
+            session: session_number(),
+            writer: Mutex::new(stream),
+            state: Mutex::default(),
+            next_id: AtomicU32::new(1),
+        });
+        // Until the welcome, id 0 is whoever waits for it.
+        let (events, welcome) = mpsc::channel();
+        client.lock().consumers.insert(0, Consumer { events, window_bytes: 0 });
+        // The reader holds no reference that would keep the connection alive.
+        let weak = Arc::downgrade(&client);
+        thread::spawn(move || {
+            let ended = read_loop(reader, |frame| match weak.upgrade() {
+                Some(client) => client.dispatch(frame),
+                None => Err(AgentError::Gone("no longer needed".to_owned())),
+            });
+            if let Some(client) = weak.upgrade() {
+                client.fail(ended);
+            }
+        });
+        client.greet()?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        match welcome.recv_timeout(left) {
+            Ok(Ok(_)) => Ok(client),
+            Ok(Err(error)) => Err(error),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(AgentError::Silent("the guest has not started it yet".to_owned()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the connection closed".to_owned())),
+        }
+    }
+
+    /// Starts a command. Whether it started is its first event.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn exec(self: &Arc<Self>, exec: Exec) -> Result<CommandHandle, AgentError> {
+        self.begin(ToGuest::Exec(exec))
+    }
+
+    /// Asks how the guest sees its NIC.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn health(self: &Arc<Self>, timeout: Duration) -> Result<Health, AgentError> {
+        match self.begin(ToGuest::QueryHealth)?.events.recv_timeout(timeout) {
+            Ok(Ok(ToHost::Health(health))) => Ok(health),
+            Ok(Ok(other)) => Err(AgentError::Gone(format!("it answered {other:?}"))),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(AgentError::Silent(format!("no answer in {} s", timeout.as_secs_f32()))),
+        }
+    }
+
+    /// Asks the guest to write everything back and switch itself off. There is no answer.
+    pub fn power_off(&self) {
+        // A guest that is gone is off.
+        let _ = self.send(0, ToGuest::PowerOff);
+    }
+
+    fn begin(self: &Arc<Self>, message: ToGuest) -> Result<CommandHandle, AgentError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (events, receiver) = mpsc::channel();
+        {
+            let mut state = self.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            state.consumers.insert(id, Consumer { events, window_bytes: WINDOW_BYTES });
+        }
+        let sender = CommandSender { client: Arc::clone(self), id };
+        let handle = CommandHandle { sender, events: receiver };
+        self.send(id, message)?;
+        Ok(handle)
+    }
+
+    fn greet(&self) -> Result<(), AgentError> {
+        self.write(&preamble())?;
+        self.send(0, ToGuest::Hello { version: PROTOCOL_VERSION })
+    }
+
+    fn send(&self, id: u32, message: ToGuest) -> Result<(), AgentError> {
+        let frame =
+            message.into_frame(self.session, id).map_err(|error| AgentError::Message(Arc::new(error)))?;
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.write(&bytes)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), AgentError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.write_all(bytes).map_err(|error| {
+            // Part of a frame may be written, so the connection is of no more use.
+            let failure = AgentError::Gone(format!("it takes no messages ({error})"));
+            let _ = writer.shutdown(Shutdown::Both);
+            self.fail(failure.clone());
+            failure
+        })
+    }
+
+    fn dispatch(&self, frame: Frame) -> Result<(), AgentError> {
+        let (session, id) = (frame.session, frame.id);
+        let message = ToHost::from_frame(frame).map_err(|error| AgentError::Message(Arc::new(error)))?;
+        match message {
+            ToHost::Booted if self.lock().welcomed => {
+                Err(AgentError::Gone("it started anew, and its commands ended".to_owned()))
+            }
+            // It may have started after it was greeted, so the greeting is repeated.
+            ToHost::Booted => self.greet(),
+            _ if session != self.session => Ok(()),
+            ToHost::Welcome { version } if version != PROTOCOL_VERSION => Err(AgentError::Version(version)),
+            ToHost::Welcome { .. } => {
+                let mut state = self.lock();
+                state.welcomed = true;
+                if let Some(waiter) = state.consumers.remove(&0) {
+                    let _ = waiter.events.send(Ok(message));
+                }
+                Ok(())
+            }
+            message => self.deliver(id, message),
+        }
+    }
+
+    fn deliver(&self, id: u32, message: ToHost) -> Result<(), AgentError> {
+        let mut state = self.lock();
+        // A command that nobody waits for any more may still have been speaking.
+        let Some(consumer) = state.consumers.get_mut(&id) else { return Ok(()) };
+        if let ToHost::Stdout(bytes) | ToHost::Stderr(bytes) = &message {
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            // Without this a hostile guest could fill the host's memory.
+            consumer.window_bytes = consumer
+                .window_bytes
+                .checked_sub(length)
+                .ok_or_else(|| AgentError::Gone("it sent more than it was allowed to".to_owned()))?;
+        }
+        let is_last = matches!(message, ToHost::Exit(_) | ToHost::Refused(_) | ToHost::Health(_));
+        // A consumer that went away ends its command by itself.
+        let _ = consumer.events.send(Ok(message));
+        if is_last {
+            state.consumers.remove(&id);
+        }
+        Ok(())
+    }
+
+    fn fail(&self, failure: AgentError) {
+        let mut state = self.lock();
+        for (_, consumer) in std::mem::take(&mut state.consumers) {
+            let _ = consumer.events.send(Err(failure.clone()));
+        }
+        state.failure.get_or_insert(failure);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock; if it did, the map would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AgentClient {
+    fn drop(&mut self) {
+        // Wakes the reader thread.
+        let _ = self.writer.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Both);
+    }
+}
+
+impl CommandHandle {
+    /// The next event; waits for it.
+    ///
+    /// # Errors
+    /// [`AgentError`] when the agent is gone.
+    pub fn next(&self) -> CommandEvent {
+        self.events.recv().unwrap_or_else(|_| Err(AgentError::Gone("the command is over".to_owned())))
+    }
+
+    /// The part that is talked to.
+    #[must_use]
+    pub fn sender(&self) -> &CommandSender {
+        &self.sender
+    }
+}
+
+impl Drop for CommandHandle {
+    fn drop(&mut self) {
+        let was_running = self.sender.client.lock().consumers.remove(&self.sender.id).is_some();
+        if was_running {
+            // SIGKILL. If the agent is gone, so is the command.
+            let _ = self.sender.send(ToGuest::Signal(9));
+        }
+    }
+}
+
+impl CommandSender {
+    /// Tells the command something.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn send(&self, message: ToGuest) -> Result<(), AgentError> {
+        if let ToGuest::Credit(bytes) = message
+            && let Some(consumer) = self.client.lock().consumers.get_mut(&self.id)
+        {
+            consumer.window_bytes = consumer.window_bytes.saturating_add(bytes).min(WINDOW_BYTES);
+        }
+        self.client.send(self.id, message)
+    }
+}
+
+fn read_loop(
+    mut stream: UnixStream,
+    mut dispatch: impl FnMut(Frame) -> Result<(), AgentError>,
+) -> AgentError {
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return AgentError::Gone("QEMU closed the connection".to_owned()),
+            Ok(n) => decoder.push(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return AgentError::Gone(error.to_string()),
+        }
+        while let Some(frame) = decoder.next_frame() {
+            if let Err(error) = dispatch(frame) {
+                return error;
+            }
+        }
+    }
+}
+
+/// A number that differs from that of the session before.
+fn session_number() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // 0 is for agents without a session.
+    (now.subsec_nanos() ^ std::process::id().rotate_left(16)).max(1)
+}

@@ -1,0 +1,240 @@
+//! The command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
+/// modelled hardware would have cost.
+#[derive(Debug, Parser)]
+#[command(
+    name = "niclab",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  niclab run                            boot two nodes, measure their NICs, report, shut down
+  niclab run --nodes 4 -- ./my-program  run a program of the current folder on four nodes
+  niclab up && niclab shell node0       keep a cluster up and log in
+  niclab doctor                         what is used, what is missing, and how to get it
+
+The first run builds QEMU's tree, kernel, driver and images into a cache (NICLAB_CACHE, else the user's cache folder);
+it needs the network and some minutes. Later runs start from the cache."
+)]
+pub struct Cli {
+    /// Say more: once for what is decided, twice for every step. RUST_LOG wins over it.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Boot a cluster, run a command on every node (or the built-in demonstration), report, and shut down.
+    ///
+    /// The command finds NICLAB_RANK, NICLAB_SIZE, NICLAB_NODE, NICLAB_PEERS and NICLAB_ADDRESSES (both by rank,
+    /// separated by commas) in its environment, and the current folder at its own path. Exits with the first code that
+    /// is not 0; with 125 where niclab itself fails, and 128 plus the signal's number where a signal ends it.
+    Run(RunArgs),
+    /// Boot a cluster and leave it up.
+    Up(UpArgs),
+    /// Show a cluster's nodes, their health and their counters.
+    Inspect(InspectArgs),
+    /// Run a command on a node. Standard input goes to the command.
+    Exec(ExecArgs),
+    /// Log in on a node.
+    Shell(ShellArgs),
+    /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
+    Logs(LogsArgs),
+    /// Take a cluster down, and clean up after one whose niclab died.
+    Down(DownArgs),
+    /// Print every process and file of a cluster, and start none.
+    Plan(PlanArgs),
+    /// Say which accelerator, QEMU, kernel and cache are used and why, and what is missing.
+    Doctor(DoctorArgs),
+    /// Print the JSON Schema of the cluster file.
+    Schema,
+    /// Keep a cluster up. `niclab up` starts this.
+    #[command(hide = true)]
+    Supervise,
+}
+
+/// Which cluster to boot.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Cluster file (TOML; `niclab schema` describes it). The options below win over it.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+    /// How many nodes.
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// NIC model of every node.
+    #[arg(long, value_name = "MODEL")]
+    pub nic: Option<String>,
+    /// Memory of each node, in MiB.
+    #[arg(long, value_name = "MIB")]
+    pub memory: Option<u32>,
+    /// Virtual CPUs of each node.
+    #[arg(long, value_name = "N")]
+    pub vcpus: Option<u32>,
+    /// Debian packages in the guests, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "PACKAGE")]
+    pub packages: Vec<String>,
+    /// The cluster's name. Several clusters can be up under different names.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+    /// Do not show the current folder to the guests.
+    #[arg(long)]
+    pub no_share: bool,
+    /// How long the nodes may take until they are healthy, in seconds. Default: 60, and 10 for each node.
+    #[arg(long, value_name = "SECONDS")]
+    pub boot_timeout: Option<u64>,
+}
+
+impl ClusterArgs {
+    /// How long `nodes` nodes may take until they are healthy.
+    #[must_use]
+    pub fn boot_timeout(&self, nodes: usize) -> Duration {
+        // Guests share the host's cores, so the time grows with their number.
+        Duration::from_secs(self.boot_timeout.unwrap_or(60 + 10 * nodes as u64))
+    }
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How to report. With `json`, standard output holds the report alone, and what commands print goes to standard
+    /// error.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub report: Option<ReportFormat>,
+    /// End the commands after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+    /// The command to run on every node.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// Tables.
+    Text,
+    /// JSON, versioned.
+    Json,
+}
+
+/// Arguments of `up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+/// Which cluster that is up.
+#[derive(Debug, Args)]
+pub struct NameArgs {
+    /// The cluster's name.
+    #[arg(long, default_value = DEFAULT_NAME)]
+    pub name: String,
+}
+
+/// The name of a cluster that is given none.
+pub const DEFAULT_NAME: &str = "niclab";
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// Give the command a terminal.
+    #[arg(short, long)]
+    pub tty: bool,
+    /// The node.
+    pub node: String,
+    /// The command.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `shell`.
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node.
+    pub node: String,
+}
+
+/// Arguments of `logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node, or `daemon`.
+    pub node: String,
+    /// The messages of the node's QEMU, instead of the guest's console.
+    #[arg(long)]
+    pub qemu: bool,
+    /// Go on printing what comes.
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+/// Arguments of `down`.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// All clusters of this user.
+    #[arg(long, conflicts_with = "name")]
+    pub all: bool,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,88 @@
+//! One module for each subcommand.
+
+mod doctor;
+mod down;
+mod exec;
+mod inspect;
+mod logs;
+mod plan;
+mod run;
+mod schema;
+mod shell;
+mod terminal;
+mod up;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::{
+    cli::Command,
+    control::{self, ControlError, FAILURE, Reply, Request, Status},
+    running::Failure,
+    runtime::RuntimeRoot,
+    signals, supervisor,
+};
+
+/// The code of a niclab that failed itself, told apart from what commands end with. The same as Docker's.
+const OWN_FAILURE: u8 = 125;
+
+/// Does what is asked.
+///
+/// # Errors
+/// With a message for the user.
+pub fn dispatch(command: Command) -> Result<u8> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Up(args) => up::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Exec(args) => exec::run(args),
+        Command::Shell(args) => shell::run(&args),
+        Command::Logs(args) => logs::run(&args),
+        Command::Down(args) => down::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Schema => schema::run(),
+        Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
+    }
+}
+
+/// The code with which to end for an error.
+#[must_use]
+pub fn error_code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Failure>() {
+        Some(Failure::Signal(signal)) => u8::try_from(signals::exit_code(*signal)).unwrap_or(OWN_FAILURE),
+        _ => OWN_FAILURE,
+    }
+}
+
+/// The folder of a cluster that is up.
+fn folder_of(name: &str) -> Result<PathBuf> {
+    let root = RuntimeRoot::locate()?;
+    let folder = root.folder(name);
+    if root.is_alive(name) {
+        return Ok(folder);
+    }
+    if let Ok(failure) = std::fs::read_to_string(folder.join(FAILURE)) {
+        bail!(
+            "the cluster `{name}` ended by itself: {failure}\n`niclab down --name {name}` cleans up after it"
+        );
+    }
+    if folder.exists() {
+        bail!(
+            "the niclab that kept the cluster `{name}` died; `niclab down --name {name}` cleans up after it"
+        );
+    }
+    let others = root.names()?;
+    if others.is_empty() {
+        bail!("no cluster is up; `niclab up` boots one");
+    }
+    bail!("no cluster is called `{name}`; there are: {} (use --name)", others.join(", "))
+}
+
+fn status_of(name: &str) -> Result<Status> {
+    match control::ask(&folder_of(name)?, &Request::Status)? {
+        Reply::Status(status) => Ok(status),
+        reply => Err(ControlError::Unexpected(Box::new(reply)).into()),
+    }
+}

@@ -1,0 +1,86 @@
+//! `niclab plan`: every process and file of a cluster, none started, none written.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+
+use super::terminal;
+use crate::{
+    cli::{DEFAULT_NAME, PlanArgs},
+    plan::{Plan, ProcessPlan},
+    prepare,
+    runtime::RuntimeRoot,
+};
+
+/// Prints it.
+///
+/// # Errors
+/// When the cluster file is wrong, or an image is not in the cache yet.
+pub fn run(args: &PlanArgs) -> Result<u8> {
+    let cluster = prepare::cluster(&args.cluster)?;
+    let name = cluster.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+    // Offline: whoever asks what would be done does not want a download.
+    let plan = prepare::plan(&args.cluster, &cluster, &name, &RuntimeRoot::locate()?, true)
+        .context("a plan names the images, and `niclab run` builds them")?;
+    terminal::print(&if args.json { serde_json::to_string_pretty(&plan)? } else { text(&plan) })?;
+    Ok(0)
+}
+
+fn text(plan: &Plan) -> String {
+    let mut text = format!(
+        "# cluster {}: NIC {}, QEMU {}, kernel {}\n# accelerator {}: {}\n",
+        plan.name,
+        plan.nic,
+        plan.qemu_version,
+        plan.kernel_release,
+        plan.accelerator.name(),
+        plan.accelerator.reason
+    );
+    for file in &plan.files {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\n# file {}\n{}", file.path.display(), file.text.trim_end());
+    }
+    let _ = writeln!(text, "\n# daemon\n{}", shell_line(&plan.daemon));
+    for node in &plan.nodes {
+        let _ =
+            writeln!(text, "\n# {} ({}, {})\n{}", node.name, node.address, node.mac, shell_line(&node.qemu));
+    }
+    text.trim_end().to_owned()
+}
+
+/// The process as a shell would take it, one option a line.
+fn shell_line(process: &ProcessPlan) -> String {
+    let mut line = quoted(&process.program.display().to_string());
+    for argument in &process.args {
+        line += if argument.starts_with('-') { " \\\n  " } else { " " };
+        line += &quoted(argument);
+    }
+    line
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shell_reads_the_words_back() {
+        let words = ["plain", "two words", "it's", "", "$HOME", "a\\b"];
+        let process = ProcessPlan {
+            program: "/usr/bin/printf".into(),
+            args: std::iter::once("%s\\n").chain(words).map(str::to_owned).collect(),
+            env: Default::default(),
+            log: "/dev/null".into(),
+        };
+        let output = std::process::Command::new("sh").args(["-c", &shell_line(&process)]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap().lines().collect::<Vec<_>>(), words);
+    }
+}

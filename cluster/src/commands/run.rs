@@ -1,0 +1,236 @@
+//! `niclab run`: boots a cluster, runs a command on every node, reports, and shuts down.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, mpsc::Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use niclab_agent::{Exec, ToGuest, ToHost};
+use niclab_spec::Cluster;
+
+use super::terminal;
+use crate::{
+    agent_client::AgentClient,
+    cli::{ReportFormat, RunArgs},
+    monitor,
+    output::Prefixer,
+    prepare,
+    report::{NodeReport, REPORT_VERSION, RunReport},
+    running::{Event, Failure, RunningCluster},
+    runtime::{RUN_PREFIX, RuntimeRoot},
+};
+
+/// What runs where no command is given.
+const DEMONSTRATION: [&str; 2] = ["niclab-perf", "demo"];
+
+/// No demonstration prints more; a command's output is never kept.
+const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
+
+/// As good as no time-out.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Runs it; the first code that is not 0 is ours.
+///
+/// # Errors
+/// When the cluster cannot be booted, or ends before the command does.
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let root = RuntimeRoot::locate()?;
+    root.sweep();
+    let cluster = prepare::cluster(&args.cluster)?;
+    let name = cluster.name.clone().unwrap_or_else(|| format!("{RUN_PREFIX}{}", std::process::id()));
+    let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    let folder = root.claim(&name)?;
+    let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
+    eprintln!("niclab: booting {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
+    let begin = Instant::now();
+    let mut running = RunningCluster::boot(plan, folder, args.cluster.boot_timeout(count), &mut |node| {
+        log::info!("{} is healthy", node.name);
+    })?;
+    let boot = begin.elapsed();
+    eprintln!("niclab: {count} nodes healthy in {:.1} s", boot.as_secs_f64());
+    let result = commands(&mut running, args).and_then(|(nodes, code)| {
+        let report = report(&running, &cluster, boot, begin.elapsed() - boot, nodes, code);
+        print_report(args, &report)?;
+        Ok(code)
+    });
+    running.shut_down(false);
+    result
+}
+
+/// Runs the command on every node and waits for all of them.
+fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<NodeReport>, u8)> {
+    let is_demonstration = args.command.is_empty();
+    let mut argv: Vec<String> =
+        if is_demonstration { DEMONSTRATION.map(str::to_owned).to_vec() } else { args.command.clone() };
+    let wants_json = args.report == Some(ReportFormat::Json);
+    let keep = is_demonstration && wants_json;
+    if keep {
+        argv.push("--json".to_owned());
+    }
+    let results = start_all(running, &argv, wants_json, keep);
+    let timeout = args.timeout.map_or(FOREVER, Duration::from_secs);
+    let deadline = Instant::now() + timeout;
+    let mut codes: Vec<Option<Result<u8, String>>> = vec![None; running.plan().nodes.len()];
+    let mut first_bad = 0;
+    while codes.iter().any(Option::is_none) {
+        let Some(event) = running.next_event(deadline)? else {
+            return Err(Failure::TimedOut(timeout).into());
+        };
+        if let Event::CommandOver(rank, result) = event {
+            if first_bad == 0 {
+                first_bad = *result.as_ref().unwrap_or(&super::OWN_FAILURE);
+            }
+            if let Err(error) = &result {
+                eprintln!("niclab: {}: {error}", running.plan().nodes[rank].name);
+            }
+            codes[rank] = Some(result);
+        }
+    }
+    let outputs = results.into_iter().map(|result| result.join().unwrap_or_default());
+    let nodes = running.plan().nodes.iter().zip(codes).zip(outputs);
+    let reports = nodes.map(|((node, code), output)| NodeReport {
+        name: node.name.clone(),
+        exit_code: code.as_ref().and_then(|code| code.as_ref().ok()).copied(),
+        error: code.and_then(Result::err),
+        results: if keep { serde_json::from_slice(&output).ok() } else { None },
+    });
+    Ok((reports.collect(), first_bad))
+}
+
+/// Starts the command on every node. Each thread gives the output that is kept.
+fn start_all(
+    running: &RunningCluster,
+    argv: &[String],
+    to_stderr: bool,
+    keep: bool,
+) -> Vec<thread::JoinHandle<Vec<u8>>> {
+    let width = running.plan().nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
+    let nodes = running.plan().nodes.iter().zip(running.agents()).enumerate();
+    nodes
+        .map(|(rank, (node, agent))| {
+            let pump = Pump {
+                rank,
+                stdout: Prefixer::new(&node.name, width),
+                stderr: Prefixer::new(&node.name, width),
+                to_stderr,
+                kept: keep.then(Vec::new),
+            };
+            let exec = Exec { argv: argv.to_vec(), env: node.env.clone(), ..Exec::default() };
+            let (agent, sender) = (Arc::clone(agent), running.sender());
+            thread::spawn(move || pump.run(&agent, exec, &sender))
+        })
+        .collect()
+}
+
+/// Carries one command's output to the user.
+struct Pump {
+    rank: usize,
+    stdout: Prefixer,
+    stderr: Prefixer,
+    to_stderr: bool,
+    kept: Option<Vec<u8>>,
+}
+
+impl Pump {
+    fn run(mut self, agent: &Arc<AgentClient>, exec: Exec, sender: &Sender<Event>) -> Vec<u8> {
+        let result = self.carry(agent, exec);
+        // If nobody listens any more, the cluster is being taken down.
+        let _ = sender.send(Event::CommandOver(self.rank, result));
+        self.kept.unwrap_or_default()
+    }
+
+    fn carry(&mut self, agent: &Arc<AgentClient>, exec: Exec) -> Result<u8, String> {
+        let command = agent.exec(exec).map_err(|error| error.to_string())?;
+        command.sender().send(ToGuest::StdinEnd).map_err(|error| error.to_string())?;
+        loop {
+            let message = command.next().map_err(|error| error.to_string())?;
+            let length = match &message {
+                ToHost::Stdout(bytes) | ToHost::Stderr(bytes) => bytes.len(),
+                ToHost::Exit(status) => {
+                    self.flush().map_err(cannot_print)?;
+                    return Ok(status.shell_code());
+                }
+                ToHost::Refused(refusal) => {
+                    eprintln!("niclab: {}", refusal.message);
+                    return Ok(refusal.code);
+                }
+                _ => continue,
+            };
+            self.print(message).map_err(cannot_print)?;
+            // The command may have ended meanwhile; its exit comes next.
+            let _ = command.sender().send(ToGuest::Credit(u32::try_from(length).unwrap_or(u32::MAX)));
+        }
+    }
+
+    fn print(&mut self, message: ToHost) -> io::Result<()> {
+        match (message, &mut self.kept) {
+            (ToHost::Stdout(bytes), Some(kept)) if kept.len() + bytes.len() <= MAX_RESULT_BYTES => {
+                kept.extend(bytes)
+            }
+            (ToHost::Stdout(bytes), _) if !self.to_stderr => {
+                self.stdout.push(&bytes, &mut io::stdout().lock())?
+            }
+            (ToHost::Stdout(bytes), _) => self.stdout.push(&bytes, &mut io::stderr().lock())?,
+            (ToHost::Stderr(bytes), _) => self.stderr.push(&bytes, &mut io::stderr().lock())?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.to_stderr {
+            self.stdout.flush(&mut io::stderr().lock())?;
+        } else {
+            self.stdout.flush(&mut io::stdout().lock())?;
+        }
+        self.stderr.flush(&mut io::stderr().lock())
+    }
+}
+
+fn cannot_print(error: io::Error) -> String {
+    format!("its output cannot be printed ({error}), so it was ended")
+}
+
+fn report(
+    running: &RunningCluster,
+    cluster: &Cluster,
+    boot: Duration,
+    commands: Duration,
+    nodes: Vec<NodeReport>,
+    exit_code: u8,
+) -> RunReport {
+    let plan = running.plan();
+    let device = monitor::stats(&plan.monitor_socket).map_err(|error| log::warn!("{error}")).ok();
+    RunReport {
+        version: REPORT_VERSION,
+        cluster: plan.name.clone(),
+        nic: plan.nic.clone(),
+        profile: cluster.profile.name.clone(),
+        accelerator: plan.accelerator.name().to_owned(),
+        accelerator_reason: plan.accelerator.reason.clone(),
+        qemu_version: plan.qemu_version.clone(),
+        kernel_release: plan.kernel_release.clone(),
+        wall_boot_s: boot.as_secs_f64(),
+        wall_commands_s: commands.as_secs_f64(),
+        exit_code,
+        nodes,
+        device,
+    }
+}
+
+/// The demonstration always reports; a command of the user's only where that is asked for.
+fn print_report(args: &RunArgs, report: &RunReport) -> Result<()> {
+    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
+    match format {
+        Some(ReportFormat::Json) => terminal::print(&serde_json::to_string_pretty(report)?)?,
+        Some(ReportFormat::Text) => {
+            io::stdout().write_all(b"\n")?;
+            terminal::print(&report.text())?;
+        }
+        None => {}
+    }
+    Ok(())
+}

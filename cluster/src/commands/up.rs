@@ -1,0 +1,118 @@
+//! `niclab up`: boots a cluster and leaves it up, kept by a supervisor.
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal};
+
+use crate::{
+    cli::{DEFAULT_NAME, UpArgs},
+    control, prepare,
+    running::{Event, Failure},
+    runtime::{RuntimeError, RuntimeRoot},
+    signals,
+    supervisor::{Order, Progress},
+};
+
+enum Heard {
+    Progress(Progress),
+    End,
+    Signal(i32),
+}
+
+/// Boots it.
+///
+/// # Errors
+/// When the cluster does not get healthy; nothing is then left.
+pub fn run(args: &UpArgs) -> Result<u8> {
+    let root = RuntimeRoot::locate()?;
+    root.sweep();
+    let cluster = prepare::cluster(&args.cluster)?;
+    let name = cluster.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+    if root.is_alive(&name) {
+        // Known before anything is built.
+        return Err(RuntimeError::Taken(name).into());
+    }
+    let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
+    let boot_timeout = args.cluster.boot_timeout(count);
+    eprintln!("niclab: booting {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
+    let begin = Instant::now();
+    let order = Order { root: root.path().to_owned(), plan, boot_timeout };
+    wait_until_up(start_supervisor(&order)?)?;
+    let option = if name == DEFAULT_NAME { String::new() } else { format!(" --name {name}") };
+    eprintln!(
+        "niclab: {name} is up, {count} nodes healthy in {:.1} s; next: niclab inspect{option}, niclab shell{option} {}, \
+         niclab down{option}",
+        begin.elapsed().as_secs_f64(),
+        order.plan.nodes.first().map_or("node0", |node| &node.name),
+    );
+    Ok(0)
+}
+
+fn start_supervisor(order: &Order) -> Result<Child> {
+    let own = env::current_exe().context("cannot find niclab's own program")?;
+    let mut supervisor = Command::new(own)
+        .arg("supervise")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // Whoever reads our own standard error would wait for the supervisor's end.
+        .stderr(Stdio::null())
+        .current_dir("/")
+        .spawn()
+        .context("cannot start the supervisor")?;
+    let mut stdin = supervisor.stdin.take().context("the supervisor has no standard input")?;
+    control::write_line(&mut stdin, order).context("cannot tell the supervisor what to do")?;
+    Ok(supervisor)
+}
+
+fn wait_until_up(mut supervisor: Child) -> Result<()> {
+    let (sender, heard) = mpsc::channel();
+    let stdout = supervisor.stdout.take().context("the supervisor has no standard output")?;
+    listen_for_signals(sender.clone());
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Ok(progress) = serde_json::from_str(&line) {
+                let _ = sender.send(Heard::Progress(progress));
+            }
+        }
+        let _ = sender.send(Heard::End);
+    });
+    loop {
+        match heard.recv()? {
+            Heard::Progress(Progress::Healthy { node }) => log::info!("{node} is healthy"),
+            Heard::Progress(Progress::Up) => return Ok(()),
+            Heard::Progress(Progress::Failed { message }) => {
+                supervisor.wait()?;
+                bail!("{message}");
+            }
+            Heard::End => bail!("the supervisor ended without a word ({})", supervisor.wait()?),
+            Heard::Signal(signal) => {
+                // The supervisor takes everything down; it has a session of its own and got no signal yet.
+                let pid = Pid::from_child(&supervisor);
+                rustix::process::kill_process(pid, Signal::TERM).context("cannot end the supervisor")?;
+                supervisor.wait()?;
+                return Err(Failure::Signal(signal).into());
+            }
+        }
+    }
+}
+
+fn listen_for_signals(sender: mpsc::Sender<Heard>) {
+    let (events, receiver) = mpsc::channel();
+    signals::deliver_to(events);
+    thread::spawn(move || {
+        for event in receiver {
+            if let Event::Signal(signal) = event {
+                let _ = sender.send(Heard::Signal(signal));
+            }
+        }
+    });
+}

@@ -1,0 +1,111 @@
+//! Asks the daemon.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::Duration,
+};
+
+use niclab_spec::monitor::{Answer, DaemonHealth, DaemonStats, Request, STATS_VERSION};
+use thiserror::Error;
+
+/// The daemon answers from counters; this long means that it hangs.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// More than the answer for the largest cluster takes.
+const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The daemon did not answer the question.
+#[derive(Debug, Error)]
+pub enum MonitorError {
+    /// It cannot be reached, or does not answer.
+    #[error("the daemon does not answer: {0}")]
+    Io(#[from] io::Error),
+    /// What it answers cannot be read.
+    #[error("the daemon's answer cannot be read: {0}")]
+    Parse(#[source] serde_json::Error),
+    /// It refuses.
+    #[error("the daemon refuses: {0}")]
+    Refused(String),
+    /// It answers another question, or in another version.
+    #[error("the daemon is of another build; build `niclab` and `niclab-device` together")]
+    Unexpected,
+}
+
+/// All counters.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn stats(socket: &Path) -> Result<DaemonStats, MonitorError> {
+    match ask(socket, &Request::Stats)? {
+        Answer::Stats(stats) if stats.version == STATS_VERSION => Ok(stats),
+        _ => Err(MonitorError::Unexpected),
+    }
+}
+
+/// What is connected.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn health(socket: &Path) -> Result<DaemonHealth, MonitorError> {
+    match ask(socket, &Request::Health)? {
+        Answer::Health(health) if health.version == STATS_VERSION => Ok(health),
+        _ => Err(MonitorError::Unexpected),
+    }
+}
+
+/// One question, one answer.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn ask(socket: &Path, request: &Request) -> Result<Answer, MonitorError> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let mut line = serde_json::to_vec(request).map_err(MonitorError::Parse)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_line(&mut answer)?;
+    match serde_json::from_str(&answer).map_err(MonitorError::Parse)? {
+        Answer::Error { message } => Err(MonitorError::Refused(message)),
+        answer => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixListener, thread};
+
+    use super::*;
+
+    fn answered_with(text: &'static str) -> Result<DaemonStats, MonitorError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m");
+        let listener = UnixListener::bind(&path).unwrap();
+        let daemon = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).unwrap();
+            assert_eq!(request, "{\"query\":\"stats\"}\n");
+            (&stream).write_all(text.as_bytes()).unwrap();
+        });
+        let result = stats(&path);
+        daemon.join().unwrap();
+        result
+    }
+
+    #[test]
+    fn answers_and_refusals_are_told_apart() {
+        let good = r#"{"answer":"stats","version":1,"wall_uptime_ns":5,"model_time_ps":0,"model_time_is_exact":true,"nodes":[]}"#;
+        assert_eq!(answered_with(good).unwrap().wall_uptime_ns, 5);
+        assert!(matches!(
+            answered_with(r#"{"answer":"error","message":"no"}"#),
+            Err(MonitorError::Refused(_))
+        ));
+        assert!(matches!(answered_with(r#"{"answer":"done"}"#), Err(MonitorError::Unexpected)));
+        assert!(matches!(answered_with("{"), Err(MonitorError::Parse(_))));
+        assert!(matches!(stats(Path::new("/no/such")), Err(MonitorError::Io(_))));
+    }
+}

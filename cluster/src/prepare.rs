@@ -1,0 +1,179 @@
+//! From the command line to a plan: reads the cluster file, builds what is missing, and lays everything out.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use niclab_images::{Cache, Images, Progress, Request, Terminal};
+use niclab_spec::{Cluster, NicModel, Source};
+
+use crate::{
+    accelerator::Accelerator,
+    cli::ClusterArgs,
+    plan::{Inputs, Plan},
+    runtime::RuntimeRoot,
+    tools::Programs,
+};
+
+/// Folders that a guest needs as its own. The host's must not cover them.
+const GUEST_FOLDERS: [&str; 14] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
+    "/var", "/root",
+];
+
+/// The cluster that the arguments describe, every value settled.
+///
+/// # Errors
+/// When the file or an argument is wrong; the message names the place and the mend.
+pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
+    let mut source = match &args.cluster {
+        Some(path) => Source::read(path)?,
+        None => Source::default(),
+    };
+    let mut file = source.cluster_file()?;
+    if let Some(nodes) = args.nodes {
+        file.nodes = Some(nodes);
+        source.set_by_flag("nodes", "--nodes");
+    }
+    if let Some(memory_mib) = args.memory {
+        file.memory_mib = memory_mib;
+        source.set_by_flag("memory_mib", "--memory");
+    }
+    if let Some(vcpus) = args.vcpus {
+        file.vcpus = vcpus;
+        source.set_by_flag("vcpus", "--vcpus");
+    }
+    if let Some(name) = &args.nic {
+        let known = NicModel::ALL.iter().find(|model| model.name() == name);
+        let names: Vec<&str> = NicModel::ALL.iter().map(|model| model.name()).collect();
+        file.nic.model = *known.with_context(|| {
+            format!("--nic: no model is called `{name}`; use one of {}", names.join(", "))
+        })?;
+    }
+    if !args.packages.is_empty() {
+        file.packages.clone_from(&args.packages);
+        source.set_by_flag("packages", "--packages");
+    }
+    if let Some(name) = &args.name {
+        file.name = Some(name.clone());
+        source.set_by_flag("name", "--name");
+    }
+    Ok(source.resolve(&file)?)
+}
+
+/// Builds what is missing and makes the plan of a cluster of this name. Nothing of the cluster is started.
+///
+/// # Errors
+/// Whatever keeps a part from being built; the message names the mend.
+pub fn plan(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    name: &str,
+    root: &RuntimeRoot,
+    offline: bool,
+) -> Result<Plan> {
+    let accelerator = Accelerator::choose(cluster.accelerator)?;
+    log::info!("accelerator: {} ({})", accelerator.name(), accelerator.reason);
+    let progress = Terminal::new();
+    let programs = Programs::locate(offline, &progress)?;
+    let images = images(args, cluster, &programs, offline, &progress)?;
+    let share = if args.no_share {
+        None
+    } else {
+        shareable(&env::current_dir().context("the current folder is gone")?)
+    };
+    Ok(Plan::new(&Inputs {
+        name,
+        cluster,
+        images: &images,
+        device: &programs.device,
+        folder: &root.folder(name),
+        accelerator: &accelerator,
+        share: share.as_deref(),
+    })?)
+}
+
+/// The images of each node; nodes with the same packages share theirs.
+fn images(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    programs: &Programs,
+    offline: bool,
+    progress: &dyn Progress,
+) -> Result<Vec<Images>> {
+    let cache = Cache::locate()?;
+    let mut built: BTreeMap<&[String], Images> = BTreeMap::new();
+    for node in &cluster.nodes {
+        if built.contains_key(node.packages.as_slice()) {
+            continue;
+        }
+        let request = Request {
+            packages: node.packages.clone(),
+            mirror: args.mirror.clone(),
+            offline,
+            kernel: cluster.kernel.clone(),
+            image: cluster.image.clone(),
+            tools: programs.guest.clone(),
+        };
+        built.insert(&node.packages, niclab_images::ensure(&cache, &request, progress)?);
+    }
+    cluster
+        .nodes
+        .iter()
+        .map(|node| match built.get(node.packages.as_slice()) {
+            Some(images) => Ok(images.clone()),
+            None => bail!("no image for {}", node.name),
+        })
+        .collect()
+}
+
+/// The folder, if guests can see it at its own path without losing their own system.
+fn shareable(folder: &Path) -> Option<PathBuf> {
+    let covered = |guest: &str| {
+        let guest = Path::new(guest);
+        // Below /tmp, /root and /var/… it may stand; on or above any of them, or within the system proper, not.
+        let may_hold_work = ["/tmp", "/root", "/var", "/run"].iter().any(|path| guest == Path::new(path));
+        guest.starts_with(folder) || (folder.starts_with(guest) && !may_hold_work)
+    };
+    if GUEST_FOLDERS.iter().any(|guest| covered(guest)) {
+        log::warn!("{} is not shared with the guests: it would cover their own system", folder.display());
+        return None;
+    }
+    Some(folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_folders_are_shared_and_system_folders_are_not() {
+        for folder in ["/home/me/work", "/tmp/x", "/root/x", "/srv", "/var/lib/ci", "/opt/build"] {
+            assert!(shareable(Path::new(folder)).is_some(), "{folder}");
+        }
+        for folder in ["/", "/tmp", "/root", "/usr", "/usr/src/x", "/etc", "/dev/shm", "/proc/self"] {
+            assert!(shareable(Path::new(folder)).is_none(), "{folder}");
+        }
+    }
+
+    #[test]
+    fn arguments_win_over_the_file_and_are_named_in_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        std::fs::write(&path, "nodes = 2\nmemory_mib = 512\n").unwrap();
+        let args = ClusterArgs { cluster: Some(path), nodes: Some(3), ..ClusterArgs::default() };
+        let resolved = cluster(&args).unwrap();
+        assert_eq!((resolved.nodes.len(), resolved.nodes[0].memory_mib), (3, 512));
+        for (args, word) in [
+            (ClusterArgs { nodes: Some(0), ..ClusterArgs::default() }, "--nodes"),
+            (ClusterArgs { memory: Some(1), ..ClusterArgs::default() }, "--memory"),
+            (ClusterArgs { nic: Some("abc".into()), ..ClusterArgs::default() }, "--nic"),
+            (ClusterArgs { packages: vec!["--x".into()], ..ClusterArgs::default() }, "--packages"),
+        ] {
+            assert!(cluster(&args).unwrap_err().to_string().contains(word), "{word}");
+        }
+    }
+}

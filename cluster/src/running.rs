@@ -1,0 +1,489 @@
+//! A plan carried out: the daemon, the guests, and what happens to them.
+//!
+//! One thread, the owner's, starts and ends processes and takes [`Event`]s; everything that waits (for a process to
+//! end, for a guest to answer, for a signal) is a small thread that sends one. Whatever way a cluster ends, and
+//! whatever stage it is in, it goes through [`RunningCluster::shut_down`], or else through the kernel, which kills the
+//! children of a dead owner.
+
+use std::{
+    fmt, fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{ChildStdin, ExitStatus},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use niclab_agent::Health;
+use niclab_spec::daemon::READY_LINE;
+use rustix::process::Signal;
+use thiserror::Error;
+
+use crate::{
+    agent_client::AgentClient,
+    control::DownRequest,
+    plan::{NodePlan, Plan},
+    process::{Process, ProcessId, SpawnError, tail, wait_readable},
+    runtime::{ClusterFolder, RuntimeError},
+    signals,
+};
+
+/// Lines of a console or log that a message shows.
+const TAIL_LINES: usize = 15;
+
+/// How often a guest is asked for its health while it boots.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a guest that answers may take to say how healthy it is.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the daemon may take to listen on its sockets.
+const DAEMON_READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long guests may take to write back and switch off before QEMU is told to quit.
+const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long a process may take to end by itself once told so, before it is killed.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The daemon listens on all its sockets.
+    DaemonReady,
+    /// The process that was started under this name ended.
+    Ended(String),
+    /// A guest is healthy, and this is its agent.
+    Healthy(usize, Arc<AgentClient>),
+    /// A guest's agent cannot be used.
+    AgentFailed(usize, String),
+    /// This process got a signal.
+    Signal(i32),
+    /// A command on a node is over: its code, or why it has none.
+    CommandOver(usize, Result<u8, String>),
+    /// Somebody wants the cluster taken down.
+    Down(DownRequest),
+}
+
+impl fmt::Debug for AgentClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentClient").finish_non_exhaustive()
+    }
+}
+
+/// Why a cluster ended before its time.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// A process did not start.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The cluster's folder cannot be used.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A file of the plan cannot be written, or a process not be watched.
+    #[error("cannot prepare the cluster: {0}")]
+    Prepare(#[source] std::io::Error),
+    /// The daemon ended.
+    #[error("the daemon ended ({how}); its last words:\n{log}")]
+    DaemonEnded {
+        /// How.
+        how: String,
+        /// The end of its log.
+        log: String,
+    },
+    /// The daemon does not get ready.
+    #[error("the daemon did not get ready within {} s; its last words:\n{log}", DAEMON_READY_TIMEOUT.as_secs())]
+    DaemonNotReady {
+        /// The end of its log.
+        log: String,
+    },
+    /// A QEMU ended with an error.
+    #[error("QEMU of {node} ended ({how}); its last words:\n{log}\nconsole of {node}:\n{console}")]
+    QemuEnded {
+        /// The node.
+        node: String,
+        /// How.
+        how: String,
+        /// The end of its log.
+        log: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A guest's kernel panicked.
+    #[error("the kernel of {node} panicked; console of {node}:\n{console}")]
+    Panicked {
+        /// The node.
+        node: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A guest switched itself off, or wanted to boot again.
+    #[error("{node} switched itself off or rebooted, which ends the cluster; console of {node}:\n{console}")]
+    SwitchedOff {
+        /// The node.
+        node: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// Not all guests got healthy in time.
+    #[error("not healthy after {} s (raise --boot-timeout if the machine is slow):\n{details}", timeout.as_secs())]
+    NotHealthy {
+        /// The time they had.
+        timeout: Duration,
+        /// What each waits for, and the end of its console.
+        details: String,
+    },
+    /// An agent is gone or of another version.
+    #[error("{node}: {error}; console of {node}:\n{console}")]
+    Agent {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        error: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// The commands took longer than allowed.
+    #[error("the command was still running after {} s (--timeout)", .0.as_secs())]
+    TimedOut(Duration),
+    /// A signal.
+    #[error("ended by {}", signals::name(*.0))]
+    Signal(i32),
+    /// Somebody asked for the end.
+    #[error("taken down")]
+    Down(DownRequest),
+}
+
+/// What each guest still waits for, in words; shared with the threads that ask.
+type Waiting = Arc<Mutex<Vec<String>>>;
+
+/// A cluster that runs.
+pub struct RunningCluster {
+    plan: Plan,
+    folder: ClusterFolder,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    daemon: Process,
+    /// The daemon ends when this closes, so that it ends with us even where the kernel's signal fails.
+    daemon_stdin: Option<ChildStdin>,
+    guests: Vec<Process>,
+    agents: Vec<Option<Arc<AgentClient>>>,
+    waiting: Waiting,
+}
+
+impl RunningCluster {
+    /// Starts everything and waits until every guest is healthy. `on_healthy` is told of each.
+    ///
+    /// # Errors
+    /// [`Failure`]; everything has then been ended, and the folder removed.
+    pub fn boot(
+        plan: Plan,
+        folder: ClusterFolder,
+        timeout: Duration,
+        on_healthy: &mut dyn FnMut(&NodePlan),
+    ) -> Result<Self, Failure> {
+        let (sender, events) = mpsc::channel();
+        signals::deliver_to(sender.clone());
+        let mut cluster = Self::start(plan, folder, sender, events)?;
+        match cluster.bring_up(timeout, on_healthy) {
+            Ok(()) => Ok(cluster),
+            Err(failure) => {
+                cluster.shut_down(false);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Writes the files and starts the daemon.
+    fn start(
+        plan: Plan,
+        folder: ClusterFolder,
+        sender: Sender<Event>,
+        events: Receiver<Event>,
+    ) -> Result<Self, Failure> {
+        let start = || {
+            for file in &plan.files {
+                fs::write(&file.path, &file.text).map_err(Failure::Prepare)?;
+            }
+            let mut daemon = Process::spawn("daemon", &plan.daemon, true)?;
+            let (stdin, stdout) =
+                daemon.take_pipes().ok_or(Failure::Prepare(std::io::ErrorKind::BrokenPipe.into()))?;
+            watch(&daemon, &sender)?;
+            let ready = sender.clone();
+            // Reads on after the line: a daemon that prints more must not block on a full pipe.
+            thread::spawn(move || {
+                for line in BufReader::new(stdout.take(1 << 20)).lines().map_while(Result::ok) {
+                    if line == READY_LINE {
+                        let _ = ready.send(Event::DaemonReady);
+                    }
+                }
+            });
+            Ok((daemon, stdin))
+        };
+        match start() {
+            Ok((daemon, stdin)) => Ok(Self {
+                waiting: Arc::new(Mutex::new(vec!["QEMU to start".to_owned(); plan.nodes.len()])),
+                agents: vec![None; plan.nodes.len()],
+                guests: Vec::new(),
+                daemon_stdin: Some(stdin),
+                daemon,
+                sender,
+                events,
+                folder,
+                plan,
+            }),
+            Err(failure) => {
+                remove(folder);
+                Err(failure)
+            }
+        }
+    }
+
+    fn bring_up(&mut self, timeout: Duration, on_healthy: &mut dyn FnMut(&NodePlan)) -> Result<(), Failure> {
+        self.record()?;
+        let ready_by = Instant::now() + DAEMON_READY_TIMEOUT;
+        match self.next_event(ready_by)? {
+            Some(Event::DaemonReady) => {}
+            _ => return Err(Failure::DaemonNotReady { log: tail(&self.plan.daemon.log, TAIL_LINES) }),
+        }
+        let deadline = Instant::now() + timeout;
+        for (rank, node) in self.plan.nodes.iter().enumerate() {
+            let guest = Process::spawn(&node.name, &node.qemu, false)?;
+            watch(&guest, &self.sender)?;
+            self.guests.push(guest);
+            ask_until_healthy(rank, node, deadline, &self.waiting, &self.sender);
+        }
+        self.record()?;
+        while self.agents.iter().any(Option::is_none) {
+            match self.next_event(deadline)? {
+                Some(Event::Healthy(rank, agent)) => {
+                    if let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) {
+                        *slot = Some(agent);
+                        on_healthy(node);
+                    }
+                }
+                Some(_) => {}
+                None => return Err(self.not_healthy(timeout)),
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&self) -> Result<(), Failure> {
+        let processes: Vec<ProcessId> = self.guests.iter().chain([&self.daemon]).map(Process::id).collect();
+        Ok(self.folder.record(&processes)?)
+    }
+
+    /// The next event that is not the end of the cluster; `None` at the deadline.
+    ///
+    /// # Errors
+    /// [`Failure`] where the event is the end of the cluster.
+    pub fn next_event(&mut self, deadline: Instant) -> Result<Option<Event>, Failure> {
+        let event = match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(event) => event,
+            // This struct holds a sender, so the channel cannot be closed.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
+        };
+        match event {
+            Event::Ended(name) => Err(self.ended(&name)),
+            Event::Signal(signal) => Err(Failure::Signal(signal)),
+            Event::Down(request) => Err(Failure::Down(request)),
+            Event::AgentFailed(rank, error) => {
+                let (node, console) = self.node_and_console(rank);
+                Err(Failure::Agent { node, error, console })
+            }
+            event => Ok(Some(event)),
+        }
+    }
+
+    fn ended(&mut self, name: &str) -> Failure {
+        // A guest that cannot go on without the daemon may be noticed before it.
+        if let Some(status) = self.daemon.exit_status() {
+            return Failure::DaemonEnded { how: how(status), log: tail(&self.plan.daemon.log, TAIL_LINES) };
+        }
+        let rank = self.guests.iter().position(|guest| guest.name == name).unwrap_or_default();
+        let status = self.guests.get_mut(rank).and_then(Process::exit_status);
+        let (node, console) = self.node_and_console(rank);
+        if console.contains("Kernel panic") {
+            return Failure::Panicked { node, console };
+        }
+        match status {
+            Some(status) if !status.success() => {
+                let log = self.plan.nodes.get(rank).map(|node| tail(&node.qemu.log, TAIL_LINES));
+                Failure::QemuEnded { node, how: how(status), log: log.unwrap_or_default(), console }
+            }
+            _ => Failure::SwitchedOff { node, console },
+        }
+    }
+
+    fn node_and_console(&self, rank: usize) -> (String, String) {
+        let node = self.plan.nodes.get(rank);
+        node.map(|node| (node.name.clone(), tail(&node.console, TAIL_LINES))).unwrap_or_default()
+    }
+
+    fn not_healthy(&self, timeout: Duration) -> Failure {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let details: Vec<String> = (self.agents.iter().zip(&self.plan.nodes).zip(waiting.iter()))
+            .filter(|((agent, _), _)| agent.is_none())
+            .map(|((_, node), waiting)| {
+                let console = tail(&node.console, TAIL_LINES);
+                format!("{} waits for {waiting}; its console:\n{console}", node.name)
+            })
+            .collect();
+        Failure::NotHealthy { timeout, details: details.join("\n") }
+    }
+
+    /// What is carried out.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The cluster's folder.
+    #[must_use]
+    pub fn folder(&self) -> &ClusterFolder {
+        &self.folder
+    }
+
+    /// The agents, by rank. All of them once [`Self::boot`] is done.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentClient>> {
+        self.agents.iter().flatten()
+    }
+
+    /// Where other threads send what happens.
+    #[must_use]
+    pub fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// The pids of the guests, by rank, and of the daemon.
+    #[must_use]
+    pub fn pids(&self) -> (Vec<u32>, u32) {
+        (self.guests.iter().map(|guest| guest.id().pid).collect(), self.daemon.id().pid)
+    }
+
+    /// Switches the guests off, ends every process, and removes the folder unless it is to be kept.
+    pub fn shut_down(mut self, keep_folder: bool) {
+        // On threads of their own: a guest that hangs may not take the message.
+        for agent in self.agents.drain(..).flatten() {
+            thread::spawn(move || agent.power_off());
+        }
+        let daemon_lives = self.daemon.exit_status().is_none();
+        // Without the daemon the guests' drivers wait for it before they give up, so do not wait for them.
+        let grace = if daemon_lives { POWER_OFF_TIMEOUT } else { Duration::ZERO };
+        end_all(&mut self.guests, grace);
+        self.daemon_stdin.take();
+        end_all(std::slice::from_mut(&mut self.daemon), Duration::ZERO);
+        let Self { folder, guests, daemon, .. } = self;
+        drop((guests, daemon));
+        if !keep_folder {
+            remove(folder);
+        }
+    }
+}
+
+fn remove(folder: ClusterFolder) {
+    let path = folder.path().to_owned();
+    if let Err(error) = folder.remove() {
+        log::warn!("{error}; remove {} yourself", path.display());
+    }
+}
+
+/// Waits for processes to end, tells those that do not, and kills those that do not listen.
+fn end_all(processes: &mut [Process], grace: Duration) {
+    let deadline = Instant::now() + grace;
+    for process in &mut *processes {
+        if process.wait_until(deadline).is_none() {
+            log::debug!("telling {} to end", process.name);
+            process.signal(Signal::TERM);
+        }
+    }
+    let deadline = Instant::now() + QUIT_TIMEOUT;
+    for process in processes {
+        if process.wait_until(deadline).is_none() {
+            log::debug!("killing {}", process.name);
+            process.signal(Signal::KILL);
+        }
+    }
+}
+
+/// Sends an event when the process ends.
+fn watch(process: &Process, sender: &Sender<Event>) -> Result<(), Failure> {
+    let exit = process.exit_descriptor().map_err(Failure::Prepare)?;
+    let (name, sender) = (process.name.clone(), sender.clone());
+    thread::spawn(move || {
+        while !wait_readable(&exit, Duration::from_secs(3600)) {}
+        // If nobody listens any more, the cluster is being taken down.
+        let _ = sender.send(Event::Ended(name));
+    });
+    Ok(())
+}
+
+/// Connects to a guest's agent and asks until it is healthy, then sends an event.
+fn ask_until_healthy(
+    rank: usize,
+    node: &NodePlan,
+    deadline: Instant,
+    waiting: &Waiting,
+    sender: &Sender<Event>,
+) {
+    let (socket, waiting, sender) = (node.agent_socket.clone(), Arc::clone(waiting), sender.clone());
+    let say = move |text: String| {
+        if let Some(slot) = waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(rank) {
+            *slot = text;
+        }
+    };
+    thread::spawn(move || {
+        let result = healthy_agent(&socket, deadline, say);
+        let event = match result {
+            Ok(Some(agent)) => Event::Healthy(rank, agent),
+            // The owner reports the time-out itself.
+            Ok(None) => return,
+            Err(error) => Event::AgentFailed(rank, error),
+        };
+        let _ = sender.send(event);
+    });
+}
+
+fn healthy_agent(
+    socket: &Path,
+    deadline: Instant,
+    say: impl Fn(String),
+) -> Result<Option<Arc<AgentClient>>, String> {
+    use crate::agent_client::AgentError;
+    say("its agent to answer".to_owned());
+    let agent = match AgentClient::connect(socket, deadline) {
+        Ok(agent) => agent,
+        Err(AgentError::Silent(_)) => return Ok(None),
+        // The end of QEMU is an event of its own, which says more.
+        Err(AgentError::Gone(_)) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    while Instant::now() < deadline {
+        match agent.health(HEALTH_TIMEOUT) {
+            Ok(health) if health.is_healthy() => return Ok(Some(agent)),
+            Ok(health) => say(missing(&health)),
+            Err(AgentError::Gone(_)) => return Ok(None),
+            Err(error) => say(error.to_string()),
+        }
+        thread::sleep(HEALTH_INTERVAL);
+    }
+    Ok(None)
+}
+
+fn missing(health: &Health) -> String {
+    format!("its NIC ({health})")
+}
+
+fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}

@@ -1,0 +1,289 @@
+//! The process that keeps a cluster up after `niclab up` returned.
+//!
+//! It takes its plan from standard input and tells on standard output, one JSON [`Progress`] a line, how the boot goes.
+//! From then on it serves the control socket until it is asked to take the cluster down, or until the cluster ends by
+//! itself; then it leaves the reason in the cluster's folder for the commands that come later.
+
+use std::{
+    fs, io,
+    io::Write,
+    net::Shutdown,
+    os::unix::net::{UnixListener, UnixStream},
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use niclab_agent::{Decoder, ToGuest, ToHost};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    agent_client::{AgentClient, CommandHandle},
+    control::{
+        self, ControlError, DownRequest, FAILURE, NodeStatus, PLAN, Reply, Request, SOCKET, STATUS_VERSION,
+        Status,
+    },
+    plan::Plan,
+    running::{Event, Failure, RunningCluster},
+    runtime::{ClusterFolder, RuntimeRoot},
+    signals,
+};
+
+/// How long a guest may take to say how healthy it is when somebody asks.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a supervisor is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The folder of all clusters.
+    pub root: std::path::PathBuf,
+    /// What to start.
+    pub plan: Plan,
+    /// How long the guests may take until they are healthy.
+    pub boot_timeout: Duration,
+}
+
+/// How a boot goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "progress", rename_all = "kebab-case")]
+pub enum Progress {
+    /// A node is healthy.
+    Healthy {
+        /// Which.
+        node: String,
+    },
+    /// All are, and the control socket is there.
+    Up,
+    /// The cluster ended.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
+/// Carries out an order. Returns when the cluster is down.
+///
+/// # Errors
+/// When the order cannot be read.
+pub fn supervise() -> Result<(), ControlError> {
+    let order: Order = control::read_line(&mut io::stdin().lock())?;
+    // A session of its own, so that the terminal's signals and end do not reach it. Fails for the leader of a process
+    // group, which a fresh child is not; and even then it would only be less well protected.
+    let _ = rustix::process::setsid();
+    signals::take_over()?;
+    if let Err(message) = Supervisor::run(&order) {
+        tell(&Progress::Failed { message });
+    }
+    Ok(())
+}
+
+/// Whoever listened may be gone by now.
+fn tell(progress: &Progress) {
+    let mut stdout = io::stdout().lock();
+    let _ = control::write_line(&mut stdout, progress);
+    let _ = stdout.flush();
+}
+
+struct Supervisor {
+    plan: Plan,
+    agents: Vec<Arc<AgentClient>>,
+    guest_pids: Vec<u32>,
+    daemon_pid: u32,
+    up_since: Instant,
+    events: mpsc::Sender<Event>,
+}
+
+impl Supervisor {
+    fn run(order: &Order) -> Result<(), String> {
+        let root = RuntimeRoot::at(order.root.clone()).map_err(|error| error.to_string())?;
+        let folder = root.claim(&order.plan.name).map_err(|error| error.to_string())?;
+        let path = folder.path().to_owned();
+        let booted = folder
+            .write(PLAN, &serde_json::to_string(&order.plan).unwrap_or_default())
+            .map_err(Failure::from)
+            .and_then(|()| Self::boot(order, folder));
+        let failure = match booted {
+            Ok(mut cluster) => {
+                tell(&Progress::Up);
+                close_stdout();
+                let failure = wait_for_end(&mut cluster);
+                let was_asked = matches!(failure, Failure::Down(_) | Failure::Signal(_));
+                cluster.shut_down(!was_asked);
+                failure
+            }
+            Err(failure) => failure,
+        };
+        match failure {
+            Failure::Down(request) => request.done(),
+            Failure::Signal(_) => {}
+            failure => {
+                let message = failure.to_string();
+                // The folder may be gone: then nobody comes to read the reason either.
+                let _ = fs::write(path.join(FAILURE), &message);
+                return Err(message);
+            }
+        }
+        Ok(())
+    }
+
+    fn boot(order: &Order, folder: ClusterFolder) -> Result<RunningCluster, Failure> {
+        let mut on_healthy =
+            |node: &crate::plan::NodePlan| tell(&Progress::Healthy { node: node.name.clone() });
+        let cluster = RunningCluster::boot(order.plan.clone(), folder, order.boot_timeout, &mut on_healthy)?;
+        let (guest_pids, daemon_pid) = cluster.pids();
+        let supervisor = Arc::new(Self {
+            plan: order.plan.clone(),
+            agents: cluster.agents().cloned().collect(),
+            guest_pids,
+            daemon_pid,
+            up_since: Instant::now(),
+            events: cluster.sender(),
+        });
+        match UnixListener::bind(cluster.folder().path().join(SOCKET)) {
+            Ok(listener) => {
+                thread::spawn(move || supervisor.serve(&listener));
+                Ok(cluster)
+            }
+            Err(error) => {
+                cluster.shut_down(false);
+                Err(Failure::Prepare(error))
+            }
+        }
+    }
+
+    fn serve(self: Arc<Self>, listener: &UnixListener) {
+        for stream in listener.incoming().flatten() {
+            let this = Arc::clone(&self);
+            thread::spawn(move || {
+                if let Err(error) = this.serve_one(stream) {
+                    log::debug!("a client: {error}");
+                }
+            });
+        }
+    }
+
+    fn serve_one(&self, mut stream: UnixStream) -> Result<(), ControlError> {
+        match control::read_line(&mut stream)? {
+            Request::Status => control::write_line(&mut stream, &Reply::Status(self.status())),
+            Request::Down => {
+                let (sender, done) = mpsc::channel();
+                // The owner takes no events only while it takes the cluster down already.
+                let _ = self.events.send(Event::Down(DownRequest(sender)));
+                // An error means that the owner dropped the request at its end, which is what is waited for.
+                let _ = done.recv();
+                control::write_line(&mut stream, &Reply::Down)
+            }
+            Request::Exec { node, exec } => match self.start(&node, exec) {
+                Ok(command) => {
+                    control::write_line(&mut stream, &Reply::Running)?;
+                    relay(&command, stream)
+                }
+                Err(message) => control::write_line(&mut stream, &Reply::Error { message }),
+            },
+        }
+    }
+
+    fn start(&self, name: &str, exec: niclab_agent::Exec) -> Result<CommandHandle, String> {
+        let rank = self.plan.nodes.iter().position(|node| node.name == name);
+        let agent = rank.and_then(|rank| self.agents.get(rank)).ok_or_else(|| {
+            let names: Vec<&str> = self.plan.nodes.iter().map(|node| node.name.as_str()).collect();
+            format!("no node is called `{name}`; the nodes are {}", names.join(", "))
+        })?;
+        let mut exec = exec;
+        if let Some(node) = self.plan.node(name) {
+            for (key, value) in &node.env {
+                exec.env.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        agent.exec(exec).map_err(|error| error.to_string())
+    }
+
+    fn status(&self) -> Status {
+        let nodes = self.plan.nodes.iter().zip(&self.agents).zip(&self.guest_pids);
+        Status {
+            version: STATUS_VERSION,
+            name: self.plan.name.clone(),
+            nic: self.plan.nic.clone(),
+            accelerator: self.plan.accelerator.name().to_owned(),
+            wall_uptime_s: self.up_since.elapsed().as_secs(),
+            daemon_pid: self.daemon_pid,
+            monitor_socket: self.plan.monitor_socket.clone(),
+            nodes: nodes
+                .map(|((node, agent), &pid)| NodeStatus {
+                    name: node.name.clone(),
+                    pid,
+                    address: node.address,
+                    mac: node.mac,
+                    health: agent.health(HEALTH_TIMEOUT).map_err(|error| error.to_string()),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Lets whoever reads our standard output see its end, though this process lives on.
+fn close_stdout() {
+    if let Ok(null) = fs::OpenOptions::new().write(true).open("/dev/null")
+        && let Err(error) = rustix::stdio::dup2_stdout(&null)
+    {
+        log::warn!("cannot close standard output: {error}");
+    }
+}
+
+fn wait_for_end(cluster: &mut RunningCluster) -> Failure {
+    loop {
+        // Any time far away: the loop looks again.
+        match cluster.next_event(Instant::now() + Duration::from_secs(3600)) {
+            Ok(_) => {}
+            Err(failure) => return failure,
+        }
+    }
+}
+
+/// Carries messages between a client and its command until the command is over or the client is gone.
+fn relay(command: &CommandHandle, stream: UnixStream) -> Result<(), ControlError> {
+    let input = command.sender().clone();
+    let mut from_client = stream.try_clone()?;
+    thread::spawn(move || {
+        let _ = relay_input(&mut from_client, &input);
+        // The client is gone, or makes no sense. SIGHUP first, as for a terminal that is closed; a command that
+        // stays is killed when the other half finds nobody to write to.
+        let _ = input.send(ToGuest::Signal(1));
+        let _ = from_client.shutdown(Shutdown::Both);
+    });
+    let mut to_client = stream;
+    loop {
+        let message = command.next().map_err(|error| ControlError::Refused(error.to_string()))?;
+        let is_last = matches!(message, ToHost::Exit(_) | ToHost::Refused(_));
+        let mut bytes = Vec::new();
+        message.into_frame(0, 0)?.encode(&mut bytes);
+        to_client.write_all(&bytes)?;
+        if is_last {
+            to_client.shutdown(Shutdown::Both)?;
+            return Ok(());
+        }
+    }
+}
+
+fn relay_input(
+    stream: &mut UnixStream,
+    input: &crate::agent_client::CommandSender,
+) -> Result<(), ControlError> {
+    use std::io::Read;
+    let mut decoder = Decoder::default();
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => decoder.push(&buffer[..n]),
+        }
+        while let Some(frame) = decoder.next_frame() {
+            let message = ToGuest::from_frame(frame)?;
+            let is_for_commands =
+                !matches!(message, ToGuest::Hello { .. } | ToGuest::Exec(_) | ToGuest::PowerOff);
+            if is_for_commands && input.send(message).is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
