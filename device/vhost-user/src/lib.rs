@@ -1,1 +1,26 @@
 //! The live shell: NIC models behind QEMU over vhost-user, and an in-process front end.
+//!
+//! One process serves a cluster: two sockets for each node, one for the cluster function
+//! (`vhost-user-test-device-pci`) and one for the Ethernet function (virtio-net), which share a port of the modelled
+//! switch.
+//!
+//! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
+//! * [`connection`], [`cluster_function`], [`ethernet_function`]: vhost-user;
+//! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
+//! * [`ring`], [`memory`], [`vring`]: the guest's queues and memory, every word of them checked;
+//! * [`ethernet`]: frames and offloads;
+//! * [`frontend`]: the other end of it all, in this process; [`lab`]: both ends, for tests and benchmarks.
+
+pub mod cluster_function;
+pub mod config;
+pub mod connection;
+pub mod daemon;
+pub mod ethernet;
+pub mod ethernet_function;
+pub mod frontend;
+pub mod lab;
+pub mod memory;
+pub mod monitor;
+pub mod ring;
+pub mod shell;
+pub mod vring;

@@ -1,0 +1,269 @@
+//! The cluster function: the vhost-user back end behind QEMU's `vhost-user-test-device-pci`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use niclab_abi::bar::REGION;
+use niclab_abi::config::CONFIG_BYTES;
+use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
+use parking_lot::Mutex;
+use vhost::vhost_user::message::{
+    VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
+    VhostUserVirtioFeatures,
+};
+use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
+use vhost_user_backend::VhostUserBackend;
+use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
+use vm_memory::GuestAddressSpace;
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::event::{EventConsumer, EventNotifier};
+
+use crate::connection::{Exit, Wake};
+use crate::memory::DmaMemory;
+use crate::ring::Burst;
+use crate::shell::Shell;
+use crate::vring::{GuestMemory, Vring};
+
+/// One connection of the cluster function.
+pub struct ClusterFunction {
+    shell: Arc<Shell>,
+    node: usize,
+    wake: Wake,
+    exit: Exit,
+    backend: Mutex<Option<Backend>>,
+    is_map_asked: AtomicBool,
+}
+
+impl ClusterFunction {
+    /// The function of `node`, for a connection to come.
+    ///
+    /// # Errors
+    /// When the operating system gives no events.
+    pub fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            shell: Arc::clone(shell),
+            node,
+            wake: Wake::new()?,
+            exit: Exit::new()?,
+            backend: Mutex::new(None),
+            is_map_asked: AtomicBool::new(false),
+        }))
+    }
+
+    /// By which the function's thread calls itself back.
+    pub const fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// By which its thread is told to end.
+    pub const fn exit(&self) -> &Exit {
+        &self.exit
+    }
+
+    /// Somebody has connected.
+    pub fn on_connect(&self) {
+        self.shell.set_connected(self.node, |connected| connected.cluster = true);
+    }
+
+    /// The connection is gone, and with it the guest or its QEMU.
+    pub fn on_disconnect(&self) {
+        self.host_reset();
+        let mut world = self.shell.world();
+        if let Some(card) = world.cards.get_mut(self.node) {
+            card.earlier_doorbells = card.doorbells();
+            card.vrings.clear();
+            card.memory = Arc::default();
+            card.pages.retract();
+        }
+        drop(world);
+        self.shell.set_connected(self.node, |connected| {
+            connected.cluster = false;
+            connected.bar = false;
+        });
+    }
+
+    /// The driver has reset the device, or the guest has rebooted, or is gone: its memory is not ours any more.
+    fn host_reset(&self) {
+        let mut world = self.shell.world();
+        world.host_reset(self.node);
+        if let Some(card) = world.cards.get_mut(self.node) {
+            card.want_doorbell(true);
+        }
+        self.shell.did(&world);
+    }
+
+    /// Remembers the queues, by which other nodes' threads reach this one.
+    fn attach(&self, vrings: &[Vring]) {
+        let mut world = self.shell.world();
+        if self.exit.is_asked() {
+            // The connection ended while this thread was on its way here, and the queues with it.
+            return;
+        }
+        if let Some(card) = world.cards.get_mut(self.node).filter(|card| card.vrings.is_empty()) {
+            card.vrings = vrings.to_vec();
+        }
+    }
+
+    /// Has the BAR mapped, once for each connection, as soon as the driver has sent its first request. QEMU 11.1 crashes
+    /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, so that neither the thread
+    /// that answers QEMU's own requests may ask nor one that holds the world.
+    fn map_bar(&self, vrings: &[Vring]) {
+        if self.is_map_asked.load(Ordering::Relaxed) || !self.has_request(vrings) {
+            return;
+        }
+        self.is_map_asked.store(true, Ordering::Relaxed);
+        let Some(backend) = self.backend.lock().clone() else {
+            return log::error!(
+                "node {}: the front end gave no channel to ask for the BAR's mapping",
+                self.node
+            );
+        };
+        let file = {
+            let world = self.shell.world();
+            world.cards.get(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
+        };
+        let Some((Ok(file), bytes)) = file else {
+            return log::error!("node {}: no file descriptor left to share the BAR", self.node);
+        };
+        let request = VhostUserMMap {
+            shmid: REGION as u8,
+            len: bytes,
+            flags: VhostUserMMapFlags::WRITABLE.bits(),
+            ..VhostUserMMap::default()
+        };
+        if let Err(error) = backend.shmem_map(&request, &file) {
+            return log::error!("node {}: the front end did not map the BAR: {error}", self.node);
+        }
+        if let Some(card) = self.shell.world().cards.get(self.node) {
+            card.pages.publish();
+        }
+        self.shell.set_connected(self.node, |connected| connected.bar = true);
+        log::info!("node {}: the BAR stands in the guest's address space", self.node);
+    }
+
+    fn has_request(&self, vrings: &[Vring]) -> bool {
+        let world = self.shell.world();
+        let (Some(card), Some(vring)) = (world.cards.get(self.node), vrings.get(QUEUE_CONTROL as usize))
+        else {
+            return false;
+        };
+        // Peeked at, not taken: the indices go back as they were.
+        Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
+    }
+
+    fn serve_control(&self) -> bool {
+        let mut world = self.shell.world();
+        let more = world.serve_control(self.node);
+        self.shell.did(&world);
+        more
+    }
+}
+
+impl VhostUserBackend for ClusterFunction {
+    type Bitmap = ();
+    type Vring = Vring;
+
+    fn num_queues(&self) -> usize {
+        QUEUES as usize
+    }
+
+    fn max_queue_size(&self) -> usize {
+        QUEUE_SIZE as usize
+    }
+
+    fn features(&self) -> u64 {
+        // No event index: one event, one interrupt, unless the driver says otherwise by the flag.
+        1 << VIRTIO_F_VERSION_1 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
+    }
+
+    fn acked_features(&self, _features: u64) {
+        self.host_reset();
+    }
+
+    fn protocol_features(&self) -> VhostUserProtocolFeatures {
+        VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::BACKEND_REQ
+            | VhostUserProtocolFeatures::BACKEND_SEND_FD
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+            | VhostUserProtocolFeatures::SHMEM
+    }
+
+    fn reset_device(&self) {
+        self.host_reset();
+    }
+
+    fn set_event_idx(&self, _enabled: bool) {}
+
+    fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
+        let mut space = vec![0; CONFIG_BYTES as usize];
+        if let Some(info) = self.shell.nodes().get(self.node) {
+            info.config.to_bytes(&mut space);
+        }
+        let end = offset.saturating_add(size) as usize;
+        space.get(offset as usize..end).map(<[u8]>::to_vec).unwrap_or_default()
+    }
+
+    fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
+        let mut world = self.shell.world();
+        let bar = world.cards.get(self.node).and_then(|card| card.pages.identity());
+        let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
+        world.set_memory(self.node, memory);
+        Ok(())
+    }
+
+    fn set_backend_req_fd(&self, backend: Backend) {
+        *self.backend.lock() = Some(backend);
+    }
+
+    fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
+        self.exit.take()
+    }
+
+    fn stop_vring(&self, queue_index: u32) -> io::Result<()> {
+        if queue_index == QUEUE_CONTROL {
+            self.host_reset();
+        }
+        Ok(())
+    }
+
+    /// Never fails: an error would end the thread.
+    fn handle_event(
+        &self,
+        device_event: u16,
+        _events: EventSet,
+        vrings: &[Vring],
+        _thread: usize,
+    ) -> io::Result<()> {
+        self.attach(vrings);
+        let mut again = match u32::from(device_event) {
+            QUEUE_CONTROL => {
+                self.map_bar(vrings);
+                self.serve_control()
+            }
+            QUEUE_EVENT => {
+                self.shell.world().serve_events(self.node);
+                false
+            }
+            _ => {
+                self.wake.consume();
+                self.shell.serve_doorbell(self.node).more
+            }
+        };
+        if !self.exit.is_asked() {
+            again |= self.shell.poll(self.node);
+        }
+        if again {
+            self.wake.call();
+        }
+        Ok(())
+    }
+
+    fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
+        let world = self.shell.world();
+        let bytes = world.cards.get(self.node).map_or(0, |card| card.pages.bytes());
+        Ok(VhostUserShMemConfig::new(1, &[bytes]))
+    }
+}

@@ -1,0 +1,257 @@
+//! From the launcher's configuration to models: the one place where plain data becomes parameters.
+
+use niclab_abi::config::{DeviceConfig, MODEL_ULTRA};
+use niclab_abi::{ABI_VERSION, MAGIC};
+use niclab_model::fabric::faults::{Chance, Faults};
+use niclab_model::fabric::link::{LinkConfig, LinkError};
+use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
+use niclab_model::parts::profile::{
+    BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
+};
+use niclab_model::time::Span;
+use niclab_model::ultra;
+use niclab_spec::daemon::{DaemonConfig, DaemonNode};
+use niclab_spec::{FlowControl, NicModel, Unauthorized};
+use thiserror::Error;
+
+use crate::shell::NodeInfo;
+use crate::shell::card::AnyNic;
+use crate::shell::network::Network;
+use crate::shell::pages::{Pages, PagesError};
+use crate::shell::wait::Policy;
+use crate::shell::world::World;
+
+/// Longest time a control request may take, by which drivers know a dead device. Requests take microseconds; the rest is
+/// for a host that is out of processors.
+pub const CONTROL_TIMEOUT_MS: u32 = 5_000;
+
+/// The configuration describes a cluster that cannot be.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A card's parameters.
+    #[error("node {node}: {error}; correct the cluster file's [nic] table")]
+    Nic {
+        /// Host name.
+        node: String,
+        /// Why.
+        #[source]
+        error: ultra::config::ConfigError,
+    },
+    /// A link's parameters.
+    #[error("{0}; correct the cluster file's [[link]] tables")]
+    Link(#[from] LinkError),
+    /// The node's pages.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
+    /// There are none, or more than an address can name.
+    #[error("a cluster of {0} nodes; give 1 to 65535")]
+    Nodes(usize),
+}
+
+/// Makes the world that `config` describes, on a host with `cores` cores.
+///
+/// # Errors
+/// [`ConfigError`] names what cannot be.
+pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo>), ConfigError> {
+    let nodes = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
+    let nodes = nodes.ok_or(ConfigError::Nodes(config.nodes.len()))?;
+    let profile = profile(&config.profile);
+    let mut cards = Vec::new();
+    let mut infos = Vec::new();
+    for (number, node) in (0..nodes).zip(&config.nodes) {
+        let (nic, device) = card(node, number, nodes, profile)?;
+        let ports = device.ports;
+        let pages = Pages::new(ports)?;
+        let device = DeviceConfig { bar_pages: (pages.bytes() / niclab_abi::PAGE_BYTES) as u32, ..device };
+        cards.push((nic, pages, ports));
+        let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());
+        infos.push(NodeInfo { name: node.name.clone(), config: device, policy });
+    }
+    Ok((World::new(cards, network(config, &profile)?), infos))
+}
+
+/// The network of links and switch, with the faults that the configuration begins with.
+fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigError> {
+    let links = config.nodes.iter().map(|node| LinkConfig {
+        latency: Span::from_ns(node.link.latency_ns),
+        mtu_bytes: node.link.mtu_bytes,
+        queue_frames: node.link.queue_frames,
+        ..LinkConfig::ethernet(node.link.bandwidth_bits_per_s)
+    });
+    let fabric = Fabric::new(&FabricConfig {
+        links: links.collect(),
+        // ULTRA's network is ATOLL's, which cuts through.
+        forwarding: Forwarding::CutThrough,
+        switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
+        seed: config.seed,
+    })?;
+    let bandwidths = config.nodes.iter().map(|node| node.link.bandwidth_bits_per_s);
+    let mut network = Network::new(fabric, bandwidths);
+    for (number, node) in (0..).zip(&config.nodes) {
+        network.set_faults(number, faults(&node.link.faults));
+    }
+    Ok(network)
+}
+
+/// A node's model, and what its driver reads about it.
+fn card(
+    node: &DaemonNode,
+    number: u16,
+    nodes: u16,
+    profile: Profile,
+) -> Result<(AnyNic, DeviceConfig), ConfigError> {
+    let device = DeviceConfig {
+        magic: MAGIC,
+        abi_version: ABI_VERSION,
+        node: number.into(),
+        nodes: nodes.into(),
+        control_timeout_ms: CONTROL_TIMEOUT_MS,
+        mac: mac_word(node.mac.0),
+        ..DeviceConfig::default()
+    };
+    match node.nic.model {
+        NicModel::Ultra => {
+            let config = ultra_config(node, number, nodes, profile);
+            let device = DeviceConfig {
+                model: MODEL_ULTRA,
+                ports: ultra::config::PORTS as u32,
+                max_slices: config.max_slices,
+                authorizations: config.authorizations.into(),
+                ..device
+            };
+            let error = |error| ConfigError::Nic { node: node.name.clone(), error };
+            Ok((Box::new(ultra::Ultra::new(config).map_err(error)?), device))
+        }
+    }
+}
+
+/// An Ethernet address as the configuration space holds it: first byte lowest.
+fn mac_word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+fn ultra_config(node: &DaemonNode, number: u16, nodes: u16, profile: Profile) -> ultra::Config {
+    let parameters = &node.nic.ultra;
+    ultra::Config {
+        requester_fifo_words: parameters.fifo_words_per_port,
+        completer_fifo_words: parameters.completer_fifo_words_per_port,
+        authorizations: parameters.authorized_partners_per_port,
+        unauthorized: match parameters.unauthorized {
+            Unauthorized::Discard => ultra::config::Unauthorized::Discard,
+            Unauthorized::Interrupt => ultra::config::Unauthorized::Interrupt,
+        },
+        flow_control: match parameters.flow_control {
+            FlowControl::Credit => ultra::config::FlowControl::Credit,
+            FlowControl::None => ultra::config::FlowControl::None,
+        },
+        ..ultra::Config::new(number, nodes.into(), profile)
+    }
+}
+
+/// The faults of a link.
+pub fn faults(faults: &niclab_spec::Faults) -> Faults {
+    Faults {
+        loss: Chance::from_probability(faults.loss),
+        duplicate: Chance::from_probability(faults.duplicate),
+        corrupt: Chance::from_probability(faults.corrupt),
+        reorder: Chance::from_probability(faults.reorder),
+        delay: Span::from_ns(faults.delay_ns),
+        partition: faults.partition,
+        ..Faults::NONE
+    }
+}
+
+/// A price of the model from the same price of a profile; a macro, because the specification names no type for it.
+macro_rules! price {
+    ($place:expr) => {
+        Price {
+            latency_ps: $place.latency_ps.value,
+            fixed_ps: $place.fixed_ps.value,
+            per_word_ps: $place.per_word_ps.value,
+            burst_bytes: $place.burst_bytes.value,
+        }
+    };
+}
+
+/// The cycles of a machine, likewise.
+macro_rules! machine {
+    ($place:expr) => {
+        MachineCycles {
+            fixed_millicycles: $place.fixed_millicycles.value,
+            per_word_millicycles: $place.per_word_millicycles.value,
+        }
+    };
+}
+
+/// The prices of a platform.
+pub fn profile(profile: &niclab_spec::Profile) -> Profile {
+    let niclab_spec::Profile { host, bus, ni, network, .. } = profile;
+    Profile {
+        host: HostPrices {
+            send_ps: host.send_ps.value,
+            receive_ps: host.receive_ps.value,
+            interrupt_ps: host.interrupt_ps.value,
+            copy_per_byte_ps: host.copy_per_byte_ps.value,
+        },
+        bus: BusPrices {
+            full_duplex: bus.directions.value > 1,
+            pio_write: price!(bus.pio_write),
+            pio_read: price!(bus.pio_read),
+            doorbell: price!(bus.doorbell),
+            dma_write: price!(bus.dma_write),
+            dma_read: price!(bus.dma_read),
+            descriptor_fetch: price!(bus.descriptor_fetch),
+            descriptor_write_back: price!(bus.descriptor_write_back),
+            interrupt_ps: bus.interrupt_ps.value,
+        },
+        ni: NiPrices {
+            clock_ps: ni.clock_ps.value,
+            load: machine!(ni.load),
+            transmit: machine!(ni.transmit),
+            receive: machine!(ni.receive),
+            store: machine!(ni.store),
+        },
+        network: NetworkPrices { switch_fall_through_ps: network.switch_fall_through_ps.value },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_spec::{ClusterFile, Source};
+
+    use super::*;
+
+    fn config() -> DaemonConfig {
+        let cluster = Source::default().resolve(&ClusterFile::default()).unwrap();
+        DaemonConfig::new(&cluster, "test", "/m".into(), |rank| niclab_spec::daemon::NodeSockets {
+            cluster_socket: format!("/{rank}.c").into(),
+            ethernet_socket: format!("/{rank}.e").into(),
+        })
+    }
+
+    #[test]
+    fn the_bundled_profile_is_the_models_own() {
+        let bundled = niclab_spec::Profile::bundled("ultra-200mhz-htx").unwrap();
+        assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
+    }
+
+    #[test]
+    fn drivers_read_what_the_cluster_file_says() {
+        let (world, infos) = build(&config(), 2).unwrap();
+        assert_eq!((world.cards.len(), infos.len()), (2, 2));
+        let device = infos[1].config;
+        assert_eq!((device.node, device.nodes, device.ports), (1, 2, 8));
+        assert_eq!(device.mac.to_le_bytes()[..6], config().nodes[1].mac.0);
+        assert!(device.bar_pages.is_power_of_two());
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let mut bad = config();
+        bad.nodes[1].nic.ultra.fifo_words_per_port = [1; 8];
+        let error = build(&bad, 2).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("node1") && error.contains("FIFO"), "{error}");
+        bad.nodes.clear();
+        assert!(matches!(build(&bad, 2), Err(ConfigError::Nodes(0))));
+    }
+}

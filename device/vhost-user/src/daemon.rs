@@ -1,0 +1,82 @@
+//! The daemon: a world, its sockets and its threads, for as long as the value lives.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use niclab_spec::daemon::DaemonConfig;
+use thiserror::Error;
+
+use crate::config::{self, ConfigError};
+use crate::connection::{ServeError, Server};
+use crate::monitor::{Monitor, MonitorError};
+use crate::shell::Shell;
+use crate::shell::quiet::Quiet;
+use crate::shell::wait::Policy;
+
+/// Why a daemon does not start.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// The cluster cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A vhost-user socket cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The monitor socket cannot be served.
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    /// No thread for the passing of model time.
+    #[error("cannot start a thread: {0}; is the limit of processes reached?")]
+    Thread(#[source] std::io::Error),
+}
+
+/// A running daemon. Dropping it hangs up on every front end and removes the sockets.
+pub struct Daemon {
+    shell: Arc<Shell>,
+    servers: Vec<Server>,
+    monitor: Option<Monitor>,
+    quiet: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// Listens on every socket of `config`. When this returns, front ends can connect.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn start(config: &DaemonConfig) -> Result<Self, DaemonError> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (world, nodes) = config::build(config, cores)?;
+        for info in &nodes {
+            if info.policy == Policy::Poll {
+                log::warn!("{}: polls always, as was asked; it keeps one of {cores} cores busy", info.name);
+            }
+            log::info!("{}: {:?}, on a host with {cores} cores", info.name, info.policy);
+        }
+        let shell = Shell::new(world, nodes);
+        let mut servers = Vec::new();
+        for (node, place) in config.nodes.iter().enumerate() {
+            servers.push(Server::cluster(&shell, node, &place.cluster_socket)?);
+            servers.push(Server::ethernet(&shell, node, &place.ethernet_socket)?);
+        }
+        let monitor = Monitor::start(&shell, &config.monitor_socket)?;
+        let quiet = Quiet::start(&shell).map_err(DaemonError::Thread)?;
+        Ok(Self { shell, servers, monitor: Some(monitor), quiet: Some(quiet) })
+    }
+
+    /// What the daemon holds, for whoever drives it in this process.
+    pub const fn shell(&self) -> &Arc<Shell> {
+        &self.shell
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.monitor = None;
+        self.servers.clear();
+        self.shell.quiet().stop();
+        if let Some(quiet) = self.quiet.take() {
+            // It ends by itself now; had it panicked, that was reported then.
+            let _ = quiet.join();
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The header that virtio-net puts before each frame, and what it asks for.
+//!
+//! Source: Virtual I/O Device specification 1.2, section 5.1.6.
+
+use virtio_bindings::virtio_net::{
+    VIRTIO_NET_HDR_F_NEEDS_CSUM, VIRTIO_NET_HDR_GSO_NONE, VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6,
+};
+
+/// Bytes of the header; with VERSION_1 the count of buffers is always part of it.
+pub const HEADER_BYTES: usize = 12;
+
+/// Bytes of an Ethernet header: two addresses and the EtherType.
+pub const ETHERNET_BYTES: usize = 14;
+
+const NEEDS_CHECKSUM: u8 = VIRTIO_NET_HDR_F_NEEDS_CSUM as u8;
+const GSO_NONE: u8 = VIRTIO_NET_HDR_GSO_NONE as u8;
+const GSO_TCPV4: u8 = VIRTIO_NET_HDR_GSO_TCPV4 as u8;
+const GSO_TCPV6: u8 = VIRTIO_NET_HDR_GSO_TCPV6 as u8;
+
+/// Which Internet Protocol a segmented frame is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Version 4.
+    V4,
+    /// Version 6.
+    V6,
+}
+
+/// A checksum that is still to be computed: over all bytes from `start` on, stored at `start + offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// First byte of the transport header, counted from the frame's begin.
+    pub start: u16,
+    /// Where in the transport header the checksum is.
+    pub offset: u16,
+}
+
+impl Checksum {
+    /// Where in the frame the checksum is.
+    pub fn place(self) -> usize {
+        usize::from(self.start) + usize::from(self.offset)
+    }
+}
+
+/// A frame that is still to be cut into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segmentation {
+    /// Of which protocol it is, by the word of its sender.
+    pub family: Family,
+    /// TCP payload bytes of each segment, not zero.
+    pub payload_bytes: u16,
+}
+
+/// What the sender of a frame left to the device, checked against the frame's length. The default: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// The checksum.
+    pub checksum: Option<Checksum>,
+    /// The segmentation; it comes with a checksum.
+    pub segmentation: Option<Segmentation>,
+}
+
+/// Why a header is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// The checksum would lie outside of the frame.
+    #[error("the checksum lies outside of the frame")]
+    Checksum,
+    /// A kind of segmentation that was not offered, without size, or without checksum.
+    #[error("a segmentation that the device did not offer")]
+    Segmentation,
+}
+
+impl Offload {
+    /// Decodes and checks a sender's header for a frame of `frame_bytes`.
+    ///
+    /// # Errors
+    /// [`HeaderError`].
+    #[inline]
+    pub fn decode(header: &[u8; HEADER_BYTES], frame_bytes: usize) -> Result<Self, HeaderError> {
+        let [flags, gso_type, rest @ ..] = header;
+        if *flags & NEEDS_CHECKSUM == 0 && *gso_type == GSO_NONE {
+            return Ok(Self::default());
+        }
+        let [_, _, s0, s1, c0, c1, o0, o1, _, _] = *rest;
+        let checksum = Checksum { start: u16::from_le_bytes([c0, c1]), offset: u16::from_le_bytes([o0, o1]) };
+        // A receiver would compute, and store, where a hostile sender says: it must be inside.
+        if *flags & NEEDS_CHECKSUM == 0
+            || usize::from(checksum.start) < ETHERNET_BYTES
+            || checksum.place() + 2 > frame_bytes
+        {
+            let fault = if *gso_type == GSO_NONE { HeaderError::Checksum } else { HeaderError::Segmentation };
+            return Err(fault);
+        }
+        let family = match *gso_type {
+            GSO_NONE => return Ok(Self { checksum: Some(checksum), segmentation: None }),
+            GSO_TCPV4 => Family::V4,
+            GSO_TCPV6 => Family::V6,
+            _ => return Err(HeaderError::Segmentation),
+        };
+        let payload_bytes = u16::from_le_bytes([s0, s1]);
+        if payload_bytes == 0 {
+            return Err(HeaderError::Segmentation);
+        }
+        let segmentation = Some(Segmentation { family, payload_bytes });
+        Ok(Self { checksum: Some(checksum), segmentation })
+    }
+
+    /// The header for a receiver that takes these offloads, of a frame in `buffers` buffers.
+    #[inline]
+    pub fn encode(&self, buffers: u16) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        let [flags, gso_type, _, _, s0, s1, c0, c1, o0, o1, b0, b1] = &mut header;
+        if let Some(checksum) = self.checksum {
+            *flags = NEEDS_CHECKSUM;
+            [*c0, *c1] = checksum.start.to_le_bytes();
+            [*o0, *o1] = checksum.offset.to_le_bytes();
+        }
+        if let Some(segmentation) = self.segmentation {
+            *gso_type = match segmentation.family {
+                Family::V4 => GSO_TCPV4,
+                Family::V6 => GSO_TCPV6,
+            };
+            [*s0, *s1] = segmentation.payload_bytes.to_le_bytes();
+        }
+        [*b0, *b1] = buffers.to_le_bytes();
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_round_trips_and_stays_inside(header: [u8; HEADER_BYTES], frame_bytes in 0_usize..70_000) {
+            if let Ok(offload) = Offload::decode(&header, frame_bytes) {
+                let again = Offload::decode(&offload.encode(1), frame_bytes);
+                prop_assert_eq!(again, Ok(offload));
+                if let Some(checksum) = offload.checksum {
+                    prop_assert!(checksum.place() + 2 <= frame_bytes);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hostile_header_is_refused() {
+        let accepted = Offload {
+            checksum: Some(Checksum { start: 34, offset: 16 }),
+            segmentation: Some(Segmentation { family: Family::V4, payload_bytes: 1448 }),
+        };
+        let header = accepted.encode(1);
+        assert_eq!(Offload::decode(&header, 4000), Ok(accepted));
+        assert_eq!(Offload::decode(&header, 51), Err(HeaderError::Segmentation), "checksum past the end");
+        let with = |index: usize, value: u8| {
+            let mut changed = header;
+            changed[index] = value;
+            Offload::decode(&changed, 4000)
+        };
+        assert_eq!(with(0, 0), Err(HeaderError::Segmentation), "no checksum");
+        assert_eq!(with(1, 3), Err(HeaderError::Segmentation), "UDP was not offered");
+        assert_eq!(with(1, 0x81), Err(HeaderError::Segmentation), "ECN was not offered");
+        let mut empty = header;
+        (empty[4], empty[5]) = (0, 0);
+        assert_eq!(Offload::decode(&empty, 4000), Err(HeaderError::Segmentation), "no size");
+    }
+}

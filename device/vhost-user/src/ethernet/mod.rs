@@ -1,0 +1,76 @@
+//! The Ethernet function's data path: from the transmit queue of one guest into the receive queues of others.
+//!
+//! * [`header`]: what virtio-net puts before each frame;
+//! * [`offload`]: checksums and segmentation in software, for receivers that do not take them over and for links that
+//!   are faulty, where each frame of the wire has its own fate;
+//! * [`frame`]: a frame where it lies, in a guest's buffers or in ours;
+//! * [`receive`]: putting a frame into a receive queue, and the bounded backlog before it.
+
+pub mod frame;
+pub mod header;
+pub mod offload;
+pub mod receive;
+
+use virtio_bindings::virtio_net::{
+    VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
+    VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_HOST_TSO6, VIRTIO_NET_F_MRG_RXBUF,
+};
+
+use self::header::{Family, Offload};
+
+/// Virtqueue on which the guest receives.
+pub const QUEUE_RECEIVE: usize = 0;
+/// Virtqueue from which the guest sends.
+pub const QUEUE_TRANSMIT: usize = 1;
+
+/// What guest and function agreed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Negotiated(u64);
+
+impl Negotiated {
+    /// What virtio-net offers beside the transport's own features.
+    pub const OFFERED: u64 = 1 << VIRTIO_NET_F_CSUM
+        | 1 << VIRTIO_NET_F_GUEST_CSUM
+        | 1 << VIRTIO_NET_F_GUEST_TSO4
+        | 1 << VIRTIO_NET_F_GUEST_TSO6
+        | 1 << VIRTIO_NET_F_HOST_TSO4
+        | 1 << VIRTIO_NET_F_HOST_TSO6
+        | 1 << VIRTIO_NET_F_MRG_RXBUF;
+
+    /// The features that the driver took.
+    pub const fn new(features: u64) -> Self {
+        Self(features)
+    }
+
+    const fn has(self, bit: u32) -> bool {
+        self.0 >> bit & 1 != 0
+    }
+
+    /// A received frame may be spread over several chains.
+    #[inline]
+    pub const fn merges_buffers(self) -> bool {
+        self.has(VIRTIO_NET_F_MRG_RXBUF)
+    }
+
+    /// The guest, as receiver, takes frames with these offloads still open.
+    #[inline]
+    pub fn receives(self, offload: &Offload) -> bool {
+        let checksum = offload.checksum.is_none() || self.has(VIRTIO_NET_F_GUEST_CSUM);
+        let segmentation = offload.segmentation.is_none_or(|segmentation| match segmentation.family {
+            Family::V4 => self.has(VIRTIO_NET_F_GUEST_TSO4),
+            Family::V6 => self.has(VIRTIO_NET_F_GUEST_TSO6),
+        });
+        checksum && segmentation
+    }
+
+    /// The guest, as sender, may leave these offloads to the device.
+    #[inline]
+    pub fn sends(self, offload: &Offload) -> bool {
+        let checksum = offload.checksum.is_none() || self.has(VIRTIO_NET_F_CSUM);
+        let segmentation = offload.segmentation.is_none_or(|segmentation| match segmentation.family {
+            Family::V4 => self.has(VIRTIO_NET_F_HOST_TSO4),
+            Family::V6 => self.has(VIRTIO_NET_F_HOST_TSO6),
+        });
+        checksum && segmentation
+    }
+}

@@ -1,0 +1,171 @@
+//! The Ethernet function: the vhost-user back end of a standard virtio-net device.
+
+use std::io;
+use std::sync::Arc;
+
+use vhost::vhost_user::message::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
+use vhost_user_backend::VhostUserBackend;
+use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
+use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
+use vm_memory::GuestAddressSpace;
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::event::{EventConsumer, EventNotifier};
+
+use crate::connection::{Exit, Wake};
+use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use crate::memory::DmaMemory;
+use crate::shell::Shell;
+use crate::shell::ethernet::Function;
+use crate::vring::{GuestMemory, Vring};
+
+/// Most descriptors of a queue: QEMU's limit for vhost-user.
+const QUEUE_SIZE: usize = 1024;
+
+/// Bursts sent before the thread looks at the receive queue.
+const BURSTS: usize = 16;
+
+/// One connection of the Ethernet function.
+pub struct EthernetFunction {
+    shell: Arc<Shell>,
+    node: usize,
+    wake: Wake,
+    exit: Exit,
+}
+
+impl EthernetFunction {
+    /// The function of `node`, for a connection to come.
+    ///
+    /// # Errors
+    /// When the operating system gives no events.
+    pub fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self { shell: Arc::clone(shell), node, wake: Wake::new()?, exit: Exit::new()? }))
+    }
+
+    /// By which the function's thread calls itself back.
+    pub const fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// By which its thread is told to end.
+    pub const fn exit(&self) -> &Exit {
+        &self.exit
+    }
+
+    /// Somebody has connected.
+    pub fn on_connect(&self) {
+        self.shell.set_connected(self.node, |connected| connected.ethernet = true);
+    }
+
+    /// The connection is gone, and with it the guest or its QEMU.
+    pub fn on_disconnect(&self) {
+        let mut world = self.shell.world();
+        world.ethernet.host_reset(self.node);
+        let doorbells = world.ethernet.doorbells(self.node);
+        if let Some(state) = world.ethernet.states.get_mut(self.node) {
+            state.earlier_doorbells = doorbells;
+        }
+        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
+            *function = Function::default();
+        }
+        drop(world);
+        self.shell.set_connected(self.node, |connected| connected.ethernet = false);
+    }
+
+    fn attach(&self, vrings: &[Vring]) {
+        let mut world = self.shell.world();
+        if self.exit.is_asked() {
+            // The connection ended while this thread was on its way here, and the queues with it.
+            return;
+        }
+        let functions = &mut world.ethernet.functions;
+        if let Some(function) = functions.get_mut(self.node).filter(|function| function.vrings.is_empty()) {
+            function.vrings = vrings.to_vec();
+        }
+    }
+
+    /// Sends what the guest has queued. True when there is more than a fair share of it.
+    fn transmit(&self) -> bool {
+        (0..BURSTS).all(|_| {
+            let mut world = self.shell.world();
+            let world = &mut *world;
+            let more = world.ethernet.transmit(self.node, &mut world.network);
+            self.shell.did(world);
+            more
+        })
+    }
+}
+
+impl VhostUserBackend for EthernetFunction {
+    type Bitmap = ();
+    type Vring = Vring;
+
+    fn num_queues(&self) -> usize {
+        2
+    }
+
+    fn max_queue_size(&self) -> usize {
+        QUEUE_SIZE
+    }
+
+    fn features(&self) -> u64 {
+        1 << VIRTIO_F_VERSION_1
+            | 1 << VIRTIO_RING_F_EVENT_IDX
+            | 1 << VIRTIO_RING_F_INDIRECT_DESC
+            | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
+            | Negotiated::OFFERED
+    }
+
+    fn acked_features(&self, features: u64) {
+        let mut world = self.shell.world();
+        world.ethernet.host_reset(self.node);
+        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
+            function.negotiated = Negotiated::new(features);
+        }
+    }
+
+    fn protocol_features(&self) -> VhostUserProtocolFeatures {
+        VhostUserProtocolFeatures::REPLY_ACK | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+    }
+
+    /// The library tells the queues themselves.
+    fn set_event_idx(&self, _enabled: bool) {}
+
+    fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
+        // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
+        // by its file all the same.
+        let mut world = self.shell.world();
+        let bar = world.cards.get(self.node).and_then(|card| card.pages.identity());
+        let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
+        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
+            function.memory = memory;
+        }
+        Ok(())
+    }
+
+    fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
+        self.exit.take()
+    }
+
+    /// Never fails: an error would end the thread.
+    fn handle_event(
+        &self,
+        device_event: u16,
+        _events: EventSet,
+        vrings: &[Vring],
+        _thread: usize,
+    ) -> io::Result<()> {
+        self.attach(vrings);
+        let event = usize::from(device_event);
+        if event == QUEUE_RECEIVE {
+            self.shell.world().ethernet.refill(self.node);
+            return Ok(());
+        }
+        if event != QUEUE_TRANSMIT {
+            self.wake.consume();
+        }
+        if self.transmit() {
+            self.wake.call();
+        }
+        Ok(())
+    }
+}

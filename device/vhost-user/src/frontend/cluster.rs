@@ -1,0 +1,293 @@
+//! The cluster function's driver: configuration, control queue, event queue, doorbell.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
+use niclab_abi::config::{CONFIG_BYTES, DeviceConfig};
+use niclab_abi::control::{OP_PING, OP_RESET, OP_STATISTICS, Reply, Request, STATUS_OK, Statistics};
+use niclab_abi::event::Event;
+use niclab_abi::{FromBytes, MAGIC, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::Mutex;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{Ordering, fence};
+use vmm_sys_util::eventfd::EventFd;
+
+use super::{Connection, DriverRing, FrontendError, GuestMemory, MappedBar};
+use crate::ring::Buffer;
+
+/// How long a control request, or the mapping of the BAR, may take.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+const REPLY_ROOM: usize = Reply::BYTES + Statistics::BYTES;
+const REQUEST_ROOM: usize = 256;
+
+/// The driver's part of the queues.
+struct Queues {
+    control: DriverRing,
+    event: DriverRing,
+    request: u64,
+    reply: u64,
+    /// One buffer for each descriptor of the event queue, in the order of their addresses.
+    events: u64,
+}
+
+/// A guest's driver of the cluster function.
+pub struct ClusterGuest {
+    connection: Mutex<Connection>,
+    memory: Arc<GuestMemory>,
+    bar: Arc<MappedBar>,
+    config: DeviceConfig,
+    queues: Mutex<Queues>,
+    doorbell: EventFd,
+}
+
+impl ClusterGuest {
+    /// Connects to the function's socket, starts its queues, sends the first request, and waits for the BAR and its
+    /// magic word, as the kernel driver does.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn connect(socket: &Path, memory_bytes: u64) -> Result<Self, FrontendError> {
+        let memory = Arc::new(GuestMemory::new(memory_bytes)?);
+        let mut connection = Connection::new(socket, u64::from(QUEUES), 0, &memory)?;
+        let config = DeviceConfig::from_bytes(&connection.config(CONFIG_BYTES)?)
+            .filter(|config| config.magic == MAGIC)
+            .ok_or(FrontendError::Malformed("the configuration space has no magic word"))?;
+        let mut rings = Vec::new();
+        for index in 0..QUEUES {
+            let ring = DriverRing::new(&memory, QUEUE_SIZE as u16)?;
+            connection.start_queue(index as usize, &ring, &memory)?;
+            rings.push(ring);
+        }
+        let doorbell = rings
+            .get(QUEUE_DOORBELL as usize)
+            .ok_or(FrontendError::Malformed("no doorbell queue"))?
+            .kick
+            .try_clone()
+            .map_err(|error| FrontendError::System { step: "sharing the doorbell", error })?;
+        let mut rings = rings.into_iter();
+        let (Some(control), Some(event)) =
+            (rings.nth(QUEUE_CONTROL as usize), rings.nth((QUEUE_EVENT - QUEUE_CONTROL - 1) as usize))
+        else {
+            return Err(FrontendError::Malformed("no control or event queue"));
+        };
+        let mut queues = Queues {
+            request: memory.allocate(REQUEST_ROOM as u64, 8)?,
+            reply: memory.allocate(REPLY_ROOM as u64, 8)?,
+            events: memory.allocate(u64::from(QUEUE_SIZE) * Event::BYTES as u64, 8)?,
+            control,
+            event,
+        };
+        request(&mut queues, &memory, OP_PING, &[])?;
+        let bar = connection.wait_for_bar(TIMEOUT)?;
+        wait_for_magic(&bar)?;
+        Ok(Self {
+            connection: Mutex::new(connection),
+            memory,
+            bar,
+            config,
+            queues: Mutex::new(queues),
+            doorbell,
+        })
+    }
+
+    /// The configuration space.
+    pub const fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
+    /// The guest's memory.
+    pub const fn memory(&self) -> &Arc<GuestMemory> {
+        &self.memory
+    }
+
+    /// The BAR.
+    pub const fn bar(&self) -> &Arc<MappedBar> {
+        &self.bar
+    }
+
+    /// The connection, for what QEMU rather than a driver would do.
+    pub fn connection(&self) -> parking_lot::MutexGuard<'_, Connection> {
+        self.connection.lock()
+    }
+
+    /// Sends a control request and returns the reply's body.
+    ///
+    /// # Errors
+    /// [`FrontendError::Refused`] with the status, or another [`FrontendError`].
+    pub fn request(&self, operation: u32, body: &[u8]) -> Result<Vec<u8>, FrontendError> {
+        request(&mut self.queues.lock(), &self.memory, operation, body)
+    }
+
+    /// A control request whose body is a layout.
+    ///
+    /// # Errors
+    /// As [`ClusterGuest::request`].
+    pub fn command<T: ToBytes>(&self, operation: u32, body: &T) -> Result<Vec<u8>, FrontendError> {
+        let mut bytes = vec![0; T::BYTES];
+        body.to_bytes(&mut bytes);
+        self.request(operation, &bytes)
+    }
+
+    /// The counters of the device.
+    ///
+    /// # Errors
+    /// As [`ClusterGuest::request`].
+    pub fn statistics(&self) -> Result<Statistics, FrontendError> {
+        let body = self.request(OP_STATISTICS, &[])?;
+        Statistics::from_bytes(&body).ok_or(FrontendError::Malformed("the statistics are too short"))
+    }
+
+    /// Closes every port.
+    ///
+    /// # Errors
+    /// As [`ClusterGuest::request`].
+    pub fn reset(&self) -> Result<(), FrontendError> {
+        self.request(OP_RESET, &[]).map(drop)
+    }
+
+    /// Rings the doorbell if the device wants one; call it after a store into a page.
+    #[inline]
+    pub fn announce(&self) {
+        // A store to a page, a full barrier, and only then a look at the word: the device does it the other way round.
+        fence(Ordering::SeqCst);
+        let word = self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8);
+        if word.is_some_and(|word| u64::from_le(word.load(Ordering::Relaxed)) == DOORBELL_WANTED) {
+            self.ring();
+        }
+    }
+
+    /// Rings the doorbell, wanted or not.
+    pub fn ring(&self) {
+        // The counter of an event cannot overflow by rings: each adds one to 64 bits.
+        let _ = self.doorbell.write(1);
+    }
+
+    /// Leaves `count` buffers for events.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn offer_event_buffers(&self, count: u16) -> Result<(), FrontendError> {
+        let mut queues = self.queues.lock();
+        let events = queues.events;
+        for _ in 0..count {
+            // The ring hands out descriptors in no fixed order; the buffer goes by the descriptor.
+            let Some(head) = queues.event.next_descriptor() else { break };
+            let address = events + u64::from(head) * Event::BYTES as u64;
+            let buffer = Buffer { address, bytes: Event::BYTES as u32, writable: true };
+            queues.event.add(&[buffer]).map_err(|_| OUTSIDE)?;
+        }
+        queues.event.notify()
+    }
+
+    /// Events that the device has written, the buffers taken back.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn take_events(&self) -> Result<Vec<Event>, FrontendError> {
+        let mut queues = self.queues.lock();
+        let mut events = Vec::new();
+        while let Some((head, bytes)) = queues.event.poll_used().map_err(|_| OUTSIDE)? {
+            queues.event.reclaim(head).map_err(|_| OUTSIDE)?;
+            let mut event = [0; Event::BYTES];
+            let address = queues.events + u64::from(head) * Event::BYTES as u64;
+            self.memory.slice(address, Event::BYTES).map_err(|_| OUTSIDE)?.copy_to(&mut event);
+            if bytes as usize == Event::BYTES {
+                events.extend(Event::from_bytes(&event));
+            }
+        }
+        Ok(events)
+    }
+
+    /// Interrupts of the event queue since the last call; sleeps up to `timeout` for the first.
+    pub fn wait_interrupts(&self, timeout: Duration) -> u64 {
+        let Ok(call) = self.queues.lock().event.call.try_clone() else { return 0 };
+        wait_readable(&call, timeout);
+        call.read().unwrap_or(0)
+    }
+
+    /// The control queue's ring, for hostile tests.
+    pub fn with_control_ring<T>(&self, act: impl FnOnce(&mut DriverRing) -> T) -> T {
+        act(&mut self.queues.lock().control)
+    }
+
+    /// The event queue's ring, for hostile tests.
+    pub fn with_event_ring<T>(&self, act: impl FnOnce(&mut DriverRing) -> T) -> T {
+        act(&mut self.queues.lock().event)
+    }
+}
+
+const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");
+
+fn wait_readable(event: &EventFd, timeout: Duration) {
+    // SAFETY: `event` is borrowed, hence open, while the result is in use.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) };
+    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+    let _ = poll(&mut [PollFd::new(descriptor, PollFlags::POLLIN)], timeout);
+}
+
+fn wait_for_magic(bar: &MappedBar) -> Result<(), FrontendError> {
+    let begin = Instant::now();
+    while bar.words().first().is_none_or(|word| u64::from_le(word.load(Ordering::Acquire)) != MAGIC) {
+        if begin.elapsed() > TIMEOUT {
+            let wall_ms = TIMEOUT.as_millis() as u64;
+            return Err(FrontendError::TimedOut { what: "write the magic word into its BAR", wall_ms });
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+fn request(
+    queues: &mut Queues,
+    memory: &GuestMemory,
+    operation: u32,
+    body: &[u8],
+) -> Result<Vec<u8>, FrontendError> {
+    let mut bytes = vec![0; Request::BYTES];
+    Request { operation, body_bytes: body.len() as u32 }.to_bytes(&mut bytes);
+    bytes.extend_from_slice(body);
+    let fits = Some(bytes.len()).filter(|length| *length <= REQUEST_ROOM);
+    let length = fits.ok_or(FrontendError::Malformed("the request is too long"))?;
+    memory.slice(queues.request, length).map_err(|_| OUTSIDE)?.copy_from(&bytes);
+    let chain = [
+        Buffer { address: queues.request, bytes: length as u32, writable: false },
+        Buffer { address: queues.reply, bytes: REPLY_ROOM as u32, writable: true },
+    ];
+    let added = queues.control.add(&chain).map_err(|_| OUTSIDE)?;
+    let head = added.ok_or(FrontendError::Malformed("the control queue is full"))?;
+    queues.control.notify()?;
+    let written = wait_used(&mut queues.control, head)?;
+    queues.control.reclaim(head).map_err(|_| OUTSIDE)?;
+    let mut reply = vec![0; (written as usize).min(REPLY_ROOM)];
+    memory.slice(queues.reply, reply.len()).map_err(|_| OUTSIDE)?.copy_to(&mut reply);
+    let header = Reply::from_bytes(&reply).ok_or(FrontendError::Malformed("the reply is too short"))?;
+    if header.status != STATUS_OK {
+        return Err(FrontendError::Refused { operation, status: header.status });
+    }
+    let body = reply.split_off(Reply::BYTES);
+    if body.len() != header.body_bytes as usize {
+        return Err(FrontendError::Malformed("the reply's length and its header differ"));
+    }
+    Ok(body)
+}
+
+/// Waits until the device gives `head` back; the bytes that it wrote. Others that come first are forgotten.
+fn wait_used(ring: &mut DriverRing, head: u16) -> Result<u32, FrontendError> {
+    let begin = Instant::now();
+    while begin.elapsed() < TIMEOUT {
+        match ring.poll_used().map_err(|_| OUTSIDE)? {
+            Some((used, bytes)) if used == head => return Ok(bytes),
+            Some(_) => {}
+            None => {
+                wait_readable(&ring.call, Duration::from_millis(1));
+                let _ = ring.call.read();
+            }
+        }
+    }
+    let wall_ms = TIMEOUT.as_millis() as u64;
+    Err(FrontendError::TimedOut { what: "answer a control request", wall_ms })
+}

@@ -1,0 +1,252 @@
+//! What every vhost-user connection goes through, and the channel on which the daemon asks for its BAR to be mapped.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use vhost::vhost_user::message::{
+    VhostUserHeaderFlag, VhostUserMMap, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
+};
+use vhost::vhost_user::{
+    Frontend, FrontendReqHandler, HandlerResult, VhostUserFrontend, VhostUserFrontendReqHandler,
+};
+use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
+use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
+use vm_memory::mmap::MmapRegion;
+use vm_memory::{AtomicInteger, FileOffset};
+
+use super::{DriverRing, FrontendError, GuestMemory};
+
+/// A BAR as the daemon mapped it.
+#[derive(Debug)]
+pub struct MappedBar {
+    region: MmapRegion,
+}
+
+impl MappedBar {
+    /// All words of the BAR.
+    pub fn words(&self) -> &[AtomicU64] {
+        atomics(&self.region)
+    }
+
+    /// The words of one page; empty when there is no such page.
+    pub fn page(&self, page: u32) -> &[AtomicU64] {
+        let words = niclab_abi::PAGE_BYTES as usize / 8;
+        self.words().get(page as usize * words..(page as usize + 1) * words).unwrap_or_default()
+    }
+
+    /// How QEMU would show the BAR to the daemon, as one more region of the guest's memory at `address`.
+    pub fn region(&self, address: u64) -> Option<VhostUserMemoryRegionInfo> {
+        Some(VhostUserMemoryRegionInfo {
+            guest_phys_addr: address,
+            memory_size: self.region.size() as u64,
+            userspace_addr: self.region.as_ptr() as u64,
+            mmap_offset: 0,
+            mmap_handle: self.region.file_offset()?.file().as_raw_fd(),
+        })
+    }
+}
+
+fn atomics<T: AtomicInteger>(region: &MmapRegion) -> &[T] {
+    // SAFETY: the mapping is `size()` readable and writable bytes, aligned to a page, and lives as long as `region`, from
+    // which the slice borrows; every bit pattern is a valid atomic integer, and the daemon too accesses it by atomics.
+    unsafe { std::slice::from_raw_parts(region.as_ptr().cast::<T>(), region.size() / size_of::<T>()) }
+}
+
+/// What the daemon has asked this front end to map.
+#[derive(Debug, Default)]
+struct Mapper {
+    bar: Mutex<Option<Arc<MappedBar>>>,
+    mapped: Condvar,
+}
+
+impl VhostUserFrontendReqHandler for Mapper {
+    fn shmem_map(&self, request: &VhostUserMMap, descriptor: &dyn AsRawFd) -> HandlerResult<u64> {
+        // SAFETY: the library holds the descriptor open until this function returns.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor.as_raw_fd()) };
+        let file = File::from(borrowed.try_clone_to_owned()?);
+        let (offset, bytes) = (request.fd_offset, request.len);
+        let mut bar = self.bar.lock();
+        if bar.is_some() {
+            // As QEMU does: a range is mapped once.
+            return Err(std::io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        let region = MmapRegion::from_file(FileOffset::new(file, offset), bytes as usize);
+        *bar = Some(Arc::new(MappedBar { region: region.map_err(std::io::Error::other)? }));
+        self.mapped.notify_all();
+        Ok(0)
+    }
+}
+
+/// One vhost-user connection. Dropping it is what the daemon sees of a killed QEMU.
+pub struct Connection {
+    frontend: Frontend,
+    mapper: Arc<Mapper>,
+    features: u64,
+    queues: u64,
+    stream: UnixStream,
+}
+
+impl Connection {
+    /// Connects to `socket`, takes those of the `wanted` features that the function offers, and tells it the guest's
+    /// memory.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn new(socket: &Path, queues: u64, wanted: u64, memory: &GuestMemory) -> Result<Self, FrontendError> {
+        let system = |step| move |error| FrontendError::System { step, error };
+        let stream = UnixStream::connect(socket).map_err(system("connecting to the daemon"))?;
+        let keep = stream.try_clone().map_err(system("keeping the connection"))?;
+        let mut frontend = Frontend::from_stream(stream, queues);
+        frontend.set_owner().map_err(at("SET_OWNER"))?;
+        let offered = frontend.get_features().map_err(at("GET_FEATURES"))?;
+        let transport = 1 << VIRTIO_F_VERSION_1 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
+        let features = offered & (wanted | transport);
+        let protocol = frontend.get_protocol_features().map_err(at("GET_PROTOCOL_FEATURES"))?;
+        let protocol = protocol
+            & (VhostUserProtocolFeatures::REPLY_ACK
+                | VhostUserProtocolFeatures::CONFIG
+                | VhostUserProtocolFeatures::BACKEND_REQ
+                | VhostUserProtocolFeatures::SHMEM);
+        frontend.set_protocol_features(protocol).map_err(at("SET_PROTOCOL_FEATURES"))?;
+        if protocol.contains(VhostUserProtocolFeatures::REPLY_ACK) {
+            // Every message is acknowledged: when a call returns, the daemon has done it.
+            frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
+        }
+        let mut this = Self { frontend, mapper: Arc::default(), features, queues, stream: keep };
+        if protocol.contains(VhostUserProtocolFeatures::BACKEND_REQ) {
+            this.serve_backend()?;
+        }
+        this.frontend.set_features(features).map_err(at("SET_FEATURES"))?;
+        this.set_memory(&memory.regions()?)?;
+        Ok(this)
+    }
+
+    /// Answers what the daemon asks for, until the daemon closes the channel.
+    fn serve_backend(&mut self) -> Result<(), FrontendError> {
+        let failed = |error| at("SET_BACKEND_REQ_FD")(vhost::Error::VhostUserProtocol(error));
+        let mut handler = FrontendReqHandler::new(Arc::clone(&self.mapper)).map_err(failed)?;
+        handler.set_reply_ack_flag(true);
+        let sender = handler.get_tx_raw_fd();
+        self.frontend.set_backend_request_fd(&sender).map_err(at("SET_BACKEND_REQ_FD"))?;
+        let serve = move || {
+            while let Ok(_) | Err(vhost::vhost_user::Error::ReqHandlerError(_)) = handler.handle_request() {}
+        };
+        std::thread::Builder::new()
+            .name("backend-channel".to_owned())
+            .spawn(serve)
+            .map(drop)
+            .map_err(|error| FrontendError::System { step: "starting a thread", error })
+    }
+
+    /// Tells the daemon another memory table.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`].
+    pub fn set_memory(&mut self, regions: &[VhostUserMemoryRegionInfo]) -> Result<(), FrontendError> {
+        self.frontend.set_mem_table(regions).map(drop).map_err(at("SET_MEM_TABLE"))
+    }
+
+    /// Features that were agreed on.
+    pub const fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// Starts queue `index` on `ring`.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn start_queue(
+        &mut self,
+        index: usize,
+        ring: &DriverRing,
+        memory: &GuestMemory,
+    ) -> Result<(), FrontendError> {
+        let [table, available, used] = ring.addresses();
+        let config = VringConfigData {
+            queue_max_size: ring.size(),
+            queue_size: ring.size(),
+            flags: 0,
+            desc_table_addr: memory.host_address(table)?,
+            used_ring_addr: memory.host_address(used)?,
+            avail_ring_addr: memory.host_address(available)?,
+            log_addr: None,
+        };
+        self.frontend.set_vring_num(index, ring.size()).map_err(at("SET_VRING_NUM"))?;
+        self.frontend.set_vring_base(index, 0).map_err(at("SET_VRING_BASE"))?;
+        self.frontend.set_vring_addr(index, &config).map_err(at("SET_VRING_ADDR"))?;
+        self.frontend.set_vring_call(index, &ring.call).map_err(at("SET_VRING_CALL"))?;
+        self.frontend.set_vring_kick(index, &ring.kick).map_err(at("SET_VRING_KICK"))?;
+        self.frontend.set_vring_enable(index, true).map_err(at("SET_VRING_ENABLE"))
+    }
+
+    /// Stops queue `index`, as QEMU does when the driver resets the device.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`].
+    pub fn stop_queue(&mut self, index: usize) -> Result<u32, FrontendError> {
+        self.frontend.get_vring_base(index).map_err(at("GET_VRING_BASE"))
+    }
+
+    /// Reads `bytes` of the configuration space.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`].
+    pub fn config(&mut self, bytes: u32) -> Result<Vec<u8>, FrontendError> {
+        let flags = vhost::vhost_user::message::VhostUserConfigFlags::empty();
+        let empty = vec![0; bytes as usize];
+        self.frontend
+            .get_config(0, bytes, flags, &empty)
+            .map(|(_, payload)| payload)
+            .map_err(at("GET_CONFIG"))
+    }
+
+    /// Bytes of each shared-memory region.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`].
+    pub fn shared_memory(&mut self) -> Result<Vec<u64>, FrontendError> {
+        let config = self.frontend.get_shmem_config().map_err(at("GET_SHMEM_CONFIG"))?;
+        Ok(config.memory_sizes.iter().take(config.nregions as usize).copied().collect())
+    }
+
+    /// Waits until the daemon has had its BAR mapped.
+    ///
+    /// # Errors
+    /// [`FrontendError::TimedOut`].
+    pub fn wait_for_bar(&self, timeout: Duration) -> Result<Arc<MappedBar>, FrontendError> {
+        let mut bar = self.mapper.bar.lock();
+        self.mapper.mapped.wait_while_for(&mut bar, |bar| bar.is_none(), timeout);
+        bar.clone().ok_or(FrontendError::TimedOut {
+            what: "ask for its BAR to be mapped",
+            wall_ms: timeout.as_millis() as u64,
+        })
+    }
+
+    /// Queues that the connection was made for.
+    pub const fn queues(&self) -> u64 {
+        self.queues
+    }
+
+    /// The socket, for tests that write nonsense into it.
+    pub const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // `keep` shares the socket with the library's end: closing one alone would not hang up.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Names the step at which vhost-user failed.
+fn at(step: &'static str) -> impl Fn(vhost::Error) -> FrontendError {
+    move |error| FrontendError::VhostUser { step, error }
+}

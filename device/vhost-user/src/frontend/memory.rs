@@ -1,0 +1,99 @@
+//! A guest's memory: a memory file shared with the daemon, handed out piece by piece.
+
+use std::fs::File;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use parking_lot::Mutex;
+use vhost::VhostUserMemoryRegionInfo;
+use vm_memory::{
+    AtomicInteger, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, VolatileSlice,
+};
+
+use super::FrontendError;
+use crate::memory::{DmaMemory, MemoryError};
+
+/// Where the guest's memory begins, guest-physical. Not zero, so that a forgotten address is outside.
+const BASE: u64 = 0x10_0000;
+
+/// A guest's memory. Pieces are never given back: a front end lives shorter than a guest.
+#[derive(Debug)]
+pub struct GuestMemory {
+    table: GuestMemoryMmap,
+    memory: DmaMemory,
+    end: u64,
+    free: Mutex<u64>,
+}
+
+impl GuestMemory {
+    /// Memory of `bytes`, rounded up to pages, all zero.
+    ///
+    /// # Errors
+    /// [`FrontendError::System`].
+    pub fn new(bytes: u64) -> Result<Self, FrontendError> {
+        let bytes = bytes.next_multiple_of(niclab_abi::PAGE_BYTES);
+        let failed = |error| FrontendError::System { step: "making the guest's memory", error };
+        let descriptor =
+            memfd_create(c"niclab-guest", MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let file = File::from(descriptor);
+        file.set_len(bytes).map_err(failed)?;
+        let range = (GuestAddress(BASE), bytes as usize, Some(FileOffset::new(file, 0)));
+        let table = GuestMemoryMmap::from_ranges_with_files([range])
+            .map_err(|error| failed(std::io::Error::other(error)))?;
+        let memory = DmaMemory::new(&table, None);
+        Ok(Self { table, memory, end: BASE + bytes, free: Mutex::new(BASE) })
+    }
+
+    /// Guest-physical address of `bytes` unused bytes, aligned to `alignment`, a power of two.
+    ///
+    /// # Errors
+    /// [`FrontendError::OutOfMemory`].
+    pub fn allocate(&self, bytes: u64, alignment: u64) -> Result<u64, FrontendError> {
+        let mut free = self.free.lock();
+        let address = free.next_multiple_of(alignment.max(1));
+        let end = address.checked_add(bytes).filter(|end| *end <= self.end);
+        *free = end.ok_or(FrontendError::OutOfMemory { bytes })?;
+        Ok(address)
+    }
+
+    /// First address behind the memory.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Shared integers from `address` on.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn atomics<T: AtomicInteger>(&self, address: u64, count: usize) -> Result<&[T], MemoryError> {
+        self.memory.atomics(address, count)
+    }
+
+    /// Shared bytes from `address` on.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn slice(&self, address: u64, bytes: usize) -> Result<VolatileSlice<'_>, MemoryError> {
+        self.memory.slice(address, bytes)
+    }
+
+    /// The table for the daemon.
+    ///
+    /// # Errors
+    /// [`FrontendError::VhostUser`].
+    pub fn regions(&self) -> Result<Vec<VhostUserMemoryRegionInfo>, FrontendError> {
+        let describe = |region| VhostUserMemoryRegionInfo::from_guest_region(region);
+        let described: Result<_, _> = self.table.iter().map(describe).collect();
+        described.map_err(|error| FrontendError::VhostUser { step: "describing memory", error })
+    }
+
+    /// Address of `address` in this process, by which vhost-user names rings.
+    ///
+    /// # Errors
+    /// [`FrontendError::Malformed`] when it is not in the memory.
+    pub fn host_address(&self, address: u64) -> Result<u64, FrontendError> {
+        let place = self.table.get_host_address(GuestAddress(address));
+        place
+            .map(|pointer| pointer as u64)
+            .map_err(|_| FrontendError::Malformed("an address outside of memory"))
+    }
+}

@@ -1,0 +1,211 @@
+//! A driver's side of a split virtqueue, without suppression of its own: plain, and open to misuse by hostile tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE, VRING_USED_F_NO_NOTIFY};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use super::{FrontendError, GuestMemory};
+use crate::memory::MemoryError;
+use crate::ring::Buffer;
+
+/// A virtqueue that this side fills.
+#[derive(Debug)]
+pub struct DriverRing {
+    memory: Arc<GuestMemory>,
+    size: u16,
+    table: u64,
+    available: u64,
+    used: u64,
+    free: Vec<u16>,
+    next_available: u16,
+    next_used: u16,
+    /// Rung to tell the device.
+    pub kick: EventFd,
+    /// Rung by the device.
+    pub call: EventFd,
+}
+
+impl DriverRing {
+    /// An empty ring of `size` descriptors, a power of two.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn new(memory: &Arc<GuestMemory>, size: u16) -> Result<Self, FrontendError> {
+        let event = || {
+            EventFd::new(EFD_NONBLOCK)
+                .map_err(|error| FrontendError::System { step: "making an event", error })
+        };
+        let entries = u64::from(size);
+        Ok(Self {
+            memory: Arc::clone(memory),
+            size,
+            table: memory.allocate(16 * entries, 16)?,
+            available: memory.allocate(6 + 2 * entries, 2)?,
+            used: memory.allocate(6 + 8 * entries, 4)?,
+            free: (0..size).rev().collect(),
+            next_available: 0,
+            next_used: 0,
+            kick: event()?,
+            call: event()?,
+        })
+    }
+
+    /// Guest-physical addresses of descriptor table, available ring and used ring.
+    pub const fn addresses(&self) -> [u64; 3] {
+        [self.table, self.available, self.used]
+    }
+
+    /// Descriptors.
+    pub const fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// Descriptors that are not in use.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The head that the next chain of one buffer will have.
+    pub fn next_descriptor(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// The descriptor that buffer `index` of the next chain will have, as far as descriptors are free.
+    pub fn descriptor(&self, index: usize, chain: usize) -> Option<u16> {
+        let first = self.free.len().checked_sub(chain)?;
+        self.free.get(first + index).copied()
+    }
+
+    /// Makes a chain of `buffers` available and returns its head, or `None` when there are too few free descriptors. The
+    /// device does not see it before [`DriverRing::publish`].
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn add(&mut self, buffers: &[Buffer]) -> Result<Option<u16>, MemoryError> {
+        if buffers.is_empty() || buffers.len() > self.free.len() {
+            return Ok(None);
+        }
+        let chain = self.free.split_off(self.free.len() - buffers.len());
+        for (index, buffer) in buffers.iter().enumerate() {
+            let Some(&descriptor) = chain.get(index) else { break };
+            let next = chain.get(index + 1).copied();
+            let flags =
+                next.map_or(0, |_| VRING_DESC_F_NEXT) | if buffer.writable { VRING_DESC_F_WRITE } else { 0 };
+            self.write_descriptor(descriptor, *buffer, flags as u16, next.unwrap_or(0))?;
+        }
+        let head = chain.first().copied();
+        if let Some(head) = head {
+            self.offer(head)?;
+        }
+        Ok(head)
+    }
+
+    /// Writes one descriptor as it is told: also nonsense.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn write_descriptor(
+        &self,
+        descriptor: u16,
+        buffer: Buffer,
+        flags: u16,
+        next: u16,
+    ) -> Result<(), MemoryError> {
+        let words = self.memory.atomics::<AtomicU64>(self.table + 16 * u64::from(descriptor), 2)?;
+        if let [address, rest] = words {
+            let packed = u64::from(buffer.bytes) | u64::from(flags) << 32 | u64::from(next) << 48;
+            address.store(buffer.address.to_le(), Ordering::Relaxed);
+            rest.store(packed.to_le(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Puts `head` into the next entry of the available ring: also nonsense.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn offer(&mut self, head: u16) -> Result<(), MemoryError> {
+        let entry = 4 + 2 * u64::from(self.next_available % self.size);
+        if let [word] = self.memory.atomics::<AtomicU16>(self.available + entry, 1)? {
+            word.store(head.to_le(), Ordering::Relaxed);
+        }
+        self.next_available = self.next_available.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Moves the available index by `entries` that were never filled: nonsense.
+    pub fn skip(&mut self, entries: u16) {
+        self.next_available = self.next_available.wrapping_add(entries);
+    }
+
+    /// Shows the device what was added. True when it wants to be told.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn publish(&self) -> Result<bool, MemoryError> {
+        if let [index] = self.memory.atomics::<AtomicU16>(self.available + 2, 1)? {
+            index.store(self.next_available.to_le(), Ordering::Release);
+        }
+        fence(Ordering::SeqCst);
+        let flags = self.memory.atomics::<AtomicU16>(self.used, 1)?;
+        let flags = flags.first().map_or(0, |flags| u16::from_le(flags.load(Ordering::Relaxed)));
+        Ok(u32::from(flags) & VRING_USED_F_NO_NOTIFY == 0)
+    }
+
+    /// Shows the device what was added, and rings when it wants that.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn notify(&self) -> Result<(), FrontendError> {
+        if self.publish().map_err(|_| FrontendError::Malformed("a ring outside of memory"))? {
+            self.ring()?;
+        }
+        Ok(())
+    }
+
+    /// Rings, wanted or not.
+    ///
+    /// # Errors
+    /// [`FrontendError::System`].
+    pub fn ring(&self) -> Result<(), FrontendError> {
+        self.kick.write(1).map_err(|error| FrontendError::System { step: "ringing a doorbell", error })
+    }
+
+    /// The next chain that the device gave back: its head and the bytes written.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn poll_used(&mut self) -> Result<Option<(u16, u32)>, MemoryError> {
+        let index = self.memory.atomics::<AtomicU16>(self.used + 2, 1)?;
+        let index = index.first().map_or(self.next_used, |index| u16::from_le(index.load(Ordering::Acquire)));
+        if index == self.next_used {
+            return Ok(None);
+        }
+        let entry = 4 + 8 * u64::from(self.next_used % self.size);
+        let [head, bytes] = self.memory.atomics::<AtomicU32>(self.used + entry, 2)? else { return Ok(None) };
+        let head = u32::from_le(head.load(Ordering::Relaxed)) as u16;
+        self.next_used = self.next_used.wrapping_add(1);
+        Ok(Some((head, u32::from_le(bytes.load(Ordering::Relaxed)))))
+    }
+
+    /// Takes back the descriptors of a chain that was given back.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn reclaim(&mut self, head: u16) -> Result<(), MemoryError> {
+        let mut descriptor = head;
+        for _ in 0..self.size {
+            self.free.push(descriptor);
+            let words = self.memory.atomics::<AtomicU64>(self.table + 16 * u64::from(descriptor), 2)?;
+            let rest = words.last().map_or(0, |rest| u64::from_le(rest.load(Ordering::Relaxed)));
+            if (rest >> 32) as u32 & VRING_DESC_F_NEXT == 0 {
+                break;
+            }
+            descriptor = (rest >> 48) as u16;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! A daemon and its sockets in this process, for tests and benchmarks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use niclab_spec::daemon::{DaemonConfig, NodeSockets};
+use niclab_spec::{ClusterFile, Source, SpecError};
+use thiserror::Error;
+
+use crate::daemon::{Daemon, DaemonError};
+use crate::frontend::{ClusterGuest, EthernetGuest, FrontendError, GuestPort};
+
+/// A laboratory cannot be set up.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// The daemon does not start.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    /// A guest does not connect.
+    #[error(transparent)]
+    Frontend(#[from] FrontendError),
+    /// There cannot be such a cluster.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// There is no folder for sockets.
+    #[error("cannot make a temporary folder for sockets: {0}")]
+    Folder(#[source] std::io::Error),
+}
+
+/// A daemon, and the folder of its sockets, which goes when this is dropped.
+pub struct Lab {
+    daemon: Daemon,
+    config: DaemonConfig,
+    _folder: tempfile::TempDir,
+}
+
+impl Lab {
+    /// A daemon for a default cluster of `nodes` nodes, whose configuration `change` changes.
+    ///
+    /// # Errors
+    /// [`LabError`].
+    pub fn new(nodes: u16, change: impl FnOnce(&mut DaemonConfig)) -> Result<Self, LabError> {
+        let folder = tempfile::Builder::new().prefix("niclab-").tempdir().map_err(LabError::Folder)?;
+        let source = Source::from_text("laboratory", format!("nodes = {nodes}"));
+        let cluster = source.resolve(&source.parse::<ClusterFile>()?)?;
+        let place = |name: String| -> PathBuf { folder.path().join(name) };
+        let mut config =
+            DaemonConfig::new(&cluster, "laboratory", place("monitor".to_owned()), |rank| NodeSockets {
+                cluster_socket: place(format!("{rank}.cluster")),
+                ethernet_socket: place(format!("{rank}.ethernet")),
+            });
+        change(&mut config);
+        let daemon = Daemon::start(&config)?;
+        Ok(Self { daemon, config, _folder: folder })
+    }
+
+    /// The daemon.
+    pub const fn daemon(&self) -> &Daemon {
+        &self.daemon
+    }
+
+    /// What the daemon was started with.
+    pub const fn config(&self) -> &DaemonConfig {
+        &self.config
+    }
+
+    /// The cluster function's socket of `node`.
+    ///
+    /// # Errors
+    /// [`FrontendError::Malformed`] when there is no such node.
+    pub fn cluster_socket(&self, node: usize) -> Result<&Path, FrontendError> {
+        let node = self.config.nodes.get(node).ok_or(FrontendError::Malformed("no such node"))?;
+        Ok(&node.cluster_socket)
+    }
+
+    /// The Ethernet function's socket of `node`.
+    ///
+    /// # Errors
+    /// [`FrontendError::Malformed`] when there is no such node.
+    pub fn ethernet_socket(&self, node: usize) -> Result<&Path, FrontendError> {
+        let node = self.config.nodes.get(node).ok_or(FrontendError::Malformed("no such node"))?;
+        Ok(&node.ethernet_socket)
+    }
+
+    /// A guest with 4 MiB of memory on the cluster function of `node`.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn guest(&self, node: usize) -> Result<Arc<ClusterGuest>, FrontendError> {
+        const MEMORY_BYTES: u64 = 4 << 20;
+        ClusterGuest::connect(self.cluster_socket(node)?, MEMORY_BYTES).map(Arc::new)
+    }
+
+    /// A guest on the Ethernet function of `node`: queues of 256, buffers of 2 KiB, these features.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn ethernet(&self, node: usize, features: u64) -> Result<EthernetGuest, FrontendError> {
+        EthernetGuest::connect(self.ethernet_socket(node)?, 256, 2048, features)
+    }
+
+    /// Address of the card of `node`; zeros when there is no such node.
+    pub fn mac(&self, node: usize) -> [u8; 6] {
+        self.config.nodes.get(node).map_or([0; 6], |node| node.mac.0)
+    }
+}
+
+/// A port of `slices` slices on each of two guests, each routed to and authorized for the other with half of them.
+///
+/// # Errors
+/// [`FrontendError`].
+pub fn connect_ports(guests: [&Arc<ClusterGuest>; 2], slices: u32) -> Result<[GuestPort; 2], FrontendError> {
+    let [here, there] = guests;
+    let (a, b) = (GuestPort::open(here, slices)?, GuestPort::open(there, slices)?);
+    a.authorize(there.config().node, b.number(), slices / 2)?;
+    b.authorize(here.config().node, a.number(), slices / 2)?;
+    a.route(there.config().node, b.number())?;
+    b.route(here.config().node, a.number())?;
+    Ok([a, b])
+}

@@ -1,0 +1,190 @@
+//! The guest's memory as the device may touch it: every access checked, the BAR left out.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thiserror::Error;
+use vm_memory::mmap::MmapRegion;
+use vm_memory::{
+    AtomicInteger, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, VolatileMemory, VolatileSlice,
+};
+
+/// Why an access to guest memory was refused. The guest named the address, so that this is its fault.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum MemoryError {
+    /// Not, or not all, memory of this guest.
+    #[error("{bytes} bytes at guest address {address:#x} are not memory of this guest")]
+    Outside {
+        /// Guest-physical address.
+        address: u64,
+        /// Length of the access.
+        bytes: u64,
+    },
+    /// Integers are stored at addresses that are multiples of their size.
+    #[error("guest address {address:#x} is not a multiple of {alignment}")]
+    Unaligned {
+        /// Guest-physical address.
+        address: u64,
+        /// What it must be a multiple of.
+        alignment: usize,
+    },
+}
+
+/// A file by which a region is recognised: device and inode.
+pub type FileIdentity = (u64, u64);
+
+/// The identity of `file`, if the kernel tells.
+pub fn identity(file: &std::fs::File) -> Option<FileIdentity> {
+    file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// A guest's memory table. Immutable: a new table replaces it whole, so that one access sees one table.
+#[derive(Debug, Default)]
+pub struct DmaMemory {
+    regions: Vec<Region>,
+}
+
+#[derive(Debug)]
+struct Region {
+    start: u64,
+    bytes: u64,
+    mapping: Arc<MmapRegion>,
+}
+
+impl DmaMemory {
+    /// The table that the front end gave, without the region of the file `bar`: a mapped BAR comes back as guest
+    /// memory, and a guest that named it as a buffer would have the device write into its own registers.
+    pub fn new(table: &GuestMemoryMmap, bar: Option<FileIdentity>) -> Self {
+        let is_bar = |region: &vm_memory::GuestRegionMmap| {
+            let file = region.file_offset().and_then(|place| identity(place.file()));
+            bar.is_some() && file == bar
+        };
+        let regions = table
+            .iter()
+            .filter(|region| !is_bar(region))
+            .map(|region| Region {
+                start: region.start_addr().0,
+                bytes: region.len(),
+                mapping: region.get_mmap(),
+            })
+            .collect();
+        Self { regions }
+    }
+
+    /// The bytes `address .. address + bytes`, which lie in one region.
+    ///
+    /// # Errors
+    /// [`MemoryError::Outside`].
+    #[inline]
+    pub fn slice(&self, address: u64, bytes: usize) -> Result<VolatileSlice<'_>, MemoryError> {
+        for region in &self.regions {
+            let offset = address.wrapping_sub(region.start);
+            if offset < region.bytes
+                && bytes as u64 <= region.bytes - offset
+                && let Ok(slice) = region.mapping.get_slice(offset as usize, bytes)
+            {
+                return Ok(slice);
+            }
+        }
+        Err(MemoryError::Outside { address, bytes: bytes as u64 })
+    }
+
+    /// `count` naturally aligned integers from `address` on, which guest and device share.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn atomics<T: AtomicInteger>(&self, address: u64, count: usize) -> Result<&[T], MemoryError> {
+        let bytes =
+            count.checked_mul(size_of::<T>()).ok_or(MemoryError::Outside { address, bytes: u64::MAX })?;
+        let slice = self.slice(address, bytes)?;
+        let first = slice.ptr_guard_mut().as_ptr().cast::<T>();
+        if !first.is_aligned() {
+            return Err(MemoryError::Unaligned { address, alignment: align_of::<T>() });
+        }
+        // SAFETY: `slice` is `count` times the size of `T` bytes of mapped, writable memory, which stays mapped as long
+        // as `self`, from which the result borrows; `first` is aligned; every bit pattern is a valid atomic integer;
+        // and whoever else stores there, the guest included, does so with machine stores, which atomics allow.
+        Ok(unsafe { std::slice::from_raw_parts(first, count) })
+    }
+
+    /// Stores `words` from `address` on, in ascending order; the last one with release ordering, so that a guest that
+    /// sees it sees all others. Nothing is stored when any of it is refused.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn store_words(&self, address: u64, words: &[u64]) -> Result<(), MemoryError> {
+        let places = self.atomics::<AtomicU64>(address, words.len())?;
+        if let (Some((last, others)), Some((last_word, other_words))) =
+            (places.split_last(), words.split_last())
+        {
+            for (place, word) in others.iter().zip(other_words) {
+                place.store(word.to_le(), Ordering::Relaxed);
+            }
+            last.store(last_word.to_le(), Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vm_memory::{Bytes, GuestAddress};
+
+    use super::*;
+
+    fn memory() -> (GuestMemoryMmap, DmaMemory) {
+        let table = GuestMemoryMmap::from_ranges(&[
+            (GuestAddress(0x1000), 0x2000),
+            (GuestAddress(0x10_0000), 0x1000),
+        ])
+        .unwrap();
+        let memory = DmaMemory::new(&table, None);
+        (table, memory)
+    }
+
+    #[test]
+    fn words_arrive_little_endian_and_in_place() {
+        let (table, memory) = memory();
+        memory.store_words(0x1ff8, &[1, 2]).unwrap();
+        assert_eq!(table.read_obj::<u64>(GuestAddress(0x1ff8)).unwrap(), 1);
+        assert_eq!(table.read_obj::<u64>(GuestAddress(0x2000)).unwrap(), 2);
+    }
+
+    #[test]
+    fn what_is_not_guest_memory_is_refused() {
+        let (table, memory) = memory();
+        for address in [0, 0xff8, 0x2ff8, 0x3000, 0x10_0ff8, !7] {
+            let refused = memory.store_words(address, &[7, 7]);
+            assert_eq!(refused, Err(MemoryError::Outside { address, bytes: 16 }), "{address:#x}");
+        }
+        assert_eq!(
+            table.read_obj::<u64>(GuestAddress(0x2ff8)).unwrap(),
+            0,
+            "a refused store leaves no trace"
+        );
+        assert_eq!(
+            memory.store_words(0x1004, &[7]),
+            Err(MemoryError::Unaligned { address: 0x1004, alignment: 8 })
+        );
+        assert!(memory.slice(0x1000, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn the_bar_is_not_dma_memory() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(0x1000).unwrap();
+        let bar = identity(&file);
+        let table = GuestMemoryMmap::from_ranges_with_files(&[
+            (GuestAddress(0), 0x1000, None),
+            (GuestAddress(0x8000), 0x1000, Some(vm_memory::FileOffset::new(file, 0))),
+        ])
+        .unwrap();
+        assert!(DmaMemory::new(&table, None).slice(0x8000, 8).is_ok());
+        let memory = DmaMemory::new(&table, bar);
+        assert!(memory.slice(0x8000, 8).is_err());
+        assert!(memory.slice(0, 8).is_ok());
+    }
+}

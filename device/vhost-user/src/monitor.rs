@@ -1,0 +1,272 @@
+//! The monitor socket: one JSON request a line, one JSON answer a line.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use niclab_model::fabric::PortCounters;
+use niclab_spec::monitor::{
+    Answer, DaemonHealth, DaemonStats, LedgerEntry, MAX_REQUEST_BYTES, NodeHealth, NodeStats, Request,
+    STATS_VERSION, TrafficStats,
+};
+use thiserror::Error;
+use vhost_user_backend::VringT;
+use virtio_queue::QueueT;
+
+use crate::config::faults;
+use crate::shell::card::{Card, Traffic};
+use crate::shell::events::cause_name;
+use crate::shell::world::World;
+use crate::shell::{Connected, Shell};
+
+/// The monitor socket cannot be served.
+#[derive(Debug, Error)]
+pub enum MonitorError {
+    /// Nobody can connect to it.
+    #[error("cannot listen on the monitor socket {}: {error}; is the folder there and writable, and the path short?", path.display())]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// How long a connection may be silent in the middle of a request before it is hung up on.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Most connections at a time. More are hung up on: the launcher needs one, a person another.
+const MAX_CONNECTIONS: usize = 16;
+
+/// The served socket, until this is dropped.
+pub struct Monitor {
+    path: PathBuf,
+    is_stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Monitor {
+    /// Answers on `path`.
+    ///
+    /// # Errors
+    /// [`MonitorError`].
+    pub fn start(shell: &Arc<Shell>, path: &Path) -> Result<Self, MonitorError> {
+        let failed = |error| MonitorError::Listen { path: path.to_owned(), error };
+        // A socket of a daemon that was killed: nobody answers there.
+        let _ = std::fs::remove_file(path);
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let (shell, stopped) = (Arc::clone(shell), Arc::clone(&is_stopped));
+        let thread = std::thread::Builder::new()
+            .name("monitor".to_owned())
+            .spawn(move || listen(&shell, &listener, &stopped))
+            .map_err(failed)?;
+        Ok(Self { path: path.to_owned(), is_stopped, thread: Some(thread) })
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts. When that fails it cannot be joined, and ends with the process.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn listen(shell: &Arc<Shell>, listener: &UnixListener, is_stopped: &AtomicBool) {
+    let open = Arc::new(());
+    for stream in listener.incoming() {
+        if is_stopped.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        if Arc::strong_count(&open) > MAX_CONNECTIONS {
+            continue;
+        }
+        let (shell, open) = (Arc::clone(shell), Arc::clone(&open));
+        let converse = move || {
+            if let Err(error) = converse(&shell, &stream) {
+                log::debug!("a monitor connection ended: {error}");
+            }
+            drop(open);
+        };
+        if let Err(error) = std::thread::Builder::new().name("monitor-client".to_owned()).spawn(converse) {
+            log::warn!("no thread for a monitor connection: {error}");
+        }
+    }
+}
+
+/// Answers one connection until it closes, falls silent or sends a line that is too long.
+fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(SILENCE))?;
+    stream.set_write_timeout(Some(SILENCE))?;
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    loop {
+        let mut line = Vec::new();
+        let length = reader.by_ref().take(MAX_REQUEST_BYTES as u64).read_until(b'\n', &mut line)?;
+        if length == 0 || line.last() != Some(&b'\n') {
+            return Ok(());
+        }
+        let answer = match serde_json::from_slice(&line) {
+            Ok(request) => answer(shell, &request),
+            Err(error) => Answer::Error { message: format!("not a monitor request: {error}") },
+        };
+        let mut text = serde_json::to_vec(&answer)?;
+        text.push(b'\n');
+        writer.write_all(&text)?;
+    }
+}
+
+/// Answers one request.
+pub fn answer(shell: &Shell, request: &Request) -> Answer {
+    match request {
+        Request::Stats => Answer::Stats(stats(shell)),
+        Request::Health => Answer::Health(health(shell)),
+        Request::SetFaults { node, faults: wanted } => {
+            let Some(number) = shell.nodes().iter().position(|info| info.name == *node) else {
+                let names: Vec<&str> = shell.nodes().iter().map(|info| info.name.as_str()).collect();
+                return Answer::Error {
+                    message: format!("no node `{node}`; there are {}", names.join(", ")),
+                };
+            };
+            if !wanted.is_possible() {
+                return Answer::Error { message: "a probability outside of 0 to 1".to_owned() };
+            }
+            shell.world().network.set_faults(number as u16, faults(wanted));
+            Answer::Done
+        }
+    }
+}
+
+fn stats(shell: &Shell) -> DaemonStats {
+    let world = shell.world();
+    let nodes = shell.nodes().iter().enumerate();
+    DaemonStats {
+        version: STATS_VERSION,
+        wall_uptime_ns: u64::try_from(shell.started().elapsed().as_nanos()).unwrap_or(u64::MAX),
+        model_time_ps: world.model_time().as_ps(),
+        // Live, model time is logical; only whoever knows the program can say that no two senders raced.
+        model_time_is_exact: false,
+        nodes: nodes.map(|(number, info)| node_stats(&world, number, &info.name)).collect(),
+    }
+}
+
+fn node_stats(world: &World, number: usize, name: &str) -> NodeStats {
+    let mut stats = NodeStats { name: name.to_owned(), ..NodeStats::default() };
+    if let Some(card) = world.cards.get(number) {
+        card_stats(card, &mut stats);
+    }
+    stats.doorbells += world.ethernet.doorbells(number);
+    if let Some(state) = world.ethernet.states.get(number) {
+        stats.ethernet = traffic(&state.traffic);
+        stats.interrupts.insert("ethernet_receive".to_owned(), state.receive_interrupts);
+        stats.interrupts.insert("ethernet_transmit".to_owned(), state.transmit_interrupts);
+        for (name, count) in &state.violations {
+            stats.violations.insert((*name).to_owned(), *count);
+        }
+    }
+    if let Some(counters) = world.network.fabric().counters(number as u16) {
+        link_events(counters, &mut stats);
+    }
+    stats
+}
+
+fn card_stats(card: &Card, stats: &mut NodeStats) {
+    let counts = &card.counts;
+    let model = card.statistics();
+    stats.cluster = traffic(&counts.traffic);
+    stats.messages_sent = model.packets_sent;
+    stats.messages_received = model.packets_received;
+    stats.doorbells = card.doorbells();
+    stats.spared_doorbells = counts.doorbells_spared;
+    stats.polls = counts.polls;
+    stats.model_time_ps = card.nic.host_clock().as_ps();
+    for (cause, count) in &card.events.raised {
+        *stats.interrupts.entry(cause_name(*cause).to_owned()).or_insert(0) += count;
+    }
+    stats.interrupts.insert("control".to_owned(), card.control.interrupts);
+    stats.interrupts.insert("suppressed".to_owned(), card.events.suppressed);
+    for (name, count) in &counts.violations {
+        stats.violations.insert((*name).to_owned(), *count);
+    }
+    let mut also = |name: &str, count: u64| {
+        if count > 0 {
+            stats.violations.insert(name.to_owned(), count);
+        }
+    };
+    also("control_unanswerable", card.control.unanswerable);
+    also("event_buffer_unusable", card.events.unusable_buffers);
+    also("refused", model.refused);
+    also("unauthorized", model.unauthorized);
+    also("crc_errors", model.crc_errors);
+    also("malformed", model.malformed);
+    also("overruns", model.overruns);
+    let line =
+        |(crossing, line): (niclab_model::parts::ledger::Crossing, niclab_model::parts::ledger::Line)| {
+            LedgerEntry {
+                crossing: crossing.name().to_owned(),
+                count: line.count,
+                bytes: line.bytes,
+                model_price_ps: line.price_ps,
+            }
+        };
+    stats.ledger = card.nic.ledger().lines().map(line).filter(|entry| entry.count > 0).collect();
+}
+
+fn link_events(counters: &PortCounters, stats: &mut NodeStats) {
+    let events = [
+        ("dropped_short", counters.dropped_short),
+        ("dropped_long", counters.dropped_long),
+        ("dropped_down", counters.dropped_down),
+        ("dropped_queue", counters.dropped_queue),
+        ("lost", counters.dropped_lost),
+        ("duplicated", counters.doubled),
+        ("corrupted", counters.corrupted),
+        ("reordered", counters.reordered),
+    ];
+    for (name, count) in events {
+        stats.link_events.insert(name.to_owned(), count);
+    }
+}
+
+const fn traffic(traffic: &Traffic) -> TrafficStats {
+    TrafficStats {
+        sent_frames: traffic.sent_frames,
+        sent_bytes: traffic.sent_bytes,
+        received_frames: traffic.received_frames,
+        received_bytes: traffic.received_bytes,
+        dropped_frames: traffic.dropped_frames,
+    }
+}
+
+fn health(shell: &Shell) -> DaemonHealth {
+    let connected = shell.connected();
+    let world = shell.world();
+    let nodes = shell.nodes().iter().zip(connected).enumerate();
+    let node = |(number, (info, connected)): (usize, (&crate::shell::NodeInfo, Connected))| NodeHealth {
+        name: info.name.clone(),
+        cluster_connected: connected.cluster,
+        ethernet_connected: connected.ethernet,
+        cluster_driver_ok: world.cards.get(number).is_some_and(|card| card.is_running),
+        ethernet_driver_ok: is_ethernet_running(&world, number),
+        bar_mapped: connected.bar,
+    };
+    DaemonHealth { version: STATS_VERSION, nodes: nodes.map(node).collect() }
+}
+
+/// The front end starts queues when the driver says DRIVER_OK.
+fn is_ethernet_running(world: &World, number: usize) -> bool {
+    world.ethernet.functions.get(number).is_some_and(|function| {
+        !function.vrings.is_empty() && function.vrings.iter().all(|vring| vring.get_ref().get_queue().ready())
+    })
+}

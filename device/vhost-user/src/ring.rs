@@ -1,0 +1,327 @@
+//! The device's side of a split virtqueue, one burst at a time.
+//!
+//! `virtio-queue` keeps a queue's addresses and indices; this walks it. Two reasons to have it: one look-up of the three
+//! rings serves a whole burst, with one store of the used index at its end, and the driver's wish not to be interrupted
+//! is heard also where it is told by a flag. Layout and rules: Virtual I/O Device specification 1.2, section 2.7.
+//!
+//! Everything in the rings is the guest's word and hostile until checked: a head or a link out of range, a chain that
+//! loops, an index that ran ahead, a table inside a table. Each is an error that names it; none is followed.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+use smallvec::SmallVec;
+use thiserror::Error;
+use vhost_user_backend::{VringState, VringT};
+use virtio_bindings::virtio_ring::{
+    VRING_AVAIL_F_NO_INTERRUPT, VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE,
+    VRING_USED_F_NO_NOTIFY,
+};
+use virtio_queue::QueueT;
+
+use crate::memory::{DmaMemory, MemoryError};
+use crate::vring::{GuestMemory, Vring};
+
+/// What is wrong with a ring or a chain. All but [`RingError::NotReady`] are violations of the guest.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum RingError {
+    /// The driver has not set the queue up, or the front end stopped it.
+    #[error("the queue is not in use")]
+    NotReady,
+    /// A ring or an indirect table is not in the guest's memory.
+    #[error("a ring of the queue is not in memory: {0}")]
+    Memory(#[from] MemoryError),
+    /// More chains are available than the queue has descriptors. Taking them would serve one chain without end.
+    #[error("the available index is {ahead} ahead, which is more than the queue's {size} descriptors")]
+    AvailableIndex {
+        /// How far it is ahead of the device.
+        ahead: u16,
+        /// Descriptors of the queue.
+        size: u16,
+    },
+    /// A head or a link names a descriptor that the table does not have.
+    #[error("descriptor {index} does not exist in a table of {size}")]
+    Index {
+        /// The descriptor.
+        index: u16,
+        /// Descriptors of the table.
+        size: u16,
+    },
+    /// The chain is longer than its table: it loops.
+    #[error("a chain has more than {size} descriptors: it loops")]
+    Loop {
+        /// Descriptors of the table.
+        size: u16,
+    },
+    /// An indirect descriptor inside an indirect table, with a successor, or with a table of a wrong length.
+    #[error("an indirect descriptor is nested, chained or of a wrong length")]
+    Indirect,
+}
+
+impl RingError {
+    /// The name under which it is counted.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotReady => "ring_not_ready",
+            Self::Memory(_) => "ring_outside_memory",
+            Self::AvailableIndex { .. } => "ring_available_index",
+            Self::Index { .. } => "ring_descriptor_index",
+            Self::Loop { .. } => "ring_loop",
+            Self::Indirect => "ring_indirect",
+        }
+    }
+}
+
+/// One buffer of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Guest-physical address.
+    pub address: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+    /// The device may write it, and only write; otherwise it may only read it.
+    pub writable: bool,
+}
+
+/// The buffers of one chain, in order. Two or three are the rule.
+pub type Chain = SmallVec<[Buffer; 4]>;
+
+const DESCRIPTOR_BYTES: u32 = 16;
+
+/// A queue held for one burst: its lock, its three rings, its indices. What was used is told to the driver by
+/// [`Burst::publish`], at the latest when the burst is dropped.
+pub struct Burst<'a> {
+    state: MutexGuard<'a, VringState<GuestMemory>>,
+    memory: &'a DmaMemory,
+    /// Two words for each descriptor: the address; length, flags and successor.
+    table: &'a [AtomicU64],
+    /// Flags, index, one entry for each descriptor, used event.
+    available: &'a [AtomicU16],
+    /// Flags and index.
+    used_head: &'a [AtomicU16],
+    /// Two words for each entry: head of the chain, bytes written.
+    used: &'a [AtomicU32],
+    /// Behind the entries.
+    available_event: &'a [AtomicU16],
+    size: u16,
+    event_idx: bool,
+    next_available: u16,
+    available_index: u16,
+    next_used: u16,
+    published: u16,
+}
+
+impl<'a> Burst<'a> {
+    /// Takes hold of `vring`, whose rings lie in `memory`.
+    ///
+    /// # Errors
+    /// [`RingError::NotReady`], [`RingError::Memory`].
+    pub fn open(vring: &'a Vring, memory: &'a DmaMemory) -> Result<Self, RingError> {
+        let state = vring.get_mut();
+        let queue = state.get_queue();
+        if !queue.ready() || !state.is_enabled() || queue.size() == 0 {
+            return Err(RingError::NotReady);
+        }
+        let (size, event_idx) = (queue.size(), queue.event_idx_enabled());
+        let entries = usize::from(size);
+        let table = memory.atomics::<AtomicU64>(queue.desc_table(), 2 * entries)?;
+        let available = memory.atomics::<AtomicU16>(queue.avail_ring(), 3 + entries)?;
+        let used_ring = queue.used_ring();
+        let used_head = memory.atomics::<AtomicU16>(used_ring, 2)?;
+        let used = memory.atomics::<AtomicU32>(used_ring.wrapping_add(4), 2 * entries)?;
+        let behind = used_ring.wrapping_add(4 + 8 * u64::from(size));
+        let available_event = memory.atomics::<AtomicU16>(behind, 1)?;
+        let (next_available, next_used) = (queue.next_avail(), queue.next_used());
+        Ok(Self {
+            state,
+            memory,
+            table,
+            available,
+            used_head,
+            used,
+            available_event,
+            size,
+            event_idx,
+            next_available,
+            available_index: next_available,
+            next_used,
+            published: next_used,
+        })
+    }
+
+    /// The memory in which the rings and buffers lie.
+    pub fn memory(&self) -> &'a DmaMemory {
+        self.memory
+    }
+
+    /// How many chains are available. Looks at the driver's index only when all that was seen is taken.
+    ///
+    /// # Errors
+    /// [`RingError::AvailableIndex`].
+    #[inline]
+    pub fn available(&mut self) -> Result<u16, RingError> {
+        let ahead = self.available_index.wrapping_sub(self.next_available);
+        if ahead != 0 {
+            return Ok(ahead);
+        }
+        let index = self.available.get(1).map_or(0, |word| u16::from_le(word.load(Ordering::Acquire)));
+        let ahead = index.wrapping_sub(self.next_available);
+        if ahead > self.size {
+            return Err(RingError::AvailableIndex { ahead, size: self.size });
+        }
+        self.available_index = index;
+        Ok(ahead)
+    }
+
+    /// Takes the next chain: its head, which must be given back by [`Burst::push_used`], and its buffers in `chain`.
+    /// `Ok(None)` when there is none. A chain that cannot be walked is given back at once, with no bytes written.
+    ///
+    /// # Errors
+    /// [`RingError`].
+    #[inline]
+    pub fn pop(&mut self, chain: &mut Chain) -> Result<Option<u16>, RingError> {
+        chain.clear();
+        if self.available()? == 0 {
+            return Ok(None);
+        }
+        let entry = 2 + usize::from(self.next_available % self.size);
+        let head =
+            self.available.get(entry).map_or(u16::MAX, |word| u16::from_le(word.load(Ordering::Relaxed)));
+        self.next_available = self.next_available.wrapping_add(1);
+        if head >= self.size {
+            // It cannot be given back: the driver would index its own table with it.
+            return Err(RingError::Index { index: head, size: self.size });
+        }
+        if let Err(error) = self.walk(head, chain) {
+            self.push_used(head, 0);
+            return Err(error);
+        }
+        Ok(Some(head))
+    }
+
+    /// Puts the chain that was taken last back, as if it had not been looked at.
+    #[inline]
+    pub fn unpop(&mut self) {
+        self.next_available = self.next_available.wrapping_sub(1);
+    }
+
+    #[inline]
+    fn walk(&self, head: u16, chain: &mut Chain) -> Result<(), RingError> {
+        let (mut table, mut size) = (self.table, self.size);
+        let (mut index, mut nested) = (head, false);
+        loop {
+            let Some([address, rest]) =
+                table.get(2 * usize::from(index)..).and_then(|t| t.first_chunk::<2>())
+            else {
+                return Err(RingError::Index { index, size });
+            };
+            let address = u64::from_le(address.load(Ordering::Relaxed));
+            let rest = u64::from_le(rest.load(Ordering::Relaxed));
+            let (bytes, flags, next) = (rest as u32, (rest >> 32) as u32 & 0xffff, (rest >> 48) as u16);
+            if flags & VRING_DESC_F_INDIRECT != 0 {
+                if nested || flags & VRING_DESC_F_NEXT != 0 {
+                    return Err(RingError::Indirect);
+                }
+                table = self.indirect(address, bytes)?;
+                (size, index, nested) = ((bytes / DESCRIPTOR_BYTES) as u16, 0, true);
+                continue;
+            }
+            if chain.len() >= usize::from(self.size) {
+                return Err(RingError::Loop { size: self.size });
+            }
+            chain.push(Buffer { address, bytes, writable: flags & VRING_DESC_F_WRITE != 0 });
+            if flags & VRING_DESC_F_NEXT == 0 {
+                return Ok(());
+            }
+            index = next;
+        }
+    }
+
+    /// An indirect table. A chain is never longer than the queue, so neither is the table.
+    fn indirect(&self, address: u64, bytes: u32) -> Result<&'a [AtomicU64], RingError> {
+        let entries = bytes / DESCRIPTOR_BYTES;
+        if !bytes.is_multiple_of(DESCRIPTOR_BYTES) || entries == 0 || entries > u32::from(self.size) {
+            return Err(RingError::Indirect);
+        }
+        Ok(self.memory.atomics::<AtomicU64>(address, 2 * entries as usize)?)
+    }
+
+    /// Gives a chain back, of which the device wrote the first `bytes`. The driver does not see it before
+    /// [`Burst::publish`].
+    #[inline]
+    pub fn push_used(&mut self, head: u16, bytes: u32) {
+        let entry = 2 * usize::from(self.next_used % self.size);
+        if let Some([head_word, bytes_word]) = self.used.get(entry..).and_then(|u| u.first_chunk::<2>()) {
+            head_word.store(u32::from(head).to_le(), Ordering::Relaxed);
+            bytes_word.store(bytes.to_le(), Ordering::Relaxed);
+        }
+        self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    /// Shows the driver what was given back, and says whether it wants an interrupt for that.
+    #[inline]
+    pub fn publish(&mut self) -> Interrupt {
+        let (old, new) = (self.published, self.next_used);
+        if old == new {
+            return Interrupt::NothingNew;
+        }
+        if let Some(index) = self.used_head.get(1) {
+            index.store(new.to_le(), Ordering::Release);
+        }
+        self.published = new;
+        // The driver stores its wish, then looks at the index; the device the other way round. Without full barriers on
+        // both sides each could miss the other.
+        fence(Ordering::SeqCst);
+        let wanted = if self.event_idx {
+            let event = self.available.last().map_or(0, |word| u16::from_le(word.load(Ordering::Relaxed)));
+            new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+        } else {
+            let flags = self.available.first().map_or(0, |word| u16::from_le(word.load(Ordering::Relaxed)));
+            u32::from(flags) & VRING_AVAIL_F_NO_INTERRUPT == 0
+        };
+        if wanted { Interrupt::Wanted } else { Interrupt::Suppressed }
+    }
+
+    /// Raises the queue's interrupt. False when the front end gave no way to.
+    pub fn interrupt(&self) -> bool {
+        self.state.get_call().as_ref().is_some_and(|call| call.notify().is_ok())
+    }
+
+    /// Asks the driver to ring when it makes more available, or not to. True when there is something already: the driver
+    /// may not have seen the wish before it added that.
+    pub fn want_doorbell(&mut self, wanted: bool) -> bool {
+        if self.event_idx {
+            // Half a ring behind: an event that the driver does not come across.
+            let event = if wanted { self.next_available } else { self.next_available.wrapping_add(0x8000) };
+            if let Some(word) = self.available_event.first() {
+                word.store(event.to_le(), Ordering::Relaxed);
+            }
+        } else if let Some(flags) = self.used_head.first() {
+            let value = if wanted { 0 } else { VRING_USED_F_NO_NOTIFY as u16 };
+            flags.store(value.to_le(), Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        wanted && matches!(self.available(), Ok(1..))
+    }
+}
+
+/// What the driver wants after a [`Burst::publish`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Nothing was given back.
+    NothingNew,
+    /// An interrupt.
+    Wanted,
+    /// None: it looks by itself.
+    Suppressed,
+}
+
+impl Drop for Burst<'_> {
+    fn drop(&mut self) {
+        self.publish();
+        let (available, used) = (self.next_available, self.next_used);
+        let queue = self.state.get_queue_mut();
+        queue.set_next_avail(available);
+        queue.set_next_used(used);
+    }
+}

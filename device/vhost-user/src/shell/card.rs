@@ -1,0 +1,265 @@
+//! One node's cluster function as the shell holds it: the model, and all that the model's inputs and outputs need.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
+use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS, Statistics};
+use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes};
+use niclab_model::nic::{Input, Nic, PageStore, ShellCounts};
+
+use super::control::Control;
+use super::events::Events;
+use super::pages::Pages;
+use crate::memory::DmaMemory;
+use crate::ring::RingError;
+use crate::vring::Vring;
+
+/// A model that a thread can hand to another.
+pub type AnyNic = Box<dyn Nic + Send>;
+
+/// Frames and bytes of one function. Sent is from the guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames from the guest.
+    pub sent_frames: u64,
+    /// Their bytes, headers included.
+    pub sent_bytes: u64,
+    /// Frames to the guest.
+    pub received_frames: u64,
+    /// Their bytes, headers included.
+    pub received_bytes: u64,
+    /// Frames to the guest that found no room.
+    pub dropped_frames: u64,
+}
+
+/// What a guest did that it must not, by name.
+pub type Violations = BTreeMap<&'static str, u64>;
+
+/// One more violation of that name.
+pub fn violation(violations: &mut Violations, name: &'static str) {
+    *violations.entry(name).or_insert(0) += 1;
+}
+
+/// What is counted of one card, beside what its model counts.
+#[derive(Debug, Default)]
+pub struct CardCounts {
+    /// Slots taken while guests were told that no doorbell is needed.
+    pub doorbells_spared: u64,
+    /// Rounds of polling.
+    pub polls: u64,
+    /// Slots taken.
+    pub launches: u64,
+    /// Control requests that the shell itself refused.
+    pub control_refused: u64,
+    /// Frames of the model.
+    pub traffic: Traffic,
+    /// What the guest did that it must not.
+    pub violations: Violations,
+}
+
+/// A node's cluster function.
+pub struct Card {
+    /// The model.
+    pub nic: AnyNic,
+    /// The BAR.
+    pub pages: Pages,
+    /// The guest's memory.
+    pub memory: Arc<DmaMemory>,
+    /// The queues of the connection; empty when there is none.
+    pub vrings: Vec<Vring>,
+    /// The event queue.
+    pub events: Events,
+    /// The control queue.
+    pub control: Control,
+    /// Counts.
+    pub counts: CardCounts,
+    /// Doorbells of connections that are gone.
+    pub earlier_doorbells: u64,
+    /// Guests are told that no doorbell is needed.
+    is_polled: bool,
+    /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
+    pub is_running: bool,
+    /// A launched slot was left in its page, because the model could not take it.
+    pub is_stalled: bool,
+    /// Which ports were open after the last request.
+    open: Vec<bool>,
+}
+
+impl Card {
+    /// A card with nobody connected.
+    pub fn new(nic: AnyNic, pages: Pages, ports: u32) -> Self {
+        Self {
+            nic,
+            pages,
+            memory: Arc::default(),
+            vrings: Vec::new(),
+            events: Events::default(),
+            control: Control::default(),
+            counts: CardCounts::default(),
+            earlier_doorbells: 0,
+            is_polled: false,
+            is_running: false,
+            is_stalled: false,
+            open: vec![false; ports as usize],
+        }
+    }
+
+    /// Doorbells rung for pages since the daemon started.
+    pub fn doorbells(&self) -> u64 {
+        self.earlier_doorbells + self.vrings.get(QUEUE_DOORBELL as usize).map_or(0, Vring::kicks)
+    }
+
+    /// Tells guests whether a store into a page must be followed by a doorbell.
+    pub fn want_doorbell(&mut self, is_wanted: bool) {
+        self.is_polled = !is_wanted;
+        self.pages.set_doorbell(if is_wanted { DOORBELL_WANTED } else { DOORBELL_SPARED });
+    }
+
+    /// What only the shell can count.
+    fn shell_counts(&self) -> ShellCounts {
+        ShellCounts {
+            doorbells: self.doorbells(),
+            doorbells_spared: self.counts.doorbells_spared,
+            events_merged: self.events.merged,
+            control_refused: self.counts.control_refused,
+        }
+    }
+
+    /// The model's counters, with those of the shell.
+    pub fn statistics(&self) -> Statistics {
+        self.nic.statistics(&self.shell_counts())
+    }
+
+    /// Ports of the card.
+    pub fn ports(&self) -> u32 {
+        self.open.len() as u32
+    }
+
+    /// Whether `port` was open after the last request.
+    #[inline]
+    pub fn is_open(&self, port: u32) -> bool {
+        self.open.get(port as usize).is_some_and(|open| *open)
+    }
+
+    /// Feeds one slot to the model.
+    #[inline]
+    pub fn store(&mut self, store: PageStore) {
+        self.counts.launches += 1;
+        self.counts.doorbells_spared += u64::from(self.is_polled);
+        let now = self.nic.host_clock();
+        self.nic.handle(now, Input::PageStore(store));
+    }
+
+    /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
+    #[inline]
+    pub fn registers(&mut self, port: u32) -> bool {
+        let mut any = false;
+        for register in self.pages.take_registers(port).into_iter().flatten() {
+            let now = self.nic.host_clock();
+            self.nic.handle(now, Input::Register { port, register });
+            any = true;
+        }
+        any
+    }
+
+    /// Takes one control request and feeds it to the model. False when there was none.
+    pub fn next_request(&mut self) -> bool {
+        let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return false };
+        let (token, request) = match self.control.next(vring, &self.memory) {
+            Ok(Some(next)) => next,
+            Ok(None) | Err(RingError::NotReady) => return false,
+            Err(error) => {
+                violation(&mut self.counts.violations, error.name());
+                // A ring that is broken as a whole stays so until the driver resets it.
+                return !matches!(error, RingError::AvailableIndex { .. } | RingError::Memory(_));
+            }
+        };
+        self.is_running = true;
+        let ranges = self.nic.memory_named_by(&request);
+        let is_memory = |range: &niclab_model::nic::HostRange| {
+            usize::try_from(range.bytes).is_ok_and(|bytes| self.memory.slice(range.address, bytes).is_ok())
+        };
+        if !ranges.iter().all(is_memory) {
+            self.counts.control_refused += 1;
+            violation(&mut self.counts.violations, "control_outside_memory");
+            let mut refusal = [0; Reply::BYTES];
+            Reply { status: STATUS_BAD_ADDRESS, body_bytes: 0 }.to_bytes(&mut refusal);
+            self.reply(token, &refusal);
+            return true;
+        }
+        self.apply(token, &request);
+        true
+    }
+
+    fn apply(&mut self, token: u64, request: &[u8]) {
+        let now = self.nic.host_clock();
+        self.nic.handle(now, Input::ShellCounts(self.shell_counts()));
+        self.nic.handle(now, Input::Control { token, request });
+        let operation = Request::from_bytes(request).map_or(0, |header| header.operation);
+        self.follow_ports();
+        log::debug!("control request {operation} on {} bytes", request.len());
+    }
+
+    /// Zeroes the pages of ports that were just opened, before the reply says so.
+    pub fn follow_ports(&mut self) {
+        for (port, was_open) in (0..).zip(&mut self.open) {
+            let is_open = self.nic.is_open(port);
+            if is_open && !*was_open {
+                self.pages.open(port);
+            }
+            *was_open = is_open;
+        }
+    }
+
+    /// Gives the chain of a request back.
+    pub fn reply(&mut self, token: u64, bytes: &[u8]) {
+        let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return };
+        if let Err(error) = self.control.reply(vring, &self.memory, token, bytes) {
+            violation(&mut self.counts.violations, error.name());
+        }
+    }
+
+    /// Interrupts the host with one event.
+    pub fn raise(&mut self, cause: u32, port: u32) {
+        let vring = self.vrings.get(QUEUE_EVENT as usize);
+        let raised = self.events.raise(vring, &self.memory, cause, port);
+        self.note_ring(raised);
+    }
+
+    /// The driver has left buffers for events.
+    pub fn deliver_events(&mut self) {
+        let delivered = self.events.deliver(self.vrings.get(QUEUE_EVENT as usize), &self.memory);
+        self.note_ring(delivered);
+    }
+
+    fn note_ring(&mut self, result: Result<(), RingError>) {
+        if let Err(error) = result
+            && error != RingError::NotReady
+        {
+            violation(&mut self.counts.violations, error.name());
+        }
+    }
+
+    /// Writes into the guest's memory, unless the guest is not there to expect it.
+    #[inline]
+    pub fn write(&mut self, address: u64, words: &[u64]) {
+        if !self.is_running {
+            return;
+        }
+        if self.memory.store_words(address, words).is_err() {
+            violation(&mut self.counts.violations, "dma_outside_memory");
+        }
+    }
+
+    /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory.
+    pub fn host_reset(&mut self) {
+        self.is_running = false;
+        self.is_stalled = false;
+        self.control.forget();
+        self.events.forget();
+        let now = self.nic.host_clock();
+        self.nic.handle(now, Input::HostReset);
+        self.follow_ports();
+    }
+}

@@ -1,0 +1,123 @@
+//! The control queue: requests in, replies out, every length bounded.
+
+use niclab_abi::control::{Reply, STATUS_BAD_LENGTH};
+use niclab_abi::{FromBytes, ToBytes};
+use niclab_model::nic::MAX_CONTROL_BYTES;
+use smallvec::SmallVec;
+
+use super::events::write;
+use crate::memory::DmaMemory;
+use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
+use crate::vring::Vring;
+
+/// Most requests that a model may leave unanswered: the descriptors of the queue. A driver cannot have more
+/// outstanding, so that one who does presents a chain twice.
+const MAX_PENDING: usize = niclab_abi::QUEUE_SIZE as usize;
+
+/// The bytes of a request.
+pub type RequestBytes = SmallVec<[u8; 64]>;
+
+/// A chain that was taken and must be given back.
+#[derive(Debug)]
+struct Pending {
+    token: u64,
+    head: u16,
+    room: SmallVec<[Buffer; 2]>,
+}
+
+/// Requests under way, and what was counted.
+#[derive(Debug, Default)]
+pub struct Control {
+    pending: Vec<Pending>,
+    last_token: u64,
+    /// Replies that raised an interrupt.
+    pub interrupts: u64,
+    /// Chains without room for a reply, or with a part outside of memory.
+    pub unanswerable: u64,
+}
+
+impl Control {
+    /// Takes the next request: its token and its bytes, at most [`MAX_CONTROL_BYTES`]; what is longer than that is
+    /// longer than any request, and the model refuses it.
+    ///
+    /// # Errors
+    /// [`RingError`].
+    pub fn next(
+        &mut self,
+        vring: &Vring,
+        memory: &DmaMemory,
+    ) -> Result<Option<(u64, RequestBytes)>, RingError> {
+        if self.pending.len() >= MAX_PENDING {
+            return Ok(None);
+        }
+        let mut burst = Burst::open(vring, memory)?;
+        let mut chain = Chain::new();
+        while let Some(head) = burst.pop(&mut chain)? {
+            let room: SmallVec<[Buffer; 2]> =
+                chain.iter().filter(|buffer| buffer.writable).copied().collect();
+            let room_bytes: u64 = room.iter().map(|buffer| u64::from(buffer.bytes)).sum();
+            let request = read(memory, &chain).filter(|_| room_bytes >= Reply::BYTES as u64);
+            let Some(request) = request else {
+                self.unanswerable += 1;
+                burst.push_used(head, 0);
+                if burst.publish() == Interrupt::Wanted && burst.interrupt() {
+                    self.interrupts += 1;
+                }
+                continue;
+            };
+            self.last_token += 1;
+            self.pending.push(Pending { token: self.last_token, head, room });
+            return Ok(Some((self.last_token, request)));
+        }
+        Ok(None)
+    }
+
+    /// Gives the chain of the request `token` back with its reply.
+    ///
+    /// # Errors
+    /// [`RingError`].
+    pub fn reply(
+        &mut self,
+        vring: &Vring,
+        memory: &DmaMemory,
+        token: u64,
+        bytes: &[u8],
+    ) -> Result<(), RingError> {
+        let Some(index) = self.pending.iter().position(|pending| pending.token == token) else {
+            return Ok(());
+        };
+        let Pending { head, room, .. } = self.pending.swap_remove(index);
+        let room_bytes: u64 = room.iter().map(|buffer| u64::from(buffer.bytes)).sum();
+        let mut refusal = [0; Reply::BYTES];
+        Reply { status: STATUS_BAD_LENGTH, body_bytes: 0 }.to_bytes(&mut refusal);
+        let bytes = if bytes.len() as u64 <= room_bytes { bytes } else { &refusal };
+        let written = write(memory, &room, bytes).map_or(0, |()| bytes.len() as u32);
+        if written == 0 {
+            self.unanswerable += 1;
+        }
+        let mut burst = Burst::open(vring, memory)?;
+        burst.push_used(head, written);
+        if burst.publish() == Interrupt::Wanted && burst.interrupt() {
+            self.interrupts += 1;
+        }
+        Ok(())
+    }
+
+    /// The host is gone or starts anew: its chains are no longer ours to give back.
+    pub fn forget(&mut self) {
+        self.pending.clear();
+    }
+}
+
+/// The readable bytes of a chain, or `None` when some are not in memory.
+fn read(memory: &DmaMemory, chain: &[Buffer]) -> Option<RequestBytes> {
+    let mut request = RequestBytes::new();
+    for buffer in chain.iter().filter(|buffer| !buffer.writable) {
+        let have = request.len();
+        let part = (buffer.bytes as usize).min(MAX_CONTROL_BYTES - have);
+        let slice = memory.slice(buffer.address, part).ok()?;
+        request.resize(have + part, 0);
+        slice.copy_to(request.get_mut(have..)?);
+    }
+    Some(request)
+}

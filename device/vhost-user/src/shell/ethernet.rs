@@ -1,0 +1,493 @@
+//! The Ethernet functions of all nodes: frames from transmit queues over the network into receive queues.
+//!
+//! Offloads pass through where both ends took them over and the links are sound: a long TCP frame goes from guest to
+//! guest in one piece, and the network prices the frames that the wire would have seen. Where a link is faulty each of
+//! those has its own fate, so that they are made.
+//!
+//! Model time: a node's Ethernet clock is the later of the end of its last frame on its own link and of its last
+//! arrival, and no node sends in the past of another's sending. Between two computers that wait for one another that is
+//! exact; with racing senders it is an estimate.
+
+use std::sync::Arc;
+
+use niclab_model::fabric::Deliveries;
+use niclab_model::fabric::ethernet::ETHER_TYPE_ULTRA;
+use niclab_model::time::Time;
+use smallvec::SmallVec;
+
+use super::card::{Traffic, Violations, violation};
+use super::network::Network;
+use crate::ethernet::frame::Frame;
+use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
+use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, complete_checksum, segment};
+use crate::ethernet::receive::{Backlog, ReceiveError, Receiver};
+use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use crate::memory::DmaMemory;
+use crate::ring::{Burst, Chain, Interrupt, RingError};
+use crate::vring::Vring;
+
+/// Most frames taken from one guest before others get the lock.
+const BURST_FRAMES: u32 = 256;
+
+/// A node's Ethernet function, as its connection set it up.
+#[derive(Default)]
+pub struct Function {
+    /// The guest's memory.
+    pub memory: Arc<DmaMemory>,
+    /// The queues of the connection; empty when there is none.
+    pub vrings: Vec<Vring>,
+    /// The features of the driver.
+    pub negotiated: Negotiated,
+}
+
+/// What goes on at a node's Ethernet function.
+#[derive(Debug, Default)]
+pub struct PortState {
+    /// Frames.
+    pub traffic: Traffic,
+    /// Interrupts raised for received frames.
+    pub receive_interrupts: u64,
+    /// Interrupts raised for sent frames.
+    pub transmit_interrupts: u64,
+    /// Doorbells of connections that are gone.
+    pub earlier_doorbells: u64,
+    /// What the guest did that it must not.
+    pub violations: Violations,
+    clock: Time,
+    backlog: Backlog,
+}
+
+/// A frame that a fault holds back.
+struct Held {
+    to: usize,
+    offload: Offload,
+    frame: Vec<u8>,
+}
+
+/// All Ethernet functions.
+pub struct Ethernet {
+    /// Connections, by node.
+    pub functions: Vec<Function>,
+    /// Counts and clocks, by node.
+    pub states: Vec<PortState>,
+    held: Vec<Held>,
+    deliveries: Deliveries,
+    latest_sent: Time,
+}
+
+impl Ethernet {
+    /// The functions of `nodes` nodes, with nobody connected.
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            functions: (0..nodes).map(|_| Function::default()).collect(),
+            states: (0..nodes).map(|_| PortState::default()).collect(),
+            held: Vec::new(),
+            deliveries: Deliveries::new(),
+            latest_sent: Time::ZERO,
+        }
+    }
+
+    /// Doorbells rung on all queues of a node since the daemon started.
+    pub fn doorbells(&self, node: usize) -> u64 {
+        let earlier = self.states.get(node).map_or(0, |state| state.earlier_doorbells);
+        let vrings = self.functions.get(node).map_or(&[][..], |function| &function.vrings);
+        earlier + vrings.iter().map(Vring::kicks).sum::<u64>()
+    }
+
+    /// The host of `node` is gone or starts anew.
+    pub fn host_reset(&mut self, node: usize) {
+        if let Some(state) = self.states.get_mut(node) {
+            state.backlog.clear();
+        }
+    }
+
+    /// Whether a fault holds frames back.
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Sends what `node` has in its transmit queue, up to a burst. True when there is more.
+    pub fn transmit(&mut self, node: usize, network: &mut Network) -> bool {
+        let Self { functions, states, held, deliveries, latest_sent } = self;
+        let Some(function) = functions.get(node) else { return false };
+        let Some(vring) = function.vrings.get(QUEUE_TRANSMIT) else { return false };
+        let mut burst = match Burst::open(vring, &function.memory) {
+            Ok(burst) => burst,
+            Err(error) => {
+                note(states, node, error);
+                return false;
+            }
+        };
+        burst.want_doorbell(false);
+        let receivers = Receivers::new(functions, states);
+        let mut sender = Sender {
+            node,
+            negotiated: function.negotiated,
+            network,
+            receivers,
+            held,
+            deliveries,
+            latest_sent,
+        };
+        let mut chain = Chain::new();
+        for _ in 0..BURST_FRAMES {
+            match burst.pop(&mut chain) {
+                Ok(Some(head)) => {
+                    if let Err(name) = sender.send(&function.memory, &chain) {
+                        sender.receivers.violation(node, name);
+                    }
+                    burst.push_used(head, 0);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    sender.receivers.violation(node, error.name());
+                    if matches!(error, RingError::AvailableIndex { .. }) {
+                        break;
+                    }
+                }
+            }
+        }
+        sender.receivers.finish();
+        drop(sender);
+        if burst.publish() == Interrupt::Wanted
+            && burst.interrupt()
+            && let Some(state) = states.get_mut(node)
+        {
+            state.transmit_interrupts += 1;
+        }
+        burst.want_doorbell(true)
+    }
+
+    /// The driver of `node` has left receive buffers: frames that waited for some are delivered.
+    pub fn refill(&mut self, node: usize) {
+        let mut receivers = Receivers::new(&self.functions, &mut self.states);
+        receivers.drain_backlog(node);
+        receivers.finish();
+    }
+
+    /// The fabric was quiet: frames that a fault held back arrive.
+    pub fn release_held(&mut self) -> bool {
+        let held = std::mem::take(&mut self.held);
+        let any = !held.is_empty();
+        let mut receivers = Receivers::new(&self.functions, &mut self.states);
+        for Held { to, offload, mut frame } in held {
+            receivers.deliver(to, &offload, &Frame::from_bytes(&mut frame));
+        }
+        receivers.finish();
+        any
+    }
+}
+
+fn note(states: &mut [PortState], node: usize, error: RingError) {
+    if let Some(state) = states.get_mut(node).filter(|_| error != RingError::NotReady) {
+        violation(&mut state.violations, error.name());
+    }
+}
+
+/// Receive queues that were opened during a burst.
+struct Receivers<'a> {
+    functions: &'a [Function],
+    states: &'a mut [PortState],
+    open: SmallVec<[(usize, Receiver<'a>); 2]>,
+}
+
+impl<'a> Receivers<'a> {
+    fn new(functions: &'a [Function], states: &'a mut [PortState]) -> Self {
+        Self { functions, states, open: SmallVec::new() }
+    }
+
+    fn violation(&mut self, node: usize, name: &'static str) {
+        if let Some(state) = self.states.get_mut(node) {
+            violation(&mut state.violations, name);
+        }
+    }
+
+    /// The receive queue of `to`, or nothing when its guest receives nothing now.
+    #[inline]
+    fn receiver(&mut self, to: usize) -> Option<&mut Receiver<'a>> {
+        // One receiver is the rule, so that the search is one comparison.
+        if let Some(index) = self.open.iter().position(|(node, _)| *node == to) {
+            return self.open.get_mut(index).map(|(_, receiver)| receiver);
+        }
+        let function = self.functions.get(to)?;
+        let burst = match Burst::open(function.vrings.get(QUEUE_RECEIVE)?, &function.memory) {
+            Ok(burst) => burst,
+            Err(error) => {
+                note(self.states, to, error);
+                return None;
+            }
+        };
+        self.open.push((to, Receiver::new(burst, function.negotiated.merges_buffers())));
+        self.open.last_mut().map(|(_, receiver)| receiver)
+    }
+
+    /// Delivers a frame to one node, with what its driver does not take over done here.
+    #[inline]
+    fn deliver(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+        let negotiated = self.functions.get(to).map(|function| function.negotiated).unwrap_or_default();
+        if negotiated.receives(offload) {
+            return self.put(to, offload, frame);
+        }
+        let mut bytes = frame.to_vec();
+        match (offload.checksum, offload.segmentation) {
+            (Some(checksum), Some(segmentation)) => {
+                // The sender's headers were looked at before; a frame without them did not get here.
+                let _ = segment(&bytes, checksum, segmentation, |wire| {
+                    self.put(to, &Offload::default(), &Frame::from_bytes(wire));
+                });
+            }
+            (Some(checksum), None) => {
+                complete_checksum(&mut bytes, checksum);
+                self.put(to, &Offload::default(), &Frame::from_bytes(&mut bytes));
+            }
+            (None, _) => self.put(to, offload, frame),
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+        if self.must_wait(to) {
+            return self.keep(to, offload, frame);
+        }
+        let Some(receiver) = self.receiver(to) else { return self.drop_frame(to) };
+        let put = receiver.put(offload, frame);
+        let Some(state) = self.states.get_mut(to) else { return };
+        match put {
+            Ok(()) => {
+                state.traffic.received_frames += 1;
+                state.traffic.received_bytes += frame.bytes() as u64;
+            }
+            Err(ReceiveError::NoRoom) => {
+                self.keep(to, offload, frame);
+                self.want_buffers(to);
+            }
+            Err(error) => {
+                error.violation().into_iter().for_each(|name| violation(&mut state.violations, name));
+                state.traffic.dropped_frames += 1;
+            }
+        }
+    }
+
+    /// Whether other frames wait for `to`, even after another try: they go first.
+    #[inline]
+    fn must_wait(&mut self, to: usize) -> bool {
+        let waits = |states: &[PortState]| states.get(to).is_some_and(|state| !state.backlog.is_empty());
+        if waits(self.states) {
+            self.drain_backlog(to);
+        }
+        waits(self.states)
+    }
+
+    /// Keeps a copy of a frame for later, if there is room for it.
+    fn keep(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+        let Some(state) = self.states.get_mut(to) else { return };
+        if !state.backlog.push(*offload, frame.to_vec()) {
+            state.traffic.dropped_frames += 1;
+        }
+    }
+
+    fn drop_frame(&mut self, to: usize) {
+        if let Some(state) = self.states.get_mut(to) {
+            state.traffic.dropped_frames += 1;
+        }
+    }
+
+    /// Asks the driver to ring when it leaves buffers. It may have done so just now.
+    fn want_buffers(&mut self, to: usize) {
+        let came = self.receiver(to).is_some_and(|receiver| receiver.burst().want_doorbell(true));
+        if came {
+            self.drain_backlog(to);
+        }
+    }
+
+    /// Delivers what waits for `to`, as far as there are buffers.
+    fn drain_backlog(&mut self, to: usize) {
+        loop {
+            let Some(mut backlog) = self.states.get_mut(to).map(|state| std::mem::take(&mut state.backlog))
+            else {
+                return;
+            };
+            let mut delivered = Traffic::default();
+            let mut is_full = false;
+            while let Some((offload, bytes)) = backlog.front() {
+                let length = bytes.len() as u64;
+                let put = {
+                    let frame = Frame::from_bytes(bytes);
+                    self.receiver(to).map(|receiver| receiver.put(&offload, &frame))
+                };
+                match put {
+                    Some(Ok(())) => {
+                        delivered.received_frames += 1;
+                        delivered.received_bytes += length;
+                    }
+                    Some(Err(ReceiveError::NoRoom)) => {
+                        is_full = true;
+                        break;
+                    }
+                    Some(Err(_)) | None => delivered.dropped_frames += 1,
+                }
+                backlog.pop();
+            }
+            let Some(state) = self.states.get_mut(to) else { return };
+            state.backlog = backlog;
+            state.traffic.received_frames += delivered.received_frames;
+            state.traffic.received_bytes += delivered.received_bytes;
+            state.traffic.dropped_frames += delivered.dropped_frames;
+            let Some(receiver) = self.receiver(to) else { return };
+            if !receiver.burst().want_doorbell(is_full) {
+                return;
+            }
+        }
+    }
+
+    /// Shows all receivers what arrived, and interrupts those that want it.
+    fn finish(&mut self) {
+        for (to, receiver) in &mut self.open {
+            let burst = receiver.burst();
+            if burst.publish() == Interrupt::Wanted
+                && burst.interrupt()
+                && let Some(state) = self.states.get_mut(*to)
+            {
+                state.receive_interrupts += 1;
+            }
+        }
+    }
+}
+
+/// One guest's burst of frames.
+struct Sender<'a, 'b> {
+    node: usize,
+    negotiated: Negotiated,
+    network: &'b mut Network,
+    receivers: Receivers<'a>,
+    held: &'b mut Vec<Held>,
+    deliveries: &'b mut Deliveries,
+    latest_sent: &'b mut Time,
+}
+
+impl Sender<'_, '_> {
+    /// Sends the frame in `chain`.
+    ///
+    /// # Errors
+    /// The name of what the guest did that it must not.
+    #[inline]
+    fn send(&mut self, memory: &DmaMemory, chain: &[crate::ring::Buffer]) -> Result<(), &'static str> {
+        let mut header = [0; HEADER_BYTES];
+        let frame = Frame::from_chain(memory, chain, &mut header).map_err(|error| error.name())?;
+        let offload = Offload::decode(&header, frame.bytes()).map_err(|_| "ethernet_offload")?;
+        if !self.negotiated.sends(&offload) {
+            return Err("ethernet_offload");
+        }
+        let mut ethernet = [0; ETHERNET_BYTES];
+        frame.peek(&mut ethernet);
+        let [.., high, low] = ethernet;
+        if u16::from_be_bytes([high, low]) == ETHER_TYPE_ULTRA {
+            // Whoever may send these could send in the name of any port of any node.
+            return Err("ethernet_forged_cluster_frame");
+        }
+        if let Some(state) = self.receivers.states.get_mut(self.node) {
+            state.traffic.sent_frames += 1;
+            state.traffic.sent_bytes += frame.bytes() as u64;
+        }
+        match (offload.checksum, offload.segmentation) {
+            (Some(checksum), Some(segmentation)) => {
+                let mut head = [0; MAX_HEADER_BYTES];
+                let peeked = frame.peek(&mut head);
+                let head = head.get(..peeked).unwrap_or_default();
+                let headers =
+                    Headers::find(head, checksum, segmentation.family).map_err(|_| "ethernet_offload")?;
+                if self.network.is_any_faulty() {
+                    let bytes = frame.to_vec();
+                    segment(&bytes, checksum, segmentation, |wire| {
+                        self.pass(&ethernet, &Offload::default(), &Frame::from_bytes(wire));
+                    })
+                    .map_err(|_| "ethernet_offload")
+                } else {
+                    self.pass_train(&ethernet, &headers, &offload, &frame);
+                    Ok(())
+                }
+            }
+            _ => {
+                self.pass(&ethernet, &offload, &frame);
+                Ok(())
+            }
+        }
+    }
+
+    /// Prices one frame of the wire and moves the sender's clock on. Who gets it is in `deliveries` afterwards.
+    #[inline]
+    fn price(&mut self, ethernet: &[u8; ETHERNET_BYTES], bytes: usize) {
+        let Some(state) = self.receivers.states.get_mut(self.node) else { return };
+        let now = state.clock.max(*self.latest_sent);
+        *self.latest_sent = now;
+        state.clock = now + self.network.serialization(self.node as u16, bytes);
+        self.network.forward(now, self.node as u16, ethernet, bytes, self.deliveries);
+        for delivery in self.deliveries.iter() {
+            if let Some(state) = self.receivers.states.get_mut(usize::from(delivery.to)) {
+                state.clock = state.clock.max(delivery.at);
+            }
+        }
+    }
+
+    /// One frame of the wire.
+    #[inline]
+    fn pass(&mut self, ethernet: &[u8; ETHERNET_BYTES], offload: &Offload, frame: &Frame<'_>) {
+        let reordered = self.network.reordered();
+        self.price(ethernet, frame.bytes());
+        let is_held = reordered != self.network.reordered();
+        for index in 0..self.deliveries.len() {
+            let Some(delivery) = self.deliveries.get(index).copied() else { break };
+            let to = usize::from(delivery.to);
+            if delivery.corrupt.is_some() {
+                // A receiver's Ethernet controller finds the check sequence wrong and drops the frame.
+                self.receivers.drop_frame(to);
+            } else if is_held {
+                self.held.push(Held { to, offload: *offload, frame: frame.to_vec() });
+            } else {
+                self.receivers.deliver(to, offload, frame);
+                self.overtake(to);
+            }
+        }
+    }
+
+    /// A long TCP frame as the segments that the wire sees; delivered in one piece when all of them came through.
+    fn pass_train(
+        &mut self,
+        ethernet: &[u8; ETHERNET_BYTES],
+        headers: &Headers,
+        offload: &Offload,
+        frame: &Frame<'_>,
+    ) {
+        let size =
+            offload.segmentation.map_or(1, |segmentation| usize::from(segmentation.payload_bytes).max(1));
+        let mut left = frame.bytes().saturating_sub(headers.bytes);
+        let mut is_whole = true;
+        while left > 0 {
+            let payload = left.min(size);
+            left -= payload;
+            self.price(ethernet, headers.bytes + payload);
+            is_whole &= !self.deliveries.is_empty();
+        }
+        if is_whole {
+            for index in 0..self.deliveries.len() {
+                let Some(delivery) = self.deliveries.get(index).copied() else { break };
+                self.receivers.deliver(usize::from(delivery.to), offload, frame);
+            }
+        }
+    }
+
+    /// A frame has arrived at `to`: those that it overtook follow.
+    #[inline]
+    fn overtake(&mut self, to: usize) {
+        if self.held.is_empty() {
+            return;
+        }
+        for mut held in std::mem::take(self.held) {
+            if held.to == to {
+                self.receivers.deliver(to, &held.offload, &Frame::from_bytes(&mut held.frame));
+            } else {
+                self.held.push(held);
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The event queue: one buffer for each interrupt, causes merged while the driver has left none.
+
+use std::collections::BTreeMap;
+
+use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event};
+use niclab_abi::{FromBytes, ToBytes};
+
+use crate::memory::DmaMemory;
+use crate::ring::{Buffer, Burst, Chain, Interrupt, RingError};
+use crate::vring::Vring;
+
+/// The name of a cause in reports.
+pub fn cause_name(cause: u32) -> &'static str {
+    match cause {
+        CAUSE_MESSAGE => "message",
+        CAUSE_ARMED => "armed",
+        CAUSE_UNAUTHORIZED => "unauthorized",
+        _ => "other",
+    }
+}
+
+/// Causes that wait for a buffer, and what was counted.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// How often each cause of each port waits. As many entries as the model has causes and ports.
+    waiting: BTreeMap<(u32, u32), u64>,
+    /// Interrupts raised, by cause.
+    pub raised: BTreeMap<u32, u64>,
+    /// Events that the driver asked not to be interrupted for.
+    pub suppressed: u64,
+    /// Causes merged into one that already waited.
+    pub merged: u64,
+    /// Buffers that were too short or not to be written.
+    pub unusable_buffers: u64,
+}
+
+impl Events {
+    /// A cause has occurred.
+    ///
+    /// # Errors
+    /// [`RingError`]; the cause waits then.
+    pub fn raise(
+        &mut self,
+        vring: Option<&Vring>,
+        memory: &DmaMemory,
+        cause: u32,
+        port: u32,
+    ) -> Result<(), RingError> {
+        let count = self.waiting.entry((cause, port)).or_insert(0);
+        *count += 1;
+        if *count > 1 {
+            self.merged += 1;
+        }
+        self.deliver(vring, memory)
+    }
+
+    /// Hands out what waits, as far as there are buffers: one interrupt for each.
+    ///
+    /// # Errors
+    /// [`RingError`]; what was not handed out waits on.
+    pub fn deliver(&mut self, vring: Option<&Vring>, memory: &DmaMemory) -> Result<(), RingError> {
+        let Some(vring) = vring.filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
+        let mut burst = Burst::open(vring, memory)?;
+        let mut chain = Chain::new();
+        while let Some((&(cause, port), &count)) = self.waiting.first_key_value() {
+            let Some(head) = burst.pop(&mut chain)? else { break };
+            let mut bytes = [0; Event::BYTES];
+            Event { cause, port, count }.to_bytes(&mut bytes);
+            if write(memory, &chain, &bytes).is_none() {
+                self.unusable_buffers += 1;
+                burst.push_used(head, 0);
+                continue;
+            }
+            self.waiting.remove(&(cause, port));
+            burst.push_used(head, Event::BYTES as u32);
+            // Published one by one: one event, one interrupt.
+            if burst.publish() == Interrupt::Wanted && burst.interrupt() {
+                *self.raised.entry(cause).or_insert(0) += 1;
+            } else {
+                self.suppressed += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The host is gone or starts anew: nobody waits for these any more.
+    pub fn forget(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// All interrupts raised.
+    pub fn raised_total(&self) -> u64 {
+        self.raised.values().sum()
+    }
+}
+
+/// Writes `bytes` into the writable buffers of a chain; `None` when they do not fit.
+pub fn write(memory: &DmaMemory, chain: &[Buffer], bytes: &[u8]) -> Option<()> {
+    let mut rest = bytes;
+    for buffer in chain.iter().filter(|buffer| buffer.writable) {
+        let part = rest.len().min(buffer.bytes as usize);
+        let (now, later) = rest.split_at(part);
+        memory.slice(buffer.address, part).ok()?.copy_from(now);
+        rest = later;
+    }
+    rest.is_empty().then_some(())
+}

@@ -1,0 +1,115 @@
+//! The live shell: what lies between the models and the guests that QEMU runs.
+//!
+//! * [`world`]: all cards and the network, which one lock protects;
+//! * [`card`]: one node's model with its pages, queues and counts;
+//! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
+//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way;
+//! * [`wait`]: when to sleep and when to poll;
+//! * [`quiet`]: how model time passes while nobody does anything.
+
+pub mod card;
+pub mod control;
+pub mod ethernet;
+pub mod events;
+pub mod network;
+pub mod pages;
+pub mod quiet;
+pub mod wait;
+pub mod world;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use niclab_abi::config::DeviceConfig;
+use parking_lot::{Mutex, MutexGuard};
+
+use self::quiet::Quiet;
+use self::wait::Policy;
+use self::world::World;
+
+/// What of a node is fixed.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    /// Host name.
+    pub name: String,
+    /// What the driver reads in configuration space.
+    pub config: DeviceConfig,
+    /// How its doorbells are waited for.
+    pub policy: Policy,
+}
+
+/// What of a node is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connected {
+    /// Somebody holds the cluster function's socket.
+    pub cluster: bool,
+    /// Somebody holds the Ethernet function's socket.
+    pub ethernet: bool,
+    /// The BAR stands in the guest's address space.
+    pub bar: bool,
+}
+
+/// The world behind its lock, and what needs no lock.
+pub struct Shell {
+    world: Mutex<World>,
+    nodes: Vec<NodeInfo>,
+    connected: Mutex<Vec<Connected>>,
+    quiet: Quiet,
+    started: Instant,
+}
+
+impl Shell {
+    /// A shell for this world, whose nodes are described by `nodes`.
+    pub fn new(world: World, nodes: Vec<NodeInfo>) -> Arc<Self> {
+        let connected = Mutex::new(vec![Connected::default(); nodes.len()]);
+        Arc::new(Self {
+            world: Mutex::new(world),
+            nodes,
+            connected,
+            quiet: Quiet::default(),
+            started: Instant::now(),
+        })
+    }
+
+    /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it back.
+    #[inline]
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock()
+    }
+
+    /// Something was done in the world: model time is not to pass by itself for a while.
+    #[inline]
+    pub fn did(&self, world: &World) {
+        self.quiet.touch(world.is_waiting() || world.ethernet.is_holding());
+    }
+
+    /// What is fixed of each node.
+    pub fn nodes(&self) -> &[NodeInfo] {
+        &self.nodes
+    }
+
+    /// What is connected of each node.
+    pub fn connected(&self) -> Vec<Connected> {
+        self.connected.lock().clone()
+    }
+
+    /// Notes a change of what is connected. A card's link is up while QEMU holds any of its two functions.
+    pub fn set_connected(&self, node: usize, change: impl FnOnce(&mut Connected)) {
+        let mut world = self.world();
+        let mut connected = self.connected.lock();
+        if let Some(state) = connected.get_mut(node) {
+            change(state);
+            world.network.set_link_up(node as u16, state.cluster || state.ethernet);
+        }
+    }
+
+    /// How model time passes while nobody does anything.
+    pub fn quiet(&self) -> &Quiet {
+        &self.quiet
+    }
+
+    /// When the daemon was ready.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+}

@@ -1,0 +1,234 @@
+//! The fabric as the live shell uses it: frames that are under way, in the order of model time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use niclab_model::fabric::ethernet::HEADER_BYTES;
+use niclab_model::fabric::faults::Faults;
+use niclab_model::fabric::{Deliveries, Fabric};
+use niclab_model::nic::FrameBytes;
+use niclab_model::time::{Span, Time};
+
+use crate::ethernet::frame::MAX_FRAME_BYTES;
+
+/// A frame of a model on its way to a node.
+#[derive(Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// When it is there.
+    pub at: Time,
+    /// Frames that are there at the same instant keep the order in which they were sent.
+    order: u64,
+    /// The node.
+    pub to: u16,
+    /// The frame, already damaged if a fault says so.
+    pub frame: FrameBytes,
+}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What the shell knows of a node's link beside the fabric.
+#[derive(Clone, Copy, Debug)]
+struct LinkState {
+    bandwidth_bits_per_s: u64,
+    is_faulty: bool,
+    /// The last serialization that was asked for: most frames are as long as the one before.
+    last: (usize, Span),
+}
+
+/// Fabric and frames under way.
+pub struct Network {
+    fabric: Fabric,
+    links: Vec<LinkState>,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
+    /// The one frame under way, while there is only one: the common case needs no heap.
+    only: Option<InFlight>,
+    /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
+    held: Vec<InFlight>,
+    order: u64,
+    deliveries: Deliveries,
+    /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
+    blank: Vec<u8>,
+    latest: Time,
+}
+
+impl Network {
+    /// Nothing under way. `bandwidths` are those of the links, in bits per second.
+    pub fn new(fabric: Fabric, bandwidths: impl IntoIterator<Item = u64>) -> Self {
+        let link = |bandwidth_bits_per_s: u64| LinkState {
+            bandwidth_bits_per_s: bandwidth_bits_per_s.max(1),
+            is_faulty: false,
+            last: (0, Span::ZERO),
+        };
+        Self {
+            fabric,
+            links: bandwidths.into_iter().map(link).collect(),
+            in_flight: BinaryHeap::new(),
+            only: None,
+            held: Vec::new(),
+            order: 0,
+            deliveries: Deliveries::new(),
+            blank: vec![0; MAX_FRAME_BYTES],
+            latest: Time::ZERO,
+        }
+    }
+
+    /// The fabric.
+    pub const fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The latest arrival so far.
+    pub const fn latest(&self) -> Time {
+        self.latest
+    }
+
+    /// What goes wrong on a node's link from now on. False when there is no such node.
+    pub fn set_faults(&mut self, node: u16, faults: Faults) -> bool {
+        if let Some(link) = self.links.get_mut(usize::from(node)) {
+            link.is_faulty = faults != Faults::NONE;
+        }
+        self.fabric.set_faults(node, faults)
+    }
+
+    /// Takes a node's link up or down.
+    pub fn set_link_up(&mut self, node: u16, is_up: bool) {
+        self.fabric.set_link_up(node, is_up);
+    }
+
+    /// Whether each frame from or to this node has a fate of its own.
+    #[inline]
+    pub fn is_faulty(&self, node: u16) -> bool {
+        self.links.get(usize::from(node)).is_some_and(|link| link.is_faulty)
+    }
+
+    /// Whether any link is faulty.
+    #[inline]
+    pub fn is_any_faulty(&self) -> bool {
+        self.links.iter().any(|link| link.is_faulty)
+    }
+
+    /// How long a frame keeps its sender's link, with preamble, check sequence and gap.
+    #[inline]
+    pub fn serialization(&mut self, node: u16, bytes: usize) -> Span {
+        const AROUND_BYTES: usize = 24;
+        const SHORTEST_BYTES: usize = 60;
+        const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
+        let Some(link) = self.links.get_mut(usize::from(node)) else { return Span::ZERO };
+        if link.last.0 != bytes {
+            let on_wire = (bytes.max(SHORTEST_BYTES) + AROUND_BYTES) as u128;
+            let ps = on_wire * PS_BITS_PER_S_BYTE / u128::from(link.bandwidth_bits_per_s);
+            link.last = (bytes, Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX)));
+        }
+        link.last.1
+    }
+
+    /// Sends a frame of a model. Its arrivals are under way when this returns.
+    #[inline]
+    pub fn send(&mut self, at: Time, from: u16, frame: FrameBytes) {
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        let reordered = self.reordered();
+        self.fabric.forward(at, from, &frame, &mut deliveries);
+        let mut left = deliveries.len();
+        let mut frame = Some(frame);
+        for delivery in deliveries.drain(..) {
+            left -= 1;
+            // The last one takes the frame, all others a copy.
+            let copy = if left == 0 { frame.take() } else { frame.clone() };
+            let Some(mut copy) = copy else { continue };
+            if let Some(bit) = delivery.corrupt
+                && let Some(byte) = copy.get_mut(bit as usize / 8)
+            {
+                *byte ^= 1 << (bit % 8);
+            }
+            let is_held = reordered.is_some_and(|before| self.reordered() != Some(before));
+            self.push(delivery.at, delivery.to, copy, is_held);
+        }
+        self.deliveries = deliveries;
+    }
+
+    #[inline]
+    fn push(&mut self, at: Time, to: u16, frame: FrameBytes, is_held: bool) {
+        self.order += 1;
+        self.latest = self.latest.max(at);
+        let next = InFlight { at, order: self.order, to, frame };
+        if is_held {
+            self.held.push(next);
+        } else if self.only.is_none() && self.in_flight.is_empty() {
+            self.only = Some(next);
+        } else {
+            self.in_flight.extend(self.only.take().map(Reverse));
+            self.in_flight.push(Reverse(next));
+        }
+    }
+
+    /// The next arrival in model time. A frame that a fault held back follows the first one that overtook it.
+    #[inline]
+    pub fn pop(&mut self) -> Option<InFlight> {
+        let next = self.only.take().or_else(|| self.in_flight.pop().map(|Reverse(next)| next))?;
+        if !self.held.is_empty() {
+            let to = next.to;
+            self.release(|held| held.to == to);
+        }
+        Some(next)
+    }
+
+    /// Lets frames that were held back arrive: those that nothing overtook while the fabric was quiet.
+    pub fn release_all(&mut self) -> bool {
+        let any = !self.held.is_empty();
+        self.release(|_| true);
+        any
+    }
+
+    fn release(&mut self, which: impl Fn(&InFlight) -> bool) {
+        self.in_flight.extend(self.only.take().map(Reverse));
+        for held in std::mem::take(&mut self.held) {
+            if which(&held) { self.in_flight.push(Reverse(held)) } else { self.held.push(held) }
+        }
+    }
+
+    /// Whether a fault holds frames back.
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Frames that faults on links have held back so far; only counted where a link is faulty.
+    #[inline]
+    pub fn reordered(&self) -> Option<u64> {
+        if !self.is_any_faulty() {
+            return None;
+        }
+        let ports = 0..self.fabric.ports();
+        Some(ports.filter_map(|port| self.fabric.counters(port)).map(|counters| counters.reordered).sum())
+    }
+
+    /// Prices an Ethernet frame of `bytes` that begins with `header`, and says who gets it. Its bytes stay where they are.
+    #[inline]
+    pub fn forward(
+        &mut self,
+        at: Time,
+        from: u16,
+        header: &[u8; HEADER_BYTES],
+        bytes: usize,
+        deliveries: &mut Deliveries,
+    ) {
+        deliveries.clear();
+        if let Some(place) = self.blank.first_chunk_mut() {
+            *place = *header;
+        }
+        let frame = self.blank.get(..bytes).unwrap_or_default();
+        self.fabric.forward(at, from, frame, deliveries);
+        for delivery in deliveries.iter() {
+            self.latest = self.latest.max(delivery.at);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The BAR: a memory file that guests store into and the device looks at.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use niclab_abi::bar::{
+    COMPLETER_ARMED_OFFSET, COMPLETER_RELEASED_OFFSET, DOORBELL_WANTED, INFO_DOORBELL_OFFSET, InfoPage,
+    LAUNCH_SEQUENCE_SHIFT, PAGES_PER_PORT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOT_WORDS, SLOTS, TAG_WORDS,
+    completer_page, requester_page, slot_of,
+};
+use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
+use niclab_model::nic::{PageStore, Register};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use thiserror::Error;
+use vm_memory::FileOffset;
+use vm_memory::mmap::{MmapRegion, MmapRegionError};
+
+use crate::memory::{FileIdentity, identity};
+
+const WORDS_PER_PAGE: usize = PAGE_BYTES as usize / 8;
+
+/// The memory file of a BAR cannot be made.
+#[derive(Debug, Error)]
+pub enum PagesError {
+    /// The kernel refused the file.
+    #[error("cannot make a memory file of {bytes} bytes for a BAR: {error}; is the memory limit too low?")]
+    File {
+        /// Bytes wanted.
+        bytes: u64,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The kernel refused the mapping.
+    #[error("cannot map the memory file of a BAR: {0}")]
+    Map(#[from] MmapRegionError),
+}
+
+/// What the owner of a port has told so far.
+#[derive(Clone, Copy, Debug)]
+struct PortView {
+    /// Sequence number of the launch that is looked for next.
+    expected: u32,
+    released: u64,
+    armed: u64,
+}
+
+impl PortView {
+    const FRESH: Self = Self { expected: 1, released: 0, armed: 0 };
+}
+
+/// One node's BAR. All access is by atomic words, because the guest stores at any time.
+#[derive(Debug)]
+pub struct Pages {
+    file: File,
+    mapping: MmapRegion,
+    ports: Vec<PortView>,
+}
+
+impl Pages {
+    /// A BAR for `ports` ports: information page, two pages a port, rounded up to a power of two, as QEMU demands.
+    ///
+    /// # Errors
+    /// [`PagesError`].
+    pub fn new(ports: u32) -> Result<Self, PagesError> {
+        let pages = (1 + PAGES_PER_PORT * ports).next_power_of_two();
+        let bytes = u64::from(pages) * PAGE_BYTES;
+        let file_error = |error| PagesError::File { bytes, error };
+        let memory =
+            memfd_create(c"niclab-bar", MFdFlags::MFD_CLOEXEC).map_err(|errno| file_error(errno.into()))?;
+        let file = File::from(memory);
+        file.set_len(bytes).map_err(file_error)?;
+        let shared = file.try_clone().map_err(file_error)?;
+        let mapping = MmapRegion::from_file(FileOffset::new(shared, 0), bytes as usize)?;
+        let mut this = Self { file, mapping, ports: vec![PortView::FRESH; ports as usize] };
+        this.write_info(pages);
+        Ok(this)
+    }
+
+    /// Everything of the information page but the magic word.
+    fn write_info(&mut self, pages: u32) {
+        let info = InfoPage {
+            magic: 0,
+            abi_version: ABI_VERSION,
+            pages,
+            ports: self.ports.len() as u32,
+            slots: SLOTS,
+            doorbell: DOORBELL_WANTED,
+            ..InfoPage::default()
+        };
+        let mut bytes = [0; size_of::<InfoPage>()];
+        info.to_bytes(&mut bytes);
+        for (place, word) in self.words().iter().zip(bytes.chunks_exact(8)) {
+            // `chunks_exact` gives eight bytes, and the memory holds the guest's little-endian words.
+            place.store(word.try_into().map_or(0, u64::from_ne_bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// Says that the region stands in the guest's BAR: the driver waits for this word.
+    pub fn publish(&self) {
+        if let Some(magic) = self.words().first() {
+            magic.store(MAGIC.to_le(), Ordering::Release);
+        }
+    }
+
+    /// Says that the region stands nowhere any more.
+    pub fn retract(&self) {
+        if let Some(magic) = self.words().first() {
+            magic.store(0, Ordering::Release);
+        }
+    }
+
+    /// The memory file, for the front end to map.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// By what the file is recognised in a memory table.
+    pub fn identity(&self) -> Option<FileIdentity> {
+        identity(&self.file)
+    }
+
+    /// Bytes of the BAR, a power of two.
+    pub fn bytes(&self) -> u64 {
+        self.mapping.size() as u64
+    }
+
+    /// Tells guests whether a doorbell must follow a store, and executes a full barrier: what was stored before a guest
+    /// could read the new value is seen by the next look at the pages.
+    pub fn set_doorbell(&self, wanted: u64) {
+        if let Some(word) = self.words().get(INFO_DOORBELL_OFFSET as usize / 8) {
+            word.store(wanted.to_le(), Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// A port is opened: its pages are zeroed, so that nothing of an earlier owner is seen or taken.
+    pub fn open(&mut self, port: u32) {
+        for page in [requester_page(port), completer_page(port)] {
+            for word in self.page(page) {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        fence(Ordering::SeqCst);
+        if let Some(view) = self.ports.get_mut(port as usize) {
+            *view = PortView::FRESH;
+        }
+    }
+
+    /// Whether the next launch of `port` is in its page.
+    #[inline]
+    pub fn is_launched(&self, port: u32) -> bool {
+        self.launch(port).is_some()
+    }
+
+    /// Slot and launch word of the next launch, if it is there.
+    #[inline]
+    fn launch(&self, port: u32) -> Option<(&[AtomicU64], u64)> {
+        let view = self.ports.get(port as usize)?;
+        let first = slot_of(view.expected) as usize * SLOT_WORDS;
+        let slot = self.page(requester_page(port)).get(first..first + SLOT_WORDS)?;
+        let launch = u64::from_le(slot.get(SLOT_LAUNCH_WORD)?.load(Ordering::Acquire));
+        ((launch >> LAUNCH_SEQUENCE_SHIFT) as u32 == view.expected).then_some((slot, launch))
+    }
+
+    /// Takes the next launched slot out of the page of `port`.
+    #[inline]
+    pub fn take(&mut self, port: u32) -> Option<PageStore> {
+        let (slot, launch) = self.launch(port)?;
+        let mut words = [0; PAYLOAD_WORDS + TAG_WORDS];
+        for (word, place) in words.iter_mut().zip(slot) {
+            *word = u64::from_le(place.load(Ordering::Relaxed));
+        }
+        let view = self.ports.get_mut(port as usize)?;
+        view.expected = view.expected.wrapping_add(1);
+        Some(PageStore { port, code: launch as u32, words })
+    }
+
+    /// The registers of `port` that were stored since the last look.
+    #[inline]
+    pub fn take_registers(&mut self, port: u32) -> [Option<Register>; 2] {
+        let page = self.page(completer_page(port));
+        let load = |offset: u64| {
+            page.get(offset as usize / 8).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
+        };
+        // Armed before released in memory order, so that an `armed` which was stored after a `released` never arrives
+        // before it.
+        let armed = load(COMPLETER_ARMED_OFFSET);
+        let released = load(COMPLETER_RELEASED_OFFSET);
+        let Some(view) = self.ports.get_mut(port as usize) else { return [None; 2] };
+        let changed = [
+            (view.released != released).then_some(Register::Released(released)),
+            (view.armed != armed).then_some(Register::Armed(armed)),
+        ];
+        (view.released, view.armed) = (released, armed);
+        changed
+    }
+
+    #[inline]
+    fn page(&self, page: u32) -> &[AtomicU64] {
+        let first = page as usize * WORDS_PER_PAGE;
+        self.words().get(first..first + WORDS_PER_PAGE).unwrap_or_default()
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is `size()` bytes of readable and writable memory, aligned to a page, and lives as long as
+        // `self`, from which the slice borrows. It is never accessed but through these atomics, neither in this process
+        // nor, with more than plain stores and loads, in another. Nobody else can shrink the file: it is handed out only
+        // to the front end, which already has power over the whole guest.
+        unsafe {
+            std::slice::from_raw_parts(self.mapping.as_ptr().cast::<AtomicU64>(), self.mapping.size() / 8)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_abi::FromBytes;
+    use niclab_abi::bar::launch_word;
+    use proptest::prelude::*;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    fn store(pages: &Pages, page: u32, offset: u64, word: u64) {
+        pages.file().write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset).unwrap();
+    }
+
+    #[test]
+    fn the_information_page_is_whole_before_its_magic_word() {
+        let pages = Pages::new(8).unwrap();
+        let mut bytes = [0; InfoPage::BYTES];
+        pages.file().read_exact_at(&mut bytes, 0).unwrap();
+        let info = InfoPage::from_bytes(&bytes).unwrap();
+        assert_eq!((info.magic, info.abi_version, info.ports, info.slots), (0, ABI_VERSION, 8, SLOTS));
+        assert_eq!(u64::from(info.pages) * PAGE_BYTES, pages.bytes());
+        assert!(pages.bytes().is_power_of_two());
+        pages.publish();
+        pages.file().read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(InfoPage::from_bytes(&bytes).unwrap(), InfoPage { magic: MAGIC, ..info });
+    }
+
+    #[test]
+    fn a_register_is_reported_once_and_release_comes_first() {
+        let mut pages = Pages::new(2).unwrap();
+        pages.open(1);
+        assert_eq!(pages.take_registers(1), [None; 2]);
+        store(&pages, completer_page(1), COMPLETER_ARMED_OFFSET, 9);
+        store(&pages, completer_page(1), COMPLETER_RELEASED_OFFSET, 4);
+        assert_eq!(pages.take_registers(1), [Some(Register::Released(4)), Some(Register::Armed(9))]);
+        assert_eq!(pages.take_registers(1), [None; 2]);
+    }
+
+    #[test]
+    fn opening_forgets_what_an_earlier_owner_left() {
+        let mut pages = Pages::new(1).unwrap();
+        store(&pages, requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
+        assert!(pages.is_launched(0));
+        pages.open(0);
+        assert!(!pages.is_launched(0));
+        assert_eq!(pages.take(0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn launches_are_taken_in_order_and_once(count in 1_u32..200, tag: u64) {
+            let mut pages = Pages::new(1).unwrap();
+            for sequence in 1..=count {
+                let slot = u64::from(slot_of(sequence)) * SLOT_WORDS as u64 * 8;
+                store(&pages, requester_page(0), slot + 64, tag ^ u64::from(sequence));
+                prop_assert!(!pages.is_launched(0));
+                store(&pages, requester_page(0), slot + SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, sequence));
+                let taken = pages.take(0).unwrap();
+                prop_assert_eq!(taken.words[8], tag ^ u64::from(sequence));
+                prop_assert_eq!(taken.code, 64);
+                prop_assert_eq!(pages.take(0), None);
+            }
+        }
+
+        #[test]
+        fn no_port_number_reaches_outside(port: u32) {
+            let mut pages = Pages::new(8).unwrap();
+            if port < 8 { return Ok(()); }
+            prop_assert_eq!(pages.take(port.min(1 << 20)), None);
+        }
+    }
+}

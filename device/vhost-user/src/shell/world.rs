@@ -1,0 +1,209 @@
+//! All cards and the network between them: everything that one lock protects.
+//!
+//! Run to completion: whoever finds work carries it through the sender's model, the network and the receiver's model
+//! into the receiver's memory, and then looks for what that made possible. Nothing is handed to another thread.
+
+use std::sync::Arc;
+
+use niclab_model::nic::{Input, Output};
+use niclab_model::time::Time;
+
+use super::card::{AnyNic, Card};
+use super::ethernet::Ethernet;
+use super::network::Network;
+use super::pages::Pages;
+use crate::memory::DmaMemory;
+
+/// Most slots taken out of pages before the lock is given up. A guest that launches without end delays others by so
+/// many and no more.
+const LAUNCH_BUDGET: u32 = 1024;
+
+/// Cards, Ethernet functions and network.
+pub struct World {
+    /// The cluster functions, by node.
+    pub cards: Vec<Card>,
+    /// The Ethernet functions.
+    pub ethernet: Ethernet,
+    /// The network.
+    pub network: Network,
+    /// How many cards have a stalled slot.
+    stalled: usize,
+    budget: u32,
+}
+
+/// What a look at a node's pages found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Slots taken and registers read.
+    pub work: u32,
+    /// There is more, and the budget is used up.
+    pub more: bool,
+}
+
+impl World {
+    /// A world of these cards, with nobody connected.
+    pub fn new(cards: Vec<(AnyNic, Pages, u32)>, network: Network) -> Self {
+        let ethernet = Ethernet::new(cards.len());
+        let cards = cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
+        Self { cards, ethernet, network, stalled: 0, budget: 0 }
+    }
+
+    /// The latest instant of model time at which anything happened.
+    pub fn model_time(&self) -> Time {
+        let clocks = self.cards.iter().map(|card| card.nic.host_clock());
+        clocks.fold(self.network.latest(), Time::max)
+    }
+
+    /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
+    #[inline]
+    pub fn serve_pages(&mut self, node: usize) -> Found {
+        self.budget = LAUNCH_BUDGET;
+        let mut found = Found::default();
+        let ports = self.cards.get(node).map_or(0, Card::ports);
+        for port in 0..ports {
+            let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
+            if card.registers(port) {
+                found.work += 1;
+                self.settle(node);
+            }
+            found.work += self.serve_port(node, port);
+        }
+        self.serve_stalled();
+        found.more = self.budget == 0;
+        found
+    }
+
+    /// Takes slots of one port as long as there are some and the model takes them.
+    #[inline]
+    fn serve_port(&mut self, node: usize, port: u32) -> u32 {
+        let mut taken = 0;
+        while self.budget > 0 {
+            let Some(card) = self.cards.get_mut(node) else { break };
+            if !card.nic.accepts_store(port) {
+                if !card.is_stalled && card.pages.is_launched(port) {
+                    card.is_stalled = true;
+                    self.stalled += 1;
+                }
+                break;
+            }
+            let Some(store) = card.pages.take(port) else { break };
+            self.budget -= 1;
+            taken += 1;
+            card.store(store);
+            self.settle(node);
+        }
+        taken
+    }
+
+    /// Goes on with slots that a model could not take before, where it can now.
+    fn serve_stalled(&mut self) {
+        let mut progress = true;
+        while self.stalled > 0 && progress && self.budget > 0 {
+            progress = false;
+            for node in 0..self.cards.len() {
+                let Some(card) = self.cards.get_mut(node).filter(|card| card.is_stalled) else { continue };
+                card.is_stalled = false;
+                self.stalled -= 1;
+                for port in (0..card.ports()).collect::<smallvec::SmallVec<[u32; 8]>>() {
+                    if self.cards.get(node).is_some_and(|card| card.is_open(port)) {
+                        progress |= self.serve_port(node, port) > 0;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out what the model of `node` wants done, and all that follows from it on every node.
+    #[inline]
+    fn settle(&mut self, node: usize) {
+        self.carry_out(node);
+        while let Some(arrival) = self.network.pop() {
+            let to = usize::from(arrival.to);
+            let Some(card) = self.cards.get_mut(to) else { continue };
+            card.counts.traffic.received_frames += 1;
+            card.counts.traffic.received_bytes += arrival.frame.len() as u64;
+            card.nic.handle(arrival.at, Input::Frame(&arrival.frame));
+            self.carry_out(to);
+        }
+    }
+
+    #[inline]
+    fn carry_out(&mut self, node: usize) {
+        let Some(card) = self.cards.get_mut(node) else { return };
+        while let Some(output) = card.nic.poll_output() {
+            match output {
+                Output::DmaWrite { address, words, .. } => card.write(address, &words),
+                Output::Frame { at, frame } => {
+                    card.counts.traffic.sent_frames += 1;
+                    card.counts.traffic.sent_bytes += frame.len() as u64;
+                    self.network.send(at, node as u16, frame);
+                }
+                Output::Interrupt { cause, port, .. } => card.raise(cause, port),
+                Output::Reply { token, bytes, .. } => card.reply(token, &bytes),
+            }
+        }
+    }
+
+    /// Serves the control queue of `node`. True when there may be more.
+    pub fn serve_control(&mut self, node: usize) -> bool {
+        // What was launched before a request is sent before it takes effect.
+        let more = self.serve_pages(node).more;
+        for _ in 0..niclab_abi::QUEUE_SIZE {
+            let taken = self.cards.get_mut(node).is_some_and(Card::next_request);
+            self.settle(node);
+            if !taken {
+                self.serve_stalled();
+                return more;
+            }
+        }
+        true
+    }
+
+    /// The driver of `node` has left buffers for events.
+    pub fn serve_events(&mut self, node: usize) {
+        if let Some(card) = self.cards.get_mut(node) {
+            card.deliver_events();
+        }
+    }
+
+    /// The host of `node` is gone or starts anew.
+    pub fn host_reset(&mut self, node: usize) {
+        let Some(card) = self.cards.get_mut(node) else { return };
+        if card.is_stalled {
+            self.stalled -= 1;
+        }
+        card.host_reset();
+        self.settle(node);
+        self.budget = LAUNCH_BUDGET;
+        self.serve_stalled();
+    }
+
+    /// The guest's memory table has changed.
+    pub fn set_memory(&mut self, node: usize, memory: Arc<DmaMemory>) {
+        if let Some(card) = self.cards.get_mut(node) {
+            card.memory = memory;
+        }
+    }
+
+    /// Whether anything waits for model time to pass.
+    pub fn is_waiting(&self) -> bool {
+        self.network.is_holding() || self.cards.iter().any(|card| card.nic.poll_timeout().is_some())
+    }
+
+    /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.
+    /// Nothing is in flight, so that nothing can precede it.
+    pub fn pass_time(&mut self) {
+        self.budget = LAUNCH_BUDGET;
+        if !self.network.release_all() {
+            let deadlines = self.cards.iter().enumerate();
+            let deadlines = deadlines.filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
+            let Some((deadline, node)) = deadlines.min() else { return };
+            if let Some(card) = self.cards.get_mut(node) {
+                card.nic.handle(deadline, Input::Timeout);
+            }
+            self.carry_out(node);
+        }
+        self.settle(0);
+        self.serve_stalled();
+    }
+}

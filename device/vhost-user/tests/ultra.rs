@@ -1,0 +1,148 @@
+//! The cluster function through its sockets: ports, messages, interrupts, resets.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{lab, lab_with, pair, stream, until, violations};
+use niclab_abi::bar::{CODE_INTERRUPT, CODE_NOTIFY};
+use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, Event};
+use niclab_device::frontend::GuestPort;
+use niclab_device::lab::Lab;
+use niclab_spec::WaitPolicy;
+
+#[test]
+fn messages_arrive_whole_and_in_order() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    stream(&mut a, &mut b, 5_000);
+    stream(&mut b, &mut a, 5_000);
+    let statistics = guests[0].statistics().unwrap();
+    assert_eq!((statistics.packets_sent, statistics.packets_received), (5_000, 5_000));
+    assert!(statistics.doorbells > 0);
+    assert!(violations(&lab, 0).is_empty() && violations(&lab, 1).is_empty());
+}
+
+#[test]
+fn a_polling_device_spares_doorbells() {
+    let lab = lab_with(2, |config| config.nodes[0].nic.wait = WaitPolicy::Poll);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    stream(&mut a, &mut b, 2_000);
+    let statistics = guests[0].statistics().unwrap();
+    assert_eq!(statistics.packets_sent, 2_000);
+    assert!(statistics.doorbells_spared > 1_900, "{statistics:?}");
+}
+
+#[test]
+fn interrupts_are_exactly_those_asked_for() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    guests[1].offer_event_buffers(64).unwrap();
+    for index in 0..20_u64 {
+        let flags = if index % 4 == 3 { CODE_INTERRUPT } else { CODE_NOTIFY };
+        assert!(a.try_launch(&[index], [0, 0], flags));
+        a.announce();
+        until("a message", || b.try_receive().is_some());
+    }
+    until("the status line", || a.status_line().notified == 15);
+    let events = guests[1].take_events().unwrap();
+    let message = Event { cause: CAUSE_MESSAGE, port: b.number(), count: 1 };
+    assert_eq!(events, vec![message; 5]);
+    let interrupts = guests[1].wait_interrupts(std::time::Duration::ZERO);
+    assert!(interrupts >= 5, "{interrupts}");
+    assert!(guests[0].take_events().unwrap().is_empty());
+}
+
+#[test]
+fn causes_without_a_buffer_are_merged_and_not_lost() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    b.arm(3);
+    b.announce();
+    for index in 0..6_u64 {
+        assert!(a.try_launch(&[index], [0, 0], CODE_INTERRUPT));
+        a.announce();
+        until("a message", || b.try_receive().is_some());
+    }
+    assert!(guests[1].take_events().unwrap().is_empty());
+    guests[1].offer_event_buffers(8).unwrap();
+    let mut events = Vec::new();
+    until("the events", || {
+        events.extend(guests[1].take_events().unwrap());
+        events.len() == 2
+    });
+    let port = b.number();
+    assert_eq!(
+        events,
+        [Event { cause: CAUSE_MESSAGE, port, count: 6 }, Event { cause: CAUSE_ARMED, port, count: 1 }]
+    );
+    assert_eq!(guests[1].statistics().unwrap().events_merged, 5);
+}
+
+#[test]
+fn a_stopped_control_queue_ends_all_writing() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    stream(&mut a, &mut b, 10);
+    // What QEMU does when the driver of node 1 resets its device.
+    guests[1].connection().stop_queue(0).unwrap();
+    let (slices, _) = b.addresses();
+    let memory = guests[1].memory();
+    let before: Vec<u64> = words(memory, slices);
+    for index in 0..8 {
+        a.try_launch(&[index], [1, 2], 0);
+        a.announce();
+    }
+    until("node 0 sends", || {
+        a.status_line().launched >= 8 || guests[0].statistics().unwrap().packets_sent >= 10
+    });
+    assert_eq!(words(memory, slices), before);
+    assert!(b.try_receive().is_none());
+}
+
+fn words(memory: &niclab_device::frontend::GuestMemory, address: u64) -> Vec<u64> {
+    let words = memory.atomics::<std::sync::atomic::AtomicU64>(address, 64 * 11).unwrap();
+    words.iter().map(|word| word.load(std::sync::atomic::Ordering::Relaxed)).collect()
+}
+
+#[test]
+fn a_guest_that_comes_back_starts_afresh() {
+    let lab = lab(2);
+    let stays = lab.guest(0).unwrap();
+    for _ in 0..3 {
+        let guest = lab.guest(1).unwrap();
+        let [mut a, mut b] = pair([&stays, &guest]);
+        stream(&mut a, &mut b, 100);
+        drop((guest, b));
+        a.close().unwrap();
+        until("the daemon notices", || !lab.daemon().shell().connected()[1].cluster);
+    }
+}
+
+#[test]
+fn a_lost_credit_frame_is_asked_for_again_in_the_quiet() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let ports = [GuestPort::open(&guests[0], 64).unwrap(), GuestPort::open(&guests[1], 64).unwrap()];
+    let [mut a, mut b] = ports;
+    let cut = niclab_spec::Faults { partition: true, ..Default::default() };
+    set_faults(&lab, cut);
+    a.route(1, b.number()).unwrap();
+    b.authorize(0, a.number(), 8).unwrap();
+    assert!(a.try_launch(&[1], [2, 3], 0));
+    a.announce();
+    set_faults(&lab, niclab_spec::Faults::default());
+    until("the message", || b.try_receive().is_some());
+}
+
+fn set_faults(lab: &Lab, faults: niclab_spec::Faults) {
+    let request =
+        niclab_spec::monitor::Request::SetFaults { node: lab.config().nodes[1].name.clone(), faults };
+    let answer = niclab_device::monitor::answer(lab.daemon().shell(), &request);
+    assert_eq!(answer, niclab_spec::monitor::Answer::Done);
+}
