@@ -45,13 +45,13 @@ impl World {
     /// Carries all that a card wants done, and what follows from it.
     fn carry(&mut self, from: usize) {
         while let Some(output) = self.nics[from].poll_output() {
-            match output {
+            match &output {
                 Output::Frame { at, frame } => {
                     let mut deliveries = Deliveries::new();
-                    self.fabric.forward(at, from as u16, &frame, &mut deliveries);
-                    for delivery in deliveries {
+                    self.fabric.forward(*at, from as u16, frame, &mut deliveries);
+                    for delivery in &deliveries {
                         let to = usize::from(delivery.to);
-                        self.nics[to].handle(delivery.at, Input::Frame(&frame));
+                        self.nics[to].handle(delivery.at, Input::Frame(frame));
                         self.carry(to);
                     }
                 }

@@ -349,6 +349,25 @@ fn a_packet_without_right_is_counted_and_raised_as_configured() {
 }
 
 #[test]
+fn a_packet_for_another_node_is_not_taken() {
+    let mut nic = card();
+    open_port(&mut nic, 8, BASE, 0);
+    assert_eq!(status_of(&mut nic, &authorize_request(0, 1, 0, 8)), STATUS_OK);
+    let header = Header {
+        target: Address { node: 1, port: 0 },
+        source: Address { node: 1, port: 0 },
+        kind: Kind::CreditRequest { is_window_open: false },
+        connection: 1,
+        number: 0,
+    };
+    nic.handle(Time::ZERO, Input::Frame(&header.emit(&[])));
+    assert_eq!((nic.poll_output(), nic.counters().malformed), (None, 1));
+    let header = Header { target: Address { node: 0, port: 0 }, ..header };
+    nic.handle(Time::ZERO, Input::Frame(&header.emit(&[])));
+    assert!(matches!(nic.poll_output(), Some(Output::Frame { .. })), "its own is answered");
+}
+
+#[test]
 fn statistics_hold_what_card_and_shell_counted() {
     let mut nic = card();
     let shell = ShellCounts { doorbells: 3, doorbells_spared: 4, events_merged: 5, control_refused: 6 };
