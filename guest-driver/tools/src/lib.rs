@@ -1,1 +1,23 @@
-//! Guest tools: niclab-perf.
+//! What `niclab-perf` is made of: benchmarks between two nodes of a cluster, over a NIC's user library or over TCP.
+//!
+//! - [`cli`]: the command line, and who talks to whom;
+//! - [`channel`]: what a benchmark needs of a transport; [`ultra`] and [`tcp`] are transports;
+//! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
+//! - [`bench`]: one module per benchmark;
+//! - [`report`]: the table and the JSON document.
+//!
+//! Every time that is measured here is wall time of the guest; what the modelled hardware would have taken, the device
+//! knows and `niclab` reports.
+
+pub mod bench;
+pub mod channel;
+pub mod cli;
+pub mod counters;
+mod failure;
+pub mod meeting;
+pub mod report;
+pub mod run;
+pub mod tcp;
+pub mod ultra;
+
+pub use failure::Failure;

@@ -113,9 +113,24 @@ impl Sender {
         flags: Flags,
         deadline: impl Into<Deadline>,
     ) -> Result<u64, Error> {
-        let (words, count) =
-            pack(payload).ok_or_else(|| too_long("the payload in bytes", payload.len(), PAYLOAD_BYTES))?;
+        let (words, count) = pack_checked(payload)?;
         self.send(&words[..count], tag, flags, deadline)
+    }
+
+    /// [`Sender::send_bytes`] if the page has a free slot, else returns `None` at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sender::try_send`].
+    #[inline]
+    pub fn try_send_bytes(
+        &mut self,
+        payload: &[u8],
+        tag: [u64; TAG_WORDS],
+        flags: Flags,
+    ) -> Result<Option<u64>, Error> {
+        let (words, count) = pack_checked(payload)?;
+        self.try_send(&words[..count], tag, flags)
     }
 
     /// Waits until every message sent so far left the requester. The last one must carry [`Flags::NOTIFY`] or
@@ -256,6 +271,10 @@ impl Sender {
         }
         Ok(())
     }
+}
+
+fn pack_checked(payload: &[u8]) -> Result<([u64; PAYLOAD_WORDS], usize), Error> {
+    pack(payload).ok_or_else(|| too_long("the payload in bytes", payload.len(), PAYLOAD_BYTES))
 }
 
 fn too_long(what: &'static str, length: usize, most: usize) -> Error {

@@ -1,0 +1,65 @@
+//! The distribution of samples.
+
+use serde::Serialize;
+
+/// Percentiles of round trips, nanoseconds of wall time. A percentile is the smallest sample that so many percent of the
+/// samples do not exceed (nearest rank): always one that was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Smallest.
+    pub min_wall_ns: u64,
+    /// Median.
+    pub p50_wall_ns: u64,
+    /// 90 %.
+    pub p90_wall_ns: u64,
+    /// 99 %.
+    pub p99_wall_ns: u64,
+    /// 99.9 %.
+    pub p999_wall_ns: u64,
+    /// Largest.
+    pub max_wall_ns: u64,
+}
+
+impl Latency {
+    /// Of `samples`, which are sorted; `None` when there are none.
+    pub fn of(samples: &mut [u64]) -> Option<Self> {
+        samples.sort_unstable();
+        let rank = |per_mille: usize| {
+            let rank = (samples.len() * per_mille).div_ceil(1000).max(1);
+            samples.get(rank - 1).copied()
+        };
+        Some(Self {
+            min_wall_ns: *samples.first()?,
+            p50_wall_ns: rank(500)?,
+            p90_wall_ns: rank(900)?,
+            p99_wall_ns: rank(990)?,
+            p999_wall_ns: rank(999)?,
+            max_wall_ns: *samples.last()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let mut samples: Vec<u64> = (1..=1000).rev().collect();
+        let latency = Latency::of(&mut samples).expect("samples");
+        assert_eq!(
+            latency,
+            Latency {
+                min_wall_ns: 1,
+                p50_wall_ns: 500,
+                p90_wall_ns: 900,
+                p99_wall_ns: 990,
+                p999_wall_ns: 999,
+                max_wall_ns: 1000,
+            }
+        );
+        let one = Latency::of(&mut [7]).expect("a sample");
+        assert_eq!((one.min_wall_ns, one.p50_wall_ns, one.p999_wall_ns, one.max_wall_ns), (7, 7, 7, 7));
+        assert_eq!(Latency::of(&mut []), None);
+    }
+}

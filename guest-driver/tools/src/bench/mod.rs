@@ -1,0 +1,131 @@
+//! Benchmarks. Each runs at both ends of a channel: the lower rank is the first, who begins and measures.
+
+pub mod interrupts;
+pub mod latency;
+pub mod pingpong;
+pub mod rate;
+pub mod stream;
+
+use std::time::Duration;
+
+use niclab_user::ultra::Flags;
+
+use crate::channel::{Kind, Tag};
+
+pub use latency::Latency;
+
+/// Which end of the channel this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The lower rank: begins, measures and reports.
+    First,
+    /// The higher rank.
+    Second,
+}
+
+/// Flags of the measured messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlagPlan {
+    /// Each so-manieth message interrupts the receiver; zero: none does.
+    pub interrupt_every: u64,
+    /// Each message is notified.
+    pub notify: bool,
+    /// Each message is acknowledged.
+    pub acknowledge: bool,
+}
+
+impl FlagPlan {
+    /// Flags of message `number`, counted from 1.
+    #[inline]
+    pub fn flags(self, number: u64) -> Flags {
+        let mut flags = Flags::NONE;
+        if self.interrupts(number) {
+            flags |= Flags::INTERRUPT;
+        }
+        if self.notify {
+            flags |= Flags::NOTIFY;
+        }
+        if self.acknowledge {
+            flags |= Flags::ACKNOWLEDGE;
+        }
+        flags
+    }
+
+    /// Whether message `number` interrupts the receiver.
+    #[inline]
+    pub fn interrupts(self, number: u64) -> bool {
+        self.interrupt_every != 0 && number.is_multiple_of(self.interrupt_every)
+    }
+}
+
+/// One step of a run: a benchmark at one size.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Number of the step in the run, which every message carries.
+    pub number: u8,
+    /// Which end this is.
+    pub end: End,
+    /// Payload of a message.
+    pub payload_bytes: usize,
+    /// Measured messages in each direction that carries any.
+    pub iterations: u64,
+    /// Messages before these, not measured.
+    pub warmup: u64,
+    /// Their flags.
+    pub flags: FlagPlan,
+}
+
+impl Step {
+    /// Tag of data message `number`.
+    #[inline]
+    fn data(&self, number: u64) -> Tag {
+        Tag { kind: Kind::Data, step: self.number, bytes: self.payload_bytes as u32, number }
+    }
+}
+
+/// What a step measured, at the first end. Wall time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Messages that the time below counts, both directions together.
+    pub messages: u64,
+    /// How long they took.
+    pub elapsed: Duration,
+    /// Round trips, where the benchmark takes them one by one.
+    pub round_trip: Option<Latency>,
+}
+
+/// Memory for payloads, set up once.
+pub struct Buffers {
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+}
+
+impl Buffers {
+    /// For payloads of up to `payload_bytes`.
+    pub fn new(payload_bytes: usize) -> Self {
+        // Any pattern but zeros, which a lazy transport could compress or skip.
+        let outgoing = (0..payload_bytes).map(|index| index as u8 ^ 0xa5).collect();
+        Self { outgoing, incoming: vec![0; payload_bytes.max(64)] }
+    }
+
+    /// The payload to send and the buffer to receive into, of a step.
+    fn of(&mut self, step: &Step) -> (&[u8], &mut [u8]) {
+        let outgoing = self.outgoing.get(..step.payload_bytes).unwrap_or(&self.outgoing);
+        (outgoing, &mut self.incoming)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_follow_the_plan() {
+        let plan = FlagPlan { interrupt_every: 3, notify: true, acknowledge: false };
+        let interrupts: Vec<u64> =
+            (1..=9).filter(|&number| plan.flags(number).contains(Flags::INTERRUPT)).collect();
+        assert_eq!(interrupts, [3, 6, 9]);
+        assert!(plan.flags(1).contains(Flags::NOTIFY) && !plan.flags(1).contains(Flags::ACKNOWLEDGE));
+        assert_eq!(FlagPlan::default().flags(1), Flags::NONE);
+    }
+}

@@ -1,0 +1,50 @@
+//! One message there, one back, again and again: the round trip, message by message.
+
+use std::time::{Duration, Instant};
+
+use super::{Buffers, End, Latency, Outcome, Step};
+use crate::Failure;
+use crate::channel::{Channel, receive};
+
+/// Runs the step; the first end gets the outcome.
+///
+/// # Errors
+///
+/// What the channel says.
+pub fn run(
+    channel: &mut impl Channel,
+    step: &Step,
+    buffers: &mut Buffers,
+) -> Result<Option<Outcome>, Failure> {
+    match step.end {
+        End::First => measure(channel, step, buffers).map(Some),
+        End::Second => answer(channel, step, buffers).map(|()| None),
+    }
+}
+
+fn measure(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Result<Outcome, Failure> {
+    let (outgoing, incoming) = buffers.of(step);
+    // Allocated before the loop: nothing in it allocates.
+    let mut samples = Vec::with_capacity(usize::try_from(step.iterations).unwrap_or_default());
+    let mut last = Instant::now();
+    for number in 1..=step.warmup + step.iterations {
+        channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+        receive(channel, incoming)?.expect(step.data(number), channel.peer())?;
+        let now = Instant::now();
+        if number > step.warmup {
+            samples.push(now.duration_since(last).as_nanos() as u64);
+        }
+        last = now;
+    }
+    let elapsed = Duration::from_nanos(samples.iter().sum());
+    Ok(Outcome { messages: 2 * step.iterations, elapsed, round_trip: Latency::of(&mut samples) })
+}
+
+fn answer(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Result<(), Failure> {
+    let (outgoing, incoming) = buffers.of(step);
+    for number in 1..=step.warmup + step.iterations {
+        receive(channel, incoming)?.expect(step.data(number), channel.peer())?;
+        channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Messages in both directions at once, as fast as they go: the message rate.
+
+use std::time::Instant;
+
+use super::{Buffers, End, Outcome, Step};
+use crate::Failure;
+use crate::channel::{Channel, receive, try_receive};
+use crate::meeting::barrier;
+
+/// Looks without progress after which an end waits instead of looking on.
+const IDLE_LOOKS: u32 = 4096;
+
+/// Runs the step: an exchange to warm up, then the measured one; the first end gets the outcome.
+///
+/// # Errors
+///
+/// What the channel says.
+pub fn run(
+    channel: &mut impl Channel,
+    step: &Step,
+    buffers: &mut Buffers,
+) -> Result<Option<Outcome>, Failure> {
+    exchange(channel, step, 0, step.warmup, buffers)?;
+    barrier(channel, step.number)?;
+    let began = Instant::now();
+    exchange(channel, step, step.warmup, step.iterations, buffers)?;
+    barrier(channel, step.number)?;
+    let elapsed = began.elapsed();
+    let outcome = Outcome { messages: 2 * step.iterations, elapsed, round_trip: None };
+    Ok((step.end == End::First).then_some(outcome))
+}
+
+/// Sends and receives `count` messages, numbered from `after + 1`, in whatever order they go.
+fn exchange(
+    channel: &mut impl Channel,
+    step: &Step,
+    after: u64,
+    count: u64,
+    buffers: &mut Buffers,
+) -> Result<(), Failure> {
+    let (outgoing, incoming) = buffers.of(step);
+    let (mut sent, mut received, mut idle) = (0, 0, 0);
+    while sent < count || received < count {
+        let before = sent + received;
+        let number = after + sent + 1;
+        if sent < count && channel.try_send(outgoing, step.data(number), step.flags.flags(number))? {
+            sent += 1;
+        }
+        let due = step.data(after + received + 1);
+        if received < count
+            && let Some(tag) = try_receive(channel, incoming)?
+        {
+            tag.expect(due, channel.peer())?;
+            received += 1;
+        }
+        if sent + received != before {
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        std::hint::spin_loop();
+        if idle < IDLE_LOOKS {
+            continue;
+        }
+        // Waiting has a time limit and notices a dead device. While messages are due, whatever holds ours up is that the
+        // peer does not receive, which ends no later than when it sends; after that there is only room to wait for.
+        idle = 0;
+        if received < count {
+            receive(channel, incoming)?.expect(due, channel.peer())?;
+            received += 1;
+        } else {
+            channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+            sent += 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Messages in one direction as fast as they go; the receiver confirms the last one.
+
+use std::time::{Duration, Instant};
+
+use niclab_user::ultra::Flags;
+
+use super::{Buffers, End, Outcome, Step};
+use crate::Failure;
+use crate::channel::{Channel, Kind, Tag, receive};
+
+/// Runs the step: a stream to warm up, then the measured one. The first end sends and gets the outcome.
+///
+/// # Errors
+///
+/// What the channel says.
+pub fn run(
+    channel: &mut impl Channel,
+    step: &Step,
+    buffers: &mut Buffers,
+) -> Result<Option<Outcome>, Failure> {
+    match step.end {
+        End::First => {
+            send(channel, step, 1..=step.warmup, buffers)?;
+            let elapsed = send(channel, step, step.warmup + 1..=step.warmup + step.iterations, buffers)?;
+            Ok(Some(Outcome { messages: step.iterations, elapsed, round_trip: None }))
+        }
+        End::Second => {
+            consume(channel, step, 1..=step.warmup, buffers)?;
+            consume(channel, step, step.warmup + 1..=step.warmup + step.iterations, buffers)?;
+            Ok(None)
+        }
+    }
+}
+
+type Numbers = std::ops::RangeInclusive<u64>;
+
+/// Sends the messages with `numbers`; the time until the last one is confirmed.
+fn send(
+    channel: &mut impl Channel,
+    step: &Step,
+    numbers: Numbers,
+    buffers: &mut Buffers,
+) -> Result<Duration, Failure> {
+    let (outgoing, incoming) = buffers.of(step);
+    let began = Instant::now();
+    let last = *numbers.end();
+    for number in numbers {
+        channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+    }
+    receive(channel, incoming)?.expect(done(step, last), channel.peer())?;
+    Ok(began.elapsed())
+}
+
+fn consume(
+    channel: &mut impl Channel,
+    step: &Step,
+    numbers: Numbers,
+    buffers: &mut Buffers,
+) -> Result<(), Failure> {
+    let (_, incoming) = buffers.of(step);
+    let last = *numbers.end();
+    for number in numbers {
+        receive(channel, incoming)?.expect(step.data(number), channel.peer())?;
+    }
+    channel.send(&[], done(step, last), Flags::NONE)
+}
+
+fn done(step: &Step, last: u64) -> Tag {
+    Tag { kind: Kind::Done, step: step.number, bytes: 0, number: last }
+}

@@ -1,0 +1,270 @@
+//! The command line, and who talks to whom.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use niclab_user::WaitPolicy;
+
+use crate::Failure;
+use crate::bench::{End, FlagPlan};
+
+/// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.
+///
+/// Ranks talk in pairs, 0 with 1, 2 with 3 and so on; the lower one of a pair measures and prints. Every time is wall
+/// time of the guest; what the modelled hardware would have taken, `niclab` reports.
+#[derive(Debug, Parser)]
+#[command(name = "niclab-perf", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One message there, one back: the round trip with its percentiles
+    Pingpong(RunArguments),
+    /// Messages from the lower rank to the higher: the bandwidth
+    Stream(RunArguments),
+    /// Messages in both directions at once: the message rate
+    Rate(RunArguments),
+    /// A ping-pong that sleeps for the interrupt of each k-th message, and counts them exactly
+    ///
+    /// The interrupts counted by the program, by /proc/interrupts and by the device must all be those of the formula:
+    /// one for each k-th message received. Exits with 1 when they are not.
+    Interrupts(InterruptArguments),
+    /// A short ping-pong and stream, as `niclab run` without a command shows them
+    Demo(DemoArguments),
+}
+
+/// Options of the benchmarks.
+#[derive(Clone, Debug, Args)]
+pub struct RunArguments {
+    /// With whom, and by what means.
+    #[command(flatten)]
+    pub world: WorldArguments,
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides
+    #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
+    pub size: usize,
+    /// Sweep the payload: 8, 16, 32 and 64 bytes
+    #[arg(short, long, conflicts_with = "size")]
+    pub all: bool,
+    /// Messages to measure, for each size
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub iterations: Option<u64>,
+    /// Messages before these that are not measured
+    #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(..=100_000_000))]
+    pub warmup: Option<u64>,
+    /// Ask for an interrupt with each K-th message; 0: with none
+    #[arg(long, default_value_t = 0, value_name = "K")]
+    pub interrupt_every: u64,
+    /// Ask for a notification with each message: the NIC tells the sender when it left
+    #[arg(long)]
+    pub notify: bool,
+    /// Ask for an acknowledgement with each message: the NIC tells the sender when it was stored
+    #[arg(long)]
+    pub acknowledge: bool,
+}
+
+impl RunArguments {
+    /// Payload sizes to run.
+    pub fn sizes(&self) -> Vec<usize> {
+        if self.all { vec![8, 16, 32, 64] } else { vec![self.size] }
+    }
+
+    /// Flags of the messages.
+    pub fn flags(&self) -> FlagPlan {
+        FlagPlan { interrupt_every: self.interrupt_every, notify: self.notify, acknowledge: self.acknowledge }
+    }
+}
+
+/// Options of `interrupts`.
+#[derive(Clone, Debug, Args)]
+pub struct InterruptArguments {
+    /// With whom, and by what means.
+    #[command(flatten)]
+    pub world: WorldArguments,
+    /// Messages in each direction
+    #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub iterations: u64,
+    /// Ask for an interrupt with each K-th message; 0: with none, and exactly none must come
+    #[arg(short = 'k', long, default_value_t = 10, value_name = "K")]
+    pub interrupt_every: u64,
+}
+
+/// Options of `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArguments {
+    /// With whom, and by what means.
+    #[command(flatten)]
+    pub world: WorldArguments,
+}
+
+/// With whom to talk, and by what means.
+#[derive(Clone, Debug, Args)]
+pub struct WorldArguments {
+    /// How to send
+    #[arg(short, long, value_enum, default_value_t = Transport::Ultra)]
+    pub transport: Transport,
+    /// Rank of this node; without it, ULTRA takes the NIC's node number
+    #[arg(long, env = "NICLAB_RANK")]
+    pub rank: Option<u32>,
+    /// Ranks of the cluster; without it, ULTRA takes what the NIC says
+    #[arg(long, env = "NICLAB_SIZE")]
+    pub ranks: Option<u32>,
+    /// Rank to talk to, instead of the neighbour
+    #[arg(long)]
+    pub peer: Option<u32>,
+    /// IP addresses of the ranks in their order, for TCP
+    #[arg(long, env = "NICLAB_ADDRESSES", value_delimiter = ',', value_name = "IP,IP,...")]
+    pub addresses: Vec<IpAddr>,
+    /// First TCP port: the lower rank r of a pair listens at this port plus r
+    #[arg(long, default_value_t = 18_515, value_name = "PORT")]
+    pub tcp_port: u16,
+    /// Character device of the NIC; the first one when not given
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
+    /// Port of the NIC, the same at both ends
+    #[arg(long, default_value_t = 0)]
+    pub port: u32,
+    /// Slices of the receive queue: a power of two
+    #[arg(long, default_value_t = 256)]
+    pub slices: u32,
+    /// How to wait: `spin` wants a core for each spinning end, and one for the daemon [default: spin with ULTRA, block
+    /// with TCP]
+    #[arg(long, value_enum)]
+    pub poll: Option<Poll>,
+    /// Longest wait for the peer, and for any message, in seconds
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// Print a JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// The NIC's requester pages
+    Ultra,
+    /// A TCP connection with TCP_NODELAY: the baseline
+    Tcp,
+}
+
+impl Transport {
+    /// As the report names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ultra => "ultra",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// How to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Poll {
+    /// Look again and again
+    Spin,
+    /// Sleep until an interrupt
+    Block,
+    /// Look for 100 us, then sleep
+    Adaptive,
+}
+
+impl WorldArguments {
+    /// How to wait.
+    pub fn policy(&self) -> WaitPolicy {
+        match (self.poll, self.transport) {
+            (Some(Poll::Spin), _) | (None, Transport::Ultra) => WaitPolicy::Spin,
+            (Some(Poll::Block), _) | (None, Transport::Tcp) => WaitPolicy::Block,
+            (Some(Poll::Adaptive), _) => WaitPolicy::ADAPTIVE,
+        }
+    }
+
+    /// Longest wait.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
+    /// This rank's place among `ranks`; `None` when it has no neighbour to talk to.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Usage`].
+    pub fn pair(&self, rank: u32, ranks: Option<u32>) -> Result<Option<Pair>, Failure> {
+        let peer = self.peer.unwrap_or(rank ^ 1);
+        if peer == rank {
+            return Err(Failure::Usage(format!("--peer {peer} is this rank itself: name another one")));
+        }
+        if ranks.is_some_and(|ranks| peer >= ranks) {
+            return Ok(None);
+        }
+        let end = if rank < peer { End::First } else { End::Second };
+        Ok(Some(Pair { rank, peer, end }))
+    }
+
+    /// The address of `rank`.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NoAddress`].
+    pub fn address(&self, rank: u32) -> Result<IpAddr, Failure> {
+        let address = self.addresses.get(rank as usize).copied();
+        address.ok_or(Failure::NoAddress { rank, listed: self.addresses.len() })
+    }
+}
+
+/// Two ranks that talk to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// This rank.
+    pub rank: u32,
+    /// The other.
+    pub peer: u32,
+    /// Which end this is.
+    pub end: End,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn world(line: &str) -> WorldArguments {
+        let line = format!("niclab-perf demo {line}");
+        match Cli::try_parse_from(line.split_whitespace()).expect("a valid line").command {
+            Command::Demo(demo) => demo.world,
+            other => panic!("{other:?} is not demo"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn neighbours_talk_and_an_odd_one_has_nobody() {
+        let world = world("");
+        let pair = |rank, ranks| world.pair(rank, ranks).expect("a pair").map(|pair| (pair.peer, pair.end));
+        assert_eq!(pair(2, Some(4)), Some((3, End::First)));
+        assert_eq!(pair(3, Some(4)), Some((2, End::Second)));
+        assert_eq!(pair(2, Some(3)), None);
+    }
+
+    #[test]
+    fn a_rank_does_not_talk_to_itself() {
+        assert!(world("--peer 1").pair(1, Some(2)).is_err());
+    }
+
+    #[test]
+    fn a_missing_address_is_named() {
+        let error = world("--addresses 10.0.0.1").address(1).expect_err("one address");
+        assert!(error.to_string().contains("rank 1"), "{error}");
+    }
+}

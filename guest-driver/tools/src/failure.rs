@@ -1,0 +1,115 @@
+//! Why a benchmark failed: the thing, the place and the mend.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Every failure of `niclab-perf`.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The NIC or its library.
+    #[error(transparent)]
+    Nic(#[from] niclab_user::Error),
+
+    /// Nobody said which rank this is.
+    #[error(
+        "the rank of this node is not known: run under `niclab run`, which sets NICLAB_RANK, or give --rank"
+    )]
+    NoRank,
+
+    /// Nobody said how to reach the peer by TCP.
+    #[error(
+        "no address for rank {rank}: NICLAB_ADDRESSES (or --addresses) must list an address for each rank, separated \
+         by commas; it lists {listed}"
+    )]
+    NoAddress {
+        /// The rank without an address.
+        rank: u32,
+        /// How many there are.
+        listed: usize,
+    },
+
+    /// Options that do not go together, or a value out of range.
+    #[error("{0}")]
+    Usage(String),
+
+    /// A TCP socket.
+    #[error("cannot {operation} {address}: {source}")]
+    Tcp {
+        /// What was tried.
+        operation: &'static str,
+        /// With whom.
+        address: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+
+    /// The peer ended the connection in the middle of a run.
+    #[error("{peer} closed the connection: see its output")]
+    PeerLeft {
+        /// The peer.
+        peer: String,
+    },
+
+    /// The peer never came.
+    #[error("{peer} did not answer within {waited:?}: is `niclab-perf {command}` running there too?")]
+    PeerAbsent {
+        /// The peer.
+        peer: String,
+        /// How long, wall time.
+        waited: Duration,
+        /// The benchmark.
+        command: &'static str,
+    },
+
+    /// Both ends run, but not the same benchmark.
+    #[error("{peer} runs another benchmark: give both ends the same command and options")]
+    Mismatch {
+        /// The peer.
+        peer: String,
+    },
+
+    /// A message came that does not belong where the run is.
+    #[error(
+        "{peer}: expected {expected}, received {found}: a message was lost, or the port is used by others"
+    )]
+    OutOfStep {
+        /// The peer.
+        peer: String,
+        /// What should have come.
+        expected: String,
+        /// What came.
+        found: String,
+    },
+
+    /// The interrupt line of the NIC was not found.
+    #[error("no interrupt line of {device} in {}: is the niclab driver bound?", .path.display())]
+    NoInterruptLine {
+        /// The device.
+        device: String,
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+
+    /// A file that the kernel provides.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+
+    /// The interrupts counted are not those that the formula gives.
+    #[error("interrupts: {expected} expected, but {what}")]
+    Interrupts {
+        /// By the formula.
+        expected: u64,
+        /// Which count differs, and how.
+        what: String,
+    },
+
+    /// The report could not be written.
+    #[error("cannot write the report: {0}")]
+    Write(#[from] io::Error),
+}

@@ -1,0 +1,173 @@
+//! The table and the JSON document. Every time in both is wall time, and says so.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::bench::{Latency, Outcome, Step, interrupts};
+use crate::counters::{Counters, Span};
+
+/// Version of the JSON document: raised when a key changes its meaning or goes away.
+pub const VERSION: u32 = 1;
+
+/// All that one invocation found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Document {
+    /// [`VERSION`].
+    pub version: u32,
+    /// `niclab-perf`.
+    pub tool: &'static str,
+    /// The subcommand.
+    pub command: &'static str,
+    /// Which clock all times are of: `wall`.
+    pub clock: &'static str,
+    /// `ultra` or `tcp`.
+    pub transport: &'static str,
+    /// This rank.
+    pub rank: u32,
+    /// The other rank.
+    pub peer: u32,
+    /// One section for each benchmark.
+    pub sections: Vec<Section>,
+    /// Interrupts, where they are what is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<interrupts::Account>,
+    /// Counts of this node's NIC; none over TCP.
+    pub device: Option<Span>,
+    /// Counts of the peer's NIC over the same run.
+    pub peer_device: Option<Span>,
+}
+
+/// One benchmark at all its sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Section {
+    /// The benchmark.
+    pub benchmark: &'static str,
+    /// A row for each size.
+    pub rows: Vec<Row>,
+}
+
+/// One benchmark at one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Payload of a message; each carries a tag of 16 bytes besides.
+    pub payload_bytes: usize,
+    /// Measured messages in each direction.
+    pub iterations: u64,
+    /// Time of all of them.
+    pub elapsed_wall_ns: u64,
+    /// Messages per second, both directions together.
+    pub messages_per_s_wall: f64,
+    /// Payload bytes per second, both directions together.
+    pub payload_bytes_per_s_wall: f64,
+    /// Round trips: request and answer.
+    pub round_trip: Option<Latency>,
+}
+
+impl Row {
+    /// Of a step's outcome.
+    pub fn new(step: &Step, outcome: &Outcome) -> Self {
+        // A clock too coarse to see the run must not make the rate infinite, which JSON cannot say.
+        let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
+        let messages_per_s_wall = outcome.messages as f64 / seconds;
+        Self {
+            payload_bytes: step.payload_bytes,
+            iterations: step.iterations,
+            elapsed_wall_ns: outcome.elapsed.as_nanos() as u64,
+            messages_per_s_wall,
+            payload_bytes_per_s_wall: messages_per_s_wall * step.payload_bytes as f64,
+            round_trip: outcome.round_trip,
+        }
+    }
+}
+
+/// Writes the document as JSON.
+///
+/// # Errors
+///
+/// Of `out`.
+pub fn write_json(document: &Document, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
+}
+
+/// Writes the document as tables.
+///
+/// # Errors
+///
+/// Of `out`.
+pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
+    let Document { transport, rank, peer, .. } = document;
+    for section in &document.sections {
+        writeln!(
+            out,
+            "{}, {transport}, rank {rank} and rank {peer}; all times are wall time",
+            section.benchmark
+        )?;
+        let has_latency = section.rows.iter().any(|row| row.round_trip.is_some());
+        if has_latency {
+            writeln!(
+                out,
+                "{:>8} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                "bytes",
+                "iterations",
+                "min us",
+                "p50 us",
+                "p90 us",
+                "p99 us",
+                "p99.9 us",
+                "max us",
+                "MB/s",
+                "Mmsg/s"
+            )?;
+        } else {
+            writeln!(out, "{:>8} {:>11} {:>9} {:>9}", "bytes", "iterations", "MB/s", "Mmsg/s")?;
+        }
+        for row in &section.rows {
+            write_row(row, out)?;
+        }
+        if has_latency {
+            writeln!(out, "a latency is that of a round trip, request and answer")?;
+        }
+    }
+    if let Some(account) = &document.interrupts {
+        write_account(account, out)?;
+    }
+    for (who, span) in [(rank, &document.device), (peer, &document.peer_device)] {
+        if let Some(span) = span {
+            write_counters(*who, span, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_row(row: &Row, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "{:>8} {:>11}", row.payload_bytes, row.iterations)?;
+    if let Some(latency) = &row.round_trip {
+        let Latency { min_wall_ns, p50_wall_ns, p90_wall_ns, p99_wall_ns, p999_wall_ns, max_wall_ns } =
+            *latency;
+        for nanoseconds in [min_wall_ns, p50_wall_ns, p90_wall_ns, p99_wall_ns, p999_wall_ns, max_wall_ns] {
+            write!(out, " {:>9.2}", nanoseconds as f64 / 1e3)?;
+        }
+    }
+    writeln!(out, " {:>9.2} {:>9.4}", row.payload_bytes_per_s_wall / 1e6, row.messages_per_s_wall / 1e6)
+}
+
+fn write_account(account: &interrupts::Account, out: &mut impl Write) -> io::Result<()> {
+    let interrupts::Account { expected, program, kernel, device } = account;
+    writeln!(
+        out,
+        "interrupts: expected {expected}, program {program}, /proc/interrupts {kernel}, device {device}"
+    )
+}
+
+fn write_counters(rank: u32, span: &Span, out: &mut impl Write) -> io::Result<()> {
+    let Counters { interrupts, doorbells, doorbells_spared } = span.difference();
+    let Counters { interrupts: i0, doorbells: d0, doorbells_spared: s0 } = span.before;
+    let Counters { interrupts: i1, doorbells: d1, doorbells_spared: s1 } = span.after;
+    writeln!(
+        out,
+        "NIC of rank {rank}: interrupts {interrupts} ({i0} to {i1}), doorbells {doorbells} ({d0} to {d1}), \
+         spared {doorbells_spared} ({s0} to {s1})"
+    )
+}

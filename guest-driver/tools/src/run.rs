@@ -1,0 +1,298 @@
+//! One invocation: from the command line to the report.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+
+use niclab_user::{Device, WaitPolicy};
+
+use crate::Failure;
+use crate::bench::{Buffers, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
+use crate::channel::Channel;
+use crate::cli::{Command, InterruptArguments, Pair, RunArguments, Transport, WorldArguments};
+use crate::counters::{Counters, Span};
+use crate::meeting;
+use crate::report::{self, Document, Row, Section};
+use crate::tcp::{self, TcpChannel, TcpOptions};
+use crate::ultra::{self, UltraChannel, UltraOptions};
+
+/// A benchmark that any channel can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Benchmark {
+    Pingpong,
+    Stream,
+    Rate,
+}
+
+impl Benchmark {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pingpong => "pingpong",
+            Self::Stream => "stream",
+            Self::Rate => "rate",
+        }
+    }
+
+    /// Messages measured and before, unless the user says otherwise: well under a minute even where each takes a
+    /// millisecond.
+    fn counts(self) -> (u64, u64) {
+        match self {
+            Self::Pingpong => (2_000, 200),
+            Self::Stream | Self::Rate => (20_000, 1_000),
+        }
+    }
+
+    fn run(
+        self,
+        channel: &mut impl Channel,
+        step: &Step,
+        buffers: &mut Buffers,
+    ) -> Result<Option<Outcome>, Failure> {
+        match self {
+            Self::Pingpong => pingpong::run(channel, step, buffers),
+            Self::Stream => stream::run(channel, step, buffers),
+            Self::Rate => rate::run(channel, step, buffers),
+        }
+    }
+}
+
+/// What to run, at both ends alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Plan {
+    command: &'static str,
+    parts: Vec<Part>,
+    flags: FlagPlan,
+}
+
+/// One benchmark and its sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    benchmark: Benchmark,
+    sizes: Vec<usize>,
+    iterations: u64,
+    warmup: u64,
+}
+
+impl Plan {
+    fn of(benchmark: Benchmark, arguments: &RunArguments) -> Self {
+        let (iterations, warmup) = benchmark.counts();
+        Self {
+            command: benchmark.name(),
+            parts: vec![Part {
+                benchmark,
+                sizes: arguments.sizes(),
+                iterations: arguments.iterations.unwrap_or(iterations),
+                warmup: arguments.warmup.unwrap_or(warmup),
+            }],
+            flags: arguments.flags(),
+        }
+    }
+
+    fn demo() -> Self {
+        let part = |benchmark: Benchmark, sizes: &[usize]| {
+            let (iterations, warmup) = benchmark.counts();
+            Part { benchmark, sizes: sizes.to_vec(), iterations, warmup }
+        };
+        Self {
+            command: "demo",
+            parts: vec![part(Benchmark::Pingpong, &[8, 16, 32, 64]), part(Benchmark::Stream, &[16, 64])],
+            flags: FlagPlan::default(),
+        }
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.parts.iter().flat_map(|part| part.sizes.iter().copied())
+    }
+}
+
+/// Runs what the command line asks for, and prints the report.
+///
+/// # Errors
+///
+/// Any [`Failure`].
+pub fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Pingpong(arguments) => bench(&arguments.world, &Plan::of(Benchmark::Pingpong, arguments)),
+        Command::Stream(arguments) => bench(&arguments.world, &Plan::of(Benchmark::Stream, arguments)),
+        Command::Rate(arguments) => bench(&arguments.world, &Plan::of(Benchmark::Rate, arguments)),
+        Command::Demo(arguments) => bench(&arguments.world, &Plan::demo()),
+        Command::Interrupts(arguments) => count_interrupts(arguments),
+    }
+}
+
+fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
+    match world.transport {
+        Transport::Ultra => bench_ultra(world, plan),
+        Transport::Tcp => bench_tcp(world, plan),
+    }
+}
+
+fn bench_ultra(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
+    plan.sizes().try_for_each(ultra::check_size)?;
+    let options = ultra_options(world, world.policy());
+    let device = ultra::open_device(&options)?;
+    let Some(pair) = ultra_pair(world, &device)? else { return Ok(()) };
+    let mut channel = UltraChannel::open(&device, &options, pair.peer)?;
+    meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
+    let before = Counters::read(&device)?;
+    let (sections, steps) = run_parts(&mut channel, plan, pair)?;
+    let span = Span { before, after: Counters::read(&device)? };
+    let peer_span = Span::from_words(meeting::part(&mut channel, steps, span.to_words())?);
+    let document = Document {
+        sections,
+        device: Some(span),
+        peer_device: Some(peer_span),
+        ..document(world, plan.command, pair)
+    };
+    print(world, pair, &document)
+}
+
+fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
+    if plan.flags != FlagPlan::default() {
+        let mend = "drop --interrupt-every, --notify and --acknowledge, or choose --transport ultra";
+        return Err(Failure::Usage(format!("TCP has no message flags: {mend}")));
+    }
+    let payload_bytes = plan.sizes().max().unwrap_or_default();
+    if payload_bytes > tcp::MAX_PAYLOAD_BYTES {
+        let most = tcp::MAX_PAYLOAD_BYTES;
+        return Err(Failure::Usage(format!(
+            "--size {payload_bytes}: the largest payload over TCP is {most} bytes"
+        )));
+    }
+    let rank = world.rank.ok_or(Failure::NoRank)?;
+    let Some(pair) = world.pair(rank, world.ranks)? else {
+        announce_idle(rank);
+        return Ok(());
+    };
+    let lower = pair.rank.min(pair.peer);
+    let port = u16::try_from(lower).ok().and_then(|rank| world.tcp_port.checked_add(rank));
+    let port = port.ok_or_else(|| Failure::Usage(format!("no TCP port {} plus {lower}", world.tcp_port)))?;
+    let options = TcpOptions {
+        listen: SocketAddr::new(world.address(lower)?, port),
+        is_listener: pair.rank == lower,
+        peer: world.address(pair.peer)?,
+        payload_bytes,
+        policy: world.policy(),
+        timeout: world.timeout(),
+    };
+    let mut channel = TcpChannel::open(&options, plan.command)?;
+    meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
+    let (sections, steps) = run_parts(&mut channel, plan, pair)?;
+    meeting::part(&mut channel, steps, [0; 6])?;
+    print(world, pair, &Document { sections, ..document(world, plan.command, pair) })
+}
+
+/// Runs all steps; at the first end, their rows. Also the number of steps.
+fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec<Section>, u8), Failure> {
+    let mut buffers = Buffers::new(plan.sizes().max().unwrap_or_default());
+    let mut sections = Vec::new();
+    let mut number = 0;
+    for part in &plan.parts {
+        let mut rows = Vec::new();
+        for &payload_bytes in &part.sizes {
+            number += 1;
+            let step = Step {
+                number,
+                end: pair.end,
+                payload_bytes,
+                iterations: part.iterations,
+                warmup: part.warmup,
+                flags: plan.flags,
+            };
+            let outcome = part.benchmark.run(channel, &step, &mut buffers)?;
+            rows.extend(outcome.map(|outcome| Row::new(&step, &outcome)));
+        }
+        sections.push(Section { benchmark: part.benchmark.name(), rows });
+    }
+    Ok((sections, number))
+}
+
+fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
+    const COMMAND: &str = "interrupts";
+    let world = &arguments.world;
+    if world.transport != Transport::Ultra {
+        return Err(Failure::Usage("interrupts are counted with --transport ultra only".into()));
+    }
+    if world.poll.is_some_and(|poll| poll != crate::cli::Poll::Spin) {
+        return Err(Failure::Usage(
+            "a receiver that waits by --poll block or adaptive asks for interrupts of its own: drop --poll"
+                .into(),
+        ));
+    }
+    let options = ultra_options(world, WaitPolicy::Spin);
+    let device = ultra::open_device(&options)?;
+    let Some(pair) = ultra_pair(world, &device)? else { return Ok(()) };
+    let mut channel = UltraChannel::open(&device, &options, pair.peer)?;
+    let plan = format!("{COMMAND} {} {}", arguments.iterations, arguments.interrupt_every);
+    meeting::meet(&mut channel, COMMAND, &plan, world.timeout())?;
+    let flags = FlagPlan { interrupt_every: arguments.interrupt_every, ..FlagPlan::default() };
+    let step = Step {
+        number: 1,
+        end: pair.end,
+        payload_bytes: 16,
+        iterations: arguments.iterations,
+        warmup: 0,
+        flags,
+    };
+    let account = interrupts::run(&mut channel, &device, &step, &mut Buffers::new(16), world.timeout())?;
+    meeting::part(&mut channel, step.number, [0; 6])?;
+    // Both ends print: each counted its own interrupts.
+    write(world, &Document { interrupts: Some(account), ..document(world, COMMAND, pair) })?;
+    account.check()
+}
+
+fn ultra_options(world: &WorldArguments, policy: WaitPolicy) -> UltraOptions {
+    UltraOptions {
+        device: world.device.clone(),
+        port: world.port,
+        slices: world.slices,
+        policy,
+        timeout: world.timeout(),
+    }
+}
+
+fn ultra_pair(world: &WorldArguments, device: &Device) -> Result<Option<Pair>, Failure> {
+    let rank = world.rank.unwrap_or(device.info().node);
+    let pair = world.pair(rank, Some(world.ranks.unwrap_or(device.info().nodes)))?;
+    if pair.is_none() {
+        announce_idle(rank);
+    }
+    Ok(pair)
+}
+
+fn announce_idle(rank: u32) {
+    eprintln!("niclab-perf: rank {rank} has no neighbour to talk to");
+}
+
+fn document(world: &WorldArguments, command: &'static str, pair: Pair) -> Document {
+    Document {
+        version: report::VERSION,
+        tool: "niclab-perf",
+        command,
+        clock: "wall",
+        transport: world.transport.name(),
+        rank: pair.rank,
+        peer: pair.peer,
+        sections: Vec::new(),
+        interrupts: None,
+        device: None,
+        peer_device: None,
+    }
+}
+
+/// The first end prints.
+fn print(world: &WorldArguments, pair: Pair, document: &Document) -> Result<(), Failure> {
+    match pair.end {
+        crate::bench::End::First => write(world, document),
+        crate::bench::End::Second => Ok(()),
+    }
+}
+
+fn write(world: &WorldArguments, document: &Document) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if world.json {
+        report::write_json(document, &mut out)?;
+    } else {
+        report::write_text(document, &mut out)?;
+    }
+    Ok(out.flush()?)
+}

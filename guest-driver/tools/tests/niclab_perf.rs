@@ -1,0 +1,137 @@
+//! The program as a user runs it: two processes over TCP on the loopback, and what it says without a NIC.
+
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A TCP port that is free at the moment.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket");
+    listener.local_addr().expect("an address").port()
+}
+
+fn program(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_niclab-perf"));
+    for name in ["NICLAB_RANK", "NICLAB_SIZE", "NICLAB_ADDRESSES"] {
+        command.env_remove(name);
+    }
+    command.args(arguments.split_whitespace());
+    command
+}
+
+fn start(rank: u32, port: u16, arguments: &str) -> Child {
+    program(arguments)
+        .args(["--transport", "tcp", "--timeout", "20", "--tcp-port", &port.to_string()])
+        .env("NICLAB_RANK", rank.to_string())
+        .env("NICLAB_SIZE", "2")
+        .env("NICLAB_ADDRESSES", "127.0.0.1,127.0.0.1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program")
+}
+
+/// Runs both ranks; the output of rank 0 and that of rank 1.
+fn run_pair(arguments: [&str; 2]) -> [Output; 2] {
+    let port = free_port();
+    let children = [1, 0].map(|rank| start(rank, port, arguments[rank as usize]));
+    let [one, zero] = children.map(|child| child.wait_with_output().expect("an exit"));
+    [zero, one]
+}
+
+/// The JSON document of a run that must succeed.
+fn document(arguments: &str) -> Value {
+    let [zero, one] = run_pair([arguments; 2]);
+    for output in [&zero, &one] {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(one.stdout.is_empty(), "only the lower rank reports");
+    serde_json::from_slice(&zero.stdout).expect("valid JSON")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_swept_pingpong_reports_each_size() {
+    let document = document("pingpong --all --iterations 50 --warmup 5 --json");
+    assert_eq!((&document["version"], &document["clock"]), (&Value::from(1), &Value::from("wall")));
+    let rows = document["sections"][0]["rows"].as_array().expect("rows");
+    let sizes: Vec<_> = rows.iter().map(|row| row["payload_bytes"].as_u64().expect("bytes")).collect();
+    assert_eq!(sizes, [8, 16, 32, 64]);
+    for row in rows {
+        let latency = |key: &str| row["round_trip"][key].as_u64().expect("a latency");
+        assert!(latency("min_wall_ns") > 0);
+        assert!(latency("min_wall_ns") <= latency("p50_wall_ns"));
+        assert!(latency("p999_wall_ns") <= latency("max_wall_ns"));
+    }
+}
+
+#[test]
+fn a_stream_of_large_messages_arrives() {
+    for poll in ["spin", "block", "adaptive"] {
+        let document = document(&format!("stream --size 100000 -n 200 -w 3 --poll {poll} --json"));
+        let row = &document["sections"][0]["rows"][0];
+        assert!(row["payload_bytes_per_s_wall"].as_f64().expect("a rate") > 0.0);
+        assert_eq!(row["round_trip"], Value::Null);
+    }
+}
+
+/// Both ends fill the sockets' buffers at the same time: whoever only sent would never end.
+#[test]
+fn both_ends_send_at_once_without_locking_up() {
+    let document = document("rate --size 65536 -n 500 -w 0 --json");
+    assert!(document["sections"][0]["rows"][0]["messages_per_s_wall"].as_f64().expect("a rate") > 0.0);
+}
+
+#[test]
+fn the_demo_is_a_table_that_says_whose_time_it_is() {
+    let [zero, _] = run_pair(["demo"; 2]);
+    let text = String::from_utf8_lossy(&zero.stdout);
+    assert!(zero.status.success() && text.contains("wall time"), "{text}{}", stderr(&zero));
+    assert!(
+        text.contains("pingpong, tcp") && text.contains("stream, tcp") && text.contains("p99.9 us"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ends_that_disagree_are_told() {
+    let [zero, one] = run_pair(["pingpong --size 8", "pingpong --size 64"]);
+    assert!(!zero.status.success() && !one.status.success());
+    assert!(
+        [&zero, &one].iter().any(|output| stderr(output).contains("another benchmark")),
+        "{}",
+        stderr(&zero)
+    );
+}
+
+#[test]
+fn without_a_nic_the_device_and_the_mend_are_named() {
+    let output = program("pingpong --device /dev/niclab-absent").output().expect("the program");
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("/dev/niclab-absent") && text.contains("modprobe niclab"), "{text}");
+}
+
+#[test]
+fn tcp_without_a_rank_says_where_it_comes_from() {
+    let output = program("pingpong --transport tcp").output().expect("the program");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("NICLAB_RANK"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_payload_that_no_packet_carries_is_refused() {
+    for size in ["65", "72", "12"] {
+        let output = program("pingpong --size").arg(size).output().expect("the program");
+        assert!(!output.status.success() && stderr(&output).contains(size), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_rank_without_a_neighbour_ends_well() {
+    let output = program("stream --transport tcp --rank 2 --ranks 3").output().expect("the program");
+    assert!(output.status.success() && stderr(&output).contains("no neighbour"), "{}", stderr(&output));
+}
