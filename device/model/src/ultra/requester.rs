@@ -39,7 +39,7 @@ pub struct Requester {
     probe_most: Span,
     fifo: FifoRam<Code>,
     ports: [Option<Port>; PORTS],
-    /// Outlives the port: what is on its way to a port's last user must not reach the next.
+    /// Outlives the port: its next user's connections are newer than those of the last.
     windows: [Window; PORTS],
     timers: Timers,
     /// When a port's status line is to be written, at the end of the input that is handled.
@@ -85,8 +85,6 @@ impl Requester {
         self.ports[port] = None;
         self.status_due[port] = None;
         self.timers.stop(Timer::CreditProbe, port);
-        // What is still on its way back belongs to nobody from now on.
-        self.windows[port].begin();
         effects.counters.discarded_at_close += self.fifo.close(port) as u64;
     }
 
