@@ -103,3 +103,17 @@ fn bandwidth_of_80_bytes_exceeds_700_megabytes_per_s() {
     let found = megabytes_per_s(8);
     assert!((700.0..770.0).contains(&found), "found {found}");
 }
+
+#[test]
+fn a_full_fifo_holds_the_host() {
+    const COUNT: u64 = 100;
+    let [mut requester, _] = connected_pair();
+    for _ in 0..COUNT {
+        requester.handle(LATER, Input::PageStore(store(0, &[7; 8], [8, 9], 0)));
+        drain(&mut requester);
+    }
+    // 128 words hold 12 packets of 10; TX takes 21.85 cycles for each.
+    let held_ns = requester.host_clock().since(LATER).as_ps() / 1_000;
+    let transmit_ns = |packets: u64| packets * 109;
+    assert!((transmit_ns(COUNT - 14)..transmit_ns(COUNT - 11)).contains(&held_ns), "held for {held_ns} ns");
+}
