@@ -156,6 +156,20 @@ fn without_credit_launches_wait_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_route_may_be_set_before_the_right_is_given() {
+    let mut pair = Pair::connected(8);
+    pair.control(1, &request(OP_PORT_CLOSE, &PortName::default()));
+    open_port(&mut pair.nics[1], SLICES, BASE, 0);
+    pair.control(0, &request(OP_PORT_CLOSE, &PortName::default()));
+    open_port(&mut pair.nics[0], SLICES, BASE, 0);
+    pair.control(0, &route_request(0, 1, 0));
+    pair.launch(&[], 0);
+    assert!(pair.bursts.is_empty());
+    pair.control(1, &authorize_request(0, 0, 0, 2));
+    assert_eq!(pair.bursts.len(), 1, "offered, requested, announced, sent: no timer needed");
+}
+
+#[test]
 fn credit_of_lost_packets_comes_back_with_the_next_that_arrives() {
     let mut pair = Pair::connected(4);
     pair.swallow = 3;

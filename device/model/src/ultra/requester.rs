@@ -22,7 +22,7 @@ const WORD_BYTES: u64 = 8;
 struct Port {
     status_address: u64,
     status: StatusLine,
-    /// When the status line last written is visible: a later one must not be seen before it.
+    /// When the status line last written is visible.
     status_visible: Time,
     /// Entry of the descriptor look-up table: where the port sends. The paper's entry holds routing, TUPID and header;
     /// all follow from this.
@@ -301,8 +301,8 @@ impl Requester {
                 line.reserved1,
             ];
             effects.counters.status_lines += 1;
-            let ready = at.max(port.status_visible);
-            port.status_visible = effects.dma_write(ready, port.status_address, DmaWords::from_slice(&words));
+            // The bus keeps the order: a later line is never seen before an earlier one.
+            port.status_visible = effects.dma_write(at, port.status_address, DmaWords::from_slice(&words));
         }
     }
 
