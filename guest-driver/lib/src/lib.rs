@@ -24,7 +24,8 @@
 //! - one module per NIC model, [`ultra`] the first: a port with its sender and its receiver;
 //! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
 //!   the in-process front end of the device daemon bring their own, and run the very same port code;
-//! - [`Memory`]: pages shared with a device. All `unsafe` for them is in that module.
+//! - [`Memory`]: pages shared with a device. All `unsafe` for them is in that module;
+//! - [`capi`]: the same for C, header `include/niclab.h`.
 //!
 //! # Time
 //!
@@ -32,6 +33,7 @@
 //! without progress asks the device every 100 ms whether it lives, and ends with [`Error::DeviceGone`] when not.
 
 mod backing;
+pub mod capi;
 mod device;
 mod error;
 mod memory;
