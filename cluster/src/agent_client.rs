@@ -66,6 +66,8 @@ struct State {
 /// A connection to one guest's agent.
 pub struct AgentClient {
     session: u32,
+    /// To end the connection, whoever writes at the time.
+    stream: UnixStream,
     writer: Mutex<UnixStream>,
     state: Mutex<State>,
     next_id: AtomicU32,
@@ -112,7 +114,8 @@ impl AgentClient {
         let reader = stream.try_clone().map_err(silent)?;
         let client = Arc::new(Self {
             session: session_number(),
-            writer: Mutex::new(stream),
+            writer: Mutex::new(stream.try_clone().map_err(silent)?),
+            stream,
             state: Mutex::default(),
             next_id: AtomicU32::new(1),
         });
@@ -169,6 +172,12 @@ impl AgentClient {
         let _ = self.send(0, ToGuest::PowerOff);
     }
 
+    /// Whether the connection is of no more use.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lock().failure.is_some()
+    }
+
     fn begin(self: &Arc<Self>, message: ToGuest) -> Result<CommandHandle, AgentError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (events, receiver) = mpsc::channel();
@@ -203,7 +212,6 @@ impl AgentClient {
         writer.write_all(bytes).map_err(|error| {
             // Part of a frame may be written, so the connection is of no more use.
             let failure = AgentError::Gone(format!("it takes no messages ({error})"));
-            let _ = writer.shutdown(Shutdown::Both);
             self.fail(failure.clone());
             failure
         })
@@ -253,7 +261,10 @@ impl AgentClient {
         Ok(())
     }
 
+    /// Ends the connection: QEMU serves one at a time, and the next one must get through.
     fn fail(&self, failure: AgentError) {
+        // Fails only where the other side ended it first.
+        let _ = self.stream.shutdown(Shutdown::Both);
         let mut state = self.lock();
         for (_, consumer) in std::mem::take(&mut state.consumers) {
             let _ = consumer.events.send(Err(failure.clone()));
@@ -269,8 +280,8 @@ impl AgentClient {
 
 impl Drop for AgentClient {
     fn drop(&mut self) {
-        // Wakes the reader thread.
-        let _ = self.writer.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Both);
+        // Wakes the reader thread. Fails only where the other side ended it first.
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 

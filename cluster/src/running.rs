@@ -369,9 +369,14 @@ impl RunningCluster {
 
     /// Switches the guests off, ends every process, and removes the folder unless it is to be kept.
     pub fn shut_down(mut self, keep_folder: bool) {
-        // On threads of their own: a guest that hangs may not take the message.
-        for agent in self.agents.drain(..).flatten() {
-            thread::spawn(move || agent.power_off());
+        for (rank, agent) in self.agents.drain(..).enumerate() {
+            match (agent, self.guests.get_mut(rank)) {
+                // On a thread of its own: a guest that hangs may not take the message.
+                (Some(agent), _) => drop(thread::spawn(move || agent.power_off())),
+                // Nobody there has anything to write back.
+                (None, Some(guest)) => guest.signal(Signal::TERM),
+                (None, None) => {}
+            }
         }
         let daemon_lives = self.daemon.exit_status().is_none();
         // Without the daemon the guests' drivers wait for it before they give up, so do not wait for them.

@@ -9,16 +9,17 @@ use std::{
     io::Write,
     net::Shutdown,
     os::unix::net::{UnixListener, UnixStream},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-use niclab_agent::{Decoder, ToGuest, ToHost};
+use niclab_agent::{Decoder, Refusal, ToGuest, ToHost};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent_client::{AgentClient, CommandHandle},
+    agent_client::{AgentClient, AgentError, CommandHandle},
+    commands::OWN_FAILURE,
     control::{
         self, ControlError, DownRequest, FAILURE, NodeStatus, PLAN, Reply, Request, SOCKET, STATUS_VERSION,
         Status,
@@ -31,6 +32,9 @@ use crate::{
 
 /// How long a guest may take to say how healthy it is when somebody asks.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long an agent that was lost may take to answer again.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a supervisor is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,7 +90,7 @@ fn tell(progress: &Progress) {
 
 struct Supervisor {
     plan: Plan,
-    agents: Vec<Arc<AgentClient>>,
+    agents: Vec<Mutex<Arc<AgentClient>>>,
     guest_pids: Vec<u32>,
     daemon_pid: u32,
     up_since: Instant,
@@ -133,7 +137,7 @@ impl Supervisor {
         let (guest_pids, daemon_pid) = cluster.pids();
         let supervisor = Arc::new(Self {
             plan: order.plan.clone(),
-            agents: cluster.agents().cloned().collect(),
+            agents: cluster.agents().cloned().map(Mutex::new).collect(),
             guest_pids,
             daemon_pid,
             up_since: Instant::now(),
@@ -185,7 +189,7 @@ impl Supervisor {
 
     fn start(&self, name: &str, exec: niclab_agent::Exec) -> Result<CommandHandle, String> {
         let rank = self.plan.nodes.iter().position(|node| node.name == name);
-        let agent = rank.and_then(|rank| self.agents.get(rank)).ok_or_else(|| {
+        let rank = rank.ok_or_else(|| {
             let names: Vec<&str> = self.plan.nodes.iter().map(|node| node.name.as_str()).collect();
             format!("no node is called `{name}`; the nodes are {}", names.join(", "))
         })?;
@@ -195,11 +199,22 @@ impl Supervisor {
                 exec.env.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
-        agent.exec(exec).map_err(|error| error.to_string())
+        self.agent(rank).and_then(|agent| agent.exec(exec)).map_err(|error| error.to_string())
+    }
+
+    /// The node's agent. One that was lost (the guest's init starts it anew) is connected to again.
+    fn agent(&self, rank: usize) -> Result<Arc<AgentClient>, AgentError> {
+        let unknown = || AgentError::Silent(format!("there is no node {rank}"));
+        let (slot, node) = self.agents.get(rank).zip(self.plan.nodes.get(rank)).ok_or_else(unknown)?;
+        let mut agent = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if agent.is_lost() {
+            *agent = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
+        }
+        Ok(Arc::clone(&agent))
     }
 
     fn status(&self) -> Status {
-        let nodes = self.plan.nodes.iter().zip(&self.agents).zip(&self.guest_pids);
+        let nodes = self.plan.nodes.iter().zip(&self.guest_pids).enumerate();
         Status {
             version: STATUS_VERSION,
             name: self.plan.name.clone(),
@@ -209,12 +224,15 @@ impl Supervisor {
             daemon_pid: self.daemon_pid,
             monitor_socket: self.plan.monitor_socket.clone(),
             nodes: nodes
-                .map(|((node, agent), &pid)| NodeStatus {
+                .map(|(rank, (node, &pid))| NodeStatus {
                     name: node.name.clone(),
                     pid,
                     address: node.address,
                     mac: node.mac,
-                    health: agent.health(HEALTH_TIMEOUT).map_err(|error| error.to_string()),
+                    health: self
+                        .agent(rank)
+                        .and_then(|agent| agent.health(HEALTH_TIMEOUT))
+                        .map_err(|error| error.to_string()),
                 })
                 .collect(),
         }
@@ -251,15 +269,22 @@ fn relay(command: &CommandHandle, stream: UnixStream) -> Result<(), ControlError
         let _ = input.send(ToGuest::Signal(1));
         let _ = from_client.shutdown(Shutdown::Both);
     });
-    let mut to_client = stream;
+    let result = relay_output(command, &stream);
+    // Whatever the reason: the other half holds the connection too, and the client must see its end.
+    let _ = stream.shutdown(Shutdown::Both);
+    result
+}
+
+fn relay_output(command: &CommandHandle, mut stream: &UnixStream) -> Result<(), ControlError> {
     loop {
-        let message = command.next().map_err(|error| ControlError::Refused(error.to_string()))?;
+        let message = command.next().unwrap_or_else(|error| {
+            ToHost::Refused(Refusal { message: error.to_string(), code: OWN_FAILURE })
+        });
         let is_last = matches!(message, ToHost::Exit(_) | ToHost::Refused(_));
         let mut bytes = Vec::new();
         message.into_frame(0, 0)?.encode(&mut bytes);
-        to_client.write_all(&bytes)?;
+        stream.write_all(&bytes)?;
         if is_last {
-            to_client.shutdown(Shutdown::Both)?;
             return Ok(());
         }
     }

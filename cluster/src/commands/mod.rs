@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The code of a niclab that failed itself, told apart from what commands end with. The same as Docker's.
-const OWN_FAILURE: u8 = 125;
+pub const OWN_FAILURE: u8 = 125;
 
 /// Does what is asked.
 ///
