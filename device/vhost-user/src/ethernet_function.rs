@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use vhost::vhost_user::message::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
+use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
@@ -107,11 +107,12 @@ impl VhostUserBackend for EthernetFunction {
         QUEUE_SIZE
     }
 
+    /// Not `VHOST_USER_F_PROTOCOL_FEATURES`: with it QEMU's virtio-net enables a queue before it acknowledges any feature,
+    /// which the library takes for a protocol error. The function needs nothing that would have to be agreed on.
     fn features(&self) -> u64 {
         1 << VIRTIO_F_VERSION_1
             | 1 << VIRTIO_RING_F_EVENT_IDX
             | 1 << VIRTIO_RING_F_INDIRECT_DESC
-            | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
             | Negotiated::OFFERED
     }
 
@@ -124,7 +125,7 @@ impl VhostUserBackend for EthernetFunction {
     }
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
-        VhostUserProtocolFeatures::REPLY_ACK | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+        VhostUserProtocolFeatures::empty()
     }
 
     /// The library tells the queues themselves.

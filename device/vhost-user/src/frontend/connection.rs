@@ -83,6 +83,20 @@ impl VhostUserFrontendReqHandler for Mapper {
     }
 }
 
+/// Takes the protocol features that this front end knows, if the function has any.
+fn agree_on_protocol(frontend: &mut Frontend, features: u64) -> Result<VhostUserProtocolFeatures, FrontendError> {
+    if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
+        return Ok(VhostUserProtocolFeatures::empty());
+    }
+    let offered = frontend.get_protocol_features().map_err(at("GET_PROTOCOL_FEATURES"))?;
+    let known = VhostUserProtocolFeatures::REPLY_ACK
+        | VhostUserProtocolFeatures::CONFIG
+        | VhostUserProtocolFeatures::BACKEND_REQ
+        | VhostUserProtocolFeatures::SHMEM;
+    frontend.set_protocol_features(offered & known).map_err(at("SET_PROTOCOL_FEATURES"))?;
+    Ok(offered & known)
+}
+
 /// One vhost-user connection. Dropping it is what the daemon sees of a killed QEMU.
 pub struct Connection {
     frontend: Frontend,
@@ -107,13 +121,7 @@ impl Connection {
         let offered = frontend.get_features().map_err(at("GET_FEATURES"))?;
         let transport = 1 << VIRTIO_F_VERSION_1 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         let features = offered & (wanted | transport);
-        let protocol = frontend.get_protocol_features().map_err(at("GET_PROTOCOL_FEATURES"))?;
-        let protocol = protocol
-            & (VhostUserProtocolFeatures::REPLY_ACK
-                | VhostUserProtocolFeatures::CONFIG
-                | VhostUserProtocolFeatures::BACKEND_REQ
-                | VhostUserProtocolFeatures::SHMEM);
-        frontend.set_protocol_features(protocol).map_err(at("SET_PROTOCOL_FEATURES"))?;
+        let protocol = agree_on_protocol(&mut frontend, features)?;
         if protocol.contains(VhostUserProtocolFeatures::REPLY_ACK) {
             // Every message is acknowledged: when a call returns, the daemon has done it.
             frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
@@ -182,6 +190,10 @@ impl Connection {
         self.frontend.set_vring_addr(index, &config).map_err(at("SET_VRING_ADDR"))?;
         self.frontend.set_vring_call(index, &ring.call).map_err(at("SET_VRING_CALL"))?;
         self.frontend.set_vring_kick(index, &ring.kick).map_err(at("SET_VRING_KICK"))?;
+        if self.features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
+            // Then a queue is enabled as soon as it is started.
+            return Ok(());
+        }
         self.frontend.set_vring_enable(index, true).map_err(at("SET_VRING_ENABLE"))
     }
 
