@@ -353,3 +353,133 @@ fn session_number() -> u32 {
     // 0 is for agents without a session.
     (now.subsec_nanos() ^ std::process::id().rotate_left(16)).max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use niclab_agent::message::DATA_BYTES;
+
+    use super::*;
+
+    /// The guest's end of a connection, played by the test.
+    struct Guest {
+        stream: UnixStream,
+        decoder: Decoder,
+        session: u32,
+    }
+
+    impl Guest {
+        fn next(&mut self) -> (u32, ToGuest) {
+            let mut buffer = [0; 4096];
+            loop {
+                if let Some(frame) = self.decoder.next_frame() {
+                    self.session = frame.session;
+                    return (frame.id, ToGuest::from_frame(frame).unwrap());
+                }
+                let n = self.stream.read(&mut buffer).unwrap();
+                assert_ne!(n, 0);
+                self.decoder.push(&buffer[..n]);
+            }
+        }
+
+        fn say(&mut self, id: u32, message: ToHost) {
+            let mut bytes = Vec::new();
+            message.into_frame(self.session, id).unwrap().encode(&mut bytes);
+            // The host may have had enough.
+            let _ = self.stream.write_all(&bytes);
+        }
+    }
+
+    fn deadline() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    /// A client and its guest, connected on a thread of its own; `version` is what the guest says.
+    fn connect(version: u32) -> (Result<Arc<AgentClient>, AgentError>, Guest) {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let connecting = thread::spawn(move || AgentClient::over(host, deadline()));
+        let mut guest = Guest { stream: guest, decoder: Decoder::default(), session: 0 };
+        assert_eq!(guest.next().1, ToGuest::Hello { version: PROTOCOL_VERSION });
+        guest.stream.write_all(b"rubbish NLAG of an earlier session").unwrap();
+        guest.stream.write_all(&preamble()).unwrap();
+        guest.say(0, ToHost::Welcome { version });
+        (connecting.join().unwrap(), guest)
+    }
+
+    fn command(client: &Arc<AgentClient>, guest: &mut Guest) -> (CommandHandle, u32) {
+        let handle = client.exec(Exec::default()).unwrap();
+        let (id, message) = guest.next();
+        assert_eq!(message, ToGuest::Exec(Exec::default()));
+        (handle, id)
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        assert!(matches!(connect(PROTOCOL_VERSION + 1).0, Err(AgentError::Version(_))));
+    }
+
+    #[test]
+    fn an_agent_that_starts_late_is_greeted_again() {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let connecting = thread::spawn(move || AgentClient::over(host, deadline()));
+        let mut guest = Guest { stream: guest, decoder: Decoder::default(), session: 0 };
+        let (_, hello) = guest.next();
+        let session = std::mem::take(&mut guest.session);
+        guest.say(0, ToHost::Booted);
+        assert_eq!((guest.next().1, guest.session), (hello, session));
+        guest.say(0, ToHost::Welcome { version: PROTOCOL_VERSION });
+        assert!(connecting.join().unwrap().is_ok());
+    }
+
+    #[test]
+    fn messages_reach_the_command_they_are_about() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (first, first_id) = command(&client, &mut guest);
+        let (second, second_id) = command(&client, &mut guest);
+        guest.say(second_id, ToHost::Stdout(b"two".to_vec()));
+        guest.say(first_id, ToHost::Stdout(b"one".to_vec()));
+        assert_eq!(first.next().unwrap(), ToHost::Stdout(b"one".to_vec()));
+        assert_eq!(second.next().unwrap(), ToHost::Stdout(b"two".to_vec()));
+    }
+
+    #[test]
+    fn a_guest_that_sends_more_than_its_window_is_cut_off() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (handle, id) = command(&client, &mut guest);
+        let frames = WINDOW_BYTES as usize / DATA_BYTES;
+        for _ in 0..=frames {
+            guest.say(id, ToHost::Stdout(vec![0; DATA_BYTES]));
+        }
+        for _ in 0..frames {
+            assert!(handle.next().is_ok());
+        }
+        assert!(handle.next().unwrap_err().to_string().contains("more than it was allowed to"));
+        assert!(client.is_lost());
+    }
+
+    #[test]
+    fn an_agent_that_starts_anew_ends_its_commands() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (handle, _) = command(&client, &mut guest);
+        guest.session = 0;
+        guest.say(0, ToHost::Booted);
+        assert!(handle.next().unwrap_err().to_string().contains("started anew"));
+    }
+
+    #[test]
+    fn a_command_that_nobody_waits_for_is_killed() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (handle, id) = command(&client, &mut guest);
+        drop(handle);
+        assert_eq!(guest.next(), (id, ToGuest::Signal(9)));
+        let (handle, id) = command(&client, &mut guest);
+        guest.say(id, ToHost::Exit(niclab_agent::ExitStatus::Code(0)));
+        handle.next().unwrap();
+        drop(handle);
+        client.power_off();
+        assert_eq!(guest.next().1, ToGuest::PowerOff, "a command that ended is not killed");
+    }
+}

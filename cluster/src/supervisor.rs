@@ -5,8 +5,8 @@
 //! itself; then it leaves the reason in the cluster's folder for the commands that come later.
 
 use std::{
-    fs, io,
-    io::Write,
+    fs,
+    io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::{UnixListener, UnixStream},
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -15,10 +15,11 @@ use std::{
 };
 
 use niclab_agent::{Decoder, Refusal, ToGuest, ToHost};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent_client::{AgentClient, AgentError, CommandHandle},
+    agent_client::{AgentClient, AgentError, CommandHandle, CommandSender},
     commands::OWN_FAILURE,
     control::{
         self, ControlError, DownRequest, FAILURE, NodeStatus, PLAN, Reply, Request, SOCKET, STATUS_VERSION,
@@ -35,6 +36,9 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an agent that was lost may take to answer again.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a command may take to end after its client hung up.
+const HANG_UP_GRACE: Duration = Duration::from_secs(1);
 
 /// What a supervisor is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -263,11 +267,9 @@ fn relay(command: &CommandHandle, stream: UnixStream) -> Result<(), ControlError
     let input = command.sender().clone();
     let mut from_client = stream.try_clone()?;
     thread::spawn(move || {
-        let _ = relay_input(&mut from_client, &input);
-        // The client is gone, or makes no sense. SIGHUP first, as for a terminal that is closed; a command that
-        // stays is killed when the other half finds nobody to write to.
-        let _ = input.send(ToGuest::Signal(1));
-        let _ = from_client.shutdown(Shutdown::Both);
+        if relay_input(&mut from_client, &input).is_ok() {
+            end_politely(&input);
+        }
     });
     let result = relay_output(command, &stream);
     // Whatever the reason: the other half holds the connection too, and the client must see its end.
@@ -290,24 +292,31 @@ fn relay_output(command: &CommandHandle, mut stream: &UnixStream) -> Result<(), 
     }
 }
 
-fn relay_input(
-    stream: &mut UnixStream,
-    input: &crate::agent_client::CommandSender,
-) -> Result<(), ControlError> {
-    use std::io::Read;
+/// The client is gone: the command is told so as by a terminal that is closed, and killed if it does not listen.
+fn end_politely(command: &CommandSender) {
+    for (signal, grace) in [(Signal::HUP, HANG_UP_GRACE), (Signal::KILL, Duration::ZERO)] {
+        // If the agent is gone, so is the command.
+        let _ = command.send(ToGuest::Signal(signal.as_raw()));
+        thread::sleep(grace);
+    }
+}
+
+/// Passes on what the client says until it is gone. An error means that it makes no sense, or that the command's agent
+/// is gone, which the other half tells it.
+fn relay_input(stream: &mut UnixStream, command: &CommandSender) -> Result<(), ControlError> {
     let mut decoder = Decoder::default();
     let mut buffer = [0; 16 * 1024];
     loop {
-        match stream.read(&mut buffer)? {
-            0 => return Ok(()),
-            n => decoder.push(&buffer[..n]),
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(n) => decoder.push(&buffer[..n]),
         }
         while let Some(frame) = decoder.next_frame() {
             let message = ToGuest::from_frame(frame)?;
             let is_for_commands =
                 !matches!(message, ToGuest::Hello { .. } | ToGuest::Exec(_) | ToGuest::PowerOff);
-            if is_for_commands && input.send(message).is_err() {
-                return Ok(());
+            if is_for_commands {
+                command.send(message).map_err(|error| ControlError::Refused(error.to_string()))?;
             }
         }
     }

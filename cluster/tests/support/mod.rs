@@ -121,7 +121,11 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
         while let Some(frame) = decoder.next_frame() {
             let (session, id) = (frame.session, frame.id);
             let mut bytes = Vec::new();
-            for answer in agent.answer(ToGuest::from_frame(frame).unwrap()) {
+            let message = ToGuest::from_frame(frame).unwrap();
+            if matches!(&message, ToGuest::Exec(exec) if exec.argv[0] == "crash") {
+                return;
+            }
+            for answer in agent.answer(message) {
                 if answer == (ToHost::Welcome { version: PROTOCOL_VERSION }) {
                     bytes.extend(preamble());
                 }
@@ -145,7 +149,7 @@ struct FakeAgent {
 
 impl FakeAgent {
     /// A command is named by the code with which it ends after it printed its rank; `wait` gives back its input;
-    /// `quit` ends the guest; `flood` prints more than it may.
+    /// `quit` ends the guest; `crash` ends the agent, which then starts anew.
     fn answer(&mut self, message: ToGuest) -> Vec<ToHost> {
         match message {
             ToGuest::Hello { .. } => vec![ToHost::Welcome { version: PROTOCOL_VERSION }],
