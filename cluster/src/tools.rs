@@ -129,7 +129,7 @@ impl SourceTree {
 
     fn cargo(&self, target: &Path, offline: bool) -> Command {
         let mut cargo = Command::new("cargo");
-        cargo.current_dir(&self.root).args(["build", "--release", "--locked", "--target-dir"]).arg(target);
+        cargo.current_dir(&self.root).args(["build", "--release", "--target-dir"]).arg(target);
         if offline {
             cargo.arg("--offline");
         }
