@@ -1,1 +1,304 @@
-//! Conformance and VM tests.
+//! The harness of the tests that boot clusters: runs the `niclab` command as a user would, and reads what it says.
+//!
+//! Nothing here knows how `niclab` works inside. A test is a command line, an exit code, and what was printed.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+/// The release build of a binary of this workspace.
+///
+/// # Panics
+/// When it was not built: `cargo build --workspace --release` comes first.
+pub fn binary(name: &str) -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")),
+        PathBuf::from,
+    );
+    let path = target.join("release").join(name);
+    assert!(path.is_file(), "{} is missing: cargo build --workspace --release", path.display());
+    path
+}
+
+/// How a command ended, and what it printed.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Exit code or signal.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// Wall time.
+    pub took: Duration,
+}
+
+impl Outcome {
+    /// The exit code.
+    ///
+    /// # Panics
+    /// When a signal ended the command.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("ended by a signal:\n{self}"))
+    }
+
+    /// This outcome, which must be a success.
+    ///
+    /// # Panics
+    /// When the exit code is not 0; shows what was printed.
+    #[track_caller]
+    pub fn success(self) -> Self {
+        assert!(self.status.success(), "expected exit code 0:\n{self}");
+        self
+    }
+
+    /// Standard output as JSON.
+    ///
+    /// # Panics
+    /// When it is not one JSON document.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("not JSON: {error}\n{self}"))
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { status, stdout, stderr, took } = self;
+        write!(f, "{status} after {took:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
+    }
+}
+
+/// `niclab` with these arguments, in a folder and a runtime folder of its own.
+pub struct Niclab {
+    folder: tempfile::TempDir,
+}
+
+impl Niclab {
+    /// A new place to run `niclab` in: nothing of another test's clusters is seen.
+    ///
+    /// # Panics
+    /// When no temporary folder can be made.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("niclab-vm").tempdir().expect("a temporary folder");
+        fs::create_dir_all(folder.path().join("run")).expect("a runtime folder");
+        Self { folder }
+    }
+
+    /// The folder in which the command runs, and which the guests see.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// The runtime folder, where state and sockets are kept.
+    pub fn runtime(&self) -> PathBuf {
+        self.folder.path().join("run")
+    }
+
+    /// The command, ready to be changed or started.
+    pub fn command(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        let mut command = Command::new(binary("niclab"));
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.runtime())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command to its end.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn run(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outcome {
+        let start = Instant::now();
+        let output = self.command(arguments).output().unwrap_or_else(|error| panic!("niclab: {error}"));
+        Outcome {
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            took: start.elapsed(),
+        }
+    }
+
+    /// Processes whose command line or environment names this place's runtime folder: what a run must not leave behind.
+    pub fn processes(&self) -> Vec<String> {
+        let marker = self.folder.path().to_string_lossy().into_owned();
+        let mut found = Vec::new();
+        let Ok(entries) = fs::read_dir("/proc") else { return found };
+        for entry in entries.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            if pid == std::process::id() {
+                continue;
+            }
+            let read = |file: &str| {
+                let bytes = fs::read(entry.path().join(file)).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).replace('\0', " ")
+            };
+            let command_line = read("cmdline");
+            // A process that ended and waits for its parent has neither.
+            if command_line.contains(&marker) || read("environ").contains(&marker) {
+                found.push(format!("{pid}: {command_line}"));
+            }
+        }
+        found
+    }
+}
+
+/// Asks `condition` until it holds; true when it did within `limit`.
+pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() >= end {
+            return false;
+        }
+        // Nothing tells this process that another one, which is not its child, has ended.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    true
+}
+
+/// A command that runs.
+pub struct Started {
+    child: std::process::Child,
+    lines: std::sync::mpsc::Receiver<Line>,
+    start: Instant,
+    stdout: String,
+    stderr: String,
+}
+
+/// One line that a started command printed.
+enum Line {
+    Out(String),
+    Err(String),
+}
+
+/// How long a started command may take to print a line that is waited for: a boot, with room for a busy machine.
+const LINE_LIMIT: Duration = Duration::from_secs(120);
+
+impl Niclab {
+    /// Starts the command; it is killed if the test ends before it.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Started {
+        let mut child = self
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("niclab: {error}"));
+        let (sender, lines) = std::sync::mpsc::channel();
+        let errors = sender.clone();
+        let stdout = child.stdout.take().expect("a pipe");
+        let stderr = child.stderr.take().expect("a pipe");
+        std::thread::spawn(move || forward(stdout, |line| sender.send(Line::Out(line)).is_ok()));
+        std::thread::spawn(move || forward(stderr, |line| errors.send(Line::Err(line)).is_ok()));
+        Started { child, lines, start: Instant::now(), stdout: String::new(), stderr: String::new() }
+    }
+
+    /// Sends a signal to every process of this place whose command line contains `name`.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn signal_processes(&self, name: &str, signal: i32) {
+        let processes = self.processes();
+        let pids: Vec<i32> = processes
+            .iter()
+            .filter(|process| process.contains(name))
+            .filter_map(|process| process.split(':').next()?.parse().ok())
+            .collect();
+        assert!(!pids.is_empty(), "no process {name} among {processes:#?}");
+        for pid in pids {
+            // SAFETY: kill has no effect on this process's memory.
+            unsafe { libc::kill(pid, signal) };
+        }
+    }
+}
+
+fn forward(stream: impl std::io::Read, mut send: impl FnMut(String) -> bool) {
+    let mut reader = std::io::BufReader::new(stream);
+    let mut line = Vec::new();
+    while std::io::BufRead::read_until(&mut reader, b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        if !send(String::from_utf8_lossy(&line).into_owned()) {
+            return;
+        }
+        line.clear();
+    }
+}
+
+impl Started {
+    /// Waits until a line that contains `text` is printed, and returns it.
+    ///
+    /// # Panics
+    /// When the command ends, or two minutes pass, without it.
+    #[track_caller]
+    pub fn wait_for_line(&mut self, text: &str) -> String {
+        let end = Instant::now() + LINE_LIMIT;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("no line with {text:?}\n--- stdout\n{}\n--- stderr\n{}", self.stdout, self.stderr);
+            };
+            let line = self.keep(line);
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn keep(&mut self, line: Line) -> String {
+        let (kept, line) = match line {
+            Line::Out(line) => (&mut self.stdout, line),
+            Line::Err(line) => (&mut self.stderr, line),
+        };
+        kept.push_str(&line);
+        line
+    }
+
+    /// Sends the command a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill has no effect on this process's memory.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Panics
+    /// When it does not come within `limit`; the command is killed then.
+    #[track_caller]
+    pub fn finish(mut self, limit: Duration) -> Outcome {
+        let end = Instant::now() + limit;
+        // Both pipes end when the command and all that it started have ended.
+        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.keep(line);
+        }
+        let ended = eventually(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(100)), || {
+            matches!(self.child.try_wait(), Ok(Some(_)))
+        });
+        let outcome = |started: &mut Self, status| Outcome {
+            status,
+            stdout: std::mem::take(&mut started.stdout),
+            stderr: std::mem::take(&mut started.stderr),
+            took: started.start.elapsed(),
+        };
+        if !ended {
+            let _ = self.child.kill();
+            let status = self.child.wait().expect("a killed child ends");
+            panic!("did not end within {limit:?}:\n{}", outcome(&mut self, status));
+        }
+        let status = self.child.wait().expect("it has ended");
+        outcome(&mut self, status)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Both fail when it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

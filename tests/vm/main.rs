@@ -1,0 +1,7 @@
+//! Clusters that are really booted. Each test reads as what a user does and what they then see.
+
+mod driver;
+mod faults;
+mod lifetime;
+mod messages;
+mod run;

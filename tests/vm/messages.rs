@@ -1,0 +1,59 @@
+//! Messages between guests, through requester pages and through the Ethernet function.
+
+use niclab_tests::{Niclab, Outcome};
+use serde_json::Value;
+
+fn sum(counts: &Value) -> u64 {
+    counts.as_object().map_or(0, |map| map.values().filter_map(Value::as_u64).sum())
+}
+
+#[test]
+fn the_demonstration_passes_messages_and_reports() {
+    let niclab = Niclab::new();
+    let text = niclab.run(["run"]).success();
+    for word in ["pingpong", "stream", "doorbell", "wall", "model"] {
+        assert!(text.stdout.contains(word), "the report says {word:?}\n{text}");
+    }
+}
+
+#[test]
+fn counts_of_a_ping_pong_are_exact() {
+    let niclab = Niclab::new();
+    let outcome = report(&niclab, "pingpong -s 16 --iterations 1000 --warmup 0");
+    let device = &outcome.json()["device"];
+    for node in device["nodes"].as_array().expect("nodes") {
+        assert!(node["messages_sent"].as_u64() >= Some(1000), "{outcome}");
+        assert_eq!(sum(&node["violations"]), 0, "{outcome}");
+    }
+    let sent: u64 = messages(device, "messages_sent");
+    assert_eq!(sent, messages(device, "messages_received"), "nothing is lost\n{outcome}");
+    assert!(device["model_time_ps"].as_u64() > Some(0), "{outcome}");
+}
+
+fn messages(device: &Value, key: &str) -> u64 {
+    device["nodes"].as_array().into_iter().flatten().filter_map(|node| node[key].as_u64()).sum()
+}
+
+/// Runs `niclab-perf` on both nodes and reports as JSON.
+fn report(niclab: &Niclab, arguments: &str) -> Outcome {
+    niclab
+        .run(["run", "--report", "json", "--", "sh", "-c", &format!("exec niclab-perf {arguments}")])
+        .success()
+}
+
+#[test]
+fn without_flags_no_interrupt_is_raised() {
+    interrupts("--interrupt-every 0 --iterations 200");
+}
+
+#[test]
+fn interrupts_follow_the_flag_exactly() {
+    interrupts("--interrupt-every 1 --iterations 100");
+    interrupts("--interrupt-every 5 --iterations 103");
+}
+
+/// `niclab-perf interrupts` compares the device's count with the guest's own /proc/interrupts and with the formula.
+fn interrupts(arguments: &str) {
+    let niclab = Niclab::new();
+    niclab.run(["run", "--", "sh", "-c", &format!("exec niclab-perf interrupts {arguments}")]).success();
+}
