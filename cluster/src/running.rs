@@ -51,6 +51,17 @@ const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a process may take to end by itself once told so, before it is killed.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What a kernel prints when it panics; the registers and the call trace of the culprit follow.
+const PANIC: &str = "Kernel panic";
+
+/// The lines of a console from a kernel's panic on, or `None` when there was none.
+fn panic_of(console: &Path) -> Option<String> {
+    let text = tail(console, usize::MAX);
+    let from = text.rfind(PANIC)?;
+    let from = text[..from].rfind('\n').map_or(0, |end| end + 1);
+    Some(text[from..].lines().take(TAIL_LINES).collect::<Vec<_>>().join("\n"))
+}
+
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
@@ -309,7 +320,7 @@ impl RunningCluster {
         let rank = self.guests.iter().position(|guest| guest.name == name).unwrap_or_default();
         let status = self.guests.get_mut(rank).and_then(Process::exit_status);
         let (node, console) = self.node_and_console(rank);
-        if console.contains("Kernel panic") {
+        if let Some(console) = self.plan.nodes.get(rank).and_then(|node| panic_of(&node.console)) {
             return Failure::Panicked { node, console };
         }
         match status {
