@@ -268,6 +268,12 @@ fn serve_connection<F: Function>(
     for thread in &threads {
         thread.send_exit_event();
     }
-    log::info!("node {node}: the {} is disconnected", F::NAME);
-    result
+    match result {
+        // How a QEMU that ends, or is killed, looks from here.
+        Err(vhost_user_backend::Error::HandleRequest(vhost::vhost_user::Error::Disconnected)) | Ok(()) => {
+            log::info!("node {node}: the {} is disconnected", F::NAME);
+            Ok(())
+        }
+        other => other,
+    }
 }

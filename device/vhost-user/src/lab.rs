@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
 use niclab_spec::{ClusterFile, Source, SpecError};
 use thiserror::Error;
 
 use crate::daemon::{Daemon, DaemonError};
-use crate::frontend::{ClusterGuest, EthernetGuest, FrontendError, GuestPort};
+use crate::frontend::{ClusterGuest, EthernetGuest, FrontendError, GuestPort, TIMEOUT};
+use crate::monitor::is_ethernet_running;
 
 /// A laboratory cannot be set up.
 #[derive(Debug, Error)]
@@ -94,9 +96,36 @@ impl Lab {
     /// A guest on the Ethernet function of `node`: queues of 256, buffers of 2 KiB, these features.
     ///
     /// # Errors
-    /// [`FrontendError`].
+    /// As [`Lab::ethernet_with`].
     pub fn ethernet(&self, node: usize, features: u64) -> Result<EthernetGuest, FrontendError> {
-        EthernetGuest::connect(self.ethernet_socket(node)?, 256, 2048, features)
+        self.ethernet_with(node, 256, 2048, features)
+    }
+
+    /// A guest on the Ethernet function of `node`, once frames for it arrive: until the function's own thread has seen
+    /// the queues, which it does a moment after the front end started them, they are lost as on a link that comes up.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn ethernet_with(
+        &self,
+        node: usize,
+        queue_size: u16,
+        buffer_bytes: u32,
+        features: u64,
+    ) -> Result<EthernetGuest, FrontendError> {
+        let guest = EthernetGuest::connect(self.ethernet_socket(node)?, queue_size, buffer_bytes, features)?;
+        let begin = Instant::now();
+        while !is_ethernet_running(&self.daemon.shell().world(), node) {
+            if begin.elapsed() > TIMEOUT {
+                let wall_ms = TIMEOUT.as_millis() as u64;
+                return Err(FrontendError::TimedOut {
+                    what: "take over an Ethernet function's queues",
+                    wall_ms,
+                });
+            }
+            std::thread::yield_now();
+        }
+        Ok(guest)
     }
 
     /// Address of the card of `node`; zeros when there is no such node.

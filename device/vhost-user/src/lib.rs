@@ -9,8 +9,10 @@
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
 //! * [`ring`], [`memory`], [`vring`]: the guest's queues and memory, every word of them checked;
 //! * [`ethernet`]: frames and offloads;
-//! * [`frontend`]: the other end of it all, in this process; [`lab`]: both ends, for tests and benchmarks.
+//! * [`frontend`]: the other end of it all, in this process; [`lab`]: both ends, for tests and
+//!   [`bench`]marks.
 
+pub mod bench;
 pub mod cluster_function;
 pub mod config;
 pub mod connection;

@@ -1,11 +1,13 @@
 //! `niclab-device`: the daemon behind the guests of one cluster.
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use niclab_device::bench;
 use niclab_device::daemon::Daemon;
 use niclab_spec::daemon::{DaemonConfig, READY_LINE};
 use nix::sys::signal::{SigSet, Signal};
@@ -15,16 +17,43 @@ use nix::sys::signal::{SigSet, Signal};
 /// `niclab` starts this program; by hand it is of use to look at one cluster's daemon alone. It prints "ready" once it
 /// listens on all sockets, and ends on SIGTERM or SIGINT, when its standard input closes, or with its parent.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Arguments {
     /// The configuration that `niclab` wrote (JSON).
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Measure this program's own code in process, without QEMU: messages, frames.
+    Bench(BenchArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct BenchArguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Wall time of each measurement, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 2_000)]
+    wall_ms: u64,
+    /// Measure the vhost ports of this DPDK testpmd in the same run.
+    #[arg(long, value_name = "PROGRAM")]
+    testpmd: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
-    match run(&Arguments::parse()) {
+    let result = match Arguments::parse() {
+        Arguments { command: Some(Action::Bench(arguments)), .. } => bench(&arguments),
+        Arguments { config: Some(config), .. } => serve(&config),
+        // Clap asks for one of the two.
+        Arguments { .. } => Ok(()),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error!("{error:#}");
@@ -33,14 +62,29 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<()> {
+fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
+    log::set_max_level(log::LevelFilter::Warn);
+    let options = bench::Options {
+        duration: Duration::from_millis(arguments.wall_ms),
+        testpmd: arguments.testpmd.clone(),
+    };
+    let report = bench::run(&options)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
+}
+
+fn serve(config: &Path) -> anyhow::Result<()> {
     // Before any thread starts, so that all of them leave the signals to the one below.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
     signals.add(Signal::SIGINT);
     signals.thread_block().context("cannot block signals")?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).context("cannot ask to end with the parent")?;
-    let config = DaemonConfig::read(&arguments.config)?;
+    let config = DaemonConfig::read(config)?;
     let daemon = Daemon::start(&config)?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{READY_LINE}").and_then(|()| stdout.flush()).context("cannot say that it is ready")?;

@@ -264,8 +264,8 @@ fn health(shell: &Shell) -> DaemonHealth {
     DaemonHealth { version: STATS_VERSION, nodes: nodes.map(node).collect() }
 }
 
-/// The front end starts queues when the driver says DRIVER_OK.
-fn is_ethernet_running(world: &World, number: usize) -> bool {
+/// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then.
+pub fn is_ethernet_running(world: &World, number: usize) -> bool {
     world.ethernet.functions.get(number).is_some_and(|function| {
         !function.vrings.is_empty() && function.vrings.iter().all(|vring| vring.get_ref().get_queue().ready())
     })

@@ -1,7 +1,7 @@
 //! A frame where it lies.
 
 use smallvec::SmallVec;
-use vm_memory::VolatileSlice;
+use vm_memory::{VolatileMemory, VolatileSlice};
 
 use super::header::{ETHERNET_BYTES, HEADER_BYTES};
 use crate::memory::{DmaMemory, MemoryError};
@@ -56,12 +56,29 @@ impl<'a> Frame<'a> {
         chain: &[Buffer],
         header: &mut [u8; HEADER_BYTES],
     ) -> Result<Self, FrameError> {
-        let mut frame = Self::default();
-        let mut missing = HEADER_BYTES;
         let total: u64 = chain.iter().map(|buffer| u64::from(buffer.bytes)).sum();
         if total < (HEADER_BYTES + ETHERNET_BYTES) as u64 || total > (HEADER_BYTES + MAX_FRAME_BYTES) as u64 {
             return Err(FrameError::Length(total));
         }
+        if let [Buffer { address, bytes, writable: false }] = *chain {
+            // Most frames are one buffer, and then the header has a known length.
+            let slice = memory.slice(address, bytes as usize)?;
+            let first = slice.get_ref::<[u8; HEADER_BYTES]>(0);
+            if let (Ok(first), Ok(rest)) = (first, slice.offset(HEADER_BYTES)) {
+                *header = first.load();
+                return Ok(Self { bytes: rest.len(), pieces: smallvec::smallvec![rest] });
+            }
+        }
+        Self::from_buffers(memory, chain, header)
+    }
+
+    fn from_buffers(
+        memory: &'a DmaMemory,
+        chain: &[Buffer],
+        header: &mut [u8; HEADER_BYTES],
+    ) -> Result<Self, FrameError> {
+        let mut frame = Self::default();
+        let mut missing = HEADER_BYTES;
         for buffer in chain {
             if buffer.writable {
                 return Err(FrameError::Direction);
@@ -81,6 +98,17 @@ impl<'a> Frame<'a> {
             }
         }
         Ok(frame)
+    }
+
+    /// The Ethernet header.
+    #[inline]
+    pub fn ethernet_header(&self) -> [u8; ETHERNET_BYTES] {
+        if let Some(Ok(header)) = self.pieces.first().map(|piece| piece.get_ref::<[u8; ETHERNET_BYTES]>(0)) {
+            return header.load();
+        }
+        let mut header = [0; ETHERNET_BYTES];
+        self.peek(&mut header);
+        header
     }
 
     /// A frame in memory of ours.

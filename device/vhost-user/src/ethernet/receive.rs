@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use vm_memory::VolatileSlice;
+use vm_memory::{VolatileMemory, VolatileSlice};
 
 use super::frame::Frame;
 use super::header::{HEADER_BYTES, Offload};
-use crate::memory::MemoryError;
+use crate::memory::{DmaMemory, MemoryError};
 use crate::ring::{Buffer, Burst, Chain, RingError};
 
 /// Why a frame did not get into a receive queue.
@@ -70,6 +70,9 @@ impl<'a> Receiver<'a> {
     /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] the queue is as it was before.
     #[inline]
     pub fn put(&mut self, offload: &Offload, frame: &Frame<'_>) -> Result<(), ReceiveError> {
+        if self.put_short(offload, frame)? {
+            return Ok(());
+        }
         self.take_chains(HEADER_BYTES + frame.bytes())?;
         let header = offload.encode(self.heads.len() as u16);
         let copied = self.copy(&header, frame);
@@ -80,6 +83,24 @@ impl<'a> Receiver<'a> {
             left -= filled;
         }
         copied
+    }
+
+    /// Writes header and frame if the frame is one piece and the next chain one buffer that holds it, as most are. False
+    /// when not; the queue is then as it was.
+    #[inline]
+    fn put_short(&mut self, offload: &Offload, frame: &Frame<'_>) -> Result<bool, ReceiveError> {
+        let [piece] = frame.pieces() else { return Ok(false) };
+        let head = self.burst.pop(&mut self.chain)?.ok_or(ReceiveError::NoRoom)?;
+        let wanted = HEADER_BYTES + piece.len();
+        if let [Buffer { address, bytes, writable: true }] = *self.chain.as_slice() {
+            if bytes as usize >= wanted {
+                let written = write_short(self.burst.memory(), address, &offload.encode(1), piece);
+                self.burst.push_used(head, written.map_or(0, |()| wanted as u32));
+                return written.map(|()| true);
+            }
+        }
+        self.burst.unpop();
+        Ok(false)
     }
 
     /// Collects chains until they hold `wanted` bytes.
@@ -147,6 +168,21 @@ impl<'a> Receiver<'a> {
         }
         Ok(())
     }
+}
+
+#[inline]
+fn write_short(
+    memory: &DmaMemory,
+    address: u64,
+    header: &[u8; HEADER_BYTES],
+    piece: &VolatileSlice<'_>,
+) -> Result<(), ReceiveError> {
+    let bytes = HEADER_BYTES + piece.len();
+    let target = memory.slice(address, bytes)?;
+    let outside = |_| MemoryError::Outside { address, bytes: bytes as u64 };
+    target.get_ref::<[u8; HEADER_BYTES]>(0).map_err(outside)?.store(*header);
+    piece.copy_to_volatile_slice(target.offset(HEADER_BYTES).map_err(outside)?);
+    Ok(())
 }
 
 fn outside(buffer: &Buffer) -> ReceiveError {

@@ -84,7 +84,10 @@ impl VhostUserFrontendReqHandler for Mapper {
 }
 
 /// Takes the protocol features that this front end knows, if the function has any.
-fn agree_on_protocol(frontend: &mut Frontend, features: u64) -> Result<VhostUserProtocolFeatures, FrontendError> {
+fn agree_on_protocol(
+    frontend: &mut Frontend,
+    features: u64,
+) -> Result<VhostUserProtocolFeatures, FrontendError> {
     if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
         return Ok(VhostUserProtocolFeatures::empty());
     }

@@ -19,7 +19,7 @@ mod ring;
 
 use thiserror::Error;
 
-pub use self::cluster::ClusterGuest;
+pub use self::cluster::{ClusterGuest, TIMEOUT};
 pub use self::connection::{Connection, MappedBar};
 pub use self::ethernet::EthernetGuest;
 pub use self::memory::GuestMemory;

@@ -378,8 +378,7 @@ impl Sender<'_, '_> {
         if !self.negotiated.sends(&offload) {
             return Err("ethernet_offload");
         }
-        let mut ethernet = [0; ETHERNET_BYTES];
-        frame.peek(&mut ethernet);
+        let ethernet = frame.ethernet_header();
         let [.., high, low] = ethernet;
         if u16::from_be_bytes([high, low]) == ETHER_TYPE_ULTRA {
             // Whoever may send these could send in the name of any port of any node.

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use niclab_model::fabric::ethernet::HEADER_BYTES;
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::{Deliveries, Fabric};
+use niclab_model::fabric::{Deliveries, Delivery, Fabric};
 use niclab_model::nic::FrameBytes;
 use niclab_model::time::{Span, Time};
 
@@ -132,28 +132,41 @@ impl Network {
         link.last.1
     }
 
-    /// Sends a frame of a model. Its arrivals are under way when this returns.
+    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is returned, so that
+    /// the frame need not be kept; otherwise its arrivals are under way afterwards.
     #[inline]
-    pub fn send(&mut self, at: Time, from: u16, frame: FrameBytes) {
-        let mut deliveries = std::mem::take(&mut self.deliveries);
+    pub fn send(&mut self, at: Time, from: u16, frame: &FrameBytes) -> Option<Delivery> {
         let reordered = self.reordered();
-        self.fabric.forward(at, from, &frame, &mut deliveries);
-        let mut left = deliveries.len();
-        let mut frame = Some(frame);
-        for delivery in deliveries.drain(..) {
-            left -= 1;
-            // The last one takes the frame, all others a copy.
-            let copy = if left == 0 { frame.take() } else { frame.clone() };
-            let Some(mut copy) = copy else { continue };
-            if let Some(bit) = delivery.corrupt
-                && let Some(byte) = copy.get_mut(bit as usize / 8)
-            {
+        self.deliveries.clear();
+        self.fabric.forward(at, from, frame, &mut self.deliveries);
+        if let ([only], None, true) = (self.deliveries.as_slice(), reordered, self.is_idle()) {
+            self.latest = self.latest.max(only.at);
+            return Some(*only);
+        }
+        let is_held = reordered != self.reordered();
+        for delivery in std::mem::take(&mut self.deliveries) {
+            let mut copy = frame.clone();
+            let byte =
+                delivery.corrupt.and_then(|bit| copy.get_mut(bit as usize / 8).map(|byte| (bit, byte)));
+            if let Some((bit, byte)) = byte {
                 *byte ^= 1 << (bit % 8);
             }
-            let is_held = reordered.is_some_and(|before| self.reordered() != Some(before));
             self.push(delivery.at, delivery.to, copy, is_held);
         }
-        self.deliveries = deliveries;
+        None
+    }
+
+    /// Sends a frame of a model; its arrivals are under way afterwards.
+    pub fn keep(&mut self, at: Time, from: u16, frame: &FrameBytes) {
+        if let Some(delivery) = self.send(at, from, frame) {
+            self.push(delivery.at, delivery.to, frame.clone(), false);
+        }
+    }
+
+    /// Whether nothing is under way.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.only.is_none() && self.in_flight.is_empty() && self.held.is_empty()
     }
 
     #[inline]

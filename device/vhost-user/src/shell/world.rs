@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use niclab_model::nic::{Input, Output};
+use niclab_model::nic::{FrameBytes, Input, Output};
 use niclab_model::time::Time;
 
 use super::card::{AnyNic, Card};
@@ -119,29 +119,52 @@ impl World {
         self.carry_out(node);
         while let Some(arrival) = self.network.pop() {
             let to = usize::from(arrival.to);
-            let Some(card) = self.cards.get_mut(to) else { continue };
-            card.counts.traffic.received_frames += 1;
-            card.counts.traffic.received_bytes += arrival.frame.len() as u64;
-            card.nic.handle(arrival.at, Input::Frame(&arrival.frame));
+            self.arrive(to, arrival.at, &arrival.frame);
             self.carry_out(to);
         }
     }
 
     #[inline]
+    fn arrive(&mut self, to: usize, at: Time, frame: &[u8]) {
+        let Some(card) = self.cards.get_mut(to) else { return };
+        card.counts.traffic.received_frames += 1;
+        card.counts.traffic.received_bytes += frame.len() as u64;
+        card.nic.handle(at, Input::Frame(frame));
+    }
+
+    /// Carries out what the model of `node` wants done. A frame that is the only one under way arrives at once, and what
+    /// it causes is under way afterwards.
+    #[inline]
     fn carry_out(&mut self, node: usize) {
-        let Some(card) = self.cards.get_mut(node) else { return };
-        while let Some(output) = card.nic.poll_output() {
-            match output {
-                Output::DmaWrite { address, words, .. } => card.write(address, &words),
-                Output::Frame { at, frame } => {
-                    card.counts.traffic.sent_frames += 1;
-                    card.counts.traffic.sent_bytes += frame.len() as u64;
-                    self.network.send(at, node as u16, frame);
+        while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
+            let Some((at, frame)) = self.perform(node, &output) else { continue };
+            if let Some(delivery) = self.network.send(at, node as u16, frame) {
+                let to = usize::from(delivery.to);
+                self.arrive(to, delivery.at, frame);
+                while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
+                    if let Some((at, frame)) = self.perform(to, &output) {
+                        self.network.keep(at, to as u16, frame);
+                    }
                 }
-                Output::Interrupt { cause, port, .. } => card.raise(cause, port),
-                Output::Reply { token, bytes, .. } => card.reply(token, &bytes),
             }
         }
+    }
+
+    /// Performs one output; one that is a frame is given back, counted.
+    #[inline]
+    fn perform<'a>(&mut self, node: usize, output: &'a Output) -> Option<(Time, &'a FrameBytes)> {
+        let card = self.cards.get_mut(node)?;
+        match output {
+            Output::DmaWrite { address, words, .. } => card.write(*address, words),
+            Output::Frame { at, frame } => {
+                card.counts.traffic.sent_frames += 1;
+                card.counts.traffic.sent_bytes += frame.len() as u64;
+                return Some((*at, frame));
+            }
+            Output::Interrupt { cause, port, .. } => card.raise(*cause, *port),
+            Output::Reply { token, bytes, .. } => card.reply(*token, bytes),
+        }
+        None
     }
 
     /// Serves the control queue of `node`. True when there may be more.

@@ -1,0 +1,108 @@
+//! Benchmarks of the daemon's own code through the in-process front end, with no QEMU.
+//!
+//! All figures are wall time. Unless said otherwise front end and device take turns in one thread, so that a figure is
+//! what one core does for both, and does not depend on how the host places threads.
+
+mod ethernet;
+mod testpmd;
+mod ultra;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::frontend::FrontendError;
+use crate::lab::LabError;
+
+pub use self::testpmd::TestpmdError;
+
+/// Version of [`Report`] as JSON.
+pub const REPORT_VERSION: u32 = 1;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Wall time of each measurement.
+    pub duration: Duration,
+    /// DPDK's `testpmd`, to be measured in the same run.
+    pub testpmd: Option<PathBuf>,
+}
+
+/// Why a benchmark failed.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// The laboratory could not be set up.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The front end failed.
+    #[error(transparent)]
+    Frontend(#[from] FrontendError),
+    /// `testpmd` could not be measured.
+    #[error(transparent)]
+    Testpmd(#[from] TestpmdError),
+    /// Nothing arrived any more.
+    #[error("{what} stopped: nothing arrived for {wall_ms} ms of wall time")]
+    Stalled {
+        /// What was measured.
+        what: &'static str,
+        /// How long.
+        wall_ms: u64,
+    },
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`REPORT_VERSION`].
+    pub version: u32,
+    /// Messages through requester pages.
+    pub ultra: ultra::Figures,
+    /// Frames between two Ethernet functions, front end and device on one core.
+    pub ethernet: ethernet::Figures,
+    /// The same with the device on a core of its own, as `testpmd` runs.
+    pub ethernet_two_cores: ethernet::Figures,
+    /// The same front end on two ports of `testpmd`, which has a core of its own.
+    pub testpmd: Option<ethernet::Figures>,
+}
+
+/// Measures everything.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn run(options: &Options) -> Result<Report, BenchError> {
+    let testpmd = options.testpmd.as_deref();
+    Ok(Report {
+        version: REPORT_VERSION,
+        ultra: ultra::measure(options.duration)?,
+        ethernet: ethernet::measure(options.duration)?,
+        ethernet_two_cores: ethernet::measure_two_cores(options.duration)?,
+        testpmd: testpmd.map(|path| testpmd::measure(path, options.duration)).transpose()?,
+    })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ultra, ethernet, ethernet_two_cores, testpmd, .. } = self;
+        writeln!(f, "All times are wall time.\n")?;
+        writeln!(f, "ULTRA, {} payload bytes, in process, one core, ledger on", ultra.payload_bytes)?;
+        writeln!(f, "  rate          {:>12.0} messages/s", ultra.wall_messages_per_s)?;
+        writeln!(f, "  one way p50   {:>12} ns", ultra.wall_one_way_p50_ns)?;
+        writeln!(f, "  one way p99   {:>12} ns", ultra.wall_one_way_p99_ns)?;
+        writeln!(f, "\nEthernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;
+        writeln!(f, "  one core      {:>12.0} frames/s each", ethernet.wall_frames_per_s_each)?;
+        writeln!(f, "  two cores     {:>12.0} frames/s each", ethernet_two_cores.wall_frames_per_s_each)?;
+        if let Some(testpmd) = testpmd {
+            writeln!(
+                f,
+                "  testpmd       {:>12.0} frames/s each (two cores)",
+                testpmd.wall_frames_per_s_each
+            )?;
+            let ratio = ethernet_two_cores.wall_frames_per_s_each / testpmd.wall_frames_per_s_each;
+            writeln!(f, "  two cores over testpmd {ratio:>12.2}")?;
+        }
+        Ok(())
+    }
+}

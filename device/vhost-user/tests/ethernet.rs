@@ -1,0 +1,132 @@
+//! The Ethernet function through its sockets: frames, offloads, backlog, faults.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{PATIENCE, frame, lab, stats, until, violations};
+use niclab_device::ethernet::Negotiated;
+use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use niclab_device::frontend::EthernetGuest;
+use niclab_spec::monitor::Request;
+
+const NONE: u64 = 0;
+const MERGEABLE: u64 = 1 << 15;
+
+/// An IPv4 TCP frame with `payload` zero bytes, as Linux hands a long one over.
+fn tcp(from: [u8; 6], to: [u8; 6], payload: usize) -> (Vec<u8>, Checksum) {
+    let mut bytes = [to, from].concat();
+    bytes.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    bytes.extend((0..payload).map(|index| index as u8));
+    (bytes, Checksum { start: 34, offset: 16 })
+}
+
+fn long_offload(checksum: Checksum) -> Offload {
+    let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 1400 });
+    Offload { checksum: Some(checksum), segmentation }
+}
+
+#[test]
+fn frames_reach_their_address_and_broadcasts_everybody_else() {
+    let lab = lab(3);
+    let mut guests: Vec<EthernetGuest> = (0..3).map(|node| lab.ethernet(node, MERGEABLE).unwrap()).collect();
+    let unicast = frame(lab.mac(0), lab.mac(2), 60);
+    assert!(guests[0].send(&unicast).unwrap());
+    assert_eq!(guests[2].receive(PATIENCE).unwrap(), (Offload::default(), unicast));
+    let broadcast = frame(lab.mac(0), [0xff; 6], 1514);
+    assert!(guests[0].send(&broadcast).unwrap());
+    assert_eq!(guests[1].receive(PATIENCE).unwrap().1, broadcast, "and nothing before it");
+    assert_eq!(guests[2].receive(PATIENCE).unwrap().1, broadcast);
+    assert!(guests[0].try_receive().unwrap().is_none());
+}
+
+#[test]
+fn offloads_pass_where_both_ends_take_them_over() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
+    let mut to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
+    let (long, checksum) = tcp(lab.mac(0), lab.mac(1), 20_000);
+    assert!(from.queue(&long_offload(checksum), &long).unwrap());
+    from.flush().unwrap();
+    assert_eq!(to.receive(PATIENCE).unwrap(), (long_offload(checksum), long));
+    // The wire saw 15 frames: 14 of 1400 bytes and one of 400.
+    let world = lab.daemon().shell().world();
+    let counters = *world.network.fabric().counters(0).unwrap();
+    assert_eq!((counters.frames_in, counters.bytes_in), (15, 15 * 54 + 20_000));
+}
+
+#[test]
+fn a_plain_receiver_gets_segments_with_checksums() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
+    let mut to = lab.ethernet(1, NONE).unwrap();
+    let (long, checksum) = tcp(lab.mac(0), lab.mac(1), 5_000);
+    assert!(from.queue(&long_offload(checksum), &long).unwrap());
+    from.flush().unwrap();
+    let mut payload = Vec::new();
+    for bytes in [1400, 1400, 1400, 800] {
+        let (offload, segment) = to.receive(PATIENCE).unwrap();
+        assert_eq!((offload, segment.len()), (Offload::default(), 54 + bytes));
+        payload.extend_from_slice(&segment[54..]);
+    }
+    assert_eq!(payload, long[54..]);
+}
+
+#[test]
+fn frames_wait_for_buffers_and_the_wait_is_bounded() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, MERGEABLE).unwrap();
+    let mut to = lab.ethernet(1, MERGEABLE).unwrap();
+    // 256 buffers, then the backlog.
+    for index in 0..600_u32 {
+        let mut bytes = frame(lab.mac(0), lab.mac(1), 200);
+        bytes[14..18].copy_from_slice(&index.to_le_bytes());
+        until("room to send", || from.send(&bytes).unwrap());
+    }
+    for index in 0..600_u32 {
+        let (_, bytes) = to.receive(PATIENCE).unwrap();
+        assert_eq!(bytes[14..18], index.to_le_bytes());
+    }
+    for _ in 0..4_000 {
+        until("room to send", || from.send(&frame(lab.mac(0), lab.mac(1), 1000)).unwrap());
+    }
+    until("the backlog is full", || stats(&lab, 1).ethernet.dropped_frames > 1_000);
+}
+
+#[test]
+fn faults_show_and_end() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, MERGEABLE).unwrap();
+    let mut to = lab.ethernet(1, MERGEABLE).unwrap();
+    let set = |faults| {
+        let request = Request::SetFaults { node: lab.config().nodes[1].name.clone(), faults };
+        niclab_device::monitor::answer(lab.daemon().shell(), &request)
+    };
+    set(niclab_spec::Faults { loss: 1.0, ..Default::default() });
+    from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap();
+    until("the frame is lost", || stats(&lab, 1).link_events["lost"] == 1);
+    set(niclab_spec::Faults { reorder: 1.0, ..Default::default() });
+    // Nothing overtakes it: it arrives when the fabric was quiet.
+    from.send(&frame(lab.mac(0), lab.mac(1), 61)).unwrap();
+    assert_eq!(to.receive(PATIENCE).unwrap().1.len(), 61);
+    set(niclab_spec::Faults { corrupt: 1.0, ..Default::default() });
+    from.send(&frame(lab.mac(0), lab.mac(1), 62)).unwrap();
+    until("the frame is damaged", || stats(&lab, 1).ethernet.dropped_frames == 1);
+    set(niclab_spec::Faults { duplicate: 1.0, ..Default::default() });
+    from.send(&frame(lab.mac(0), lab.mac(1), 63)).unwrap();
+    assert_eq!(to.receive(PATIENCE).unwrap().1, to.receive(PATIENCE).unwrap().1);
+}
+
+#[test]
+fn nobody_sends_in_the_name_of_a_port() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, MERGEABLE).unwrap();
+    let mut to = lab.ethernet(1, MERGEABLE).unwrap();
+    let mut forged = frame(lab.mac(0), lab.mac(1), 100);
+    forged[12..14].copy_from_slice(&0x88b5_u16.to_be_bytes());
+    from.send(&forged).unwrap();
+    from.send(&frame(lab.mac(0), lab.mac(1), 70)).unwrap();
+    assert_eq!(to.receive(PATIENCE).unwrap().1.len(), 70);
+    assert_eq!(violations(&lab, 0)["ethernet_forged_cluster_frame"], 1);
+}
