@@ -92,12 +92,12 @@ impl<'a> Receiver<'a> {
         let [piece] = frame.pieces() else { return Ok(false) };
         let head = self.burst.pop(&mut self.chain)?.ok_or(ReceiveError::NoRoom)?;
         let wanted = HEADER_BYTES + piece.len();
-        if let [Buffer { address, bytes, writable: true }] = *self.chain.as_slice() {
-            if bytes as usize >= wanted {
-                let written = write_short(self.burst.memory(), address, &offload.encode(1), piece);
-                self.burst.push_used(head, written.map_or(0, |()| wanted as u32));
-                return written.map(|()| true);
-            }
+        if let [Buffer { address, bytes, writable: true }] = *self.chain.as_slice()
+            && bytes as usize >= wanted
+        {
+            let written = write_short(self.burst.memory(), address, &offload.encode(1), piece);
+            self.burst.push_used(head, written.map_or(0, |()| wanted as u32));
+            return written.map(|()| true);
         }
         self.burst.unpop();
         Ok(false)

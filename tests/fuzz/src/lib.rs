@@ -1,0 +1,109 @@
+//! Fuzz targets: each takes any bytes, hands them to the device's own code in the place of something that a guest says,
+//! and returns. A panic, or a call that does not return, is a finding.
+//!
+//! `cargo test -p niclab-fuzz` runs them for a bounded time on mutations of sound inputs, from a seed that it prints.
+//! With libFuzzer a target is one line: `fuzz_target!(|data: &[u8]| niclab_fuzz::fuzz_control(data));`.
+
+mod scene;
+
+use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, completer_page, launch_word, requester_page, slot_of};
+use niclab_abi::{PAGE_BYTES, QUEUE_CONTROL, QUEUE_EVENT};
+use niclab_model::nic::FrameBytes;
+
+pub use scene::seeds;
+use scene::{DATA, Piece, REPLY, Scene};
+
+/// All targets, by name.
+pub const TARGETS: [(&str, fn(&[u8])); 4] =
+    [("control", fuzz_control), ("ring", fuzz_ring), ("launch", fuzz_launch), ("frame", fuzz_frame)];
+
+/// Control messages: the input is one request after another, each behind a byte that is its length.
+pub fn fuzz_control(data: &[u8]) {
+    let mut scene = Scene::new();
+    let mut rest = data;
+    while let Some((&length, tail)) = rest.split_first() {
+        let (request, tail) = tail.split_at(tail.len().min(length.into()));
+        rest = tail;
+        scene.write(DATA, request);
+        let chain = [
+            Piece { address: DATA, bytes: request.len() as u32, writable: false },
+            Piece { address: REPLY, bytes: 144, writable: true },
+        ];
+        scene.offer(QUEUE_CONTROL, &chain);
+        scene.world.serve_control(0);
+    }
+    scene.check_bystanders();
+}
+
+/// Rings: the input is the memory in which all rings, tables and buffers of a guest lie.
+pub fn fuzz_ring(data: &[u8]) {
+    let mut scene = Scene::new();
+    scene.write(scene::RINGS, data);
+    for _ in 0..4 {
+        scene.world.serve_control(0);
+        if let Some(card) = scene.world.cards.get_mut(0) {
+            card.raise(1, 0);
+        }
+        scene.world.serve_events(0);
+        let world = &mut scene.world;
+        world.ethernet.transmit(0, &mut world.network);
+        world.ethernet.refill(0);
+        // A frame of somebody else's into the broken receive queue.
+        scene.transmit(1, &[0; 12], &[0xff; 60]);
+        // And the rings once more, moved: indices that change under the device's eyes.
+        scene.write(scene::RINGS + 2, data);
+    }
+    scene.check_bystanders();
+}
+
+/// Launch words and registers: the input is slot after slot of 128 bytes. The device finds each where it looks for the
+/// next launch, half of them with the sequence number that it expects.
+pub fn fuzz_launch(data: &[u8]) {
+    let mut scene = Scene::new();
+    let [port, _] = scene.connect(0, 1);
+    let mut sequence = 0;
+    for slot in data.chunks(SLOT_BYTES as usize) {
+        sequence += 1;
+        let place = u64::from(requester_page(port)) * PAGE_BYTES
+            + u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
+        scene.write_bar(0, place, slot);
+        let last = slot.last().copied().unwrap_or(0);
+        if last & 1 == 0 {
+            let code = slot
+                .get(SLOT_LAUNCH_WORD * 8..)
+                .and_then(<[u8]>::first_chunk)
+                .map_or(0, |c| u16::from_le_bytes(*c));
+            let word = launch_word(code & 0xfff, sequence).to_le_bytes();
+            scene.write_bar(0, place + SLOT_LAUNCH_WORD as u64 * 8, &word);
+        }
+        if last & 2 == 0 {
+            scene.write_bar(0, u64::from(completer_page(port)) * PAGE_BYTES, slot.get(..16).unwrap_or(slot));
+        }
+        scene.world.serve_pages(0);
+    }
+    scene.check_bystanders();
+}
+
+/// Frames on the wire: the input goes into the network as a frame of the cluster protocol, behind a sound Ethernet
+/// header and as it is, and out of a guest's Ethernet function behind its first twelve bytes as offload header.
+pub fn fuzz_frame(data: &[u8]) {
+    let mut scene = Scene::new();
+    scene.connect(0, 1);
+    scene.connect(1, 0);
+    let mut framed = scene::ethernet_header(1, 0).to_vec();
+    framed.extend_from_slice(data);
+    for frame in [&framed, data] {
+        scene.inject(FrameBytes::from_slice(frame));
+    }
+    if let Some((header, frame)) = data.split_first_chunk() {
+        let mut addressed = scene::ethernet_header(0, 1);
+        let [.., high, low] = &mut addressed;
+        [*high, *low] = [0x08, 0x00];
+        scene.transmit(0, header, frame);
+        scene.transmit(0, header, &[&addressed[..], frame].concat());
+    }
+    scene.offer(QUEUE_EVENT, &[Piece { address: DATA, bytes: 16, writable: true }]);
+    scene.world.serve_events(0);
+    scene.world.pass_time();
+    scene.check_bystanders();
+}

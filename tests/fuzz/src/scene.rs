@@ -1,0 +1,315 @@
+//! A cluster of four without sockets: node 0 is hostile, node 1 its partner, 2 and 3 are not concerned.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use niclab_abi::bar::{CODE_LENGTH_SHIFT, SLOT_LAUNCH_WORD, launch_word, requester_page};
+use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Request, Route};
+use niclab_abi::{FromBytes, PAGE_BYTES, QUEUE_CONTROL, QUEUE_SIZE, QUEUES, ToBytes};
+use niclab_device::config;
+use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use niclab_device::memory::DmaMemory;
+use niclab_device::shell::world::World;
+use niclab_device::vring::Vring;
+use niclab_model::fabric::ethernet::{ETHER_TYPE_ULTRA, Header, mac_of_node};
+use niclab_model::nic::FrameBytes;
+use niclab_model::time::Time;
+use niclab_spec::daemon::{DaemonConfig, NodeSockets};
+use niclab_spec::{ClusterFile, Source};
+use std::os::unix::fs::FileExt;
+use vhost_user_backend::VringT;
+use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
+
+const NODES: u16 = 4;
+/// Where a guest's rings lie: one page of 16 KiB for each queue, cluster function first.
+pub const RINGS: u64 = 0x1_0000;
+const RING_BYTES: u64 = 0x4000;
+/// Where requests lie, and frames.
+pub const DATA: u64 = 0x8_0000;
+/// Where replies go.
+pub const REPLY: u64 = 0xa_0000;
+/// Where ports receive.
+const SLICES: u64 = 0xb_0000;
+const STATUS: u64 = 0xc_0000;
+const MEMORY_BYTES: usize = 0x10_0000;
+const SLICE_COUNT: u32 = 64;
+
+/// One buffer of a chain.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    /// Guest-physical address.
+    pub address: u64,
+    /// Length.
+    pub bytes: u32,
+    /// The device may write it.
+    pub writable: bool,
+}
+
+/// The world, and the memory of node 0 beside that of the others.
+pub struct Scene {
+    /// The device's own code.
+    pub world: World,
+    memories: Vec<GuestMemoryMmap>,
+    offered: Vec<[u16; QUEUES as usize + 2]>,
+    launched: u32,
+}
+
+impl Scene {
+    /// A cluster with all queues set up.
+    pub fn new() -> Self {
+        let source = Source::from_text("fuzz", format!("nodes = {NODES}"));
+        let cluster = source.parse::<ClusterFile>().and_then(|file| source.resolve(&file));
+        let cluster = cluster.unwrap_or_else(|error| panic!("the scene itself: {error}"));
+        let nowhere = |_| NodeSockets { cluster_socket: PathBuf::new(), ethernet_socket: PathBuf::new() };
+        let config = DaemonConfig::new(&cluster, "fuzz", PathBuf::new(), nowhere);
+        let (world, _) =
+            config::build(&config, 1).unwrap_or_else(|error| panic!("the scene itself: {error}"));
+        let mut scene = Self { world, memories: Vec::new(), offered: Vec::new(), launched: 0 };
+        for node in 0..usize::from(NODES) {
+            scene.attach(node);
+        }
+        scene
+    }
+
+    /// Gives a node memory and queues, as a front end does.
+    fn attach(&mut self, node: usize) {
+        let table = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]);
+        let table = table.unwrap_or_else(|error| panic!("the scene itself: {error}"));
+        let memory = GuestMemoryAtomic::new(table.clone());
+        let dma = Arc::new(DmaMemory::new(&memory.memory(), None));
+        let ring = |index: u64| {
+            let vring = Vring::new(memory.clone(), QUEUE_SIZE as u16);
+            let vring = vring.unwrap_or_else(|error| panic!("the scene itself: {error}"));
+            let [descriptors, available, used] = ring_addresses(index);
+            vring.set_queue_size(QUEUE_SIZE as u16);
+            let set = vring.set_queue_info(descriptors, available, used);
+            set.unwrap_or_else(|error| panic!("the scene itself: {error}"));
+            vring.set_queue_ready(true);
+            vring.set_enabled(true);
+            vring
+        };
+        if let Some(card) = self.world.cards.get_mut(node) {
+            card.memory = Arc::clone(&dma);
+            card.vrings = (0..u64::from(QUEUES)).map(ring).collect();
+        }
+        if let Some(function) = self.world.ethernet.functions.get_mut(node) {
+            function.memory = dma;
+            function.vrings = (0..2).map(|queue| ring(u64::from(QUEUES) + queue)).collect();
+            function.negotiated = Negotiated::new(Negotiated::OFFERED);
+        }
+        self.memories.push(table);
+        self.offered.push([0; QUEUES as usize + 2]);
+    }
+
+    /// Writes into the memory of node 0, as much as fits.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) {
+        self.write_to(0, address, bytes);
+    }
+
+    fn write_to(&mut self, node: usize, address: u64, bytes: &[u8]) {
+        let room = MEMORY_BYTES.saturating_sub(address as usize);
+        let bytes = bytes.get(..room).unwrap_or(bytes);
+        if let Some(memory) = self.memories.get(node) {
+            let _ = memory.write_slice(bytes, GuestAddress(address));
+        }
+    }
+
+    /// Writes into the BAR of a node.
+    pub fn write_bar(&mut self, node: usize, offset: u64, bytes: &[u8]) {
+        if let Some(card) = self.world.cards.get(node) {
+            let _ = card.pages.file().write_all_at(bytes, offset);
+        }
+    }
+
+    /// Puts a sound chain into a queue of node 0.
+    pub fn offer(&mut self, queue: u32, chain: &[Piece]) {
+        self.offer_to(0, queue as usize, chain);
+    }
+
+    fn offer_to(&mut self, node: usize, queue: usize, chain: &[Piece]) {
+        let [descriptors, available, _] = ring_addresses(queue as u64);
+        let Some(count) = self.offered.get_mut(node).and_then(|rings| rings.get_mut(queue)) else { return };
+        let entry = *count % QUEUE_SIZE as u16;
+        *count = count.wrapping_add(1);
+        let index = *count;
+        // Chains of at most four, each at a place of its own in the table.
+        let first = entry % (QUEUE_SIZE as u16 / 4) * 4;
+        for (number, piece) in (0_u16..).zip(chain) {
+            let has_next = usize::from(number) + 1 < chain.len();
+            let flags = u16::from(has_next) | if piece.writable { 2 } else { 0 };
+            let mut bytes = piece.address.to_le_bytes().to_vec();
+            bytes.extend(piece.bytes.to_le_bytes());
+            bytes.extend(flags.to_le_bytes());
+            bytes.extend((first + number + 1).to_le_bytes());
+            self.write_to(node, descriptors + u64::from(first + number) * 16, &bytes);
+        }
+        self.write_to(node, available + 4 + 2 * u64::from(entry), &first.to_le_bytes());
+        self.write_to(node, available + 2, &index.to_le_bytes());
+    }
+
+    /// Sends `frame` behind `header` out of the Ethernet function of `node`; others have left one buffer for it.
+    pub fn transmit(&mut self, node: usize, header: &[u8; 12], frame: &[u8]) {
+        for other in 0..usize::from(NODES) {
+            let room = Piece { address: SLICES + 0x8000, bytes: 0x8000, writable: true };
+            self.offer_to(other, QUEUES as usize + QUEUE_RECEIVE, &[room]);
+        }
+        let bytes = [&header[..], frame].concat();
+        self.write_to(node, DATA, &bytes);
+        let piece = Piece { address: DATA, bytes: bytes.len() as u32, writable: false };
+        self.offer_to(node, QUEUES as usize + QUEUE_TRANSMIT, &[piece]);
+        let world = &mut self.world;
+        world.ethernet.transmit(node, &mut world.network);
+    }
+
+    /// Puts a frame on the wire at node 1, as a card that is out of its mind would.
+    pub fn inject(&mut self, frame: FrameBytes) {
+        self.world.network.keep(Time::ZERO, 1, &frame);
+        self.world.serve_pages(0);
+        self.world.pass_time();
+    }
+
+    fn request<T: ToBytes>(&mut self, node: usize, operation: u32, body: &T) {
+        let mut bytes = vec![0; Request::BYTES + T::BYTES];
+        Request { operation, body_bytes: T::BYTES as u32 }.to_bytes(&mut bytes);
+        body.to_bytes(bytes.get_mut(Request::BYTES..).unwrap_or_default());
+        self.write_to(node, DATA, &bytes);
+        let chain = [
+            Piece { address: DATA, bytes: bytes.len() as u32, writable: false },
+            Piece { address: REPLY, bytes: 144, writable: true },
+        ];
+        self.offer_to(node, QUEUE_CONTROL as usize, &chain);
+        self.world.serve_control(node);
+    }
+
+    /// Opens port 0 of two nodes, and lets the first send to the second; their port numbers.
+    pub fn connect(&mut self, from: usize, to: usize) -> [u32; 2] {
+        for node in [from, to] {
+            let open = PortOpen {
+                port: 0,
+                slices: SLICE_COUNT,
+                slices_address: SLICES,
+                status_address: STATUS,
+                ..PortOpen::default()
+            };
+            self.request(node, OP_PORT_OPEN, &open);
+        }
+        let authorize = Authorize { port: 0, node: from as u32, node_port: 0, credits: SLICE_COUNT };
+        self.request(to, OP_AUTHORIZE, &authorize);
+        self.request(from, OP_ROUTE, &Route { port: 0, node: to as u32, node_port: 0, reserved: 0 });
+        [0, 0]
+    }
+
+    /// Two nodes that had no part in it still pass a message.
+    pub fn check_bystanders(&mut self) {
+        self.connect(2, 3);
+        self.launched += 1;
+        let page = u64::from(requester_page(0)) * PAGE_BYTES;
+        let word = launch_word(8 << CODE_LENGTH_SHIFT, 1).to_le_bytes();
+        self.write_bar(2, page + SLOT_LAUNCH_WORD as u64 * 8, &word);
+        self.world.serve_pages(2);
+        let received = self.world.cards.get(3).map(|card| card.statistics().packets_received);
+        assert_eq!(received, Some(1), "the bystanders' message did not arrive");
+    }
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn ring_addresses(index: u64) -> [u64; 3] {
+    let base = RINGS + index * RING_BYTES;
+    [base, base + 0x1000, base + 0x2000]
+}
+
+/// The header of a cluster frame between two nodes.
+pub fn ethernet_header(from: u16, to: u16) -> [u8; 14] {
+    Header { destination: mac_of_node(to), source: mac_of_node(from), ether_type: ETHER_TYPE_ULTRA }.emit()
+}
+
+/// Sound inputs of a target, from which mutations begin.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "control" => vec![control_seed()],
+        "ring" => vec![ring_seed()],
+        "launch" => {
+            vec![(0..32_u8).flat_map(|slot| [slot, 0, 8, 0x40, 7, 1, 0, slot << 3].repeat(16)).collect()]
+        }
+        _ => frame_seeds(),
+    }
+}
+
+fn control_seed() -> Vec<u8> {
+    let mut input = Vec::new();
+    let mut add = |operation: u32, body: &[u8]| {
+        input.push((Request::BYTES + body.len()) as u8);
+        input.extend(operation.to_le_bytes());
+        input.extend((body.len() as u32).to_le_bytes());
+        input.extend(body);
+    };
+    let mut open = [0; PortOpen::BYTES];
+    PortOpen { slices: 8, slices_address: SLICES, status_address: STATUS, ..PortOpen::default() }
+        .to_bytes(&mut open);
+    add(OP_PORT_OPEN, &open);
+    let words = |values: &[u32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+    add(OP_AUTHORIZE, &words(&[0, 1, 0, 4]));
+    add(OP_ROUTE, &words(&[0, 1, 0, 0]));
+    add(niclab_abi::control::OP_STATISTICS, &[]);
+    add(niclab_abi::control::OP_REVOKE, &words(&[0, 1, 0, 0]));
+    add(niclab_abi::control::OP_PORT_CLOSE, &words(&[0, 0]));
+    add(niclab_abi::control::OP_RESET, &[]);
+    input
+}
+
+/// The rings of a guest that has just offered one chain in every queue.
+fn ring_seed() -> Vec<u8> {
+    let mut scene = Scene::new();
+    for queue in 0..QUEUES as usize + 2 {
+        let is_for_reading = queue != QUEUE_CONTROL as usize && queue != QUEUES as usize + QUEUE_TRANSMIT;
+        let chain = [
+            Piece { address: DATA, bytes: 64, writable: is_for_reading },
+            Piece { address: REPLY, bytes: 64, writable: queue != QUEUES as usize + QUEUE_TRANSMIT },
+        ];
+        scene.offer_to(0, queue, &chain);
+    }
+    let mut bytes = vec![0; (RING_BYTES * (u64::from(QUEUES) + 2)) as usize];
+    if let Some(memory) = scene.memories.first() {
+        let _ = memory.read_slice(&mut bytes, GuestAddress(RINGS));
+    }
+    bytes
+}
+
+/// What the model itself sends when it is asked to, and an Internet packet that is to be segmented.
+fn frame_seeds() -> Vec<Vec<u8>> {
+    use niclab_model::nic::{Input, Nic, Output, PageStore};
+    let profile = niclab_model::parts::profile::Profile::ultra_200mhz_htx();
+    let mut seeds = Vec::new();
+    if let Ok(mut nic) = niclab_model::ultra::Ultra::new(niclab_model::ultra::Config::new(1, 4, profile)) {
+        let mut request = |operation: u32, body: &[u8]| {
+            let header = [operation.to_le_bytes(), (body.len() as u32).to_le_bytes()].concat();
+            nic.handle(Time::ZERO, Input::Control { token: 0, request: &[&header, body].concat() });
+            while let Some(output) = nic.poll_output() {
+                if let Output::Frame { frame, .. } = output {
+                    seeds.push(frame.get(14..).unwrap_or_default().to_vec());
+                }
+            }
+        };
+        let mut open = [0; PortOpen::BYTES];
+        PortOpen { slices: 8, slices_address: SLICES, status_address: STATUS, ..PortOpen::default() }
+            .to_bytes(&mut open);
+        request(OP_PORT_OPEN, &open);
+        request(OP_ROUTE, &[0; 16]);
+        request(OP_AUTHORIZE, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]);
+        nic.handle(Time::ZERO, Input::PageStore(PageStore { port: 0, code: 0, words: [7; 10] }));
+    }
+    let mut internet = vec![1, 1, 54, 0, 100, 0, 34, 0, 16, 0, 0, 0];
+    internet.extend([2, b'n', b'l', 0, 0, 1, 2, b'n', b'l', 0, 0, 0, 8, 0, 0x45]);
+    internet.extend([0; 8]);
+    internet.push(6);
+    internet.resize(12 + 34 + 12, 0);
+    internet.push(0x50);
+    internet.resize(600, 3);
+    seeds.push(internet);
+    seeds
+}
