@@ -130,7 +130,7 @@ pub enum Failure {
     Panicked {
         /// The node.
         node: String,
-        /// The end of the guest's console.
+        /// The panic on the guest's console.
         console: String,
     },
     /// A guest switched itself off, or wanted to boot again.

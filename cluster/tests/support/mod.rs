@@ -89,7 +89,8 @@ pub fn play_guest() {
             std::process::exit(1);
         }
         "panics" => {
-            fs::write(&console, "[    1.0] Kernel panic - not syncing: test\n").unwrap();
+            let trace = "[    1.0]  some_function+0x1/0x2\n".repeat(50);
+            fs::write(&console, format!("[    1.0] Kernel panic - not syncing: test\n{trace}")).unwrap();
             std::process::exit(0);
         }
         "mute" => loop {
