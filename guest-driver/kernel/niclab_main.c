@@ -12,45 +12,30 @@
 #define NICLAB_TIMEOUT_LEAST_MS 100U
 #define NICLAB_TIMEOUT_MOST_MS 60000U
 
-/* Reads the configuration space of a device that may be a foreign one. */
-static int niclab_config_read(struct virtio_device *vdev, struct niclab_device_config *config)
+/* Whether the configuration space begins as ours does; the device may be a foreign one with less than that. */
+static bool niclab_is_ours(struct virtio_device *vdev)
 {
-	memset(config, 0, sizeof(*config));
-	if (niclab_pci_config_bytes(vdev) >= sizeof(*config))
-		virtio_cread_bytes(vdev, 0, config, sizeof(*config));
-	if (config->magic == NICLAB_MAGIC)
-		return 0;
-	dev_info(&vdev->dev, "virtio device %u without niclab's magic word: not ours, left alone\n", vdev->id.device);
-	return -ENODEV;
+	u64 magic = 0;
+
+	if (niclab_pci_config_bytes(vdev) >= sizeof(struct niclab_device_config))
+		__virtio_cread_many(vdev, offsetof(struct niclab_device_config, magic), &magic, 1, sizeof(magic));
+	return magic == NICLAB_MAGIC;
 }
 
-static int niclab_config_check(struct virtio_device *vdev, const struct niclab_device_config *config)
+/* Reads the configuration space by words: each access goes all the way to the device daemon. */
+static void niclab_config_read(struct virtio_device *vdev, struct niclab_device_config *config)
 {
-	if (config->abi_version != NICLAB_ABI_VERSION) {
-		dev_err(&vdev->dev, "the device speaks ABI version %u, this driver %u; update the older of the two\n",
-			config->abi_version, NICLAB_ABI_VERSION);
-		return -EPROTO;
-	}
-	if (!config->ports || config->ports > NICLAB_PORTS_LIMIT || config->max_slices < NICLAB_MIN_SLICES ||
-	    config->bar_pages < 1 + NICLAB_PAGES_PER_PORT * config->ports) {
-		dev_err(&vdev->dev, "impossible configuration: %u ports, %u slices, %u BAR pages; the device daemon is at fault\n",
-			config->ports, config->max_slices, config->bar_pages);
-		return -EPROTO;
-	}
-	return 0;
+	__virtio_cread_many(vdev, 0, config, sizeof(*config) / sizeof(u64), sizeof(u64));
 }
 
 /* First look at a device, before any of its queues exists: a foreign one must not notice us. */
 static int niclab_validate(struct virtio_device *vdev)
 {
-	struct niclab_device_config config;
-	int err;
-
-	err = niclab_config_read(vdev, &config);
-	if (!err)
-		err = niclab_config_check(vdev, &config);
-	if (err)
-		return err;
+	if (!niclab_is_ours(vdev)) {
+		dev_info(&vdev->dev, "virtio device %u without niclab's magic word: not ours, left alone\n",
+			 vdev->id.device);
+		return -ENODEV;
+	}
 	if (virtio_has_feature(vdev, VIRTIO_F_ACCESS_PLATFORM)) {
 		dev_err(&vdev->dev, "the device addresses memory through an IOMMU, which it cannot; remove iommu_platform=on from QEMU's device\n");
 		return -EINVAL;
@@ -85,10 +70,29 @@ static struct niclab *niclab_alloc(struct virtio_device *vdev)
 	nic->dev.class = &niclab_class;
 	nic->dev.parent = &vdev->dev;
 	nic->dev.release = niclab_free;
-	virtio_cread_bytes(vdev, 0, &nic->config, sizeof(nic->config));
+	niclab_config_read(vdev, &nic->config);
 	nic->config.control_timeout_ms =
 		clamp(nic->config.control_timeout_ms, NICLAB_TIMEOUT_LEAST_MS, NICLAB_TIMEOUT_MOST_MS);
 	return nic;
+}
+
+static int niclab_config_check(struct niclab *nic)
+{
+	const struct niclab_device_config *config = &nic->config;
+	struct device *dev = &nic->vdev->dev;
+
+	if (config->abi_version != NICLAB_ABI_VERSION) {
+		dev_err(dev, "the device speaks ABI version %u, this driver %u; update the older of the two\n",
+			config->abi_version, NICLAB_ABI_VERSION);
+		return -EPROTO;
+	}
+	if (!config->ports || config->ports > NICLAB_PORTS_LIMIT || config->max_slices < NICLAB_MIN_SLICES ||
+	    config->bar_pages < 1 + NICLAB_PAGES_PER_PORT * config->ports) {
+		dev_err(dev, "impossible configuration: %u ports, %u slices, %u BAR pages; the device daemon is at fault\n",
+			config->ports, config->max_slices, config->bar_pages);
+		return -EPROTO;
+	}
+	return 0;
 }
 
 /*
@@ -140,8 +144,10 @@ static void niclab_stop(struct niclab *nic)
 
 static int niclab_prepare(struct niclab *nic)
 {
-	int err = niclab_control_init(nic);
+	int err = niclab_config_check(nic);
 
+	if (!err)
+		err = niclab_control_init(nic);
 	if (!err)
 		err = niclab_event_init(nic);
 	if (!err)

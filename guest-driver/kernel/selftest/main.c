@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Test of the kernel driver against a device that works.
+ *
+ *   niclab-selftest [/dev/niclabN]         all tests; as root also those that unbind the driver
+ *   niclab-selftest death [/dev/niclabN]   waits until the device dies (stop its daemon), then tests what is left
+ *
+ * No port may be open meanwhile. Output is TAP; the exit code is 0 when every test passed, 1 when one failed, 2 when
+ * they could not run.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "selftest.h"
+
+int main(int count, char **arguments)
+{
+	bool death = count > 1 && !strcmp(arguments[1], "death");
+	int path = death ? 2 : 1;
+
+	if (count > path + 1 || (count > path && arguments[path][0] != '/')) {
+		fprintf(stderr, "usage: %s [death] [/dev/niclabN]\n", arguments[0]);
+		return 2;
+	}
+	if (count > path)
+		device_path = arguments[path];
+	if (death)
+		return watch_death();
+	tests_of_ports();
+	tests_of_maps();
+	tests_of_interrupts();
+	tests_of_life();
+	return tap_finish();
+}

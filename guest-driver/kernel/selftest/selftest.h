@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the parts of the driver's test program share.
+ *
+ * Every test is a function without arguments that leaves the NIC as it found it. A failed expectation is told with its
+ * place, and the test goes on, so that one run shows all that is wrong.
+ */
+#ifndef SELFTEST_H
+#define SELFTEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "niclab_abi.h"
+
+/* tap.c: results in the Test Anything Protocol. */
+void tap_run(const char *name, void (*test)(void));
+void tap_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void tap_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int tap_finish(void);
+
+/* Expects a condition. */
+#define EXPECT(condition) \
+	do { \
+		if (!(condition)) \
+			tap_fail(__FILE__, __LINE__, "expected %s", #condition); \
+	} while (0)
+
+/* Expects an integer, and shows the one that came instead. */
+#define EXPECT_EQ(actual, wanted) \
+	do { \
+		long long actual_ = (actual), wanted_ = (wanted); \
+		if (actual_ != wanted_) \
+			tap_fail(__FILE__, __LINE__, "%s is %lld, expected %lld", #actual, actual_, wanted_); \
+	} while (0)
+
+/* Expects zero or an errno, both as a positive number. */
+#define EXPECT_ERRNO(call, wanted) \
+	do { \
+		int actual_ = (call), wanted_ = (wanted); \
+		if (actual_ != wanted_) \
+			tap_fail(__FILE__, __LINE__, "%s gives %s, expected %s", #call, errno_name(actual_), \
+				 errno_name(wanted_)); \
+	} while (0)
+
+const char *errno_name(int error);
+
+/* nic.c: the device file, with errors as positive numbers. */
+
+/* Longest time that an event which must come may take: a busy host, and a guest without acceleration. */
+#define PATIENCE_MS 10000
+
+extern const char *device_path;
+
+int nic_open(int flags);
+int nic_ioctl(int fd, unsigned int request, void *argument);
+int nic_open_port(int fd, uint32_t port, uint32_t slices, struct niclab_open_port *opened);
+int nic_peer(int fd, unsigned int request, uint32_t node, uint32_t port, uint32_t credits);
+int nic_map(int fd, uint64_t offset, size_t bytes, int protection, int flags, void **at);
+void *nic_map_or_fail(int fd, uint64_t offset, size_t bytes, int protection);
+int nic_poll(int fd, int timeout_ms);
+struct niclab_device_config nic_info(void);
+long long nic_attribute(const char *name);
+
+/* Name of the NIC's virtio device, or NULL. */
+const char *nic_virtio_name(void);
+
+/* Interrupts of the NIC's line by the kernel's own count; -1 when the line is shared with another device. */
+long long nic_line_interrupts(void);
+
+/* A copy in a page that the kernel can read but not write; it stays until the program ends. */
+void *read_only_copy(const void *source, size_t bytes);
+
+/* The signal that reading, or writing, this address raises, or zero. */
+int touch(volatile void *address, bool write);
+
+/* A child process that runs a function and exits with its result. */
+int child_start(int (*body)(void *), void *argument);
+int child_wait(int child);
+
+/* test_*.c: the tests. */
+void tests_of_ports(void);
+void tests_of_maps(void);
+void tests_of_interrupts(void);
+void tests_of_life(void);
+int watch_death(void);
+
+#endif /* SELFTEST_H */

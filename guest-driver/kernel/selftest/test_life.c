@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Ends: of a process, of the driver's binding, of the device. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "selftest.h"
+
+#define PAGE NICLAB_PAGE_BYTES
+#define BUS "/sys/bus/virtio/drivers/niclab/"
+
+/* An open port with a mapping of each kind that has been touched. */
+struct victim {
+	int fd;
+	struct niclab_open_port opened;
+	void *info;
+	void *requester;
+	void *receive;
+};
+
+static void victim_open(struct victim *victim, uint32_t port)
+{
+	victim->fd = nic_open(0);
+	EXPECT_ERRNO(nic_open_port(victim->fd, port, 0, &victim->opened), 0);
+	victim->info = nic_map_or_fail(victim->fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
+	victim->requester = nic_map_or_fail(victim->fd, NICLAB_MAP_REQUESTER, PAGE, PROT_READ | PROT_WRITE);
+	victim->receive = nic_map_or_fail(victim->fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ);
+	EXPECT_EQ(touch(victim->info, false), 0);
+	EXPECT_EQ(touch(victim->requester, true), 0);
+	EXPECT_EQ(touch(victim->receive, false), 0);
+}
+
+static void victim_close(struct victim *victim)
+{
+	munmap(victim->info, PAGE);
+	munmap(victim->requester, PAGE);
+	munmap(victim->receive, PAGE);
+	close(victim->fd);
+}
+
+static int hold_until_killed(void *ready)
+{
+	struct victim victim;
+
+	victim_open(&victim, 0);
+	if (write(*(int *)ready, "", 1) != 1)
+		return 1;
+	pause();
+	return 1;
+}
+
+/* However a process dies, its port is free when it has been waited for. */
+static void a_killed_process_leaves_nothing(void)
+{
+	int ready[2], child, fd;
+	char byte;
+
+	EXPECT_EQ(pipe(ready), 0);
+	for (int i = 0; i < 20; i++) {
+		child = child_start(hold_until_killed, &ready[1]);
+		EXPECT_EQ(read(ready[0], &byte, 1), 1);
+		kill(child, SIGKILL);
+		EXPECT_EQ(child_wait(child), 128 + SIGKILL);
+		fd = nic_open(0);
+		EXPECT_ERRNO(nic_open_port(fd, 0, 0, NULL), 0);
+		close(fd);
+	}
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static int open_and_close_for_ever(void *unused)
+{
+	int fd;
+
+	(void)unused;
+	do {
+		fd = nic_open(0);
+		nic_open_port(fd, 1, NICLAB_MIN_SLICES, NULL);
+	} while (!close(fd));
+	return 1;
+}
+
+/* Killed in the midst of a request, too. */
+static void a_process_can_be_killed_at_any_point(void)
+{
+	int child, fd;
+
+	for (int i = 0; i < 50; i++) {
+		child = child_start(open_and_close_for_ever, NULL);
+		usleep(997 * i % 20000);
+		kill(child, SIGKILL);
+		EXPECT_EQ(child_wait(child), 128 + SIGKILL);
+	}
+	fd = nic_open(0);
+	EXPECT_ERRNO(nic_open_port(fd, 1, 0, NULL), 0);
+	close(fd);
+}
+
+/* Writes the NIC's virtio device to bind or unbind. Returns 0 or an errno. */
+static int binding_write(const char *file, const char *device)
+{
+	int fd = open(file, O_WRONLY | O_CLOEXEC);
+	int error = 0;
+
+	if (fd < 0)
+		return errno;
+	if (write(fd, device, strlen(device)) < 0)
+		error = errno;
+	close(fd);
+	return error;
+}
+
+/* What holds for an open file whose device has gone. */
+static void expect_gone(struct victim *victim)
+{
+	struct niclab_device_config config;
+	uint64_t count;
+
+	EXPECT_EQ(nic_poll(victim->fd, 0), POLLERR | POLLHUP);
+	EXPECT_ERRNO(nic_ioctl(victim->fd, NICLAB_IOCTL_INFO, &config), ENODEV);
+	EXPECT_ERRNO(nic_ioctl(victim->fd, NICLAB_IOCTL_CHECK, NULL), ENODEV);
+	EXPECT_ERRNO(nic_ioctl(victim->fd, NICLAB_IOCTL_CLOSE_PORT, NULL), ENODEV);
+	EXPECT_ERRNO(nic_peer(victim->fd, NICLAB_IOCTL_ROUTE, 0, 0, 0), ENODEV);
+	EXPECT_ERRNO(nic_open_port(victim->fd, NICLAB_PORT_ANY, 0, NULL), ENODEV);
+	EXPECT_ERRNO(read(victim->fd, &count, sizeof(count)) < 0 ? errno : 0, ENODEV);
+	EXPECT_ERRNO(nic_map(victim->fd, NICLAB_MAP_INFO, PAGE, PROT_READ, MAP_SHARED, NULL), ENODEV);
+}
+
+static void *wait_for_hangup(void *fd)
+{
+	return (void *)(intptr_t)nic_poll(*(int *)fd, PATIENCE_MS);
+}
+
+static void unbinding_under_open_files(void)
+{
+	const char *name = nic_virtio_name();
+	struct victim victim;
+	pthread_t thread;
+	void *events = NULL;
+
+	if (!name || access(BUS "unbind", W_OK)) {
+		tap_skip("only root can unbind a device");
+		return;
+	}
+	victim_open(&victim, 0);
+	EXPECT_EQ(pthread_create(&thread, NULL, wait_for_hangup, &victim.fd), 0);
+	EXPECT_ERRNO(binding_write(BUS "unbind", name), 0);
+	EXPECT_EQ(pthread_join(thread, &events), 0);
+	EXPECT_EQ((intptr_t)events, POLLERR | POLLHUP);
+	expect_gone(&victim);
+	EXPECT_EQ(touch(victim.info, false), SIGBUS);
+	EXPECT_EQ(touch(victim.requester, true), SIGBUS);
+	EXPECT_EQ(touch(victim.receive, false), SIGBUS);
+	EXPECT(access(device_path, F_OK) && errno == ENOENT);
+
+	/* The device comes back under the same name while the old file is still open. */
+	EXPECT_ERRNO(binding_write(BUS "bind", name), 0);
+	EXPECT_EQ(nic_attribute("healthy"), 1);
+	expect_gone(&victim);
+	victim_close(&victim);
+	victim_open(&victim, 0);
+	victim_close(&victim);
+}
+
+static void binding_again_and_again(void)
+{
+	const char *name = nic_virtio_name();
+
+	if (!name || access(BUS "unbind", W_OK)) {
+		tap_skip("only root can unbind a device");
+		return;
+	}
+	for (int i = 0; i < 5; i++) {
+		EXPECT_ERRNO(binding_write(BUS "unbind", name), 0);
+		EXPECT_ERRNO(binding_write(BUS "bind", name), 0);
+		EXPECT_EQ(nic_attribute("healthy"), 1);
+	}
+}
+
+void tests_of_life(void)
+{
+	tap_run("a killed process leaves nothing behind", a_killed_process_leaves_nothing);
+	tap_run("a process can be killed at any point", a_process_can_be_killed_at_any_point);
+	tap_run("unbinding the driver under open files", unbinding_under_open_files);
+	tap_run("binding the driver again and again", binding_again_and_again);
+}
+
+static struct victim doomed;
+
+static void death_is_noticed(void)
+{
+	int waited_ms = 0;
+
+	printf("# waiting for the device to die\n");
+	fflush(stdout);
+	while (nic_ioctl(doomed.fd, NICLAB_IOCTL_CHECK, NULL) != ENODEV && waited_ms < 6 * PATIENCE_MS) {
+		usleep(100 * 1000);
+		waited_ms += 100;
+	}
+	EXPECT(waited_ms < 6 * PATIENCE_MS);
+	expect_gone(&doomed);
+	EXPECT_EQ(nic_attribute("healthy"), 0);
+}
+
+static void death_is_told_to_newcomers(void)
+{
+	int fd = open(device_path, O_RDWR | O_CLOEXEC);
+
+	EXPECT_ERRNO(fd < 0 ? errno : 0, ENODEV);
+}
+
+static void death_leaves_the_memory_readable(void)
+{
+	EXPECT_EQ(touch(doomed.receive, false), 0);
+	EXPECT_EQ(touch(doomed.requester, true), 0);
+}
+
+int watch_death(void)
+{
+	victim_open(&doomed, 0);
+	tap_run("the death of the device is noticed in bounded time", death_is_noticed);
+	tap_run("a dead device cannot be opened", death_is_told_to_newcomers);
+	tap_run("what was received stays readable", death_leaves_the_memory_readable);
+	victim_close(&doomed);
+	return tap_finish();
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Mappings: who may map what, and when a mapping ends. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "selftest.h"
+
+#define PAGE NICLAB_PAGE_BYTES
+#define RW (PROT_READ | PROT_WRITE)
+
+static int try_map(int fd, uint64_t offset, size_t bytes, int protection, int flags)
+{
+	return nic_map(fd, offset, bytes, protection, flags, NULL);
+}
+
+static int open_with_port(struct niclab_open_port *opened)
+{
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(nic_open_port(fd, NICLAB_PORT_ANY, 0, opened), 0);
+	return fd;
+}
+
+static void without_a_port_only_the_information_page(void)
+{
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_INFO, PAGE, PROT_READ, MAP_SHARED), 0);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, PAGE, RW, MAP_SHARED), ENOTCONN);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_COMPLETER, PAGE, RW, MAP_SHARED), ENOTCONN);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE, MAP_SHARED), ENOTCONN);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ, MAP_SHARED), ENOTCONN);
+	close(fd);
+}
+
+static void the_information_page_tells_the_geometry(void)
+{
+	struct niclab_device_config config = nic_info();
+	int fd = nic_open(0);
+	const struct niclab_info_page *info = nic_map_or_fail(fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
+
+	EXPECT(info->magic == NICLAB_MAGIC);
+	EXPECT_EQ(info->ports, config.ports);
+	EXPECT_EQ(info->pages, config.bar_pages);
+	munmap((void *)info, PAGE);
+	close(fd);
+}
+
+static void nothing_else_is_behind_an_offset(void)
+{
+	struct niclab_open_port opened;
+	int fd = open_with_port(&opened);
+
+	for (uint64_t offset = NICLAB_MAP_DOORBELL + PAGE; offset < NICLAB_MAP_RECEIVE; offset += PAGE)
+		EXPECT_ERRNO(try_map(fd, offset, PAGE, PROT_READ, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE + opened.receive_bytes, PAGE, PROT_READ, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, 1ULL << 40, PAGE, PROT_READ, MAP_SHARED), EINVAL);
+	close(fd);
+}
+
+static void a_mapping_stays_within_its_window(void)
+{
+	struct niclab_open_port opened;
+	int fd = open_with_port(&opened);
+	void *info;
+
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_INFO, 2 * PAGE, PROT_READ, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, 2 * PAGE, RW, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_DOORBELL, 2 * PAGE, PROT_WRITE, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes, PROT_READ, MAP_SHARED), 0);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes + PAGE, PROT_READ, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE + PAGE, opened.receive_bytes, PROT_READ, MAP_SHARED), EINVAL);
+	info = nic_map_or_fail(fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
+	EXPECT(mremap(info, PAGE, 2 * PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
+	munmap(info, PAGE);
+	close(fd);
+}
+
+static void read_only_stays_read_only(void)
+{
+	static const uint64_t offsets[] = { NICLAB_MAP_INFO, NICLAB_MAP_RECEIVE };
+	struct niclab_open_port opened;
+	int fd = open_with_port(&opened);
+
+	for (int i = 0; i < 2; i++) {
+		void *at = nic_map_or_fail(fd, offsets[i], PAGE, PROT_READ);
+
+		EXPECT_ERRNO(try_map(fd, offsets[i], PAGE, RW, MAP_SHARED), EACCES);
+		EXPECT_ERRNO(mprotect(at, PAGE, RW) ? errno : 0, EACCES);
+		EXPECT_EQ(touch(at, false), 0);
+		EXPECT_EQ(touch(at, true), SIGSEGV);
+		munmap(at, PAGE);
+	}
+	close(fd);
+}
+
+static void no_copies_and_no_code(void)
+{
+	struct niclab_open_port opened;
+	int fd = open_with_port(&opened);
+	void *at = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, PAGE, RW, MAP_PRIVATE), EINVAL);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ, MAP_PRIVATE), EINVAL);
+	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED), EACCES);
+	EXPECT_ERRNO(mprotect(at, PAGE, PROT_READ | PROT_EXEC) ? errno : 0, EACCES);
+	munmap(at, PAGE);
+	close(fd);
+}
+
+static void every_window_can_be_touched(void)
+{
+	struct niclab_open_port opened;
+	int fd = open_with_port(&opened);
+	char *receive = nic_map_or_fail(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes, PROT_READ);
+	void *requester = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+	void *completer = nic_map_or_fail(fd, NICLAB_MAP_COMPLETER, PAGE, RW);
+	volatile uint16_t *doorbell = nic_map_or_fail(fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE);
+	long long doorbells = nic_attribute("statistics/doorbells");
+
+	EXPECT_EQ(touch(requester, true), 0);
+	EXPECT_EQ(touch(completer, true), 0);
+	for (uint64_t at = 0; at < opened.receive_bytes; at += PAGE)
+		EXPECT_EQ(touch(receive + at, false), 0);
+	*doorbell = NICLAB_QUEUE_DOORBELL;
+	for (int waited_ms = 0; waited_ms < PATIENCE_MS && nic_attribute("statistics/doorbells") == doorbells; waited_ms++)
+		usleep(1000);
+	EXPECT_EQ(nic_attribute("statistics/doorbells"), doorbells + 1);
+	close(fd);
+	/* The mappings hold the file. */
+	EXPECT_EQ(touch(requester, true), 0);
+	munmap(receive, opened.receive_bytes);
+	munmap(requester, PAGE);
+	munmap(completer, PAGE);
+	munmap((void *)doorbell, PAGE);
+}
+
+static void neighbours_do_not_see_each_other(void)
+{
+	struct niclab_open_port opened;
+	int first = open_with_port(&opened), second = open_with_port(&opened);
+	volatile uint64_t *mine = nic_map_or_fail(first, NICLAB_MAP_COMPLETER, PAGE, RW);
+	volatile uint64_t *theirs = nic_map_or_fail(second, NICLAB_MAP_COMPLETER, PAGE, RW);
+
+	/* The last words of the page are spare. */
+	mine[PAGE / 8 - 1] = 0x1111;
+	theirs[PAGE / 8 - 1] = 0x2222;
+	EXPECT_EQ(mine[PAGE / 8 - 1], 0x1111);
+	EXPECT_EQ(theirs[PAGE / 8 - 1], 0x2222);
+	munmap((void *)mine, PAGE);
+	munmap((void *)theirs, PAGE);
+	close(first);
+	close(second);
+}
+
+static bool is_zero(const volatile uint64_t *words, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / 8; i++)
+		if (words[i])
+			return false;
+	return true;
+}
+
+static void closing_takes_the_mappings_away(void)
+{
+	struct niclab_open_port opened;
+	int fd = open_with_port(&opened);
+	char *receive = nic_map_or_fail(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes, PROT_READ);
+	char *requester = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+	void *info = nic_map_or_fail(fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
+	void *again;
+
+	memset(requester, 0x5a, PAGE / 2);
+	EXPECT_EQ(touch(receive, false), 0);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_CLOSE_PORT, NULL), 0);
+	EXPECT_EQ(touch(requester, true), SIGBUS);
+	EXPECT_EQ(touch(receive, false), SIGBUS);
+	/* A page that was never touched before is no way in either. */
+	EXPECT_EQ(touch(receive + PAGE, false), SIGBUS);
+	EXPECT_EQ(touch(info, false), 0);
+
+	/* The same port again does not revive the old mapping, and shows nothing of the last owner. */
+	EXPECT_ERRNO(nic_open_port(fd, opened.port, 0, NULL), 0);
+	EXPECT_EQ(touch(requester, true), SIGBUS);
+	again = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, PROT_READ);
+	EXPECT(is_zero(again, PAGE));
+	munmap(again, PAGE);
+	munmap(receive, opened.receive_bytes);
+	munmap(requester, PAGE);
+	munmap(info, PAGE);
+	close(fd);
+}
+
+struct inherited {
+	int fd;
+	void *requester;
+};
+
+static int child_touches(void *argument)
+{
+	struct inherited *inherited = argument;
+
+	return touch(inherited->requester, true) == SIGSEGV ? 0 : 1;
+}
+
+static void a_child_inherits_the_file_but_no_mapping(void)
+{
+	struct niclab_open_port opened;
+	struct inherited inherited;
+
+	inherited.fd = open_with_port(&opened);
+	inherited.requester = nic_map_or_fail(inherited.fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+	EXPECT_EQ(child_wait(child_start(child_touches, &inherited)), 0);
+	/* The death of the child closed nothing. */
+	EXPECT_EQ(touch(inherited.requester, true), 0);
+	EXPECT_ERRNO(nic_peer(inherited.fd, NICLAB_IOCTL_REVOKE, 0, 0, 0), ENOENT);
+	munmap(inherited.requester, PAGE);
+	close(inherited.fd);
+}
+
+void tests_of_maps(void)
+{
+	tap_run("without a port only the information page", without_a_port_only_the_information_page);
+	tap_run("the information page tells the geometry", the_information_page_tells_the_geometry);
+	tap_run("nothing else is behind an offset", nothing_else_is_behind_an_offset);
+	tap_run("a mapping stays within its window", a_mapping_stays_within_its_window);
+	tap_run("read-only stays read-only", read_only_stays_read_only);
+	tap_run("no copies and no code", no_copies_and_no_code);
+	tap_run("every window can be touched", every_window_can_be_touched);
+	tap_run("neighbours do not see each other", neighbours_do_not_see_each_other);
+	tap_run("closing a port takes its mappings away", closing_takes_the_mappings_away);
+	tap_run("a child inherits the file but no mapping", a_child_inherits_the_file_but_no_mapping);
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Requests: what they do, and what they refuse. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "selftest.h"
+
+/* An address that no program has. */
+static void *const nowhere = (void *)8;
+
+static void info_agrees_with_sysfs(void)
+{
+	struct niclab_device_config config = nic_info();
+
+	EXPECT(config.magic == NICLAB_MAGIC);
+	EXPECT_EQ(config.abi_version, NICLAB_ABI_VERSION);
+	EXPECT_EQ(nic_attribute("abi_version"), config.abi_version);
+	EXPECT_EQ(nic_attribute("node"), config.node);
+	EXPECT_EQ(nic_attribute("nodes"), config.nodes);
+	EXPECT_EQ(nic_attribute("ports"), config.ports);
+	EXPECT_EQ(nic_attribute("healthy"), 1);
+}
+
+static void statistics_are_numbers(void)
+{
+	EXPECT(nic_attribute("statistics/packets_sent") >= 0);
+	EXPECT(nic_attribute("statistics/doorbells") >= 0);
+	EXPECT(nic_attribute("statistics/events_merged") >= 0);
+	EXPECT(nic_attribute("interrupts") >= 0);
+	EXPECT(nic_attribute("causes/message") >= 0);
+}
+
+static void unknown_requests_are_refused(void)
+{
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(nic_ioctl(fd, 0xf57f, NULL), ENOTTY);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_INFO ^ (1 << 16), NULL), ENOTTY);
+	close(fd);
+}
+
+static void bad_pointers_are_refused(void)
+{
+	struct niclab_open_port *argument;
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_INFO, nowhere), EFAULT);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_OPEN_PORT, nowhere), EFAULT);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ROUTE, nowhere), EFAULT);
+	/* A port whose number cannot be told must not stay open. */
+	argument = read_only_copy(&(struct niclab_open_port){ .port = 0, .slices = NICLAB_MIN_SLICES }, sizeof(*argument));
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_OPEN_PORT, argument), EFAULT);
+	EXPECT_ERRNO(nic_open_port(fd, 0, 0, NULL), 0);
+	close(fd);
+}
+
+static void requests_that_need_a_port_say_so(void)
+{
+	int fd = nic_open(0);
+	uint64_t count;
+
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_CLOSE_PORT, NULL), ENOTCONN);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_ROUTE, 0, 0, 0), ENOTCONN);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_AUTHORIZE, 0, 0, 1), ENOTCONN);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_REVOKE, 0, 0, 0), ENOTCONN);
+	EXPECT_ERRNO(read(fd, &count, sizeof(count)) < 0 ? errno : 0, ENOTCONN);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_CHECK, NULL), 0);
+	close(fd);
+}
+
+static void impossible_ports_are_refused(void)
+{
+	struct niclab_open_port reserved = { .port = 0, .reserved0 = 1 };
+	struct niclab_device_config config = nic_info();
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(nic_open_port(fd, config.ports, 0, NULL), EINVAL);
+	EXPECT_ERRNO(nic_open_port(fd, NICLAB_PORT_ANY - 1, 0, NULL), EINVAL);
+	EXPECT_ERRNO(nic_open_port(fd, 0, NICLAB_MIN_SLICES / 2, NULL), EINVAL);
+	EXPECT_ERRNO(nic_open_port(fd, 0, NICLAB_MIN_SLICES + 1, NULL), EINVAL);
+	EXPECT_ERRNO(nic_open_port(fd, 0, 2 * config.max_slices, NULL), EINVAL);
+	EXPECT_ERRNO(nic_open_port(fd, 0, 1U << 31, NULL), EINVAL);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_OPEN_PORT, &reserved), EINVAL);
+	close(fd);
+}
+
+static void open_port_tells_what_it_gave(void)
+{
+	struct niclab_device_config config = nic_info();
+	struct niclab_open_port opened;
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(nic_open_port(fd, NICLAB_PORT_ANY, 0, &opened), 0);
+	EXPECT(opened.port < config.ports);
+	EXPECT_EQ(opened.slices, 256);
+	EXPECT(opened.receive_bytes >= NICLAB_RECEIVE_SLICES_OFFSET + 256 * NICLAB_SLICE_BYTES);
+	EXPECT_EQ(opened.receive_bytes % NICLAB_PAGE_BYTES, 0);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_CLOSE_PORT, NULL), 0);
+	EXPECT_ERRNO(nic_open_port(fd, 3 % config.ports, config.max_slices, &opened), 0);
+	EXPECT_EQ(opened.port, 3 % config.ports);
+	EXPECT_EQ(opened.slices, config.max_slices);
+	close(fd);
+}
+
+static void a_port_has_one_owner(void)
+{
+	int first = nic_open(0), second = nic_open(0);
+
+	EXPECT_ERRNO(nic_open_port(first, 0, 0, NULL), 0);
+	EXPECT_ERRNO(nic_open_port(first, NICLAB_PORT_ANY, 0, NULL), EBUSY);
+	EXPECT_ERRNO(nic_open_port(second, 0, 0, NULL), EBUSY);
+	EXPECT_ERRNO(nic_ioctl(first, NICLAB_IOCTL_CLOSE_PORT, NULL), 0);
+	EXPECT_ERRNO(nic_open_port(second, 0, 0, NULL), 0);
+	close(first);
+	close(second);
+}
+
+static void ports_run_out_and_come_back(void)
+{
+	struct niclab_device_config config = nic_info();
+	int *files = calloc(config.ports + 1, sizeof(*files));
+	uint32_t i;
+
+	for (int round = 0; files && round < 3; round++) {
+		for (i = 0; i <= config.ports; i++) {
+			files[i] = nic_open(0);
+			EXPECT_ERRNO(nic_open_port(files[i], NICLAB_PORT_ANY, 0, NULL), i < config.ports ? 0 : ENOSPC);
+		}
+		for (i = 0; i <= config.ports; i++)
+			close(files[i]);
+	}
+	free(files);
+}
+
+static void tables_refuse_what_does_not_fit(void)
+{
+	struct niclab_peer reserved = { .reserved = 1 };
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(nic_open_port(fd, 0, 64, NULL), 0);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ROUTE, &reserved), EINVAL);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_ROUTE, 0, 0, 1), EINVAL);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_REVOKE, 0, 0, 1), EINVAL);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_AUTHORIZE, 0, 0, 0), EINVAL);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_AUTHORIZE, 0, 0, 65), ENOSPC);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_AUTHORIZE, 0, 0, 64), 0);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_AUTHORIZE, 0, 1, 1), ENOSPC);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_REVOKE, 0, 0, 0), 0);
+	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_REVOKE, 0, 0, 0), ENOENT);
+	close(fd);
+}
+
+void tests_of_ports(void)
+{
+	tap_run("information agrees with sysfs", info_agrees_with_sysfs);
+	tap_run("statistics are numbers", statistics_are_numbers);
+	tap_run("unknown requests are refused", unknown_requests_are_refused);
+	tap_run("bad pointers are refused, and leave no port open", bad_pointers_are_refused);
+	tap_run("requests that need a port say so", requests_that_need_a_port_say_so);
+	tap_run("impossible ports are refused", impossible_ports_are_refused);
+	tap_run("opening a port tells what it gave", open_port_tells_what_it_gave);
+	tap_run("a port has one owner", a_port_has_one_owner);
+	tap_run("ports run out and come back", ports_run_out_and_come_back);
+	tap_run("tables refuse what does not fit", tables_refuse_what_does_not_fit);
+}
