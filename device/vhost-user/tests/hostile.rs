@@ -147,9 +147,7 @@ fn buffers_outside_of_memory() {
         scene.hostile.command(OP_PORT_OPEN, &open)
     };
     let good = scene.hostile.memory().allocate(64 * 88, 64).unwrap();
-    for (slices, status) in
-        [(end - 64, good), (good, end), (u64::MAX - 63, good), (0, 0), (good, u64::MAX & !63)]
-    {
+    for (slices, status) in [(end - 64, good), (good, end), (u64::MAX - 63, good), (0, 0), (good, !63)] {
         let refused = open(slices, status);
         let is_refused = matches!(refused, Err(FrontendError::Refused { status: STATUS_BAD_ADDRESS, .. }));
         assert!(is_refused, "{slices:#x} {status:#x}: {refused:?}");

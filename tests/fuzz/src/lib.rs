@@ -13,8 +13,11 @@ use niclab_model::nic::FrameBytes;
 pub use scene::seeds;
 use scene::{DATA, Piece, REPLY, Scene};
 
+/// A target.
+pub type Target = fn(&[u8]);
+
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 4] =
+pub const TARGETS: [(&str, Target); 4] =
     [("control", fuzz_control), ("ring", fuzz_ring), ("launch", fuzz_launch), ("frame", fuzz_frame)];
 
 /// Control messages: the input is one request after another, each behind a byte that is its length.

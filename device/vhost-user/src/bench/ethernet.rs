@@ -63,14 +63,14 @@ impl Pair {
                     break;
                 }
             }
-            guest.publish()?;
+            guest.show()?;
         }
         device();
         for guest in &mut self.guests {
             while let Some(bytes) = guest.receive_short(|_, bytes| bytes)? {
                 self.received += u64::from(bytes as usize == FRAME_BYTES);
             }
-            guest.publish()?;
+            guest.show()?;
         }
         Ok(())
     }

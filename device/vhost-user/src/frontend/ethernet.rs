@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use vm_memory::VolatileMemory;
 
 use super::{Connection, DriverRing, FrontendError, GuestMemory};
 use crate::ethernet::header::{HEADER_BYTES, Offload};
@@ -24,6 +25,7 @@ pub struct EthernetGuest {
     transmit_buffers: u64,
 }
 
+const SHORT: FrontendError = FrontendError::Malformed("buffers too short for a header");
 const OUTSIDE: fn(MemoryError) -> FrontendError = |_| FrontendError::Malformed("a buffer outside of memory");
 
 impl EthernetGuest {
@@ -107,7 +109,7 @@ impl EthernetGuest {
             let (now, later) = rest.split_at(part);
             let slice = self.memory.slice(address, offset + part).map_err(OUTSIDE)?;
             if index == 0 {
-                slice.copy_from(&header);
+                slice.get_ref::<[u8; HEADER_BYTES]>(0).map_err(|_| SHORT)?.store(header);
             }
             if let Ok(place) = slice.offset(offset) {
                 place.copy_from(now);
@@ -131,9 +133,9 @@ impl EthernetGuest {
     ///
     /// # Errors
     /// [`FrontendError`].
-    pub fn publish(&mut self) -> Result<(), FrontendError> {
-        self.transmit.publish().map_err(OUTSIDE)?;
-        self.receive.publish().map(drop).map_err(OUTSIDE)
+    pub fn show(&mut self) -> Result<(), FrontendError> {
+        self.transmit.show().map_err(OUTSIDE)?;
+        self.receive.show().map_err(OUTSIDE)
     }
 
     /// Sends one frame without offloads and rings.
@@ -155,7 +157,7 @@ impl EthernetGuest {
     }
 
     /// Takes the next received frame if there is one, and hands its first bytes to `look`, its length beside; the buffer
-    /// goes back to the queue, but the device does not see that before the next [`EthernetGuest::publish`]. For frames
+    /// goes back to the queue, but the device does not see that before the next [`EthernetGuest::show`]. For frames
     /// that fit one buffer.
     ///
     /// # Errors

@@ -140,14 +140,24 @@ impl DriverRing {
         self.next_available = self.next_available.wrapping_add(entries);
     }
 
+    /// Shows the device what was added: enough for one that polls.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn show(&self) -> Result<(), MemoryError> {
+        if let [index] = self.memory.atomics::<AtomicU16>(self.available + 2, 1)? {
+            index.store(self.next_available.to_le(), Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// Shows the device what was added. True when it wants to be told.
     ///
     /// # Errors
     /// [`MemoryError`].
     pub fn publish(&self) -> Result<bool, MemoryError> {
-        if let [index] = self.memory.atomics::<AtomicU16>(self.available + 2, 1)? {
-            index.store(self.next_available.to_le(), Ordering::Release);
-        }
+        self.show()?;
         fence(Ordering::SeqCst);
         let flags = self.memory.atomics::<AtomicU16>(self.used, 1)?;
         let flags = flags.first().map_or(0, |flags| u16::from_le(flags.load(Ordering::Relaxed)));
