@@ -13,10 +13,8 @@ use std::{env, fs};
 /// # Panics
 /// When it was not built: `cargo build --workspace --release` comes first.
 pub fn binary(name: &str) -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")),
-        PathBuf::from,
-    );
+    let target = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
     let path = target.join("release").join(name);
     assert!(path.is_file(), "{} is missing: cargo build --workspace --release", path.display());
     path
@@ -130,7 +128,9 @@ impl Niclab {
         let mut found = Vec::new();
         let Ok(entries) = fs::read_dir("/proc") else { return found };
         for entry in entries.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
             if pid == std::process::id() {
                 continue;
             }
@@ -276,9 +276,10 @@ impl Started {
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.keep(line);
         }
-        let ended = eventually(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(100)), || {
-            matches!(self.child.try_wait(), Ok(Some(_)))
-        });
+        let ended =
+            eventually(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(100)), || {
+                matches!(self.child.try_wait(), Ok(Some(_)))
+            });
         let outcome = |started: &mut Self, status| Outcome {
             status,
             stdout: std::mem::take(&mut started.stdout),

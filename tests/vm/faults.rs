@@ -52,7 +52,8 @@ fn a_guest_that_never_gets_healthy_is_named_with_its_console() {
 fn guests_notice_a_dead_daemon_in_bounded_time() {
     let niclab = Niclab::new();
     // Stopped and not killed: niclab, which would end the cluster at once, sees nothing.
-    let mut run = niclab.start(["run", "--", "sh", "-c", "echo started; niclab-perf pingpong --iterations 100000000"]);
+    let mut run =
+        niclab.start(["run", "--", "sh", "-c", "echo started; niclab-perf pingpong --iterations 100000000"]);
     run.wait_for_line("started");
     niclab.signal_processes("niclab-device", libc::SIGSTOP);
     let seen = run.wait_for_line("the device is gone");

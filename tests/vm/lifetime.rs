@@ -60,7 +60,10 @@ fn ctrl_c_during_the_boot_leaves_nothing() {
     let niclab = Niclab::new();
     let run = niclab.start(["run", "--", "true"]);
     assert!(
-        eventually(Duration::from_secs(60), || niclab.processes().iter().any(|process| process.contains("qemu"))),
+        eventually(Duration::from_secs(60), || niclab
+            .processes()
+            .iter()
+            .any(|process| process.contains("qemu"))),
         "a guest starts"
     );
     interrupted(&niclab, run);

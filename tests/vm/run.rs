@@ -27,21 +27,29 @@ fn the_first_exit_code_that_is_not_zero_is_ours() {
 fn the_current_folder_is_there_and_its_programs_run() {
     let niclab = Niclab::new();
     let program = niclab.folder().join("my-program");
-    fs::write(&program, "#!/bin/sh\necho \"arguments: $*\"\necho written > from-$NICLAB_NODE\n").expect("a program");
+    fs::write(&program, "#!/bin/sh\necho \"arguments: $*\"\necho written > from-$NICLAB_NODE\n")
+        .expect("a program");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("an executable program");
     let outcome = niclab.run(["run", "--", "./my-program", "one", "two words"]).success();
     assert!(outcome.stdout.contains("node1 | arguments: one two words\n"), "{outcome}");
     for node in ["node0", "node1"] {
         let written = fs::read_to_string(niclab.folder().join(format!("from-{node}")));
-        assert_eq!(written.ok().as_deref(), Some("written\n"), "{node} wrote into the current folder\n{outcome}");
+        assert_eq!(
+            written.ok().as_deref(),
+            Some("written\n"),
+            "{node} wrote into the current folder\n{outcome}"
+        );
     }
 }
 
 #[test]
 fn a_program_linked_against_the_hosts_libraries_runs() {
     let niclab = Niclab::new();
-    fs::write(niclab.folder().join("hello.c"), "#include <stdio.h>\nint main(void) { return puts(\"hello\") < 0; }\n")
-        .expect("a source");
+    fs::write(
+        niclab.folder().join("hello.c"),
+        "#include <stdio.h>\nint main(void) { return puts(\"hello\") < 0; }\n",
+    )
+    .expect("a source");
     let compiled = std::process::Command::new("cc")
         .args(["-o", "hello", "hello.c"])
         .current_dir(niclab.folder())
@@ -49,7 +57,10 @@ fn a_program_linked_against_the_hosts_libraries_runs() {
         .expect("cc starts");
     assert!(compiled.success());
     let outcome = niclab.run(["run", "--", "./hello"]).success();
-    assert!(outcome.stdout.contains("node0 | hello\n") && outcome.stdout.contains("node1 | hello\n"), "{outcome}");
+    assert!(
+        outcome.stdout.contains("node0 | hello\n") && outcome.stdout.contains("node1 | hello\n"),
+        "{outcome}"
+    );
 }
 
 #[test]
