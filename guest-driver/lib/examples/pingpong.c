@@ -93,6 +93,8 @@ int main(int count, char **arguments)
 	}
 	first = (info.node & 1) == 0;
 	check(niclab_ultra_open(device, PORT, SLICES, &port), "open the port");
+	/* Fastest where each node has a core of its own; else NICLAB_ADAPTIVE, as it was opened. */
+	check(niclab_ultra_set_wait_policy(port, NICLAB_SPIN), "set the wait policy");
 	check(niclab_ultra_authorize(port, info.node ^ 1, PORT, SLICES), "authorize the neighbour");
 	check(niclab_ultra_route(port, info.node ^ 1, PORT), "route to the neighbour");
 

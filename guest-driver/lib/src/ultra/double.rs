@@ -229,11 +229,16 @@ impl Nic {
             let Some(packet) = self.waiting.pop_front() else { break };
             self.store(&packet);
         }
-        let armed = self.register(COMPLETER_ARMED_OFFSET);
+        let armed = self.armed_register();
         if armed != self.armed && armed <= self.stored {
             self.armed = armed;
             self.wires.interrupt();
         }
+    }
+
+    /// The slice number that the port wants an interrupt for.
+    pub(super) fn armed_register(&self) -> u64 {
+        self.register(COMPLETER_ARMED_OFFSET)
     }
 
     fn register(&self, offset: u64) -> u64 {

@@ -1,17 +1,17 @@
 //! Ports against the double of the device.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY, SLOTS};
 use niclab_abi::receive::{REFUSED_NO_ROUTE, STATUS_LINE_INTERVAL};
 use proptest::prelude::*;
 
-use super::double::{Nic, port};
+use super::double::{Nic, PortEnd, port};
 use super::{Flags, Message, Port, Progress, Refusal};
 use crate::memory::store;
-use crate::{Address, Error, WaitPolicy};
+use crate::{Address, Backing as _, Error, WaitPolicy};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -268,10 +268,10 @@ fn a_dead_device_ends_every_wait() {
         }
         nic.wires.die();
         let began = Instant::now();
-        assert!(matches!(port.receive(crate::Deadline::Never), Err(Error::DeviceGone { .. })));
-        let full = port.send(&[], [0; 2], Flags::NONE, crate::Deadline::Never);
+        assert!(matches!(port.receive(3 * SECOND), Err(Error::DeviceGone { .. })));
+        let full = port.send(&[], [0; 2], Flags::NONE, 3 * SECOND);
         assert!(matches!(full, Err(Error::DeviceGone { .. })));
-        assert!(matches!(port.flush(crate::Deadline::Never), Err(Error::DeviceGone { .. })));
+        assert!(matches!(port.flush(3 * SECOND), Err(Error::DeviceGone { .. })));
         assert!(began.elapsed() < 2 * SECOND, "{policy:?} took {:?}", began.elapsed());
     }
 }
@@ -284,6 +284,72 @@ fn a_dead_device_ends_a_loop_of_short_waits() {
     let began = Instant::now();
     while matches!(port.receive(Duration::from_millis(2)), Err(Error::TimedOut { .. })) {
         assert!(began.elapsed() < 2 * SECOND, "never noticed");
+    }
+}
+
+/// The register is one-shot: each sleep must ask for the slice that is next.
+#[test]
+fn a_receiver_arms_anew_before_each_sleep() {
+    let (mut port, mut nic) = fresh(8);
+    port.set_wait_policy(WaitPolicy::Block);
+    for number in 1..=3 {
+        assert!(port.receive(Duration::from_millis(1)).is_err());
+        assert_eq!(nic.armed_register(), number);
+        port.send(&[], [0; 2], Flags::NONE, SECOND).expect("room");
+        loop_back(&mut nic);
+        assert_eq!(port.receiver().wait_interrupts(SECOND).expect("alive"), 1);
+        port.receive(SECOND).expect("delivered");
+    }
+}
+
+/// A device that goes to sleep while a message is launched: either it sees the launch, or the sender sees that it must
+/// ring. Without the full barrier between the launch and the look at the doorbell word both look too early.
+#[test]
+fn a_launch_is_never_overlooked_by_a_device_that_falls_asleep() {
+    const ROUNDS: u64 = 100_000;
+    let (mut port, mut nic) = fresh(64);
+    let wires = std::sync::Arc::clone(&nic.wires);
+    // Rounds begin on both sides at once, so that the stores and the looks of both meet.
+    let (device_at, sender_at) = (AtomicU64::new(0), AtomicU64::new(0));
+    let meet = |mine: &AtomicU64, theirs: &AtomicU64, round: u64| {
+        mine.store(round, Ordering::SeqCst);
+        while theirs.load(Ordering::SeqCst) < round {
+            std::hint::spin_loop();
+        }
+    };
+    std::thread::scope(|scope| {
+        let device = scope.spawn(|| {
+            let mut overlooked = 0;
+            for round in 1..=ROUNDS {
+                nic.set_doorbell(false);
+                let rings = wires.rings();
+                meet(&device_at, &sender_at, 2 * round - 1);
+                (0..round % 64).for_each(|_| std::hint::spin_loop());
+                nic.set_doorbell(true);
+                let seen = nic.take();
+                meet(&device_at, &sender_at, 2 * round);
+                overlooked += u64::from(seen.is_none() && wires.rings() == rings);
+                let _ = seen.or_else(|| nic.take());
+            }
+            overlooked
+        });
+        // However this ends, the device must not wait for it.
+        let _leave = Leave(&sender_at);
+        for round in 1..=ROUNDS {
+            meet(&sender_at, &device_at, 2 * round - 1);
+            port.send(&[], [0; 2], Flags::NOTIFY, 10 * SECOND).expect("the page is almost empty");
+            meet(&sender_at, &device_at, 2 * round);
+        }
+        assert_eq!(device.join().expect("no panic"), 0, "launches overlooked");
+    });
+}
+
+/// Leaves all meetings that would still come.
+struct Leave<'a>(&'a AtomicU64);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.store(u64::MAX, Ordering::SeqCst);
     }
 }
 
@@ -300,6 +366,7 @@ fn no_wake_up_is_lost_between_threads() {
         let (sender, receiver) = port.split();
         std::thread::scope(|scope| {
             scope.spawn(|| run_device(&mut nic, &done));
+            let _end = EndDevice { done: &done, doorbell: PortEnd(wires) };
             scope.spawn(move || {
                 for number in 0..MESSAGES {
                     sender.send(&[number], [number; 2], Flags::NONE, 10 * SECOND).expect("the page empties");
@@ -309,10 +376,21 @@ fn no_wake_up_is_lost_between_threads() {
                 let message = receiver.receive(10 * SECOND).expect("it comes");
                 assert_eq!((message.payload(), message.tag()), (&[number][..], [number; 2]));
             }
-            done.store(true, Ordering::SeqCst);
-            crate::Backing::ring(&super::double::PortEnd(wires));
         });
         assert_eq!(nic.in_queue(), 0);
+    }
+}
+
+/// Ends the device's thread however the test ends.
+struct EndDevice<'a> {
+    done: &'a AtomicBool,
+    doorbell: PortEnd,
+}
+
+impl Drop for EndDevice<'_> {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::SeqCst);
+        self.doorbell.ring();
     }
 }
 
