@@ -3,7 +3,7 @@
 //! - [`cli`]: the command line, and who talks to whom;
 //! - [`channel`]: what a benchmark needs of a transport; [`ultra`] and [`tcp`] are transports;
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
-//! - [`bench`]: one module per benchmark;
+//! - [`mod@bench`]: one module per benchmark;
 //! - [`report`]: the table and the JSON document.
 //!
 //! Every time that is measured here is wall time of the guest; what the modelled hardware would have taken, the device
