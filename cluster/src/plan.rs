@@ -26,8 +26,10 @@ pub const PLAN_VERSION: u32 = 1;
 /// The slot in which each guest finds its card.
 const CARD_SLOT: &str = "0x5";
 
-/// `panic=-1` with `-no-reboot` makes a guest panic end its QEMU, which the launcher notices at once.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1";
+/// `panic=-1` with `-no-reboot` makes a guest panic end its QEMU, which the launcher notices at once. `no_timer_check`
+/// because the kernel otherwise counts timer ticks while it spins, and panics ("IO-APIC + timer doesn't work") where
+/// a loaded host gave QEMU's timer thread no turn meanwhile.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 
 /// A plan cannot be made.
 #[derive(Debug, Error)]
