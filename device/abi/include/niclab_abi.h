@@ -437,7 +437,8 @@ NICLAB_ASSERT_SIZE(struct niclab_reply, 8);
 
 /*
  * Closes a port: [`PortName`]. Packets not yet sent are discarded and counted. Once answered, the device writes no
- * more into the port's memory.
+ * more into the port's memory. The driver then zeroes the port's pages of the BAR, as it does with all pages when it
+ * starts: the pages of a closed port hold no launch.
  */
 #define NICLAB_OP_PORT_CLOSE 3U
 
@@ -683,7 +684,14 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
  * `mmap` offsets choose what is mapped; only the owner of a port can map its pages. `poll` reports readable after an
  * interrupt for the port; `read` of eight bytes returns how many there were since the last `read` (`EAGAIN` when none
  * and the file is non-blocking). When the device is gone every call fails with `ENODEV`, and `poll` reports `POLLERR |
- * POLLHUP`.
+ * POLLHUP`; mappings that exist stay readable while the driver is bound.
+ *
+ * A request, `read` or `mmap` that takes a port fails with `ENOTCONN` when the file has none; a bad argument with
+ * `EINVAL`. What the device refuses comes back as `EBUSY` ([`crate::control::STATUS_PORT_BUSY`]), `ENOSPC`
+ * (`STATUS_NO_SPACE`), `ENOENT` (`STATUS_NOT_FOUND`), `EINVAL` (`STATUS_BAD_VALUE`), `ENXIO` (`STATUS_BAD_PORT`),
+ * `EFAULT` (`STATUS_BAD_ADDRESS`), `EOPNOTSUPP` (`STATUS_BAD_OPERATION`), or else as `EPROTO`. `mmap` wants
+ * `MAP_SHARED`, fails with `EACCES` when it asks for more than the window allows, and with `ENXIO` when this machine's
+ * doorbell cannot be mapped.
  */
 
 /* `mmap` offset of the information page: read-only. */

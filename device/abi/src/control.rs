@@ -32,7 +32,8 @@ pub const OP_PING: u32 = 1;
 /// Opens a port: [`PortOpen`], answered by [`PortOpened`].
 pub const OP_PORT_OPEN: u32 = 2;
 /// Closes a port: [`PortName`]. Packets not yet sent are discarded and counted. Once answered, the device writes no
-/// more into the port's memory.
+/// more into the port's memory. The driver then zeroes the port's pages of the BAR, as it does with all pages when it
+/// starts: the pages of a closed port hold no launch.
 pub const OP_PORT_CLOSE: u32 = 3;
 /// Sets where the port sends: [`Route`]. Fills the port's entry of the descriptor look-up table.
 pub const OP_ROUTE: u32 = 4;
