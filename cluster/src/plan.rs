@@ -31,6 +31,10 @@ const CARD_SLOT: &str = "0x5";
 /// a loaded host gave QEMU's timer thread no turn meanwhile.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 
+/// Below this a tmpfs, which takes at most half the memory, cannot hold the initramfs, and files in it would silently
+/// stay empty. A ramfs takes what it needs; with more memory the limit is worth having.
+const TMPFS_MEMORY_MIB: u32 = 160;
+
 /// A plan cannot be made.
 #[derive(Debug, Error)]
 pub enum PlanError {
@@ -208,7 +212,7 @@ fn node_plan(
     }
     let mut args = Arguments(&mut plan.qemu.args);
     args.machine(inputs.name, node, inputs.accelerator);
-    args.boot(images)?;
+    args.boot(node, images)?;
     args.card(node, &cards);
     args.console(&plan.console)?;
     args.agent(&plan.agent_socket)?;
@@ -248,10 +252,11 @@ impl Arguments<'_> {
         self.pair("-device", "virtio-rng-pci");
     }
 
-    fn boot(&mut self, images: &Images) -> Result<(), PlanError> {
+    fn boot(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
         self.pair("-kernel", text(&images.kernel)?);
         self.pair("-initrd", text(&images.initramfs)?);
-        self.pair("-append", KERNEL_ARGUMENTS);
+        let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
+        self.pair("-append", format!("{KERNEL_ARGUMENTS}{root}"));
         if let Some(disk) = &images.root_disk {
             // Shared by all nodes, so it is neither written nor locked.
             let file = escaped(disk)?;
@@ -439,6 +444,7 @@ mod tests {
         let plan = plan_of("[[node]]\nmemory_mib = 128", None, None);
         assert!(values(&plan, 0, "-object").contains(&"memory-backend-memfd,id=mem,size=128M,share=on"));
         assert_eq!(values(&plan, 0, "-m"), ["128M"]);
+        assert!(values(&plan, 0, "-append")[0].ends_with("rootfstype=ramfs"), "little memory");
     }
 
     #[test]
