@@ -1,1 +1,63 @@
+//! The kernel driver in a real guest: its own test program, and what a guest does to its modules.
 
+use std::path::Path;
+use std::process::Command;
+
+use niclab_tests::Niclab;
+
+/// Builds the driver's test program, statically linked, into the folder that the guests see.
+fn build_selftest(niclab: &Niclab) {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/abi/include");
+    let files = std::fs::read_dir(&sources)
+        .expect("the test program's sources")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "c"));
+    let built = Command::new("cc")
+        .args([
+            "-O2",
+            "-std=gnu11",
+            "-D_GNU_SOURCE",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+            "-static",
+            "-I",
+        ])
+        .arg(header)
+        .args(files)
+        .args(["-o", "niclab-selftest"])
+        .current_dir(niclab.folder())
+        .output()
+        .expect("cc starts");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+}
+
+#[test]
+fn the_drivers_own_tests_pass() {
+    let niclab = Niclab::new();
+    build_selftest(&niclab);
+    let outcome = niclab.run(["run", "--nodes", "1", "--", "./niclab-selftest"]).success();
+    let passed = outcome.stdout.matches("| ok ").count();
+    assert!(passed > 20 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");
+}
+
+#[test]
+fn the_driver_can_be_unloaded_and_loaded_and_passes_messages_again() {
+    let niclab = Niclab::new();
+    let script = "niclab-perf pingpong -s 16 -n 50 && rmmod niclab && [ ! -e /dev/niclab0 ] && modprobe niclab \
+                  && niclab-perf pingpong -s 16 -n 50";
+    niclab.run(["run", "--", "sh", "-c", script]).success();
+}
+
+#[test]
+fn a_killed_program_leaves_its_port_free() {
+    let niclab = Niclab::new();
+    // Without a peer this program waits for one, with its port open.
+    let script = "if [ $NICLAB_RANK = 0 ]; then niclab-perf pingpong -n 1000000 & sleep 2; kill -9 $!; wait; fi; \
+                  sleep 1; niclab-perf pingpong -s 16 -n 50";
+    let script = format!("if [ $NICLAB_RANK = 1 ]; then sleep 4; fi; {script}");
+    niclab.run(["run", "--", "sh", "-c", &script]).success();
+}

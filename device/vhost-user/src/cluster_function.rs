@@ -105,7 +105,7 @@ impl ClusterFunction {
         }
     }
 
-    /// Has the BAR mapped, once for each connection, as soon as the driver has sent its first request. QEMU 11.1 crashes
+    /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU 11.1 crashes
     /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, so that neither the thread
     /// that answers QEMU's own requests may ask nor one that holds the world.
     fn map_bar(&self, vrings: &[Vring]) {
@@ -178,16 +178,20 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn acked_features(&self, _features: u64) {
+        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one.
+        self.is_map_asked.store(false, Ordering::Relaxed);
         self.host_reset();
     }
 
+    /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that was
+    /// unbound binds again (`memory_region_get_fd` of a region that is no longer mapped). Without it the whole table is
+    /// sent each time.
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
         VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::BACKEND_SEND_FD
-            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
             | VhostUserProtocolFeatures::SHMEM
     }
 
