@@ -70,5 +70,5 @@ impl LinkConfig {
     /// MTU where none is given.
     pub const DEFAULT_MTU_BYTES: u32 = 1500;
     /// Queue depth where none is given.
-    pub const DEFAULT_QUEUE_FRAMES: u32 = 1024;
+    pub const DEFAULT_QUEUE_FRAMES: u32 = 65_536;
 }
