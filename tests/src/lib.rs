@@ -148,6 +148,15 @@ impl Niclab {
     }
 }
 
+impl Drop for Niclab {
+    fn drop(&mut self) {
+        // A test that failed half-way may have left a cluster up, which would disturb all that follow.
+        if !self.processes().is_empty() {
+            let _ = self.command(["down", "--all"]).output();
+        }
+    }
+}
+
 /// Asks `condition` until it holds; true when it did within `limit`.
 pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;

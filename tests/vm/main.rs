@@ -4,4 +4,5 @@ mod driver;
 mod faults;
 mod lifetime;
 mod messages;
+mod packages;
 mod run;
