@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
 /// modelled hardware would have cost.
@@ -55,6 +56,12 @@ pub enum Command {
     Plan(PlanArgs),
     /// Say which accelerator, QEMU, kernel and cache are used and why, and what is missing.
     Doctor(DoctorArgs),
+    /// Measure messages and TCP between guests beside QEMU's own network, boots, memory, many nodes, the device in process.
+    ///
+    /// What is compared is measured in the same boot, in rounds that take turns; ratios are taken within a round. Each
+    /// figure says its goal and whether it was reached. Exits with 0 also where a goal is not reached, and with 1 where
+    /// something could not be measured.
+    Bench(BenchArgs),
     /// Print the JSON Schema of the cluster file.
     Schema,
     /// Keep a cluster up. `niclab up` starts this.
@@ -237,4 +244,41 @@ pub struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Print JSON, versioned.
+    #[arg(long)]
+    pub json: bool,
+    /// Measure only these, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SECTION")]
+    pub only: Vec<BenchSection>,
+    /// How often each comparison is repeated.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: u16,
+    /// Measure the vhost ports of this DPDK testpmd beside the device's.
+    #[arg(long, value_name = "PROGRAM")]
+    pub testpmd: Option<PathBuf>,
+    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// A part of `bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BenchSection {
+    /// Two guests: messages, TCP over the Ethernet function, TCP over QEMU's -netdev stream.
+    Guests,
+    /// Two guests: time to healthy, the daemon's memory.
+    Boot,
+    /// 16 guests of 128 MiB: time to healthy, ping between all pairs.
+    Scale,
+    /// The device in process, without QEMU.
+    Device,
 }

@@ -6,10 +6,12 @@
 //! * [`process`] and [`runtime`] start processes that cannot outlive their owner, and keep a cluster's folder;
 //! * [`running`] carries a plan out and watches it; [`agent_client`] and [`monitor`] talk to guests and daemon;
 //! * [`supervisor`] keeps a cluster up behind [`control`], its socket, for the commands that come later;
+//! * [`bench`] measures whole clusters beside what they are compared with;
 //! * [`commands`] has one module for each subcommand, and [`cli`] their arguments.
 
 pub mod accelerator;
 pub mod agent_client;
+pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod control;

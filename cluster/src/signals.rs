@@ -52,6 +52,11 @@ pub fn deliver_to(owner: Sender<Event>) {
     *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = Some(owner);
 }
 
+/// The owner's cluster is down: from now on signals end the program again.
+pub fn release() {
+    *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 /// The code with which a program ends that a signal ended.
 #[must_use]
 pub const fn exit_code(signal: i32) -> i32 {

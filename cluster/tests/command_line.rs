@@ -35,9 +35,20 @@ fn complaint(file: &str) -> String {
 #[test]
 fn help_lists_every_subcommand_and_shows_examples() {
     let help = text(&niclab(&["--help"]).stdout);
-    for word in
-        ["run", "up", "inspect", "exec", "shell", "logs", "down", "plan", "doctor", "schema", "Examples:"]
-    {
+    for word in [
+        "run",
+        "up",
+        "inspect",
+        "exec",
+        "shell",
+        "logs",
+        "down",
+        "plan",
+        "doctor",
+        "bench",
+        "schema",
+        "Examples:",
+    ] {
         assert!(help.contains(word), "{word}: {help}");
     }
     assert!(!help.contains("supervise"));

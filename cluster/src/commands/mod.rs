@@ -1,5 +1,6 @@
 //! One module for each subcommand.
 
+mod bench;
 mod doctor;
 mod down;
 mod exec;
@@ -42,6 +43,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Down(args) => down::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Schema => schema::run(),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }

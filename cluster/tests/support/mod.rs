@@ -76,7 +76,7 @@ pub fn plan(root: &Path, name: &str, daemon: &str, modes: &[&str]) -> Plan {
 
 /// The body of the test that plays a guest when this program is started as one, and does nothing otherwise.
 ///
-/// Modes: `good`; `sick` (never healthy); `mute` (never answers); `dies` (QEMU fails at once); `panics`; `quits` (exit 0
+/// Modes: `good`; `busy` (healthy, and its commands never end); `sick` (never healthy); `mute` (never answers); `dies` (QEMU fails at once); `panics`; `quits` (exit 0
 /// once it was healthy, when told to run `quit`).
 pub fn play_guest() {
     let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) else { return };
@@ -159,6 +159,8 @@ impl FakeAgent {
                 let (bar_ready, link_up) = (is_good, is_good);
                 vec![ToHost::Health(Health { driver_bound: true, bar_ready, link_up, interrupts: Some(3) })]
             }
+            ToGuest::Exec(_) if self.mode == "busy" => vec![ToHost::Started],
+            ToGuest::StdinEnd if self.mode == "busy" => Vec::new(),
             ToGuest::Exec(exec) => match exec.argv[0].as_str() {
                 "quit" => std::process::exit(0),
                 "wait" => vec![ToHost::Started],

@@ -1,0 +1,180 @@
+//! The device in process: `niclab-device bench`, which drives the daemon's own code with no QEMU.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::Result;
+use niclab_images::Terminal;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{
+    Measured, Options,
+    figure::{Clock, Figure, Goal},
+};
+use crate::{process::die_with_owner, tools::Programs};
+
+/// Least messages of 16 bytes a second on one core, in millions.
+const RATE_GOAL: Goal = Goal::AtLeast(3.0);
+
+/// One way, in nanoseconds.
+const ONE_WAY_GOAL: Goal = Goal::Below(1_000.0);
+
+/// Frames a second, as a part of what testpmd's vhost ports forward.
+const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
+
+/// The device's own benchmark failed.
+#[derive(Debug, Error)]
+pub enum DeviceBenchError {
+    /// It does not start.
+    #[error("cannot start {}: {error}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It failed.
+    #[error("{} bench failed ({how}): {stderr}", program.display())]
+    Failed {
+        /// The program.
+        program: PathBuf,
+        /// How it ended.
+        how: String,
+        /// What it said.
+        stderr: String,
+    },
+    /// It said something else.
+    #[error("{} bench printed no JSON with {key}; build niclab and niclab-device together", program.display())]
+    Unreadable {
+        /// The program.
+        program: PathBuf,
+        /// What is missing.
+        key: &'static str,
+    },
+}
+
+/// Runs it.
+///
+/// # Errors
+/// [`DeviceBenchError`], or when the program cannot be found or built.
+pub fn measure(options: &Options) -> Result<Measured> {
+    let program = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
+    let report = run(&program, options.testpmd.as_deref())?;
+    let figures = figures(&report).map_err(|key| DeviceBenchError::Unreadable { program, key })?;
+    Ok(Measured { figures, details: Some(report) })
+}
+
+fn run(program: &Path, testpmd: Option<&Path>) -> Result<Value, DeviceBenchError> {
+    let mut command = Command::new(program);
+    command.args(["bench", "--json"]).stdin(Stdio::null()).stderr(Stdio::piped());
+    if let Some(testpmd) = testpmd {
+        command.arg("--testpmd").arg(testpmd);
+    }
+    die_with_owner(&mut command);
+    let output =
+        command.output().map_err(|error| DeviceBenchError::Start { program: program.to_owned(), error })?;
+    if !output.status.success() {
+        return Err(DeviceBenchError::Failed {
+            program: program.to_owned(),
+            how: output.status.to_string(),
+            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        });
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|_| DeviceBenchError::Unreadable { program: program.to_owned(), key: "a version" })
+}
+
+/// The figures in its report, or the key that is missing.
+fn figures(report: &Value) -> Result<Vec<Figure>, &'static str> {
+    let number = |pointer: &'static str| report.pointer(pointer).and_then(Value::as_f64).ok_or(pointer);
+    let figure = |name: &str, what: &str, unit: &str, value: f64| {
+        Figure::new(name, what, Clock::Wall, unit, vec![value])
+    };
+    let two_cores = number("/ethernet_two_cores/wall_frames_per_s_each")? / 1e6;
+    let mut figures = vec![
+        figure(
+            "device_message_rate",
+            "requester pages, 16 bytes, one core, ledger on",
+            "M messages/s",
+            number("/ultra/wall_messages_per_s")? / 1e6,
+        )
+        .with_goal(RATE_GOAL),
+        figure(
+            "device_one_way",
+            "requester pages, 16 bytes, p50 one way",
+            "ns",
+            number("/ultra/wall_one_way_p50_ns")?,
+        )
+        .with_goal(ONE_WAY_GOAL),
+        figure(
+            "device_frame_rate",
+            "Ethernet function, 64-byte frames each way, one core for both ends",
+            "M frames/s",
+            number("/ethernet/wall_frames_per_s_each")? / 1e6,
+        ),
+        figure(
+            "device_frame_rate_two_cores",
+            "Ethernet function, 64-byte frames each way, a core for the device",
+            "M frames/s",
+            two_cores,
+        ),
+    ];
+    if let Ok(testpmd) = number("/testpmd/wall_frames_per_s_each") {
+        let testpmd = figure(
+            "testpmd_frame_rate",
+            "testpmd's vhost ports, 64-byte frames each way, a core for testpmd",
+            "M frames/s",
+            testpmd / 1e6,
+        );
+        let device = figure("", "", "M frames/s", two_cores);
+        let what = "frame rate: Ethernet function over testpmd, a core each";
+        figures.push(Figure::ratio("testpmd_ratio", what, &device, &testpmd).with_goal(TESTPMD_GOAL));
+        figures.push(testpmd);
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_report_becomes_figures_and_a_missing_key_is_named() {
+        let mut report = json!({
+            "ultra": {"wall_messages_per_s": 4e6, "wall_one_way_p50_ns": 1500},
+            "ethernet": {"wall_frames_per_s_each": 3e6},
+            "ethernet_two_cores": {"wall_frames_per_s_each": 2e6},
+            "testpmd": {"wall_frames_per_s_each": 4e6},
+        });
+        let figures_of = |report: &Value| figures(report).unwrap();
+        let reached: Vec<(String, Option<bool>)> =
+            figures_of(&report).into_iter().map(|figure| (figure.name, figure.reached)).collect();
+        assert_eq!(reached[0], ("device_message_rate".to_owned(), Some(true)));
+        assert_eq!(reached[1], ("device_one_way".to_owned(), Some(false)));
+        let ratio = figures_of(&report).into_iter().find(|figure| figure.name == "testpmd_ratio").unwrap();
+        assert_eq!((ratio.median, ratio.reached), (0.5, Some(true)));
+        report["testpmd"] = Value::Null;
+        assert_eq!(figures_of(&report).len(), 4, "without testpmd there is no comparison");
+        report["ultra"] = Value::Null;
+        assert_eq!(figures(&report).unwrap_err(), "/ultra/wall_messages_per_s");
+    }
+
+    #[test]
+    fn a_benchmark_that_fails_is_reported_with_its_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("device");
+        std::fs::write(&program, "#!/bin/sh\necho \"no room for $*\" >&2\nexit 3\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let error = run(&program, Some(Path::new("/t/testpmd"))).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3"), "{error}");
+        assert!(error.contains("no room for bench --json --testpmd /t/testpmd"), "{error}");
+        assert!(run(Path::new("/no/such/device"), None).unwrap_err().to_string().contains("/no/such/device"));
+    }
+}

@@ -1,0 +1,163 @@
+//! What `niclab bench` measures: messages and TCP between guests beside QEMU's own network, boots, memory, a large
+//! cluster, and the device in process.
+//!
+//! A wall time on a shared machine says little by itself. So whatever is compared is measured in the same boot, in
+//! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
+//! other; only a measurement that could not be made is a failure.
+//!
+//! [`guests`], [`boot`], [`scale`] and [`device`] are the sections, [`figure`] and [`report`] what they give;
+//! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's.
+
+pub mod baseline;
+pub mod boot;
+pub mod command;
+pub mod device;
+pub mod figure;
+pub mod guests;
+pub mod memory;
+pub mod perf;
+pub mod report;
+pub mod scale;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use crate::{
+    cli::{BenchSection, ClusterArgs},
+    plan::Plan,
+    prepare,
+    running::{Failure, RunningCluster},
+    runtime::{RUN_PREFIX, RuntimeRoot},
+    signals,
+};
+
+use self::report::{BenchReport, GuestPlatform, Machine, SectionReport};
+
+/// What to measure, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The sections, in the order in which they run.
+    pub sections: Vec<BenchSection>,
+    /// How often each comparison is repeated; at least once.
+    pub rounds: usize,
+    /// DPDK's `testpmd`, to be measured beside the device's Ethernet function.
+    pub testpmd: Option<PathBuf>,
+    /// Where packages come from, and whether the network may be used.
+    pub cluster: ClusterArgs,
+}
+
+/// A section's result.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// The figures.
+    pub figures: Vec<figure::Figure>,
+    /// What another program reported, as it said it.
+    pub details: Option<serde_json::Value>,
+}
+
+/// Measures everything that is asked for. A section that fails is reported with the others.
+///
+/// # Errors
+/// When nothing can be measured, or a signal ends it.
+pub fn run(options: &Options) -> Result<BenchReport> {
+    let root = RuntimeRoot::locate()?;
+    root.sweep();
+    let machine = Machine::this();
+    let boots_guests = options.sections.iter().any(|section| *section != BenchSection::Device);
+    // Builds what is missing now, so that no section's time contains it.
+    let platform = boots_guests
+        .then(|| plan(options, &root, &options.cluster).map(|plan| GuestPlatform::of(&plan)))
+        .transpose()?;
+    let mut sections = Vec::new();
+    for &section in &options.sections {
+        eprintln!("niclab: measuring: {}", what(section));
+        let begin = Instant::now();
+        let measured = measure(section, options, &root);
+        // From here to the next boot nobody but the handler itself takes signals.
+        signals::release();
+        if let Err(error) = &measured
+            && let Some(Failure::Signal(signal)) = error.downcast_ref()
+        {
+            return Err(Failure::Signal(*signal).into());
+        }
+        let failure = measured.as_ref().err().map(|error| format!("{error:#}"));
+        let Measured { figures, details } = measured.unwrap_or_default();
+        sections.push(SectionReport {
+            section,
+            what: what(section),
+            wall_s: begin.elapsed().as_secs_f64(),
+            figures,
+            details,
+            failure,
+        });
+    }
+    Ok(BenchReport::new(machine, platform, sections))
+}
+
+fn what(section: BenchSection) -> &'static str {
+    match section {
+        BenchSection::Guests => {
+            "two guests: messages, and TCP over the NIC's Ethernet function and over QEMU's -netdev stream"
+        }
+        BenchSection::Boot => "two guests: boot from a warm cache, and the daemon's memory",
+        BenchSection::Scale => "16 guests of 128 MiB: boot, and ping between all pairs",
+        BenchSection::Device => "the device in process, without QEMU",
+    }
+}
+
+fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Result<Measured> {
+    match section {
+        BenchSection::Guests => guests::measure(options, root),
+        BenchSection::Boot => boot::measure(options, root),
+        BenchSection::Scale => scale::measure(options, root),
+        BenchSection::Device => device::measure(options),
+    }
+}
+
+/// A cluster that is up, and how long that took.
+struct Booted {
+    running: RunningCluster,
+    /// From the arguments to the plan: cluster file, cache, accelerator.
+    preparation: Duration,
+    /// From the first process to all nodes healthy.
+    boot: Duration,
+}
+
+impl Booted {
+    /// Measures, and takes the cluster down, whatever the outcome.
+    fn finish<T>(mut self, measure: impl FnOnce(&mut RunningCluster) -> Result<T>) -> Result<T> {
+        let result = measure(&mut self.running);
+        self.running.shut_down(false);
+        result
+    }
+}
+
+/// Boots what `args` describe; `adjust` may change the plan first.
+fn boot(
+    options: &Options,
+    root: &RuntimeRoot,
+    args: &ClusterArgs,
+    adjust: impl FnOnce(&mut Plan),
+) -> Result<Booted> {
+    let begin = Instant::now();
+    let mut plan = plan(options, root, args)?;
+    adjust(&mut plan);
+    let preparation = begin.elapsed();
+    let folder = root.claim(&plan.name)?;
+    let timeout = args.boot_timeout(plan.nodes.len());
+    let begin = Instant::now();
+    let running = RunningCluster::boot(plan, folder, timeout, &mut |node| {
+        log::info!("{} is healthy", node.name);
+    })?;
+    Ok(Booted { running, preparation, boot: begin.elapsed() })
+}
+
+fn plan(options: &Options, root: &RuntimeRoot, args: &ClusterArgs) -> Result<Plan> {
+    let cluster = prepare::cluster(args)?;
+    let name = format!("{RUN_PREFIX}{}", std::process::id());
+    prepare::plan(args, &cluster, &name, root, options.cluster.offline)
+}
