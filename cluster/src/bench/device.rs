@@ -26,6 +26,9 @@ const ONE_WAY_GOAL: Goal = Goal::Below(1_000.0);
 /// Frames a second, as a part of what testpmd's vhost ports forward.
 const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
 
+/// A round takes seconds and measures each figure for a whole one, so fewer of them do.
+const MAX_ROUNDS: usize = 3;
+
 /// The device's own benchmark failed.
 #[derive(Debug, Error)]
 pub enum DeviceBenchError {
@@ -63,9 +66,11 @@ pub enum DeviceBenchError {
 /// [`DeviceBenchError`], or when the program cannot be found or built.
 pub fn measure(options: &Options) -> Result<Measured> {
     let program = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
-    let report = run(&program, options.testpmd.as_deref())?;
-    let figures = figures(&report).map_err(|key| DeviceBenchError::Unreadable { program, key })?;
-    Ok(Measured { figures, details: Some(report) })
+    let rounds = options.rounds.clamp(1, MAX_ROUNDS);
+    let reports: Vec<Value> =
+        (0..rounds).map(|_| run(&program, options.testpmd.as_deref())).collect::<Result<_, _>>()?;
+    let figures = figures(&reports).map_err(|key| DeviceBenchError::Unreadable { program, key })?;
+    Ok(Measured { figures, details: Some(Value::Array(reports)) })
 }
 
 fn run(program: &Path, testpmd: Option<&Path>) -> Result<Value, DeviceBenchError> {
@@ -88,53 +93,57 @@ fn run(program: &Path, testpmd: Option<&Path>) -> Result<Value, DeviceBenchError
         .map_err(|_| DeviceBenchError::Unreadable { program: program.to_owned(), key: "a version" })
 }
 
-/// The figures in its report, or the key that is missing.
-fn figures(report: &Value) -> Result<Vec<Figure>, &'static str> {
-    let number = |pointer: &'static str| report.pointer(pointer).and_then(Value::as_f64).ok_or(pointer);
-    let figure = |name: &str, what: &str, unit: &str, value: f64| {
-        Figure::new(name, what, Clock::Wall, unit, vec![value])
+/// The figures in its reports, one for each round, or the key that one of them lacks.
+fn figures(reports: &[Value]) -> Result<Vec<Figure>, &'static str> {
+    let figure = |name: &str, what: &str, (unit, scale): (&str, f64), pointer: &'static str| {
+        let number = |report: &Value| report.pointer(pointer).and_then(Value::as_f64);
+        let samples = reports.iter().map(|report| number(report).map(|value| value * scale));
+        let samples = samples.collect::<Option<Vec<f64>>>().ok_or(pointer)?;
+        Ok::<_, &'static str>(Figure::new(name, what, Clock::Wall, unit, samples))
     };
-    let two_cores = number("/ethernet_two_cores/wall_frames_per_s_each")? / 1e6;
+    let frames = ("M frames/s", 1e-6);
     let mut figures = vec![
         figure(
             "device_message_rate",
             "requester pages, 16 bytes, one core, ledger on",
-            "M messages/s",
-            number("/ultra/wall_messages_per_s")? / 1e6,
-        )
+            ("M messages/s", 1e-6),
+            "/ultra/wall_messages_per_s",
+        )?
         .with_goal(RATE_GOAL),
         figure(
             "device_one_way",
             "requester pages, 16 bytes, p50 one way",
-            "ns",
-            number("/ultra/wall_one_way_p50_ns")?,
-        )
+            ("ns", 1.0),
+            "/ultra/wall_one_way_p50_ns",
+        )?
         .with_goal(ONE_WAY_GOAL),
         figure(
             "device_frame_rate",
             "Ethernet function, 64-byte frames each way, one core for both ends",
-            "M frames/s",
-            number("/ethernet/wall_frames_per_s_each")? / 1e6,
-        ),
-        figure(
-            "device_frame_rate_two_cores",
-            "Ethernet function, 64-byte frames each way, a core for the device",
-            "M frames/s",
-            two_cores,
-        ),
+            frames,
+            "/ethernet/wall_frames_per_s_each",
+        )?,
     ];
-    if let Ok(testpmd) = number("/testpmd/wall_frames_per_s_each") {
-        let testpmd = figure(
-            "testpmd_frame_rate",
-            "testpmd's vhost ports, 64-byte frames each way, a core for testpmd",
-            "M frames/s",
-            testpmd / 1e6,
-        );
-        let device = figure("", "", "M frames/s", two_cores);
+    let device = figure(
+        "device_frame_rate_two_cores",
+        "Ethernet function, 64-byte frames each way, a core for the device",
+        frames,
+        "/ethernet_two_cores/wall_frames_per_s_each",
+    )?;
+    let testpmd = figure(
+        "testpmd_frame_rate",
+        "testpmd's vhost ports, 64-byte frames each way, a core for testpmd",
+        frames,
+        "/testpmd/wall_frames_per_s_each",
+    );
+    let comparison = testpmd.map(|testpmd| {
         let what = "frame rate: Ethernet function over testpmd, a core each";
-        figures.push(Figure::ratio("testpmd_ratio", what, &device, &testpmd).with_goal(TESTPMD_GOAL));
-        figures.push(testpmd);
-    }
+        let ratio = Figure::ratio("testpmd_ratio", what, &device, &testpmd).with_goal(TESTPMD_GOAL);
+        [testpmd, ratio]
+    });
+    figures.push(device);
+    // Without testpmd its key is null.
+    figures.extend(comparison.into_iter().flatten());
     Ok(figures)
 }
 
@@ -145,24 +154,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_becomes_figures_and_a_missing_key_is_named() {
-        let mut report = json!({
-            "ultra": {"wall_messages_per_s": 4e6, "wall_one_way_p50_ns": 1500},
-            "ethernet": {"wall_frames_per_s_each": 3e6},
-            "ethernet_two_cores": {"wall_frames_per_s_each": 2e6},
-            "testpmd": {"wall_frames_per_s_each": 4e6},
-        });
-        let figures_of = |report: &Value| figures(report).unwrap();
-        let reached: Vec<(String, Option<bool>)> =
-            figures_of(&report).into_iter().map(|figure| (figure.name, figure.reached)).collect();
-        assert_eq!(reached[0], ("device_message_rate".to_owned(), Some(true)));
-        assert_eq!(reached[1], ("device_one_way".to_owned(), Some(false)));
-        let ratio = figures_of(&report).into_iter().find(|figure| figure.name == "testpmd_ratio").unwrap();
-        assert_eq!((ratio.median, ratio.reached), (0.5, Some(true)));
-        report["testpmd"] = Value::Null;
-        assert_eq!(figures_of(&report).len(), 4, "without testpmd there is no comparison");
-        report["ultra"] = Value::Null;
-        assert_eq!(figures(&report).unwrap_err(), "/ultra/wall_messages_per_s");
+    fn reports_become_figures_and_a_missing_key_is_named() {
+        let report = |one_way: u32, testpmd: Value| {
+            json!({
+                "ultra": {"wall_messages_per_s": 4e6, "wall_one_way_p50_ns": one_way},
+                "ethernet": {"wall_frames_per_s_each": 3e6},
+                "ethernet_two_cores": {"wall_frames_per_s_each": 2e6},
+                "testpmd": testpmd,
+            })
+        };
+        let reports = [1500, 300, 1200].map(|ns| report(ns, json!({"wall_frames_per_s_each": 4e6})));
+        let found = figures(&reports).unwrap();
+        let of = |name: &str| found.iter().find(|figure| figure.name == name).unwrap();
+        assert_eq!((of("device_message_rate").median, of("device_message_rate").reached), (4.0, Some(true)));
+        assert_eq!((of("device_one_way").median, of("device_one_way").reached), (1200.0, Some(false)));
+        assert_eq!((of("testpmd_ratio").median, of("testpmd_ratio").reached), (0.5, Some(true)));
+        assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 4, "nothing to compare with");
+        assert_eq!(figures(&[json!({})]).unwrap_err(), "/ultra/wall_messages_per_s");
     }
 
     #[test]

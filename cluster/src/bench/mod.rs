@@ -6,7 +6,8 @@
 //! other; only a measurement that could not be made is a failure.
 //!
 //! [`guests`], [`boot`], [`scale`] and [`device`] are the sections, [`figure`] and [`report`] what they give;
-//! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's.
+//! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's,
+//! and [`interference`] says who else used the machine.
 
 pub mod baseline;
 pub mod boot;
@@ -14,6 +15,7 @@ pub mod command;
 pub mod device;
 pub mod figure;
 pub mod guests;
+pub mod interference;
 pub mod memory;
 pub mod perf;
 pub mod report;
@@ -35,7 +37,10 @@ use crate::{
     signals,
 };
 
-use self::report::{BenchReport, GuestPlatform, Machine, SectionReport};
+use self::{
+    interference::ProcessorTime,
+    report::{BenchReport, GuestPlatform, Machine, SectionReport},
+};
 
 /// What to measure, and how.
 #[derive(Clone, Debug)]
@@ -75,7 +80,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
     let mut sections = Vec::new();
     for &section in &options.sections {
         eprintln!("niclab: measuring: {}", what(section));
-        let begin = Instant::now();
+        let (begin, processor) = (Instant::now(), ProcessorTime::now());
         let measured = measure(section, options, &root);
         // From here to the next boot nobody but the handler itself takes signals.
         signals::release();
@@ -90,12 +95,17 @@ pub fn run(options: &Options) -> Result<BenchReport> {
             section,
             what: what(section),
             wall_s: begin.elapsed().as_secs_f64(),
+            others_cores: others_since(processor, machine.cores),
             figures,
             details,
             failure,
         });
     }
     Ok(BenchReport::new(machine, platform, sections))
+}
+
+fn others_since(earlier: Option<ProcessorTime>, cores: usize) -> Option<f64> {
+    ProcessorTime::now()?.others_since(&earlier?, cores)
 }
 
 fn what(section: BenchSection) -> &'static str {

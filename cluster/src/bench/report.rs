@@ -33,8 +33,6 @@ pub struct Machine {
     pub processor: String,
     /// Cores that this process may use.
     pub cores: usize,
-    /// Runnable processes over the last minute before the run: other work makes wall times longer.
-    pub load_before: Option<f64>,
 }
 
 /// What guests run in.
@@ -59,6 +57,8 @@ pub struct SectionReport {
     pub what: &'static str,
     /// Wall time that the section took.
     pub wall_s: f64,
+    /// Cores that other processes kept busy meanwhile, on the average: their work makes wall times longer.
+    pub others_cores: Option<f64>,
     /// What it measured.
     pub figures: Vec<Figure>,
     /// What another program reported, as it said it.
@@ -72,12 +72,10 @@ impl Machine {
     #[must_use]
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
         Self {
             processor: processor.unwrap_or("unknown processor").trim().to_owned(),
             cores: thread::available_parallelism().map_or(1, usize::from),
-            load_before: load.split(' ').next().and_then(|load| load.parse().ok()),
         }
     }
 }
@@ -111,9 +109,8 @@ impl BenchReport {
     /// The report as tables.
     #[must_use]
     pub fn text(&self) -> String {
-        let Machine { processor, cores, load_before } = &self.machine;
-        let load = load_before.map_or("unknown".to_owned(), digits);
-        let mut text = format!("host: {cores} cores of {processor}; load before the run: {load}\n");
+        let Machine { processor, cores } = &self.machine;
+        let mut text = format!("host: {cores} cores of {processor}\n");
         if let Some(guests) = &self.guests {
             text += &format!(
                 "guests: QEMU {}, kernel {}, accelerator {} ({})\n",
@@ -149,7 +146,10 @@ impl BenchReport {
 
 impl SectionReport {
     fn text(&self) -> String {
-        let mut text = format!("\n{} ({:.0} s)\n", self.what, self.wall_s);
+        let others = self.others_cores.map_or_else(|| "unknown".to_owned(), |cores| format!("{cores:.2}"));
+        let mut text = format!("\n{}\n", self.what);
+        text +=
+            &format!("took {:.0} s; cores that other processes kept busy meanwhile: {others}\n", self.wall_s);
         if let Some(failure) = &self.failure {
             return text + &format!("could not be measured: {failure}\n");
         }
@@ -192,11 +192,12 @@ mod tests {
             section,
             what: "two guests",
             wall_s: 1.0,
+            others_cores: Some(0.25),
             figures,
             details: Some(serde_json::json!({"kept": "as it is"})),
             failure,
         };
-        let machine = Machine { processor: "P".into(), cores: 2, load_before: Some(0.5) };
+        let machine = Machine { processor: "P".into(), cores: 2 };
         let figures =
             vec![figure("fast enough", 1.0, Goal::Below(2.0)), figure("too slow", 3.0, Goal::Below(2.0))];
         let sections = vec![
@@ -214,6 +215,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("could not be measured: it broke"), "{text}");
+        assert!(text.contains("kept busy meanwhile: 0.25\n"), "{text}");
         let line = text.lines().find(|line| line.starts_with("too slow")).unwrap();
         assert!(line.contains("wall") && line.contains("< 2") && line.ends_with("NO"), "{line}");
     }
