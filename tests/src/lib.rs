@@ -11,12 +11,12 @@ use std::{env, fs};
 /// The release build of a binary of this workspace.
 ///
 /// # Panics
-/// When it was not built: `cargo build --workspace --release` comes first.
+/// When it was not built: `./niclab --help` builds it comes first.
 pub fn binary(name: &str) -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
     let path = target.join("release").join(name);
-    assert!(path.is_file(), "{} is missing: cargo build --workspace --release", path.display());
+    assert!(path.is_file(), "{} is missing: cargo build --release -p niclab-cluster", path.display());
     path
 }
 
