@@ -11,7 +11,7 @@ use std::{env, fs};
 /// The release build of a binary of this workspace.
 ///
 /// # Panics
-/// When it was not built: `./niclab --help` builds it comes first.
+/// When it was not built: `ci/test` builds it before the tests that boot guests.
 pub fn binary(name: &str) -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
