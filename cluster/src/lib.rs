@@ -17,6 +17,7 @@ pub mod commands;
 pub mod control;
 pub mod monitor;
 pub mod output;
+pub mod placement;
 pub mod plan;
 pub mod prepare;
 pub mod process;

@@ -27,6 +27,7 @@ use thiserror::Error;
 use crate::{
     agent_client::AgentClient,
     control::DownRequest,
+    placement::Placement,
     plan::{NodePlan, Plan},
     process::{Process, ProcessId, SpawnError, tail, wait_readable},
     runtime::{ClusterFolder, RuntimeError},
@@ -185,6 +186,8 @@ pub struct RunningCluster {
     guests: Vec<Process>,
     agents: Vec<Option<Arc<AgentClient>>>,
     waiting: Waiting,
+    /// Keeps the daemon's threads beside the guests.
+    placement: Option<Placement>,
 }
 
 impl RunningCluster {
@@ -241,6 +244,7 @@ impl RunningCluster {
                 waiting: Arc::new(Mutex::new(vec!["QEMU to start".to_owned(); plan.nodes.len()])),
                 agents: vec![None; plan.nodes.len()],
                 guests: Vec::new(),
+                placement: None,
                 daemon_stdin: Some(stdin),
                 daemon,
                 sender,
@@ -282,6 +286,8 @@ impl RunningCluster {
                 None => return Err(self.not_healthy(timeout)),
             }
         }
+        let (guests, daemon) = self.pids();
+        self.placement = Placement::follow(&guests, daemon);
         Ok(())
     }
 

@@ -151,6 +151,12 @@ pub struct NodeSockets {
     pub ethernet_socket: PathBuf,
 }
 
+/// The name of the daemon's thread that serves the doorbells of the node of this rank: within the kernel's 15 bytes.
+#[must_use]
+pub fn doorbell_thread_name(rank: usize) -> String {
+    format!("doorbell-{rank}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

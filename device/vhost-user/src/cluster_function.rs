@@ -1,5 +1,6 @@
 //! The cluster function: the vhost-user back end behind QEMU's `vhost-user-test-device-pci`.
 
+use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use niclab_abi::bar::REGION;
 use niclab_abi::config::CONFIG_BYTES;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
+use niclab_spec::daemon::doorbell_thread_name;
 use parking_lot::Mutex;
 use vhost::vhost_user::message::{
     VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
@@ -102,7 +104,15 @@ impl ClusterFunction {
         }
         if let Some(card) = world.cards.get_mut(self.node).filter(|card| card.vrings.is_empty()) {
             card.vrings = vrings.to_vec();
+            self.name_thread();
         }
+    }
+
+    /// Names the calling thread, so that the launcher finds it and can keep it beside the guest.
+    fn name_thread(&self) {
+        let name = CString::new(doorbell_thread_name(self.node)).unwrap_or_default();
+        // Without the name the thread works, only perhaps on another core.
+        let _ = nix::sys::prctl::set_name(&name);
     }
 
     /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU 11.1 crashes
