@@ -2,8 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use niclab_tests::Niclab;
+use niclab_tests::{Niclab, eventually};
 
 /// Builds the driver's test program, statically linked, into the folder that the guests see.
 fn build_selftest(niclab: &Niclab) {
@@ -60,4 +61,25 @@ fn a_killed_program_leaves_its_port_free() {
                   sleep 1; niclab-perf pingpong -s 16 -n 50";
     let script = format!("if [ $NICLAB_RANK = 1 ]; then sleep 4; fi; {script}");
     niclab.run(["run", "--", "sh", "-c", &script]).success();
+}
+
+#[test]
+fn a_guest_that_reboots_finds_its_nic_again() {
+    let niclab = Niclab::new();
+    // Without this a reset ends QEMU, and with it the cluster.
+    std::fs::write(niclab.folder().join("c.toml"), "qemu_args = [\"-action\", \"reboot=reset\"]\n")
+        .expect("a cluster file");
+    niclab.run(["up", "--cluster", "c.toml"]).success();
+    let boot_id = || niclab.run(["exec", "node0", "--", "cat", "/proc/sys/kernel/random/boot_id"]);
+    let before = boot_id().success().stdout;
+    let reset = niclab.run(["exec", "node0", "--", "sh", "-c", "echo b >/proc/sysrq-trigger; sleep 60"]);
+    assert_ne!(reset.code(), 0, "the command cannot outlive its guest\n{reset}");
+    let is_back = || boot_id().stdout.trim().len() == before.trim().len() && boot_id().stdout != before;
+    assert!(eventually(Duration::from_secs(60), is_back), "{}", boot_id());
+
+    let perf = ["--", "niclab-perf", "pingpong", "-s", "16", "-n", "50", "--timeout", "60"];
+    let peer = niclab.start(["exec", "node1"].iter().chain(&perf));
+    niclab.run(["exec", "node0"].iter().chain(&perf)).success();
+    peer.finish(Duration::from_secs(60)).success();
+    niclab.run(["down"]).success();
 }
