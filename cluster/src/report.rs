@@ -169,7 +169,7 @@ fn microseconds(ps: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use niclab_spec::monitor::LedgerEntry;
+    use niclab_spec::report::LedgerEntry;
 
     use super::*;
 
@@ -179,6 +179,7 @@ mod tests {
             count: 3,
             bytes: 24,
             model_price_ps,
+            model_waited_ps: 0,
         };
         DaemonStats {
             model_time_ps: 5,

@@ -4,6 +4,7 @@
 //!   [`Cluster`], in which every node has its values and every value is possible.
 //! * [`Profile`] is a platform profile: the price of each crossing, each with its source.
 //! * [`daemon`] is what the launcher tells the daemon, [`monitor`] what the daemon answers while it runs.
+//! * [`report`] is what a run tells the user, live or simulated.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
 //!
 //! The crate imports nothing else of the project, so both sides can depend on it.
@@ -12,6 +13,7 @@ pub mod daemon;
 pub mod monitor;
 pub mod pci;
 pub mod profile;
+pub mod report;
 
 mod address;
 mod error;
@@ -27,5 +29,6 @@ pub use file::{AcceleratorChoice, ClusterFile, LinkEntry, NodeEntry, schema};
 pub use link::{Faults, LinkConfig};
 pub use nic::{FlowControl, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};
 pub use profile::{Fact, Profile};
+pub use report::Report;
 pub use resolve::{Cluster, MAX_NODES, MIN_MEMORY_MIB, Node};
 pub use source::Source;

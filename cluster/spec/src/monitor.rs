@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Faults;
+use crate::{
+    Faults,
+    report::{FabricFigures, Histogram, LedgerEntry},
+};
 
 /// The version of [`DaemonStats`] and [`DaemonHealth`] that this build writes and reads.
-pub const STATS_VERSION: u32 = 1;
+pub const STATS_VERSION: u32 = 2;
 
 /// The longest request line that the daemon reads, in bytes; it hangs up on a longer one.
 pub const MAX_REQUEST_BYTES: usize = 4096;
@@ -61,8 +64,14 @@ pub struct DaemonStats {
     pub model_time_ps: u64,
     /// Whether model time is exact; with racing senders it is an estimate.
     pub model_time_is_exact: bool,
+    /// Why it is an estimate; none where it is exact.
+    pub why_estimate: Option<String>,
+    /// Latency of the messages of all nodes.
+    pub model_latency: Histogram,
     /// The nodes, by rank.
     pub nodes: Vec<NodeStats>,
+    /// Links and switch.
+    pub fabric: FabricFigures,
 }
 
 /// One node's counters.
@@ -78,6 +87,10 @@ pub struct NodeStats {
     pub messages_sent: u64,
     /// Messages written into the guest's memory.
     pub messages_received: u64,
+    /// Payload of the messages sent.
+    pub bytes_sent: u64,
+    /// Payload of the messages received.
+    pub bytes_received: u64,
     /// Doorbells that the guest rang, of both functions.
     pub doorbells: u64,
     /// Messages that were found by polling, so that the guest rang no doorbell for them.
@@ -94,6 +107,8 @@ pub struct NodeStats {
     pub model_time_ps: u64,
     /// Every crossing, by kind. The sum of the prices is the node's whole modelled cost.
     pub ledger: Vec<LedgerEntry>,
+    /// Messages that this node received, from the start of the sending host's software to the end of the receiving one's.
+    pub model_latency: Histogram,
 }
 
 /// Frames and bytes of one function.
@@ -109,19 +124,6 @@ pub struct TrafficStats {
     pub received_bytes: u64,
     /// Frames to the guest that found no room.
     pub dropped_frames: u64,
-}
-
-/// All crossings of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LedgerEntry {
-    /// The kind, as in `pio_write` or `dma_write`.
-    pub crossing: String,
-    /// How many.
-    pub count: u64,
-    /// Bytes carried.
-    pub bytes: u64,
-    /// Their price in model time.
-    pub model_price_ps: u64,
 }
 
 /// What is connected.
@@ -192,6 +194,7 @@ mod tests {
                     count: 1,
                     bytes: 4,
                     model_price_ps: 7,
+                    model_waited_ps: 0,
                 }],
                 ..NodeStats::default()
             }],

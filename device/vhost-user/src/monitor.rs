@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use niclab_model::fabric::PortCounters;
 use niclab_spec::monitor::{
-    Answer, DaemonHealth, DaemonStats, LedgerEntry, MAX_REQUEST_BYTES, NodeHealth, NodeStats, Request,
-    STATS_VERSION, TrafficStats,
+    Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, NodeStats, Request, STATS_VERSION,
+    TrafficStats,
 };
+use niclab_spec::report::LedgerEntry;
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -36,6 +37,9 @@ pub enum MonitorError {
         error: io::Error,
     },
 }
+
+/// Why the model time of a live run is an estimate.
+const WHY_ESTIMATE: &str = "guests whose sends race are ordered by the host's clock, and their own computing time is unknown";
 
 /// How long a connection may be silent in the middle of a request before it is hung up on.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -157,7 +161,9 @@ fn stats(shell: &Shell) -> DaemonStats {
         model_time_ps: world.model_time().as_ps(),
         // Live, model time is logical; only whoever knows the program can say that no two senders raced.
         model_time_is_exact: false,
+        why_estimate: Some(WHY_ESTIMATE.to_owned()),
         nodes: nodes.map(|(number, info)| node_stats(&world, number, &info.name)).collect(),
+        ..DaemonStats::default()
     }
 }
 
@@ -218,6 +224,7 @@ fn card_stats(card: &Card, stats: &mut NodeStats) {
                 count: line.count,
                 bytes: line.bytes,
                 model_price_ps: line.price_ps,
+                model_waited_ps: line.waited_ps,
             }
         };
     stats.ledger = card.nic.ledger().lines().map(line).filter(|entry| entry.count > 0).collect();

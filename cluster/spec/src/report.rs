@@ -1,0 +1,343 @@
+//! The report of a run, live or simulated: what was counted, what the modelled hardware would have cost, and what the
+//! host took.
+//!
+//! Three kinds of numbers, never mixed. Counts are exact integers. Whatever stands under `model`, or has `model_` in
+//! its name, is of model time; whatever stands under `wall` is of wall time. The unit is the last part of a name.
+//! A report of a simulation holds no wall time, so that the same file and seed give the same bytes.
+//!
+//! The promise: within one [`REPORT_VERSION`] no key changes its meaning, its type or its unit, and none goes away. Keys
+//! may be added; a reader skips those that it does not know.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, Serialize};
+
+use crate::{NicModel, monitor::TrafficStats};
+
+/// The version of [`Report`] that this build writes and reads.
+pub const REPORT_VERSION: u32 = 2;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "niclab report")]
+pub struct Report {
+    /// The version of the report's form, [`REPORT_VERSION`].
+    pub version: u32,
+    /// The niclab that wrote it.
+    pub niclab_version: String,
+    /// Whether guests ran, or the simulator.
+    pub mode: Mode,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// The platform profile, which names every price.
+    pub profile: String,
+    /// The NIC model of each node, by rank; one entry where all have the same.
+    pub nic: Vec<String>,
+    /// How the guests' instructions were executed. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<Accelerator>,
+    /// QEMU's version. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qemu_version: Option<String>,
+    /// Release of the guest kernel. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_release: Option<String>,
+    /// The code with which the run ended: the first command's code that is not 0. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
+    /// What the host took. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall: Option<WallFigures>,
+    /// What the modelled hardware would have taken.
+    pub model: ModelFigures,
+    /// The nodes, by rank.
+    pub nodes: Vec<NodeFigures>,
+    /// Links and switch.
+    pub fabric: FabricFigures,
+    /// Every crossing of the cluster, by kind: exactly the sum of the nodes' ledgers and the fabric's.
+    pub total: Vec<LedgerEntry>,
+    /// What was checked outside of the models.
+    pub checks: Vec<Checked>,
+}
+
+/// What carried the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// QEMU guests and the daemon.
+    Live,
+    /// The simulator.
+    #[default]
+    Sim,
+}
+
+impl Mode {
+    /// The name in the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// How the guests' instructions were executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Accelerator {
+    /// `kvm` or `tcg`.
+    pub name: String,
+    /// Why that one.
+    pub reason: String,
+}
+
+/// Wall time: what the host took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WallFigures {
+    /// From the first process to all nodes healthy.
+    pub boot_ns: u64,
+    /// From the start of the commands to the end of the last one.
+    pub commands_ns: u64,
+    /// What `niclab-perf` measured in the guests, in the order of ranks and of its own output. Empty for other commands.
+    pub results: Vec<WallResult>,
+}
+
+/// One benchmark at one size, as a guest's clock saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WallResult {
+    /// The node that measured.
+    pub node: String,
+    /// `pingpong`, `stream` or `rate`.
+    pub benchmark: String,
+    /// What carried the messages, as in `ultra` or `tcp`.
+    pub transport: String,
+    /// Payload of one message.
+    pub payload_bytes: u64,
+    /// Measured messages, in each direction.
+    pub messages: u64,
+    /// Time of all of them.
+    pub elapsed_ns: u64,
+    /// Messages a second, both directions together, rounded down.
+    pub messages_per_s: u64,
+    /// Payload a second, both directions together, rounded down.
+    pub payload_bytes_per_s: u64,
+    /// Round trips, request and answer, of a benchmark that has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<WallLatency>,
+}
+
+/// Times of the same thing, many times over, in wall time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WallLatency {
+    /// Shortest.
+    pub min_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90 of 100 took no longer.
+    pub p90_ns: u64,
+    /// 99 of 100 took no longer.
+    pub p99_ns: u64,
+    /// 999 of 1000 took no longer.
+    pub p999_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// Model time: what the modelled hardware would have taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelFigures {
+    /// Time of the latest event, from 0.
+    pub time_ps: u64,
+    /// Whether all of this is exact. A live run whose senders race is an estimate.
+    pub is_exact: bool,
+    /// Why it is an estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_estimate: Option<String>,
+    /// Messages, from the start of the sending host's software to the end of the receiving host's.
+    pub latency: Histogram,
+    /// Payload received by programs, per second of model time, rounded down.
+    pub bandwidth_bytes_per_s: u64,
+    /// Messages received by programs, per second of model time, rounded down.
+    pub messages_per_s: u64,
+}
+
+/// A histogram's summary, in model time. Quantiles are at most 1 % above the true value and never below it; count,
+/// smallest, largest and sum are exact. All are 0 where nothing was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Histogram {
+    /// How many.
+    pub count: u64,
+    /// Smallest.
+    pub min_ps: u64,
+    /// Median.
+    pub p50_ps: u64,
+    /// 90 of 100 took no longer.
+    pub p90_ps: u64,
+    /// 99 of 100 took no longer.
+    pub p99_ps: u64,
+    /// 999 of 1000 took no longer.
+    pub p999_ps: u64,
+    /// Largest.
+    pub max_ps: u64,
+    /// Sum of all.
+    pub sum_ps: u64,
+}
+
+/// One node's part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeFigures {
+    /// Host name.
+    pub name: String,
+    /// The command's code; none if it did not end. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
+    /// Why the command did not end by itself, or was not started. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Messages that the host sent through the modelled NIC.
+    pub messages_sent: u64,
+    /// Messages that the modelled NIC wrote into the host's memory.
+    pub messages_received: u64,
+    /// Payload of the messages sent.
+    pub bytes_sent: u64,
+    /// Payload of the messages received.
+    pub bytes_received: u64,
+    /// Frames of the Ethernet function; sent is from the host.
+    pub ethernet: TrafficStats,
+    /// Frames of the cluster function, flow control included; sent is from the host.
+    pub cluster: TrafficStats,
+    /// Doorbells that the host rang.
+    pub doorbells: u64,
+    /// Messages for which no doorbell was rung, because the NIC was polling.
+    pub spared_doorbells: u64,
+    /// Rounds of polling that looked at this node. They cost wall time only.
+    pub polls: u64,
+    /// Interrupts that the device raised, by cause.
+    pub interrupts: BTreeMap<String, u64>,
+    /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run, by function. Live only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_interrupts: Option<BTreeMap<String, u64>>,
+    /// What the guest did that it must not, by name.
+    pub violations: BTreeMap<String, u64>,
+    /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
+    pub link_events: BTreeMap<String, u64>,
+    /// This node's clock in model time.
+    pub model_time_ps: u64,
+    /// Every crossing of this node, by kind.
+    pub ledger: Vec<LedgerEntry>,
+    /// Messages that this node received; see [`ModelFigures::latency`].
+    pub model_latency: Histogram,
+}
+
+/// Links and switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FabricFigures {
+    /// Frames that nodes sent into the switch.
+    pub frames_in: u64,
+    /// Their bytes, headers included.
+    pub bytes_in: u64,
+    /// Frames on their way to nodes; one for all nodes counts for each.
+    pub frames_out: u64,
+    /// Their bytes, headers included.
+    pub bytes_out: u64,
+    /// Every crossing, by kind.
+    pub ledger: Vec<LedgerEntry>,
+}
+
+/// All crossings of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerEntry {
+    /// The kind, as in `pio_write` or `dma_write`.
+    pub crossing: String,
+    /// How many; a transfer of several bursts counts each.
+    pub count: u64,
+    /// Bytes carried.
+    pub bytes: u64,
+    /// Their price in model time: what they kept busy, and their latency.
+    pub model_price_ps: u64,
+    /// Model time that they waited for a busy resource. Not part of the price.
+    #[serde(default)]
+    pub model_waited_ps: u64,
+}
+
+/// One thing that was checked outside of the models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Checked {
+    /// What, as in `nothing-lost`.
+    pub name: String,
+    /// Whether it held.
+    pub held: bool,
+    /// What was looked at; where it did not hold: where, expected and found.
+    pub detail: String,
+}
+
+impl Report {
+    /// Puts [`Self::total`] to what it has to be: the sum of all nodes' ledgers and the fabric's.
+    pub fn add_up(&mut self) {
+        let parts = self.nodes.iter().map(|node| &node.ledger).chain([&self.fabric.ledger]);
+        self.total = sum_of(parts.flatten());
+    }
+
+    /// The report as JSON, for people and programs, with a newline at the end. The same report gives the same bytes.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Every key is a string and every number an integer, so nothing here can fail.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+impl ModelFigures {
+    /// Sets both rates: `messages` with `bytes` of payload in `span_ps` of model time.
+    pub fn set_rates(&mut self, messages: u64, bytes: u64, span_ps: u64) {
+        let per_second = |amount: u64| {
+            let scaled = u128::from(amount) * 1_000_000_000_000;
+            scaled.checked_div(u128::from(span_ps)).map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
+        };
+        self.messages_per_s = per_second(messages);
+        self.bandwidth_bytes_per_s = per_second(bytes);
+    }
+}
+
+impl NodeFigures {
+    /// A node that did nothing yet.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+}
+
+/// The sum of ledgers, kind by kind, sorted by the names of the kinds. Wraps as the devices' counters do, so that a sum is
+/// the sum of its parts whatever the numbers.
+#[must_use]
+pub fn sum_of<'a>(entries: impl IntoIterator<Item = &'a LedgerEntry>) -> Vec<LedgerEntry> {
+    let mut sums: BTreeMap<&str, LedgerEntry> = BTreeMap::new();
+    for entry in entries {
+        let sum = sums.entry(&entry.crossing).or_default();
+        sum.count = sum.count.wrapping_add(entry.count);
+        sum.bytes = sum.bytes.wrapping_add(entry.bytes);
+        sum.model_price_ps = sum.model_price_ps.wrapping_add(entry.model_price_ps);
+        sum.model_waited_ps = sum.model_waited_ps.wrapping_add(entry.model_waited_ps);
+    }
+    sums.into_iter().map(|(name, sum)| LedgerEntry { crossing: name.to_owned(), ..sum }).collect()
+}
+
+/// The names of NIC models for [`Report::nic`]: one where all nodes have the same.
+#[must_use]
+pub fn nic_names(models: impl IntoIterator<Item = NicModel>) -> Vec<String> {
+    let mut names: Vec<String> = models.into_iter().map(|model| model.name().to_owned()).collect();
+    if names.windows(2).all(|pair| pair[0] == pair[1]) {
+        names.truncate(1);
+    }
+    names
+}
+
+/// The JSON Schema of the report.
+#[must_use]
+pub fn report_schema() -> Schema {
+    schema_for!(Report)
+}
