@@ -39,7 +39,8 @@ pub enum MonitorError {
 }
 
 /// Why the model time of a live run is an estimate.
-const WHY_ESTIMATE: &str = "guests whose sends race are ordered by the host's clock, and their own computing time is unknown";
+const WHY_ESTIMATE: &str =
+    "guests whose sends race are ordered by the host's clock, and their own computing time is unknown";
 
 /// How long a connection may be silent in the middle of a request before it is hung up on.
 const SILENCE: Duration = Duration::from_secs(60);
