@@ -338,13 +338,19 @@ fn winsize(size: WindowSize) -> Winsize {
 fn own_session(command: &mut std::process::Command, with_terminal: bool) {
     let prepare = move || {
         rustix::process::setsid()?;
+        // Whoever started the agent may have had these ignored, as shells do in the background; that is inherited, and
+        // the terminal's keys would do nothing.
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+            // SAFETY: the default disposition is no handler that could run.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         if with_terminal {
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes three system calls; it allocates nothing and takes no lock. The
+    // SAFETY: between fork and exec the closure makes system calls only; it allocates nothing and takes no lock. The
     // agent has one thread, which lives as long as the agent, so the death signal means the agent's death.
     unsafe { command.pre_exec(prepare) };
 }
