@@ -5,6 +5,7 @@
 //! * [`Profile`] is a platform profile: the price of each crossing, each with its source.
 //! * [`daemon`] is what the launcher tells the daemon, [`monitor`] what the daemon answers while it runs.
 //! * [`report`] is what a run tells the user, live or simulated.
+//! * [`workload`] is what the nodes send to whom; [`sim`] is what the launcher tells the simulator.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
 //!
 //! The crate imports nothing else of the project, so both sides can depend on it.
@@ -14,6 +15,8 @@ pub mod monitor;
 pub mod pci;
 pub mod profile;
 pub mod report;
+pub mod sim;
+pub mod workload;
 
 mod address;
 mod error;
@@ -31,4 +34,6 @@ pub use nic::{FlowControl, NicConfig, NicModel, UltraParameters, Unauthorized, W
 pub use profile::{Fact, Profile};
 pub use report::Report;
 pub use resolve::{Cluster, MAX_NODES, MIN_MEMORY_MIB, Node};
+pub use sim::SimConfig;
 pub use source::Source;
+pub use workload::{Function, Workload, WorkloadKind, WorkloadNode, WorkloadProblem};

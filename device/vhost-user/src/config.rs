@@ -1,17 +1,15 @@
-//! From the launcher's configuration to models: the one place where plain data becomes parameters.
+//! From the launcher's configuration to a world of cards.
 
 use niclab_abi::config::{DeviceConfig, MODEL_ULTRA};
 use niclab_abi::{ABI_VERSION, MAGIC};
-use niclab_model::fabric::faults::{Chance, Faults};
-use niclab_model::fabric::link::{LinkConfig, LinkError};
+pub use niclab_assembly::faults;
+use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
-use niclab_model::parts::profile::{
-    BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
-};
+use niclab_model::parts::profile::Profile;
 use niclab_model::time::Span;
 use niclab_model::ultra;
+use niclab_spec::NicModel;
 use niclab_spec::daemon::{DaemonConfig, DaemonNode};
-use niclab_spec::{FlowControl, NicModel, Unauthorized};
 use thiserror::Error;
 
 use crate::shell::NodeInfo;
@@ -55,7 +53,7 @@ pub enum ConfigError {
 pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo>), ConfigError> {
     let nodes = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
     let nodes = nodes.ok_or(ConfigError::Nodes(config.nodes.len()))?;
-    let profile = profile(&config.profile);
+    let profile = niclab_assembly::profile(&config.profile);
     let mut cards = Vec::new();
     let mut infos = Vec::new();
     for (number, node) in (0..nodes).zip(&config.nodes) {
@@ -72,14 +70,8 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
 
 /// The network of links and switch, with the faults that the configuration begins with.
 fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigError> {
-    let links = config.nodes.iter().map(|node| LinkConfig {
-        latency: Span::from_ns(node.link.latency_ns),
-        mtu_bytes: node.link.mtu_bytes,
-        queue_frames: node.link.queue_frames,
-        ..LinkConfig::ethernet(node.link.bandwidth_bits_per_s)
-    });
     let fabric = Fabric::new(&FabricConfig {
-        links: links.collect(),
+        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
         // ULTRA's network is ATOLL's, which cuts through.
         forwarding: Forwarding::CutThrough,
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
@@ -111,7 +103,7 @@ fn card(
     };
     match node.nic.model {
         NicModel::Ultra => {
-            let config = ultra_config(node, number, nodes, profile);
+            let config = niclab_assembly::ultra(&node.nic.ultra, number, nodes, profile);
             let device = DeviceConfig {
                 model: MODEL_ULTRA,
                 ports: ultra::config::PORTS as u32,
@@ -130,91 +122,6 @@ fn mac_word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
-fn ultra_config(node: &DaemonNode, number: u16, nodes: u16, profile: Profile) -> ultra::Config {
-    let parameters = &node.nic.ultra;
-    ultra::Config {
-        requester_fifo_words: parameters.fifo_words_per_port,
-        completer_fifo_words: parameters.completer_fifo_words_per_port,
-        authorizations: parameters.authorized_partners_per_port,
-        unauthorized: match parameters.unauthorized {
-            Unauthorized::Discard => ultra::config::Unauthorized::Discard,
-            Unauthorized::Interrupt => ultra::config::Unauthorized::Interrupt,
-        },
-        flow_control: match parameters.flow_control {
-            FlowControl::Credit => ultra::config::FlowControl::Credit,
-            FlowControl::None => ultra::config::FlowControl::None,
-        },
-        ..ultra::Config::new(number, nodes.into(), profile)
-    }
-}
-
-/// The faults of a link.
-pub fn faults(faults: &niclab_spec::Faults) -> Faults {
-    Faults {
-        loss: Chance::from_probability(faults.loss),
-        duplicate: Chance::from_probability(faults.duplicate),
-        corrupt: Chance::from_probability(faults.corrupt),
-        reorder: Chance::from_probability(faults.reorder),
-        delay: Span::from_ns(faults.delay_ns),
-        partition: faults.partition,
-        ..Faults::NONE
-    }
-}
-
-/// A price of the model from the same price of a profile; a macro, because the specification names no type for it.
-macro_rules! price {
-    ($place:expr) => {
-        Price {
-            latency_ps: $place.latency_ps.value,
-            fixed_ps: $place.fixed_ps.value,
-            per_word_ps: $place.per_word_ps.value,
-            burst_bytes: $place.burst_bytes.value,
-        }
-    };
-}
-
-/// The cycles of a machine, likewise.
-macro_rules! machine {
-    ($place:expr) => {
-        MachineCycles {
-            fixed_millicycles: $place.fixed_millicycles.value,
-            per_word_millicycles: $place.per_word_millicycles.value,
-        }
-    };
-}
-
-/// The prices of a platform.
-pub fn profile(profile: &niclab_spec::Profile) -> Profile {
-    let niclab_spec::Profile { host, bus, ni, network, .. } = profile;
-    Profile {
-        host: HostPrices {
-            send_ps: host.send_ps.value,
-            receive_ps: host.receive_ps.value,
-            interrupt_ps: host.interrupt_ps.value,
-            copy_per_byte_ps: host.copy_per_byte_ps.value,
-        },
-        bus: BusPrices {
-            full_duplex: bus.directions.value > 1,
-            pio_write: price!(bus.pio_write),
-            pio_read: price!(bus.pio_read),
-            doorbell: price!(bus.doorbell),
-            dma_write: price!(bus.dma_write),
-            dma_read: price!(bus.dma_read),
-            descriptor_fetch: price!(bus.descriptor_fetch),
-            descriptor_write_back: price!(bus.descriptor_write_back),
-            interrupt_ps: bus.interrupt_ps.value,
-        },
-        ni: NiPrices {
-            clock_ps: ni.clock_ps.value,
-            load: machine!(ni.load),
-            transmit: machine!(ni.transmit),
-            receive: machine!(ni.receive),
-            store: machine!(ni.store),
-        },
-        network: NetworkPrices { switch_fall_through_ps: network.switch_fall_through_ps.value },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use niclab_spec::{ClusterFile, Source};
@@ -227,12 +134,6 @@ mod tests {
             cluster_socket: format!("/{rank}.c").into(),
             ethernet_socket: format!("/{rank}.e").into(),
         })
-    }
-
-    #[test]
-    fn the_bundled_profile_is_the_models_own() {
-        let bundled = niclab_spec::Profile::bundled("ultra-200mhz-htx").unwrap();
-        assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
     }
 
     #[test]

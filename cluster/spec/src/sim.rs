@@ -1,0 +1,175 @@
+//! What the launcher tells the simulator: one JSON file, `niclab-sim --config FILE`.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Cluster, LinkConfig, NicConfig, Profile, Workload, workload::WorkloadNode};
+
+/// The version of [`SimConfig`] that this build writes and reads.
+pub const SIM_CONFIG_VERSION: u32 = 1;
+
+/// Everything that one simulation needs to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SimConfig {
+    /// [`SIM_CONFIG_VERSION`].
+    pub version: u32,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// The prices.
+    pub profile: Profile,
+    /// How the switch forwards.
+    #[serde(default)]
+    pub forwarding: Forwarding,
+    /// The nodes, by rank.
+    pub nodes: Vec<SimNode>,
+    /// What they send.
+    pub workload: Workload,
+}
+
+/// How a switch forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarding {
+    /// From the first bits on: ULTRA's network is ATOLL's, which cuts through.
+    #[default]
+    CutThrough,
+    /// Once all of the frame is there.
+    StoreAndForward,
+}
+
+/// One node as the simulator sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SimNode {
+    /// Host name.
+    pub name: String,
+    /// The NIC.
+    pub nic: NicConfig,
+    /// The link to the switch.
+    pub link: LinkConfig,
+}
+
+/// A simulation's configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum SimConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the simulation's configuration {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The file is not what this build expects.
+    #[error("{} is no configuration of this simulator: {error}; `niclab sim` writes it", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Why, with line and column.
+        #[source]
+        error: serde_json::Error,
+    },
+    /// Launcher and simulator are of different builds.
+    #[error(
+        "{} has version {found}, and this simulator reads {SIM_CONFIG_VERSION}; build `niclab` and `niclab-sim` together",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version in it.
+        found: u32,
+    },
+}
+
+impl SimConfig {
+    /// The simulation of `workload` on `cluster`, which the reports call `name`.
+    #[must_use]
+    pub fn new(cluster: &Cluster, name: &str, workload: &Workload) -> Self {
+        let node =
+            |node: &crate::Node| SimNode { name: node.name.clone(), nic: node.nic.clone(), link: node.link };
+        Self {
+            version: SIM_CONFIG_VERSION,
+            cluster: name.to_owned(),
+            seed: cluster.seed,
+            profile: cluster.profile.clone(),
+            forwarding: Forwarding::default(),
+            nodes: cluster.nodes.iter().map(node).collect(),
+            workload: workload.clone(),
+        }
+    }
+
+    /// What the workload has to know of the nodes.
+    pub fn workload_nodes(&self) -> Vec<WorkloadNode<'_>> {
+        let nodes = self.nodes.iter();
+        nodes.map(|node| WorkloadNode { nic: &node.nic, mtu_bytes: node.link.mtu_bytes }).collect()
+    }
+
+    /// Reads what the launcher wrote.
+    ///
+    /// # Errors
+    /// See [`SimConfigError`].
+    pub fn read(path: &Path) -> Result<Self, SimConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| SimConfigError::Read { path: path.to_owned(), error })?;
+        Self::from_json(path, &text)
+    }
+
+    /// Reads a configuration that is in memory already; `path` stands in messages.
+    ///
+    /// # Errors
+    /// [`SimConfigError::Parse`], [`SimConfigError::Version`].
+    pub fn from_json(path: &Path, text: &str) -> Result<Self, SimConfigError> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let parse_error = |error| SimConfigError::Parse { path: path.to_owned(), error };
+        // The version first: a file of another version may have other keys.
+        let Version { version } = serde_json::from_str(text).map_err(parse_error)?;
+        if version != SIM_CONFIG_VERSION {
+            return Err(SimConfigError::Version { path: path.to_owned(), found: version });
+        }
+        serde_json::from_str(text).map_err(parse_error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClusterFile, Source, WorkloadKind};
+
+    fn example() -> SimConfig {
+        let cluster = Source::default().resolve(&ClusterFile::default()).unwrap();
+        SimConfig::new(&cluster, "c", &Workload::new(WorkloadKind::Stream))
+    }
+
+    #[test]
+    fn json_round_trips() {
+        let config = example();
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(SimConfig::from_json(Path::new("c"), &text).unwrap(), config);
+        assert_eq!(config.workload_nodes().len(), 2);
+    }
+
+    #[test]
+    fn another_version_is_named_even_if_its_keys_differ() {
+        let error = SimConfig::from_json(Path::new("c"), r#"{"version": 9, "future": true}"#).unwrap_err();
+        assert!(matches!(error, SimConfigError::Version { found: 9, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_truncated_file_names_itself_and_the_line() {
+        let text = serde_json::to_string_pretty(&example()).unwrap();
+        let error = SimConfig::from_json(Path::new("c.json"), &text[..text.len() / 2]).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("c.json") && text.contains("line"), "{text}");
+    }
+}

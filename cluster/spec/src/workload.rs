@@ -1,0 +1,418 @@
+//! What the nodes of a run send to whom.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Cluster, NicConfig, NicModel, Problem, Source, UltraParameters};
+
+/// Messages between the nodes of a cluster. Only `kind` is required.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "niclab workload")]
+pub struct Workload {
+    /// Who sends to whom, and when.
+    pub kind: WorkloadKind,
+    /// Which function of the card carries the messages.
+    #[serde(default)]
+    pub function: Function,
+    /// Payload of a message, in bytes. ULTRA carries 0 to 64 in whole words of 8; the Ethernet function any number that
+    /// fits the MTU behind its headers. `random` draws each message's size, at most this.
+    #[serde(default = "default_message_bytes")]
+    pub message_bytes: u32,
+    /// Measured messages: round trips of a ping-pong pair, else what a sender sends to each of its partners (`random`:
+    /// to all of them together).
+    #[serde(default = "default_count")]
+    #[schemars(range(min = 1))]
+    pub count: u64,
+    /// Messages before these that are not measured.
+    #[serde(default)]
+    pub warmup: u64,
+    /// Each so-manieth message interrupts its receiver; 0: none does. ULTRA's are counted from 1 in each direction.
+    #[serde(default)]
+    pub interrupt_every: u64,
+    /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub neighbours: Option<u32>,
+    /// Rank of the node that everybody sends to, of `incast`. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<u32>,
+    /// The recording of a live run, of `replay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<PathBuf>,
+}
+
+/// Who sends to whom, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadKind {
+    /// Nodes 0 and 1, 2 and 3, …: the first sends, the second answers.
+    #[default]
+    PingPong,
+    /// Nodes 0 and 1, 2 and 3, …: the first sends as fast as it can, the second receives.
+    Stream,
+    /// Every node sends to every other as fast as it can.
+    AllToAll,
+    /// Every node sends to the nodes next to it on a ring: the closest in each direction, then the next.
+    NeighbourExchange,
+    /// Every node sends to one as fast as it can.
+    Incast,
+    /// Every node sends messages of random sizes to random ones of its partners, who are random too.
+    Random,
+    /// Every node sends what a recorded run sent, no earlier than that did.
+    Replay,
+}
+
+impl WorkloadKind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::PingPong,
+        Self::Stream,
+        Self::AllToAll,
+        Self::NeighbourExchange,
+        Self::Incast,
+        Self::Random,
+        Self::Replay,
+    ];
+
+    /// The name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PingPong => "ping-pong",
+            Self::Stream => "stream",
+            Self::AllToAll => "all-to-all",
+            Self::NeighbourExchange => "neighbour-exchange",
+            Self::Incast => "incast",
+            Self::Random => "random",
+            Self::Replay => "replay",
+        }
+    }
+
+    const fn has_neighbours(self) -> bool {
+        matches!(self, Self::NeighbourExchange | Self::Random)
+    }
+}
+
+/// A function of the card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Function {
+    /// The modelled cluster NIC.
+    #[default]
+    Cluster,
+    /// The Ethernet function, a conventional NIC: descriptors, DMA, an interrupt for each notification, copies.
+    Ethernet,
+}
+
+impl Function {
+    /// The name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Ethernet => "ethernet",
+        }
+    }
+}
+
+const fn default_message_bytes() -> u32 {
+    16
+}
+
+const fn default_count() -> u64 {
+    1000
+}
+
+/// A value of a workload that is impossible on these nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadProblem {
+    /// The key of [`Workload`].
+    pub key: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// How to mend it.
+    pub mend: String,
+}
+
+/// What a workload has to know of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadNode<'a> {
+    /// Its NIC.
+    pub nic: &'a NicConfig,
+    /// Largest Ethernet payload of its link, in bytes.
+    pub mtu_bytes: u32,
+}
+
+impl Workload {
+    /// Ports of an ULTRA card, each with one destination at a time. Source: ULTRA paper, section 3.1.
+    pub const ULTRA_PORTS: u32 = 8;
+    /// The largest payload of an ULTRA packet: one cache line. Source: section 4.
+    pub const ULTRA_PAYLOAD_BYTES: u32 = 64;
+    /// Headers in front of a message on the Ethernet function: IPv4 and UDP.
+    pub const ETHERNET_HEADERS_BYTES: u32 = 28;
+    /// Most messages: 2^40 keep every sum of picoseconds within its 64 bits for prices of microseconds.
+    pub const MAX_COUNT: u64 = 1 << 40;
+
+    /// A workload of this kind with every other value at its default.
+    #[must_use]
+    pub const fn new(kind: WorkloadKind) -> Self {
+        Self {
+            kind,
+            function: Function::Cluster,
+            message_bytes: default_message_bytes(),
+            count: default_count(),
+            warmup: 0,
+            interrupt_every: 0,
+            neighbours: None,
+            receiver: None,
+            recording: None,
+        }
+    }
+
+    /// How many partners a node has among `nodes` nodes; for an incast, the receiver's are not counted.
+    #[must_use]
+    pub fn partners(&self, nodes: u32) -> u32 {
+        let others = nodes.saturating_sub(1);
+        match self.kind {
+            WorkloadKind::PingPong | WorkloadKind::Stream | WorkloadKind::Incast => 1.min(others),
+            WorkloadKind::AllToAll => others,
+            WorkloadKind::NeighbourExchange | WorkloadKind::Random => {
+                self.neighbours.unwrap_or_else(|| 2.min(others))
+            }
+            WorkloadKind::Replay => 0,
+        }
+    }
+
+    /// What of the workload is impossible on these nodes. A recording is checked where it is read.
+    #[must_use]
+    pub fn problems(&self, nodes: &[WorkloadNode<'_>]) -> Vec<WorkloadProblem> {
+        let mut problems = Problems(Vec::new());
+        self.check_keys(&mut problems);
+        self.check_counts(&mut problems);
+        let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        self.check_nodes(count, &mut problems);
+        for node in nodes {
+            let before = problems.0.len();
+            self.check_node(node, count, &mut problems);
+            if problems.0.len() > before {
+                break;
+            }
+        }
+        problems.0
+    }
+
+    /// Keys that mean nothing to this kind are mistakes.
+    fn check_keys(&self, problems: &mut Problems) {
+        let kind = self.kind.name();
+        if self.neighbours.is_some() && !self.kind.has_neighbours() {
+            let what = format!("`{kind}` has no neighbours");
+            problems.add("neighbours", what, "leave it out, or use kind = \"neighbour-exchange\"");
+        }
+        if self.receiver.is_some() && self.kind != WorkloadKind::Incast {
+            let what = format!("`{kind}` has no one receiver");
+            problems.add("receiver", what, "leave it out, or use kind = \"incast\"");
+        }
+        match (self.kind, &self.recording) {
+            (WorkloadKind::Replay, None) => {
+                let mend = "give `recording` the path of what `niclab run --record FILE` wrote";
+                problems.add("recording", "a replay needs a recording", mend);
+            }
+            (WorkloadKind::Replay, Some(_)) | (_, None) => {}
+            (_, Some(_)) => {
+                let what = format!("`{kind}` replays nothing");
+                problems.add("recording", what, "leave it out, or use kind = \"replay\"");
+            }
+        }
+        if self.interrupt_every != 0 && self.function == Function::Ethernet {
+            let what = "the Ethernet function interrupts for each notification, not for chosen messages";
+            problems.add("interrupt_every", what, "leave it out, or use function = \"cluster\"");
+        }
+    }
+
+    fn check_counts(&self, problems: &mut Problems) {
+        if self.count == 0 {
+            problems.add("count", "a workload of no messages measures nothing", "use at least 1");
+        }
+        let limits = [("count", self.count), ("warmup", self.warmup)];
+        for (key, value) in limits.into_iter().filter(|&(_, value)| value > Self::MAX_COUNT) {
+            let mend = format!("use at most {}", Self::MAX_COUNT);
+            problems.add(key, format!("{value} messages overflow the clock"), &mend);
+        }
+    }
+
+    fn check_nodes(&self, nodes: u32, problems: &mut Problems) {
+        let kind = self.kind.name();
+        if nodes < 2 {
+            let what = format!("`{kind}` needs 2 nodes, and the cluster has {nodes}");
+            problems.add("kind", what, "raise `nodes` of the cluster");
+            return;
+        }
+        if let Some(receiver) = self.receiver.filter(|&rank| rank >= nodes) {
+            let what = format!("there is no node of rank {receiver}: the cluster has {nodes} nodes");
+            problems.add("receiver", what, &format!("use 0 to {}", nodes - 1));
+        }
+        if let Some(neighbours) = self.neighbours.filter(|count| !(1..nodes).contains(count)) {
+            let what = format!("a node of {nodes} cannot have {neighbours} neighbours");
+            problems.add("neighbours", what, &format!("use 1 to {}, or raise `nodes`", nodes - 1));
+        }
+        let is_odd = self.kind.has_neighbours() && self.partners(nodes) % 2 == 1 && nodes % 2 == 1;
+        if is_odd {
+            let what = format!(
+                "{} neighbours each cannot be had among {nodes} nodes: one of both must be even",
+                self.partners(nodes)
+            );
+            problems.add("neighbours", what, "use an even number");
+        }
+    }
+
+    fn check_node(&self, node: &WorkloadNode<'_>, nodes: u32, problems: &mut Problems) {
+        match (self.function, node.nic.model) {
+            (Function::Ethernet, _) => {
+                let most = node.mtu_bytes.saturating_sub(Self::ETHERNET_HEADERS_BYTES);
+                if self.message_bytes > most {
+                    let what = format!(
+                        "a message of {} bytes and its headers do not fit an MTU of {}",
+                        self.message_bytes, node.mtu_bytes
+                    );
+                    problems.add("message_bytes", what, &format!("use at most {most}"));
+                }
+            }
+            (Function::Cluster, NicModel::Ultra) => self.check_ultra(&node.nic.ultra, nodes, problems),
+        }
+    }
+
+    fn check_ultra(&self, ultra: &UltraParameters, nodes: u32, problems: &mut Problems) {
+        let bytes = self.message_bytes;
+        if bytes > Self::ULTRA_PAYLOAD_BYTES || !bytes.is_multiple_of(8) {
+            let what = format!("an ULTRA packet cannot carry {bytes} bytes");
+            problems.add("message_bytes", what, "use 0 to 64 in whole words of 8");
+        }
+        let open = |(requester, completer): (&u16, &u16)| *requester != 0 && *completer != 0;
+        let shares = ultra.fifo_words_per_port.iter().zip(&ultra.completer_fifo_words_per_port);
+        let ports = shares.filter(|&shares| open(shares)).count() as u32;
+        let partners = self.partners(nodes);
+        if partners > ports {
+            let key = if self.kind.has_neighbours() { "neighbours" } else { "kind" };
+            let what = format!(
+                "each node would send to {partners} others, and an ULTRA card has a port for {ports} destinations"
+            );
+            let mend = match self.kind {
+                WorkloadKind::AllToAll => format!("use at most {} nodes, or another kind", ports + 1),
+                _ => format!("use at most {ports}"),
+            };
+            problems.add(key, what, &mend);
+        }
+        let senders = u64::from(nodes - 1);
+        let room = u64::from(ports) * u64::from(ultra.authorized_partners_per_port);
+        if self.kind == WorkloadKind::Incast && senders > room {
+            let what = format!(
+                "{senders} nodes would send to one whose {ports} ports authorize {} partners each",
+                ultra.authorized_partners_per_port
+            );
+            let mend = format!("use at most {} nodes, or raise `authorized_partners_per_port`", room + 1);
+            problems.add("kind", what, &mend);
+        }
+    }
+}
+
+struct Problems(Vec<WorkloadProblem>);
+
+impl Problems {
+    fn add(&mut self, key: &'static str, what: impl Into<String>, mend: &str) {
+        self.0.push(WorkloadProblem { key, what: what.into(), mend: mend.to_owned() });
+    }
+}
+
+impl Source {
+    /// What of `workload`, which stands in the table `path` of this text, is impossible on `cluster`, each with its place.
+    #[must_use]
+    pub fn workload_problems(&self, path: &str, workload: &Workload, cluster: &Cluster) -> Vec<Problem> {
+        let nodes: Vec<WorkloadNode<'_>> = cluster
+            .nodes
+            .iter()
+            .map(|node| WorkloadNode { nic: &node.nic, mtu_bytes: node.link.mtu_bytes })
+            .collect();
+        let place = |p: WorkloadProblem| self.problem(&format!("{path}.{}", p.key), p.what, p.mend);
+        workload.problems(&nodes).into_iter().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClusterFile;
+
+    fn problems(nodes: u32, workload: &str) -> Vec<Problem> {
+        #[derive(serde::Deserialize)]
+        struct File {
+            workload: Workload,
+        }
+        let source = Source::from_text("s.toml", format!("[workload]\n{workload}"));
+        let file = ClusterFile { nodes: Some(nodes), ..ClusterFile::default() };
+        let cluster = Source::default().resolve(&file).unwrap();
+        let File { workload } = source.parse().unwrap();
+        source.workload_problems("workload", &workload, &cluster)
+    }
+
+    #[test]
+    fn possible_workloads_have_no_problems() {
+        for (nodes, text) in [
+            (2, "kind = 'ping-pong'"),
+            (9, "kind = 'all-to-all'\nmessage_bytes = 64"),
+            (64, "kind = 'neighbour-exchange'\nneighbours = 8"),
+            (64, "kind = 'incast'\nreceiver = 63"),
+            (3, "kind = 'stream'\nfunction = 'ethernet'\nmessage_bytes = 1472"),
+            (2, "kind = 'replay'\nrecording = 'x.jsonl'"),
+        ] {
+            assert_eq!(problems(nodes, text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn impossible_ones_are_named_where_they_stand() {
+        for (nodes, text, line, key, part) in [
+            (1, "kind = 'ping-pong'", 2, "workload.kind", "needs 2 nodes"),
+            (10, "kind = 'all-to-all'", 2, "workload.kind", "at most 9 nodes"),
+            (3, "kind = 'incast'\nreceiver = 3", 3, "workload.receiver", "no node of rank 3"),
+            (4, "kind = 'stream'\nmessage_bytes = 12", 3, "workload.message_bytes", "12 bytes"),
+            (4, "kind = 'stream'\nneighbours = 1", 3, "workload.neighbours", "no neighbours"),
+            (4, "kind = 'random'\nneighbours = 4", 3, "workload.neighbours", "4 neighbours"),
+            (5, "kind = 'random'\nneighbours = 3", 3, "workload.neighbours", "even"),
+            (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "no messages"),
+            (4, "kind = 'replay'", 1, "workload.recording", "needs a recording"),
+            (
+                4,
+                "kind = 'stream'\nfunction = 'ethernet'\nmessage_bytes = 1473",
+                4,
+                "workload.message_bytes",
+                "at most 1472",
+            ),
+        ] {
+            let found = problems(nodes, text);
+            let [problem] = found.as_slice() else { panic!("{text}: {found:?}") };
+            assert_eq!((problem.place.as_ref().unwrap().line, problem.key.as_str()), (line, key), "{text}");
+            assert!(problem.to_string().contains(part), "{problem}");
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_and_keys_are_refused_at_their_line() {
+        for text in
+            ["kind = 'ping-pongg'", "kind = 'stream'\nmesage_bytes = 3", "kind = 'stream'\ncount = -1"]
+        {
+            let source = Source::from_text("s.toml", text);
+            let error = source.parse::<Workload>().unwrap_err().to_string();
+            assert!(error.starts_with("s.toml:"), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_files() {
+        for kind in WorkloadKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+}
