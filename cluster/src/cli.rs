@@ -62,8 +62,13 @@ pub enum Command {
     /// figure says its goal and whether it was reached. Exits with 0 also where a goal is not reached, and with 1 where
     /// something could not be measured.
     Bench(BenchArgs),
-    /// Print the JSON Schema of the cluster file.
-    Schema,
+    /// Show reports: one as tables, several beside one another, and the difference of two.
+    ///
+    /// Counts, model time and wall time stand apart. A file that is truncated, of another version or no report is
+    /// refused with its line.
+    Report(ReportArgs),
+    /// Print a JSON Schema: of the cluster file, or of the report.
+    Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
     #[command(hide = true)]
     Supervise,
@@ -127,6 +132,9 @@ pub struct RunArgs {
     /// error.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub report: Option<ReportFormat>,
+    /// Write the report, as JSON, to this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub report_file: Option<PathBuf>,
     /// End the commands after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -142,6 +150,37 @@ pub enum ReportFormat {
     Text,
     /// JSON, versioned.
     Json,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Reports, as `niclab run --report json` or `niclab sim` writes them.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Compare each node, not only the sums over all nodes.
+    #[arg(long)]
+    pub per_node: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Of what.
+    #[arg(value_enum, default_value_t = SchemaOf::Cluster, value_name = "WHAT")]
+    pub what: SchemaOf,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// The cluster file.
+    Cluster,
+    /// The report of a run.
+    Report,
 }
 
 /// Arguments of `up`.

@@ -38,7 +38,19 @@ pub enum MonitorError {
 /// # Errors
 /// [`MonitorError`].
 pub fn stats(socket: &Path) -> Result<DaemonStats, MonitorError> {
-    match ask(socket, &Request::Stats)? {
+    counters(socket, &Request::Stats)
+}
+
+/// All counters, with latencies counted anew from now on.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn begin_measurement(socket: &Path) -> Result<DaemonStats, MonitorError> {
+    counters(socket, &Request::BeginMeasurement)
+}
+
+fn counters(socket: &Path, request: &Request) -> Result<DaemonStats, MonitorError> {
+    match ask(socket, request)? {
         Answer::Stats(stats) if stats.version == STATS_VERSION => Ok(stats),
         _ => Err(MonitorError::Unexpected),
     }
@@ -80,10 +92,11 @@ mod tests {
 
     use super::*;
 
-    fn answered_with(text: &'static str) -> Result<DaemonStats, MonitorError> {
+    fn answered_with(text: &str) -> Result<DaemonStats, MonitorError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m");
         let listener = UnixListener::bind(&path).unwrap();
+        let text = text.to_owned();
         let daemon = thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             let mut request = String::new();
@@ -98,8 +111,13 @@ mod tests {
 
     #[test]
     fn answers_and_refusals_are_told_apart() {
-        let good = r#"{"answer":"stats","version":1,"wall_uptime_ns":5,"model_time_ps":0,"model_time_is_exact":true,"nodes":[]}"#;
-        assert_eq!(answered_with(good).unwrap().wall_uptime_ns, 5);
+        let answer_stats =
+            DaemonStats { version: STATS_VERSION, wall_uptime_ns: 5, ..DaemonStats::default() };
+        let good = serde_json::to_string(&Answer::Stats(answer_stats.clone())).unwrap();
+        assert_eq!(answered_with(&good).unwrap(), answer_stats);
+        let other = Answer::Stats(DaemonStats { version: STATS_VERSION + 1, ..answer_stats });
+        let other = serde_json::to_string(&other).unwrap();
+        assert!(matches!(answered_with(&other), Err(MonitorError::Unexpected)));
         assert!(matches!(
             answered_with(r#"{"answer":"error","message":"no"}"#),
             Err(MonitorError::Refused(_))

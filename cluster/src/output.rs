@@ -61,7 +61,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
     let width_of =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let is_number =
-        |cell: &str| !cell.is_empty() && cell.chars().all(|c| c.is_ascii_digit() || ".-%".contains(c));
+        |cell: &str| !cell.is_empty() && cell.chars().all(|c| c.is_ascii_digit() || "+.-%".contains(c));
     let rights: Vec<bool> = (0..columns)
         .map(|column| rows.iter().skip(1).filter_map(|row| row.get(column)).all(|cell| is_number(cell)))
         .collect();

@@ -46,6 +46,7 @@ fn help_lists_every_subcommand_and_shows_examples() {
         "plan",
         "doctor",
         "bench",
+        "report",
         "schema",
         "Examples:",
     ] {

@@ -1,16 +1,14 @@
 //! How the launcher asks a running daemon: one JSON [`Request`] a line over a unix socket, one [`Answer`] a line back.
 //!
 //! A connection may ask any number of times. Counts are exact integers. Names end in the unit; what is not a count
-//! says which clock it is of: `model_…_ps` is model time in picoseconds, `wall_…_ns` is wall time in nanoseconds.
-
-use std::collections::BTreeMap;
+//! says which clock it is of, as in a report.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Faults,
-    report::{FabricFigures, Histogram, LedgerEntry},
+    report::{FabricFigures, ModelFigures, NodeFigures},
 };
 
 /// The version of [`DaemonStats`] and [`DaemonHealth`] that this build writes and reads.
@@ -25,6 +23,9 @@ pub const MAX_REQUEST_BYTES: usize = 4096;
 pub enum Request {
     /// All counters. Answered by [`Answer::Stats`].
     Stats,
+    /// All counters, and from now on latencies are counted anew, so that a later [`Request::Stats`] tells the latency of
+    /// what happened in between. Answered by [`Answer::Stats`], as it was before.
+    BeginMeasurement,
     /// What is connected. Answered by [`Answer::Health`].
     Health,
     /// Replace the faults of one node's link from now on. Answered by [`Answer::Done`].
@@ -60,70 +61,12 @@ pub struct DaemonStats {
     pub version: u32,
     /// Wall time since the daemon was ready.
     pub wall_uptime_ns: u64,
-    /// Model time of the latest event of any node.
-    pub model_time_ps: u64,
-    /// Whether model time is exact; with racing senders it is an estimate.
-    pub model_time_is_exact: bool,
-    /// Why it is an estimate; none where it is exact.
-    pub why_estimate: Option<String>,
-    /// Latency of the messages of all nodes.
-    pub model_latency: Histogram,
+    /// Model time. Rates are left at 0: only whoever knows when the run began can say them.
+    pub model: ModelFigures,
     /// The nodes, by rank.
-    pub nodes: Vec<NodeStats>,
+    pub nodes: Vec<NodeFigures>,
     /// Links and switch.
     pub fabric: FabricFigures,
-}
-
-/// One node's counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeStats {
-    /// Host name.
-    pub name: String,
-    /// The Ethernet function; sent is from the guest.
-    pub ethernet: TrafficStats,
-    /// The cluster function; sent is from the guest.
-    pub cluster: TrafficStats,
-    /// Messages that the guest sent through the cluster function.
-    pub messages_sent: u64,
-    /// Messages written into the guest's memory.
-    pub messages_received: u64,
-    /// Payload of the messages sent.
-    pub bytes_sent: u64,
-    /// Payload of the messages received.
-    pub bytes_received: u64,
-    /// Doorbells that the guest rang, of both functions.
-    pub doorbells: u64,
-    /// Messages that were found by polling, so that the guest rang no doorbell for them.
-    pub spared_doorbells: u64,
-    /// Rounds of polling that looked at this node.
-    pub polls: u64,
-    /// Interrupts raised, by cause.
-    pub interrupts: BTreeMap<String, u64>,
-    /// What the guest did that it must not, by name.
-    pub violations: BTreeMap<String, u64>,
-    /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
-    pub link_events: BTreeMap<String, u64>,
-    /// This node's clock in model time.
-    pub model_time_ps: u64,
-    /// Every crossing, by kind. The sum of the prices is the node's whole modelled cost.
-    pub ledger: Vec<LedgerEntry>,
-    /// Messages that this node received, from the start of the sending host's software to the end of the receiving one's.
-    pub model_latency: Histogram,
-}
-
-/// Frames and bytes of one function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TrafficStats {
-    /// Frames from the guest.
-    pub sent_frames: u64,
-    /// Their bytes, headers included.
-    pub sent_bytes: u64,
-    /// Frames to the guest.
-    pub received_frames: u64,
-    /// Their bytes, headers included.
-    pub received_bytes: u64,
-    /// Frames to the guest that found no room.
-    pub dropped_frames: u64,
 }
 
 /// What is connected.
@@ -167,6 +110,7 @@ impl NodeHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::LedgerEntry;
 
     #[test]
     fn requests_look_as_documented() {
@@ -186,7 +130,7 @@ mod tests {
     fn answers_round_trip() {
         let stats = DaemonStats {
             version: STATS_VERSION,
-            nodes: vec![NodeStats {
+            nodes: vec![NodeFigures {
                 name: "node0".into(),
                 interrupts: [("notification".to_owned(), 3)].into(),
                 ledger: vec![LedgerEntry {
@@ -196,7 +140,7 @@ mod tests {
                     model_price_ps: 7,
                     model_waited_ps: 0,
                 }],
-                ..NodeStats::default()
+                ..NodeFigures::default()
             }],
             ..DaemonStats::default()
         };

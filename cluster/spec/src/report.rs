@@ -8,12 +8,15 @@
 //! The promise: within one [`REPORT_VERSION`] no key changes its meaning, its type or its unit, and none goes away. Keys
 //! may be added; a reader skips those that it does not know.
 
+mod difference;
+mod read;
+
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::{NicModel, monitor::TrafficStats};
+use crate::{NicModel, Workload};
 
 /// The version of [`Report`] that this build writes and reads.
 pub const REPORT_VERSION: u32 = 2;
@@ -45,6 +48,9 @@ pub struct Report {
     /// Release of the guest kernel. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_release: Option<String>,
+    /// What the nodes sent to whom, where niclab knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
     /// The code with which the run ended: the first command's code that is not 0. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
@@ -201,9 +207,9 @@ pub struct NodeFigures {
     pub messages_sent: u64,
     /// Messages that the modelled NIC wrote into the host's memory.
     pub messages_received: u64,
-    /// Payload of the messages sent.
+    /// Payload of the messages sent, tags included.
     pub bytes_sent: u64,
-    /// Payload of the messages received.
+    /// Payload of the messages received, tags included.
     pub bytes_received: u64,
     /// Frames of the Ethernet function; sent is from the host.
     pub ethernet: TrafficStats,
@@ -215,9 +221,11 @@ pub struct NodeFigures {
     pub spared_doorbells: u64,
     /// Rounds of polling that looked at this node. They cost wall time only.
     pub polls: u64,
-    /// Interrupts that the device raised, by cause.
+    /// Interrupts that the device raised, by cause. Those of the Ethernet function begin with `ethernet_`.
     pub interrupts: BTreeMap<String, u64>,
-    /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run, by function. Live only.
+    /// Events for which the driver had asked not to be interrupted.
+    pub suppressed_interrupts: u64,
+    /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run: `cluster` and `ethernet`. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_interrupts: Option<BTreeMap<String, u64>>,
     /// What the guest did that it must not, by name.
@@ -226,10 +234,29 @@ pub struct NodeFigures {
     pub link_events: BTreeMap<String, u64>,
     /// This node's clock in model time.
     pub model_time_ps: u64,
-    /// Every crossing of this node, by kind.
+    /// Every crossing of the modelled NIC and its host, by kind.
     pub ledger: Vec<LedgerEntry>,
-    /// Messages that this node received; see [`ModelFigures::latency`].
+    /// Every crossing of the Ethernet function and its host, by kind, priced as the conventional NIC that it is.
+    pub ethernet_ledger: Vec<LedgerEntry>,
+    /// Messages that this node received through the modelled NIC; see [`ModelFigures::latency`].
     pub model_latency: Histogram,
+    /// Frames that this node received through the Ethernet function; see [`ModelFigures::latency`].
+    pub ethernet_model_latency: Histogram,
+}
+
+/// Frames and bytes of one function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrafficStats {
+    /// Frames from the guest.
+    pub sent_frames: u64,
+    /// Their bytes, headers included.
+    pub sent_bytes: u64,
+    /// Frames to the guest.
+    pub received_frames: u64,
+    /// Their bytes, headers included.
+    pub received_bytes: u64,
+    /// Frames to the guest that found no room.
+    pub dropped_frames: u64,
 }
 
 /// Links and switch.
@@ -277,8 +304,13 @@ pub struct Checked {
 impl Report {
     /// Puts [`Self::total`] to what it has to be: the sum of all nodes' ledgers and the fabric's.
     pub fn add_up(&mut self) {
-        let parts = self.nodes.iter().map(|node| &node.ledger).chain([&self.fabric.ledger]);
-        self.total = sum_of(parts.flatten());
+        self.total = sum_of(self.parts());
+    }
+
+    /// Every entry of every ledger.
+    fn parts(&self) -> impl Iterator<Item = &LedgerEntry> {
+        let nodes = self.nodes.iter().flat_map(|node| node.ledger.iter().chain(&node.ethernet_ledger));
+        nodes.chain(&self.fabric.ledger)
     }
 
     /// The report as JSON, for people and programs, with a newline at the end. The same report gives the same bytes.
@@ -340,4 +372,142 @@ pub fn nic_names(models: impl IntoIterator<Item = NicModel>) -> Vec<String> {
 #[must_use]
 pub fn report_schema() -> Schema {
     schema_for!(Report)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::WorkloadKind;
+
+    fn entry(
+        crossing: &str,
+        count: u64,
+        bytes: u64,
+        model_price_ps: u64,
+        model_waited_ps: u64,
+    ) -> LedgerEntry {
+        LedgerEntry { crossing: crossing.into(), count, bytes, model_price_ps, model_waited_ps }
+    }
+
+    /// A report with something in every part.
+    pub(crate) fn sample() -> Report {
+        let node = NodeFigures {
+            messages_sent: 5,
+            doorbells: 11,
+            interrupts: [("message".to_owned(), 2)].into(),
+            guest_interrupts: Some([("cluster".to_owned(), 2)].into()),
+            ledger: vec![entry("pio_write", 3, 24, 1_500_000, 7), entry("dma_write", 1, 8, 1, 0)],
+            ethernet_ledger: vec![entry("dma_write", 2, 1500, 9, 1)],
+            model_time_ps: 1_600_000,
+            ..NodeFigures::new("node0")
+        };
+        let fabric =
+            FabricFigures { ledger: vec![entry("serialization", 3, 99, 5, 0)], ..FabricFigures::default() };
+        let mut report = Report {
+            version: REPORT_VERSION,
+            niclab_version: "0.0.1".into(),
+            mode: Mode::Live,
+            cluster: "c".into(),
+            seed: 1,
+            profile: "p".into(),
+            nic: nic_names([NicModel::Ultra, NicModel::Ultra]),
+            accelerator: Some(Accelerator { name: "tcg".into(), reason: "no \"KVM\"\n".into() }),
+            qemu_version: Some("11.1.3".into()),
+            kernel_release: Some("6.12".into()),
+            workload: Some(Workload::new(WorkloadKind::PingPong)),
+            exit_code: Some(0),
+            wall: Some(WallFigures::default()),
+            model: ModelFigures { time_ps: 1_600_000, is_exact: true, ..ModelFigures::default() },
+            nodes: vec![node],
+            fabric,
+            total: Vec::new(),
+            checks: vec![Checked { name: "nothing-lost".into(), held: true, detail: "5 messages".into() }],
+        };
+        report.add_up();
+        report
+    }
+
+    #[test]
+    fn the_total_holds_every_kind_once_and_sorted() {
+        let total = sample().total;
+        assert_eq!(
+            total,
+            [
+                entry("dma_write", 3, 1508, 10, 1),
+                entry("pio_write", 3, 24, 1_500_000, 7),
+                entry("serialization", 3, 99, 5, 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_simulation_names_nothing_of_the_host() {
+        let report = Report {
+            mode: Mode::Sim,
+            accelerator: None,
+            qemu_version: None,
+            kernel_release: None,
+            exit_code: None,
+            wall: None,
+            ..sample()
+        };
+        let text = report.to_json();
+        for key in ["wall", "qemu", "kernel", "accelerator", "exit_code"] {
+            assert!(!text.contains(key), "{key}: {text}");
+        }
+        assert_eq!(Report::from_json("r", &text).unwrap(), report);
+    }
+
+    #[test]
+    fn rates_are_rounded_down_and_need_time() {
+        let mut model = ModelFigures::default();
+        model.set_rates(10, 999, 3_000_000_000_000);
+        assert_eq!((model.messages_per_s, model.bandwidth_bytes_per_s), (3, 333));
+        model.set_rates(10, 999, 0);
+        assert_eq!((model.messages_per_s, model.bandwidth_bytes_per_s), (0, 0));
+        model.set_rates(u64::MAX, 1, 1);
+        assert_eq!(model.messages_per_s, u64::MAX);
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<LedgerEntry>> {
+        let kind = prop::sample::select(vec!["pio_write", "doorbell", "dma_write", "interrupt"]);
+        let entry = (kind, any::<[u64; 4]>())
+            .prop_map(|(kind, [count, bytes, price, waited])| entry(kind, count, bytes, price, waited));
+        prop::collection::vec(entry, 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn the_total_is_the_sum_of_nodes_and_fabric(
+            nodes in prop::collection::vec((entries(), entries()), 0..5),
+            fabric in entries(),
+        ) {
+            let mut report = sample();
+            report.nodes = nodes
+                .iter()
+                .map(|(ledger, ethernet)| NodeFigures {
+                    ledger: ledger.clone(),
+                    ethernet_ledger: ethernet.clone(),
+                    ..NodeFigures::new("n")
+                })
+                .collect();
+            report.fabric.ledger = fabric.clone();
+            report.add_up();
+            let all: Vec<&LedgerEntry> = nodes.iter().flat_map(|(a, b)| a.iter().chain(b)).chain(&fabric).collect();
+            let sum = |of: fn(&LedgerEntry) -> u64, kind: &str| {
+                let parts = all.iter().filter(|entry| entry.crossing == kind);
+                parts.fold(0_u64, |sum, entry| sum.wrapping_add(of(entry)))
+            };
+            for total in &report.total {
+                prop_assert_eq!(total.count, sum(|e| e.count, &total.crossing));
+                prop_assert_eq!(total.bytes, sum(|e| e.bytes, &total.crossing));
+                prop_assert_eq!(total.model_price_ps, sum(|e| e.model_price_ps, &total.crossing));
+                prop_assert_eq!(total.model_waited_ps, sum(|e| e.model_waited_ps, &total.crossing));
+            }
+            prop_assert!(all.iter().all(|entry| report.total.iter().any(|t| t.crossing == entry.crossing)));
+            prop_assert_eq!(Report::from_json("r", &report.to_json()).unwrap(), report);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use niclab_spec::monitor::{DaemonHealth, DaemonStats};
 use serde::Serialize;
 
 use super::{status_of, terminal};
-use crate::{cli::InspectArgs, control::Status, monitor, output::table, report::device_text};
+use crate::{cli::InspectArgs, control::Status, monitor, output::table, report::text::device_text};
 
 #[derive(Serialize)]
 struct Inspection {

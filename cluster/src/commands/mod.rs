@@ -7,6 +7,7 @@ mod exec;
 mod inspect;
 mod logs;
 mod plan;
+mod report;
 mod run;
 mod schema;
 mod shell;
@@ -44,7 +45,8 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Plan(args) => plan::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
-        Command::Schema => schema::run(),
+        Command::Report(args) => report::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }
 }

@@ -1,30 +1,35 @@
 //! `niclab run`: boots a cluster, runs a command on every node, reports, and shuts down.
 
 use std::{
+    fs::File,
     io::{self, Write},
+    path::Path,
     sync::{Arc, mpsc::Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use niclab_agent::{Exec, ToGuest, ToHost};
-use niclab_spec::Cluster;
+use niclab_spec::{Cluster, Report};
 
 use super::terminal;
 use crate::{
     agent_client::AgentClient,
     cli::{ReportFormat, RunArgs},
-    monitor,
     output::Prefixer,
     prepare,
-    report::{NodeReport, REPORT_VERSION, RunReport},
+    report::{
+        live::{CommandOutcome, Measurement, Outcome},
+        perf,
+        text::report_text,
+    },
     running::{Event, Failure, RunningCluster},
     runtime::{RUN_PREFIX, RuntimeRoot},
 };
 
 /// What runs where no command is given.
-const DEMONSTRATION: [&str; 2] = ["niclab-perf", "demo"];
+const DEMONSTRATION: [&str; 3] = ["niclab-perf", "demo", "--json"];
 
 /// No demonstration prints more; a command's output is never kept.
 const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
@@ -51,26 +56,48 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     })?;
     let boot = begin.elapsed();
     eprintln!("niclab: {count} nodes healthy in {:.1} s", boot.as_secs_f64());
-    let result = commands(&mut running, args).and_then(|(nodes, code)| {
-        let report = report(&running, &cluster, boot, begin.elapsed() - boot, nodes, code);
-        print_report(args, &report)?;
-        Ok(code)
-    });
+    let result = commands_and_report(&mut running, args, &cluster, boot);
     running.shut_down(false);
     result
 }
 
-/// Runs the command on every node and waits for all of them.
-fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<NodeReport>, u8)> {
-    let is_demonstration = args.command.is_empty();
-    let mut argv: Vec<String> =
-        if is_demonstration { DEMONSTRATION.map(str::to_owned).to_vec() } else { args.command.clone() };
-    let wants_json = args.report == Some(ReportFormat::Json);
-    let keep = is_demonstration && wants_json;
-    if keep {
-        argv.push("--json".to_owned());
+/// Runs the commands, and reports where that is asked for.
+fn commands_and_report(
+    running: &mut RunningCluster,
+    args: &RunArgs,
+    cluster: &Cluster,
+    boot: Duration,
+) -> Result<u8> {
+    // Found out before the commands run, not after them.
+    let mut file = args.report_file.as_deref().map(create).transpose()?;
+    // The demonstration always reports; a command of the user's only where that is asked for.
+    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
+    let is_wanted = format.is_some() || file.is_some();
+    let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
+    let (commands, exit_code) = commands(running, args)?;
+    let Some(measurement) = measurement else { return Ok(exit_code) };
+    let report = measurement.end(running, cluster, Outcome { boot, exit_code, commands })?;
+    if let (Some(file), Some(path)) = (&mut file, &args.report_file) {
+        let written = file.write_all(report.to_json().as_bytes()).and_then(|()| file.sync_all());
+        written.with_context(|| format!("the report cannot be written to {}", path.display()))?;
     }
-    let results = start_all(running, &argv, wants_json, keep);
+    print_report(format, &report)?;
+    Ok(exit_code)
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path)
+        .with_context(|| format!("the report cannot be written to {} (--report-file)", path.display()))
+}
+
+/// Runs the command on every node and waits for all of them.
+fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<CommandOutcome>, u8)> {
+    let is_demonstration = args.command.is_empty();
+    let argv: Vec<String> =
+        if is_demonstration { DEMONSTRATION.map(str::to_owned).to_vec() } else { args.command.clone() };
+    let is_reported = args.report.is_some() || args.report_file.is_some();
+    let keep = is_demonstration || (is_reported && is_measurement(&argv));
+    let results = start_all(running, &argv, args.report == Some(ReportFormat::Json), keep);
     let timeout = args.timeout.map_or(FOREVER, Duration::from_secs);
     let deadline = Instant::now() + timeout;
     let mut codes: Vec<Option<Result<u8, String>>> = vec![None; running.plan().nodes.len()];
@@ -91,13 +118,27 @@ fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<NodeRep
     }
     let outputs = results.into_iter().map(|result| result.join().unwrap_or_default());
     let nodes = running.plan().nodes.iter().zip(codes).zip(outputs);
-    let reports = nodes.map(|((node, code), output)| NodeReport {
-        name: node.name.clone(),
-        exit_code: code.as_ref().and_then(|code| code.as_ref().ok()).copied(),
-        error: code.and_then(Result::err),
-        results: if keep { serde_json::from_slice(&output).ok() } else { None },
+    let outcomes = nodes.map(|((node, code), output)| outcome(&node.name, code, &output));
+    Ok((outcomes.collect(), first_bad))
+}
+
+/// Whether the command is a `niclab-perf` that prints JSON, which belongs into the report.
+fn is_measurement(argv: &[String]) -> bool {
+    let program = argv.first().and_then(|program| Path::new(program).file_name());
+    program.is_some_and(|name| name == DEMONSTRATION[0]) && argv.iter().any(|argument| argument == "--json")
+}
+
+fn outcome(node: &str, code: Option<Result<u8, String>>, output: &[u8]) -> CommandOutcome {
+    let results = perf::results(node, output).unwrap_or_else(|error| {
+        eprintln!("niclab: {node}: the report goes without what it measured: {error}");
+        Vec::new()
     });
-    Ok((reports.collect(), first_bad))
+    let (exit_code, error) = match code {
+        Some(Ok(code)) => (Some(code), None),
+        Some(Err(error)) => (None, Some(error)),
+        None => (None, None),
+    };
+    CommandOutcome { exit_code, error, results }
 }
 
 /// Starts the command on every node. Each thread gives the output that is kept.
@@ -194,42 +235,10 @@ fn cannot_print(error: io::Error) -> String {
     format!("its output cannot be printed ({error}), so it was ended")
 }
 
-fn report(
-    running: &RunningCluster,
-    cluster: &Cluster,
-    boot: Duration,
-    commands: Duration,
-    nodes: Vec<NodeReport>,
-    exit_code: u8,
-) -> RunReport {
-    let plan = running.plan();
-    let device = monitor::stats(&plan.monitor_socket).map_err(|error| log::warn!("{error}")).ok();
-    RunReport {
-        version: REPORT_VERSION,
-        cluster: plan.name.clone(),
-        nic: plan.nic.clone(),
-        profile: cluster.profile.name.clone(),
-        accelerator: plan.accelerator.name().to_owned(),
-        accelerator_reason: plan.accelerator.reason.clone(),
-        qemu_version: plan.qemu_version.clone(),
-        kernel_release: plan.kernel_release.clone(),
-        wall_boot_s: boot.as_secs_f64(),
-        wall_commands_s: commands.as_secs_f64(),
-        exit_code,
-        nodes,
-        device,
-    }
-}
-
-/// The demonstration always reports; a command of the user's only where that is asked for.
-fn print_report(args: &RunArgs, report: &RunReport) -> Result<()> {
-    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
+fn print_report(format: Option<ReportFormat>, report: &Report) -> Result<()> {
     match format {
-        Some(ReportFormat::Json) => terminal::print(&serde_json::to_string_pretty(report)?)?,
-        Some(ReportFormat::Text) => {
-            io::stdout().write_all(b"\n")?;
-            terminal::print(&report.text())?;
-        }
+        Some(ReportFormat::Json) => terminal::print(&report.to_json())?,
+        Some(ReportFormat::Text) => terminal::print(&format!("\n{}", report_text(report)))?,
         None => {}
     }
     Ok(())

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use niclab_model::fabric::PortCounters;
+use niclab_model::fabric::{Fabric, PortCounters};
+use niclab_model::parts::ledger::{Crossing, Ledger, Line};
 use niclab_spec::monitor::{
-    Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, NodeStats, Request, STATS_VERSION,
-    TrafficStats,
+    Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, Request, STATS_VERSION,
 };
-use niclab_spec::report::LedgerEntry;
+use niclab_spec::report::{FabricFigures, LedgerEntry, ModelFigures, NodeFigures, TrafficStats};
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -135,7 +135,7 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
 /// Answers one request.
 pub fn answer(shell: &Shell, request: &Request) -> Answer {
     match request {
-        Request::Stats => Answer::Stats(stats(shell)),
+        Request::Stats | Request::BeginMeasurement => Answer::Stats(stats(shell)),
         Request::Health => Answer::Health(health(shell)),
         Request::SetFaults { node, faults: wanted } => {
             let Some(number) = shell.nodes().iter().position(|info| info.name == *node) else {
@@ -159,56 +159,85 @@ fn stats(shell: &Shell) -> DaemonStats {
     DaemonStats {
         version: STATS_VERSION,
         wall_uptime_ns: u64::try_from(shell.started().elapsed().as_nanos()).unwrap_or(u64::MAX),
-        model_time_ps: world.model_time().as_ps(),
-        // Live, model time is logical; only whoever knows the program can say that no two senders raced.
-        model_time_is_exact: false,
-        why_estimate: Some(WHY_ESTIMATE.to_owned()),
-        nodes: nodes.map(|(number, info)| node_stats(&world, number, &info.name)).collect(),
-        ..DaemonStats::default()
+        model: ModelFigures {
+            time_ps: world.model_time().as_ps(),
+            // Live, model time is logical; only whoever knows the program can say that no two senders raced.
+            is_exact: false,
+            why_estimate: Some(WHY_ESTIMATE.to_owned()),
+            ..ModelFigures::default()
+        },
+        nodes: nodes.map(|(number, info)| node_figures(&world, number, &info.name)).collect(),
+        fabric: fabric_figures(world.network.fabric()),
     }
 }
 
-fn node_stats(world: &World, number: usize, name: &str) -> NodeStats {
-    let mut stats = NodeStats { name: name.to_owned(), ..NodeStats::default() };
-    if let Some(card) = world.cards.get(number) {
-        card_stats(card, &mut stats);
+fn fabric_figures(fabric: &Fabric) -> FabricFigures {
+    let mut figures = FabricFigures { ledger: entries(fabric.ledger()), ..FabricFigures::default() };
+    for counters in (0..fabric.ports()).filter_map(|port| fabric.counters(port)) {
+        figures.frames_in += counters.frames_in;
+        figures.bytes_in += counters.bytes_in;
+        figures.frames_out += counters.frames_out;
+        figures.bytes_out += counters.bytes_out;
     }
-    stats.doorbells += world.ethernet.doorbells(number);
+    figures
+}
+
+/// The kinds of crossings that occurred.
+fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
+    let lines = ledger.lines().filter(|(_, line)| line.count > 0);
+    let entry = |(crossing, line): (Crossing, Line)| LedgerEntry {
+        crossing: crossing.name().to_owned(),
+        count: line.count,
+        bytes: line.bytes,
+        model_price_ps: line.price_ps,
+        model_waited_ps: line.waited_ps,
+    };
+    lines.map(entry).collect()
+}
+
+fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
+    let mut figures = NodeFigures::new(name);
+    if let Some(card) = world.cards.get(number) {
+        card_figures(card, &mut figures);
+    }
+    figures.doorbells += world.ethernet.doorbells(number);
     if let Some(state) = world.ethernet.states.get(number) {
-        stats.ethernet = traffic(&state.traffic);
-        stats.interrupts.insert("ethernet_receive".to_owned(), state.receive_interrupts);
-        stats.interrupts.insert("ethernet_transmit".to_owned(), state.transmit_interrupts);
+        figures.ethernet = traffic(&state.traffic);
+        figures.interrupts.insert("ethernet_receive".to_owned(), state.receive_interrupts);
+        figures.interrupts.insert("ethernet_transmit".to_owned(), state.transmit_interrupts);
         for (name, count) in &state.violations {
-            stats.violations.insert((*name).to_owned(), *count);
+            figures.violations.insert((*name).to_owned(), *count);
         }
     }
     if let Some(counters) = world.network.fabric().counters(number as u16) {
-        link_events(counters, &mut stats);
+        link_events(counters, &mut figures);
     }
-    stats
+    figures
 }
 
-fn card_stats(card: &Card, stats: &mut NodeStats) {
+fn card_figures(card: &Card, figures: &mut NodeFigures) {
     let counts = &card.counts;
     let model = card.statistics();
-    stats.cluster = traffic(&counts.traffic);
-    stats.messages_sent = model.packets_sent;
-    stats.messages_received = model.packets_received;
-    stats.doorbells = card.doorbells();
-    stats.spared_doorbells = counts.doorbells_spared;
-    stats.polls = counts.polls;
-    stats.model_time_ps = card.nic.host_clock().as_ps();
+    figures.cluster = traffic(&counts.traffic);
+    figures.messages_sent = model.packets_sent;
+    figures.messages_received = model.packets_received;
+    figures.bytes_sent = model.bytes_sent;
+    figures.bytes_received = model.bytes_received;
+    figures.doorbells = card.doorbells();
+    figures.spared_doorbells = counts.doorbells_spared;
+    figures.polls = counts.polls;
+    figures.model_time_ps = card.nic.host_clock().as_ps();
     for (cause, count) in &card.events.raised {
-        *stats.interrupts.entry(cause_name(*cause).to_owned()).or_insert(0) += count;
+        *figures.interrupts.entry(cause_name(*cause).to_owned()).or_insert(0) += count;
     }
-    stats.interrupts.insert("control".to_owned(), card.control.interrupts);
-    stats.interrupts.insert("suppressed".to_owned(), card.events.suppressed);
+    figures.interrupts.insert("control".to_owned(), card.control.interrupts);
+    figures.suppressed_interrupts = card.events.suppressed;
     for (name, count) in &counts.violations {
-        stats.violations.insert((*name).to_owned(), *count);
+        figures.violations.insert((*name).to_owned(), *count);
     }
     let mut also = |name: &str, count: u64| {
         if count > 0 {
-            stats.violations.insert(name.to_owned(), count);
+            figures.violations.insert(name.to_owned(), count);
         }
     };
     also("control_unanswerable", card.control.unanswerable);
@@ -218,20 +247,10 @@ fn card_stats(card: &Card, stats: &mut NodeStats) {
     also("crc_errors", model.crc_errors);
     also("malformed", model.malformed);
     also("overruns", model.overruns);
-    let line =
-        |(crossing, line): (niclab_model::parts::ledger::Crossing, niclab_model::parts::ledger::Line)| {
-            LedgerEntry {
-                crossing: crossing.name().to_owned(),
-                count: line.count,
-                bytes: line.bytes,
-                model_price_ps: line.price_ps,
-                model_waited_ps: line.waited_ps,
-            }
-        };
-    stats.ledger = card.nic.ledger().lines().map(line).filter(|entry| entry.count > 0).collect();
+    figures.ledger = entries(card.nic.ledger());
 }
 
-fn link_events(counters: &PortCounters, stats: &mut NodeStats) {
+fn link_events(counters: &PortCounters, figures: &mut NodeFigures) {
     let events = [
         ("dropped_short", counters.dropped_short),
         ("dropped_long", counters.dropped_long),
@@ -243,7 +262,7 @@ fn link_events(counters: &PortCounters, stats: &mut NodeStats) {
         ("reordered", counters.reordered),
     ];
     for (name, count) in events {
-        stats.link_events.insert(name.to_owned(), count);
+        figures.link_events.insert(name.to_owned(), count);
     }
 }
 

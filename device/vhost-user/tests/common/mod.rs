@@ -11,7 +11,8 @@ use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::{Lab, connect_ports};
 use niclab_device::monitor::answer;
 use niclab_spec::daemon::DaemonConfig;
-use niclab_spec::monitor::{Answer, NodeStats, Request};
+use niclab_spec::monitor::{Answer, Request};
+use niclab_spec::report::NodeFigures;
 
 /// How long anything may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,7 +29,7 @@ pub fn lab_with(nodes: u16, change: impl FnOnce(&mut DaemonConfig)) -> Lab {
 }
 
 /// Counters of `node`.
-pub fn stats(lab: &Lab, node: usize) -> NodeStats {
+pub fn stats(lab: &Lab, node: usize) -> NodeFigures {
     match answer(lab.daemon().shell(), &Request::Stats) {
         Answer::Stats(mut stats) => stats.nodes.swap_remove(node),
         other => panic!("{other:?}"),

@@ -1,0 +1,136 @@
+//! What happened between two readings of the same counters.
+
+use std::collections::BTreeMap;
+
+use super::{FabricFigures, LedgerEntry, NodeFigures, TrafficStats};
+use crate::monitor::DaemonStats;
+
+impl DaemonStats {
+    /// What was added since `before`, an earlier answer of the same daemon. Counters wrap, so a difference is right even
+    /// where one did. Latencies are those of this answer: they were counted anew where `before` is an answer to
+    /// [`crate::monitor::Request::BeginMeasurement`].
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        since.wall_uptime_ns = self.wall_uptime_ns.wrapping_sub(before.wall_uptime_ns);
+        since.model.time_ps = self.model.time_ps.saturating_sub(before.model.time_ps);
+        for (node, before) in since.nodes.iter_mut().zip(&before.nodes) {
+            node.subtract(before);
+        }
+        since.fabric.subtract(&before.fabric);
+        since
+    }
+}
+
+impl NodeFigures {
+    fn subtract(&mut self, before: &Self) {
+        let pairs = [
+            (&mut self.messages_sent, before.messages_sent),
+            (&mut self.messages_received, before.messages_received),
+            (&mut self.bytes_sent, before.bytes_sent),
+            (&mut self.bytes_received, before.bytes_received),
+            (&mut self.doorbells, before.doorbells),
+            (&mut self.spared_doorbells, before.spared_doorbells),
+            (&mut self.polls, before.polls),
+            (&mut self.suppressed_interrupts, before.suppressed_interrupts),
+        ];
+        for (now, before) in pairs {
+            *now = now.wrapping_sub(before);
+        }
+        self.model_time_ps = self.model_time_ps.saturating_sub(before.model_time_ps);
+        self.ethernet.subtract(&before.ethernet);
+        self.cluster.subtract(&before.cluster);
+        subtract_counts(&mut self.interrupts, &before.interrupts);
+        subtract_counts(&mut self.violations, &before.violations);
+        subtract_counts(&mut self.link_events, &before.link_events);
+        subtract_ledger(&mut self.ledger, &before.ledger);
+        subtract_ledger(&mut self.ethernet_ledger, &before.ethernet_ledger);
+    }
+}
+
+impl TrafficStats {
+    fn subtract(&mut self, before: &Self) {
+        self.sent_frames = self.sent_frames.wrapping_sub(before.sent_frames);
+        self.sent_bytes = self.sent_bytes.wrapping_sub(before.sent_bytes);
+        self.received_frames = self.received_frames.wrapping_sub(before.received_frames);
+        self.received_bytes = self.received_bytes.wrapping_sub(before.received_bytes);
+        self.dropped_frames = self.dropped_frames.wrapping_sub(before.dropped_frames);
+    }
+}
+
+impl FabricFigures {
+    fn subtract(&mut self, before: &Self) {
+        self.frames_in = self.frames_in.wrapping_sub(before.frames_in);
+        self.bytes_in = self.bytes_in.wrapping_sub(before.bytes_in);
+        self.frames_out = self.frames_out.wrapping_sub(before.frames_out);
+        self.bytes_out = self.bytes_out.wrapping_sub(before.bytes_out);
+        subtract_ledger(&mut self.ledger, &before.ledger);
+    }
+}
+
+fn subtract_counts(now: &mut BTreeMap<String, u64>, before: &BTreeMap<String, u64>) {
+    for (name, count) in now.iter_mut() {
+        *count = count.wrapping_sub(before.get(name).copied().unwrap_or(0));
+    }
+}
+
+/// Kinds of which there was nothing new go away.
+fn subtract_ledger(now: &mut Vec<LedgerEntry>, before: &[LedgerEntry]) {
+    for entry in now.iter_mut() {
+        let Some(before) = before.iter().find(|before| before.crossing == entry.crossing) else { continue };
+        entry.count = entry.count.wrapping_sub(before.count);
+        entry.bytes = entry.bytes.wrapping_sub(before.bytes);
+        entry.model_price_ps = entry.model_price_ps.wrapping_sub(before.model_price_ps);
+        entry.model_waited_ps = entry.model_waited_ps.wrapping_sub(before.model_waited_ps);
+    }
+    now.retain(|entry| entry.count > 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::ModelFigures;
+
+    fn stats(scale: u64) -> DaemonStats {
+        let entry = |crossing: &str, scale| LedgerEntry {
+            crossing: crossing.into(),
+            count: scale,
+            bytes: 8 * scale,
+            model_price_ps: 100 * scale,
+            model_waited_ps: 10 * scale,
+        };
+        let node = NodeFigures {
+            messages_sent: scale,
+            doorbells: 2 * scale,
+            interrupts: [("message".to_owned(), 3 * scale)].into(),
+            ledger: vec![entry("doorbell", 4), entry("pio_write", scale)],
+            ethernet: TrafficStats { sent_frames: scale, ..TrafficStats::default() },
+            model_time_ps: 1000 * scale,
+            ..NodeFigures::new("node0")
+        };
+        DaemonStats {
+            model: ModelFigures { time_ps: 1000 * scale, ..ModelFigures::default() },
+            nodes: vec![node],
+            fabric: FabricFigures {
+                frames_in: scale,
+                ledger: vec![entry("serialization", scale)],
+                ..FabricFigures::default()
+            },
+            ..DaemonStats::default()
+        }
+    }
+
+    #[test]
+    fn a_difference_is_what_lies_between_two_readings() {
+        let mut expected = stats(3);
+        expected.nodes[0].ledger.remove(0);
+        assert_eq!(stats(8).since(&stats(5)), expected, "every counter, and no line of what did not happen");
+    }
+
+    #[test]
+    fn a_kind_that_is_new_is_counted_whole() {
+        let mut before = stats(5);
+        before.nodes[0].ledger.clear();
+        assert_eq!(stats(8).since(&before).nodes[0].ledger, stats(8).nodes[0].ledger);
+    }
+}

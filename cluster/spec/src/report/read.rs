@@ -1,0 +1,236 @@
+//! Reading a report from a file that may be anything.
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+use serde_json::error::Category;
+
+use super::{LedgerEntry, REPORT_VERSION, Report};
+use crate::{Place, Problem, SpecError};
+
+/// What to do about a file that was no whole report.
+const MAKE_AGAIN: &str = "write it again with `niclab run --report json --report-file FILE` or `niclab sim`";
+
+/// The keys that say whether the rest can be understood.
+#[derive(Deserialize)]
+struct Header {
+    version: Option<u64>,
+    niclab_version: Option<String>,
+    cluster: Option<serde::de::IgnoredAny>,
+}
+
+impl Report {
+    /// Reads a report from a file.
+    ///
+    /// # Errors
+    /// [`SpecError`]: the file cannot be read, ends in the middle, is of another version, is no report at all, or its
+    /// total is not the sum of its parts. Each with the line and the mend.
+    pub fn read(path: &Path) -> Result<Self, SpecError> {
+        let text =
+            fs::read_to_string(path).map_err(|error| SpecError::Read { path: path.to_owned(), error })?;
+        Self::from_json(&path.display().to_string(), &text)
+    }
+
+    /// Reads a report from a text; `file` stands in messages.
+    ///
+    /// # Errors
+    /// As [`Self::read`], but for the file itself.
+    pub fn from_json(file: &str, text: &str) -> Result<Self, SpecError> {
+        let invalid = |problem| SpecError::Invalid(vec![problem]);
+        let header: Header = serde_json::from_str(text).map_err(|error| invalid(broken(file, &error)))?;
+        if let Some(problem) = wrong_version(file, text, &header) {
+            return Err(invalid(problem));
+        }
+        let report: Self = serde_json::from_str(text).map_err(|error| invalid(broken(file, &error)))?;
+        match report.wrong_total() {
+            Some(what) => Err(invalid(Problem {
+                place: Some(place_of_key(file, text, "total")),
+                key: "total".to_owned(),
+                what,
+                mend: format!("the file was changed or damaged; {MAKE_AGAIN}"),
+            })),
+            None => Ok(report),
+        }
+    }
+
+    /// Where [`Self::total`] is not the sum of its parts: the kind of crossing, and both numbers.
+    fn wrong_total(&self) -> Option<String> {
+        let mut expected = self.clone();
+        expected.add_up();
+        if expected.total == self.total {
+            return None;
+        }
+        let nothing = LedgerEntry::default();
+        let find = |entries: &[LedgerEntry], crossing: &str| {
+            entries.iter().find(|entry| entry.crossing == crossing).unwrap_or(&nothing).clone()
+        };
+        let mut kinds = expected.total.iter().chain(&self.total).map(|entry| entry.crossing.as_str());
+        let kind = kinds.find(|kind| find(&expected.total, kind) != find(&self.total, kind));
+        Some(match kind {
+            None => "its kinds of crossings are not sorted, or one stands there twice".to_owned(),
+            Some(kind) => format!(
+                "it is not the sum of its parts: of `{kind}` the parts hold {}, and the total {}",
+                amounts(&find(&expected.total, kind)),
+                amounts(&find(&self.total, kind))
+            ),
+        })
+    }
+}
+
+fn amounts(entry: &LedgerEntry) -> String {
+    let LedgerEntry { count, bytes, model_price_ps, model_waited_ps, .. } = entry;
+    format!("{count} crossings, {bytes} bytes, {model_price_ps} ps, {model_waited_ps} ps waited")
+}
+
+fn wrong_version(file: &str, text: &str, header: &Header) -> Option<Problem> {
+    let (what, mend) = match (header.version, &header.cluster) {
+        (Some(version), Some(_)) if version == u64::from(REPORT_VERSION) => return None,
+        (Some(version), Some(_)) => {
+            let writer = match &header.niclab_version {
+                Some(writer) => format!("niclab {writer}"),
+                None => "the niclab that wrote it".to_owned(),
+            };
+            let age = if version > u64::from(REPORT_VERSION) { "a newer" } else { "an older" };
+            (
+                format!(
+                    "it is a report of version {version}, {age} one; this niclab reads version {REPORT_VERSION}"
+                ),
+                format!("read it with {writer}, or make it again with this one"),
+            )
+        }
+        _ => ("it is JSON, but no niclab report".to_owned(), MAKE_AGAIN.to_owned()),
+    };
+    let key = if header.version.is_some() { "version" } else { "" };
+    Some(Problem { place: Some(place_of_key(file, text, key)), key: key.to_owned(), what, mend })
+}
+
+/// A problem with the text as JSON, or with the type of a value.
+fn broken(file: &str, error: &serde_json::Error) -> Problem {
+    let mut message = error.to_string();
+    // The place stands before it.
+    if let Some(end) = message.rfind(" at line ") {
+        message.truncate(end);
+    }
+    let (what, mend) = match error.classify() {
+        Category::Eof => (
+            "the file ends in the middle of the report".to_owned(),
+            format!("whatever wrote or copied it was cut short; {MAKE_AGAIN}"),
+        ),
+        Category::Data => (format!("it is no niclab report: {message}"), MAKE_AGAIN.to_owned()),
+        Category::Syntax | Category::Io => {
+            (format!("it is no JSON, and so no niclab report: {message}"), MAKE_AGAIN.to_owned())
+        }
+    };
+    let place = Place { file: file.to_owned(), line: error.line().max(1), column: error.column().max(1) };
+    Problem { place: Some(place), key: String::new(), what, mend }
+}
+
+/// Where a key of the report itself stands: its first or, for the total, its last appearance. The start of the file where
+/// it is absent.
+fn place_of_key(file: &str, text: &str, key: &str) -> Place {
+    let quoted = format!("\"{key}\"");
+    let offset = if key == "total" { text.rfind(&quoted) } else { text.find(&quoted) };
+    let before = text.get(..offset.unwrap_or(0)).unwrap_or_default();
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Place {
+        file: file.to_owned(),
+        line: before.matches('\n').count() + 1,
+        column: before.get(line_start..).map_or(0, |line| line.chars().count()) + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    fn complaint(text: &str) -> String {
+        match Report::from_json("r.json", text) {
+            Ok(report) => panic!("{report:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_report_survives_its_file() {
+        let folder = std::env::temp_dir().join(format!("niclab-report-{}", std::process::id()));
+        fs::write(&folder, sample().to_json()).unwrap();
+        let read = Report::read(&folder);
+        fs::remove_file(&folder).unwrap();
+        assert_eq!(read.unwrap(), sample());
+        let error = Report::read(Path::new("/no/such.json")).unwrap_err().to_string();
+        assert!(error.contains("cannot read /no/such.json"), "{error}");
+    }
+
+    #[test]
+    fn a_truncated_report_is_named_as_such_wherever_it_ends() {
+        let text = sample().to_json();
+        for end in (0..text.trim_end().len()).step_by(7) {
+            let error = complaint(&text[..end]);
+            assert!(error.contains("ends in the middle") && error.contains("mend: "), "{end}: {error}");
+        }
+        let half = &text[..text.find("\"nodes\"").unwrap()];
+        let line = half.matches('\n').count() + 1;
+        assert!(complaint(half).starts_with(&format!("r.json:{line}:")), "{}", complaint(half));
+    }
+
+    #[test]
+    fn another_version_names_who_can_read_it() {
+        let newer = sample().to_json().replacen("\"version\": 2", "\"version\": 3", 1);
+        let error = complaint(&newer);
+        assert!(
+            error.starts_with("r.json:2:3: `version`: it is a report of version 3, a newer one"),
+            "{error}"
+        );
+        assert!(error.contains("read it with niclab 0.0.1"), "{error}");
+        let older = complaint("{\n \"version\": 1, \"cluster\": \"c\", \"device\": null}");
+        assert!(
+            older.contains("version 1, an older one") && older.contains("the niclab that wrote it"),
+            "{older}"
+        );
+        let changed = complaint("{\"version\": 3, \"cluster\": {\"a\": []}, \"nodes\": 7}");
+        assert!(changed.contains("version 3"), "whatever else changed: {changed}");
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused_as_such() {
+        for other in ["{}", "{\"version\": 1, \"tool\": \"niclab-perf\", \"cluster_size\": 2}"] {
+            assert!(complaint(other).contains("it is JSON, but no niclab report"), "{}", complaint(other));
+        }
+        for other in ["nodes = 2\n", "<html>", "[1, 2]", "7", "\u{0}\u{1}"] {
+            assert!(complaint(other).contains("no niclab report"), "{}", complaint(other));
+            assert!(complaint(other).starts_with("r.json:1:"), "{}", complaint(other));
+        }
+        let deep = "[".repeat(100_000);
+        assert!(complaint(&deep).contains("no niclab report"));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_placed() {
+        let text = sample().to_json().replacen("\"doorbells\": 11", "\"doorbells\": -11", 1);
+        let line = text[..text.find("-11").unwrap()].matches('\n').count() + 1;
+        let error = complaint(&text);
+        assert!(error.starts_with(&format!("r.json:{line}:")) && error.contains("-11"), "{error}");
+    }
+
+    #[test]
+    fn a_total_that_is_not_the_sum_is_refused() {
+        let mut report = sample();
+        report.total[0].count += 1;
+        let error = complaint(&report.to_json());
+        assert!(error.contains("`total`: it is not the sum of its parts: of `dma_write`"), "{error}");
+        let text = report.to_json();
+        let line = text[..text.rfind("\"total\"").unwrap()].matches('\n').count() + 1;
+        assert!(error.starts_with(&format!("r.json:{line}:")), "{error}");
+        report = sample();
+        report.total.reverse();
+        assert!(complaint(&report.to_json()).contains("not sorted"));
+    }
+
+    #[test]
+    fn keys_that_were_added_later_are_skipped() {
+        let text =
+            sample().to_json().replacen("\"version\": 2,", "\"version\": 2, \"later\": {\"x\": [1]},", 1);
+        assert_eq!(Report::from_json("r.json", &text).unwrap(), sample());
+    }
+}

@@ -1,0 +1,104 @@
+//! What the guests' kernels themselves count in `/proc/interrupts`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+
+use crate::{
+    bench::command::{self, CommandError, NodeCommand},
+    running::RunningCluster,
+};
+
+/// Interrupts by function: `cluster` and `ethernet`.
+pub type Counts = BTreeMap<String, u64>;
+
+/// How long the guests may take to print a file.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Prints which virtio device each function of the card with the address `$1` is, and then the kernel's counts. It needs
+/// nothing but a shell and `cat`.
+const SCRIPT: &str = r#"
+cd -P /sys/class/niclab/niclab0/device 2>/dev/null && echo "cluster ${PWD##*/}"
+for interface in /sys/class/net/*; do
+    read -r address <"$interface/address" && [ "$address" = "$1" ] || continue
+    cd -P "$interface/device" 2>/dev/null && echo "ethernet ${PWD##*/}"
+done
+echo
+cat /proc/interrupts
+"#;
+
+/// Counts since the guests were booted, by rank; none where a guest cannot say, which is logged.
+///
+/// # Errors
+/// [`crate::running::Failure`] when the cluster ends.
+pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Counts>>> {
+    let nodes = running.plan().nodes.iter().enumerate();
+    let commands: Vec<NodeCommand> =
+        nodes.map(|(rank, node)| NodeCommand::shell(rank, SCRIPT, &[node.mac.to_string()])).collect();
+    match command::run(running, &commands, LIMIT) {
+        Ok(texts) => Ok(Some(texts.iter().map(|text| parse(text)).collect())),
+        Err(error) if error.is::<CommandError>() => {
+            log::warn!("the report goes without the guests' own interrupt counts: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What was added between two readings.
+pub fn difference(before: &Counts, after: &Counts) -> Counts {
+    let added = |(function, count): (&String, &u64)| {
+        let before = before.get(function).copied().unwrap_or(0);
+        // A guest that was reset began anew.
+        (function.clone(), count.saturating_sub(before))
+    };
+    after.iter().map(added).collect()
+}
+
+/// Reads what [`SCRIPT`] prints.
+fn parse(text: &str) -> Counts {
+    let (names, table) = text.split_once("\n\n").unwrap_or((text, ""));
+    let named = names.lines().filter_map(|line| line.split_once(' '));
+    named.filter_map(|(function, device)| Some((function.to_owned(), count_of(table, device)?))).collect()
+}
+
+/// Sum over all lines of `/proc/interrupts`, and all processors, on which `device` or a queue of it (`virtio1-input.0`)
+/// is registered.
+fn count_of(table: &str, device: &str) -> Option<u64> {
+    let is_device =
+        |word: &str| word.strip_prefix(device).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    let lines = table.lines().filter(|line| line.split([' ', ',']).any(is_device));
+    let count = |line: &str| -> u64 {
+        line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum()
+    };
+    lines.map(count).reduce(|sum, count| sum + count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "cluster virtio1
+ethernet virtio10
+
+           CPU0       CPU1
+ 10:        100         23   IO-APIC  10-fasteoi   uhci_hcd:usb1, virtio1
+ 24:          0          7   PCI-MSIX-0000:00:03.0   0-edge      virtio10-config
+ 25:          5          0   PCI-MSIX-0000:00:03.0   1-edge      virtio10-input.0
+NMI:          1          2   Non-maskable interrupts
+";
+
+    #[test]
+    fn each_function_gets_its_lines_over_all_processors() {
+        assert_eq!(parse(OUTPUT), [("cluster".to_owned(), 123), ("ethernet".to_owned(), 12)].into());
+        assert_eq!(parse("cluster virtio9\n\nNMI: 1\n"), Counts::new(), "a device without a line");
+        assert_eq!(parse("\nNMI: 1\n"), Counts::new(), "a guest without the driver");
+    }
+
+    #[test]
+    fn a_difference_is_what_was_added() {
+        let counts = |cluster| Counts::from([("cluster".to_owned(), cluster)]);
+        assert_eq!(difference(&counts(100), &counts(123)), counts(23));
+        assert_eq!(difference(&Counts::new(), &counts(7)), counts(7));
+    }
+}

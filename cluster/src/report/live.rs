@@ -1,0 +1,121 @@
+//! The report of what a running cluster did between two instants.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use niclab_spec::{
+    Cluster, Report,
+    monitor::DaemonStats,
+    report::{Accelerator, Mode, REPORT_VERSION, WallFigures, WallResult, nic_names},
+};
+
+use super::interrupts::{self, Counts};
+use crate::{monitor, running::RunningCluster};
+
+/// The beginning of what is reported.
+pub struct Measurement {
+    begin: Instant,
+    device: DaemonStats,
+    guest_interrupts: Option<Vec<Counts>>,
+}
+
+/// What only the caller knows about the time in between.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// From the first process to all nodes healthy.
+    pub boot: Duration,
+    /// The code with which the run ends.
+    pub exit_code: u8,
+    /// The commands, by rank.
+    pub commands: Vec<CommandOutcome>,
+}
+
+/// How one node's command ended.
+#[derive(Clone, Debug, Default)]
+pub struct CommandOutcome {
+    /// Its code; none if it did not end.
+    pub exit_code: Option<u8>,
+    /// What is wrong, if something is.
+    pub error: Option<String>,
+    /// What it measured.
+    pub results: Vec<WallResult>,
+}
+
+impl Measurement {
+    /// Reads every counter.
+    ///
+    /// # Errors
+    /// When the daemon does not answer, or the cluster ends.
+    pub fn begin(running: &mut RunningCluster) -> Result<Self> {
+        let guest_interrupts = interrupts::read(running)?;
+        let device = monitor::begin_measurement(&running.plan().monitor_socket)?;
+        Ok(Self { begin: Instant::now(), device, guest_interrupts })
+    }
+
+    /// Reads every counter again, and reports what was added.
+    ///
+    /// # Errors
+    /// When the daemon does not answer, or the cluster ends.
+    pub fn end(self, running: &mut RunningCluster, cluster: &Cluster, outcome: Outcome) -> Result<Report> {
+        let commands = self.begin.elapsed();
+        let device = monitor::stats(&running.plan().monitor_socket)?.since(&self.device);
+        let guest_interrupts = match &self.guest_interrupts {
+            Some(before) => interrupts::read(running)?.map(|after| differences(before, &after)),
+            None => None,
+        };
+        let wall = WallFigures {
+            boot_ns: nanoseconds(outcome.boot),
+            commands_ns: nanoseconds(commands),
+            results: outcome.commands.iter().flat_map(|command| command.results.clone()).collect(),
+        };
+        let plan = running.plan();
+        let mut report = Report {
+            version: REPORT_VERSION,
+            niclab_version: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: Mode::Live,
+            cluster: plan.name.clone(),
+            seed: cluster.seed,
+            profile: cluster.profile.name.clone(),
+            nic: nic_names(cluster.nodes.iter().map(|node| node.nic.model)),
+            accelerator: Some(Accelerator {
+                name: plan.accelerator.name().to_owned(),
+                reason: plan.accelerator.reason.clone(),
+            }),
+            qemu_version: Some(plan.qemu_version.clone()),
+            kernel_release: Some(plan.kernel_release.clone()),
+            workload: None,
+            exit_code: Some(outcome.exit_code),
+            wall: Some(wall),
+            model: device.model,
+            nodes: device.nodes,
+            fabric: device.fabric,
+            total: Vec::new(),
+            checks: Vec::new(),
+        };
+        add_outcomes(&mut report, outcome.commands, guest_interrupts);
+        let received = report.nodes.iter().fold((0_u64, 0_u64), |(messages, bytes), node| {
+            (messages.wrapping_add(node.messages_received), bytes.wrapping_add(node.bytes_received))
+        });
+        report.model.set_rates(received.0, received.1, report.model.time_ps);
+        report.add_up();
+        Ok(report)
+    }
+}
+
+fn add_outcomes(report: &mut Report, commands: Vec<CommandOutcome>, interrupts: Option<Vec<Counts>>) {
+    for (node, command) in report.nodes.iter_mut().zip(commands) {
+        node.exit_code = command.exit_code;
+        node.error = command.error;
+    }
+    for (node, counts) in report.nodes.iter_mut().zip(interrupts.into_iter().flatten()) {
+        node.guest_interrupts = Some(counts);
+    }
+}
+
+fn differences(before: &[Counts], after: &[Counts]) -> Vec<Counts> {
+    before.iter().zip(after).map(|(before, after)| interrupts::difference(before, after)).collect()
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,333 @@
+//! One report as tables. Every heading says which clock a time is of.
+
+use std::collections::BTreeMap;
+
+use niclab_spec::{
+    Report,
+    monitor::DaemonStats,
+    report::{FabricFigures, Histogram, LedgerEntry, ModelFigures, NodeFigures, WallFigures, sum_of},
+};
+
+use crate::output::table;
+
+/// The whole report.
+#[must_use]
+pub fn report_text(report: &Report) -> String {
+    let mut text = heading(report);
+    if let Some(wall) = &report.wall {
+        text += "\n";
+        text += &wall_text(wall);
+    }
+    text += "\n";
+    text += &model_text(&report.model, &report.nodes);
+    text += "\n";
+    text += &counters_text(&report.nodes);
+    text += "\n";
+    text += &ledger_text(&report.nodes, &report.fabric, &report.total);
+    if !report.checks.is_empty() {
+        text += "\n";
+    }
+    for check in &report.checks {
+        let verdict = if check.held { "held" } else { "BROKEN" };
+        text += &format!("check {}: {verdict}: {}\n", check.name, check.detail);
+    }
+    for node in &report.nodes {
+        if let Some(error) = &node.error {
+            text += &format!("{}: {error}\n", node.name);
+        }
+    }
+    text
+}
+
+/// The daemon's counters, since it started.
+#[must_use]
+pub fn device_text(stats: &DaemonStats) -> String {
+    let parts = stats.nodes.iter().flat_map(|node| node.ledger.iter().chain(&node.ethernet_ledger));
+    let total = sum_of(parts.chain(&stats.fabric.ledger));
+    [
+        model_text(&stats.model, &stats.nodes),
+        counters_text(&stats.nodes),
+        ledger_text(&stats.nodes, &stats.fabric, &total),
+    ]
+    .join("\n")
+}
+
+fn heading(report: &Report) -> String {
+    let mut text = format!(
+        "cluster {}: {}, {} nodes, NIC {}, profile {}, seed {}\nniclab {}",
+        report.cluster,
+        report.mode.name(),
+        report.nodes.len(),
+        report.nic.join(", "),
+        report.profile,
+        report.seed,
+        report.niclab_version
+    );
+    for (what, version) in [("QEMU", &report.qemu_version), ("kernel", &report.kernel_release)] {
+        if let Some(version) = version {
+            text += &format!(", {what} {version}");
+        }
+    }
+    if let Some(accelerator) = &report.accelerator {
+        text += &format!(", accelerator {} ({})", accelerator.name, accelerator.reason);
+    }
+    text + "\n"
+}
+
+fn wall_text(wall: &WallFigures) -> String {
+    let mut text = format!(
+        "wall time: {} s to healthy, {} s for the commands\n",
+        seconds(wall.boot_ns),
+        seconds(wall.commands_ns)
+    );
+    if wall.results.is_empty() {
+        return text;
+    }
+    let heading = [
+        "node",
+        "benchmark",
+        "over",
+        "payload",
+        "messages",
+        "wall MB/s",
+        "wall messages/s",
+        "round trip: wall p50 us",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+    ];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for result in &wall.results {
+        let mut row = vec![
+            result.node.clone(),
+            result.benchmark.clone(),
+            result.transport.clone(),
+            result.payload_bytes.to_string(),
+            result.messages.to_string(),
+            decimal(result.payload_bytes_per_s, 1_000_000, 2),
+            result.messages_per_s.to_string(),
+        ];
+        row.extend(match result.round_trip {
+            Some(trip) => [trip.p50_ns, trip.p90_ns, trip.p99_ns, trip.p999_ns, trip.max_ns]
+                .map(|ns| decimal(ns, 1000, 2)),
+            None => std::array::from_fn(|_| "-".to_owned()),
+        });
+        rows.push(row);
+    }
+    text += &table(&rows);
+    text
+}
+
+/// Model time, and the latency of messages.
+fn model_text(model: &ModelFigures, nodes: &[NodeFigures]) -> String {
+    let exactness = match &model.why_estimate {
+        _ if model.is_exact => "exact".to_owned(),
+        Some(why) => format!("an estimate: {why}"),
+        None => "an estimate".to_owned(),
+    };
+    let mut text = format!("model time: {} us, {exactness}\n", microseconds(model.time_ps));
+    if model.messages_per_s > 0 {
+        text += &format!(
+            "model rates: {} messages/s, {} MB/s\n",
+            model.messages_per_s,
+            decimal(model.bandwidth_bytes_per_s, 1_000_000, 3)
+        );
+    }
+    let heading = ["latency, model us", "messages", "min", "p50", "p90", "p99", "p99.9", "max", "mean"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let mut row = |name: String, latency: &Histogram| {
+        if latency.count > 0 {
+            rows.push(latency_row(name, latency));
+        }
+    };
+    for node in nodes {
+        row(node.name.clone(), &node.model_latency);
+        row(format!("{} Ethernet", node.name), &node.ethernet_model_latency);
+    }
+    row("all".to_owned(), &model.latency);
+    if rows.len() > 1 {
+        text += &table(&rows);
+    }
+    text
+}
+
+fn latency_row(name: String, latency: &Histogram) -> Vec<String> {
+    let mean = latency.sum_ps.checked_div(latency.count).unwrap_or(0);
+    let times = [
+        latency.min_ps,
+        latency.p50_ps,
+        latency.p90_ps,
+        latency.p99_ps,
+        latency.p999_ps,
+        latency.max_ps,
+        mean,
+    ];
+    [name, latency.count.to_string()].into_iter().chain(times.map(microseconds)).collect()
+}
+
+/// What was counted of each node.
+fn counters_text(nodes: &[NodeFigures]) -> String {
+    let heading = [
+        "node",
+        "messages sent",
+        "received",
+        "doorbells",
+        "spared",
+        "polls",
+        "interrupts",
+        "guest's",
+        "violations",
+        "Ethernet frames sent",
+        "received",
+        "dropped",
+    ];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(nodes.iter().map(counter_row));
+    let mut text = table(&rows);
+    let nothing = BTreeMap::new();
+    for node in nodes {
+        let counts = [
+            ("interrupts", &node.interrupts),
+            ("interrupts by /proc/interrupts", node.guest_interrupts.as_ref().unwrap_or(&nothing)),
+            ("violations", &node.violations),
+            ("link", &node.link_events),
+        ];
+        for (what, counts) in counts {
+            let counts: Vec<String> =
+                counts.iter().filter(|(_, n)| **n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+            if !counts.is_empty() {
+                text += &format!("{}: {what}: {}\n", node.name, counts.join(", "));
+            }
+        }
+    }
+    text
+}
+
+fn counter_row(node: &NodeFigures) -> Vec<String> {
+    let sum = |counts: &BTreeMap<String, u64>| counts.values().fold(0_u64, |sum, n| sum.wrapping_add(*n));
+    let guest =
+        node.guest_interrupts.as_ref().map_or_else(|| "-".to_owned(), |counts| sum(counts).to_string());
+    let first = [
+        node.messages_sent,
+        node.messages_received,
+        node.doorbells,
+        node.spared_doorbells,
+        node.polls,
+        sum(&node.interrupts),
+    ];
+    let last = [
+        sum(&node.violations),
+        node.ethernet.sent_frames,
+        node.ethernet.received_frames,
+        node.ethernet.dropped_frames,
+    ];
+    let texts = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+    [vec![node.name.clone()], texts(&first), vec![guest], texts(&last)].concat()
+}
+
+/// Every crossing of every node and the fabric, and their exact sum.
+fn ledger_text(nodes: &[NodeFigures], fabric: &FabricFigures, total: &[LedgerEntry]) -> String {
+    let heading = ["where", "crossing", "count", "bytes", "price, model us", "waited, model us"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let mut add = |name: &str, ledger: &[LedgerEntry]| {
+        rows.extend(ledger.iter().filter(|entry| entry.count > 0).map(|entry| ledger_row(name, entry)));
+    };
+    for node in nodes {
+        add(&node.name, &node.ledger);
+        add(&format!("{} Ethernet", node.name), &node.ethernet_ledger);
+    }
+    add("fabric", &fabric.ledger);
+    add("total", total);
+    if rows.len() == 1 {
+        return "ledger: no crossings\n".to_owned();
+    }
+    let price_ps = total.iter().fold(0_u64, |sum, entry| sum.wrapping_add(entry.model_price_ps));
+    let waited_ps = total.iter().fold(0_u64, |sum, entry| sum.wrapping_add(entry.model_waited_ps));
+    let sums = [String::new(), String::new(), microseconds(price_ps), microseconds(waited_ps)];
+    rows.push(["total", "all"].map(str::to_owned).into_iter().chain(sums).collect());
+    table(&rows)
+}
+
+fn ledger_row(place: &str, entry: &LedgerEntry) -> Vec<String> {
+    vec![
+        place.to_owned(),
+        entry.crossing.clone(),
+        entry.count.to_string(),
+        entry.bytes.to_string(),
+        microseconds(entry.model_price_ps),
+        microseconds(entry.model_waited_ps),
+    ]
+}
+
+/// Picoseconds as microseconds, all digits.
+pub(super) fn microseconds(ps: u64) -> String {
+    decimal(ps, 1_000_000, 6)
+}
+
+fn seconds(ns: u64) -> String {
+    decimal(ns, 1_000_000_000, 1)
+}
+
+/// `value / unit` with so many digits behind the point, rounded down. `unit` is a power of ten of at least as many digits.
+fn decimal(value: u64, unit: u64, digits: usize) -> String {
+    let fraction = (value % unit) / (unit / 10_u64.pow(digits as u32)).max(1);
+    format!("{}.{fraction:0digits$}", value / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples::sample;
+
+    #[test]
+    fn everything_that_was_counted_is_shown() {
+        let text = report_text(&sample());
+        for word in [
+            "cluster c: live, 1 nodes, NIC ultra, profile p, seed 7",
+            "niclab 0.0.1, QEMU 11.1.3, kernel 6.12, accelerator tcg (no KVM)",
+            "wall time: 4.1 s to healthy, 2.0 s for the commands",
+            "model time: 1.600000 us, an estimate: races",
+            "node0: interrupts: message 2\n",
+            "node0: interrupts by /proc/interrupts: cluster 2\n",
+            "check nothing-lost: BROKEN: message 3 of node0",
+            "node0: it hangs",
+        ] {
+            assert!(text.contains(word), "{word}\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_ledger_shows_each_part_and_the_exact_sum() {
+        let text = report_text(&sample());
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        for row in [
+            "node0 pio_write 3 24 1.500000 0.000007",
+            "node0 Ethernet dma_write 2 1500 0.000009 0.000000",
+            "fabric serialization 3 99 0.000005 0.000000",
+            "total dma_write 3 1508 0.000010 0.000000",
+            "total all 1.500015 0.000007",
+        ] {
+            assert!(lines.iter().any(|line| line.join(" ") == row), "{row}\n{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        assert_eq!(microseconds(1_500_001), "1.500001");
+        assert_eq!(decimal(12_345, 1000, 2), "12.34");
+        assert_eq!(decimal(u64::MAX, 1_000_000, 3), "18446744073709.551");
+    }
+
+    #[test]
+    fn the_daemons_counters_are_added_up() {
+        let report = sample();
+        let stats = DaemonStats {
+            model: report.model,
+            nodes: report.nodes,
+            fabric: report.fabric,
+            ..DaemonStats::default()
+        };
+        assert!(device_text(&stats).contains("1.500015"), "{}", device_text(&stats));
+    }
+}
