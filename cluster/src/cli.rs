@@ -67,7 +67,7 @@ pub enum Command {
     /// Counts, model time and wall time stand apart. A file that is truncated, of another version or no report is
     /// refused with its line.
     Report(ReportArgs),
-    /// Print a JSON Schema: of the cluster file, or of the report.
+    /// Print the JSON Schema of the cluster file or of the report.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
     #[command(hide = true)]
@@ -172,6 +172,9 @@ pub struct SchemaArgs {
     /// Of what.
     #[arg(value_enum, default_value_t = SchemaOf::Cluster, value_name = "WHAT")]
     pub what: SchemaOf,
+    /// Print tables of all keys as Markdown instead.
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 /// What has a schema.

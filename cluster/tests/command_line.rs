@@ -114,3 +114,72 @@ fn doctor_speaks_json() {
     assert_eq!(found("QEMU")["state"], "will-be-built", "the cache is empty");
     assert!(found("accelerator")["found"].as_str().unwrap().contains(": "), "it says why");
 }
+
+/// A report with one node, and of which the total is the sum.
+const REPORT: &str = r#"{
+  "version": 2, "niclab_version": "0.1.0", "mode": "sim", "cluster": "c", "seed": 1, "profile": "p", "nic": ["ultra"],
+  "model": {
+    "time_ps": 5, "is_exact": true, "bandwidth_bytes_per_s": 0, "messages_per_s": 0,
+    "latency": {"count": 0, "min_ps": 0, "p50_ps": 0, "p90_ps": 0, "p99_ps": 0, "p999_ps": 0, "max_ps": 0, "sum_ps": 0}
+  },
+  "nodes": [],
+  "fabric": {
+    "frames_in": 1, "bytes_in": 64, "frames_out": 1, "bytes_out": 64,
+    "ledger": [{"crossing": "serialization", "count": 2, "bytes": 128, "model_price_ps": 5, "model_waited_ps": 0}]
+  },
+  "total": [{"crossing": "serialization", "count": 2, "bytes": 128, "model_price_ps": 5, "model_waited_ps": 0}],
+  "checks": []
+}"#;
+
+/// `niclab report` with these files, and further arguments.
+fn report(files: &[&str], arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = vec!["report".to_owned()];
+    for (number, text) in files.iter().enumerate() {
+        let path = folder.path().join(format!("{number}.json"));
+        fs::write(&path, text).unwrap();
+        all.push(path.to_str().unwrap().to_owned());
+    }
+    let all: Vec<&str> = all.iter().map(String::as_str).chain(arguments.iter().copied()).collect();
+    niclab(&all)
+}
+
+#[test]
+fn a_report_is_shown_and_two_are_compared() {
+    let one = report(&[REPORT], &[]);
+    assert_eq!(one.status.code(), Some(0), "{}", text(&one.stderr));
+    assert!(text(&one.stdout).contains("cluster c: sim, 0 nodes"), "{}", text(&one.stdout));
+    let slower = REPORT.replace("\"time_ps\": 5", "\"time_ps\": 8");
+    let two = text(&report(&[REPORT, &slower], &[]).stdout);
+    assert!(two.contains("difference") && two.contains("+0.000003  +60.00"), "{two}");
+    let json = report(&[REPORT, &slower], &["--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let row = json["rows"].as_array().unwrap().iter().find(|row| row["name"] == "time").unwrap();
+    assert_eq!((&row["section"], &row["difference"]), (&"model-time".into(), &3.into()), "{row}");
+    let same: serde_json::Value = serde_json::from_slice(&report(&[REPORT], &["--json"]).stdout).unwrap();
+    assert_eq!(same, serde_json::from_str::<serde_json::Value>(REPORT).unwrap());
+}
+
+#[test]
+fn what_is_no_whole_report_is_refused_with_file_line_and_mend() {
+    let truncated = REPORT.split_at(REPORT.find("\"fabric\"").unwrap()).0;
+    let older = REPORT.replace("\"version\": 2", "\"version\": 1");
+    let wrong = REPORT.replacen("\"count\": 2", "\"count\": 3", 1);
+    for (file, place, what) in [
+        (truncated, "1.json:8:", "ends in the middle"),
+        (&older, "1.json:2:3: `version`", "version 1, an older one"),
+        (&wrong, "1.json:12:3: `total`", "`serialization`"),
+        ("nodes = 2\n", "1.json:1:", "no niclab report"),
+        ("{}", "1.json:1:1: ", "no niclab report"),
+    ] {
+        let output = report(&[REPORT, file], &[]);
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{complaint}");
+        assert!(output.stdout.is_empty(), "nothing is compared with what cannot be read");
+        for word in [place, what, "mend: "] {
+            assert!(complaint.contains(word), "no {word}: {complaint}");
+        }
+    }
+    let missing = niclab(&["report", "/no/such.json"]);
+    assert!(text(&missing.stderr).contains("cannot read /no/such.json"), "{}", text(&missing.stderr));
+}

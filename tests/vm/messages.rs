@@ -20,18 +20,18 @@ fn the_demonstration_passes_messages_and_reports() {
 fn counts_of_a_ping_pong_are_exact() {
     let niclab = Niclab::new();
     let outcome = report(&niclab, "pingpong -s 16 --iterations 1000 --warmup 0");
-    let device = &outcome.json()["device"];
-    for node in device["nodes"].as_array().expect("nodes") {
+    let report = outcome.json();
+    for node in report["nodes"].as_array().expect("nodes") {
         assert!(node["messages_sent"].as_u64() >= Some(1000), "{outcome}");
         assert_eq!(sum(&node["violations"]), 0, "{outcome}");
     }
-    let sent: u64 = messages(device, "messages_sent");
-    assert_eq!(sent, messages(device, "messages_received"), "nothing is lost\n{outcome}");
-    assert!(device["model_time_ps"].as_u64() > Some(0), "{outcome}");
+    let sent: u64 = messages(&report, "messages_sent");
+    assert_eq!(sent, messages(&report, "messages_received"), "nothing is lost\n{outcome}");
+    assert!(report["model"]["time_ps"].as_u64() > Some(0), "{outcome}");
 }
 
-fn messages(device: &Value, key: &str) -> u64 {
-    device["nodes"].as_array().into_iter().flatten().filter_map(|node| node[key].as_u64()).sum()
+fn messages(report: &Value, key: &str) -> u64 {
+    report["nodes"].as_array().into_iter().flatten().filter_map(|node| node[key].as_u64()).sum()
 }
 
 /// Runs `niclab-perf` on both nodes and reports as JSON.

@@ -21,11 +21,11 @@ use crate::{NicModel, Workload};
 /// The version of [`Report`] that this build writes and reads.
 pub const REPORT_VERSION: u32 = 2;
 
-/// One run.
+/// One run: what happened from the start of its commands or its workload to their end. Booting is not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "niclab report")]
 pub struct Report {
-    /// The version of the report's form, [`REPORT_VERSION`].
+    /// The version of the report's form: 2.
     pub version: u32,
     /// The niclab that wrote it.
     pub niclab_version: String,
@@ -155,7 +155,7 @@ pub struct WallLatency {
 /// Model time: what the modelled hardware would have taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFigures {
-    /// Time of the latest event, from 0.
+    /// From the start of the run to its latest event.
     pub time_ps: u64,
     /// Whether all of this is exact. A live run whose senders race is an estimate.
     pub is_exact: bool,
@@ -232,15 +232,15 @@ pub struct NodeFigures {
     pub violations: BTreeMap<String, u64>,
     /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
     pub link_events: BTreeMap<String, u64>,
-    /// This node's clock in model time.
+    /// How far this node's clock went in model time.
     pub model_time_ps: u64,
     /// Every crossing of the modelled NIC and its host, by kind.
     pub ledger: Vec<LedgerEntry>,
     /// Every crossing of the Ethernet function and its host, by kind, priced as the conventional NIC that it is.
     pub ethernet_ledger: Vec<LedgerEntry>,
-    /// Messages that this node received through the modelled NIC; see [`ModelFigures::latency`].
+    /// Messages that this node received through the modelled NIC; see `latency` of ModelFigures.
     pub model_latency: Histogram,
-    /// Frames that this node received through the Ethernet function; see [`ModelFigures::latency`].
+    /// Frames that this node received through the Ethernet function; see `latency` of ModelFigures.
     pub ethernet_model_latency: Histogram,
 }
 
@@ -249,11 +249,11 @@ pub struct NodeFigures {
 pub struct TrafficStats {
     /// Frames from the guest.
     pub sent_frames: u64,
-    /// Their bytes, headers included.
+    /// Bytes of `sent_frames`, headers included.
     pub sent_bytes: u64,
     /// Frames to the guest.
     pub received_frames: u64,
-    /// Their bytes, headers included.
+    /// Bytes of `received_frames`, headers included.
     pub received_bytes: u64,
     /// Frames to the guest that found no room.
     pub dropped_frames: u64,
@@ -264,11 +264,11 @@ pub struct TrafficStats {
 pub struct FabricFigures {
     /// Frames that nodes sent into the switch.
     pub frames_in: u64,
-    /// Their bytes, headers included.
+    /// Bytes of `frames_in`, headers included.
     pub bytes_in: u64,
     /// Frames on their way to nodes; one for all nodes counts for each.
     pub frames_out: u64,
-    /// Their bytes, headers included.
+    /// Bytes of `frames_out`, headers included.
     pub bytes_out: u64,
     /// Every crossing, by kind.
     pub ledger: Vec<LedgerEntry>,

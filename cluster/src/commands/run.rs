@@ -1,15 +1,14 @@
 //! `niclab run`: boots a cluster, runs a command on every node, reports, and shuts down.
 
 use std::{
-    fs::File,
-    io::{self, Write},
+    io,
     path::Path,
     sync::{Arc, mpsc::Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use niclab_agent::{Exec, ToGuest, ToHost};
 use niclab_spec::{Cluster, Report};
 
@@ -20,6 +19,7 @@ use crate::{
     output::Prefixer,
     prepare,
     report::{
+        file::ReportFile,
         live::{CommandOutcome, Measurement, Outcome},
         perf,
         text::report_text,
@@ -69,7 +69,7 @@ fn commands_and_report(
     boot: Duration,
 ) -> Result<u8> {
     // Found out before the commands run, not after them.
-    let mut file = args.report_file.as_deref().map(create).transpose()?;
+    let file = args.report_file.as_deref().map(ReportFile::open).transpose()?;
     // The demonstration always reports; a command of the user's only where that is asked for.
     let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
     let is_wanted = format.is_some() || file.is_some();
@@ -77,17 +77,11 @@ fn commands_and_report(
     let (commands, exit_code) = commands(running, args)?;
     let Some(measurement) = measurement else { return Ok(exit_code) };
     let report = measurement.end(running, cluster, Outcome { boot, exit_code, commands })?;
-    if let (Some(file), Some(path)) = (&mut file, &args.report_file) {
-        let written = file.write_all(report.to_json().as_bytes()).and_then(|()| file.sync_all());
-        written.with_context(|| format!("the report cannot be written to {}", path.display()))?;
+    if let Some(file) = file {
+        file.write(&report)?;
     }
     print_report(format, &report)?;
     Ok(exit_code)
-}
-
-fn create(path: &Path) -> Result<File> {
-    File::create(path)
-        .with_context(|| format!("the report cannot be written to {} (--report-file)", path.display()))
 }
 
 /// Runs the command on every node and waits for all of them.

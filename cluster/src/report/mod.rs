@@ -2,10 +2,11 @@
 //!
 //! * [`live`] makes a [`niclab_spec::Report`] of what a running cluster did between two instants;
 //! * [`perf`] reads what `niclab-perf` measured in the guests;
-//! * [`text`] shows one report as tables;
+//! * [`file`] is where it is written to; [`text`] shows one report as tables;
 //! * [`compare`] puts several beside one another.
 
 pub mod compare;
+pub mod file;
 pub mod live;
 pub mod perf;
 pub mod text;
