@@ -1,5 +1,8 @@
 //! From plain data to models: the one place where a cluster file's values become parameters of `niclab-model`. The live
-//! shell and the simulator both build from here, so that one file means one machine.
+//! shell and the simulator both build from here, so that one file means one machine. [`figures`] is the way back, from
+//! models to reports.
+
+pub mod figures;
 
 use niclab_model::fabric::faults::{Chance, Faults};
 use niclab_model::fabric::link::LinkConfig;

@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use niclab_model::fabric::{Fabric, PortCounters};
-use niclab_model::parts::ledger::{Crossing, Ledger, Line};
+use niclab_assembly::figures::{entries, fabric, link_events};
 use niclab_spec::monitor::{
     Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, Request, STATS_VERSION,
 };
-use niclab_spec::report::{FabricFigures, LedgerEntry, ModelFigures, NodeFigures, TrafficStats};
+use niclab_spec::report::{ModelFigures, NodeFigures, TrafficStats};
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -167,32 +166,8 @@ fn stats(shell: &Shell) -> DaemonStats {
             ..ModelFigures::default()
         },
         nodes: nodes.map(|(number, info)| node_figures(&world, number, &info.name)).collect(),
-        fabric: fabric_figures(world.network.fabric()),
+        fabric: fabric(world.network.fabric()),
     }
-}
-
-fn fabric_figures(fabric: &Fabric) -> FabricFigures {
-    let mut figures = FabricFigures { ledger: entries(fabric.ledger()), ..FabricFigures::default() };
-    for counters in (0..fabric.ports()).filter_map(|port| fabric.counters(port)) {
-        figures.frames_in += counters.frames_in;
-        figures.bytes_in += counters.bytes_in;
-        figures.frames_out += counters.frames_out;
-        figures.bytes_out += counters.bytes_out;
-    }
-    figures
-}
-
-/// The kinds of crossings that occurred.
-fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
-    let lines = ledger.lines().filter(|(_, line)| line.count > 0);
-    let entry = |(crossing, line): (Crossing, Line)| LedgerEntry {
-        crossing: crossing.name().to_owned(),
-        count: line.count,
-        bytes: line.bytes,
-        model_price_ps: line.price_ps,
-        model_waited_ps: line.waited_ps,
-    };
-    lines.map(entry).collect()
 }
 
 fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
@@ -210,7 +185,7 @@ fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
         }
     }
     if let Some(counters) = world.network.fabric().counters(number as u16) {
-        link_events(counters, &mut figures);
+        figures.link_events = link_events(counters);
     }
     figures
 }
@@ -248,22 +223,6 @@ fn card_figures(card: &Card, figures: &mut NodeFigures) {
     also("malformed", model.malformed);
     also("overruns", model.overruns);
     figures.ledger = entries(card.nic.ledger());
-}
-
-fn link_events(counters: &PortCounters, figures: &mut NodeFigures) {
-    let events = [
-        ("dropped_short", counters.dropped_short),
-        ("dropped_long", counters.dropped_long),
-        ("dropped_down", counters.dropped_down),
-        ("dropped_queue", counters.dropped_queue),
-        ("lost", counters.dropped_lost),
-        ("duplicated", counters.doubled),
-        ("corrupted", counters.corrupted),
-        ("reordered", counters.reordered),
-    ];
-    for (name, count) in events {
-        figures.link_events.insert(name.to_owned(), count);
-    }
 }
 
 const fn traffic(traffic: &Traffic) -> TrafficStats {
