@@ -46,12 +46,12 @@ impl World {
     fn carry(&mut self, from: usize) {
         while let Some(output) = self.nics[from].poll_output() {
             match &output {
-                Output::Frame { at, frame } => {
+                Output::Frame { at, frame, message } => {
                     let mut deliveries = Deliveries::new();
-                    self.fabric.forward(*at, from as u16, frame, &mut deliveries);
+                    self.fabric.forward(*at, from as u16, frame, *message, &mut deliveries);
                     for delivery in &deliveries {
                         let to = usize::from(delivery.to);
-                        self.nics[to].handle(delivery.at, Input::Frame(frame));
+                        self.nics[to].handle(delivery.at, Input::Frame { frame, message: *message });
                         self.carry(to);
                     }
                 }

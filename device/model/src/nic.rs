@@ -8,6 +8,7 @@ use niclab_abi::control::Statistics;
 use smallvec::SmallVec;
 
 use crate::parts::ledger::Ledger;
+use crate::parts::message::Message;
 use crate::time::Time;
 
 /// Bytes of a frame on a link, from the Ethernet header to the last byte of the payload (no preamble, no check
@@ -46,7 +47,12 @@ pub enum Input<'a> {
     /// What only the shell can count, before a request for statistics.
     ShellCounts(ShellCounts),
     /// A frame arrived from the link, whole, at the time of the call.
-    Frame(&'a [u8]),
+    Frame {
+        /// The frame.
+        frame: &'a [u8],
+        /// What [`Output::Frame`] said of it.
+        message: Option<Message>,
+    },
     /// The time that [`Nic::poll_timeout`] named has come.
     Timeout,
     /// The host is gone or was reset: forget every port and all of its memory at once, write nothing more.
@@ -96,6 +102,9 @@ pub enum Register {
     Released(u64),
     /// Number of the slice whose arrival shall interrupt; zero disarms.
     Armed(u64),
+    /// How many slices the program consumes between two stores of [`Register::Released`]; zero: not known. Part of
+    /// setting a port up, and without a price.
+    ReleaseInterval(u64),
 }
 
 /// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
@@ -118,6 +127,9 @@ pub enum Output {
         at: Time,
         /// The frame.
         frame: FrameBytes,
+        /// The message that it carries; none for frames of the NIC's own, such as flow control. Travels beside the frame
+        /// and is known to ledgers alone: what the receiver does must follow from the frame.
+        message: Option<Message>,
     },
     /// Interrupt the host with one event.
     Interrupt {
@@ -166,8 +178,18 @@ pub trait Nic {
     /// where a guest's own computing time is unknown, this is the `now` of what the guest does next.
     fn host_clock(&self) -> Time;
 
+    /// Messages stored for `port` since it was opened: what its program can have received.
+    fn delivered(&self, port: u32) -> u64;
+
+    /// How often the wall clock of a live run decided in which order this node's host did things: what it did is counted
+    /// and priced, but another run of the same programs may differ.
+    fn unordered(&self) -> u64;
+
     /// What every crossing of this node has cost, but for those of the network.
     fn ledger(&self) -> &Ledger;
+
+    /// To keep single stages, or to turn the ledger off.
+    fn ledger_mut(&mut self) -> &mut Ledger;
 
     /// What a driver reads by [`niclab_abi::control::OP_STATISTICS`], with these counts of the shell.
     fn statistics(&self, shell: &ShellCounts) -> Statistics;

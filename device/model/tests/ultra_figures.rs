@@ -29,8 +29,8 @@ fn connected_pair() -> [Ultra; 2] {
     control(completer, Time::ZERO, &authorize_request(0, 0, 0, SLICES));
     let (_, _, frames) = control(requester, Time::ZERO, &route_request(0, 1, 0));
     for frame in carry(frames, completer) {
-        let Output::Frame { at, frame } = frame else { panic!("a limit is announced") };
-        requester.handle(at, Input::Frame(&frame));
+        let Output::Frame { at, frame, message } = frame else { panic!("a limit is announced") };
+        requester.handle(at, Input::Frame { frame: &frame, message });
     }
     nics
 }
@@ -38,8 +38,8 @@ fn connected_pair() -> [Ultra; 2] {
 /// Gives frames to a card over a link that takes no time.
 fn carry(outputs: impl IntoIterator<Item = Output>, to: &mut Ultra) -> Vec<Output> {
     for output in outputs {
-        if let Output::Frame { at, frame } = output {
-            to.handle(at, Input::Frame(&frame));
+        if let Output::Frame { at, frame, message } = output {
+            to.handle(at, Input::Frame { frame: &frame, message });
         }
     }
     drain(to)

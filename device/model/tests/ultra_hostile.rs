@@ -126,7 +126,7 @@ impl Guard {
                 self.nic.handle(now, Input::PageStore(PageStore { port, code, words }));
             }
             &Attack::Register(port, register) => self.nic.handle(now, Input::Register { port, register }),
-            Attack::Frame(frame) => self.nic.handle(now, Input::Frame(frame)),
+            Attack::Frame(frame) => self.nic.handle(now, Input::Frame { frame, message: None }),
             Attack::Timeout => self.nic.handle(now, Input::Timeout),
             Attack::Reset => {
                 self.nic.handle(now, Input::HostReset);
@@ -337,7 +337,7 @@ fn a_packet_without_right_is_counted_and_raised_as_configured() {
             connection: 1,
             number: 1,
         };
-        nic.handle(Time::ZERO, Input::Frame(&header.emit(&[1, 2])));
+        nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[1, 2]), message: None });
         let outputs: Vec<_> = std::iter::from_fn(|| nic.poll_output()).collect();
         assert_eq!(outputs.len(), interrupts);
         let only_the_system_is_told = |output: &Output| {
@@ -360,10 +360,10 @@ fn a_packet_for_another_node_is_not_taken() {
         connection: 1,
         number: 0,
     };
-    nic.handle(Time::ZERO, Input::Frame(&header.emit(&[])));
+    nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[]), message: None });
     assert_eq!((nic.poll_output(), nic.counters().malformed), (None, 1));
     let header = Header { target: Address { node: 0, port: 0 }, ..header };
-    nic.handle(Time::ZERO, Input::Frame(&header.emit(&[])));
+    nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[]), message: None });
     assert!(matches!(nic.poll_output(), Some(Output::Frame { .. })), "its own is answered");
 }
 
@@ -372,7 +372,7 @@ fn statistics_hold_what_card_and_shell_counted() {
     let mut nic = card();
     let shell = ShellCounts { doorbells: 3, doorbells_spared: 4, events_merged: 5, control_refused: 6 };
     nic.handle(Time::ZERO, Input::ShellCounts(shell));
-    nic.handle(Time::ZERO, Input::Frame(&[0; 20]));
+    nic.handle(Time::ZERO, Input::Frame { frame: &[0; 20], message: None });
     assert_eq!(status_of(&mut nic, &open_request(3, BASE, 0)), STATUS_BAD_VALUE);
     let (status, body, _) = control(&mut nic, Time::ZERO, &bare_request(OP_STATISTICS));
     assert_eq!(status, STATUS_OK);

@@ -77,8 +77,8 @@ impl Pair {
     fn carry_out(&mut self, node: usize, output: Output) {
         match output {
             Output::Frame { .. } if node == 0 && self.swallow > 0 => self.swallow -= 1,
-            Output::Frame { at, frame } => {
-                self.nics[1 - node].handle(at, Input::Frame(&frame));
+            Output::Frame { at, frame, message } => {
+                self.nics[1 - node].handle(at, Input::Frame { frame: &frame, message });
                 self.carry(1 - node);
             }
             Output::DmaWrite { address, words, .. } => {

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::fabric::faults::{Faults, Random};
-use crate::parts::ledger::{Cost, Crossing, Ledger, Resource};
+use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource};
 use crate::time::{Span, Time};
 
 /// A link that there cannot be.
@@ -98,8 +98,8 @@ pub(super) struct Link {
 }
 
 impl Direction {
-    fn new(seed: u64, stream: u64) -> Self {
-        Self { wire: Resource::default(), waiting: VecDeque::new(), random: Random::new(seed, stream) }
+    fn new(place: Place, seed: u64, stream: u64) -> Self {
+        Self { wire: Resource::new(place), waiting: VecDeque::new(), random: Random::new(seed, stream) }
     }
 
     /// Whether a frame that is ready finds the queue full.
@@ -123,8 +123,8 @@ impl Link {
             faults: Faults::NONE,
             is_faulty: false,
             is_up: true,
-            to_switch: Direction::new(seed, stream),
-            to_node: Direction::new(seed, stream + 1),
+            to_switch: Direction::new(Place::LinkToSwitch(port as u16), seed, stream),
+            to_node: Direction::new(Place::LinkToNode(port as u16), seed, stream + 1),
             last: (0, Span::ZERO),
         })
     }

@@ -21,7 +21,8 @@ use crate::fabric::ethernet::Frame;
 use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
 use crate::fabric::switch::{Outlet, Switch};
-use crate::parts::ledger::{Cost, Crossing, Ledger, Resource};
+use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource};
+use crate::parts::message::Message;
 use crate::time::{Span, Time};
 
 /// Who gets a frame. Most frames go to one node.
@@ -125,9 +126,17 @@ impl Fabric {
     }
 
     /// Takes a frame that the node at port `from` has ready at `now`, and adds to `deliveries` who gets it. What is
-    /// dropped is counted and has no delivery.
+    /// dropped is counted and has no delivery. `message` says whose frame it is, for the ledger.
     #[inline]
-    pub fn forward(&mut self, now: Time, from: u16, frame: &[u8], deliveries: &mut Deliveries) {
+    pub fn forward(
+        &mut self,
+        now: Time,
+        from: u16,
+        frame: &[u8],
+        message: Option<Message>,
+        deliveries: &mut Deliveries,
+    ) {
+        self.ledger.attribute(message);
         let Some(Port { link, counters }) = self.ports.get_mut(usize::from(from)) else { return };
         let Some(header) = Frame::new_checked(frame) else {
             counters.dropped_short += 1;
@@ -155,7 +164,7 @@ impl Fabric {
     fn leave_switch(&mut self, entering: Arrival, to: u16, bytes: usize, deliveries: &mut Deliveries) {
         let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
         // The switch passes any number of frames at a time; they meet at the link behind it.
-        let mut crossing = Resource::default();
+        let mut crossing = Resource::new(Place::Switch);
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
         let entered = match self.forwarding {
             // Not so early that the link runs dry because the frame comes in more slowly than it goes out.
@@ -200,6 +209,11 @@ impl Fabric {
     /// What links and switch have cost.
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// To keep single stages, or to turn the ledger off.
+    pub const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 }
 

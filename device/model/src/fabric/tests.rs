@@ -37,7 +37,7 @@ fn unicast(from: u16, to: u16, bytes: usize) -> Vec<u8> {
 
 fn send(fabric: &mut Fabric, now_ns: u64, from: u16, frame: &[u8]) -> Vec<Delivery> {
     let mut deliveries = Deliveries::new();
-    fabric.forward(Time::from_ps(now_ns * NS), from, frame, &mut deliveries);
+    fabric.forward(Time::from_ps(now_ns * NS), from, frame, None, &mut deliveries);
     deliveries.into_vec()
 }
 

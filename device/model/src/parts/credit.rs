@@ -16,6 +16,10 @@
 //! **renewal**: begin a new connection. Repeating the request is always safe, and is how a sender that waits too long
 //! finds out that an answer was lost.
 
+use alloc::collections::VecDeque;
+
+use crate::time::Time;
+
 /// Whether `a` comes after `b` among 16-bit numbers that wrap.
 const fn is_newer(a: u16, b: u16) -> bool {
     a.wrapping_sub(b) as i16 > 0
@@ -28,22 +32,32 @@ const fn ahead(a: u32, b: u32) -> u32 {
 }
 
 /// The sender's side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     connection: u16,
     sent: u32,
     limit: u32,
     /// Number of the last packet whose acknowledgement was counted.
     acknowledged: u32,
+    /// Limits that packets not yet sent need, and when each arrived: both only rise. Never more than packets that may
+    /// still be sent. A shell may feed a limit before a packet whose turn, in model time, came earlier.
+    arrivals: VecDeque<(u32, Time)>,
 }
 
 impl Window {
+    /// A window that was never used.
+    pub const fn new() -> Self {
+        Self { connection: 0, sent: 0, limit: 0, acknowledged: 0, arrivals: VecDeque::new() }
+    }
+
     /// Begins a new connection, without credit. The number of the connection outlives the user of the port, so that
     /// what is still on its way to the last one is recognised.
     pub fn begin(&mut self) {
         // Zero is no connection: an offer that is not a renewal carries it.
         let connection = self.connection.checked_add(1).unwrap_or(1);
-        *self = Self { connection, ..Self::default() };
+        self.arrivals.clear();
+        let arrivals = core::mem::take(&mut self.arrivals);
+        *self = Self { connection, arrivals, ..Self::new() };
     }
 
     /// The connection.
@@ -64,16 +78,30 @@ impl Window {
     /// Counts a packet that is sent now, whether or not the window is open, and returns its number.
     pub fn count_sent(&mut self) -> u32 {
         self.sent = self.sent.wrapping_add(1);
+        while self.arrivals.front().is_some_and(|&(limit, _)| ahead(limit, self.sent) == 0) {
+            self.arrivals.pop_front();
+        }
         self.sent
     }
 
-    /// Takes an announced limit; false when it is stale or absurd, and then nothing changes. `most` bounds how far a
-    /// limit may run ahead of what was sent: the largest receive queue there is.
-    pub fn on_limit(&mut self, connection: u16, limit: u32, most: u32) -> bool {
+    /// When the credit of the next packet arrived, and the packet may go.
+    #[inline]
+    pub fn opened(&self) -> Time {
+        self.arrivals.front().map_or(Time::ZERO, |&(_, at)| at)
+    }
+
+    /// Takes a limit that arrived at `now`; false when it is stale or absurd, and then nothing changes. `most` bounds how
+    /// far a limit may run ahead of what was sent: the largest receive queue there is.
+    pub fn on_limit(&mut self, now: Time, connection: u16, limit: u32, most: u32) -> bool {
         let is_valid =
             connection == self.connection && ahead(limit, self.limit) > 0 && ahead(limit, self.sent) <= most;
         if is_valid {
             self.limit = limit;
+            // One that arrived later and allows less adds nothing.
+            while self.arrivals.back().is_some_and(|&(_, at)| at >= now) {
+                self.arrivals.pop_back();
+            }
+            self.arrivals.push_back((limit, now));
         }
         is_valid
     }
@@ -271,11 +299,11 @@ mod tests {
 
     /// A sender and an account that have found each other.
     fn pair(credits: u32) -> (Window, Grant) {
-        let (mut window, mut grant) = (Window::default(), Grant::new(credits));
+        let (mut window, mut grant) = (Window::new(), Grant::new(credits));
         window.begin();
         assert_eq!(grant.on_request(window.connection(), 0, false), Answer::Announce);
         let (connection, limit) = grant.announce().unwrap();
-        assert!(window.on_limit(connection, limit, MOST));
+        assert!(window.on_limit(Time::ZERO, connection, limit, MOST));
         (window, grant)
     }
 
@@ -294,8 +322,27 @@ mod tests {
         grant.on_released();
         assert!(grant.is_announcement_due());
         let (connection, limit) = grant.announce().unwrap();
-        assert!(window.on_limit(connection, limit, MOST));
+        assert!(window.on_limit(Time::ZERO, connection, limit, MOST));
         assert_eq!(limit, 6);
+    }
+
+    #[test]
+    fn a_packet_goes_no_earlier_than_the_first_limit_that_allows_it_arrived() {
+        let at = Time::from_ps;
+        let mut window = Window::new();
+        window.begin();
+        assert!(window.on_limit(at(10), 1, 2, MOST));
+        assert!(window.on_limit(at(50), 1, 3, MOST));
+        assert!(window.on_limit(at(40), 1, 4, MOST));
+        let mut opened =
+            |packets: usize| (0..packets).map(|_| (window.opened(), window.count_sent()).0).last();
+        assert_eq!(opened(2), Some(at(10)));
+        assert_eq!(opened(1), Some(at(40)), "the later limit arrived earlier");
+        assert_eq!(opened(1), Some(at(40)));
+        assert!(window.arrivals.is_empty());
+        assert!(window.on_limit(at(60), 1, 5, MOST));
+        window.begin();
+        assert_eq!(window.opened(), Time::ZERO);
     }
 
     #[test]
@@ -337,19 +384,19 @@ mod tests {
 
     #[test]
     fn connection_numbers_wrap_past_zero() {
-        let mut window = Window { connection: u16::MAX, sent: 7, limit: 9, acknowledged: 3 };
+        let mut window = Window { connection: u16::MAX, sent: 7, limit: 9, acknowledged: 3, ..Window::new() };
         window.begin();
-        assert_eq!(window, Window { connection: 1, ..Window::default() });
+        assert_eq!(window, Window { connection: 1, ..Window::new() });
         assert!(is_newer(window.connection(), u16::MAX));
     }
 
     #[test]
     fn absurd_limits_are_refused() {
         let (mut window, _) = pair(4);
-        assert!(!window.on_limit(1, 4, MOST), "not ahead");
-        assert!(!window.on_limit(1, 4 + MOST + 1, MOST), "too far");
-        assert!(!window.on_limit(2, 5, MOST), "another connection");
-        assert!(window.on_limit(1, 5, MOST));
+        assert!(!window.on_limit(Time::ZERO, 1, 4, MOST), "not ahead");
+        assert!(!window.on_limit(Time::ZERO, 1, 4 + MOST + 1, MOST), "too far");
+        assert!(!window.on_limit(Time::ZERO, 2, 5, MOST), "another connection");
+        assert!(window.on_limit(Time::ZERO, 1, 5, MOST));
     }
 
     #[test]
@@ -414,7 +461,7 @@ mod tests {
                     }
                 }
                 Message::Limit { connection, limit } => {
-                    self.window.on_limit(connection, limit, MOST);
+                    self.window.on_limit(Time::ZERO, connection, limit, MOST);
                 }
                 Message::Renew { connection } if connection == self.window.connection() => {
                     self.window.begin();
@@ -478,7 +525,7 @@ mod tests {
             script in prop::collection::vec((0..16_u8, 0..2_usize, any::<usize>()), 0..500),
         ) {
             let mut world = World {
-                window: Window::default(),
+                window: Window::new(),
                 grant: Grant::new(credits),
                 wires: Default::default(),
                 stored: Vec::new(),

@@ -1,6 +1,6 @@
 //! One node's host processor and I/O bus: the resources on which a NIC's crossings wait for one another.
 
-use crate::parts::ledger::{Cost, Crossing, Ledger, Resource, Stage};
+use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
 use crate::parts::profile::{Price, Profile};
 use crate::time::{Span, Time};
 
@@ -41,9 +41,9 @@ impl HostInterface {
         Self {
             profile,
             ledger: Ledger::default(),
-            host: Resource::default(),
-            inward: Resource::default(),
-            outward: Resource::default(),
+            host: Resource::new(Place::Host),
+            inward: Resource::new(Place::BusInward),
+            outward: Resource::new(Place::BusOutward),
         }
     }
 
@@ -55,6 +55,11 @@ impl HostInterface {
     /// What everything has cost.
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// To say whose crossings follow, and what is to be kept of them.
+    pub const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     /// The later of the end of the host's last operation and its last delivery.
@@ -110,7 +115,7 @@ impl HostInterface {
     /// An interrupt: over the bus, then the handler. Returns when the host's line is raised.
     pub fn interrupt(&mut self, ready: Time) -> Time {
         // A line of its own or a posted message: it never waits for the data path, and delays nobody.
-        let mut line = Resource::default();
+        let mut line = Resource::new(Place::InterruptLine);
         let cost = Cost::once(0, Span::from_ps(self.profile.bus.interrupt_ps));
         let raised = self.ledger.charge(Crossing::Interrupt, &mut line, ready, cost).end;
         self.occupy_host(Crossing::HostInterrupt, raised, 0, self.profile.host.interrupt_ps);

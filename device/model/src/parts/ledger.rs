@@ -2,7 +2,16 @@
 //!
 //! A crossing waits until its [`Resource`] is free, occupies it, and takes effect after a pipelined latency. Waiting is
 //! entered beside the price, so that the price of a run does not depend on who met whom.
+//!
+//! A ledger sums by kind. On demand it also keeps each single stage ([`Ledger::record_stages`]), by which a timeline is
+//! drawn: the stages are the lines' parts, exactly. Whoever crosses says first whose message it is
+//! ([`Ledger::attribute`]), and the receiving end says when a message is over ([`Ledger::complete`]).
 
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::parts::histogram::Histogram;
+use crate::parts::message::Message;
 use crate::time::{Span, Time};
 
 /// Kinds of crossings.
@@ -140,13 +149,40 @@ pub struct Stage {
     pub end: Time,
 }
 
+/// Where a crossing takes place, within one node or one network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// The host's processor.
+    Host,
+    /// The bus towards the NIC; on a bus with one direction at a time, the whole bus.
+    BusInward,
+    /// The bus towards the host.
+    BusOutward,
+    /// The NIC's interrupt line or message.
+    InterruptLine,
+    /// A state machine or processor of the NIC, by its name in the paper.
+    Machine(&'static str),
+    /// The direction of a node's link that leads to the switch.
+    LinkToSwitch(u16),
+    /// The direction of a node's link that leads to the node.
+    LinkToNode(u16),
+    /// The switch, which passes any number of frames at a time.
+    Switch,
+}
+
 /// Something that does one thing at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource {
+    place: Place,
     busy_until: Time,
 }
 
 impl Resource {
+    /// An idle resource.
+    pub const fn new(place: Place) -> Self {
+        Self { place, busy_until: Time::ZERO }
+    }
+
     /// The end of the last thing it has to do.
     pub const fn busy_until(&self) -> Time {
         self.busy_until
@@ -158,16 +194,133 @@ impl Resource {
     }
 }
 
-/// Counts, bytes and picoseconds by kind of crossing.
+/// One transfer as a timeline shows it: a part of its ledger's [`Line`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageRecord {
+    /// What it was.
+    pub crossing: Crossing,
+    /// Where.
+    pub place: Place,
+    /// When it could have begun.
+    pub ready: Time,
+    /// When it got the resource.
+    pub start: Time,
+    /// When the resource was free again.
+    pub released: Time,
+    /// When its effect was seen.
+    pub end: Time,
+    /// Crossings: bursts of one transfer.
+    pub count: u64,
+    /// Bytes carried.
+    pub bytes: u64,
+    /// Whose it was; none for what no message caused alone.
+    pub message: Option<Message>,
+}
+
+impl StageRecord {
+    /// What this stage has entered in its line.
+    pub const fn line(&self) -> Line {
+        Line {
+            count: self.count,
+            bytes: self.bytes,
+            price_ps: self.end.since(self.start).as_ps(),
+            waited_ps: self.start.since(self.ready).as_ps(),
+        }
+    }
+}
+
+/// The stages kept so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Recorder {
+    most: usize,
+    stages: VecDeque<StageRecord>,
+    lost: u64,
+}
+
+/// Counts, bytes and picoseconds by kind of crossing.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
+    is_on: bool,
     lines: [Line; Crossing::ALL.len()],
+    current: Option<Message>,
+    latency: Histogram,
+    recorder: Recorder,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            is_on: true,
+            lines: Default::default(),
+            current: None,
+            latency: Histogram::default(),
+            recorder: Recorder::default(),
+        }
+    }
 }
 
 impl Ledger {
+    /// Turns the ledger on, as it is made, or off: then nothing is priced or counted and every crossing takes no time.
+    /// That serves to measure what the ledger itself costs.
+    pub fn set_on(&mut self, is_on: bool) {
+        self.is_on = is_on;
+    }
+
+    /// Says whose crossings follow, until the next call.
+    #[inline]
+    pub fn attribute(&mut self, message: Option<Message>) {
+        self.current = message;
+    }
+
+    /// Keeps the next stages, `most` at a time; zero keeps none, as at first. What was kept before stays.
+    pub fn record_stages(&mut self, most: usize) {
+        self.recorder.most = most;
+    }
+
+    /// The stages kept since the last call, in the order in which they were charged, and how many more there were.
+    pub fn take_stages(&mut self) -> (Vec<StageRecord>, u64) {
+        let stages = core::mem::take(&mut self.recorder.stages).into();
+        (stages, core::mem::take(&mut self.recorder.lost))
+    }
+
+    /// A message is over: its receiving program has it at `end`.
+    #[inline]
+    pub fn complete(&mut self, message: &Message, end: Time) {
+        if self.is_on {
+            self.latency.enter(end.since(message.launched).as_ps());
+        }
+    }
+
+    /// How long the messages took that ended here, from the sender's software to the receiver's, picoseconds.
+    pub const fn latency(&self) -> &Histogram {
+        &self.latency
+    }
+
+    #[cold]
+    fn record(&mut self, stage: &Stage, place: Place, ready: Time, cost: &Cost) {
+        if self.recorder.stages.len() >= self.recorder.most {
+            self.recorder.lost += 1;
+            return;
+        }
+        self.recorder.stages.push_back(StageRecord {
+            crossing: stage.crossing,
+            place,
+            ready,
+            start: stage.start,
+            released: stage.released,
+            end: stage.end,
+            count: cost.count,
+            bytes: cost.bytes,
+            message: self.current,
+        });
+    }
+
     /// Lets a transfer that is ready at `ready` cross `resource` as soon as that is free, and enters it.
     #[inline]
     pub fn charge(&mut self, crossing: Crossing, resource: &mut Resource, ready: Time, cost: Cost) -> Stage {
+        if !self.is_on {
+            return Stage { crossing, start: ready, released: ready, end: ready };
+        }
         let start = ready.max(resource.busy_until);
         let released = start + cost.occupancy;
         resource.busy_until = released;
@@ -178,7 +331,11 @@ impl Ledger {
             price_ps: end.since(start).as_ps(),
             waited_ps: start.since(ready).as_ps(),
         });
-        Stage { crossing, start, released, end }
+        let stage = Stage { crossing, start, released, end };
+        if self.recorder.most > 0 {
+            self.record(&stage, resource.place, ready, &cost);
+        }
+        stage
     }
 
     /// What this kind has cost.
@@ -203,6 +360,7 @@ impl Ledger {
         for (line, more) in self.lines.iter_mut().zip(&other.lines) {
             line.add(more);
         }
+        self.latency.merge(&other.latency);
     }
 }
 
@@ -219,7 +377,7 @@ mod tests {
     #[test]
     fn a_busy_resource_makes_the_next_wait() {
         let mut ledger = Ledger::default();
-        let mut bus = Resource::default();
+        let mut bus = Resource::new(Place::BusInward);
         let cost = Cost { count: 1, bytes: 8, occupancy: span(100), latency: span(50) };
         let first = ledger.charge(Crossing::PioWrite, &mut bus, Time::from_ps(10), cost);
         assert_eq!((first.start.as_ps(), first.released.as_ps(), first.end.as_ps()), (10, 110, 160));
@@ -247,7 +405,7 @@ mod tests {
             ),
         ) {
             let mut halves = [Ledger::default(), Ledger::default()];
-            let mut resources = [Resource::default(); 3];
+            let mut resources = [Resource::new(Place::Host); 3];
             let mut sum = Line::default();
             for (i, (kind, resource, ready, count, bytes, occupancy, latency)) in transfers.into_iter().enumerate() {
                 let cost = Cost { count, bytes, occupancy: span(occupancy), latency: span(latency) };

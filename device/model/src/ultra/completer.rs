@@ -1,6 +1,7 @@
 //! The completer: RX machine, port authorization table, FIFO RAM, Store machine (section 3.2), and the slices of the
 //! receive queues (section 3.4).
 
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -13,6 +14,7 @@ use crate::nic::{DMA_BUFFER_WORDS, DmaWords, Register};
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::host_interface::BusTransfer;
+use crate::parts::message::Message;
 use crate::time::Time;
 use crate::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::ultra::effects::{Effects, Machine};
@@ -51,6 +53,13 @@ struct Port {
     /// Number of the slice that interrupts; zero: none.
     armed: u64,
     entries: Vec<Option<Entry>>,
+    /// Slices that the program consumes between two stores of its register; zero: not known.
+    release_interval: u64,
+    /// Slices whose release the host has been charged for.
+    release_priced: u64,
+    /// Releases that the host has been charged for and that were not seen yet: how many slices, and when the store is
+    /// there. One for each interval of slices in the queue at most.
+    releases_due: VecDeque<(u64, Time)>,
     /// Entry to which each slice is charged, by the slice's place in the queue.
     owners: Vec<u16>,
     last_visible: Time,
@@ -114,6 +123,9 @@ impl Completer {
             stored: 0,
             released: 0,
             armed: 0,
+            release_interval: 0,
+            release_priced: 0,
+            releases_due: VecDeque::new(),
             entries: Vec::new(),
             owners: vec![0; slices as usize],
             last_visible: Time::ZERO,
@@ -128,6 +140,11 @@ impl Completer {
 
     pub(super) fn is_open(&self, port: usize) -> bool {
         self.ports.get(port).is_some_and(Option::is_some)
+    }
+
+    /// Messages stored since the port was opened.
+    pub(super) fn stored(&self, port: usize) -> u64 {
+        self.ports.get(port).and_then(Option::as_ref).map_or(0, |port| port.stored)
     }
 
     /// When the last effect of the port is visible.
@@ -198,20 +215,50 @@ impl Completer {
         effects: &mut Effects,
     ) {
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
-        let arrived = effects.interface.transfer(BusTransfer::PioWrite, now, WORD_BYTES).end;
         match register {
-            Register::Armed(slice) if slice != 0 && slice <= port.stored => {
-                port.armed = 0;
-                effects.interrupt(arrived.max(port.last_visible), CAUSE_ARMED, index);
-            }
-            Register::Armed(slice) => port.armed = slice,
-            Register::Released(released) => {
-                if released < port.released || released > port.stored {
-                    requester.refuse(arrived, index, REFUSED_RELEASE, effects);
-                } else {
-                    self.release(arrived, index, released, requester, effects);
+            Register::ReleaseInterval(slices) => port.release_interval = slices.min(port.slices),
+            Register::Armed(slice) => {
+                effects.counters.unordered += 1;
+                let arrived = store_register(now, effects);
+                port.armed = slice;
+                if slice != 0 && slice <= port.stored {
+                    port.armed = 0;
+                    effects.interrupt(arrived.max(port.last_visible), CAUSE_ARMED, index);
                 }
             }
+            Register::Released(released) if released < port.released || released > port.stored => {
+                effects.counters.unordered += 1;
+                requester.refuse(store_register(now, effects), index, REFUSED_RELEASE, effects);
+            }
+            Register::Released(released) => self.on_released(now, index, released, requester, effects),
+        }
+    }
+
+    /// The program stored how many slices it has consumed. That is seen late and by whole batches, as the wall clock has
+    /// it; but the host was charged for each store when its last slice was consumed, and that is when it took effect.
+    fn on_released(
+        &mut self,
+        now: Time,
+        index: usize,
+        released: u64,
+        requester: &mut Requester,
+        effects: &mut Effects,
+    ) {
+        while let Some(port) = &mut self.ports[index]
+            && let Some(&(batch_end, arrived)) = port.releases_due.front()
+            && batch_end <= released
+        {
+            port.releases_due.pop_front();
+            self.release(arrived, index, batch_end, requester, effects);
+        }
+        let Some(port) = &mut self.ports[index] else { return };
+        if released > port.released || port.release_interval == 0 {
+            // Off the beat: the program released early, because it went to sleep or is of another mind.
+            effects.counters.unordered += 1;
+            port.releases_due.clear();
+            port.release_priced = released;
+            let arrived = store_register(now, effects);
+            self.release(arrived, index, released, requester, effects);
         }
     }
 
@@ -246,6 +293,7 @@ impl Completer {
         &mut self,
         now: Time,
         frame: &[u8],
+        message: Option<&Message>,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
@@ -271,7 +319,7 @@ impl Completer {
         let room = self.fifo.room_at(index, words, now);
         let checked = effects.work(Machine::Receive, room, words).end;
         match header.kind {
-            Kind::Data { .. } => self.on_data(checked, &header, &packet, requester, effects),
+            Kind::Data { .. } => self.on_data(checked, &header, &packet, message, requester, effects),
             Kind::Acknowledge => requester.on_acknowledgement(checked, &header, effects),
             Kind::Credit => requester.on_credit(checked, &header, effects),
             Kind::CreditOffer => requester.on_offer(checked, &header, effects),
@@ -286,6 +334,7 @@ impl Completer {
         now: Time,
         header: &Header,
         packet: &Packet<'_>,
+        message: Option<&Message>,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
@@ -315,7 +364,7 @@ impl Completer {
                     effects.counters.overruns += 1;
                 } else {
                     grant.on_stored();
-                    self.store_packet(now, entry, header, packet, requester, effects);
+                    self.store_packet(now, entry, header, packet, message, requester, effects);
                 }
                 if missing > 0 {
                     self.announce_if_due(now, index, entry, requester, effects);
@@ -334,6 +383,7 @@ impl Completer {
         entry: usize,
         header: &Header,
         packet: &Packet<'_>,
+        message: Option<&Message>,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
@@ -366,7 +416,14 @@ impl Completer {
         let address = port.slices_address + place as u64 * SLICE_BYTES + skipped;
         let visible = effects.dma_write(stored.end, address, words);
         port.last_visible = visible;
-        effects.interface.host_receive(visible, bytes);
+        let consumed = effects.interface.host_receive(visible, bytes);
+        if let Some(message) = message {
+            effects.interface.ledger_mut().complete(message, consumed);
+        }
+        if port.release_interval != 0 && port.stored - port.release_priced >= port.release_interval {
+            port.release_priced = port.stored;
+            port.releases_due.push_back((port.stored, store_register(consumed, effects)));
+        }
         effects.counters.packets_received += 1;
         effects.counters.bytes_received += bytes;
 
@@ -476,4 +533,9 @@ impl Completer {
         let source = Address { node: self.node, port: header.target.port };
         Header { target: header.source, source, ..*header }
     }
+}
+
+/// The host stores a register of a completer page. Returns when it is there.
+fn store_register(now: Time, effects: &mut Effects) -> Time {
+    effects.interface.transfer(BusTransfer::PioWrite, now, WORD_BYTES).end
 }

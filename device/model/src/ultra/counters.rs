@@ -47,6 +47,8 @@ pub struct Counters {
     pub credit_probes: u64,
     /// Status lines written.
     pub status_lines: u64,
+    /// Register stores whose place among what the host does was not known beforehand.
+    pub unordered: u64,
 }
 
 impl Counters {

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use crate::nic::{DmaWords, Output};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
-use crate::parts::ledger::{Resource, Stage};
+use crate::parts::ledger::{Place, Resource, Stage};
 use crate::parts::profile::MachineCycles;
 use crate::time::{Span, Time};
 use crate::ultra::counters::Counters;
@@ -38,7 +38,7 @@ impl Effects {
         let spans_of = |machine: MachineCycles| core::array::from_fn(|words| ni.span(machine, words as u64));
         Self {
             spans: [ni.load, ni.transmit, ni.receive, ni.store].map(spans_of),
-            machines: [Resource::default(); 4],
+            machines: ["load", "tx", "rx", "store"].map(|name| Resource::new(Place::Machine(name))),
             interface,
             outputs: VecDeque::with_capacity(16),
             counters: Counters::default(),

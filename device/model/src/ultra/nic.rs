@@ -62,9 +62,13 @@ impl Nic for Ultra {
     #[inline]
     fn handle(&mut self, now: Time, input: Input<'_>) {
         let (requester, effects) = (&mut self.requester, &mut self.effects);
+        effects.interface.ledger_mut().attribute(None);
         match input {
             Input::PageStore(store) => requester.on_store(now, &store, effects),
-            Input::Frame(frame) => self.completer.on_frame(now, frame, requester, effects),
+            Input::Frame { frame, message } => {
+                effects.interface.ledger_mut().attribute(message);
+                self.completer.on_frame(now, frame, message.as_ref(), requester, effects);
+            }
             Input::Register { port, register } => {
                 self.completer.on_register(now, port as usize, register, requester, effects);
             }
@@ -79,7 +83,6 @@ impl Nic for Ultra {
                 self.effects.outputs.retain(|output| !is_for_the_host(output));
             }
         }
-        self.requester.write_status_lines(&mut self.effects);
     }
 
     fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]> {
@@ -111,8 +114,20 @@ impl Nic for Ultra {
         self.effects.interface.host_clock()
     }
 
+    fn delivered(&self, port: u32) -> u64 {
+        self.completer.stored(port as usize)
+    }
+
+    fn unordered(&self) -> u64 {
+        self.effects.counters.unordered
+    }
+
     fn ledger(&self) -> &Ledger {
         self.effects.interface.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.effects.interface.ledger_mut()
     }
 
     fn statistics(&self, shell: &ShellCounts) -> Statistics {

@@ -8,6 +8,7 @@ use crate::parts::credit::Window;
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::host_interface::BusTransfer;
 use crate::parts::ledger::Stage;
+use crate::parts::message::Message;
 use crate::time::{Span, Time};
 use crate::ultra::code::Code;
 use crate::ultra::config::{Config, FlowControl, PORTS};
@@ -31,20 +32,26 @@ struct Port {
     probe_wait: Span,
 }
 
+/// What belongs to a packet beside its words.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    code: Code,
+    message: Message,
+}
+
 /// The requester of a card.
 pub struct Requester {
     node: u16,
     flow_control: FlowControl,
     probe_first: Span,
     probe_most: Span,
-    fifo: FifoRam<Code>,
+    fifo: FifoRam<Packet>,
+    /// Messages launched so far, refused ones too.
+    messages: u64,
     ports: [Option<Port>; PORTS],
     /// Outlives the port: its next user's connections are newer than those of the last.
     windows: [Window; PORTS],
     timers: Timers,
-    /// When a port's status line is to be written, at the end of the input that is handled.
-    status_due: [Option<Time>; PORTS],
-    is_any_status_due: bool,
 }
 
 impl Requester {
@@ -55,11 +62,10 @@ impl Requester {
             probe_first: config.credit_probe_first,
             probe_most: config.credit_probe_most,
             fifo: FifoRam::new(config.fifo_ram_words.into()),
+            messages: 0,
             ports: [const { None }; PORTS],
-            windows: [Window::default(); PORTS],
+            windows: [const { Window::new() }; PORTS],
             timers: Timers::default(),
-            status_due: [None; PORTS],
-            is_any_status_due: false,
         }
     }
 
@@ -83,7 +89,6 @@ impl Requester {
     /// Forgets the port. Packets that were not sent are discarded.
     pub(super) fn close(&mut self, port: usize, effects: &mut Effects) {
         self.ports[port] = None;
-        self.status_due[port] = None;
         self.timers.stop(Timer::CreditProbe, port);
         effects.counters.discarded_at_close += self.fifo.close(port) as u64;
     }
@@ -126,6 +131,15 @@ impl Requester {
         let payload_words = code.map_or(0, |code| code.payload_words);
         let words = payload_words + TAG_WORDS;
         let bytes = words as u64 * WORD_BYTES;
+        self.messages += 1;
+        let message = Message {
+            node: self.node,
+            port: store.port as u16,
+            number: self.messages,
+            launched: now.max(effects.interface.host_clock()),
+            bytes: (payload_words as u64 * WORD_BYTES) as u32,
+        };
+        effects.interface.ledger_mut().attribute(Some(message));
         let software_done = effects.interface.host_send(now, bytes);
         // A full FIFO holds the bus, and the bus holds the host.
         let room = self.fifo.room_at(index, words, software_done);
@@ -134,24 +148,24 @@ impl Requester {
         port.status.launched += 1;
         let is_line_due = port.status.launched.is_multiple_of(STATUS_LINE_INTERVAL.into());
         let has_route = port.target.is_some();
-        let mut done = arrived;
         match code {
             Err(error) => self.refuse(arrived, index, error.refusal(), effects),
             Ok(_) if !has_route => self.refuse(arrived, index, REFUSED_NO_ROUTE, effects),
             Ok(code) => {
-                done = effects.work(Machine::Load, arrived, words).end;
+                let done = effects.work(Machine::Load, arrived, words).end;
                 let burst = store.words.get(PAYLOAD_WORDS - payload_words..).unwrap_or_default();
                 if self.may_send(index) {
                     // Nothing waits before it: it passes through the FIFO RAM without a stop.
-                    self.send_packet(done, index, code, burst, effects);
+                    self.send_packet(done, index, Packet { code, message }, burst, effects);
                 } else {
-                    self.fifo.push(index, burst, done, code);
+                    self.fifo.push(index, burst, done, Packet { code, message });
                     self.mind_probe(done, index);
                 }
+                // A packet that is notified has a line of its own, when it has left.
+                if is_line_due && !code.notify {
+                    self.write_status(done, index, effects);
+                }
             }
-        }
-        if is_line_due {
-            self.want_status(index, done);
         }
     }
 
@@ -167,16 +181,26 @@ impl Requester {
         while self.flow_control == FlowControl::None || self.windows[index].is_open() {
             let Some(packet) = self.fifo.take(index, &mut words) else { break };
             let words = words.get(..packet.words).unwrap_or_default();
-            self.send_packet(packet.ready.max(now), index, packet.note, words, effects);
+            self.send_packet(packet.ready, index, packet.note, words, effects);
         }
         self.mind_probe(now, index);
     }
 
     /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM.
-    fn send_packet(&mut self, ready: Time, index: usize, code: Code, words: &[u64], effects: &mut Effects) {
+    fn send_packet(
+        &mut self,
+        ready: Time,
+        index: usize,
+        packet: Packet,
+        words: &[u64],
+        effects: &mut Effects,
+    ) {
+        let Packet { code, message } = packet;
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
         let Some(target) = port.target else { return };
         let window = &mut self.windows[index];
+        // Whether its credit was fed to this model before it or after it.
+        let ready = ready.max(window.opened());
         let header = Header {
             target,
             source: Address { node: self.node, port: index as u8 },
@@ -184,7 +208,8 @@ impl Requester {
             connection: window.connection(),
             number: window.count_sent(),
         };
-        let sent = transmit(ready, &header, words, effects);
+        effects.interface.ledger_mut().attribute(Some(message));
+        let sent = transmit(ready, &header, words, Some(message), effects);
         // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
         self.fifo.leave(index, words.len(), sent.start);
         effects.counters.packets_sent += 1;
@@ -192,7 +217,7 @@ impl Requester {
         port.status.sent += 1;
         if code.notify {
             port.status.notified += 1;
-            self.want_status(index, sent.end);
+            self.write_status(sent.end, index, effects);
         }
     }
 
@@ -211,7 +236,7 @@ impl Requester {
     pub(super) fn on_credit(&mut self, now: Time, header: &Header, effects: &mut Effects) {
         let index = usize::from(header.target.port);
         let is_ours = self.is_target(index, header.source);
-        if is_ours && self.windows[index].on_limit(header.connection, header.number, MAX_SLICES) {
+        if is_ours && self.windows[index].on_limit(now, header.connection, header.number, MAX_SLICES) {
             if let Some(port) = &mut self.ports[index] {
                 port.probe_wait = self.probe_first;
             }
@@ -244,7 +269,7 @@ impl Requester {
             if let Some(port) = &mut self.ports[index] {
                 port.status.acknowledged += 1;
             }
-            self.want_status(index, now);
+            self.write_status(now, index, effects);
         } else {
             effects.counters.flow_discarded += 1;
         }
@@ -272,45 +297,33 @@ impl Requester {
         if let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) {
             port.status.refused += 1;
             port.status.refusal = reason;
-            self.want_status(index, at);
+            self.write_status(at, index, effects);
         }
     }
 
     /// Sends a packet without words for flow control or acknowledgement.
     pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
-        transmit(ready, header, &[], effects);
+        transmit(ready, header, &[], None, effects);
     }
 
-    /// Writes the status lines that became due, one for each port however many reasons there were.
-    #[inline]
-    pub(super) fn write_status_lines(&mut self, effects: &mut Effects) {
-        if !core::mem::take(&mut self.is_any_status_due) {
-            return;
-        }
-        for (due, port) in self.status_due.iter_mut().zip(&mut self.ports) {
-            let (Some(at), Some(port)) = (due.take(), port) else { continue };
-            let line = &port.status;
-            let words = [
-                line.launched,
-                line.notified,
-                line.acknowledged,
-                line.sent,
-                line.refused,
-                line.refusal,
-                line.reserved0,
-                line.reserved1,
-            ];
-            effects.counters.status_lines += 1;
-            // The bus keeps the order: a later line is never seen before an earlier one.
-            port.status_visible = effects.dma_write(at, port.status_address, DmaWords::from_slice(&words));
-        }
-    }
-
-    fn want_status(&mut self, index: usize, at: Time) {
-        if let Some(due) = self.status_due.get_mut(index) {
-            *due = Some(due.map_or(at, |due| due.max(at)));
-            self.is_any_status_due = true;
-        }
+    /// Writes the port's status line. Each reason has a line of its own: how many there are must not depend on how much
+    /// a shell feeds at once.
+    fn write_status(&mut self, at: Time, index: usize, effects: &mut Effects) {
+        let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let line = &port.status;
+        let words = [
+            line.launched,
+            line.notified,
+            line.acknowledged,
+            line.sent,
+            line.refused,
+            line.refusal,
+            line.reserved0,
+            line.reserved1,
+        ];
+        effects.counters.status_lines += 1;
+        // The bus keeps the order: a later line is never seen before an earlier one.
+        port.status_visible = effects.dma_write(at, port.status_address, DmaWords::from_slice(&words));
     }
 
     fn is_target(&self, index: usize, remote: Address) -> bool {
@@ -342,8 +355,14 @@ impl Requester {
 }
 
 /// One packet through the TX machine.
-fn transmit(ready: Time, header: &Header, words: &[u64], effects: &mut Effects) -> Stage {
+fn transmit(
+    ready: Time,
+    header: &Header,
+    words: &[u64],
+    message: Option<Message>,
+    effects: &mut Effects,
+) -> Stage {
     let stage = effects.work(Machine::Transmit, ready, words.len());
-    effects.outputs.push_back(Output::Frame { at: stage.end, frame: header.emit(words) });
+    effects.outputs.push_back(Output::Frame { at: stage.end, frame: header.emit(words), message });
     stage
 }

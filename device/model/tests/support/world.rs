@@ -12,6 +12,7 @@ use niclab_model::fabric::faults::{Faults, Random};
 use niclab_model::fabric::link::LinkConfig;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding};
 use niclab_model::nic::{FrameBytes, Input, Nic, Output, Register};
+use niclab_model::parts::message::Message;
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::config::{FlowControl, PORTS};
@@ -81,7 +82,7 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub fabric: Fabric,
     /// Frames on their way, in the order in which they arrive.
-    in_flight: BTreeMap<(Time, u64), (usize, FrameBytes)>,
+    in_flight: BTreeMap<(Time, u64), (usize, FrameBytes, Option<Message>)>,
     frames: u64,
     streams: HashMap<u64, Stream>,
     lives: u64,
@@ -153,22 +154,22 @@ impl World {
                     other => panic!("nobody asked for cause {other}"),
                 }
             }
-            Output::Frame { at, frame } => self.send(node, at, &frame),
+            Output::Frame { at, frame, message } => self.send(node, at, &frame, message),
             Output::Reply { .. } => panic!("nobody asked"),
         }
     }
 
     /// Puts a frame on a node's link.
-    pub fn send(&mut self, node: usize, at: Time, frame: &[u8]) {
+    pub fn send(&mut self, node: usize, at: Time, frame: &[u8], message: Option<Message>) {
         let mut deliveries = Deliveries::new();
-        self.fabric.forward(at, node as u16, frame, &mut deliveries);
+        self.fabric.forward(at, node as u16, frame, message, &mut deliveries);
         for delivery in deliveries {
             let mut bytes = FrameBytes::from_slice(frame);
             if let Some(bit) = delivery.corrupt {
                 bytes[bit as usize / 8] ^= 1 << (bit % 8);
             }
             self.frames += 1;
-            self.in_flight.insert((delivery.at, self.frames), (delivery.to.into(), bytes));
+            self.in_flight.insert((delivery.at, self.frames), (delivery.to.into(), bytes, message));
         }
     }
 
@@ -198,9 +199,9 @@ impl World {
 
     /// Lets the next frame arrive; false when there is none.
     pub fn deliver_one(&mut self) -> bool {
-        let Some(((at, _), (node, frame))) = self.in_flight.pop_first() else { return false };
+        let Some(((at, _), (node, frame, message))) = self.in_flight.pop_first() else { return false };
         self.clock = self.clock.max(at);
-        self.nodes[node].nic.handle(at, Input::Frame(&frame));
+        self.nodes[node].nic.handle(at, Input::Frame { frame: &frame, message });
         self.carry(node);
         true
     }

@@ -7,6 +7,7 @@ use niclab_model::fabric::ethernet::HEADER_BYTES;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Fabric};
 use niclab_model::nic::FrameBytes;
+use niclab_model::parts::message::Message;
 use niclab_model::time::{Span, Time};
 
 use crate::ethernet::frame::MAX_FRAME_BYTES;
@@ -22,6 +23,8 @@ pub struct InFlight {
     pub to: u16,
     /// The frame, already damaged if a fault says so.
     pub frame: FrameBytes,
+    /// The message that it carries.
+    pub message: Option<Message>,
 }
 
 impl Ord for InFlight {
@@ -135,10 +138,16 @@ impl Network {
     /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is returned, so that
     /// the frame need not be kept; otherwise its arrivals are under way afterwards.
     #[inline]
-    pub fn send(&mut self, at: Time, from: u16, frame: &FrameBytes) -> Option<Delivery> {
+    pub fn send(
+        &mut self,
+        at: Time,
+        from: u16,
+        frame: &FrameBytes,
+        message: Option<Message>,
+    ) -> Option<Delivery> {
         let reordered = self.reordered();
         self.deliveries.clear();
-        self.fabric.forward(at, from, frame, &mut self.deliveries);
+        self.fabric.forward(at, from, frame, message, &mut self.deliveries);
         if let ([only], None, true) = (self.deliveries.as_slice(), reordered, self.is_idle()) {
             self.latest = self.latest.max(only.at);
             return Some(*only);
@@ -151,15 +160,15 @@ impl Network {
             if let Some((bit, byte)) = byte {
                 *byte ^= 1 << (bit % 8);
             }
-            self.push(delivery.at, delivery.to, copy, is_held);
+            self.push(delivery.at, delivery.to, copy, message, is_held);
         }
         None
     }
 
     /// Sends a frame of a model; its arrivals are under way afterwards.
-    pub fn keep(&mut self, at: Time, from: u16, frame: &FrameBytes) {
-        if let Some(delivery) = self.send(at, from, frame) {
-            self.push(delivery.at, delivery.to, frame.clone(), false);
+    pub fn keep(&mut self, at: Time, from: u16, frame: &FrameBytes, message: Option<Message>) {
+        if let Some(delivery) = self.send(at, from, frame, message) {
+            self.push(delivery.at, delivery.to, frame.clone(), message, false);
         }
     }
 
@@ -170,10 +179,10 @@ impl Network {
     }
 
     #[inline]
-    fn push(&mut self, at: Time, to: u16, frame: FrameBytes, is_held: bool) {
+    fn push(&mut self, at: Time, to: u16, frame: FrameBytes, message: Option<Message>, is_held: bool) {
         self.order += 1;
         self.latest = self.latest.max(at);
-        let next = InFlight { at, order: self.order, to, frame };
+        let next = InFlight { at, order: self.order, to, frame, message };
         if is_held {
             self.held.push(next);
         } else if self.only.is_none() && self.in_flight.is_empty() {
@@ -239,7 +248,7 @@ impl Network {
             *place = *header;
         }
         let frame = self.blank.get(..bytes).unwrap_or_default();
-        self.fabric.forward(at, from, frame, deliveries);
+        self.fabric.forward(at, from, frame, None, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }

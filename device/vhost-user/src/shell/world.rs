@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use niclab_model::nic::{FrameBytes, Input, Output};
+use niclab_model::parts::message::Message;
 use niclab_model::time::Time;
 
 use super::card::{AnyNic, Card};
@@ -119,17 +120,17 @@ impl World {
         self.carry_out(node);
         while let Some(arrival) = self.network.pop() {
             let to = usize::from(arrival.to);
-            self.arrive(to, arrival.at, &arrival.frame);
+            self.arrive(to, arrival.at, &arrival.frame, arrival.message);
             self.carry_out(to);
         }
     }
 
     #[inline]
-    fn arrive(&mut self, to: usize, at: Time, frame: &[u8]) {
+    fn arrive(&mut self, to: usize, at: Time, frame: &[u8], message: Option<Message>) {
         let Some(card) = self.cards.get_mut(to) else { return };
         card.counts.traffic.received_frames += 1;
         card.counts.traffic.received_bytes += frame.len() as u64;
-        card.nic.handle(at, Input::Frame(frame));
+        card.nic.handle(at, Input::Frame { frame, message });
     }
 
     /// Carries out what the model of `node` wants done. A frame that is the only one under way arrives at once, and what
@@ -137,13 +138,13 @@ impl World {
     #[inline]
     fn carry_out(&mut self, node: usize) {
         while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
-            let Some((at, frame)) = self.perform(node, &output) else { continue };
-            if let Some(delivery) = self.network.send(at, node as u16, frame) {
+            let Some((at, frame, message)) = self.perform(node, &output) else { continue };
+            if let Some(delivery) = self.network.send(at, node as u16, frame, message) {
                 let to = usize::from(delivery.to);
-                self.arrive(to, delivery.at, frame);
+                self.arrive(to, delivery.at, frame, message);
                 while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
-                    if let Some((at, frame)) = self.perform(to, &output) {
-                        self.network.keep(at, to as u16, frame);
+                    if let Some((at, frame, message)) = self.perform(to, &output) {
+                        self.network.keep(at, to as u16, frame, message);
                     }
                 }
             }
@@ -152,14 +153,18 @@ impl World {
 
     /// Performs one output; one that is a frame is given back, counted.
     #[inline]
-    fn perform<'a>(&mut self, node: usize, output: &'a Output) -> Option<(Time, &'a FrameBytes)> {
+    fn perform<'a>(
+        &mut self,
+        node: usize,
+        output: &'a Output,
+    ) -> Option<(Time, &'a FrameBytes, Option<Message>)> {
         let card = self.cards.get_mut(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(*address, words),
-            Output::Frame { at, frame } => {
+            Output::Frame { at, frame, message } => {
                 card.counts.traffic.sent_frames += 1;
                 card.counts.traffic.sent_bytes += frame.len() as u64;
-                return Some((*at, frame));
+                return Some((*at, frame, *message));
             }
             Output::Interrupt { cause, port, .. } => card.raise(*cause, *port),
             Output::Reply { token, bytes, .. } => card.reply(*token, bytes),
