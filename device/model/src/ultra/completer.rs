@@ -65,6 +65,13 @@ struct Port {
     last_visible: Time,
 }
 
+/// A packet of data that passed the RX machine.
+struct Data<'a> {
+    header: &'a Header,
+    packet: &'a Packet<'a>,
+    message: Option<&'a Message>,
+}
+
 /// The completer of a card.
 pub struct Completer {
     node: u16,
@@ -319,7 +326,10 @@ impl Completer {
         let room = self.fifo.room_at(index, words, now);
         let checked = effects.work(Machine::Receive, room, words).end;
         match header.kind {
-            Kind::Data { .. } => self.on_data(checked, &header, &packet, message, requester, effects),
+            Kind::Data { .. } => {
+                let data = Data { header: &header, packet: &packet, message };
+                self.on_data(checked, &data, requester, effects);
+            }
             Kind::Acknowledge => requester.on_acknowledgement(checked, &header, effects),
             Kind::Credit => requester.on_credit(checked, &header, effects),
             Kind::CreditOffer => requester.on_offer(checked, &header, effects),
@@ -329,15 +339,8 @@ impl Completer {
         }
     }
 
-    fn on_data(
-        &mut self,
-        now: Time,
-        header: &Header,
-        packet: &Packet<'_>,
-        message: Option<&Message>,
-        requester: &mut Requester,
-        effects: &mut Effects,
-    ) {
+    fn on_data(&mut self, now: Time, data: &Data<'_>, requester: &mut Requester, effects: &mut Effects) {
+        let header = data.header;
         let index = usize::from(header.target.port);
         let Some(place) = self.ports.get_mut(index) else {
             effects.counters.malformed += 1;
@@ -364,7 +367,7 @@ impl Completer {
                     effects.counters.overruns += 1;
                 } else {
                     grant.on_stored();
-                    self.store_packet(now, entry, header, packet, message, requester, effects);
+                    self.store_packet(now, entry, data, requester, effects);
                 }
                 if missing > 0 {
                     self.announce_if_due(now, index, entry, requester, effects);
@@ -381,12 +384,11 @@ impl Completer {
         &mut self,
         now: Time,
         entry: usize,
-        header: &Header,
-        packet: &Packet<'_>,
-        message: Option<&Message>,
+        data: &Data<'_>,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
+        let Data { header, packet, message } = data;
         let index = usize::from(header.target.port);
         let Some(port) = &mut self.ports[index] else { return };
         let Kind::Data { interrupt, acknowledge } = header.kind else { return };
