@@ -32,6 +32,10 @@ pub struct Workload {
     /// Each so-manieth message interrupts its receiver; 0: none does. ULTRA's are counted from 1 in each direction.
     #[serde(default)]
     pub interrupt_every: u64,
+    /// Slices of each ULTRA receive queue, shared equally by those who send to it: a power of two.
+    #[serde(default = "default_slices")]
+    #[schemars(range(min = 8, max = 4096))]
+    pub slices: u32,
     /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -122,6 +126,11 @@ const fn default_message_bytes() -> u32 {
     16
 }
 
+/// As of `niclab-perf`.
+const fn default_slices() -> u32 {
+    256
+}
+
 const fn default_count() -> u64 {
     1000
 }
@@ -166,6 +175,7 @@ impl Workload {
             count: default_count(),
             warmup: 0,
             interrupt_every: 0,
+            slices: default_slices(),
             neighbours: None,
             receiver: None,
             recording: None,
@@ -290,6 +300,10 @@ impl Workload {
             let what = format!("an ULTRA packet cannot carry {bytes} bytes");
             problems.add("message_bytes", what, "use 0 to 64 in whole words of 8");
         }
+        if !self.slices.is_power_of_two() || !(8..=4096).contains(&self.slices) {
+            let what = format!("a receive queue of {} slices is impossible", self.slices);
+            problems.add("slices", what, "use a power of two from 8 to 4096");
+        }
         let open = |(requester, completer): (&u16, &u16)| *requester != 0 && *completer != 0;
         let shares = ultra.fifo_words_per_port.iter().zip(&ultra.completer_fifo_words_per_port);
         let ports = shares.filter(|&shares| open(shares)).count() as u32;
@@ -382,6 +396,7 @@ mod tests {
             (4, "kind = 'random'\nneighbours = 4", 3, "workload.neighbours", "4 neighbours"),
             (5, "kind = 'random'\nneighbours = 3", 3, "workload.neighbours", "even"),
             (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "no messages"),
+            (4, "kind = 'stream'\nslices = 100", 3, "workload.slices", "power of two"),
             (4, "kind = 'replay'", 1, "workload.recording", "needs a recording"),
             (
                 4,

@@ -2,3 +2,25 @@
 //!
 //! The same model code as behind QEMU, under a shell whose only clock is model time: an event queue, hosts that perform
 //! scripted workloads, and checkers outside the models.
+//!
+//! * [`plan`]: from a workload to flows between ports, and a [`script`] for each node's program;
+//! * [`host`]: what a program and its library do with a NIC, one module for each kind;
+//! * [`world`]: nodes, network and the loop over the [`queue`] of events;
+//! * [`judge`]: the checkers;
+//! * [`run()`]: one simulation, from its configuration to the report that live runs share;
+//! * [`recording`]: the form of recorded runs.
+//!
+//! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on the
+//! order of a hash or on threads: the same configuration gives the same bytes.
+
+pub mod figures;
+pub mod host;
+pub mod judge;
+pub mod plan;
+pub mod queue;
+pub mod recording;
+pub mod run;
+pub mod script;
+pub mod world;
+
+pub use run::{Outcome, RunError, run};

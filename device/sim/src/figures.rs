@@ -1,0 +1,121 @@
+//! The counters of a world in the form of reports.
+
+use niclab_assembly::figures;
+use niclab_model::fabric::PortCounters;
+use niclab_model::nic::ShellCounts;
+use niclab_model::parts::ledger::{Crossing, Line};
+use niclab_spec::SimConfig;
+use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
+use niclab_spec::report::{ModelFigures, NodeFigures, TrafficStats};
+
+use crate::host::ultra::Tally;
+use crate::judge::Check;
+use crate::world::{Node, World};
+
+/// All counters since the world was made.
+pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
+    let nodes = world.nodes().iter().zip(&config.nodes).enumerate();
+    DaemonStats {
+        version: STATS_VERSION,
+        wall_uptime_ns: 0,
+        model: ModelFigures { time_ps: world.clock().as_ps(), is_exact: true, ..ModelFigures::default() },
+        nodes: nodes
+            .map(|(number, (node, named))| {
+                let counters = world.fabric().counters(number as u16).copied().unwrap_or_default();
+                node_figures(node, &counters, &named.name)
+            })
+            .collect(),
+        fabric: figures::fabric(world.fabric()),
+    }
+}
+
+fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures {
+    let tally = node.host.tally();
+    let nic = node.host.nic();
+    // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
+    let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
+    let model = nic.statistics(&counts);
+    let mut node_figures = NodeFigures {
+        messages_sent: model.packets_sent,
+        messages_received: model.packets_received,
+        bytes_sent: model.bytes_sent,
+        bytes_received: model.bytes_received,
+        cluster: traffic(tally),
+        spared_doorbells: model.doorbells_spared,
+        model_time_ps: nic.host_clock().as_ps(),
+        ledger: figures::entries(nic.ledger()),
+        ..NodeFigures::new(name)
+    };
+    let interrupts = [("message", tally.message_interrupts), ("other", tally.other_interrupts)];
+    node_figures.interrupts = named(interrupts);
+    node_figures.violations = named([
+        ("refused", model.refused),
+        ("unauthorized", model.unauthorized),
+        ("crc_errors", model.crc_errors),
+        ("malformed", model.malformed),
+        ("overruns", model.overruns),
+    ]);
+    node_figures.link_events = figures::link_events(counters);
+    node_figures
+}
+
+/// The counts that are not zero.
+fn named<const N: usize>(counts: [(&str, u64); N]) -> std::collections::BTreeMap<String, u64> {
+    counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+const fn traffic(tally: &Tally) -> TrafficStats {
+    TrafficStats {
+        sent_frames: tally.sent_frames,
+        sent_bytes: tally.sent_bytes,
+        received_frames: tally.received_frames,
+        received_bytes: tally.received_bytes,
+        dropped_frames: tally.dropped_frames,
+    }
+}
+
+/// Holds every ledger against what crossed the boundary of its model, counted outside of it.
+pub fn check_sums(world: &mut World) {
+    let mut wrong = Vec::new();
+    for (number, node) in world.nodes().iter().enumerate() {
+        let (nic, tally) = (node.host.nic(), node.host.tally());
+        let ledger = nic.ledger();
+        let line = |crossing| ledger.line(crossing);
+        let sum = ledger.lines().fold(Line::default(), |mut sum, (_, line)| {
+            sum.count += line.count;
+            sum.bytes += line.bytes;
+            sum.price_ps += line.price_ps;
+            sum.waited_ps += line.waited_ps;
+            sum
+        });
+        let pairs = [
+            ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
+            ("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
+            (
+                "interrupts",
+                line(Crossing::Interrupt).count,
+                tally.message_interrupts + tally.other_interrupts,
+            ),
+            ("messages sent", line(Crossing::HostSend).count, tally.launches),
+            ("sum of picoseconds", ledger.total().price_ps, sum.price_ps),
+            ("sum of waiting", ledger.total().waited_ps, sum.waited_ps),
+        ];
+        let different = pairs.into_iter().filter(|(_, entered, seen)| entered != seen);
+        wrong.extend(different.map(|(what, entered, seen)| {
+            format!("node {number}: {what}: {entered} in the ledger, {seen} seen outside of the model")
+        }));
+    }
+    wrong.extend(wire_difference(world));
+    for what in wrong {
+        world.judge_mut().fail(Check::LedgerSums, || what);
+    }
+}
+
+/// The fabric's counters against the frames that left the nodes.
+fn wire_difference(world: &World) -> Option<String> {
+    let fabric = world.fabric();
+    let entered: u64 =
+        (0..fabric.ports()).filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();
+    let sent: u64 = world.nodes().iter().map(|node| node.host.tally().sent_frames).sum();
+    (entered != sent).then(|| format!("the fabric counts {entered} frames, and {sent} were sent"))
+}

@@ -1,0 +1,392 @@
+//! A program and the user library with an ULTRA card: slots of the requester page, slices of the receive queue, credits,
+//! and the interval at which slices are released, as in the library that guests use.
+
+use std::collections::VecDeque;
+
+use niclab_abi::bar::{CODE_INTERRUPT, CODE_LENGTH_SHIFT, PAYLOAD_WORDS, SLOT_TAG_WORD, SLOTS};
+use niclab_abi::control::{
+    Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
+};
+use niclab_abi::event::CAUSE_MESSAGE;
+use niclab_abi::{FromBytes, ToBytes};
+use niclab_model::nic::{DmaWords, Input, Nic, Output, PageStore, Register};
+use niclab_model::time::Time;
+
+use super::memory::{Memory, Place, STATUS_WORDS};
+use super::{Effects, Parcel, Step};
+use crate::judge::{Check, Judge, Mark};
+use crate::plan::{End, FlowId};
+use crate::script::Script;
+
+/// Word of the status line with the launches that the card has taken.
+const STATUS_LAUNCHED: usize = 0;
+/// Words of the status line that only grow.
+const STATUS_COUNTS: usize = 5;
+
+/// What a port is opened for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortPlan {
+    /// The card's number of the port.
+    pub number: u32,
+    /// The flow that it sends over, and the port at its other end.
+    pub sends: Option<(FlowId, u16, u32)>,
+    /// Who may send to it: node and port.
+    pub partners: Vec<(u16, u32)>,
+}
+
+/// The set-up of a card was refused: the configuration passed every check and the model still says no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The operation, an `OP_` constant.
+    pub operation: u32,
+    /// The status, a `STATUS_` constant.
+    pub status: u32,
+}
+
+/// An open port, as the library sees it.
+#[derive(Debug)]
+struct Port {
+    end: End,
+    number: u32,
+    sends: Option<FlowId>,
+    slices: u64,
+    launched: u64,
+    /// Of these, slots known to be free again.
+    taken: u64,
+    received: u64,
+    released: u64,
+    release_interval: u64,
+    /// Interrupts that the messages so far asked for, and those that came.
+    interrupts: u64,
+    /// The highest number that a slice was written with.
+    stored: u64,
+}
+
+/// What crossed the boundary of the model, counted outside of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// DMA writes and their bytes.
+    pub dma_writes: u64,
+    /// Bytes of them.
+    pub dma_bytes: u64,
+    /// Bytes that the program stored: bursts into requester pages and registers.
+    pub pio_bytes: u64,
+    /// Launches.
+    pub launches: u64,
+    /// Interrupts for messages.
+    pub message_interrupts: u64,
+    /// Interrupts for anything else.
+    pub other_interrupts: u64,
+    /// Frames sent.
+    pub sent_frames: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames that arrived.
+    pub received_frames: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames that arrived and could not be delivered.
+    pub dropped_frames: u64,
+}
+
+/// A host with an ULTRA card.
+pub struct UltraHost {
+    node: u16,
+    nic: Box<dyn Nic>,
+    ports: Vec<Port>,
+    memory: Memory,
+    /// When the host has each message in hand, and the place of its port in `ports`.
+    arrivals: VecDeque<(Time, usize)>,
+    tally: Tally,
+    replies: VecDeque<u32>,
+}
+
+impl UltraHost {
+    /// A host whose card has no port open.
+    #[must_use]
+    pub fn new(node: u16, nic: Box<dyn Nic>) -> Self {
+        Self {
+            node,
+            nic,
+            ports: Vec::new(),
+            memory: Memory::default(),
+            arrivals: VecDeque::new(),
+            tally: Tally::default(),
+            replies: VecDeque::new(),
+        }
+    }
+
+    /// The card.
+    #[must_use]
+    pub fn nic(&self) -> &dyn Nic {
+        &*self.nic
+    }
+
+    /// The card, to tell its ledger what to keep.
+    pub fn nic_mut(&mut self) -> &mut dyn Nic {
+        &mut *self.nic
+    }
+
+    /// What crossed the boundary.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Opens a port as the library does: open, authorize each partner with an equal share of the slices, route.
+    ///
+    /// # Errors
+    /// What the card refuses.
+    pub fn open(
+        &mut self,
+        plan: &PortPlan,
+        slices: u32,
+        judge: &mut Judge,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        let place = self.ports.len();
+        self.memory.open(place, slices);
+        let share = slices.checked_div(plan.partners.len() as u32).unwrap_or(slices).max(1);
+        let quarter = u64::from(slices / 4).max(1);
+        self.ports.push(Port {
+            end: End { node: self.node, port: plan.number as u16 },
+            number: plan.number,
+            sends: plan.sends.map(|(flow, ..)| flow),
+            slices: slices.into(),
+            launched: 0,
+            taken: 0,
+            received: 0,
+            released: 0,
+            release_interval: quarter.min(u64::from(share / 2).max(1)),
+            interrupts: 0,
+            stored: 0,
+        });
+        let open = PortOpen {
+            port: plan.number,
+            slices,
+            slices_address: Memory::slices_address(place),
+            status_address: Memory::status_address(place),
+            ..PortOpen::default()
+        };
+        self.control(OP_PORT_OPEN, &open, judge, effects)?;
+        for &(node, node_port) in &plan.partners {
+            let entry = Authorize { port: plan.number, node: node.into(), node_port, credits: share };
+            self.control(OP_AUTHORIZE, &entry, judge, effects)?;
+        }
+        if let Some((_, node, node_port)) = plan.sends {
+            let route = Route { port: plan.number, node: node.into(), node_port, reserved: 0 };
+            self.control(OP_ROUTE, &route, judge, effects)?;
+        }
+        Ok(())
+    }
+
+    fn control(
+        &mut self,
+        operation: u32,
+        body: &impl ToBytes,
+        judge: &mut Judge,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        let request = request(operation, body);
+        self.handle(self.nic.host_clock(), Input::Control { token: 0, request: &request }, judge, effects);
+        match self.replies.pop_front() {
+            Some(STATUS_OK) => Ok(()),
+            status => Err(Refused { operation, status: status.unwrap_or(u32::MAX) }),
+        }
+    }
+
+    /// A frame is there.
+    pub fn arrive(&mut self, now: Time, parcel: &Parcel, judge: &mut Judge, effects: &mut Effects) {
+        let (frame, message) = parcel;
+        self.tally.received_frames += 1;
+        self.tally.received_bytes += frame.len() as u64;
+        self.handle(now, Input::Frame { frame, message: *message }, judge, effects);
+    }
+
+    /// The card's deadline has come.
+    pub fn timeout(&mut self, now: Time, judge: &mut Judge, effects: &mut Effects) {
+        self.handle(now, Input::Timeout, judge, effects);
+    }
+
+    fn handle(&mut self, now: Time, input: Input<'_>, judge: &mut Judge, effects: &mut Effects) {
+        self.nic.handle(now, input);
+        while let Some(output) = self.nic.poll_output() {
+            match output {
+                Output::Frame { at, frame, message } => {
+                    self.tally.sent_frames += 1;
+                    self.tally.sent_bytes += frame.len() as u64;
+                    effects.frames.push((at, (frame, message)));
+                }
+                Output::DmaWrite { at, address, words } => self.on_write(at, address, words, judge),
+                Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port),
+                Output::Reply { bytes, .. } => {
+                    self.replies.extend(Reply::from_bytes(&bytes).map(|reply| reply.status));
+                }
+            }
+        }
+    }
+
+    fn on_interrupt(&mut self, cause: u32, number: u32) {
+        if cause != CAUSE_MESSAGE {
+            self.tally.other_interrupts += 1;
+            return;
+        }
+        self.tally.message_interrupts += 1;
+        if let Some(port) = self.ports.iter_mut().find(|port| port.number == number) {
+            port.interrupts += 1;
+        }
+    }
+
+    /// The card writes: whole status lines whose counts do not fall, or the end of a slice that is free.
+    fn on_write(&mut self, at: Time, address: u64, words: DmaWords, judge: &mut Judge) {
+        self.tally.dma_writes += 1;
+        self.tally.dma_bytes += words.len() as u64 * 8;
+        let node = self.node;
+        let Some((place, what)) = self.memory.place_of(address, words.len()) else {
+            let count = words.len();
+            return judge.fail(Check::RightMemory, || {
+                format!("node {node}: {count} words written to {address:#x}, which was not given")
+            });
+        };
+        let Some(port) = self.ports.get_mut(place) else { return };
+        if let Place::Slice { ends_with_status: true, .. } = what {
+            let number = words.last().map_or(0, |status| status >> 32);
+            port.stored = port.stored.max(number);
+            if number > port.released + port.slices {
+                let (end, released) = (port.end, port.released);
+                judge.fail(Check::FlowControl, || {
+                    format!("{end:?}: slice {number} written when {released} were released")
+                });
+            }
+            // The card has charged the host for the delivery.
+            let in_hand = self.nic.host_clock().max(at);
+            let after = self.arrivals.iter().rposition(|(earlier, _)| *earlier <= in_hand);
+            self.arrivals.insert(after.map_or(0, |last| last + 1), (in_hand, place));
+        } else if what == Place::Status && words.len() != STATUS_WORDS {
+            let end = port.end;
+            judge.fail(Check::RightMemory, || format!("{end:?}: a status line of {} words", words.len()));
+        }
+        self.memory.write(at, place, what, words);
+    }
+
+    /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
+    pub fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) -> Step {
+        self.memory.advance(now);
+        while let Some(&(at, place)) = self.arrivals.front().filter(|(at, _)| *at <= now) {
+            self.arrivals.pop_front();
+            if self.receive(at, place, judge, effects) {
+                script.on_received();
+                return Step::Worked;
+            }
+        }
+        let ready = now.max(self.nic.host_clock());
+        let may_send = script.next(|flow| self.is_blocked(flow)).filter(|next| next.not_before <= now);
+        let Some(outgoing) = may_send.filter(|_| ready == now) else { return Step::Idle };
+        let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
+        self.launch(now, &mark, outgoing.interrupts, judge, effects);
+        script.on_sent(outgoing.flow);
+        Step::Worked
+    }
+
+    /// When the program has something to do next, seen from now.
+    pub fn wake(&mut self, script: &mut Script) -> Option<Time> {
+        let arrival = self.arrivals.front().map(|(at, _)| *at);
+        let clock = self.nic.host_clock();
+        let send = script.next(|flow| self.is_blocked(flow)).map(|next| next.not_before.max(clock));
+        // Blocked for want of slots: the next status line may free some.
+        let slots = if send.is_none() && script.unsent() > 0 && self.is_any_page_full() {
+            self.memory.next_visible()
+        } else {
+            None
+        };
+        [arrival, send, slots].into_iter().flatten().min()
+    }
+
+    fn is_any_page_full(&self) -> bool {
+        self.ports.iter().any(|port| port.launched - port.taken >= u64::from(SLOTS))
+    }
+
+    /// Whether the page of a flow's port is full, or the card does not look at it.
+    fn is_blocked(&self, flow: FlowId) -> bool {
+        let of_flow = self.ports.iter().enumerate().find(|(_, port)| port.sends == Some(flow));
+        let Some((place, port)) = of_flow else { return true };
+        if !self.nic.accepts_store(port.number) {
+            return true;
+        }
+        let full = |taken: u64| port.launched.wrapping_sub(taken) >= u64::from(SLOTS);
+        // The status line is only looked at where no slot is known to be free.
+        full(port.taken) && full(self.memory.status_word(place, STATUS_LAUNCHED))
+    }
+
+    fn launch(&mut self, now: Time, mark: &Mark, interrupts: bool, judge: &mut Judge, effects: &mut Effects) {
+        let of_flow = self.ports.iter_mut().enumerate().find(|(_, port)| port.sends == Some(mark.flow));
+        let Some((place, port)) = of_flow else { return };
+        if port.launched - port.taken >= u64::from(SLOTS) {
+            port.taken = self.memory.status_word(place, STATUS_LAUNCHED);
+        }
+        port.launched += 1;
+        let number = port.number;
+        let count = (mark.bytes.div_ceil(8) as usize).min(PAYLOAD_WORDS);
+        let mut store = PageStore { port: number, code: 0, words: [0; PAYLOAD_WORDS + 2] };
+        let begin = SLOT_TAG_WORD - count;
+        store.code = (begin as u32) << CODE_LENGTH_SHIFT;
+        store.code |= if interrupts { u32::from(CODE_INTERRUPT) } else { 0 };
+        let words = mark.payload().take(count).chain(mark.tag());
+        store.words[begin..].iter_mut().zip(words).for_each(|(place, word)| *place = word);
+        self.tally.launches += 1;
+        self.tally.pio_bytes += 8 * (count as u64 + 2);
+        self.handle(now, Input::PageStore(store), judge, effects);
+    }
+
+    /// Reads the next slice of a port, if it is there, and releases slices when it is time.
+    fn receive(&mut self, now: Time, place: usize, judge: &mut Judge, effects: &mut Effects) -> bool {
+        let Some(port) = self.ports.get_mut(place) else { return false };
+        let Some(slice) = self.memory.slice(place, port.received + 1) else { return false };
+        port.received += 1;
+        let mark = Mark::from_tag(slice.tag);
+        let from = End { node: slice.status.source_node, port: slice.status.source_port.into() };
+        judge.on_received(port.end, from, &mark, slice.payload.iter().copied());
+        if port.received - port.released >= port.release_interval {
+            port.released = port.received;
+            let (number, released) = (port.number, port.released);
+            self.tally.pio_bytes += 8;
+            let register = Register::Released(released);
+            self.handle(now, Input::Register { port: number, register }, judge, effects);
+        }
+        true
+    }
+
+    /// The checks at the end of a run.
+    pub fn finish(&mut self, judge: &mut Judge) {
+        self.memory.advance(Time::from_ps(u64::MAX));
+        for (place, port) in self.ports.iter().enumerate() {
+            let end = port.end;
+            if self.memory.slice(place, port.received + 1).is_some() || port.stored > port.received {
+                let (stored, received) = (port.stored, port.received);
+                judge.fail(Check::Drained, || format!("{end:?}: {stored} slices stored, {received} read"));
+            }
+            let refused = self.memory.status_word(place, STATUS_COUNTS - 1);
+            if refused != 0 {
+                judge.fail(Check::FlowControl, || format!("{end:?}: the card refused {refused} stores"));
+            }
+        }
+    }
+}
+
+/// A request as a driver writes it.
+fn request(operation: u32, body: &impl ToBytes) -> Vec<u8> {
+    fn append<T: ToBytes>(bytes: &mut Vec<u8>, value: &T) {
+        let begin = bytes.len();
+        bytes.resize(begin + T::BYTES, 0);
+        // Exactly as long as the value.
+        let _ = bytes.get_mut(begin..).and_then(|place| value.to_bytes(place));
+    }
+    let mut bytes = Vec::new();
+    append(&mut bytes, &Request { operation, body_bytes: body_bytes(body) });
+    append(&mut bytes, body);
+    bytes
+}
+
+const fn body_bytes<T: ToBytes>(_: &T) -> u32 {
+    T::BYTES as u32
+}

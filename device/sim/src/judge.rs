@@ -1,0 +1,353 @@
+//! The checkers. They stand outside the models and know what was sent; whatever the models say is held against that.
+
+use std::collections::BTreeMap;
+
+use niclab_model::fabric::faults::Random;
+use niclab_spec::report::Checked;
+
+use crate::plan::{End, Flow, FlowId};
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Check {
+    /// What was sent arrived, but for what the configuration lets be lost.
+    NothingLost,
+    /// Nothing arrived twice.
+    NothingDuplicated,
+    /// Messages of a flow arrived in the order in which they were sent.
+    InOrder,
+    /// Messages arrived at the port that they were sent to, from the port that sent them.
+    RightPort,
+    /// Payloads and lengths are those that were sent.
+    RightContents,
+    /// No sender overran its receiver; no count went back.
+    FlowControl,
+    /// The NIC wrote only into the memory that it was given.
+    RightMemory,
+    /// Ledger and counters agree with what crossed the boundary of the model.
+    LedgerSums,
+    /// At the end everything was sent, everything that was stored was read, and nothing is under way.
+    Drained,
+}
+
+impl Check {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::NothingLost,
+        Self::NothingDuplicated,
+        Self::InOrder,
+        Self::RightPort,
+        Self::RightContents,
+        Self::FlowControl,
+        Self::RightMemory,
+        Self::LedgerSums,
+        Self::Drained,
+    ];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NothingLost => "nothing-lost",
+            Self::NothingDuplicated => "nothing-duplicated",
+            Self::InOrder => "in-order",
+            Self::RightPort => "right-port",
+            Self::RightContents => "right-contents",
+            Self::FlowControl => "flow-control",
+            Self::RightMemory => "right-memory",
+            Self::LedgerSums => "ledger-sums",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+/// What a message carries so that it can be known again: in its tag, and as a pattern in its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The flow.
+    pub flow: FlowId,
+    /// Payload.
+    pub bytes: u32,
+    /// Number within the flow, from 1.
+    pub number: u64,
+}
+
+impl Mark {
+    /// The two words of the tag.
+    #[must_use]
+    pub const fn tag(&self) -> [u64; 2] {
+        [(self.flow as u64) << 32 | self.bytes as u64, self.number]
+    }
+
+    /// The mark in a tag.
+    #[must_use]
+    pub const fn from_tag([first, number]: [u64; 2]) -> Self {
+        Self { flow: (first >> 32) as u32, bytes: first as u32, number }
+    }
+
+    /// The words of the payload.
+    pub fn payload(&self) -> impl Iterator<Item = u64> + use<> {
+        let mut random = Random::new(self.number, self.flow.into());
+        (0..self.bytes.div_ceil(8)).map(move |_| random.next())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FlowState {
+    flow: Flow,
+    sent: u64,
+    /// The last that arrived, and how many did.
+    last: u64,
+    received: u64,
+    /// Sent when the links were healed: what came later must not be lost.
+    sent_at_heal: u64,
+    /// Lost of what must not be.
+    broken_promises: u64,
+}
+
+/// What a configuration promises of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// Nothing is lost, not even before the links are healed.
+    pub is_lossless: bool,
+    /// Nothing is lost once the links are healed.
+    pub is_lossless_when_healed: bool,
+}
+
+/// The judge of one run.
+#[derive(Debug)]
+pub struct Judge {
+    flows: Vec<FlowState>,
+    promise: Promise,
+    is_healed: bool,
+    failures: BTreeMap<Check, (u64, String)>,
+    /// Messages sent and received.
+    pub sent: u64,
+    /// Messages that programs received.
+    pub received: u64,
+    /// Their payload.
+    pub received_bytes: u64,
+}
+
+impl Judge {
+    /// A judge who has seen nothing yet.
+    #[must_use]
+    pub fn new(flows: &[Flow], promise: Promise) -> Self {
+        let state = |&flow: &Flow| FlowState {
+            flow,
+            sent: 0,
+            last: 0,
+            received: 0,
+            sent_at_heal: 0,
+            broken_promises: 0,
+        };
+        Self {
+            flows: flows.iter().map(state).collect(),
+            promise,
+            is_healed: false,
+            failures: BTreeMap::new(),
+            sent: 0,
+            received: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// The links are sound from now on.
+    pub fn on_healed(&mut self) {
+        self.is_healed = true;
+        for state in &mut self.flows {
+            state.sent_at_heal = state.sent;
+        }
+    }
+
+    /// The mark of the next message of `flow`, which is sent now.
+    pub fn on_sent(&mut self, flow: FlowId, bytes: u32) -> Mark {
+        self.sent += 1;
+        let number = self.flows.get_mut(flow as usize).map_or(0, |state| {
+            state.sent += 1;
+            state.sent
+        });
+        Mark { flow, bytes, number }
+    }
+
+    /// A program at `at` received a message that the NIC says came from `from`.
+    pub fn on_received(&mut self, at: End, from: End, mark: &Mark, payload: impl Iterator<Item = u64>) {
+        self.received += 1;
+        self.received_bytes += u64::from(mark.bytes);
+        let Some(state) = self.flows.get_mut(mark.flow as usize).filter(|state| mark.number <= state.sent)
+        else {
+            let what = format!("{at:?} received {mark:?}, which nobody sent");
+            return self.fail(Check::RightContents, || what);
+        };
+        let FlowState { flow, last, .. } = *state;
+        let is_next = mark.number == last + 1;
+        if mark.number > last {
+            state.received += 1;
+            state.last = mark.number;
+        }
+        if (at, from) != (flow.to, flow.from) {
+            self.fail(Check::RightPort, || {
+                format!("{mark:?} of {flow:?} arrived at {at:?} as from {from:?}")
+            });
+        }
+        if !payload.eq(mark.payload()) {
+            self.fail(Check::RightContents, || format!("{mark:?} of {flow:?} has another payload"));
+        }
+        if mark.number == last {
+            self.fail(Check::NothingDuplicated, || format!("{mark:?} of {flow:?} arrived twice"));
+        } else if mark.number < last {
+            self.fail(Check::InOrder, || format!("{mark:?} of {flow:?} arrived after number {last}"));
+        } else if !is_next {
+            self.on_missing(mark.flow, last + 1, mark.number - 1);
+        }
+    }
+
+    /// The messages `first..=last` of a flow did not arrive.
+    fn on_missing(&mut self, id: FlowId, first: u64, last: u64) {
+        let Some(state) = self.flows.get_mut(id as usize) else { return };
+        let promised_from = if self.promise.is_lossless {
+            1
+        } else if self.promise.is_lossless_when_healed && self.is_healed {
+            state.sent_at_heal + 1
+        } else {
+            return;
+        };
+        let first = first.max(promised_from);
+        if first <= last {
+            state.broken_promises += last - first + 1;
+            let (flow, of) = (state.flow, state.sent);
+            self.fail(Check::NothingLost, || {
+                format!("{flow:?}: messages {first} to {last} of {of} sent did not arrive")
+            });
+        }
+    }
+
+    /// Something is not as it must be. The first of each kind is told, the rest are counted.
+    pub fn fail(&mut self, check: Check, what: impl FnOnce() -> String) {
+        self.failures.entry(check).and_modify(|(count, _)| *count += 1).or_insert_with(|| (1, what()));
+    }
+
+    /// The run is over: what did not arrive by now is lost.
+    pub fn on_end(&mut self) {
+        for id in 0..self.flows.len() {
+            let state = self.flows[id];
+            if state.last < state.sent {
+                self.on_missing(id as FlowId, state.last + 1, state.sent);
+            }
+        }
+    }
+
+    /// Messages that were sent and did not arrive.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.flows.iter().map(|state| state.sent - state.received).sum()
+    }
+
+    /// Whether every check held so far.
+    #[must_use]
+    pub fn is_content(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// Every check with its outcome.
+    #[must_use]
+    pub fn verdict(&self) -> Vec<Checked> {
+        let looked = format!("{} messages sent, {} received", self.sent, self.received);
+        let checked = |check: Check| {
+            let failure = self.failures.get(&check);
+            let detail = match failure {
+                None => looked.clone(),
+                Some((1, what)) => what.clone(),
+                Some((count, what)) => format!("{what} (the first of {count})"),
+            };
+            Checked { name: check.name().to_owned(), held: failure.is_none(), detail }
+        };
+        Check::ALL.into_iter().map(checked).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: End = End { node: 0, port: 0 };
+    const B: End = End { node: 1, port: 0 };
+    const LOSSLESS: Promise = Promise { is_lossless: true, is_lossless_when_healed: true };
+
+    fn judge(promise: Promise) -> Judge {
+        Judge::new(&[Flow { from: A, to: B }], promise)
+    }
+
+    fn broken(judge: &Judge) -> Vec<String> {
+        judge.verdict().into_iter().filter(|checked| !checked.held).map(|checked| checked.name).collect()
+    }
+
+    #[test]
+    fn each_kind_of_failure_is_told_apart() {
+        let run = |promise: Promise, receive: fn(&mut Judge, [Mark; 3])| {
+            let mut judge = judge(promise);
+            let marks = [(); 3].map(|()| judge.on_sent(0, 16));
+            receive(&mut judge, marks);
+            judge.on_end();
+            broken(&judge)
+        };
+        assert!(run(LOSSLESS, |j, m| m.iter().for_each(|m| j.on_received(B, A, m, m.payload()))).is_empty());
+        assert_eq!(
+            run(LOSSLESS, |j, [a, _, c]| {
+                j.on_received(B, A, &a, a.payload());
+                j.on_received(B, A, &c, c.payload());
+            }),
+            ["nothing-lost"]
+        );
+        assert_eq!(run(LOSSLESS, |j, [a, _, _]| j.on_received(B, A, &a, a.payload())), ["nothing-lost"]);
+        assert_eq!(
+            run(Promise::default(), |j, [_, b, _]| {
+                j.on_received(B, A, &b, b.payload());
+                j.on_received(B, A, &b, b.payload());
+            }),
+            ["nothing-duplicated"]
+        );
+        assert_eq!(
+            run(Promise::default(), |j, [a, b, _]| {
+                j.on_received(B, A, &b, b.payload());
+                j.on_received(B, A, &a, a.payload());
+            }),
+            ["in-order"]
+        );
+        assert_eq!(
+            run(Promise::default(), |j, [a, ..]| j.on_received(A, A, &a, a.payload())),
+            ["right-port"]
+        );
+        assert_eq!(
+            run(Promise::default(), |j, [a, b, _]| j.on_received(B, A, &a, b.payload())),
+            ["right-contents"]
+        );
+        assert_eq!(
+            run(Promise::default(), |j, [a, ..]| {
+                let unknown = Mark { number: 9, ..a };
+                j.on_received(B, A, &unknown, unknown.payload());
+            }),
+            ["right-contents"]
+        );
+    }
+
+    #[test]
+    fn what_was_sent_before_the_heal_may_be_lost() {
+        let mut judge = judge(Promise { is_lossless: false, is_lossless_when_healed: true });
+        judge.on_sent(0, 8);
+        judge.on_healed();
+        let mark = judge.on_sent(0, 8);
+        judge.on_received(B, A, &mark, mark.payload());
+        assert_eq!((broken(&judge), judge.lost()), (Vec::new(), 1));
+        judge.on_sent(0, 8);
+        judge.on_end();
+        assert_eq!(broken(&judge), ["nothing-lost"]);
+    }
+
+    #[test]
+    fn marks_survive_a_tag() {
+        let mark = Mark { flow: u32::MAX, bytes: 64, number: u64::MAX };
+        assert_eq!(Mark::from_tag(mark.tag()), mark);
+        assert_eq!(mark.payload().count(), 8);
+    }
+}

@@ -1,0 +1,132 @@
+//! One simulation: from its configuration to the report.
+
+use std::path::{Path, PathBuf};
+
+use niclab_spec::monitor::DaemonStats;
+use niclab_spec::report::{Mode, REPORT_VERSION, Report, nic_names};
+use niclab_spec::{SimConfig, Workload, WorkloadProblem};
+use thiserror::Error;
+
+use crate::figures;
+use crate::plan::Plan;
+use crate::recording::{Limits, Recording, RecordingError};
+use crate::world::{World, WorldError, Wrap};
+
+/// A simulation cannot be run.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The workload is impossible on these nodes.
+    #[error("{}", problems(.0))]
+    Workload(Vec<WorkloadProblem>),
+    /// The world cannot be made.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// The recording cannot be replayed.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+}
+
+fn problems(problems: &[WorkloadProblem]) -> String {
+    let line = |p: &WorkloadProblem| format!("`workload.{}`: {}\n  mend: {}", p.key, p.what, p.mend);
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The report of the measured part.
+    pub report: Report,
+    /// Events carried out, the set-up and the warm-up included.
+    pub events: u64,
+}
+
+impl Outcome {
+    /// Whether every check held.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.report.checks.iter().all(|checked| checked.held)
+    }
+}
+
+/// How a run is run.
+pub struct Options<'a> {
+    /// What stands between cards and hosts.
+    pub wrap: Wrap<'a>,
+    /// Heals every link once so many messages were sent.
+    pub heal_after: Option<u64>,
+    /// The folder at which the path of a recording starts.
+    pub folder: PathBuf,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self { wrap: &|_, nic| nic, heal_after: None, folder: PathBuf::new() }
+    }
+}
+
+/// Runs a simulation to its end.
+///
+/// # Errors
+/// [`RunError`] when it cannot begin. A check that fails is no error: see [`Outcome::is_sound`].
+pub fn run(config: &SimConfig, options: &Options<'_>) -> Result<Outcome, RunError> {
+    let found = config.workload.problems(&config.workload_nodes());
+    if !found.is_empty() {
+        return Err(RunError::Workload(found));
+    }
+    let recording = config.workload.recording.as_deref();
+    let recording = recording.map(|path| read_recording(config, &options.folder.join(path))).transpose()?;
+    let plan = Plan::new(config, recording.as_ref());
+    let mut world = World::new(config, &plan, options.wrap)?;
+    let Plan { warmup, measured, .. } = plan;
+    world.perform(warmup);
+    world.begin_measurement();
+    let before = figures::stats(&world, config);
+    let received_before = (world.judge().received, world.judge().received_bytes);
+    if let Some(messages) = options.heal_after {
+        world.heal_after(messages);
+    }
+    world.perform(measured);
+    let mut since = figures::stats(&world, config).since(&before);
+    world.finish();
+    figures::check_sums(&mut world);
+    let received = world.judge().received - received_before.0;
+    let received_bytes = world.judge().received_bytes - received_before.1;
+    let time_ps = since.model.time_ps;
+    since.model.set_rates(received, received_bytes, time_ps);
+    Ok(Outcome { report: report(config, since, &world), events: world.events() })
+}
+
+fn read_recording(config: &SimConfig, path: &Path) -> Result<Recording, RecordingError> {
+    let limits = Limits {
+        nodes: config.nodes.len() as u32,
+        message_bytes: Workload::ULTRA_PAYLOAD_BYTES,
+        unit_bytes: 8,
+        partners: Workload::ULTRA_PORTS as usize,
+    };
+    Recording::read(path, &limits)
+}
+
+fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {
+    let mut report = Report {
+        version: REPORT_VERSION,
+        niclab_version: env!("CARGO_PKG_VERSION").to_owned(),
+        mode: Mode::Sim,
+        cluster: config.cluster.clone(),
+        seed: config.seed,
+        profile: config.profile.name.clone(),
+        nic: nic_names(config.nodes.iter().map(|node| node.nic.model)),
+        accelerator: None,
+        qemu_version: None,
+        kernel_release: None,
+        workload: Some(config.workload.clone()),
+        exit_code: None,
+        wall: None,
+        model: stats.model,
+        nodes: stats.nodes,
+        fabric: stats.fabric,
+        total: Vec::new(),
+        checks: world.judge().verdict(),
+    };
+    report.add_up();
+    report
+}

@@ -1,0 +1,399 @@
+//! The world of one simulation: nodes, the network between them, and the loop that carries events out in their order.
+
+use niclab_model::fabric::faults::Faults;
+use niclab_model::fabric::link::LinkError;
+use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding};
+use niclab_model::nic::Nic;
+use niclab_model::time::{Span, Time};
+use niclab_model::ultra::{self, Ultra};
+use niclab_spec::{FlowControl, NicModel, SimConfig};
+use thiserror::Error;
+
+use crate::host::ultra::{PortPlan, Refused, UltraHost};
+use crate::host::{Effects, Parcel, Step};
+use crate::judge::{Judge, Promise};
+use crate::plan::{End, Flow, Plan};
+use crate::queue::{Event, Frames, Queue};
+use crate::script::Script;
+
+/// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
+const SILENCE: Span = Span::from_ns(1_000_000);
+
+/// Deadlines that may pass, one after the other, while nothing else happens. Credit probes double up to 100 ms, so that
+/// this is seconds of model time: what has not come by then was lost.
+const LONELY_DEADLINES: u32 = 64;
+
+/// A world cannot be made.
+#[derive(Debug, Error)]
+pub enum WorldError {
+    /// There are none, or more than an address can name.
+    #[error("a cluster of {0} nodes; give 1 to 65535")]
+    Nodes(usize),
+    /// A card's parameters.
+    #[error("node {node}: {error}; correct the cluster's [nic] table")]
+    Nic {
+        /// Host name.
+        node: String,
+        /// Why.
+        #[source]
+        error: ultra::config::ConfigError,
+    },
+    /// A link's parameters.
+    #[error("{0}; correct the cluster's [[link]] tables")]
+    Link(#[from] LinkError),
+    /// A card refused what the workload needs.
+    #[error(
+        "node {node}: its card refuses operation {operation} with status {status} (docs/DEVICE.md lists both); \
+         use fewer partners or larger receive queues"
+    )]
+    Refused {
+        /// Host name.
+        node: String,
+        /// The operation.
+        operation: u32,
+        /// The status.
+        status: u32,
+    },
+}
+
+/// One node.
+pub struct Node {
+    /// Its host and NIC.
+    pub host: UltraHost,
+    script: Script,
+    /// The event of its host that is to come.
+    host_at: Option<Time>,
+    /// The event of its NIC's deadline that is to come.
+    timeout_at: Option<Time>,
+}
+
+/// A way to put something between a card and its host: for tests that break a card on purpose.
+pub type Wrap<'a> = &'a dyn Fn(u16, Box<dyn Nic>) -> Box<dyn Nic>;
+
+/// The world.
+pub struct World {
+    clock: Time,
+    queue: Queue,
+    frames: Frames<Parcel>,
+    fabric: Fabric,
+    nodes: Vec<Node>,
+    judge: Judge,
+    /// Messages after which every link is healed.
+    heal_after: Option<u64>,
+    events: u64,
+    effects: Effects,
+    deliveries: Deliveries,
+}
+
+impl World {
+    /// A world in which every port of the plan is open and all of the set-up has settled.
+    ///
+    /// # Errors
+    /// [`WorldError`] names what cannot be.
+    pub fn new(config: &SimConfig, plan: &Plan, wrap: Wrap<'_>) -> Result<Self, WorldError> {
+        let count = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
+        let count = count.ok_or(WorldError::Nodes(config.nodes.len()))?;
+        let numbers = config.nodes.iter().map(|node| port_numbers(&node.nic.ultra)).collect::<Vec<_>>();
+        let flows: Vec<Flow> = plan.flows.iter().map(|flow| numbered(flow, &numbers)).collect();
+        let nodes = (0..count).zip(&config.nodes).map(|(number, node)| {
+            let NicModel::Ultra = node.nic.model;
+            let profile = niclab_assembly::profile(&config.profile);
+            let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
+            let error = |error| WorldError::Nic { node: node.name.clone(), error };
+            let nic = Ultra::new(parameters).map_err(error)?;
+            let host = UltraHost::new(number, wrap(number, Box::new(nic)));
+            Ok(Node { host, script: Script::idle(), host_at: None, timeout_at: None })
+        });
+        let mut world = Self {
+            clock: Time::ZERO,
+            queue: Queue::default(),
+            frames: Frames::default(),
+            fabric: fabric(config)?,
+            nodes: nodes.collect::<Result<_, WorldError>>()?,
+            judge: Judge::new(&flows, promise(config)),
+            heal_after: None,
+            events: 0,
+            effects: Effects::default(),
+            deliveries: Deliveries::new(),
+        };
+        world.open_ports(config, &flows)?;
+        for (number, node) in (0..count).zip(&config.nodes) {
+            world.fabric.set_faults(number, niclab_assembly::faults(&node.link.faults));
+        }
+        Ok(world)
+    }
+
+    /// Opens every port on links without faults, and lets the set-up settle.
+    fn open_ports(&mut self, config: &SimConfig, flows: &[Flow]) -> Result<(), WorldError> {
+        let slices = config.workload.slices;
+        for (number, plans) in (0..).zip(port_plans(flows, self.nodes.len())) {
+            for plan in plans {
+                let node = &mut self.nodes[usize::from(number)];
+                let opened = node.host.open(&plan, slices, &mut self.judge, &mut self.effects);
+                opened.map_err(|Refused { operation, status }| {
+                    let node = config.nodes[usize::from(number)].name.clone();
+                    WorldError::Refused { node, operation, status }
+                })?;
+                self.settle(number);
+            }
+        }
+        self.run_until_silent();
+        Ok(())
+    }
+
+    /// Heals every link once the programs have sent `messages`.
+    pub fn heal_after(&mut self, messages: u64) {
+        self.heal_after = Some(messages);
+    }
+
+    /// Lets every node perform its script, to the end.
+    pub fn perform(&mut self, scripts: Vec<Script>) {
+        let begin = self.rest();
+        for (number, script) in (0..).zip(scripts) {
+            let Some(node) = self.nodes.get_mut(usize::from(number)) else { break };
+            node.script = script;
+            node.script.begin(begin);
+            self.wake(number, begin);
+        }
+        loop {
+            self.run_until_silent();
+            let later = self.rest() + SILENCE;
+            let mut goes_on = false;
+            for number in 0..self.nodes.len() as u16 {
+                if self.nodes[usize::from(number)].script.on_silence() {
+                    self.wake(number, later);
+                    goes_on = true;
+                }
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        self.clock = self.rest();
+    }
+
+    /// The instant from which on nothing that was begun is busy any more.
+    fn rest(&self) -> Time {
+        self.nodes.iter().map(|node| node.host.nic().host_clock()).fold(self.clock, Time::max)
+    }
+
+    /// Carries events out until none is left, or none but deadlines that change nothing.
+    fn run_until_silent(&mut self) {
+        let mut lonely = 0;
+        while let Some((at, node, event)) = self.queue.pop() {
+            self.clock = at;
+            self.events += 1;
+            lonely = if self.queue.is_lively() || event != Event::Timeout { 0 } else { lonely + 1 };
+            match event {
+                Event::Depart { frame } => self.depart(at, node, frame),
+                Event::Arrive { frame } => self.arrive(at, node, frame),
+                Event::Host => self.step(at, node),
+                Event::Timeout => self.expire(at, node),
+            }
+            if lonely > LONELY_DEADLINES {
+                break;
+            }
+        }
+    }
+
+    fn depart(&mut self, now: Time, node: u16, place: u32) {
+        let Some((frame, message)) = self.frames.take(place) else { return };
+        self.deliveries.clear();
+        self.fabric.forward(now, node, &frame, message, &mut self.deliveries);
+        for delivery in std::mem::take(&mut self.deliveries) {
+            let mut copy = frame.clone();
+            if let Some((bit, byte)) =
+                delivery.corrupt.and_then(|bit| Some((bit, copy.get_mut(bit as usize / 8)?)))
+            {
+                *byte ^= 1 << (bit % 8);
+            }
+            let frame = self.frames.put((copy, message));
+            self.queue.push(delivery.at, delivery.to, Event::Arrive { frame });
+        }
+    }
+
+    fn arrive(&mut self, now: Time, number: u16, place: u32) {
+        let Some(parcel) = self.frames.take(place) else { return };
+        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
+        node.host.arrive(now, &parcel, &mut self.judge, &mut self.effects);
+        self.settle(number);
+    }
+
+    fn step(&mut self, now: Time, number: u16) {
+        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
+        if node.host_at != Some(now) {
+            return;
+        }
+        node.host_at = None;
+        let step = node.host.step(now, &mut node.script, &mut self.judge, &mut self.effects);
+        self.settle(number);
+        if step == Step::Worked && self.heal_after.is_some_and(|messages| self.judge.sent >= messages) {
+            self.heal();
+        }
+    }
+
+    /// Every link is sound from now on.
+    fn heal(&mut self) {
+        self.heal_after = None;
+        for port in 0..self.fabric.ports() {
+            self.fabric.set_faults(port, Faults::NONE);
+        }
+        self.judge.on_healed();
+    }
+
+    fn expire(&mut self, now: Time, number: u16) {
+        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
+        if node.timeout_at != Some(now) {
+            return;
+        }
+        node.timeout_at = None;
+        if node.host.nic().poll_timeout().is_some_and(|deadline| deadline <= now) {
+            node.host.timeout(now, &mut self.judge, &mut self.effects);
+        }
+        self.settle(number);
+    }
+
+    /// After anything that a node's NIC was told: its frames go on their way, and its next events are set.
+    fn settle(&mut self, number: u16) {
+        for (at, parcel) in self.effects.frames.drain(..) {
+            let frame = self.frames.put(parcel);
+            self.queue.push(at, number, Event::Depart { frame });
+        }
+        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
+        let deadline = node.host.nic().poll_timeout().map(|at| at.max(self.clock));
+        if let Some(at) = deadline.filter(|&at| node.timeout_at.is_none_or(|set| at < set)) {
+            node.timeout_at = Some(at);
+            self.queue.push(at, number, Event::Timeout);
+        }
+        self.wake(number, self.clock);
+    }
+
+    /// Sets the next event of a node's host, at `earliest` or later.
+    fn wake(&mut self, number: u16, earliest: Time) {
+        let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
+        let Some(at) = node.host.wake(&mut node.script).map(|at| at.max(earliest)) else { return };
+        if node.host_at.is_none_or(|set| at < set) {
+            node.host_at = Some(at);
+            self.queue.push(at, number, Event::Host);
+        }
+    }
+
+    /// What follows is measured: latencies are counted anew.
+    pub fn begin_measurement(&mut self) {
+        self.clock = self.rest();
+    }
+
+    /// The checks at the end.
+    pub fn finish(&mut self) {
+        use crate::judge::Check;
+        for (number, node) in (0_u16..).zip(&mut self.nodes) {
+            node.host.finish(&mut self.judge);
+            let unsent = node.script.unsent();
+            if unsent > 0 {
+                self.judge
+                    .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
+            }
+        }
+        let under_way = self.frames.count();
+        if under_way > 0 {
+            self.judge.fail(Check::Drained, || format!("{under_way} frames are still under way"));
+        }
+        self.judge.on_end();
+    }
+
+    /// Model time of the latest event.
+    #[must_use]
+    pub const fn clock(&self) -> Time {
+        self.clock
+    }
+
+    /// Events carried out so far.
+    #[must_use]
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The network.
+    #[must_use]
+    pub const fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The nodes, by rank.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The judge.
+    #[must_use]
+    pub const fn judge(&self) -> &Judge {
+        &self.judge
+    }
+
+    /// The judge, to tell it more.
+    pub const fn judge_mut(&mut self) -> &mut Judge {
+        &mut self.judge
+    }
+}
+
+fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
+    let profile = niclab_assembly::profile(&config.profile);
+    Fabric::new(&FabricConfig {
+        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
+        forwarding: match config.forwarding {
+            niclab_spec::sim::Forwarding::CutThrough => Forwarding::CutThrough,
+            niclab_spec::sim::Forwarding::StoreAndForward => Forwarding::StoreAndForward,
+        },
+        switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
+        seed: config.seed,
+    })
+}
+
+/// What this configuration promises of every message. Loss is only allowed where something is there to lose it: a faulty
+/// link, a switch's queue that credits can overfill, or no flow control.
+fn promise(config: &SimConfig) -> Promise {
+    let is_controlled = config.nodes.iter().all(|node| node.nic.ultra.flow_control == FlowControl::Credit);
+    let is_faulty = config.nodes.iter().any(|node| node.link.faults != niclab_spec::Faults::default());
+    let most_under_way = u64::from(config.workload.slices) * ultra::config::PORTS as u64;
+    // Each message is one frame, and each may have a frame of flow control or acknowledgement beside it.
+    let is_deep = config.nodes.iter().all(|node| u64::from(node.link.queue_frames) >= 2 * most_under_way);
+    let is_lossless_when_healed = is_controlled && is_deep;
+    Promise { is_lossless: is_lossless_when_healed && !is_faulty, is_lossless_when_healed }
+}
+
+/// The card's numbers of the ports that can be opened.
+fn port_numbers(parameters: &niclab_spec::UltraParameters) -> Vec<u16> {
+    let shares = parameters.fifo_words_per_port.iter().zip(&parameters.completer_fifo_words_per_port);
+    let open = (0..).zip(shares).filter(|(_, (requester, completer))| **requester != 0 && **completer != 0);
+    open.map(|(number, _)| number).collect()
+}
+
+/// A flow between the card's numbers of its ports.
+fn numbered(flow: &Flow, numbers: &[Vec<u16>]) -> Flow {
+    let number = |end: End| {
+        let of_node = numbers.get(usize::from(end.node)).map(Vec::as_slice).unwrap_or_default();
+        let place = usize::from(end.port).checked_rem(of_node.len());
+        End { port: place.and_then(|place| of_node.get(place).copied()).unwrap_or(end.port), ..end }
+    };
+    Flow { from: number(flow.from), to: number(flow.to) }
+}
+
+/// The ports of each node, by rank.
+fn port_plans(flows: &[Flow], nodes: usize) -> Vec<Vec<PortPlan>> {
+    let mut plans: Vec<Vec<PortPlan>> = vec![Vec::new(); nodes];
+    let mut port = |end: End, change: &dyn Fn(&mut PortPlan)| {
+        let Some(of_node) = plans.get_mut(usize::from(end.node)) else { return };
+        let number = end.port.into();
+        let place = of_node.iter().position(|plan| plan.number == number).unwrap_or_else(|| {
+            of_node.push(PortPlan { number, ..PortPlan::default() });
+            of_node.len() - 1
+        });
+        change(&mut of_node[place]);
+    };
+    for (id, flow) in (0..).zip(flows) {
+        port(flow.from, &|plan| plan.sends = Some((id, flow.to.node, flow.to.port.into())));
+        port(flow.to, &|plan| plan.partners.push((flow.from.node, flow.from.port.into())));
+    }
+    plans
+}
