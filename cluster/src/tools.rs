@@ -1,4 +1,4 @@
-//! Finds niclab's own programs: the daemon for the host, and the agent and the benchmark for the guests.
+//! Finds niclab's own programs: the daemon and the simulator for the host, the agent and the benchmark for the guests.
 //!
 //! In a source tree cargo builds them (and knows when there is nothing to do); an installed `niclab` finds them beside
 //! itself. `NICLAB_PROGRAMS` names a folder that holds all of them and wins over both.
@@ -16,6 +16,8 @@ use crate::process::die_with_owner;
 
 /// The daemon.
 const DEVICE: &str = "niclab-device";
+/// The simulator.
+const SIMULATOR: &str = "niclab-sim";
 /// What guests get.
 const GUEST_PROGRAMS: [&str; 2] = ["niclab-agent", "niclab-perf"];
 /// Guests run any Debian, so their programs carry their C library along.
@@ -78,14 +80,31 @@ impl Programs {
     }
 
     fn beside(folder: &Path, why: &str) -> Result<Self, ToolError> {
-        let find = |program: &'static str| {
-            let path = folder.join(program);
-            let missing = || ToolError::Missing { program, beside: folder.to_owned(), why: why.to_owned() };
-            if path.is_file() { Ok(path) } else { Err(missing()) }
-        };
-        let guest = GUEST_PROGRAMS.into_iter().map(find).collect::<Result<_, _>>()?;
-        Ok(Self { device: find(DEVICE)?, guest })
+        let guest = GUEST_PROGRAMS.into_iter().map(|program| find(program, folder, why));
+        Ok(Self { guest: guest.collect::<Result<_, _>>()?, device: find(DEVICE, folder, why)? })
     }
+}
+
+/// Finds the simulator, or builds it. It needs neither guests nor the daemon.
+///
+/// # Errors
+/// [`ToolError`].
+pub fn locate_simulator(offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
+    if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
+        return find(SIMULATOR, Path::new(&folder), "NICLAB_PROGRAMS names that folder");
+    }
+    let own = env::current_exe().map_err(ToolError::Cargo)?;
+    match SourceTree::find(&own) {
+        Ok(tree) => tree.build_simulator(offline, progress),
+        Err(why) => find(SIMULATOR, own.parent().unwrap_or(Path::new("/")), &why),
+    }
+}
+
+/// The program in this folder; `why` says why it cannot be built.
+fn find(program: &'static str, folder: &Path, why: &str) -> Result<PathBuf, ToolError> {
+    let path = folder.join(program);
+    let missing = || ToolError::Missing { program, beside: folder.to_owned(), why: why.to_owned() };
+    if path.is_file() { Ok(path) } else { Err(missing()) }
 }
 
 /// The source tree that this niclab was built from.
@@ -127,6 +146,13 @@ impl SourceTree {
             device: self.target.join("release").join(DEVICE),
             guest: GUEST_PROGRAMS.iter().map(|program| guest_folder.join(program)).collect(),
         })
+    }
+
+    fn build_simulator(&self, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
+        let mut simulator = self.cargo(&self.target, offline);
+        simulator.args(["-p", SIMULATOR, "--bin", SIMULATOR]);
+        run(simulator, "the simulator", progress)?;
+        Ok(self.target.join("release").join(SIMULATOR))
     }
 
     fn cargo(&self, target: &Path, offline: bool) -> Command {
@@ -202,5 +228,7 @@ mod tests {
         assert!(tree.root.join("cluster/Cargo.toml").is_file());
         assert!(own.starts_with(&tree.target));
         assert!(SourceTree::find(Path::new("/usr/bin/niclab")).is_err());
+        let error = find(SIMULATOR, Path::new("/nowhere"), "reason").unwrap_err().to_string();
+        assert!(error.contains("niclab-sim") && error.contains("/nowhere"), "{error}");
     }
 }
