@@ -11,7 +11,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-model", &["niclab-abi"]),
     ("niclab-spec", &[]),
-    ("niclab-assembly", &["niclab-model", "niclab-spec"]),
+    ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
     ("niclab-sim", &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-spec"]),
     ("niclab-device", &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-spec", "niclab-user"]),
     ("niclab-user", &["niclab-abi"]),

@@ -192,7 +192,7 @@ pub struct Histogram {
     pub sum_ps: u64,
 }
 
-/// One node's part.
+/// One node's part. In a list of names with counts, a name that is absent did not occur.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeFigures {
     /// Host name.
@@ -232,6 +232,9 @@ pub struct NodeFigures {
     pub violations: BTreeMap<String, u64>,
     /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
     pub link_events: BTreeMap<String, u64>,
+    /// How often the host's clock decided in which order this node did things, so that another run of the same programs
+    /// may differ. 0 in a simulation.
+    pub unordered: u64,
     /// How far this node's clock went in model time.
     pub model_time_ps: u64,
     /// Every crossing of the modelled NIC and its host, by kind.
@@ -333,6 +336,25 @@ impl ModelFigures {
         self.messages_per_s = per_second(messages);
         self.bandwidth_bytes_per_s = per_second(bytes);
     }
+}
+
+/// Why the model time of a live run of these nodes is an estimate; none where it is exact.
+#[must_use]
+pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
+    let unordered: Vec<String> = nodes
+        .iter()
+        .filter(|node| node.unordered > 0)
+        .map(|node| format!("{} of {}", node.unordered, node.name))
+        .collect();
+    if !unordered.is_empty() {
+        return Some(format!(
+            "senders raced: the host's clock decided the order of {} operations",
+            unordered.join(", ")
+        ));
+    }
+    let frames = nodes.iter().fold(0_u64, |sum, node| sum.wrapping_add(node.ethernet.sent_frames));
+    (frames > 0)
+        .then(|| format!("{frames} Ethernet frames shared the network, and the host's clock decided when"))
 }
 
 impl NodeFigures {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use niclab_abi::control::Statistics;
 use niclab_model::fabric::{Fabric, PortCounters};
+use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Ledger, Line};
-use niclab_spec::report::{FabricFigures, LedgerEntry};
+use niclab_spec::report::{self, FabricFigures, LedgerEntry};
 
 /// The kinds of crossings that occurred, in the ledger's order.
 pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
@@ -19,6 +21,21 @@ pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
     lines.map(entry).collect()
 }
 
+/// Numbers that are picoseconds.
+pub fn histogram(histogram: &Histogram) -> report::Histogram {
+    report::Histogram {
+        count: histogram.count(),
+        min_ps: histogram.min(),
+        p50_ps: histogram.quantile(500),
+        p90_ps: histogram.quantile(900),
+        p99_ps: histogram.quantile(990),
+        p999_ps: histogram.quantile(999),
+        max_ps: histogram.max(),
+        // Half a year of model time. Who goes on for longer gets the most that a report can say.
+        sum_ps: u64::try_from(histogram.sum()).unwrap_or(u64::MAX),
+    }
+}
+
 /// Links and switch.
 pub fn fabric(fabric: &Fabric) -> FabricFigures {
     let mut figures = FabricFigures { ledger: entries(fabric.ledger()), ..FabricFigures::default() };
@@ -31,9 +48,9 @@ pub fn fabric(fabric: &Fabric) -> FabricFigures {
     figures
 }
 
-/// What the fabric did to frames on one link, by name; also what it did not do, so that a report always has the name.
+/// What the fabric did to frames on one link, by name.
 pub fn link_events(counters: &PortCounters) -> BTreeMap<String, u64> {
-    let events = [
+    named([
         ("dropped_short", counters.dropped_short),
         ("dropped_long", counters.dropped_long),
         ("dropped_down", counters.dropped_down),
@@ -42,6 +59,25 @@ pub fn link_events(counters: &PortCounters) -> BTreeMap<String, u64> {
         ("duplicated", counters.doubled),
         ("corrupted", counters.corrupted),
         ("reordered", counters.reordered),
-    ];
-    events.map(|(name, count)| (name.to_owned(), count)).into()
+    ])
+}
+
+/// What a card refused or threw away, by name.
+pub fn refusals(statistics: &Statistics) -> BTreeMap<String, u64> {
+    named([
+        ("refused", statistics.refused),
+        ("unauthorized", statistics.unauthorized),
+        ("crc_errors", statistics.crc_errors),
+        ("malformed", statistics.malformed),
+        ("overruns", statistics.overruns),
+    ])
+}
+
+/// Counts by name: those that are not zero, added up where a name comes twice.
+pub fn named<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
+    let mut named = BTreeMap::new();
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        *named.entry(name.to_owned()).or_insert(0) += count;
+    }
+    named
 }

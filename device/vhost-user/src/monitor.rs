@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use niclab_assembly::figures::{entries, fabric, link_events};
+use niclab_assembly::figures::{entries, fabric, histogram, link_events, named, refusals};
+use niclab_model::parts::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, Request, STATS_VERSION,
 };
-use niclab_spec::report::{ModelFigures, NodeFigures, TrafficStats};
+use niclab_spec::report::{ModelFigures, NodeFigures, TrafficStats, why_estimate};
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -36,10 +37,6 @@ pub enum MonitorError {
         error: io::Error,
     },
 }
-
-/// Why the model time of a live run is an estimate.
-const WHY_ESTIMATE: &str =
-    "guests whose sends race are ordered by the host's clock, and their own computing time is unknown";
 
 /// How long a connection may be silent in the middle of a request before it is hung up on.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -134,7 +131,15 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
 /// Answers one request.
 pub fn answer(shell: &Shell, request: &Request) -> Answer {
     match request {
-        Request::Stats | Request::BeginMeasurement => Answer::Stats(stats(shell)),
+        Request::Stats => Answer::Stats(stats(shell, &shell.world())),
+        Request::BeginMeasurement => {
+            let mut world = shell.world();
+            let before = stats(shell, &world);
+            for card in &mut world.cards {
+                card.nic.ledger_mut().restart_latency();
+            }
+            Answer::Stats(before)
+        }
         Request::Health => Answer::Health(health(shell)),
         Request::SetFaults { node, faults: wanted } => {
             let Some(number) = shell.nodes().iter().position(|info| info.name == *node) else {
@@ -152,37 +157,41 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
     }
 }
 
-fn stats(shell: &Shell) -> DaemonStats {
-    let world = shell.world();
+fn stats(shell: &Shell, world: &World) -> DaemonStats {
     let nodes = shell.nodes().iter().enumerate();
+    let nodes: Vec<NodeFigures> =
+        nodes.map(|(number, info)| node_figures(world, number, &info.name)).collect();
+    let mut latency = Histogram::default();
+    for card in &world.cards {
+        latency.merge(card.nic.ledger().latency());
+    }
+    let why_estimate = why_estimate(&nodes);
     DaemonStats {
         version: STATS_VERSION,
         wall_uptime_ns: u64::try_from(shell.started().elapsed().as_nanos()).unwrap_or(u64::MAX),
         model: ModelFigures {
             time_ps: world.model_time().as_ps(),
-            // Live, model time is logical; only whoever knows the program can say that no two senders raced.
-            is_exact: false,
-            why_estimate: Some(WHY_ESTIMATE.to_owned()),
+            is_exact: why_estimate.is_none(),
+            why_estimate,
+            latency: histogram(&latency),
             ..ModelFigures::default()
         },
-        nodes: nodes.map(|(number, info)| node_figures(&world, number, &info.name)).collect(),
+        nodes,
         fabric: fabric(world.network.fabric()),
     }
 }
 
 fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
-    let mut figures = NodeFigures::new(name);
-    if let Some(card) = world.cards.get(number) {
-        card_figures(card, &mut figures);
-    }
+    let mut figures = world.cards.get(number).map(card_figures).unwrap_or_default();
+    figures.name = name.to_owned();
     figures.doorbells += world.ethernet.doorbells(number);
     if let Some(state) = world.ethernet.states.get(number) {
         figures.ethernet = traffic(&state.traffic);
-        figures.interrupts.insert("ethernet_receive".to_owned(), state.receive_interrupts);
-        figures.interrupts.insert("ethernet_transmit".to_owned(), state.transmit_interrupts);
-        for (name, count) in &state.violations {
-            figures.violations.insert((*name).to_owned(), *count);
-        }
+        figures.interrupts.append(&mut named([
+            ("ethernet_receive", state.receive_interrupts),
+            ("ethernet_transmit", state.transmit_interrupts),
+        ]));
+        figures.violations.append(&mut named(state.violations.iter().map(|(name, count)| (*name, *count))));
     }
     if let Some(counters) = world.network.fabric().counters(number as u16) {
         figures.link_events = link_events(counters);
@@ -190,39 +199,35 @@ fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
     figures
 }
 
-fn card_figures(card: &Card, figures: &mut NodeFigures) {
+fn card_figures(card: &Card) -> NodeFigures {
     let counts = &card.counts;
     let model = card.statistics();
-    figures.cluster = traffic(&counts.traffic);
-    figures.messages_sent = model.packets_sent;
-    figures.messages_received = model.packets_received;
-    figures.bytes_sent = model.bytes_sent;
-    figures.bytes_received = model.bytes_received;
-    figures.doorbells = card.doorbells();
-    figures.spared_doorbells = counts.doorbells_spared;
-    figures.polls = counts.polls;
-    figures.model_time_ps = card.nic.host_clock().as_ps();
-    for (cause, count) in &card.events.raised {
-        *figures.interrupts.entry(cause_name(*cause).to_owned()).or_insert(0) += count;
-    }
-    figures.interrupts.insert("control".to_owned(), card.control.interrupts);
-    figures.suppressed_interrupts = card.events.suppressed;
-    for (name, count) in &counts.violations {
-        figures.violations.insert((*name).to_owned(), *count);
-    }
-    let mut also = |name: &str, count: u64| {
-        if count > 0 {
-            figures.violations.insert(name.to_owned(), count);
-        }
+    let causes = card.events.raised.iter().map(|(cause, count)| (cause_name(*cause), *count));
+    let violations = counts.violations.iter().map(|(name, count)| (*name, *count));
+    let of_shell = [
+        ("control_unanswerable", card.control.unanswerable),
+        ("event_buffer_unusable", card.events.unusable_buffers),
+    ];
+    let mut figures = NodeFigures {
+        cluster: traffic(&counts.traffic),
+        messages_sent: model.packets_sent,
+        messages_received: model.packets_received,
+        bytes_sent: model.bytes_sent,
+        bytes_received: model.bytes_received,
+        doorbells: card.doorbells(),
+        spared_doorbells: counts.doorbells_spared,
+        polls: counts.polls,
+        interrupts: named(causes.chain([("control", card.control.interrupts)])),
+        suppressed_interrupts: card.events.suppressed,
+        violations: named(violations.chain(of_shell)),
+        unordered: card.nic.unordered(),
+        model_time_ps: card.nic.host_clock().as_ps(),
+        ledger: entries(card.nic.ledger()),
+        model_latency: histogram(card.nic.ledger().latency()),
+        ..NodeFigures::default()
     };
-    also("control_unanswerable", card.control.unanswerable);
-    also("event_buffer_unusable", card.events.unusable_buffers);
-    also("refused", model.refused);
-    also("unauthorized", model.unauthorized);
-    also("crc_errors", model.crc_errors);
-    also("malformed", model.malformed);
-    also("overruns", model.overruns);
-    figures.ledger = entries(card.nic.ledger());
+    figures.violations.append(&mut refusals(&model));
+    figures
 }
 
 const fn traffic(traffic: &Traffic) -> TrafficStats {

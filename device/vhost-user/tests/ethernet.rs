@@ -105,7 +105,7 @@ fn faults_show_and_end() {
     };
     set(niclab_spec::Faults { loss: 1.0, ..Default::default() });
     from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap();
-    until("the frame is lost", || stats(&lab, 1).link_events["lost"] == 1);
+    until("the frame is lost", || stats(&lab, 1).link_events.get("lost") == Some(&1));
     set(niclab_spec::Faults { reorder: 1.0, ..Default::default() });
     // Nothing overtakes it: it arrives when the fabric was quiet.
     from.send(&frame(lab.mac(0), lab.mac(1), 61)).unwrap();

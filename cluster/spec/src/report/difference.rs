@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FabricFigures, LedgerEntry, NodeFigures, TrafficStats};
+use super::{FabricFigures, LedgerEntry, NodeFigures, TrafficStats, why_estimate};
 use crate::monitor::DaemonStats;
 
 impl DaemonStats {
@@ -18,6 +18,8 @@ impl DaemonStats {
             node.subtract(before);
         }
         since.fabric.subtract(&before.fabric);
+        since.model.why_estimate = why_estimate(&since.nodes);
+        since.model.is_exact = since.model.why_estimate.is_none();
         since
     }
 }
@@ -33,6 +35,7 @@ impl NodeFigures {
             (&mut self.spared_doorbells, before.spared_doorbells),
             (&mut self.polls, before.polls),
             (&mut self.suppressed_interrupts, before.suppressed_interrupts),
+            (&mut self.unordered, before.unordered),
         ];
         for (now, before) in pairs {
             *now = now.wrapping_sub(before);
@@ -68,10 +71,12 @@ impl FabricFigures {
     }
 }
 
+/// Names of which there was nothing new go away.
 fn subtract_counts(now: &mut BTreeMap<String, u64>, before: &BTreeMap<String, u64>) {
     for (name, count) in now.iter_mut() {
         *count = count.wrapping_sub(before.get(name).copied().unwrap_or(0));
     }
+    now.retain(|_, count| *count > 0);
 }
 
 /// Kinds of which there was nothing new go away.
@@ -124,7 +129,24 @@ mod tests {
     fn a_difference_is_what_lies_between_two_readings() {
         let mut expected = stats(3);
         expected.nodes[0].ledger.remove(0);
+        expected.model.why_estimate = why_estimate(&expected.nodes);
         assert_eq!(stats(8).since(&stats(5)), expected, "every counter, and no line of what did not happen");
+    }
+
+    #[test]
+    fn model_time_is_exact_where_nothing_raced_meanwhile() {
+        let mut before = stats(5);
+        before.nodes[0].unordered = 7;
+        let mut after = stats(5);
+        after.nodes[0].unordered = 7;
+        assert!(after.since(&before).model.is_exact, "what raced before does not matter");
+        after.nodes[0].unordered = 8;
+        let model = after.since(&before).model;
+        assert!(!model.is_exact && model.why_estimate.unwrap().contains("1 of node0"));
+        after.nodes[0].unordered = 7;
+        after.nodes[0].ethernet.sent_frames += 2;
+        let model = after.since(&before).model;
+        assert!(!model.is_exact && model.why_estimate.unwrap().starts_with("2 Ethernet frames"));
     }
 
     #[test]

@@ -296,6 +296,11 @@ impl Ledger {
         &self.latency
     }
 
+    /// Begins the latencies anew, with none.
+    pub fn restart_latency(&mut self) {
+        self.latency = Histogram::default();
+    }
+
     #[cold]
     fn record(&mut self, stage: &Stage, place: Place, ready: Time, cost: &Cost) {
         if self.recorder.stages.len() >= self.recorder.most {
