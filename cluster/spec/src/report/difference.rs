@@ -18,8 +18,11 @@ impl DaemonStats {
             node.subtract(before);
         }
         since.fabric.subtract(&before.fabric);
-        since.model.why_estimate = why_estimate(&since.nodes);
-        since.model.is_exact = since.model.why_estimate.is_none();
+        // A part of what is exact as a whole is exact.
+        if !since.model.is_exact {
+            since.model.why_estimate = why_estimate(&since.nodes);
+            since.model.is_exact = since.model.why_estimate.is_none();
+        }
         since
     }
 }
@@ -143,6 +146,9 @@ mod tests {
         after.nodes[0].unordered = 8;
         let model = after.since(&before).model;
         assert!(!model.is_exact && model.why_estimate.unwrap().contains("1 of node0"));
+        after.model.is_exact = true;
+        assert!(after.since(&before).model.is_exact, "a simulation's is always");
+        after.model.is_exact = false;
         after.nodes[0].unordered = 7;
         after.nodes[0].ethernet.sent_frames += 2;
         let model = after.since(&before).model;
