@@ -8,12 +8,14 @@
 //! * [`nic`]: the trait of every NIC model: what goes in, what comes out;
 //! * [`parts`]: what models are made of: ledger and profile, FIFO memory, credits;
 //! * [`fabric`]: links with seeded faults, and the switch;
+//! * [`conventional`]: the Ethernet function as the conventional NIC that it is, priced;
 //! * one module for each NIC model, all of the same anatomy: `config`, `wire`, the units named by the paper, `nic`.
 
 #![no_std]
 
 extern crate alloc;
 
+pub mod conventional;
 pub mod fabric;
 pub mod nic;
 pub mod parts;

@@ -65,7 +65,7 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
         let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());
         infos.push(NodeInfo { name: node.name.clone(), config: device, policy });
     }
-    Ok((World::new(cards, network(config, &profile)?), infos))
+    Ok((World::new(cards, profile, network(config, &profile)?), infos))
 }
 
 /// The network of links and switch, with the faults that the configuration begins with.
@@ -77,8 +77,7 @@ fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigEr
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
     })?;
-    let bandwidths = config.nodes.iter().map(|node| node.link.bandwidth_bits_per_s);
-    let mut network = Network::new(fabric, bandwidths);
+    let mut network = Network::new(fabric);
     for (number, node) in (0..).zip(&config.nodes) {
         network.set_faults(number, faults(&node.link.faults));
     }

@@ -48,8 +48,8 @@ pub struct CardCounts {
     pub doorbells_spared: u64,
     /// Rounds of polling.
     pub polls: u64,
-    /// Slots taken.
-    pub launches: u64,
+    /// Slots taken, by port.
+    pub launches: Vec<u64>,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
     /// Frames of the model.
@@ -96,7 +96,7 @@ impl Card {
             vrings: Vec::new(),
             events: Events::default(),
             control: Control::default(),
-            counts: CardCounts::default(),
+            counts: CardCounts { launches: vec![0; ports as usize], ..CardCounts::default() },
             earlier_doorbells: 0,
             is_polled: false,
             is_running: false,
@@ -145,7 +145,9 @@ impl Card {
     /// Feeds one slot to the model.
     #[inline]
     pub fn store(&mut self, store: PageStore) {
-        self.counts.launches += 1;
+        if let Some(launches) = self.counts.launches.get_mut(store.port as usize) {
+            *launches += 1;
+        }
         self.counts.doorbells_spared += u64::from(self.is_polled);
         let now = self.nic.host_clock();
         self.nic.handle(now, Input::PageStore(store));

@@ -4,14 +4,16 @@
 //! guest in one piece, and the network prices the frames that the wire would have seen. Where a link is faulty each of
 //! those has its own fate, so that they are made.
 //!
-//! Model time: a node's Ethernet clock is the later of the end of its last frame on its own link and of its last
-//! arrival, and no node sends in the past of another's sending. Between two computers that wait for one another that is
-//! exact; with racing senders it is an estimate.
+//! Model time: each function is priced as the conventional NIC that it is; its host's clock is the later of the end of
+//! its last operation and of its last delivery, and no node sends in the past of another's sending. A guest's protocol
+//! stack computes and waits in its own time, so that model time is an estimate here.
 
 use std::sync::Arc;
 
+use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Deliveries;
 use niclab_model::fabric::ethernet::ETHER_TYPE_ULTRA;
+use niclab_model::parts::profile::Profile;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 
@@ -41,8 +43,10 @@ pub struct Function {
 }
 
 /// What goes on at a node's Ethernet function.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PortState {
+    /// What it costs, and how far its host is in model time.
+    pub nic: Conventional,
     /// Frames.
     pub traffic: Traffic,
     /// Interrupts raised for received frames.
@@ -53,8 +57,26 @@ pub struct PortState {
     pub earlier_doorbells: u64,
     /// What the guest did that it must not.
     pub violations: Violations,
-    clock: Time,
     backlog: Backlog,
+}
+
+impl PortState {
+    fn new(profile: Profile) -> Self {
+        Self {
+            nic: Conventional::new(profile),
+            traffic: Traffic::default(),
+            receive_interrupts: 0,
+            transmit_interrupts: 0,
+            earlier_doorbells: 0,
+            violations: Violations::default(),
+            backlog: Backlog::default(),
+        }
+    }
+
+    /// One interrupt: whatever of the host's work it tells of is done by then.
+    fn interrupt(&mut self) {
+        self.nic.interrupt(self.nic.host_clock());
+    }
 }
 
 /// A frame that a fault holds back.
@@ -76,11 +98,12 @@ pub struct Ethernet {
 }
 
 impl Ethernet {
-    /// The functions of `nodes` nodes, with nobody connected.
-    pub fn new(nodes: usize) -> Self {
+    /// The functions of as many nodes as there are profiles, with nobody connected.
+    pub fn new(profiles: &[Profile]) -> Self {
+        let nodes = profiles.len();
         Self {
             functions: (0..nodes).map(|_| Function::default()).collect(),
-            states: (0..nodes).map(|_| PortState::default()).collect(),
+            states: profiles.iter().map(|profile| PortState::new(*profile)).collect(),
             held: Vec::new(),
             deliveries: Deliveries::new(),
             latest_sent: Time::ZERO,
@@ -128,6 +151,7 @@ impl Ethernet {
             held,
             deliveries,
             latest_sent,
+            is_rung: true,
         };
         let mut chain = Chain::new();
         for _ in 0..BURST_FRAMES {
@@ -154,6 +178,7 @@ impl Ethernet {
             && let Some(state) = states.get_mut(node)
         {
             state.transmit_interrupts += 1;
+            state.interrupt();
         }
         burst.want_doorbell(true)
     }
@@ -349,6 +374,7 @@ impl<'a> Receivers<'a> {
                 && let Some(state) = self.states.get_mut(*to)
             {
                 state.receive_interrupts += 1;
+                state.interrupt();
             }
         }
     }
@@ -363,6 +389,8 @@ struct Sender<'a, 'b> {
     held: &'b mut Vec<Held>,
     deliveries: &'b mut Deliveries,
     latest_sent: &'b mut Time,
+    /// The doorbell that announced this burst belongs to the next frame.
+    is_rung: bool,
 }
 
 impl Sender<'_, '_> {
@@ -417,13 +445,14 @@ impl Sender<'_, '_> {
     #[inline]
     fn price(&mut self, ethernet: &[u8; ETHERNET_BYTES], bytes: usize) {
         let Some(state) = self.receivers.states.get_mut(self.node) else { return };
-        let now = state.clock.max(*self.latest_sent);
+        let now = state.nic.host_clock().max(*self.latest_sent);
         *self.latest_sent = now;
-        state.clock = now + self.network.serialization(self.node as u16, bytes);
-        self.network.forward(now, self.node as u16, ethernet, bytes, self.deliveries);
+        let has_doorbell = std::mem::take(&mut self.is_rung);
+        let ready = state.nic.transmit(now, bytes as u64, has_doorbell);
+        self.network.forward(ready, self.node as u16, ethernet, bytes, self.deliveries);
         for delivery in self.deliveries.iter() {
             if let Some(state) = self.receivers.states.get_mut(usize::from(delivery.to)) {
-                state.clock = state.clock.max(delivery.at);
+                state.nic.receive(delivery.at, bytes as u64);
             }
         }
     }

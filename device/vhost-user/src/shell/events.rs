@@ -24,8 +24,8 @@ pub fn cause_name(cause: u32) -> &'static str {
 pub struct Events {
     /// How often each cause of each port waits. As many entries as the model has causes and ports.
     waiting: BTreeMap<(u32, u32), u64>,
-    /// Interrupts raised, by cause.
-    pub raised: BTreeMap<u32, u64>,
+    /// Interrupts raised, by cause and port.
+    pub raised: BTreeMap<(u32, u32), u64>,
     /// Events that the driver asked not to be interrupted for.
     pub suppressed: u64,
     /// Causes merged into one that already waited.
@@ -75,7 +75,7 @@ impl Events {
             burst.push_used(head, Event::BYTES as u32);
             // Published one by one: one event, one interrupt.
             if burst.publish() == Interrupt::Wanted && burst.interrupt() {
-                *self.raised.entry(cause).or_insert(0) += 1;
+                *self.raised.entry((cause, port)).or_insert(0) += 1;
             } else {
                 self.suppressed += 1;
             }

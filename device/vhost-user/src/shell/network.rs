@@ -8,7 +8,7 @@ use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Fabric};
 use niclab_model::nic::FrameBytes;
 use niclab_model::parts::message::Message;
-use niclab_model::time::{Span, Time};
+use niclab_model::time::Time;
 
 use crate::ethernet::frame::MAX_FRAME_BYTES;
 
@@ -39,19 +39,11 @@ impl PartialOrd for InFlight {
     }
 }
 
-/// What the shell knows of a node's link beside the fabric.
-#[derive(Clone, Copy, Debug)]
-struct LinkState {
-    bandwidth_bits_per_s: u64,
-    is_faulty: bool,
-    /// The last serialization that was asked for: most frames are as long as the one before.
-    last: (usize, Span),
-}
-
 /// Fabric and frames under way.
 pub struct Network {
     fabric: Fabric,
-    links: Vec<LinkState>,
+    /// Whether anything can go wrong on each link.
+    is_faulty: Vec<bool>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     /// The one frame under way, while there is only one: the common case needs no heap.
     only: Option<InFlight>,
@@ -65,16 +57,11 @@ pub struct Network {
 }
 
 impl Network {
-    /// Nothing under way. `bandwidths` are those of the links, in bits per second.
-    pub fn new(fabric: Fabric, bandwidths: impl IntoIterator<Item = u64>) -> Self {
-        let link = |bandwidth_bits_per_s: u64| LinkState {
-            bandwidth_bits_per_s: bandwidth_bits_per_s.max(1),
-            is_faulty: false,
-            last: (0, Span::ZERO),
-        };
+    /// Nothing under way.
+    pub fn new(fabric: Fabric) -> Self {
         Self {
+            is_faulty: vec![false; fabric.ports().into()],
             fabric,
-            links: bandwidths.into_iter().map(link).collect(),
             in_flight: BinaryHeap::new(),
             only: None,
             held: Vec::new(),
@@ -97,8 +84,8 @@ impl Network {
 
     /// What goes wrong on a node's link from now on. False when there is no such node.
     pub fn set_faults(&mut self, node: u16, faults: Faults) -> bool {
-        if let Some(link) = self.links.get_mut(usize::from(node)) {
-            link.is_faulty = faults != Faults::NONE;
+        if let Some(is_faulty) = self.is_faulty.get_mut(usize::from(node)) {
+            *is_faulty = faults != Faults::NONE;
         }
         self.fabric.set_faults(node, faults)
     }
@@ -111,28 +98,13 @@ impl Network {
     /// Whether each frame from or to this node has a fate of its own.
     #[inline]
     pub fn is_faulty(&self, node: u16) -> bool {
-        self.links.get(usize::from(node)).is_some_and(|link| link.is_faulty)
+        self.is_faulty.get(usize::from(node)).is_some_and(|is_faulty| *is_faulty)
     }
 
     /// Whether any link is faulty.
     #[inline]
     pub fn is_any_faulty(&self) -> bool {
-        self.links.iter().any(|link| link.is_faulty)
-    }
-
-    /// How long a frame keeps its sender's link, with preamble, check sequence and gap.
-    #[inline]
-    pub fn serialization(&mut self, node: u16, bytes: usize) -> Span {
-        const AROUND_BYTES: usize = 24;
-        const SHORTEST_BYTES: usize = 60;
-        const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
-        let Some(link) = self.links.get_mut(usize::from(node)) else { return Span::ZERO };
-        if link.last.0 != bytes {
-            let on_wire = (bytes.max(SHORTEST_BYTES) + AROUND_BYTES) as u128;
-            let ps = on_wire * PS_BITS_PER_S_BYTE / u128::from(link.bandwidth_bits_per_s);
-            link.last = (bytes, Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX)));
-        }
-        link.last.1
+        self.is_faulty.iter().any(|is_faulty| *is_faulty)
     }
 
     /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is returned, so that

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use niclab_model::nic::{FrameBytes, Input, Output};
 use niclab_model::parts::message::Message;
+use niclab_model::parts::profile::Profile;
 use niclab_model::time::Time;
 
 use super::card::{AnyNic, Card};
@@ -42,9 +43,9 @@ pub struct Found {
 }
 
 impl World {
-    /// A world of these cards, with nobody connected.
-    pub fn new(cards: Vec<(AnyNic, Pages, u32)>, network: Network) -> Self {
-        let ethernet = Ethernet::new(cards.len());
+    /// A world of these cards on one platform, with nobody connected.
+    pub fn new(cards: Vec<(AnyNic, Pages, u32)>, profile: Profile, network: Network) -> Self {
+        let ethernet = Ethernet::new(&vec![profile; cards.len()]);
         let cards = cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
         Self { cards, ethernet, network, stalled: 0, budget: 0 }
     }

@@ -1,0 +1,127 @@
+//! A conventional NIC, priced: what ordinary networking costs on the same platform.
+//!
+//! The Ethernet function moves frames as any network card with descriptor rings does; a driver of the guest's own serves
+//! it. It has no mechanism of its own worth modelling, but its crossings are priced as all others are, so that ordinary
+//! networking stands as a column beside the five models.
+//!
+//! A frame that is sent: the host's software, a copy out of the program's memory, a doorbell where the driver rings one,
+//! then the NIC fetches the descriptor and reads the frame, and afterwards writes the descriptor back. A frame that
+//! arrives: the NIC fetches a descriptor, writes the frame and the descriptor, and the host's software copies it into the
+//! program's memory. An interrupt is one for each notification, however many frames it tells of.
+//!
+//! The host's overheads are those of the platform's profile, which are of a message layer's; a protocol stack's own
+//! computing is not in them, so that the column is a lower bound.
+
+use crate::parts::host_interface::{BusTransfer, HostInterface};
+use crate::parts::ledger::Ledger;
+use crate::parts::profile::Profile;
+use crate::time::Time;
+
+/// Bytes of a descriptor: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their time.
+pub const DESCRIPTOR_BYTES: u64 = 16;
+
+/// Host, bus and ledger of a node's conventional NIC.
+#[derive(Clone, Debug)]
+pub struct Conventional {
+    interface: HostInterface,
+}
+
+impl Conventional {
+    /// An idle NIC on this platform.
+    pub fn new(profile: Profile) -> Self {
+        Self { interface: HostInterface::new(profile) }
+    }
+
+    /// The host sends a frame of `bytes`, and rings the doorbell if `has_doorbell`. Returns when the frame is ready for
+    /// the link.
+    #[inline]
+    pub fn transmit(&mut self, now: Time, bytes: u64, has_doorbell: bool) -> Time {
+        let prepared = self.interface.host_send(now, bytes);
+        let mut told = self.interface.host_copy(prepared, bytes);
+        if has_doorbell {
+            told = self.interface.transfer(BusTransfer::Doorbell, told, 0).end;
+        }
+        let fetched = self.interface.transfer(BusTransfer::DescriptorFetch, told, DESCRIPTOR_BYTES).end;
+        let ready = self.interface.transfer(BusTransfer::DmaRead, fetched, bytes).end;
+        self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES);
+        ready
+    }
+
+    /// A frame of `bytes` arrived at `at`. Returns when the receiving program has it.
+    #[inline]
+    pub fn receive(&mut self, at: Time, bytes: u64) -> Time {
+        let fetched = self.interface.transfer(BusTransfer::DescriptorFetch, at, DESCRIPTOR_BYTES).end;
+        let stored = self.interface.transfer(BusTransfer::DmaWrite, fetched, bytes).end;
+        let visible = self.interface.transfer(BusTransfer::DescriptorWriteBack, stored, DESCRIPTOR_BYTES).end;
+        let taken = self.interface.host_receive(visible, bytes);
+        self.interface.host_copy(taken, bytes)
+    }
+
+    /// One notification, at `at` or when the host has done what it was told before. Returns when the line is raised.
+    #[inline]
+    pub fn interrupt(&mut self, at: Time) -> Time {
+        self.interface.interrupt(at)
+    }
+
+    /// The later of the end of the host's last operation and its last delivery.
+    #[inline]
+    pub const fn host_clock(&self) -> Time {
+        self.interface.host_clock()
+    }
+
+    /// What every crossing has cost.
+    pub const fn ledger(&self) -> &Ledger {
+        self.interface.ledger()
+    }
+
+    /// To say whose crossings follow, to keep single stages, or to turn the ledger off.
+    pub const fn ledger_mut(&mut self) -> &mut Ledger {
+        self.interface.ledger_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::ledger::{Crossing, Line};
+
+    fn counts(nic: &Conventional) -> impl Iterator<Item = (Crossing, Line)> {
+        nic.ledger().lines().filter(|(_, line)| line.count > 0)
+    }
+
+    #[test]
+    fn a_frame_that_is_sent_crosses_the_bus_as_descriptor_and_data() {
+        let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
+        let ready = nic.transmit(Time::ZERO, 64, true);
+        let kinds: alloc::vec::Vec<_> =
+            counts(&nic).map(|(kind, line)| (kind, line.count, line.bytes)).collect();
+        assert_eq!(
+            kinds,
+            [
+                (Crossing::Doorbell, 1, 0),
+                (Crossing::DmaRead, 1, 64),
+                (Crossing::DescriptorFetch, 1, DESCRIPTOR_BYTES),
+                (Crossing::DescriptorWriteBack, 1, DESCRIPTOR_BYTES),
+                (Crossing::HostSend, 1, 64),
+                (Crossing::HostCopy, 1, 64),
+            ]
+        );
+        assert!(ready > nic.host_clock(), "the host goes on while the NIC reads");
+        nic.transmit(nic.host_clock(), 64, false);
+        assert_eq!(nic.ledger().line(Crossing::Doorbell).count, 1, "the second frame needs none");
+    }
+
+    #[test]
+    fn a_frame_that_arrives_moves_the_hosts_clock_and_an_interrupt_is_one_notification() {
+        let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
+        let first = nic.receive(Time::from_ps(1_000), 1_514);
+        let second = nic.receive(Time::from_ps(2_000), 1_514);
+        assert!(second > first);
+        assert_eq!(nic.host_clock(), second);
+        nic.interrupt(second);
+        assert_eq!(nic.ledger().line(Crossing::Interrupt).count, 1);
+        assert_eq!(nic.ledger().line(Crossing::DmaWrite).bytes, 2 * 1_514);
+        let total: u64 = nic.ledger().lines().map(|(_, line)| line.price_ps).sum();
+        assert_eq!(nic.ledger().total().price_ps, total);
+    }
+}
