@@ -225,6 +225,9 @@ pub struct NodeFigures {
     pub interrupts: BTreeMap<String, u64>,
     /// Events for which the driver had asked not to be interrupted.
     pub suppressed_interrupts: u64,
+    /// The modelled NIC's ports of which anything was counted, each behind a page of its own.
+    #[serde(default)]
+    pub ports: Vec<PortFigures>,
     /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run: `cluster` and `ethernet`. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_interrupts: Option<BTreeMap<String, u64>>,
@@ -245,6 +248,17 @@ pub struct NodeFigures {
     pub model_latency: Histogram,
     /// Frames that this node received through the Ethernet function; see `latency` of ModelFigures.
     pub ethernet_model_latency: Histogram,
+}
+
+/// One port of the modelled NIC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PortFigures {
+    /// The port's number, which is that of its page.
+    pub port: u32,
+    /// Messages launched through its page.
+    pub launches: u64,
+    /// Interrupts raised for it, by cause.
+    pub interrupts: BTreeMap<String, u64>,
 }
 
 /// Frames and bytes of one function.

@@ -19,7 +19,7 @@ mod samples {
         Report,
         report::{
             Accelerator, Checked, FabricFigures, Histogram, LedgerEntry, Mode, ModelFigures, NodeFigures,
-            REPORT_VERSION, WallFigures, WallLatency, WallResult,
+            PortFigures, REPORT_VERSION, WallFigures, WallLatency, WallResult,
         },
     };
 
@@ -52,6 +52,7 @@ mod samples {
             doorbells: 11,
             interrupts: [("message".to_owned(), 2), ("armed".to_owned(), 0)].into(),
             guest_interrupts: Some([("cluster".to_owned(), 2)].into()),
+            ports: vec![PortFigures { port: 3, launches: 5, interrupts: [("message".to_owned(), 2)].into() }],
             ledger: vec![entry("pio_write", 3, 24, 1_500_000, 7), entry("dma_write", 1, 8, 1, 0)],
             ethernet_ledger: vec![entry("dma_write", 2, 1500, 9, 0)],
             model_time_ps: 1_600_000,

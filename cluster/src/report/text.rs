@@ -200,6 +200,11 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
                 text += &format!("{}: {what}: {}\n", node.name, counts.join(", "));
             }
         }
+        for port in &node.ports {
+            let interrupts: String =
+                port.interrupts.iter().map(|(cause, n)| format!(", {n} interrupts ({cause})")).collect();
+            text += &format!("{}: page {}: {} launches{interrupts}\n", node.name, port.port, port.launches);
+        }
     }
     text
 }
@@ -289,6 +294,7 @@ mod tests {
             "wall time: 4.1 s to healthy, 2.0 s for the commands",
             "model time: 1.600000 us, an estimate: races",
             "node0: interrupts: message 2\n",
+            "node0: page 3: 5 launches, 2 interrupts (message)\n",
             "node0: interrupts by /proc/interrupts: cluster 2\n",
             "check nothing-lost: BROKEN: message 3 of node0",
             "node0: it hangs",

@@ -13,7 +13,7 @@ use niclab_model::parts::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, Request, STATS_VERSION,
 };
-use niclab_spec::report::{ModelFigures, NodeFigures, TrafficStats, why_estimate};
+use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -202,7 +202,7 @@ fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
 fn card_figures(card: &Card) -> NodeFigures {
     let counts = &card.counts;
     let model = card.statistics();
-    let causes = card.events.raised.iter().map(|(cause, count)| (cause_name(*cause), *count));
+    let causes = card.events.raised.iter().map(|((cause, _), count)| (cause_name(*cause), *count));
     let violations = counts.violations.iter().map(|(name, count)| (*name, *count));
     let of_shell = [
         ("control_unanswerable", card.control.unanswerable),
@@ -219,6 +219,7 @@ fn card_figures(card: &Card) -> NodeFigures {
         polls: counts.polls,
         interrupts: named(causes.chain([("control", card.control.interrupts)])),
         suppressed_interrupts: card.events.suppressed,
+        ports: port_figures(card),
         violations: named(violations.chain(of_shell)),
         unordered: card.nic.unordered(),
         model_time_ps: card.nic.host_clock().as_ps(),
@@ -228,6 +229,17 @@ fn card_figures(card: &Card) -> NodeFigures {
     };
     figures.violations.append(&mut refusals(&model));
     figures
+}
+
+/// The ports of which anything was counted.
+fn port_figures(card: &Card) -> Vec<PortFigures> {
+    let figures = |(port, launches): (u32, &u64)| {
+        let of_port = card.events.raised.iter().filter(|((_, raised_for), _)| *raised_for == port);
+        let interrupts = named(of_port.map(|((cause, _), count)| (cause_name(*cause), *count)));
+        PortFigures { port, launches: *launches, interrupts }
+    };
+    let ports = (0..).zip(&card.counts.launches).map(figures);
+    ports.filter(|port| port.launches > 0 || !port.interrupts.is_empty()).collect()
 }
 
 const fn traffic(traffic: &Traffic) -> TrafficStats {

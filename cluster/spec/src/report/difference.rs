@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FabricFigures, LedgerEntry, NodeFigures, TrafficStats, why_estimate};
+use super::{FabricFigures, LedgerEntry, NodeFigures, PortFigures, TrafficStats, why_estimate};
 use crate::monitor::DaemonStats;
 
 impl DaemonStats {
@@ -49,6 +49,7 @@ impl NodeFigures {
         subtract_counts(&mut self.interrupts, &before.interrupts);
         subtract_counts(&mut self.violations, &before.violations);
         subtract_counts(&mut self.link_events, &before.link_events);
+        subtract_ports(&mut self.ports, &before.ports);
         subtract_ledger(&mut self.ledger, &before.ledger);
         subtract_ledger(&mut self.ethernet_ledger, &before.ethernet_ledger);
     }
@@ -82,6 +83,16 @@ fn subtract_counts(now: &mut BTreeMap<String, u64>, before: &BTreeMap<String, u6
     now.retain(|_, count| *count > 0);
 }
 
+/// Ports of which nothing new was counted go away.
+fn subtract_ports(now: &mut Vec<PortFigures>, before: &[PortFigures]) {
+    for port in now.iter_mut() {
+        let Some(before) = before.iter().find(|before| before.port == port.port) else { continue };
+        port.launches = port.launches.wrapping_sub(before.launches);
+        subtract_counts(&mut port.interrupts, &before.interrupts);
+    }
+    now.retain(|port| port.launches > 0 || !port.interrupts.is_empty());
+}
+
 /// Kinds of which there was nothing new go away.
 fn subtract_ledger(now: &mut Vec<LedgerEntry>, before: &[LedgerEntry]) {
     for entry in now.iter_mut() {
@@ -107,10 +118,16 @@ mod tests {
             model_price_ps: 100 * scale,
             model_waited_ps: 10 * scale,
         };
+        let port = |port, scale| PortFigures {
+            port,
+            launches: scale,
+            interrupts: [("armed".to_owned(), scale)].into(),
+        };
         let node = NodeFigures {
             messages_sent: scale,
             doorbells: 2 * scale,
             interrupts: [("message".to_owned(), 3 * scale)].into(),
+            ports: vec![port(0, 4), port(3, scale)],
             ledger: vec![entry("doorbell", 4), entry("pio_write", scale)],
             ethernet: TrafficStats { sent_frames: scale, ..TrafficStats::default() },
             model_time_ps: 1000 * scale,
@@ -132,6 +149,7 @@ mod tests {
     fn a_difference_is_what_lies_between_two_readings() {
         let mut expected = stats(3);
         expected.nodes[0].ledger.remove(0);
+        expected.nodes[0].ports.remove(0);
         expected.model.why_estimate = why_estimate(&expected.nodes);
         assert_eq!(stats(8).since(&stats(5)), expected, "every counter, and no line of what did not happen");
     }
