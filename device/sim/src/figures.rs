@@ -3,6 +3,7 @@
 use niclab_assembly::figures;
 use niclab_model::fabric::PortCounters;
 use niclab_model::nic::ShellCounts;
+use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Line};
 use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
@@ -18,7 +19,12 @@ pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
     DaemonStats {
         version: STATS_VERSION,
         wall_uptime_ns: 0,
-        model: ModelFigures { time_ps: world.clock().as_ps(), is_exact: true, ..ModelFigures::default() },
+        model: ModelFigures {
+            time_ps: world.clock().as_ps(),
+            is_exact: true,
+            latency: figures::histogram(&latency(world)),
+            ..ModelFigures::default()
+        },
         nodes: nodes
             .map(|(number, (node, named))| {
                 let counters = world.fabric().counters(number as u16).copied().unwrap_or_default();
@@ -27,6 +33,15 @@ pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
             .collect(),
         fabric: figures::fabric(world.fabric()),
     }
+}
+
+/// Latency of the messages of all nodes.
+fn latency(world: &World) -> Histogram {
+    let mut latency = Histogram::default();
+    for node in world.nodes() {
+        latency.merge(node.host.nic().ledger().latency());
+    }
+    latency
 }
 
 fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures {
@@ -44,24 +59,17 @@ fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures
         spared_doorbells: model.doorbells_spared,
         model_time_ps: nic.host_clock().as_ps(),
         ledger: figures::entries(nic.ledger()),
+        model_latency: figures::histogram(nic.ledger().latency()),
         ..NodeFigures::new(name)
     };
-    let interrupts = [("message", tally.message_interrupts), ("other", tally.other_interrupts)];
-    node_figures.interrupts = named(interrupts);
-    node_figures.violations = named([
-        ("refused", model.refused),
-        ("unauthorized", model.unauthorized),
-        ("crc_errors", model.crc_errors),
-        ("malformed", model.malformed),
-        ("overruns", model.overruns),
+    node_figures.interrupts = figures::named([
+        ("message", tally.message_interrupts),
+        ("armed", tally.armed_interrupts),
+        ("unauthorized", tally.unauthorized_interrupts),
     ]);
+    node_figures.violations = figures::refusals(&model);
     node_figures.link_events = figures::link_events(counters);
     node_figures
-}
-
-/// The counts that are not zero.
-fn named<const N: usize>(counts: [(&str, u64); N]) -> std::collections::BTreeMap<String, u64> {
-    counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 const fn traffic(tally: &Tally) -> TrafficStats {
@@ -91,11 +99,7 @@ pub fn check_sums(world: &mut World) {
         let pairs = [
             ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
             ("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-            (
-                "interrupts",
-                line(Crossing::Interrupt).count,
-                tally.message_interrupts + tally.other_interrupts,
-            ),
+            ("interrupts", line(Crossing::Interrupt).count, tally.interrupts()),
             ("messages sent", line(Crossing::HostSend).count, tally.launches),
             ("sum of picoseconds", ledger.total().price_ps, sum.price_ps),
             ("sum of waiting", ledger.total().waited_ps, sum.waited_ps),

@@ -13,6 +13,11 @@ pub enum Event {
         /// Its place in [`Frames`].
         frame: u32,
     },
+    /// A frame is through the switch and ready for the link behind it.
+    Cross {
+        /// Its place.
+        frame: u32,
+    },
     /// A frame is there, whole.
     Arrive {
         /// Its place in [`Frames`].

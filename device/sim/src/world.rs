@@ -2,8 +2,9 @@
 
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
-use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding};
-use niclab_model::nic::Nic;
+use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding, Transit, Transits};
+use niclab_model::nic::{FrameBytes, Nic};
+use niclab_model::parts::message::Message;
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::{self, Ultra};
 use niclab_spec::{FlowControl, NicModel, SimConfig};
@@ -70,11 +71,20 @@ pub struct Node {
 /// A way to put something between a card and its host: for tests that break a card on purpose.
 pub type Wrap<'a> = &'a dyn Fn(u16, Box<dyn Nic>) -> Box<dyn Nic>;
 
+/// A frame in the switch.
+struct Flight {
+    frame: FrameBytes,
+    message: Option<Message>,
+    transit: Transit,
+}
+
 /// The world.
 pub struct World {
     clock: Time,
     queue: Queue,
     frames: Frames<Parcel>,
+    /// Frames in the switch.
+    flights: Frames<Flight>,
     fabric: Fabric,
     nodes: Vec<Node>,
     judge: Judge,
@@ -108,6 +118,7 @@ impl World {
             clock: Time::ZERO,
             queue: Queue::default(),
             frames: Frames::default(),
+            flights: Frames::default(),
             fabric: fabric(config)?,
             nodes: nodes.collect::<Result<_, WorldError>>()?,
             judge: Judge::new(&flows, promise(config)),
@@ -181,11 +192,11 @@ impl World {
     fn run_until_silent(&mut self) {
         let mut lonely = 0;
         while let Some((at, node, event)) = self.queue.pop() {
-            self.clock = at;
             self.events += 1;
             lonely = if self.queue.is_lively() || event != Event::Timeout { 0 } else { lonely + 1 };
             match event {
                 Event::Depart { frame } => self.depart(at, node, frame),
+                Event::Cross { frame } => self.cross(at, frame),
                 Event::Arrive { frame } => self.arrive(at, node, frame),
                 Event::Host => self.step(at, node),
                 Event::Timeout => self.expire(at, node),
@@ -196,10 +207,26 @@ impl World {
         }
     }
 
+    /// A frame is ready for its sender's link.
     fn depart(&mut self, now: Time, node: u16, place: u32) {
         let Some((frame, message)) = self.frames.take(place) else { return };
+        self.clock = now;
+        let mut transits = Transits::new();
+        self.fabric.enter(now, node, &frame, message, &mut transits);
+        for transit in transits {
+            let flight = Flight { frame: frame.clone(), message, transit };
+            let ready = transit.ready;
+            let frame = self.flights.put(flight);
+            self.queue.push(ready, transit.to, Event::Cross { frame });
+        }
+    }
+
+    /// A frame is through the switch. Frames of several nodes meet here, in the order of model time.
+    fn cross(&mut self, now: Time, place: u32) {
+        let Some(Flight { frame, message, transit }) = self.flights.take(place) else { return };
+        self.clock = now;
         self.deliveries.clear();
-        self.fabric.forward(now, node, &frame, message, &mut self.deliveries);
+        self.fabric.leave(&transit, frame.len(), message, &mut self.deliveries);
         for delivery in std::mem::take(&mut self.deliveries) {
             let mut copy = frame.clone();
             if let Some((bit, byte)) =
@@ -215,6 +242,7 @@ impl World {
     fn arrive(&mut self, now: Time, number: u16, place: u32) {
         let Some(parcel) = self.frames.take(place) else { return };
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
+        self.clock = now;
         node.host.arrive(now, &parcel, &mut self.judge, &mut self.effects);
         self.settle(number);
     }
@@ -225,6 +253,7 @@ impl World {
             return;
         }
         node.host_at = None;
+        self.clock = now;
         let step = node.host.step(now, &mut node.script, &mut self.judge, &mut self.effects);
         self.settle(number);
         if step == Step::Worked && self.heal_after.is_some_and(|messages| self.judge.sent >= messages) {
@@ -247,7 +276,9 @@ impl World {
             return;
         }
         node.timeout_at = None;
+        // A timer that was stopped meanwhile is no event of the model: its time does not count.
         if node.host.nic().poll_timeout().is_some_and(|deadline| deadline <= now) {
+            self.clock = now;
             node.host.timeout(now, &mut self.judge, &mut self.effects);
         }
         self.settle(number);
@@ -281,6 +312,9 @@ impl World {
     /// What follows is measured: latencies are counted anew.
     pub fn begin_measurement(&mut self) {
         self.clock = self.rest();
+        for node in &mut self.nodes {
+            node.host.nic_mut().ledger_mut().restart_latency();
+        }
     }
 
     /// The checks at the end.
@@ -294,7 +328,7 @@ impl World {
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }
         }
-        let under_way = self.frames.count();
+        let under_way = self.frames.count() + self.flights.count();
         if under_way > 0 {
             self.judge.fail(Check::Drained, || format!("{under_way} frames are still under way"));
         }

@@ -25,7 +25,11 @@ fn a_ping_pong_is_counted_exactly() {
     for node in &report.nodes {
         assert_eq!((node.messages_sent, node.messages_received), (200, 200), "{}", node.name);
     }
-    assert!(report.model.is_exact && report.model.time_ps > 0);
+    let latency = report.model.latency;
+    assert_eq!(latency.count, 400);
+    // Nothing meets anything, so that each message takes as long as every other, and the run as long as all of them.
+    assert_eq!((latency.min_ps, latency.sum_ps), (latency.max_ps, 400 * latency.max_ps));
+    assert!(report.model.is_exact && report.model.time_ps >= latency.sum_ps);
 }
 
 #[test]

@@ -39,6 +39,19 @@ pub struct Delivery {
     pub corrupt: Option<u32>,
 }
 
+/// Where a frame is that entered the switch. Most frames go to one node.
+pub type Transits = SmallVec<[Transit; 4]>;
+
+/// A frame in the switch, on its way to one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transit {
+    /// The port.
+    pub to: u16,
+    /// When it is ready for the link behind the switch.
+    pub ready: Time,
+    corrupt: Option<u32>,
+}
+
 /// When a switch begins to pass a frame on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forwarding {
@@ -127,6 +140,9 @@ impl Fabric {
 
     /// Takes a frame that the node at port `from` has ready at `now`, and adds to `deliveries` who gets it. What is
     /// dropped is counted and has no delivery. `message` says whose frame it is, for the ledger.
+    ///
+    /// The frame passes the switch and the link behind it at once. Where frames of several nodes meet at a link, a shell
+    /// that knows the future takes the two steps apart: [`Self::enter`], and [`Self::leave`] in the order of model time.
     #[inline]
     pub fn forward(
         &mut self,
@@ -135,6 +151,23 @@ impl Fabric {
         frame: &[u8],
         message: Option<Message>,
         deliveries: &mut Deliveries,
+    ) {
+        let mut transits = Transits::new();
+        self.enter(now, from, frame, message, &mut transits);
+        for transit in &transits {
+            self.leave(transit, frame.len(), message, deliveries);
+        }
+    }
+
+    /// The first half of [`Self::forward`]: over the sender's link and through the switch.
+    #[inline]
+    pub fn enter(
+        &mut self,
+        now: Time,
+        from: u16,
+        frame: &[u8],
+        message: Option<Message>,
+        transits: &mut Transits,
     ) {
         self.ledger.attribute(message);
         let Some(Port { link, counters }) = self.ports.get_mut(usize::from(from)) else { return };
@@ -151,18 +184,18 @@ impl Fabric {
         let outlet = self.switch.outlet(from, &header);
         for entering in entering.into_iter().flatten() {
             match outlet {
-                Outlet::Port(to) => self.leave_switch(entering, to, frame.len(), deliveries),
+                Outlet::Port(to) => transits.extend(self.cross_switch(entering, to, frame.len())),
                 Outlet::AllOthers => {
                     for to in (0..self.ports.len()).filter(|&to| to != usize::from(from)) {
-                        self.leave_switch(entering, to as u16, frame.len(), deliveries);
+                        transits.extend(self.cross_switch(entering, to as u16, frame.len()));
                     }
                 }
             }
         }
     }
 
-    fn leave_switch(&mut self, entering: Arrival, to: u16, bytes: usize, deliveries: &mut Deliveries) {
-        let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
+    fn cross_switch(&mut self, entering: Arrival, to: u16, bytes: usize) -> Option<Transit> {
+        let Port { link, .. } = self.ports.get_mut(usize::from(to))?;
         // The switch passes any number of frames at a time; they meet at the link behind it.
         let mut crossing = Resource::new(Place::Switch);
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
@@ -172,10 +205,25 @@ impl Fabric {
             Forwarding::StoreAndForward => entering.tail,
         };
         let ready = self.ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
+        Some(Transit { to, ready, corrupt: entering.corrupt })
+    }
+
+    /// The second half of [`Self::forward`]: over the link behind the switch. `bytes` is the length of the frame.
+    #[inline]
+    pub fn leave(
+        &mut self,
+        transit: &Transit,
+        bytes: usize,
+        message: Option<Message>,
+        deliveries: &mut Deliveries,
+    ) {
+        let &Transit { to, ready, corrupt } = transit;
+        self.ledger.attribute(message);
+        let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
         for arrived in link.pass_to_node(ready, bytes, counters, &mut self.ledger).into_iter().flatten() {
             counters.frames_out += 1;
             counters.bytes_out += bytes as u64;
-            deliveries.push(Delivery { to, at: arrived.tail, corrupt: entering.corrupt.or(arrived.corrupt) });
+            deliveries.push(Delivery { to, at: arrived.tail, corrupt: corrupt.or(arrived.corrupt) });
         }
     }
 

@@ -7,7 +7,7 @@ use niclab_abi::bar::{CODE_INTERRUPT, CODE_LENGTH_SHIFT, PAYLOAD_WORDS, SLOT_TAG
 use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
-use niclab_abi::event::CAUSE_MESSAGE;
+use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::nic::{DmaWords, Input, Nic, Output, PageStore, Register};
 use niclab_model::time::Time;
@@ -56,8 +56,6 @@ struct Port {
     received: u64,
     released: u64,
     release_interval: u64,
-    /// Interrupts that the messages so far asked for, and those that came.
-    interrupts: u64,
     /// The highest number that a slice was written with.
     stored: u64,
 }
@@ -75,8 +73,10 @@ pub struct Tally {
     pub launches: u64,
     /// Interrupts for messages.
     pub message_interrupts: u64,
-    /// Interrupts for anything else.
-    pub other_interrupts: u64,
+    /// Interrupts for slices that the program waited for.
+    pub armed_interrupts: u64,
+    /// Interrupts for packets whose senders are not authorized.
+    pub unauthorized_interrupts: u64,
     /// Frames sent.
     pub sent_frames: u64,
     /// Their bytes.
@@ -87,6 +87,14 @@ pub struct Tally {
     pub received_bytes: u64,
     /// Frames that arrived and could not be delivered.
     pub dropped_frames: u64,
+}
+
+impl Tally {
+    /// Interrupts of every cause.
+    #[must_use]
+    pub const fn interrupts(&self) -> u64 {
+        self.message_interrupts + self.armed_interrupts + self.unauthorized_interrupts
+    }
 }
 
 /// A host with an ULTRA card.
@@ -158,7 +166,6 @@ impl UltraHost {
             received: 0,
             released: 0,
             release_interval: quarter.min(u64::from(share / 2).max(1)),
-            interrupts: 0,
             stored: 0,
         });
         let open = PortOpen {
@@ -218,7 +225,7 @@ impl UltraHost {
                     effects.frames.push((at, (frame, message)));
                 }
                 Output::DmaWrite { at, address, words } => self.on_write(at, address, words, judge),
-                Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port),
+                Output::Interrupt { cause, .. } => self.on_interrupt(cause, judge),
                 Output::Reply { bytes, .. } => {
                     self.replies.extend(Reply::from_bytes(&bytes).map(|reply| reply.status));
                 }
@@ -226,14 +233,17 @@ impl UltraHost {
         }
     }
 
-    fn on_interrupt(&mut self, cause: u32, number: u32) {
-        if cause != CAUSE_MESSAGE {
-            self.tally.other_interrupts += 1;
-            return;
-        }
-        self.tally.message_interrupts += 1;
-        if let Some(port) = self.ports.iter_mut().find(|port| port.number == number) {
-            port.interrupts += 1;
+    fn on_interrupt(&mut self, cause: u32, judge: &mut Judge) {
+        match cause {
+            CAUSE_MESSAGE => self.tally.message_interrupts += 1,
+            CAUSE_ARMED => self.tally.armed_interrupts += 1,
+            CAUSE_UNAUTHORIZED => self.tally.unauthorized_interrupts += 1,
+            other => {
+                let node = self.node;
+                judge.fail(Check::FlowControl, || {
+                    format!("node {node}: an interrupt of unknown cause {other}")
+                });
+            }
         }
     }
 
