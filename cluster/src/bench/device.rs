@@ -23,6 +23,9 @@ const RATE_GOAL: Goal = Goal::AtLeast(3.0);
 /// One way, in nanoseconds.
 const ONE_WAY_GOAL: Goal = Goal::Below(1_000.0);
 
+/// What is left of the message rate with ledgers.
+const LEDGER_GOAL: Goal = Goal::AtLeast(0.9);
+
 /// Frames a second, as a part of what testpmd's vhost ports forward.
 const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
 
@@ -111,6 +114,13 @@ fn figures(reports: &[Value]) -> Result<Vec<Figure>, &'static str> {
         )?
         .with_goal(RATE_GOAL),
         figure(
+            "device_ledger_rate",
+            "message rate: ledger on over off, in turns",
+            ("times", 1.0),
+            "/ultra/wall_rate_ledger_on_over_off",
+        )?
+        .with_goal(LEDGER_GOAL),
+        figure(
             "device_one_way",
             "requester pages, 16 bytes, p50 one way",
             ("ns", 1.0),
@@ -157,7 +167,7 @@ mod tests {
     fn reports_become_figures_and_a_missing_key_is_named() {
         let report = |one_way: u32, testpmd: Value| {
             json!({
-                "ultra": {"wall_messages_per_s": 4e6, "wall_one_way_p50_ns": one_way},
+                "ultra": {"wall_messages_per_s": 4e6, "wall_rate_ledger_on_over_off": 0.95, "wall_one_way_p50_ns": one_way},
                 "ethernet": {"wall_frames_per_s_each": 3e6},
                 "ethernet_two_cores": {"wall_frames_per_s_each": 2e6},
                 "testpmd": testpmd,
@@ -169,7 +179,7 @@ mod tests {
         assert_eq!((of("device_message_rate").median, of("device_message_rate").reached), (4.0, Some(true)));
         assert_eq!((of("device_one_way").median, of("device_one_way").reached), (1200.0, Some(false)));
         assert_eq!((of("testpmd_ratio").median, of("testpmd_ratio").reached), (0.5, Some(true)));
-        assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 4, "nothing to compare with");
+        assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 5, "nothing to compare with");
         assert_eq!(figures(&[json!({})]).unwrap_err(), "/ultra/wall_messages_per_s");
     }
 

@@ -20,7 +20,7 @@ use crate::lab::LabError;
 pub use self::testpmd::TestpmdError;
 
 /// Version of [`Report`] as JSON.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -89,6 +89,7 @@ impl fmt::Display for Report {
         writeln!(f, "All times are wall time.\n")?;
         writeln!(f, "ULTRA, {} payload bytes, in process, one core, ledger on", ultra.payload_bytes)?;
         writeln!(f, "  rate          {:>12.0} messages/s", ultra.wall_messages_per_s)?;
+        writeln!(f, "  ledger on/off {:>12.3}", ultra.wall_rate_ledger_on_over_off)?;
         writeln!(f, "  one way p50   {:>12} ns", ultra.wall_one_way_p50_ns)?;
         writeln!(f, "  one way p99   {:>12} ns", ultra.wall_one_way_p99_ns)?;
         writeln!(f, "\nEthernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;

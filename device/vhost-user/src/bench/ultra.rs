@@ -25,11 +25,16 @@ pub struct Figures {
     pub payload_bytes: u32,
     /// Messages a second, from the sender's store to the receiver's load.
     pub wall_messages_per_s: f64,
+    /// The message rate with ledgers over that without, measured in turns: the median of the turns.
+    pub wall_rate_ledger_on_over_off: f64,
     /// From the sender's first store to the receiver's last load, one message under way; the median.
     pub wall_one_way_p50_ns: u64,
     /// The same, 99 of 100.
     pub wall_one_way_p99_ns: u64,
 }
+
+/// Turns of the comparison with and without ledgers.
+const TURNS: u32 = 9;
 
 /// Measures rate and latency for `duration` each.
 pub fn measure(duration: Duration) -> Result<Figures, BenchError> {
@@ -41,11 +46,13 @@ pub fn measure(duration: Duration) -> Result<Figures, BenchError> {
     shell.start_polling(1);
     let mut latencies = latencies(shell, &mut from, &mut to, duration)?;
     let wall_messages_per_s = rate(shell, &mut from, &mut to, duration)?;
+    let wall_rate_ledger_on_over_off = ledger_on_over_off(shell, &mut from, &mut to, duration)?;
     latencies.sort_unstable();
     let percentile = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(0);
     Ok(Figures {
         payload_bytes: size_of_val(&PAYLOAD) as u32,
         wall_messages_per_s,
+        wall_rate_ledger_on_over_off,
         wall_one_way_p50_ns: percentile(50),
         wall_one_way_p99_ns: percentile(99),
     })
@@ -106,6 +113,33 @@ fn rate(
             return Ok((to.taken() - before) as f64 / (now - begin).as_secs_f64());
         }
     }
+}
+
+fn ledger_on_over_off(
+    shell: &Shell,
+    from: &mut GuestPort,
+    to: &mut GuestPort,
+    duration: Duration,
+) -> Result<f64, BenchError> {
+    let mut ratios = Vec::new();
+    for turn in 0..TURNS {
+        let mut with = |is_on: bool| {
+            shell.world().set_ledgers_on(is_on);
+            rate(shell, from, to, duration / (2 * TURNS))
+        };
+        // Who is first changes, so that a drift of the machine favours neither.
+        let (on, off) = if turn % 2 == 0 {
+            let on = with(true)?;
+            (on, with(false)?)
+        } else {
+            let off = with(false)?;
+            (with(true)?, off)
+        };
+        ratios.push(on / off);
+    }
+    shell.world().set_ledgers_on(true);
+    ratios.sort_by(f64::total_cmp);
+    Ok(ratios.get(ratios.len() / 2).copied().unwrap_or_default())
 }
 
 fn release(shell: &Shell, to: &mut GuestPort) {

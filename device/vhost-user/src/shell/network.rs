@@ -77,6 +77,11 @@ impl Network {
         &self.fabric
     }
 
+    /// To keep the ledger's stages, or to turn it off.
+    pub const fn fabric_mut(&mut self) -> &mut Fabric {
+        &mut self.fabric
+    }
+
     /// The latest arrival so far.
     pub const fn latest(&self) -> Time {
         self.latest

@@ -50,6 +50,13 @@ impl World {
         Self { cards, ethernet, network, stalled: 0, budget: 0 }
     }
 
+    /// Turns all ledgers on, as they are made, or off, to measure what they cost.
+    pub fn set_ledgers_on(&mut self, is_on: bool) {
+        self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().set_on(is_on));
+        self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().set_on(is_on));
+        self.network.fabric_mut().ledger_mut().set_on(is_on);
+    }
+
     /// The latest instant of model time at which anything happened.
     pub fn model_time(&self) -> Time {
         let clocks = self.cards.iter().map(|card| card.nic.host_clock());
