@@ -135,9 +135,9 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
         Request::BeginMeasurement => {
             let mut world = shell.world();
             let before = stats(shell, &world);
-            for card in &mut world.cards {
-                card.nic.ledger_mut().restart_latency();
-            }
+            let World { cards, ethernet, .. } = &mut *world;
+            cards.iter_mut().for_each(|card| card.nic.ledger_mut().restart_latency());
+            ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().restart_latency());
             Answer::Stats(before)
         }
         Request::Health => Answer::Health(health(shell)),
@@ -187,6 +187,8 @@ fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
     figures.doorbells += world.ethernet.doorbells(number);
     if let Some(state) = world.ethernet.states.get(number) {
         figures.ethernet = traffic(&state.traffic);
+        figures.ethernet_ledger = entries(state.nic.ledger());
+        figures.ethernet_model_latency = histogram(state.nic.ledger().latency());
         figures.interrupts.append(&mut named([
             ("ethernet_receive", state.receive_interrupts),
             ("ethernet_transmit", state.transmit_interrupts),
