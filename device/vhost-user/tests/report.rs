@@ -1,0 +1,89 @@
+//! What the daemon counts for a report: counters of a part of a run, latencies, ledgers, pages, exactness.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{PATIENCE, frame, lab, pair, stream, until};
+use niclab_abi::bar::CODE_INTERRUPT;
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer;
+use niclab_spec::monitor::{Answer, DaemonStats, Request};
+use niclab_spec::report::LedgerEntry;
+
+fn ask(lab: &Lab, request: &Request) -> DaemonStats {
+    match answer(lab.daemon().shell(), request) {
+        Answer::Stats(stats) => stats,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn entry<'a>(ledger: &'a [LedgerEntry], crossing: &str) -> &'a LedgerEntry {
+    let entry = ledger.iter().find(|entry| entry.crossing == crossing);
+    entry.unwrap_or_else(|| panic!("no {crossing} in {ledger:?}"))
+}
+
+#[test]
+fn a_measurement_holds_what_happened_since_it_began_and_nothing_else() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    stream(&mut a, &mut b, 500);
+    assert_eq!(ask(&lab, &Request::Stats).model.latency.count, 500);
+    let before = ask(&lab, &Request::BeginMeasurement);
+    assert_eq!(before.model.latency.count, 500, "the answer is that of before");
+    assert_eq!(ask(&lab, &Request::Stats).model.latency.count, 0);
+    stream(&mut a, &mut b, 300);
+    let since = ask(&lab, &Request::Stats).since(&before);
+    let [sender, receiver] = since.nodes.as_slice() else { panic!("{since:?}") };
+    assert_eq!((sender.messages_sent, receiver.messages_received), (300, 300));
+    let [page] = sender.ports.as_slice() else { panic!("{:?}", sender.ports) };
+    assert_eq!((page.port, page.launches), (a.number(), 300));
+    assert!(receiver.ports.is_empty(), "a page without launches and interrupts is not named");
+    assert_eq!(entry(&sender.ledger, "host_send").count, 300);
+    assert_eq!(entry(&receiver.ledger, "host_receive").count, 300);
+    assert!(entry(&since.fabric.ledger, "serialization").count >= 600, "both links of the way");
+    assert_eq!(receiver.model_latency, since.model.latency, "only one node received");
+    let latency = since.model.latency;
+    assert!(latency.count == 300 && 0 < latency.min_ps && latency.min_ps <= latency.p50_ps, "{latency:?}");
+    assert!(latency.p50_ps <= latency.p999_ps && latency.p999_ps <= latency.max_ps, "{latency:?}");
+    assert!(latency.sum_ps >= 300 * latency.min_ps && latency.sum_ps <= 300 * latency.max_ps, "{latency:?}");
+}
+
+#[test]
+fn interrupts_are_told_by_cause_and_by_page() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    guests[1].offer_event_buffers(64).unwrap();
+    for index in 0..7_u64 {
+        assert!(a.try_launch(&[index], [0, 0], CODE_INTERRUPT));
+        a.announce();
+        until("a message", || b.try_receive().is_some());
+    }
+    let node = ask(&lab, &Request::Stats).nodes.swap_remove(1);
+    assert_eq!(node.interrupts.get("message"), Some(&7), "{:?}", node.interrupts);
+    let [page] = node.ports.as_slice() else { panic!("{:?}", node.ports) };
+    assert_eq!((page.port, page.launches), (b.number(), 0));
+    assert_eq!(page.interrupts, [("message".to_owned(), 7)].into());
+}
+
+#[test]
+fn ordinary_frames_have_a_ledger_of_their_own() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, 0).unwrap();
+    let mut to = lab.ethernet(1, 0).unwrap();
+    let before = ask(&lab, &Request::BeginMeasurement);
+    for _ in 0..3 {
+        assert!(from.send(&frame(lab.mac(0), lab.mac(1), 1000)).unwrap());
+        to.receive(PATIENCE).unwrap();
+    }
+    let since = ask(&lab, &Request::Stats).since(&before);
+    let [sender, receiver] = since.nodes.as_slice() else { panic!("{since:?}") };
+    assert!(sender.ledger.is_empty() && receiver.ledger.is_empty(), "the modelled NIC did nothing");
+    assert_eq!(entry(&sender.ethernet_ledger, "dma_read").bytes, 3000);
+    assert_eq!(entry(&receiver.ethernet_ledger, "dma_write").bytes, 3000);
+    assert!(!since.model.is_exact);
+    let why = since.model.why_estimate.unwrap();
+    assert!(why.contains("3 Ethernet frames"), "{why}");
+}
