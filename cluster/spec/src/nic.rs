@@ -25,7 +25,7 @@ impl NicModel {
     #[must_use]
     pub const fn default_profile(self) -> &'static str {
         match self {
-            Self::Ultra => "ultra-200mhz-htx",
+            Self::Ultra => "htx-200mhz",
         }
     }
 
