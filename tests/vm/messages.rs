@@ -52,8 +52,20 @@ fn interrupts_follow_the_flag_exactly() {
     interrupts("--interrupt-every 5 --iterations 103");
 }
 
-/// `niclab-perf interrupts` compares the device's count with the guest's own /proc/interrupts and with the formula.
+/// `niclab-perf interrupts` compares the device's count with the guest's own /proc/interrupts and with the formula. The
+/// report does so again, from both sides and without the program's help.
 fn interrupts(arguments: &str) {
     let niclab = Niclab::new();
-    niclab.run(["run", "--", "sh", "-c", &format!("exec niclab-perf interrupts {arguments}")]).success();
+    let outcome = report(&niclab, &format!("interrupts {arguments}"));
+    let report = outcome.json();
+    for node in report["nodes"].as_array().expect("nodes") {
+        let of_cluster = |(cause, _): &(&String, &Value)| !cause.starts_with("ethernet_");
+        let raised = node["interrupts"].as_object().into_iter().flatten().filter(of_cluster);
+        let raised: u64 = raised.filter_map(|(_, count)| count.as_u64()).sum();
+        assert_eq!(node["guest_interrupts"]["cluster"].as_u64(), Some(raised), "{outcome}");
+        let of_pages = node["ports"].as_array().into_iter().flatten().map(|port| sum(&port["interrupts"]));
+        assert_eq!(of_pages.sum::<u64>(), raised, "{outcome}");
+    }
+    let check = &report["checks"][0];
+    assert_eq!((&check["name"], &check["held"]), (&"guest-interrupts".into(), &true.into()), "{outcome}");
 }

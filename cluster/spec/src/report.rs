@@ -235,7 +235,7 @@ pub struct NodeFigures {
     pub violations: BTreeMap<String, u64>,
     /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
     pub link_events: BTreeMap<String, u64>,
-    /// How often the host's clock decided in which order this node did things, so that another run of the same programs
+    /// How often wall time decided in which order this node did things, so that another run of the same programs
     /// may differ. 0 in a simulation.
     pub unordered: u64,
     /// How far this node's clock went in model time.
@@ -358,17 +358,14 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     let unordered: Vec<String> = nodes
         .iter()
         .filter(|node| node.unordered > 0)
-        .map(|node| format!("{} of {}", node.unordered, node.name))
+        .map(|node| format!("{} on {}", node.unordered, node.name))
         .collect();
     if !unordered.is_empty() {
-        return Some(format!(
-            "senders raced: the host's clock decided the order of {} operations",
-            unordered.join(", ")
-        ));
+        let places = unordered.join(", ");
+        return Some(format!("senders raced: wall time decided the order of operations ({places})"));
     }
     let frames = nodes.iter().fold(0_u64, |sum, node| sum.wrapping_add(node.ethernet.sent_frames));
-    (frames > 0)
-        .then(|| format!("{frames} Ethernet frames shared the network, and the host's clock decided when"))
+    (frames > 0).then(|| format!("{frames} Ethernet frames shared the network, and wall time decided when"))
 }
 
 impl NodeFigures {

@@ -3,11 +3,18 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
+use niclab_spec::report::{Checked, NodeFigures};
 
 use crate::{
     bench::command::{self, CommandError, NodeCommand},
     running::RunningCluster,
 };
+
+/// The cluster function in [`Counts`].
+const CLUSTER: &str = "cluster";
+
+/// How the causes of the Ethernet function's interrupts begin.
+const ETHERNET: &str = "ethernet_";
 
 /// Interrupts by function: `cluster` and `ethernet`.
 pub type Counts = BTreeMap<String, u64>;
@@ -55,6 +62,32 @@ pub fn difference(before: &Counts, after: &Counts) -> Counts {
     after.iter().map(added).collect()
 }
 
+/// Holds the kernels' own counts of the cluster function against the device's; none where no guest could say.
+///
+/// A line that is raised again before the kernel took the interrupt interrupts once, so a kernel may count less, but never
+/// more, and never nothing. The Ethernet function is not compared: a guest's own stack may send at any time, also between
+/// the two readings.
+pub fn check(nodes: &[NodeFigures]) -> Option<Checked> {
+    let pairs = nodes.iter().filter_map(|node| {
+        let guest = *node.guest_interrupts.as_ref()?.get(CLUSTER)?;
+        let of_cluster = node.interrupts.iter().filter(|(cause, _)| !cause.starts_with(ETHERNET));
+        Some((node, of_cluster.fold(0_u64, |sum, (_, count)| sum.wrapping_add(*count)), guest))
+    });
+    let pairs: Vec<(&NodeFigures, u64, u64)> = pairs.collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let is_possible = |device: u64, guest: u64| guest <= device && (guest > 0 || device == 0);
+    let impossible = pairs.iter().filter(|(_, device, guest)| !is_possible(*device, *guest));
+    let told = |(node, device, guest): &(&NodeFigures, u64, u64)| {
+        format!("{}: {device} raised by the device, {guest} counted in /proc/interrupts", node.name)
+    };
+    let broken: Vec<String> = impossible.map(told).collect();
+    let held = broken.is_empty();
+    let detail = if held { pairs.iter().map(told).collect() } else { broken };
+    Some(Checked { name: "guest-interrupts".to_owned(), held, detail: detail.join("; ") })
+}
+
 /// Reads what [`SCRIPT`] prints.
 fn parse(text: &str) -> Counts {
     let (names, table) = text.split_once("\n\n").unwrap_or((text, ""));
@@ -93,6 +126,26 @@ NMI:          1          2   Non-maskable interrupts
         assert_eq!(parse(OUTPUT), [("cluster".to_owned(), 123), ("ethernet".to_owned(), 12)].into());
         assert_eq!(parse("cluster virtio9\n\nNMI: 1\n"), Counts::new(), "a device without a line");
         assert_eq!(parse("\nNMI: 1\n"), Counts::new(), "a guest without the driver");
+    }
+
+    #[test]
+    fn a_kernel_may_merge_interrupts_and_not_invent_or_miss_them() {
+        let held = |device: u64, guest: u64| {
+            let node = NodeFigures {
+                interrupts: [("message".to_owned(), device), ("ethernet_receive".to_owned(), 9)].into(),
+                guest_interrupts: Some([("cluster".to_owned(), guest)].into()),
+                ..NodeFigures::new("node0")
+            };
+            check(&[NodeFigures::new("silent"), node]).unwrap()
+        };
+        for (device, guest, is_possible) in
+            [(0, 0, true), (7, 7, true), (7, 3, true), (7, 8, false), (7, 0, false), (0, 1, false)]
+        {
+            let checked = held(device, guest);
+            assert_eq!(checked.held, is_possible, "{checked:?}");
+            assert!(checked.detail.starts_with(&format!("node0: {device} raised")), "{checked:?}");
+        }
+        assert_eq!(check(&[NodeFigures::new("silent")]), None);
     }
 
     #[test]

@@ -93,6 +93,7 @@ impl Measurement {
             checks: Vec::new(),
         };
         add_outcomes(&mut report, outcome.commands, guest_interrupts);
+        report.checks.extend(interrupts::check(&report.nodes));
         let received = report.nodes.iter().fold((0_u64, 0_u64), |(messages, bytes), node| {
             (messages.wrapping_add(node.messages_received), bytes.wrapping_add(node.bytes_received))
         });

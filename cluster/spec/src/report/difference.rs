@@ -163,7 +163,7 @@ mod tests {
         assert!(after.since(&before).model.is_exact, "what raced before does not matter");
         after.nodes[0].unordered = 8;
         let model = after.since(&before).model;
-        assert!(!model.is_exact && model.why_estimate.unwrap().contains("1 of node0"));
+        assert!(!model.is_exact && model.why_estimate.unwrap().contains("(1 on node0)"));
         after.model.is_exact = true;
         assert!(after.since(&before).model.is_exact, "a simulation's is always");
         after.model.is_exact = false;
