@@ -29,6 +29,7 @@ macro_rules! section {
     ($(#[$doc:meta])* $name:ident {
         $($(#[$fact_doc:meta])* $fact:ident,)*
         $(@ $(#[$part_doc:meta])* $part:ident: $part_type:ident,)*
+        $(? $(#[$own_doc:meta])* $own:ident: $own_type:ident,)*
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +37,8 @@ macro_rules! section {
         pub struct $name {
             $($(#[$fact_doc])* pub $fact: Fact,)*
             $($(#[$part_doc])* pub $part: $part_type,)*
+            $($(#[$own_doc])* #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub $own: Option<$own_type>,)*
         }
 
         impl $name {
@@ -43,6 +46,9 @@ macro_rules! section {
             fn collect<'a>(&'a self, path: &str, facts: &mut Vec<(String, &'a Fact)>) {
                 $(facts.push((format!("{path}.{}", stringify!($fact)), &self.$fact));)*
                 $(self.$part.collect(&format!("{path}.{}", stringify!($part)), facts);)*
+                $(if let Some(own) = &self.$own {
+                    own.collect(&format!("{path}.{}", stringify!($own)), facts);
+                })*
             }
         }
     };
@@ -84,7 +90,7 @@ section! {
         directions,
         /// From the card's decision to the host's interrupt line.
         interrupt_ps,
-        @ /// Programmed-I/O write. Its burst limit is what the processor's write combining gathers.
+        @ /// Programmed-I/O write. Its burst limit is what the processor's write combining gathers: 8 turns it off.
         pio_write: Price,
         @ /// Programmed-I/O read; the host waits for all of it.
         pio_read: Price,
@@ -98,6 +104,8 @@ section! {
         descriptor_fetch: Price,
         @ /// DMA write of descriptors.
         descriptor_write_back: Price,
+        ? /// Programmed-I/O write into a region where nothing is combined. Without it: `pio_write`, word by word.
+        pio_write_uncombined: Price,
     }
 }
 
@@ -125,6 +133,12 @@ section! {
         receive: Machine,
         @ /// From the FIFO RAM to the bus interface.
         store: Machine,
+        ? /// Firmware on a processor of the card for a message that is sent. Without it: there is no processor.
+        processor_send: Machine,
+        ? /// Firmware on a processor of the card for a message that arrives. Without it: there is no processor.
+        processor_receive: Machine,
+        ? /// The card's own bus, which data may cross several times. Without it: it takes no time.
+        local_bus: Price,
     }
 }
 

@@ -94,6 +94,10 @@ pub fn profile(profile: &niclab_spec::Profile) -> Profile {
         bus: BusPrices {
             full_duplex: bus.directions.value > 1,
             pio_write: price!(bus.pio_write),
+            pio_write_uncombined: match &bus.pio_write_uncombined {
+                Some(uncombined) => price!(uncombined),
+                None => price!(bus.pio_write).word_by_word(),
+            },
             pio_read: price!(bus.pio_read),
             doorbell: price!(bus.doorbell),
             dma_write: price!(bus.dma_write),
@@ -108,6 +112,12 @@ pub fn profile(profile: &niclab_spec::Profile) -> Profile {
             transmit: machine!(ni.transmit),
             receive: machine!(ni.receive),
             store: machine!(ni.store),
+            processor_send: ni.processor_send.as_ref().map_or(MachineCycles::NONE, |send| machine!(send)),
+            processor_receive: ni
+                .processor_receive
+                .as_ref()
+                .map_or(MachineCycles::NONE, |receive| machine!(receive)),
+            local_bus: ni.local_bus.as_ref().map_or(Price::FREE, |local_bus| price!(local_bus)),
         },
         network: NetworkPrices { switch_fall_through_ps: network.switch_fall_through_ps.value },
     }
@@ -121,5 +131,20 @@ mod tests {
     fn the_bundled_profile_is_the_models_own() {
         let bundled = niclab_spec::Profile::bundled("ultra-200mhz-htx").unwrap();
         assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
+    }
+
+    #[test]
+    fn what_only_some_platforms_have_comes_from_the_profile_that_names_it() {
+        let bundled = niclab_spec::Profile::bundled("htx-200mhz").unwrap();
+        let mut own = bundled.clone();
+        own.bus.pio_write_uncombined = Some(bundled.bus.doorbell.clone());
+        own.ni.local_bus = Some(bundled.bus.dma_read.clone());
+        own.ni.processor_send = Some(bundled.ni.load.clone());
+        own.ni.processor_receive = Some(bundled.ni.store.clone());
+        let (plain, own) = (profile(&bundled), profile(&own));
+        assert_eq!(plain.bus.pio_write_uncombined.burst_bytes, 8);
+        assert_eq!(own.bus.pio_write_uncombined, plain.bus.doorbell);
+        assert_eq!((own.ni.local_bus, plain.ni.local_bus), (plain.bus.dma_read, Price::FREE));
+        assert_eq!((own.ni.processor_send, own.ni.processor_receive), (plain.ni.load, plain.ni.store));
     }
 }

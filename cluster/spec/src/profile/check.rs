@@ -114,7 +114,10 @@ impl Check<'_> {
         let ni = &profile.ni;
         let machines =
             [("load", &ni.load), ("transmit", &ni.transmit), ("receive", &ni.receive), ("store", &ni.store)];
-        for (name, machine) in machines {
+        let processor =
+            [("processor_send", &ni.processor_send), ("processor_receive", &ni.processor_receive)];
+        let processor = processor.into_iter().filter_map(|(name, cycles)| Some((name, cycles.as_ref()?)));
+        for (name, machine) in machines.into_iter().chain(processor) {
             if u64::try_from(largest_span_ps(machine, ni.clock_ps.value)).is_err() {
                 let what = format!(
                     "at this many cycles of {} ps, {LARGEST_TRANSFER_BYTES} bytes take longer than 64 bits of \

@@ -1,14 +1,16 @@
-//! One node's host processor and I/O bus: the resources on which a NIC's crossings wait for one another.
+//! One node's host processor and buses: the resources on which a NIC's crossings wait for one another.
 
 use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
-use crate::parts::profile::{Price, Profile};
+use crate::parts::profile::{MachineCycles, Price, Profile, WORD_BYTES};
 use crate::time::{Span, Time};
 
 /// Transfers over the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusTransfer {
-    /// The host stores; posted.
+    /// The host stores; posted, and combined where the processor does.
     PioWrite,
+    /// The host stores into a region where nothing is combined; posted.
+    PioWriteUncombined,
     /// The host loads, and waits.
     PioRead,
     /// The host stores to tell that there is work; posted.
@@ -33,6 +35,9 @@ pub struct HostInterface {
     inward: Resource,
     /// Towards the host; idle on a bus with one direction at a time.
     outward: Resource,
+    /// The card's own bus and its processor, where it has them.
+    local: Resource,
+    processor: Resource,
 }
 
 impl HostInterface {
@@ -44,6 +49,8 @@ impl HostInterface {
             host: Resource::new(Place::Host),
             inward: Resource::new(Place::BusInward),
             outward: Resource::new(Place::BusOutward),
+            local: Resource::new(Place::LocalBus),
+            processor: Resource::new(Place::Machine("processor")),
         }
     }
 
@@ -74,6 +81,7 @@ impl HostInterface {
         let bus = &self.profile.bus;
         let (crossing, price, is_outward) = match transfer {
             BusTransfer::PioWrite => (Crossing::PioWrite, &bus.pio_write, false),
+            BusTransfer::PioWriteUncombined => (Crossing::PioWrite, &bus.pio_write_uncombined, false),
             BusTransfer::PioRead => (Crossing::PioRead, &bus.pio_read, false),
             BusTransfer::Doorbell => (Crossing::Doorbell, &bus.doorbell, false),
             BusTransfer::DmaWrite => (Crossing::DmaWrite, &bus.dma_write, true),
@@ -87,7 +95,9 @@ impl HostInterface {
         let direction = if is_outward && bus.full_duplex { &mut self.outward } else { &mut self.inward };
         let stage = self.ledger.charge(crossing, direction, ready, cost);
         match transfer {
-            BusTransfer::PioWrite | BusTransfer::Doorbell => self.host.hold_until(stage.released),
+            BusTransfer::PioWrite | BusTransfer::PioWriteUncombined | BusTransfer::Doorbell => {
+                self.host.hold_until(stage.released)
+            }
             BusTransfer::PioRead => self.host.hold_until(stage.end),
             _ => {}
         }
@@ -128,6 +138,18 @@ impl HostInterface {
         self.ledger.charge(Crossing::NiCycles, machine, ready, Cost::once(bytes, span))
     }
 
+    /// Carries `bytes` once over the card's own bus.
+    pub fn local_bus(&mut self, ready: Time, bytes: u64) -> Stage {
+        let cost = cost_of(&self.profile.ni.local_bus, bytes);
+        self.ledger.charge(Crossing::LocalBus, &mut self.local, ready, cost)
+    }
+
+    /// Lets the card's processor run `cycles` for a message of `bytes`.
+    pub fn processor(&mut self, ready: Time, bytes: u64, cycles: MachineCycles) -> Stage {
+        let span = self.profile.ni.span(cycles, bytes.div_ceil(WORD_BYTES));
+        self.ledger.charge(Crossing::NiCycles, &mut self.processor, ready, Cost::once(bytes, span))
+    }
+
     fn occupy_host(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
         self.ledger.charge(crossing, &mut self.host, ready, Cost::once(bytes, Span::from_ps(ps))).end
     }
@@ -140,7 +162,7 @@ const fn cost_of(price: &Price, bytes: u64) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::profile::{BusPrices, HostPrices};
+    use crate::parts::profile::{BusPrices, HostPrices, NiPrices};
 
     const PRICE: Price = Price { latency_ps: 1_000, fixed_ps: 100, per_word_ps: 10, burst_bytes: 16 };
 
@@ -148,6 +170,7 @@ mod tests {
         let bus = BusPrices {
             full_duplex,
             pio_write: PRICE,
+            pio_write_uncombined: PRICE.word_by_word(),
             pio_read: PRICE,
             doorbell: PRICE,
             dma_write: PRICE,
@@ -202,6 +225,57 @@ mod tests {
         assert_eq!(interface.host_clock().as_ps(), 110 + 1_110);
         interface.transfer(BusTransfer::DmaWrite, Time::from_ps(1_000_000), 8);
         assert_eq!(interface.host_clock().as_ps(), 110 + 1_110);
+    }
+
+    /// Bytes a second of one kind of transfer that is done again and again.
+    fn rate(
+        interface: &mut HostInterface,
+        bytes: u64,
+        mut once: impl FnMut(&mut HostInterface) -> Stage,
+    ) -> u64 {
+        const TIMES: u64 = 1_000;
+        let last = (0..TIMES).map(|_| once(interface)).last();
+        TIMES * bytes * 1_000_000_000_000 / last.map_or(1, |stage| stage.released.as_ps())
+    }
+
+    #[test]
+    fn stores_that_are_not_combined_take_a_burst_a_word() {
+        let mut interface = interface(true);
+        let stage = interface.transfer(BusTransfer::PioWriteUncombined, Time::ZERO, 32);
+        assert_eq!(stage.released.as_ps(), 4 * (100 + 10));
+        assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4);
+        assert_eq!(interface.host_clock(), stage.released, "posted");
+        let off = BusPrices { pio_write: PRICE.word_by_word(), ..interface.profile().bus };
+        let mut interface = HostInterface::new(Profile { bus: off, ..*interface.profile() });
+        interface.transfer(BusTransfer::PioWrite, Time::ZERO, 32);
+        assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4, "write combining is off");
+    }
+
+    #[test]
+    fn a_local_bus_that_each_packet_crosses_four_times_caps_inic() {
+        // INIC, section 5: 32 bits at 33 MHz, crossed four times a packet: 264 Mb/s, counting data cycles alone.
+        let local_bus = Price { per_word_ps: 2 * 30_303, ..Price::FREE };
+        let ni = NiPrices { local_bus, ..NiPrices::default() };
+        let mut card = HostInterface::new(Profile { ni, ..Profile::default() });
+        let packet_bytes = 1_408;
+        let bits_per_s = 8 * rate(&mut card, packet_bytes, |card| {
+            let crossings = (0..4).map(|_| card.local_bus(Time::ZERO, packet_bytes));
+            crossings.last().unwrap()
+        });
+        assert_eq!(bits_per_s / 1_000_000, 264);
+        assert_eq!(card.ledger().line(Crossing::LocalBus).bytes, 4 * 1_000 * packet_bytes);
+    }
+
+    #[test]
+    fn a_cards_processor_does_one_thing_at_a_time_and_its_cycles_count() {
+        let ni = NiPrices { clock_ps: 30_000, ..NiPrices::default() };
+        let mut card = HostInterface::new(Profile { ni, ..Profile::default() });
+        let cycles = MachineCycles { fixed_millicycles: 80_000, per_word_millicycles: 500 };
+        let first = card.processor(Time::ZERO, 28, cycles);
+        let second = card.processor(Time::ZERO, 28, cycles);
+        assert_eq!(first.end.as_ps(), (80_000 + 4 * 500) * 30);
+        assert_eq!(second.start, first.end);
+        assert_eq!(card.ledger().line(Crossing::NiCycles).waited_ps, first.end.as_ps());
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub enum Crossing {
     DescriptorWriteBack,
     /// The NIC's interrupt reaching the host.
     Interrupt,
+    /// A transfer over the card's own bus.
+    LocalBus,
     /// Cycles of the NIC's own state machines or processor.
     NiCycles,
     /// Host software before a message is handed to the NIC.
@@ -52,7 +54,7 @@ pub enum Crossing {
 
 impl Crossing {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::PioWrite,
         Self::PioRead,
         Self::Doorbell,
@@ -61,6 +63,7 @@ impl Crossing {
         Self::DescriptorFetch,
         Self::DescriptorWriteBack,
         Self::Interrupt,
+        Self::LocalBus,
         Self::NiCycles,
         Self::HostSend,
         Self::HostReceive,
@@ -81,6 +84,7 @@ impl Crossing {
             Self::DescriptorFetch => "descriptor_fetch",
             Self::DescriptorWriteBack => "descriptor_write_back",
             Self::Interrupt => "interrupt",
+            Self::LocalBus => "local_bus",
             Self::NiCycles => "ni_cycles",
             Self::HostSend => "host_send",
             Self::HostReceive => "host_receive",
@@ -160,6 +164,8 @@ pub enum Place {
     BusOutward,
     /// The NIC's interrupt line or message.
     InterruptLine,
+    /// The card's own bus.
+    LocalBus,
     /// A state machine or processor of the NIC, by its name in the paper.
     Machine(&'static str),
     /// The direction of a node's link that leads to the switch.

@@ -24,6 +24,9 @@ pub struct Price {
 }
 
 impl Price {
+    /// Costs nothing: for what a platform does not have.
+    pub const FREE: Self = Self { latency_ps: 0, fixed_ps: 0, per_word_ps: 0, burst_bytes: 0 };
+
     /// Bursts that `bytes` take: at least one.
     pub const fn bursts(&self, bytes: u64) -> u64 {
         if self.burst_bytes == 0 || bytes <= self.burst_bytes { 1 } else { bytes.div_ceil(self.burst_bytes) }
@@ -34,6 +37,12 @@ impl Price {
         let fixed = self.fixed_ps.saturating_mul(self.bursts(bytes));
         let data = self.per_word_ps.saturating_mul(bytes.div_ceil(WORD_BYTES));
         Span::from_ps(fixed.saturating_add(data))
+    }
+
+    /// The same where no burst is longer than one word.
+    #[must_use]
+    pub const fn word_by_word(self) -> Self {
+        Self { burst_bytes: WORD_BYTES, ..self }
     }
 
     /// The pipelined delay.
@@ -60,9 +69,11 @@ pub struct HostPrices {
 pub struct BusPrices {
     /// Whether the two directions are separate resources (HyperTransport, PCI Express) or one (PCI).
     pub full_duplex: bool,
-    /// Programmed-I/O write, host to NIC. Its burst limit is what the processor's write combining gathers: the word
-    /// size where there is none.
+    /// Programmed-I/O write, host to NIC, into a region that the processor may combine. Its burst limit is what write
+    /// combining gathers; a limit of one word turns it off.
     pub pio_write: Price,
+    /// Programmed-I/O write into a region whose stores stay apart, as those of registers and of GRIM's short messages.
+    pub pio_write_uncombined: Price,
     /// Programmed-I/O read: the host waits for all of it.
     pub pio_read: Price,
     /// A store whose only purpose is to tell the NIC that there is work.
@@ -89,6 +100,11 @@ pub struct MachineCycles {
     pub per_word_millicycles: u64,
 }
 
+impl MachineCycles {
+    /// No cycles: of a machine that a platform does not have.
+    pub const NONE: Self = Self { fixed_millicycles: 0, per_word_millicycles: 0 };
+}
+
 /// The NIC's own logic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NiPrices {
@@ -102,6 +118,13 @@ pub struct NiPrices {
     pub receive: MachineCycles,
     /// Store machine: from the FIFO RAM to the bus interface (ULTRA, section 3.2).
     pub store: MachineCycles,
+    /// Firmware on a processor of the card (GRIM's LANai, the i960 beside INIC's FPGAs) for a message that is sent.
+    pub processor_send: MachineCycles,
+    /// The same for a message that arrives.
+    pub processor_receive: MachineCycles,
+    /// The card's own bus, between its memory, its processor and its units. Data may cross it several times: INIC's do
+    /// four times a packet.
+    pub local_bus: Price,
 }
 
 impl NiPrices {
@@ -174,6 +197,7 @@ impl Profile {
             bus: BusPrices {
                 full_duplex: true,
                 pio_write: INWARD,
+                pio_write_uncombined: INWARD.word_by_word(),
                 pio_read: ROUND_TRIP,
                 doorbell: INWARD,
                 dma_write: OUTWARD,
@@ -188,6 +212,10 @@ impl Profile {
                 transmit: cycles(6_850, 1_500),
                 receive: cycles(950, 1_750),
                 store: cycles(950, 1_750),
+                // Section 3: state machines do everything, and FIFO RAMs inside of the FPGA take what is under way.
+                processor_send: MachineCycles::NONE,
+                processor_receive: MachineCycles::NONE,
+                local_bus: Price::FREE,
             },
             // Section 2: "the fall-through latency of an ATOLL switch is about 90ns".
             network: NetworkPrices { switch_fall_through_ps: 90_000 },
