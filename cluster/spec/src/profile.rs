@@ -7,7 +7,7 @@ mod check;
 
 use std::path::Path;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
 use crate::{Source, SpecError, source::nearest};
@@ -173,6 +173,12 @@ pub struct Profile {
     pub network: Network,
 }
 
+/// The JSON Schema of a profile.
+#[must_use]
+pub fn profile_schema() -> Schema {
+    schema_for!(Profile)
+}
+
 macro_rules! bundled {
     ($($name:literal)*) => {
         /// The profiles that come with niclab: name and text.
@@ -182,7 +188,15 @@ macro_rules! bundled {
 }
 
 bundled! {
+    "fast-ethernet-p133"
+    "fast-ethernet-pii350"
     "htx-200mhz"
+    "i960-32-33"
+    "lanai4-pci"
+    "match-500mhz"
+    "pci-32-33"
+    "pci-64-66"
+    "pcie4-100g"
 }
 
 /// Earlier names of bundled profiles, which files of users may hold.
