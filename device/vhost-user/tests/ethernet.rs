@@ -8,6 +8,8 @@ use common::{PATIENCE, frame, lab, stats, until, violations};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
+use niclab_device::shell::world::World;
+use niclab_model::parts::ledger::Crossing;
 use niclab_spec::monitor::Request;
 
 const NONE: u64 = 0;
@@ -54,6 +56,41 @@ fn offloads_pass_where_both_ends_take_them_over() {
     let world = lab.daemon().shell().world();
     let counters = *world.network.fabric().counters(0).unwrap();
     assert_eq!((counters.frames_in, counters.bytes_in), (15, 15 * 54 + 20_000));
+}
+
+#[test]
+fn each_frame_doorbell_and_interrupt_is_priced_once() {
+    let lab = lab(3);
+    let mut guests: Vec<EthernetGuest> = (0..2).map(|node| lab.ethernet(node, MERGEABLE).unwrap()).collect();
+    for index in 0..20 {
+        let (from, to) = (index % 2, (index + 1) % 2);
+        assert!(guests[from].send(&frame(lab.mac(from), lab.mac(to), 60 + 70 * index)).unwrap());
+        guests[to].receive(PATIENCE).unwrap();
+    }
+    // Nobody is connected there: no host, no price.
+    assert!(guests[0].send(&frame(lab.mac(0), lab.mac(2), 60)).unwrap());
+    // A doorbell is counted when it is heard, and priced when its thread gets to work.
+    until("the frame without a receiver and all doorbells", || {
+        let world = lab.daemon().shell().world();
+        let is_priced = |node| doorbells_priced(&world, node) == world.ethernet.doorbells(node);
+        world.ethernet.states[0].traffic.sent_frames == 11 && (0..3).all(is_priced)
+    });
+    let world = lab.daemon().shell().world();
+    for (node, (sent, received)) in [(11, 10), (10, 10), (0, 0)].into_iter().enumerate() {
+        let state = &world.ethernet.states[node];
+        let count = |crossing| state.nic.ledger().line(crossing).count;
+        assert_eq!(count(Crossing::HostSend), sent);
+        assert_eq!((count(Crossing::DmaRead) > 0, count(Crossing::HostReceive)), (sent > 0, received));
+        assert_eq!(count(Crossing::DescriptorFetch), sent + received);
+        assert_eq!(count(Crossing::DescriptorWriteBack), sent + received);
+        assert_eq!(count(Crossing::HostCopy), sent + received);
+        assert_eq!(count(Crossing::Interrupt), state.receive_interrupts + state.transmit_interrupts);
+    }
+    assert!(world.ethernet.doorbells(0) >= 11);
+}
+
+fn doorbells_priced(world: &World, node: usize) -> u64 {
+    world.ethernet.states[node].nic.ledger().line(Crossing::Doorbell).count
 }
 
 #[test]

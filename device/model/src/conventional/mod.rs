@@ -57,6 +57,11 @@ impl Conventional {
         self.interface.host_copy(taken, bytes)
     }
 
+    /// The host rings with no frame to send, as when it has left receive buffers. Returns when the NIC knows.
+    pub fn doorbell(&mut self, now: Time) -> Time {
+        self.interface.transfer(BusTransfer::Doorbell, now, 0).end
+    }
+
     /// One notification, at `at` or when the host has done what it was told before. Returns when the line is raised.
     #[inline]
     pub fn interrupt(&mut self, at: Time) -> Time {

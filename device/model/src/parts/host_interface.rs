@@ -1,7 +1,7 @@
 //! One node's host processor and buses: the resources on which a NIC's crossings wait for one another.
 
 use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
-use crate::parts::profile::{MachineCycles, Price, Profile, WORD_BYTES};
+use crate::parts::profile::{BusPrices, MachineCycles, Price, Profile, WORD_BYTES};
 use crate::time::{Span, Time};
 
 /// Transfers over the bus.
@@ -25,11 +25,65 @@ pub enum BusTransfer {
     DescriptorWriteBack,
 }
 
+impl BusTransfer {
+    const KINDS: usize = Self::ALL.len();
+
+    /// In the order of their numbers.
+    const ALL: [Self; 8] = [
+        Self::PioWrite,
+        Self::PioWriteUncombined,
+        Self::PioRead,
+        Self::Doorbell,
+        Self::DmaWrite,
+        Self::DmaRead,
+        Self::DescriptorFetch,
+        Self::DescriptorWriteBack,
+    ];
+
+    const fn crossing(self) -> Crossing {
+        match self {
+            Self::PioWrite | Self::PioWriteUncombined => Crossing::PioWrite,
+            Self::PioRead => Crossing::PioRead,
+            Self::Doorbell => Crossing::Doorbell,
+            Self::DmaWrite => Crossing::DmaWrite,
+            Self::DmaRead => Crossing::DmaRead,
+            Self::DescriptorFetch => Crossing::DescriptorFetch,
+            Self::DescriptorWriteBack => Crossing::DescriptorWriteBack,
+        }
+    }
+
+    const fn price(self, bus: &BusPrices) -> &Price {
+        match self {
+            Self::PioWrite => &bus.pio_write,
+            Self::PioWriteUncombined => &bus.pio_write_uncombined,
+            Self::PioRead => &bus.pio_read,
+            Self::Doorbell => &bus.doorbell,
+            Self::DmaWrite => &bus.dma_write,
+            Self::DmaRead => &bus.dma_read,
+            Self::DescriptorFetch => &bus.descriptor_fetch,
+            Self::DescriptorWriteBack => &bus.descriptor_write_back,
+        }
+    }
+
+    /// Whether the NIC begins it.
+    const fn is_outward(self) -> bool {
+        matches!(self, Self::DmaWrite | Self::DmaRead | Self::DescriptorFetch | Self::DescriptorWriteBack)
+    }
+}
+
+/// A transfer's price as it was worked out last: most are as long as the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    bytes: u64,
+    cost: Cost,
+}
+
 /// Host processor, bus and ledger of one node.
 #[derive(Clone, Debug)]
 pub struct HostInterface {
     profile: Profile,
     ledger: Ledger,
+    known: [Known; BusTransfer::KINDS],
     host: Resource,
     /// Towards the NIC; on a bus with one direction at a time, the whole bus.
     inward: Resource,
@@ -43,7 +97,12 @@ pub struct HostInterface {
 impl HostInterface {
     /// An idle host and bus with these prices.
     pub fn new(profile: Profile) -> Self {
+        let mut known = [Known::default(); BusTransfer::KINDS];
+        for transfer in BusTransfer::ALL {
+            known[transfer as usize].cost = cost_of(transfer.price(&profile.bus), 0);
+        }
         Self {
+            known,
             profile,
             ledger: Ledger::default(),
             host: Resource::new(Place::Host),
@@ -78,22 +137,13 @@ impl HostInterface {
     /// load until the data is back.
     #[inline]
     pub fn transfer(&mut self, transfer: BusTransfer, ready: Time, bytes: u64) -> Stage {
-        let bus = &self.profile.bus;
-        let (crossing, price, is_outward) = match transfer {
-            BusTransfer::PioWrite => (Crossing::PioWrite, &bus.pio_write, false),
-            BusTransfer::PioWriteUncombined => (Crossing::PioWrite, &bus.pio_write_uncombined, false),
-            BusTransfer::PioRead => (Crossing::PioRead, &bus.pio_read, false),
-            BusTransfer::Doorbell => (Crossing::Doorbell, &bus.doorbell, false),
-            BusTransfer::DmaWrite => (Crossing::DmaWrite, &bus.dma_write, true),
-            BusTransfer::DmaRead => (Crossing::DmaRead, &bus.dma_read, true),
-            BusTransfer::DescriptorFetch => (Crossing::DescriptorFetch, &bus.descriptor_fetch, true),
-            BusTransfer::DescriptorWriteBack => {
-                (Crossing::DescriptorWriteBack, &bus.descriptor_write_back, true)
-            }
-        };
-        let cost = cost_of(price, bytes);
-        let direction = if is_outward && bus.full_duplex { &mut self.outward } else { &mut self.inward };
-        let stage = self.ledger.charge(crossing, direction, ready, cost);
+        let known = &mut self.known[transfer as usize];
+        if known.bytes != bytes {
+            *known = Known { bytes, cost: cost_of(transfer.price(&self.profile.bus), bytes) };
+        }
+        let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
+        let direction = if is_outward { &mut self.outward } else { &mut self.inward };
+        let stage = self.ledger.charge(transfer.crossing(), direction, ready, known.cost);
         match transfer {
             BusTransfer::PioWrite | BusTransfer::PioWriteUncombined | BusTransfer::Doorbell => {
                 self.host.hold_until(stage.released)
@@ -162,7 +212,7 @@ const fn cost_of(price: &Price, bytes: u64) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::profile::{BusPrices, HostPrices, NiPrices};
+    use crate::parts::profile::{HostPrices, NiPrices};
 
     const PRICE: Price = Price { latency_ps: 1_000, fixed_ps: 100, per_word_ps: 10, burst_bytes: 16 };
 
@@ -183,7 +233,7 @@ mod tests {
         HostInterface::new(Profile { host, bus, ..Profile::default() })
     }
 
-    const ALL: [(BusTransfer, Crossing); 7] = [
+    const NAMES: [(BusTransfer, Crossing); 7] = [
         (BusTransfer::PioWrite, Crossing::PioWrite),
         (BusTransfer::PioRead, Crossing::PioRead),
         (BusTransfer::Doorbell, Crossing::Doorbell),
@@ -194,8 +244,23 @@ mod tests {
     ];
 
     #[test]
+    fn numbers_are_places() {
+        assert!(BusTransfer::ALL.into_iter().enumerate().all(|(place, transfer)| transfer as usize == place));
+    }
+
+    #[test]
+    fn lengths_in_any_order_are_priced_as_each_by_itself() {
+        let mut interface = interface(true);
+        for bytes in [0, 64, 64, 0, 8, 64, 9] {
+            let ready = interface.host_clock();
+            let stage = interface.transfer(BusTransfer::PioWrite, ready, bytes);
+            assert_eq!(stage.released.since(stage.start), PRICE.occupancy(bytes), "{bytes} bytes");
+        }
+    }
+
+    #[test]
     fn each_transfer_is_entered_under_its_own_name_with_its_bursts() {
-        for (transfer, crossing) in ALL {
+        for (transfer, crossing) in NAMES {
             let mut interface = interface(true);
             let stage = interface.transfer(transfer, Time::ZERO, 24);
             assert_eq!(stage.end.as_ps(), 2 * 100 + 3 * 10 + 1_000, "{transfer:?}");

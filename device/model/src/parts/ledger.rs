@@ -289,12 +289,14 @@ impl Ledger {
         (stages, core::mem::take(&mut self.recorder.lost))
     }
 
-    /// A message is over: its receiving program has it at `end`.
+    /// A message is over: its receiving program has it at `end`. What follows is nobody's until the next
+    /// [`Ledger::attribute`].
     #[inline]
     pub fn complete(&mut self, message: &Message, end: Time) {
         if self.is_on {
             self.latency.enter(end.since(message.launched).as_ps());
         }
+        self.current = None;
     }
 
     /// How long the messages took that ended here, from the sender's software to the receiver's, picoseconds.

@@ -322,6 +322,8 @@ impl Requester {
             line.reserved1,
         ];
         effects.counters.status_lines += 1;
+        // It tells the sender of a message, and no part of the message waits for it.
+        effects.interface.ledger_mut().attribute(None);
         // The bus keeps the order: a later line is never seen before an earlier one.
         port.status_visible = effects.dma_write(at, port.status_address, DmaWords::from_slice(&words));
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 
-use super::BenchError;
+use super::{BenchError, ledger_on_over_off};
 use crate::ethernet::header::Offload;
 use crate::frontend::{EthernetGuest, FrontendError};
 use crate::lab::Lab;
@@ -117,11 +117,16 @@ fn serve(shell: &Shell) {
     }
 }
 
-/// Front end and device in one thread, taking turns.
-pub fn measure(duration: Duration) -> Result<Figures, BenchError> {
+/// Front end and device in one thread, taking turns; then the same with ledgers over that without.
+pub fn measure(duration: Duration) -> Result<(Figures, f64), BenchError> {
     let lab = Lab::new(2, |_| ())?;
     let mut pair = connect(&lab)?;
-    pair.measure(duration, || serve(lab.daemon().shell()))
+    let shell = lab.daemon().shell();
+    let figures = pair.measure(duration, || serve(shell))?;
+    let on_over_off = ledger_on_over_off(shell, duration, |turn| {
+        Ok(pair.measure(turn, || serve(shell))?.wall_frames_per_s_each)
+    })?;
+    Ok((figures, on_over_off))
 }
 
 /// The device in a thread of its own.

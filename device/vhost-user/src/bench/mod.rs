@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::frontend::FrontendError;
 use crate::lab::LabError;
+use crate::shell::Shell;
 
 pub use self::testpmd::TestpmdError;
 
@@ -62,6 +63,8 @@ pub struct Report {
     pub ultra: ultra::Figures,
     /// Frames between two Ethernet functions, front end and device on one core.
     pub ethernet: ethernet::Figures,
+    /// The rate of these frames with ledgers over that without, measured in turns: the median of the turns.
+    pub ethernet_wall_rate_ledger_on_over_off: f64,
     /// The same with the device on a core of its own, as `testpmd` runs.
     pub ethernet_two_cores: ethernet::Figures,
     /// The same front end on two ports of `testpmd`, which has a core of its own.
@@ -74,13 +77,45 @@ pub struct Report {
 /// [`BenchError`].
 pub fn run(options: &Options) -> Result<Report, BenchError> {
     let testpmd = options.testpmd.as_deref();
+    let (ethernet, ethernet_wall_rate_ledger_on_over_off) = ethernet::measure(options.duration)?;
     Ok(Report {
         version: REPORT_VERSION,
         ultra: ultra::measure(options.duration)?,
-        ethernet: ethernet::measure(options.duration)?,
+        ethernet,
+        ethernet_wall_rate_ledger_on_over_off,
         ethernet_two_cores: ethernet::measure_two_cores(options.duration)?,
         testpmd: testpmd.map(|path| testpmd::measure(path, options.duration)).transpose()?,
     })
+}
+
+/// Turns of the comparison with and without ledgers.
+const TURNS: u32 = 9;
+
+/// A rate with ledgers over the same without, measured in turns that take `duration` altogether: the median of the turns.
+fn ledger_on_over_off(
+    shell: &Shell,
+    duration: Duration,
+    mut rate: impl FnMut(Duration) -> Result<f64, BenchError>,
+) -> Result<f64, BenchError> {
+    let mut ratios = Vec::new();
+    for turn in 0..TURNS {
+        let mut with = |is_on: bool| {
+            shell.world().set_ledgers_on(is_on);
+            rate(duration / (2 * TURNS))
+        };
+        // Who is first changes, so that a drift of the machine favours neither.
+        let (on, off) = if turn % 2 == 0 {
+            let on = with(true)?;
+            (on, with(false)?)
+        } else {
+            let off = with(false)?;
+            (with(true)?, off)
+        };
+        ratios.push(on / off);
+    }
+    shell.world().set_ledgers_on(true);
+    ratios.sort_by(f64::total_cmp);
+    Ok(ratios.get(ratios.len() / 2).copied().unwrap_or_default())
 }
 
 impl fmt::Display for Report {
@@ -94,6 +129,7 @@ impl fmt::Display for Report {
         writeln!(f, "  one way p99   {:>12} ns", ultra.wall_one_way_p99_ns)?;
         writeln!(f, "\nEthernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;
         writeln!(f, "  one core      {:>12.0} frames/s each", ethernet.wall_frames_per_s_each)?;
+        writeln!(f, "  ledger on/off {:>12.3}", self.ethernet_wall_rate_ledger_on_over_off)?;
         writeln!(f, "  two cores     {:>12.0} frames/s each", ethernet_two_cores.wall_frames_per_s_each)?;
         if let Some(testpmd) = testpmd {
             writeln!(

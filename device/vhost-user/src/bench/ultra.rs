@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::BenchError;
+use super::{BenchError, ledger_on_over_off};
 use crate::frontend::GuestPort;
 use crate::lab::{Lab, connect_ports};
 use crate::shell::Shell;
@@ -33,9 +33,6 @@ pub struct Figures {
     pub wall_one_way_p99_ns: u64,
 }
 
-/// Turns of the comparison with and without ledgers.
-const TURNS: u32 = 9;
-
 /// Measures rate and latency for `duration` each.
 pub fn measure(duration: Duration) -> Result<Figures, BenchError> {
     let lab = Lab::new(2, |_| ())?;
@@ -46,7 +43,8 @@ pub fn measure(duration: Duration) -> Result<Figures, BenchError> {
     shell.start_polling(1);
     let mut latencies = latencies(shell, &mut from, &mut to, duration)?;
     let wall_messages_per_s = rate(shell, &mut from, &mut to, duration)?;
-    let wall_rate_ledger_on_over_off = ledger_on_over_off(shell, &mut from, &mut to, duration)?;
+    let wall_rate_ledger_on_over_off =
+        ledger_on_over_off(shell, duration, |turn| rate(shell, &mut from, &mut to, turn))?;
     latencies.sort_unstable();
     let percentile = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(0);
     Ok(Figures {
@@ -113,33 +111,6 @@ fn rate(
             return Ok((to.taken() - before) as f64 / (now - begin).as_secs_f64());
         }
     }
-}
-
-fn ledger_on_over_off(
-    shell: &Shell,
-    from: &mut GuestPort,
-    to: &mut GuestPort,
-    duration: Duration,
-) -> Result<f64, BenchError> {
-    let mut ratios = Vec::new();
-    for turn in 0..TURNS {
-        let mut with = |is_on: bool| {
-            shell.world().set_ledgers_on(is_on);
-            rate(shell, from, to, duration / (2 * TURNS))
-        };
-        // Who is first changes, so that a drift of the machine favours neither.
-        let (on, off) = if turn % 2 == 0 {
-            let on = with(true)?;
-            (on, with(false)?)
-        } else {
-            let off = with(false)?;
-            (with(true)?, off)
-        };
-        ratios.push(on / off);
-    }
-    shell.world().set_ledgers_on(true);
-    ratios.sort_by(f64::total_cmp);
-    Ok(ratios.get(ratios.len() / 2).copied().unwrap_or_default())
 }
 
 fn release(shell: &Shell, to: &mut GuestPort) {

@@ -40,6 +40,16 @@ pub struct Function {
     pub vrings: Vec<Vring>,
     /// The features of the driver.
     pub negotiated: Negotiated,
+    /// Doorbells of each queue that were priced.
+    priced: [u64; 2],
+}
+
+impl Function {
+    /// Doorbells of a queue since the last call.
+    fn take_doorbells(&mut self, queue: usize) -> u64 {
+        let kicks = self.vrings.get(queue).map_or(0, Vring::kicks);
+        self.priced.get_mut(queue).map_or(0, |priced| kicks - std::mem::replace(priced, kicks))
+    }
 }
 
 /// What goes on at a node's Ethernet function.
@@ -70,6 +80,13 @@ impl PortState {
             earlier_doorbells: 0,
             violations: Violations::default(),
             backlog: Backlog::default(),
+        }
+    }
+
+    /// Doorbells that no frame was found behind.
+    fn doorbells(&mut self, count: u64) {
+        for _ in 0..count {
+            self.nic.doorbell(self.nic.host_clock());
         }
     }
 
@@ -132,6 +149,7 @@ impl Ethernet {
     /// Sends what `node` has in its transmit queue, up to a burst. True when there is more.
     pub fn transmit(&mut self, node: usize, network: &mut Network) -> bool {
         let Self { functions, states, held, deliveries, latest_sent } = self;
+        let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
         let Some(function) = functions.get(node) else { return false };
         let Some(vring) = function.vrings.get(QUEUE_TRANSMIT) else { return false };
         let mut burst = match Burst::open(vring, &function.memory) {
@@ -151,7 +169,7 @@ impl Ethernet {
             held,
             deliveries,
             latest_sent,
-            is_rung: true,
+            doorbells,
         };
         let mut chain = Chain::new();
         for _ in 0..BURST_FRAMES {
@@ -172,7 +190,11 @@ impl Ethernet {
             }
         }
         sender.receivers.finish();
+        let doorbells = sender.doorbells;
         drop(sender);
+        if let Some(state) = states.get_mut(node) {
+            state.doorbells(doorbells);
+        }
         if burst.publish() == Interrupt::Wanted
             && burst.interrupt()
             && let Some(state) = states.get_mut(node)
@@ -185,6 +207,11 @@ impl Ethernet {
 
     /// The driver of `node` has left receive buffers: frames that waited for some are delivered.
     pub fn refill(&mut self, node: usize) {
+        let doorbells =
+            self.functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_RECEIVE));
+        if let Some(state) = self.states.get_mut(node) {
+            state.doorbells(doorbells);
+        }
         let mut receivers = Receivers::new(&self.functions, &mut self.states);
         receivers.drain_backlog(node);
         receivers.finish();
@@ -389,8 +416,8 @@ struct Sender<'a, 'b> {
     held: &'b mut Vec<Held>,
     deliveries: &'b mut Deliveries,
     latest_sent: &'b mut Time,
-    /// The doorbell that announced this burst belongs to the next frame.
-    is_rung: bool,
+    /// Doorbells that announced this burst and were not priced yet: each belongs to one of the next frames.
+    doorbells: u64,
 }
 
 impl Sender<'_, '_> {
@@ -447,11 +474,16 @@ impl Sender<'_, '_> {
         let Some(state) = self.receivers.states.get_mut(self.node) else { return };
         let now = state.nic.host_clock().max(*self.latest_sent);
         *self.latest_sent = now;
-        let has_doorbell = std::mem::take(&mut self.is_rung);
+        let has_doorbell = self.doorbells > 0;
+        self.doorbells = self.doorbells.saturating_sub(1);
         let ready = state.nic.transmit(now, bytes as u64, has_doorbell);
         self.network.forward(ready, self.node as u16, ethernet, bytes, self.deliveries);
         for delivery in self.deliveries.iter() {
-            if let Some(state) = self.receivers.states.get_mut(usize::from(delivery.to)) {
+            let to = usize::from(delivery.to);
+            // What its controller throws away, because of the check sequence or without a driver, costs a host nothing.
+            let is_taken = delivery.corrupt.is_none()
+                && self.receivers.functions.get(to).is_some_and(|function| !function.vrings.is_empty());
+            if let Some(state) = self.receivers.states.get_mut(to).filter(|_| is_taken) {
                 state.nic.receive(delivery.at, bytes as u64);
             }
         }
