@@ -60,6 +60,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width_of =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width_of(column).unwrap_or(0)).collect();
     let is_number =
         |cell: &str| !cell.is_empty() && cell.chars().all(|c| c.is_ascii_digit() || "+.-%".contains(c));
     let rights: Vec<bool> = (0..columns)
@@ -68,7 +69,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     for row in rows {
         let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width_of(column).unwrap_or(0);
+            let width = widths[column];
             if rights[column] { format!("{cell:>width$}") } else { format!("{cell:width$}") }
         });
         text += cells.collect::<Vec<_>>().join("  ").trim_end();

@@ -14,7 +14,7 @@ pub mod text;
 mod interrupts;
 
 #[cfg(test)]
-mod samples {
+pub(crate) mod samples {
     use niclab_spec::{
         Report,
         report::{

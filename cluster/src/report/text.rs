@@ -1,6 +1,6 @@
 //! One report as tables. Every heading says which clock a time is of.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use niclab_spec::{
     Report,
@@ -10,6 +10,9 @@ use niclab_spec::{
 
 use crate::output::table;
 
+/// A report of more nodes shows their sums alone: nobody reads a table of a thousand nodes, and the JSON has each.
+const MAX_NODES_SHOWN: usize = 64;
+
 /// The whole report.
 #[must_use]
 pub fn report_text(report: &Report) -> String {
@@ -18,12 +21,13 @@ pub fn report_text(report: &Report) -> String {
         text += "\n";
         text += &wall_text(wall);
     }
+    let nodes = shown(&report.nodes);
     text += "\n";
-    text += &model_text(&report.model, &report.nodes);
+    text += &model_text(&report.model, &nodes);
     text += "\n";
-    text += &counters_text(&report.nodes);
+    text += &counters_text(&nodes);
     text += "\n";
-    text += &ledger_text(&report.nodes, &report.fabric, &report.total);
+    text += &ledger_text(&nodes, &report.fabric, &report.total);
     if !report.checks.is_empty() {
         text += "\n";
     }
@@ -44,12 +48,49 @@ pub fn report_text(report: &Report) -> String {
 pub fn device_text(stats: &DaemonStats) -> String {
     let parts = stats.nodes.iter().flat_map(|node| node.ledger.iter().chain(&node.ethernet_ledger));
     let total = sum_of(parts.chain(&stats.fabric.ledger));
-    [
-        model_text(&stats.model, &stats.nodes),
-        counters_text(&stats.nodes),
-        ledger_text(&stats.nodes, &stats.fabric, &total),
-    ]
-    .join("\n")
+    let nodes = shown(&stats.nodes);
+    [model_text(&stats.model, &nodes), counters_text(&nodes), ledger_text(&nodes, &stats.fabric, &total)]
+        .join("\n")
+}
+
+/// The nodes, or their sum where they are too many.
+fn shown(nodes: &[NodeFigures]) -> Cow<'_, [NodeFigures]> {
+    if nodes.len() <= MAX_NODES_SHOWN {
+        return Cow::Borrowed(nodes);
+    }
+    let mut sum = NodeFigures::new(&format!("all {} nodes", nodes.len()));
+    for node in nodes {
+        add(&mut sum, node);
+    }
+    sum.ledger = sum_of(nodes.iter().flat_map(|node| &node.ledger));
+    sum.ethernet_ledger = sum_of(nodes.iter().flat_map(|node| &node.ethernet_ledger));
+    Cow::Owned(vec![sum])
+}
+
+/// Adds the counts of which tables show the sum.
+fn add(sum: &mut NodeFigures, node: &NodeFigures) {
+    let pairs = [
+        (&mut sum.messages_sent, node.messages_sent),
+        (&mut sum.messages_received, node.messages_received),
+        (&mut sum.doorbells, node.doorbells),
+        (&mut sum.spared_doorbells, node.spared_doorbells),
+        (&mut sum.polls, node.polls),
+        (&mut sum.ethernet.sent_frames, node.ethernet.sent_frames),
+        (&mut sum.ethernet.received_frames, node.ethernet.received_frames),
+        (&mut sum.ethernet.dropped_frames, node.ethernet.dropped_frames),
+    ];
+    for (sum, count) in pairs {
+        *sum = sum.wrapping_add(count);
+    }
+    let add_counts = |sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>| {
+        for (name, count) in counts {
+            let sum = sums.entry(name.clone()).or_insert(0);
+            *sum = sum.wrapping_add(*count);
+        }
+    };
+    add_counts(&mut sum.interrupts, &node.interrupts);
+    add_counts(&mut sum.violations, &node.violations);
+    add_counts(&mut sum.link_events, &node.link_events);
 }
 
 fn heading(report: &Report) -> String {
@@ -315,6 +356,24 @@ mod tests {
             "total all 1.500015 0.000007",
         ] {
             assert!(lines.iter().any(|line| line.join(" ") == row), "{row}\n{text}");
+        }
+    }
+
+    #[test]
+    fn thousands_of_nodes_are_shown_as_their_sum() {
+        let mut report = sample();
+        let node = report.nodes[0].clone();
+        report.nodes = vec![NodeFigures { error: None, ..node }; 4096];
+        report.add_up();
+        let text = report_text(&report);
+        assert!(text.lines().count() < 60, "{text}");
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for line in [
+            "all 4096 nodes 20480 20480 45056 0 0 8192 - 0 0 0 0",
+            "all 4096 nodes pio_write 12288 98304 6144.000000 0.028672",
+        ] {
+            assert!(lines.iter().any(|l| l == line), "{line}\n{text}");
         }
     }
 

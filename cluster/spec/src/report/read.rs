@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde::Deserialize;
 use serde_json::error::Category;
 
-use super::{LedgerEntry, REPORT_VERSION, Report};
+use super::{LedgerEntry, REPORT_VERSION, Report, sum_of};
 use crate::{Place, Problem, SpecError};
 
 /// What to do about a file that was no whole report.
@@ -55,22 +55,21 @@ impl Report {
 
     /// Where [`Self::total`] is not the sum of its parts: the kind of crossing, and both numbers.
     fn wrong_total(&self) -> Option<String> {
-        let mut expected = self.clone();
-        expected.add_up();
-        if expected.total == self.total {
+        let expected = sum_of(self.parts());
+        if expected == self.total {
             return None;
         }
         let nothing = LedgerEntry::default();
         let find = |entries: &[LedgerEntry], crossing: &str| {
             entries.iter().find(|entry| entry.crossing == crossing).unwrap_or(&nothing).clone()
         };
-        let mut kinds = expected.total.iter().chain(&self.total).map(|entry| entry.crossing.as_str());
-        let kind = kinds.find(|kind| find(&expected.total, kind) != find(&self.total, kind));
+        let mut kinds = expected.iter().chain(&self.total).map(|entry| entry.crossing.as_str());
+        let kind = kinds.find(|kind| find(&expected, kind) != find(&self.total, kind));
         Some(match kind {
             None => "its kinds of crossings are not sorted, or one stands there twice".to_owned(),
             Some(kind) => format!(
                 "it is not the sum of its parts: of `{kind}` the parts hold {}, and the total {}",
-                amounts(&find(&expected.total, kind)),
+                amounts(&find(&expected, kind)),
                 amounts(&find(&self.total, kind))
             ),
         })
