@@ -152,11 +152,10 @@ impl Fabric {
         message: Option<Message>,
         deliveries: &mut Deliveries,
     ) {
-        let mut transits = Transits::new();
-        self.enter(now, from, frame, message, &mut transits);
-        for transit in &transits {
-            self.leave(transit, frame.len(), message, deliveries);
-        }
+        self.ledger.attribute(message);
+        self.enter_link(now, from, frame, |fabric, transit| {
+            fabric.leave_link(&transit, frame.len(), deliveries);
+        });
     }
 
     /// The first half of [`Self::forward`]: over the sender's link and through the switch.
@@ -170,6 +169,17 @@ impl Fabric {
         transits: &mut Transits,
     ) {
         self.ledger.attribute(message);
+        self.enter_link(now, from, frame, |_, transit| transits.push(transit));
+    }
+
+    #[inline]
+    fn enter_link(
+        &mut self,
+        now: Time,
+        from: u16,
+        frame: &[u8],
+        mut behind_switch: impl FnMut(&mut Self, Transit),
+    ) {
         let Some(Port { link, counters }) = self.ports.get_mut(usize::from(from)) else { return };
         let Some(header) = Frame::new_checked(frame) else {
             counters.dropped_short += 1;
@@ -184,16 +194,23 @@ impl Fabric {
         let outlet = self.switch.outlet(from, &header);
         for entering in entering.into_iter().flatten() {
             match outlet {
-                Outlet::Port(to) => transits.extend(self.cross_switch(entering, to, frame.len())),
+                Outlet::Port(to) => {
+                    if let Some(transit) = self.cross_switch(entering, to, frame.len()) {
+                        behind_switch(self, transit);
+                    }
+                }
                 Outlet::AllOthers => {
                     for to in (0..self.ports.len()).filter(|&to| to != usize::from(from)) {
-                        transits.extend(self.cross_switch(entering, to as u16, frame.len()));
+                        if let Some(transit) = self.cross_switch(entering, to as u16, frame.len()) {
+                            behind_switch(self, transit);
+                        }
                     }
                 }
             }
         }
     }
 
+    #[inline]
     fn cross_switch(&mut self, entering: Arrival, to: u16, bytes: usize) -> Option<Transit> {
         let Port { link, .. } = self.ports.get_mut(usize::from(to))?;
         // The switch passes any number of frames at a time; they meet at the link behind it.
@@ -217,8 +234,13 @@ impl Fabric {
         message: Option<Message>,
         deliveries: &mut Deliveries,
     ) {
-        let &Transit { to, ready, corrupt } = transit;
         self.ledger.attribute(message);
+        self.leave_link(transit, bytes, deliveries);
+    }
+
+    #[inline]
+    fn leave_link(&mut self, transit: &Transit, bytes: usize, deliveries: &mut Deliveries) {
+        let &Transit { to, ready, corrupt } = transit;
         let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
         for arrived in link.pass_to_node(ready, bytes, counters, &mut self.ledger).into_iter().flatten() {
             counters.frames_out += 1;
