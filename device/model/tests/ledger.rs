@@ -219,3 +219,12 @@ fn what_does_not_fit_the_record_is_counted() {
     nic.transmit(Time::ZERO, 64, true);
     assert_eq!(nic.ledger_mut().take_stages(), (Vec::new(), 0));
 }
+
+#[test]
+fn the_manual_names_every_kind() {
+    let manual = include_str!("../../../docs/LEDGER.md");
+    for crossing in Crossing::ALL {
+        let row = format!("\n| `{}` |", crossing.name());
+        assert_eq!(manual.matches(&row).count(), 1, "docs/LEDGER.md must have one row for {row:?}");
+    }
+}
