@@ -275,6 +275,7 @@ impl Figures {
         if per_node {
             for node in &report.nodes {
                 figures.nodes(&format!("{} ", node.name), &[node]);
+                figures.pages(node);
             }
         }
         figures.ledger("", &report.total);
@@ -346,6 +347,17 @@ impl Figures {
             }
             for (name, sum) in sums {
                 self.count(format!("{prefix}{what}: {name}"), sum);
+            }
+        }
+    }
+
+    /// Each page of one node's modelled NIC.
+    fn pages(&mut self, node: &NodeFigures) {
+        for port in &node.ports {
+            let page = format!("{} page {}", node.name, port.port);
+            self.count(format!("{page} launches"), port.launches);
+            for (cause, count) in &port.interrupts {
+                self.count(format!("{page} interrupts: {cause}"), *count);
             }
         }
     }
@@ -465,6 +477,7 @@ mod tests {
         let reports = ["a", "b", "c"].map(|file| (file.to_owned(), sample()));
         let comparison = Comparison::new(&reports, true);
         assert_eq!(row(&comparison, "node0 doorbells").values, [Some(11); 3]);
+        assert_eq!(row(&comparison, "node0 page 3 interrupts: message").values, [Some(2); 3]);
         assert!(!comparison.text().contains("difference"));
         assert_eq!(row(&comparison, "doorbells").difference, None);
     }

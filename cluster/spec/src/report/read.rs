@@ -140,6 +140,8 @@ fn place_of_key(file: &str, text: &str, key: &str) -> Place {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::report::tests::sample;
 
@@ -224,6 +226,28 @@ mod tests {
         report = sample();
         report.total.reverse();
         assert!(complaint(&report.to_json()).contains("not sorted"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_report_is_read_or_refused_with_its_file(
+            damage in prop::collection::vec((any::<prop::sample::Index>(), "[ -~\n]{0,3}"), 1..4),
+        ) {
+            let mut text = sample().to_json();
+            for (place, by) in &damage {
+                let at = place.index(text.len());
+                if text.is_char_boundary(at) && text.is_char_boundary(at + 1) {
+                    text.replace_range(at..=at, by);
+                }
+            }
+            match Report::from_json("r.json", &text) {
+                Ok(report) => prop_assert_eq!(report.wrong_total(), None),
+                Err(error) => {
+                    let error = error.to_string();
+                    prop_assert!(error.starts_with("r.json:") && error.contains("mend: "), "{}", error);
+                }
+            }
+        }
     }
 
     #[test]
