@@ -1,5 +1,7 @@
 //! The counters of a world in the form of reports.
 
+use std::collections::BTreeMap;
+
 use niclab_assembly::figures;
 use niclab_model::fabric::PortCounters;
 use niclab_model::nic::ShellCounts;
@@ -7,9 +9,9 @@ use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Line};
 use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
-use niclab_spec::report::{ModelFigures, NodeFigures, TrafficStats};
+use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats};
 
-use crate::host::ultra::Tally;
+use crate::host::ultra::{Interrupts, Tally};
 use crate::judge::Check;
 use crate::world::{Node, World};
 
@@ -62,14 +64,21 @@ fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures
         model_latency: figures::histogram(nic.ledger().latency()),
         ..NodeFigures::new(name)
     };
-    node_figures.interrupts = figures::named([
-        ("message", tally.message_interrupts),
-        ("armed", tally.armed_interrupts),
-        ("unauthorized", tally.unauthorized_interrupts),
-    ]);
+    node_figures.interrupts = interrupts(&node.host.interrupts());
+    node_figures.ports = node.host.ports().map(port_figures).collect();
     node_figures.violations = figures::refusals(&model);
     node_figures.link_events = figures::link_events(counters);
     node_figures
+}
+
+fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigures {
+    PortFigures { port, launches, interrupts: interrupts(&of_port) }
+}
+
+/// By the names that live runs use.
+fn interrupts(interrupts: &Interrupts) -> BTreeMap<String, u64> {
+    let Interrupts { message, armed, unauthorized } = *interrupts;
+    figures::named([("message", message), ("armed", armed), ("unauthorized", unauthorized)])
 }
 
 const fn traffic(tally: &Tally) -> TrafficStats {
@@ -99,7 +108,7 @@ pub fn check_sums(world: &mut World) {
         let pairs = [
             ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
             ("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-            ("interrupts", line(Crossing::Interrupt).count, tally.interrupts()),
+            ("interrupts", line(Crossing::Interrupt).count, node.host.interrupts().total()),
             ("messages sent", line(Crossing::HostSend).count, tally.launches),
             ("sum of picoseconds", ledger.total().price_ps, sum.price_ps),
             ("sum of waiting", ledger.total().waited_ps, sum.waited_ps),

@@ -8,6 +8,7 @@
 //! * [`world`]: nodes, network and the loop over the [`queue`] of events;
 //! * [`judge`]: the checkers;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
+//! * [`swarm`]: many random simulations with faults;
 //! * [`recording`]: the form of recorded runs.
 //!
 //! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on the
@@ -21,6 +22,7 @@ pub mod queue;
 pub mod recording;
 pub mod run;
 pub mod script;
+pub mod swarm;
 pub mod world;
 
 pub use run::{Outcome, RunError, run};

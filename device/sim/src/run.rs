@@ -38,6 +38,8 @@ pub struct Outcome {
     pub report: Report,
     /// Events carried out, the set-up and the warm-up included.
     pub events: u64,
+    /// Messages that programs received in all.
+    pub received: u64,
 }
 
 impl Outcome {
@@ -49,18 +51,19 @@ impl Outcome {
 }
 
 /// How a run is run.
+#[derive(Clone)]
 pub struct Options<'a> {
     /// What stands between cards and hosts.
     pub wrap: Wrap<'a>,
-    /// Heals every link once so many messages were sent.
-    pub heal_after: Option<u64>,
+    /// Whether all links are healed at the end and the workload runs once more, without loss.
+    pub heals: bool,
     /// The folder at which the path of a recording starts.
     pub folder: PathBuf,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { wrap: &|_, nic| nic, heal_after: None, folder: PathBuf::new() }
+        Self { wrap: &|_, nic| nic, heals: false, folder: PathBuf::new() }
     }
 }
 
@@ -82,18 +85,21 @@ pub fn run(config: &SimConfig, options: &Options<'_>) -> Result<Outcome, RunErro
     world.begin_measurement();
     let before = figures::stats(&world, config);
     let received_before = (world.judge().received, world.judge().received_bytes);
-    if let Some(messages) = options.heal_after {
-        world.heal_after(messages);
-    }
+    let healed = options.heals.then(|| measured.clone());
     world.perform(measured);
     let mut since = figures::stats(&world, config).since(&before);
-    world.finish();
-    figures::check_sums(&mut world);
     let received = world.judge().received - received_before.0;
     let received_bytes = world.judge().received_bytes - received_before.1;
+    if let Some(scripts) = healed {
+        world.heal();
+        world.perform(scripts);
+    }
+    world.finish();
+    figures::check_sums(&mut world);
     let time_ps = since.model.time_ps;
     since.model.set_rates(received, received_bytes, time_ps);
-    Ok(Outcome { report: report(config, since, &world), events: world.events() })
+    let (events, received) = (world.events(), world.judge().received);
+    Ok(Outcome { report: report(config, since, &world), events, received })
 }
 
 fn read_recording(config: &SimConfig, path: &Path) -> Result<Recording, RecordingError> {

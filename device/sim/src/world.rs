@@ -11,7 +11,7 @@ use niclab_spec::{FlowControl, NicModel, SimConfig};
 use thiserror::Error;
 
 use crate::host::ultra::{PortPlan, Refused, UltraHost};
-use crate::host::{Effects, Parcel, Step};
+use crate::host::{Effects, Parcel};
 use crate::judge::{Judge, Promise};
 use crate::plan::{End, Flow, Plan};
 use crate::queue::{Event, Frames, Queue};
@@ -20,9 +20,9 @@ use crate::script::Script;
 /// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
 const SILENCE: Span = Span::from_ns(1_000_000);
 
-/// Deadlines that may pass, one after the other, while nothing else happens. Credit probes double up to 100 ms, so that
-/// this is seconds of model time: what has not come by then was lost.
-const LONELY_DEADLINES: u32 = 64;
+/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100 ms,
+/// so that each port has asked at least twenty times: what has not come by then was lost.
+const FUTILE: Span = Span::from_ns(3_000_000_000);
 
 /// A world cannot be made.
 #[derive(Debug, Error)]
@@ -88,8 +88,6 @@ pub struct World {
     fabric: Fabric,
     nodes: Vec<Node>,
     judge: Judge,
-    /// Messages after which every link is healed.
-    heal_after: Option<u64>,
     events: u64,
     effects: Effects,
     deliveries: Deliveries,
@@ -122,7 +120,6 @@ impl World {
             fabric: fabric(config)?,
             nodes: nodes.collect::<Result<_, WorldError>>()?,
             judge: Judge::new(&flows, promise(config)),
-            heal_after: None,
             events: 0,
             effects: Effects::default(),
             deliveries: Deliveries::new(),
@@ -152,18 +149,15 @@ impl World {
         Ok(())
     }
 
-    /// Heals every link once the programs have sent `messages`.
-    pub fn heal_after(&mut self, messages: u64) {
-        self.heal_after = Some(messages);
-    }
-
     /// Lets every node perform its script, to the end.
     pub fn perform(&mut self, scripts: Vec<Script>) {
         let begin = self.rest();
+        self.clock = begin;
         for (number, script) in (0..).zip(scripts) {
             let Some(node) = self.nodes.get_mut(usize::from(number)) else { break };
             node.script = script;
             node.script.begin(begin);
+            self.settle(number);
             self.wake(number, begin);
         }
         loop {
@@ -190,21 +184,32 @@ impl World {
 
     /// Carries events out until none is left, or none but deadlines that change nothing.
     fn run_until_silent(&mut self) {
-        let mut lonely = 0;
+        let mut progress = (self.clock, self.progress());
         while let Some((at, node, event)) = self.queue.pop() {
             self.events += 1;
-            lonely = if self.queue.is_lively() || event != Event::Timeout { 0 } else { lonely + 1 };
             match event {
                 Event::Depart { frame } => self.depart(at, node, frame),
                 Event::Cross { frame } => self.cross(at, frame),
                 Event::Arrive { frame } => self.arrive(at, node, frame),
                 Event::Host => self.step(at, node),
-                Event::Timeout => self.expire(at, node),
-            }
-            if lonely > LONELY_DEADLINES {
-                break;
+                Event::Timeout => {
+                    if progress.1 != self.progress() {
+                        progress = (at, self.progress());
+                    }
+                    if at.since(progress.0) > FUTILE && !self.queue.is_lively() {
+                        // Nobody waits for this deadline any more; the next event of the node sets it again.
+                        self.nodes[usize::from(node)].timeout_at = None;
+                        continue;
+                    }
+                    self.expire(at, node);
+                }
             }
         }
+    }
+
+    /// Messages sent and received so far.
+    const fn progress(&self) -> u64 {
+        self.judge.sent + self.judge.received
     }
 
     /// A frame is ready for its sender's link.
@@ -254,16 +259,12 @@ impl World {
         }
         node.host_at = None;
         self.clock = now;
-        let step = node.host.step(now, &mut node.script, &mut self.judge, &mut self.effects);
+        node.host.step(now, &mut node.script, &mut self.judge, &mut self.effects);
         self.settle(number);
-        if step == Step::Worked && self.heal_after.is_some_and(|messages| self.judge.sent >= messages) {
-            self.heal();
-        }
     }
 
     /// Every link is sound from now on.
-    fn heal(&mut self) {
-        self.heal_after = None;
+    pub fn heal(&mut self) {
         for port in 0..self.fabric.ports() {
             self.fabric.set_faults(port, Faults::NONE);
         }

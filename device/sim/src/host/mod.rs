@@ -19,12 +19,3 @@ pub struct Effects {
     /// Frames for the link, each with the instant at which it is ready.
     pub frames: Vec<(Time, Parcel)>,
 }
-
-/// Whether a program did anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It sent or received a message.
-    Worked,
-    /// It looked and found nothing to do.
-    Idle,
-}

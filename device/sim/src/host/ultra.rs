@@ -8,12 +8,13 @@ use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
+use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::nic::{DmaWords, Input, Nic, Output, PageStore, Register};
 use niclab_model::time::Time;
 
 use super::memory::{Memory, Place, STATUS_WORDS};
-use super::{Effects, Parcel, Step};
+use super::{Effects, Parcel};
 use crate::judge::{Check, Judge, Mark};
 use crate::plan::{End, FlowId};
 use crate::script::Script;
@@ -58,6 +59,55 @@ struct Port {
     release_interval: u64,
     /// The highest number that a slice was written with.
     stored: u64,
+    /// Launches that the card has reported.
+    reported: u64,
+    interrupts: Interrupts,
+}
+
+impl Port {
+    /// A status line is whole, no count in it falls, and none was left out.
+    fn check_status(&mut self, line: &[u64], judge: &mut Judge) {
+        let (end, before) = (self.end, self.reported);
+        let Some(&launched) = line.first().filter(|_| line.len() == STATUS_WORDS) else {
+            return judge
+                .fail(Check::RightMemory, || format!("{end:?}: a status line of {} words", line.len()));
+        };
+        if launched < before || launched > self.launched {
+            judge.fail(Check::FlowControl, || {
+                format!("{end:?}: {launched} launches reported after {before}, of {}", self.launched)
+            });
+        } else if launched - before > u64::from(STATUS_LINE_INTERVAL) {
+            judge.fail(Check::FlowControl, || {
+                format!("{end:?}: {launched} launches reported after {before}: a status line is missing")
+            });
+        }
+        self.reported = launched;
+    }
+}
+
+/// Interrupts by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interrupts {
+    /// For messages that asked for one.
+    pub message: u64,
+    /// For slices that the program waited for.
+    pub armed: u64,
+    /// For packets whose senders are not authorized.
+    pub unauthorized: u64,
+}
+
+impl Interrupts {
+    /// Of every cause.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.message + self.armed + self.unauthorized
+    }
+
+    const fn add(&mut self, other: &Self) {
+        self.message += other.message;
+        self.armed += other.armed;
+        self.unauthorized += other.unauthorized;
+    }
 }
 
 /// What crossed the boundary of the model, counted outside of it.
@@ -71,12 +121,6 @@ pub struct Tally {
     pub pio_bytes: u64,
     /// Launches.
     pub launches: u64,
-    /// Interrupts for messages.
-    pub message_interrupts: u64,
-    /// Interrupts for slices that the program waited for.
-    pub armed_interrupts: u64,
-    /// Interrupts for packets whose senders are not authorized.
-    pub unauthorized_interrupts: u64,
     /// Frames sent.
     pub sent_frames: u64,
     /// Their bytes.
@@ -87,14 +131,6 @@ pub struct Tally {
     pub received_bytes: u64,
     /// Frames that arrived and could not be delivered.
     pub dropped_frames: u64,
-}
-
-impl Tally {
-    /// Interrupts of every cause.
-    #[must_use]
-    pub const fn interrupts(&self) -> u64 {
-        self.message_interrupts + self.armed_interrupts + self.unauthorized_interrupts
-    }
 }
 
 /// A host with an ULTRA card.
@@ -141,6 +177,19 @@ impl UltraHost {
         &self.tally
     }
 
+    /// Launches and interrupts of each open port, by its number.
+    pub fn ports(&self) -> impl Iterator<Item = (u32, u64, Interrupts)> + '_ {
+        self.ports.iter().map(|port| (port.number, port.launched, port.interrupts))
+    }
+
+    /// Interrupts of all ports.
+    #[must_use]
+    pub fn interrupts(&self) -> Interrupts {
+        let mut sum = Interrupts::default();
+        self.ports.iter().for_each(|port| sum.add(&port.interrupts));
+        sum
+    }
+
     /// Opens a port as the library does: open, authorize each partner with an equal share of the slices, route.
     ///
     /// # Errors
@@ -167,6 +216,8 @@ impl UltraHost {
             released: 0,
             release_interval: quarter.min(u64::from(share / 2).max(1)),
             stored: 0,
+            reported: 0,
+            interrupts: Interrupts::default(),
         });
         let open = PortOpen {
             port: plan.number,
@@ -225,7 +276,7 @@ impl UltraHost {
                     effects.frames.push((at, (frame, message)));
                 }
                 Output::DmaWrite { at, address, words } => self.on_write(at, address, words, judge),
-                Output::Interrupt { cause, .. } => self.on_interrupt(cause, judge),
+                Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, judge),
                 Output::Reply { bytes, .. } => {
                     self.replies.extend(Reply::from_bytes(&bytes).map(|reply| reply.status));
                 }
@@ -233,16 +284,19 @@ impl UltraHost {
         }
     }
 
-    fn on_interrupt(&mut self, cause: u32, judge: &mut Judge) {
+    fn on_interrupt(&mut self, cause: u32, number: u32, judge: &mut Judge) {
+        let node = self.node;
+        let Some(port) = self.ports.iter_mut().find(|port| port.number == number) else {
+            return judge
+                .fail(Check::RightPort, || format!("node {node}: an interrupt for closed port {number}"));
+        };
         match cause {
-            CAUSE_MESSAGE => self.tally.message_interrupts += 1,
-            CAUSE_ARMED => self.tally.armed_interrupts += 1,
-            CAUSE_UNAUTHORIZED => self.tally.unauthorized_interrupts += 1,
+            CAUSE_MESSAGE => port.interrupts.message += 1,
+            CAUSE_ARMED => port.interrupts.armed += 1,
+            CAUSE_UNAUTHORIZED => port.interrupts.unauthorized += 1,
             other => {
-                let node = self.node;
-                judge.fail(Check::FlowControl, || {
-                    format!("node {node}: an interrupt of unknown cause {other}")
-                });
+                let end = port.end;
+                judge.fail(Check::RightPort, || format!("{end:?}: an interrupt of unknown cause {other}"));
             }
         }
     }
@@ -272,30 +326,28 @@ impl UltraHost {
             let in_hand = self.nic.host_clock().max(at);
             let after = self.arrivals.iter().rposition(|(earlier, _)| *earlier <= in_hand);
             self.arrivals.insert(after.map_or(0, |last| last + 1), (in_hand, place));
-        } else if what == Place::Status && words.len() != STATUS_WORDS {
-            let end = port.end;
-            judge.fail(Check::RightMemory, || format!("{end:?}: a status line of {} words", words.len()));
+        } else if what == Place::Status {
+            port.check_status(&words, judge);
         }
         self.memory.write(at, place, what, words);
     }
 
     /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
-    pub fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) -> Step {
+    pub fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
         self.memory.advance(now);
         while let Some(&(at, place)) = self.arrivals.front().filter(|(at, _)| *at <= now) {
             self.arrivals.pop_front();
             if self.receive(at, place, judge, effects) {
                 script.on_received();
-                return Step::Worked;
+                return;
             }
         }
         let ready = now.max(self.nic.host_clock());
         let may_send = script.next(|flow| self.is_blocked(flow)).filter(|next| next.not_before <= now);
-        let Some(outgoing) = may_send.filter(|_| ready == now) else { return Step::Idle };
+        let Some(outgoing) = may_send.filter(|_| ready == now) else { return };
         let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
         self.launch(now, &mark, outgoing.interrupts, judge, effects);
         script.on_sent(outgoing.flow);
-        Step::Worked
     }
 
     /// When the program has something to do next, seen from now.
@@ -374,6 +426,13 @@ impl UltraHost {
             if self.memory.slice(place, port.received + 1).is_some() || port.stored > port.received {
                 let (stored, received) = (port.stored, port.received);
                 judge.fail(Check::Drained, || format!("{end:?}: {stored} slices stored, {received} read"));
+            }
+            let interval = u64::from(STATUS_LINE_INTERVAL);
+            if port.launched - port.reported.min(port.launched) >= interval {
+                let Port { launched, reported, .. } = port;
+                judge.fail(Check::FlowControl, || {
+                    format!("{end:?}: {reported} of {launched} launches reported")
+                });
             }
             let refused = self.memory.status_word(place, STATUS_COUNTS - 1);
             if refused != 0 {

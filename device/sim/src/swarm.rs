@@ -1,0 +1,236 @@
+//! Many random simulations: each seed is a configuration, a workload and the faults of its links. First the workload runs
+//! amid the faults, then the links are healed and it runs again, and from then on nothing may be lost.
+//!
+//! Runs are spread over threads. What is printed depends on the seeds alone.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use niclab_model::fabric::faults::Random;
+use niclab_spec::report::Checked;
+use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
+use niclab_spec::{
+    Faults, FlowControl, LinkConfig, NicConfig, Profile, SimConfig, UltraParameters, Workload, WorkloadKind,
+};
+
+use crate::run::{Options, run};
+
+/// Stream of the seed from which a configuration is drawn.
+const CONFIGURATION_STREAM: u64 = 1 << 42;
+
+/// One run of a swarm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwarmRun {
+    /// Its seed.
+    pub seed: u64,
+    /// What it was, in one line.
+    pub what: String,
+    /// Events carried out.
+    pub events: u64,
+    /// Messages that programs received.
+    pub received: u64,
+    /// The checks that did not hold, or why it could not be run.
+    pub broken: Vec<Checked>,
+}
+
+/// All runs of a swarm, by seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swarm {
+    /// The runs, in the order of their seeds.
+    pub runs: Vec<SwarmRun>,
+}
+
+impl Swarm {
+    /// Runs the seeds from `seed` on, `count` of them, on `threads` threads.
+    #[must_use]
+    pub fn new(seed: u64, count: usize, threads: usize) -> Self {
+        let results: Vec<Mutex<Option<SwarmRun>>> = (0..count).map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some((offset, place)) = take(&next, &results) {
+                let result = run_seed(seed.wrapping_add(offset), &Options::default());
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.clamp(1, count.max(1)) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let result = |place: Mutex<_>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Self { runs: results.into_iter().filter_map(result).collect() }
+    }
+
+    /// Whether every check of every run held.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.runs.iter().all(|run| run.broken.is_empty())
+    }
+}
+
+fn take<'a, T>(next: &AtomicUsize, places: &'a [T]) -> Option<(u64, &'a T)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    places.get(number).map(|place| (number as u64, place))
+}
+
+impl fmt::Display for Swarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for run in self.runs.iter().filter(|run| !run.broken.is_empty()) {
+            writeln!(f, "seed {}: {}", run.seed, run.what)?;
+            for checked in &run.broken {
+                writeln!(f, "  {} failed: {}", checked.name, checked.detail)?;
+            }
+            writeln!(f, "  to see it again: niclab-sim --swarm 1 --seed {}", run.seed)?;
+        }
+        let sum = |of: fn(&SwarmRun) -> u64| self.runs.iter().map(of).sum::<u64>();
+        let failed = self.runs.iter().filter(|run| !run.broken.is_empty()).count();
+        writeln!(
+            f,
+            "{} runs, {failed} failed; {} events, {} messages received",
+            self.runs.len(),
+            sum(|run| run.events),
+            sum(|run| run.received)
+        )
+    }
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run_seed(seed: u64, options: &Options<'_>) -> SwarmRun {
+    let config = configuration(seed);
+    let what = describe(&config);
+    let options = Options { heals: true, ..options.clone() };
+    match run(&config, &options) {
+        Ok(outcome) => SwarmRun {
+            seed,
+            what,
+            events: outcome.events,
+            received: outcome.received,
+            broken: outcome.report.checks.into_iter().filter(|checked| !checked.held).collect(),
+        },
+        // A configuration that cannot be run is a fault of this module.
+        Err(error) => {
+            let checked = Checked { name: "runs".to_owned(), held: false, detail: error.to_string() };
+            SwarmRun { seed, what, events: 0, received: 0, broken: vec![checked] }
+        }
+    }
+}
+
+/// The configuration that a seed stands for.
+#[must_use]
+pub fn configuration(seed: u64) -> SimConfig {
+    let mut dice = Dice(Random::new(seed, CONFIGURATION_STREAM));
+    let workload = dice.workload();
+    let count = match workload.kind {
+        WorkloadKind::AllToAll => 2 + dice.below(8),
+        // An odd number of neighbours needs an even number of nodes.
+        WorkloadKind::NeighbourExchange | WorkloadKind::Random => 10 + 2 * dice.below(6),
+        _ => 2 + dice.below(15),
+    };
+    let nic = dice.nic();
+    let is_faulty = dice.one_in(2) || dice.one_in(2);
+    let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
+    let node = |rank: u32, dice: &mut Dice| SimNode {
+        name: format!("node{rank}"),
+        nic: nic.clone(),
+        link: LinkConfig {
+            bandwidth_bits_per_s: 1_000_000_000 * u64::from(1 + dice.below(20)),
+            latency_ns: dice.below(200).into(),
+            mtu_bytes: LinkConfig::DEFAULT_MTU_BYTES,
+            queue_frames,
+            faults: if is_faulty { dice.faults() } else { Faults::default() },
+        },
+    };
+    SimConfig {
+        version: SIM_CONFIG_VERSION,
+        cluster: "swarm".to_owned(),
+        seed,
+        profile: dice.profile(),
+        forwarding: if dice.one_in(4) { Forwarding::StoreAndForward } else { Forwarding::CutThrough },
+        nodes: (0..count).map(|rank| node(rank, &mut dice)).collect(),
+        workload,
+    }
+}
+
+fn describe(config: &SimConfig) -> String {
+    let SimConfig { workload, nodes, .. } = config;
+    let is_faulty = nodes.iter().any(|node| node.link.faults != Faults::default());
+    format!(
+        "{} of {} messages of {} bytes among {} nodes with {} slices, profile {}{}",
+        workload.kind.name(),
+        workload.count,
+        workload.message_bytes,
+        nodes.len(),
+        workload.slices,
+        config.profile.name,
+        if is_faulty { ", faulty links" } else { "" }
+    )
+}
+
+/// Draws configurations that can be run.
+struct Dice(Random);
+
+impl Dice {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0.below(bound)
+    }
+
+    fn one_in(&mut self, chances: u32) -> bool {
+        self.below(chances) == 0
+    }
+
+    fn workload(&mut self) -> Workload {
+        const KINDS: [WorkloadKind; 6] = [
+            WorkloadKind::PingPong,
+            WorkloadKind::Stream,
+            WorkloadKind::AllToAll,
+            WorkloadKind::NeighbourExchange,
+            WorkloadKind::Incast,
+            WorkloadKind::Random,
+        ];
+        let kind = KINDS[self.below(KINDS.len() as u32) as usize];
+        let has_neighbours = matches!(kind, WorkloadKind::NeighbourExchange | WorkloadKind::Random);
+        Workload {
+            message_bytes: 8 * self.below(9),
+            count: (1 + self.below(200)).into(),
+            warmup: self.below(20).into(),
+            interrupt_every: if self.one_in(3) { (1 + self.below(10)).into() } else { 0 },
+            slices: 8 << self.below(6),
+            neighbours: has_neighbours.then(|| 1 + self.below(8)),
+            ..Workload::new(kind)
+        }
+    }
+
+    fn nic(&mut self) -> NicConfig {
+        // 10 words are one packet, 16 an equal share of the RAM.
+        let share = 10 + self.below(7) as u16;
+        let ultra = UltraParameters {
+            fifo_words_per_port: [share; 8],
+            completer_fifo_words_per_port: [share; 8],
+            flow_control: if self.one_in(8) { FlowControl::None } else { FlowControl::Credit },
+            ..UltraParameters::default()
+        };
+        NicConfig { ultra, ..NicConfig::default() }
+    }
+
+    fn faults(&mut self) -> Faults {
+        let mut chance = |most: u32| f64::from(self.below(2) * self.below(most)) / 1000.0;
+        Faults {
+            loss: chance(100),
+            duplicate: chance(100),
+            corrupt: chance(100),
+            reorder: chance(100),
+            delay_ns: self.below(500).into(),
+            partition: self.one_in(40),
+        }
+    }
+
+    fn profile(&mut self) -> Profile {
+        let names: Vec<&str> = Profile::bundled_names().collect();
+        let name = names.get(self.below(names.len() as u32) as usize);
+        // Every bundled profile is read by a test of its own crate.
+        name.and_then(|name| Profile::bundled(name)).unwrap_or_else(|| unreachable!("no bundled profile"))
+    }
+}

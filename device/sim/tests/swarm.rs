@@ -1,0 +1,42 @@
+//! A swarm holds every check, says the same each time on any number of threads, and finds what is broken on purpose.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod tampered;
+
+use niclab_sim::run::Options;
+use niclab_sim::swarm::{Swarm, run_seed};
+use tampered::{Tamper, Tampered};
+
+#[test]
+fn random_configurations_hold_every_check() {
+    let swarm = Swarm::new(1, 300, 2);
+    assert!(swarm.is_sound(), "{swarm}");
+}
+
+#[test]
+fn a_swarm_is_the_same_on_any_number_of_threads() {
+    let one = Swarm::new(7, 40, 1).to_string();
+    for threads in [2, 5] {
+        assert_eq!(Swarm::new(7, 40, threads).to_string(), one);
+    }
+}
+
+/// Most runs that may pass before a fault is found.
+const MOST_RUNS: u64 = 1_000;
+
+#[test]
+fn each_fault_put_into_a_model_is_found() {
+    for tamper in Tamper::ALL {
+        let broken = |seed: u64| {
+            let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
+            let run = run_seed(seed, &Options { wrap: &wrap, ..Options::default() });
+            (!run.broken.is_empty()).then_some((seed, run))
+        };
+        let (seed, run) =
+            (1..=MOST_RUNS).find_map(broken).unwrap_or_else(|| panic!("{tamper:?} was never found"));
+        let names: Vec<_> = run.broken.iter().map(|checked| checked.name.as_str()).collect();
+        println!("{tamper:?}: found by seed {seed}: {names:?}");
+        assert!(names.contains(&tamper.found_by()), "{tamper:?}: {:#?}", run.broken);
+    }
+}
