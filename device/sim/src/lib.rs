@@ -9,11 +9,13 @@
 //! * [`judge`]: the checkers;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
 //! * [`swarm`]: many random simulations with faults;
+//! * [`bench`]: how fast all of this is;
 //! * [`recording`]: the form of recorded runs.
 //!
 //! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on the
 //! order of a hash or on threads: the same configuration gives the same bytes.
 
+pub mod bench;
 pub mod figures;
 pub mod host;
 pub mod judge;

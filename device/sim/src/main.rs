@@ -1,36 +1,71 @@
-//! `niclab-sim`: runs one simulation.
+//! `niclab-sim`: runs one simulation, a swarm of them, or the simulator's benchmark.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use niclab_sim::bench;
 use niclab_sim::run::{Options, run};
+use niclab_sim::swarm::Swarm;
 use niclab_spec::SimConfig;
 
-/// Simulates a cluster NIC by the same models that serve guests.
+/// Simulates a cluster of NICs by the same models that serve guests.
 ///
 /// `niclab sim` starts this program. It prints the report as JSON. Exit codes: 0 when every check held, 1 when one did not,
 /// 2 when the simulation cannot be run.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Arguments {
     /// The configuration that `niclab sim` wrote (JSON).
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-    /// Write the report to this file instead.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", required_unless_present = "swarm", conflicts_with = "swarm")]
+    config: Option<PathBuf>,
+    /// Write the report to this file, not to standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     report: Option<PathBuf>,
-    /// Another seed than the configuration's.
-    #[arg(long)]
+    /// Run so many random configurations, first with faults, then healed.
+    #[arg(long, value_name = "N")]
+    swarm: Option<usize>,
+    /// The seed, instead of the configuration's; the first one of a swarm.
+    #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// Threads over which a swarm is spread; what is printed does not depend on it. Default: one for each core.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    #[command(subcommand)]
+    command: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Measure the simulator over numbers of nodes.
+    Bench(BenchArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct BenchArguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Most nodes.
+    #[arg(long, value_name = "N", default_value_t = 4_096)]
+    nodes: u32,
+    /// Messages from each node to each partner.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    count: u64,
 }
 
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    match simulate(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let result = match (&arguments.command, arguments.swarm) {
+        (Some(Action::Bench(arguments)), _) => measure(arguments).map(|()| true),
+        (None, Some(count)) => swarm(&arguments, count),
+        (None, None) => simulate(&arguments),
+    };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -42,7 +77,8 @@ fn main() -> ExitCode {
 
 /// Runs one simulation; whether every check held.
 fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
-    let mut config = SimConfig::read(&arguments.config)?;
+    let path = arguments.config.as_deref().ok_or("give --config FILE")?;
+    let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
     let outcome = run(&config, &Options::default())?;
     write(arguments.report.as_deref(), &outcome.report.to_json())?;
@@ -50,10 +86,25 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
         eprintln!("niclab-sim: {} failed: {}", failed.name, failed.detail);
     }
     if !outcome.is_sound() {
-        let (config, seed) = (arguments.config.display(), config.seed);
-        eprintln!("niclab-sim: to see it again: niclab-sim --config {config} --seed {seed}");
+        let (path, seed) = (path.display(), config.seed);
+        eprintln!("niclab-sim: to see it again: niclab-sim --config {path} --seed {seed}");
     }
     Ok(outcome.is_sound())
+}
+
+/// Runs a swarm; whether every check of every run held.
+fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.unwrap_or_else(cores);
+    let swarm = Swarm::new(arguments.seed.unwrap_or(1), count, threads);
+    write(None, &swarm.to_string())?;
+    Ok(swarm.is_sound())
+}
+
+fn measure(arguments: &BenchArguments) -> Result<(), Failure> {
+    let table = bench::measure(arguments.nodes, arguments.count)?;
+    let text = if arguments.json { serde_json::to_string_pretty(&table)? + "\n" } else { table.to_string() };
+    write(None, &text)
 }
 
 fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
