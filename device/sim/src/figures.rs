@@ -61,6 +61,7 @@ fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures
         spared_doorbells: model.doorbells_spared,
         model_time_ps: nic.host_clock().as_ps(),
         ledger: figures::entries(nic.ledger()),
+        unordered: nic.unordered(),
         model_latency: figures::histogram(nic.ledger().latency()),
         ..NodeFigures::new(name)
     };

@@ -231,6 +231,11 @@ impl UltraHost {
             let entry = Authorize { port: plan.number, node: node.into(), node_port, credits: share };
             self.control(OP_AUTHORIZE, &entry, judge, effects)?;
         }
+        // The card charges the host for each release when its last slice is consumed.
+        let interval = self.ports.last().map_or(0, |port| port.release_interval);
+        let register = Register::ReleaseInterval(interval);
+        let input = Input::Register { port: plan.number, register };
+        self.handle(self.nic.host_clock(), input, judge, effects);
         if let Some((_, node, node_port)) = plan.sends {
             let route = Route { port: plan.number, node: node.into(), node_port, reserved: 0 };
             self.control(OP_ROUTE, &route, judge, effects)?;
