@@ -80,6 +80,9 @@ fn each_frame_doorbell_and_interrupt_is_priced_once() {
         let state = &world.ethernet.states[node];
         let count = |crossing| state.nic.ledger().line(crossing).count;
         assert_eq!(count(Crossing::HostSend), sent);
+        let latency = state.nic.ledger().latency();
+        assert_eq!(latency.count(), received);
+        assert!(received == 0 || latency.min() > 2 * 105_000, "send and receive overheads of the profile");
         assert_eq!((count(Crossing::DmaRead) > 0, count(Crossing::HostReceive)), (sent > 0, received));
         assert_eq!(count(Crossing::DescriptorFetch), sent + received);
         assert_eq!(count(Crossing::DescriptorWriteBack), sent + received);

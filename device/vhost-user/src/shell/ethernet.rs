@@ -13,6 +13,7 @@ use std::sync::Arc;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Deliveries;
 use niclab_model::fabric::ethernet::ETHER_TYPE_ULTRA;
+use niclab_model::parts::message::Message;
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
@@ -68,6 +69,8 @@ pub struct PortState {
     /// What the guest did that it must not.
     pub violations: Violations,
     backlog: Backlog,
+    /// Frames on the wire that were priced.
+    priced: u64,
 }
 
 impl PortState {
@@ -80,6 +83,7 @@ impl PortState {
             earlier_doorbells: 0,
             violations: Violations::default(),
             backlog: Backlog::default(),
+            priced: 0,
         }
     }
 
@@ -476,15 +480,28 @@ impl Sender<'_, '_> {
         *self.latest_sent = now;
         let has_doorbell = self.doorbells > 0;
         self.doorbells = self.doorbells.saturating_sub(1);
+        state.priced += 1;
+        // A frame on the wire is all that the function knows of a message.
+        let message = Message {
+            node: self.node as u16,
+            port: 0,
+            number: state.priced,
+            launched: now,
+            bytes: bytes as u32,
+        };
+        state.nic.ledger_mut().attribute(Some(message));
         let ready = state.nic.transmit(now, bytes as u64, has_doorbell);
-        self.network.forward(ready, self.node as u16, ethernet, bytes, self.deliveries);
+        state.nic.ledger_mut().attribute(None);
+        self.network.forward(ready, self.node as u16, ethernet, bytes, Some(message), self.deliveries);
         for delivery in self.deliveries.iter() {
             let to = usize::from(delivery.to);
             // What its controller throws away, because of the check sequence or without a driver, costs a host nothing.
             let is_taken = delivery.corrupt.is_none()
                 && self.receivers.functions.get(to).is_some_and(|function| !function.vrings.is_empty());
             if let Some(state) = self.receivers.states.get_mut(to).filter(|_| is_taken) {
-                state.nic.receive(delivery.at, bytes as u64);
+                state.nic.ledger_mut().attribute(Some(message));
+                let received = state.nic.receive(delivery.at, bytes as u64);
+                state.nic.ledger_mut().complete(&message, received);
             }
         }
     }

@@ -218,6 +218,7 @@ impl Network {
         from: u16,
         header: &[u8; HEADER_BYTES],
         bytes: usize,
+        message: Option<Message>,
         deliveries: &mut Deliveries,
     ) {
         deliveries.clear();
@@ -225,7 +226,7 @@ impl Network {
             *place = *header;
         }
         let frame = self.blank.get(..bytes).unwrap_or_default();
-        self.fabric.forward(at, from, frame, None, deliveries);
+        self.fabric.forward(at, from, frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
