@@ -67,7 +67,13 @@ pub enum Command {
     /// Counts, model time and wall time stand apart. A file that is truncated, of another version or no report is
     /// refused with its line.
     Report(ReportArgs),
-    /// Print the JSON Schema of the cluster file or of the report.
+    /// List platform profiles, show the numbers of one with their sources, or check one of your own.
+    Profile(ProfileArgs),
+    /// Make a paper's figures anew in the simulator, each number beside the paper's.
+    ///
+    /// Exits with 1 where a claim of the paper does not hold.
+    Figures(FiguresArgs),
+    /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
     #[command(hide = true)]
@@ -166,6 +172,63 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ProfileCommand,
+}
+
+/// What to do with profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// The profiles that come with niclab, each with how many of its numbers are fitted.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Every number of a profile with its source.
+    Show {
+        /// The name of a profile, or the path of a file.
+        profile: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say of each file what is impossible in it, where, and how to mend it. Exits with 1 if anything is.
+    Check {
+        /// Paths of files, or names of profiles.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+    },
+}
+
+/// Arguments of `figures`.
+#[derive(Debug, Args)]
+pub struct FiguresArgs {
+    /// Whose.
+    #[arg(value_enum, value_name = "PAPER")]
+    pub paper: PaperFigures,
+    /// Draw them into this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Use no network when the simulator has to be built.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// A paper whose figures the simulator makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PaperFigures {
+    /// ULTRA: latency and bandwidth over packet size.
+    Ultra,
+}
+
 /// Arguments of `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -184,6 +247,8 @@ pub enum SchemaOf {
     Cluster,
     /// The report of a run.
     Report,
+    /// A platform profile.
+    Profile,
 }
 
 /// Arguments of `up`.

@@ -15,6 +15,7 @@ pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod control;
+pub mod figures;
 pub mod monitor;
 pub mod output;
 pub mod placement;

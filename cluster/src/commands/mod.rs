@@ -4,9 +4,11 @@ mod bench;
 mod doctor;
 mod down;
 mod exec;
+mod figures;
 mod inspect;
 mod logs;
 mod plan;
+mod profile;
 mod report;
 mod run;
 mod schema;
@@ -46,6 +48,8 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Profile(args) => profile::run(&args),
+        Command::Figures(args) => figures::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }

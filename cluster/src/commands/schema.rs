@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use niclab_spec::report::report_schema;
+use niclab_spec::{profile::profile_schema, report::report_schema};
 use serde_json::Value;
 
 use crate::cli::{SchemaArgs, SchemaOf};
@@ -16,6 +16,7 @@ pub fn run(args: &SchemaArgs) -> Result<u8> {
     let schema = match args.what {
         SchemaOf::Cluster => niclab_spec::schema(),
         SchemaOf::Report => report_schema(),
+        SchemaOf::Profile => profile_schema(),
     };
     let text =
         if args.markdown { markdown(schema.as_value()) } else { serde_json::to_string_pretty(&schema)? };
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_key_has_a_meaning_and_a_type() {
-        for schema in [niclab_spec::schema(), report_schema()] {
+        for schema in [niclab_spec::schema(), report_schema(), profile_schema()] {
             let text = markdown(schema.as_value());
             let keys: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
             assert!(keys.len() > 20, "{text}");
