@@ -83,6 +83,9 @@ fn ordinary_frames_have_a_ledger_of_their_own() {
     assert!(sender.ledger.is_empty() && receiver.ledger.is_empty(), "the modelled NIC did nothing");
     assert_eq!(entry(&sender.ethernet_ledger, "dma_read").bytes, 3000);
     assert_eq!(entry(&receiver.ethernet_ledger, "dma_write").bytes, 3000);
+    let latency = receiver.ethernet_model_latency;
+    assert!(latency.count == 3 && latency.min_ps > 0, "{latency:?}");
+    assert_eq!(receiver.model_latency.count, 0);
     assert!(!since.model.is_exact);
     let why = since.model.why_estimate.unwrap();
     assert!(why.contains("3 Ethernet frames"), "{why}");
