@@ -1,0 +1,218 @@
+//! Captures in the form pcapng, which Wireshark and `tshark` open.
+//!
+//! Each link is an interface, seen from its node: what the node hands to the link goes out, what the link hands to the
+//! node comes in. A frame that a fault touched is there with a comment that says what happened; one that was dropped is
+//! there as well, and its comment says that it never arrived.
+//!
+//! The form: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3. Time stamps have the unit of 10^-12 s, which is the unit of
+//! model time; crates that write pcapng know nanoseconds at best, hence these three blocks of our own.
+
+use std::io::{self, Write};
+
+use niclab_model::time::Time;
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const LINKTYPE_ETHERNET: u16 = 1;
+
+const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
+const OPTION_NAME: u16 = 2;
+const OPTION_DESCRIPTION: u16 = 3;
+const OPTION_SECTION_APPLICATION: u16 = 4;
+const OPTION_TIME_RESOLUTION: u16 = 9;
+const OPTION_FLAGS: u16 = 2;
+
+/// Time stamps are multiples of ten to the power of minus this.
+const PICOSECONDS: u8 = 12;
+
+/// Which way a frame goes, seen from the node of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heading {
+    /// To the node.
+    ToNode,
+    /// To the switch.
+    ToSwitch,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing happened to it.
+    #[default]
+    Passed,
+    /// It never came to the end of this link.
+    Dropped,
+    /// A bit was flipped, counted from the lowest of the first byte.
+    Corrupted {
+        /// Which.
+        bit: u32,
+    },
+    /// It came twice; each of both says so.
+    Doubled,
+}
+
+impl Fate {
+    fn comment(self) -> Option<String> {
+        match self {
+            Self::Passed => None,
+            Self::Dropped => Some("niclab: dropped on this link, never arrived".to_owned()),
+            Self::Corrupted { bit } => {
+                Some(format!("niclab: corrupted, bit {} of byte {} flipped", bit % 8, bit / 8))
+            }
+            Self::Doubled => Some("niclab: doubled by a fault".to_owned()),
+        }
+    }
+}
+
+/// A capture that is being written.
+pub struct Capture<W: Write> {
+    out: W,
+    interfaces: u32,
+}
+
+impl<W: Write> Capture<W> {
+    /// Begins a capture of links with these names: those of their nodes.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(mut out: W, links: &[String]) -> io::Result<Self> {
+        let mut body = Vec::new();
+        body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
+        body.extend(1_u16.to_le_bytes());
+        body.extend(0_u16.to_le_bytes());
+        // The length of the section is not known: it is streamed.
+        body.extend(u64::MAX.to_le_bytes());
+        let application = concat!("niclab ", env!("CARGO_PKG_VERSION"));
+        option(&mut body, OPTION_SECTION_APPLICATION, application.as_bytes());
+        let clock = b"times are model time since the cluster was made, not the wall clock's";
+        option(&mut body, OPTION_COMMENT, clock);
+        option(&mut body, OPTION_END, &[]);
+        block(&mut out, SECTION_HEADER, &body)?;
+        for name in links {
+            let mut body = Vec::new();
+            body.extend(LINKTYPE_ETHERNET.to_le_bytes());
+            body.extend([0; 2]);
+            // Frames are whole.
+            body.extend(0_u32.to_le_bytes());
+            option(&mut body, OPTION_NAME, name.as_bytes());
+            let description = format!("link of {name}; out: to the switch, in: to the node; model time");
+            option(&mut body, OPTION_DESCRIPTION, description.as_bytes());
+            option(&mut body, OPTION_TIME_RESOLUTION, &[PICOSECONDS]);
+            option(&mut body, OPTION_END, &[]);
+            block(&mut out, INTERFACE_DESCRIPTION, &body)?;
+        }
+        Ok(Self { out, interfaces: links.len() as u32 })
+    }
+
+    /// Adds a frame on link `link`, counted as the names were given; one of another link is left out.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn frame(
+        &mut self,
+        link: u32,
+        heading: Heading,
+        at: Time,
+        bytes: &[u8],
+        fate: Fate,
+    ) -> io::Result<()> {
+        let Some(length) = u32::try_from(bytes.len()).ok().filter(|_| link < self.interfaces) else {
+            return Ok(());
+        };
+        let at_ps = at.as_ps();
+        let mut body = Vec::with_capacity(bytes.len() + 128);
+        body.extend(link.to_le_bytes());
+        body.extend(((at_ps >> 32) as u32).to_le_bytes());
+        body.extend((at_ps as u32).to_le_bytes());
+        body.extend(length.to_le_bytes());
+        body.extend(length.to_le_bytes());
+        body.extend(bytes);
+        pad(&mut body);
+        let flags: u32 = match heading {
+            Heading::ToNode => 1,
+            Heading::ToSwitch => 2,
+        };
+        option(&mut body, OPTION_FLAGS, &flags.to_le_bytes());
+        if let Some(comment) = fate.comment() {
+            option(&mut body, OPTION_COMMENT, comment.as_bytes());
+        }
+        option(&mut body, OPTION_END, &[]);
+        block(&mut self.out, ENHANCED_PACKET, &body)
+    }
+
+    /// Gives the writer back, flushed.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Writes a block: type and length before its body, the length again behind it.
+fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
+    let length = body.len() as u32 + 12;
+    out.write_all(&kind.to_le_bytes())?;
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(body)?;
+    out.write_all(&length.to_le_bytes())
+}
+
+/// Adds an option. What is longer than an option can be is cut.
+fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    let value = value.get(..u16::MAX.into()).unwrap_or(value);
+    body.extend(code.to_le_bytes());
+    body.extend((value.len() as u16).to_le_bytes());
+    body.extend(value);
+    pad(body);
+}
+
+/// Bodies begin at multiples of four bytes, and so does all that is in them.
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blocks of a file: type and body.
+    fn blocks(mut file: &[u8]) -> Vec<(u32, &[u8])> {
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
+        let mut found = Vec::new();
+        while !file.is_empty() {
+            let length = word(&file[4..]) as usize;
+            assert_eq!(length % 4, 0);
+            assert_eq!(word(&file[length - 4..]) as usize, length);
+            found.push((word(file), &file[8..length - 4]));
+            file = &file[length..];
+        }
+        found
+    }
+
+    #[test]
+    fn frames_keep_bytes_times_directions_and_fates() {
+        let links = ["node0".to_owned(), "node1".to_owned()];
+        let mut capture = Capture::new(Vec::new(), &links).unwrap();
+        let at = Time::from_ps(0x1_2345_6789_abcd);
+        capture.frame(1, Heading::ToNode, at, &[7; 61], Fate::Corrupted { bit: 17 }).unwrap();
+        capture.frame(0, Heading::ToSwitch, at, &[8; 64], Fate::Passed).unwrap();
+        capture.frame(2, Heading::ToSwitch, at, &[8; 64], Fate::Passed).unwrap();
+        let file = capture.finish().unwrap();
+        let blocks = blocks(&file);
+        let kinds: Vec<u32> = blocks.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [SECTION_HEADER, 1, 1, ENHANCED_PACKET, ENHANCED_PACKET]);
+        assert!(blocks[2].1.windows(5).any(|name| name == b"node1"));
+        assert!(blocks[2].1.windows(5).any(|option| option == [9, 0, 1, 0, PICOSECONDS]));
+        let body = blocks[3].1;
+        assert_eq!(body[..20], *b"\x01\0\0\0\x45\x23\x01\0\xcd\xab\x89\x67\x3d\0\0\0\x3d\0\0\0");
+        assert_eq!(body[20..81], [7; 61]);
+        assert_eq!(body[84..92], [2, 0, 4, 0, 1, 0, 0, 0]);
+        assert!(body.windows(23).any(|text| text == b"bit 1 of byte 2 flipped"));
+        assert_eq!(blocks[4].1[84..], [2, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

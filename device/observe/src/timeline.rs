@@ -1,0 +1,365 @@
+//! Timelines in the JSON form of Chrome's tracing, which <https://ui.perfetto.dev> opens.
+//!
+//! A node is a process and a resource is a thread of it; the network is a process of its own. A transfer is a slice as
+//! long as it keeps its resource busy, so that slices of one track never overlap; its latency behind that, its price and
+//! its waiting are arguments. The slices of one message are connected by a flow, in the order of model time.
+//!
+//! The form: "Trace Event Format", sections "Complete Events" and "Flow Events". Its times are microseconds; they are
+//! written as decimals with six places, which is the picosecond.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
+
+use niclab_model::parts::ledger::{Place, StageRecord};
+use niclab_model::parts::message::Message;
+use niclab_model::time::{Span, Time};
+use serde_json::Value;
+
+/// Most messages whose flows are open at a time. With more, the oldest flow is written as far as it is known.
+const MAX_OPEN_FLOWS: usize = 16 * 1024;
+/// Most slices of a flow that are kept until it is written.
+const MAX_FLOW_SLICES: usize = 256;
+
+/// The process of the network. Nodes follow it.
+const NETWORK: u32 = 0;
+
+/// Whose resource a stage was on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// Links and switch.
+    Network,
+    /// A node, by rank.
+    Node(u16),
+}
+
+/// Which message: its sending node and its number there.
+type Key = (u16, u64);
+
+/// Where a flow touches a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Touch {
+    at: Time,
+    /// Slices that begin at the same instant: the one that is over first goes first.
+    end: Time,
+    process: u32,
+    thread: u32,
+}
+
+/// A timeline that is being written.
+pub struct Timeline<W: Write> {
+    out: W,
+    names: Vec<String>,
+    /// Threads that were named, by process and place.
+    threads: BTreeMap<(u32, Place), u32>,
+    flows: BTreeMap<Key, Vec<Touch>>,
+    /// Open flows, the oldest first.
+    order: VecDeque<Key>,
+    is_first: bool,
+    stages: u64,
+    lost: u64,
+}
+
+impl<W: Write> Timeline<W> {
+    /// Begins a timeline of nodes with these names, by rank.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(mut out: W, names: &[String]) -> io::Result<Self> {
+        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+        let mut timeline = Self {
+            out,
+            names: names.to_vec(),
+            threads: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            order: VecDeque::new(),
+            is_first: true,
+            stages: 0,
+            lost: 0,
+        };
+        timeline.name_process(NETWORK, "network")?;
+        for (process, name) in (NETWORK + 1..).zip(names) {
+            timeline.name_process(process, name)?;
+        }
+        Ok(timeline)
+    }
+
+    /// Adds a stage.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn add(&mut self, owner: Owner, stage: &StageRecord) -> io::Result<()> {
+        let process = match owner {
+            Owner::Network => NETWORK,
+            Owner::Node(node) => NETWORK + 1 + u32::from(node),
+        };
+        let thread = self.thread(process, stage.place)?;
+        let line = stage.line();
+        let (name, ts) = (stage.crossing.name(), Us(stage.start.as_ps()));
+        let duration = Us(stage.released.since(stage.start).as_ps());
+        self.separate()?;
+        write!(
+            self.out,
+            r#"{{"ph":"X","cat":"stage","name":"{name}","pid":{process},"tid":{thread},"ts":{ts},"dur":{duration},"#
+        )?;
+        write!(
+            self.out,
+            r#""args":{{"count":{},"bytes":{},"model_price_ps":{},"model_waited_ps":{},"model_end_ps":{}"#,
+            line.count,
+            line.bytes,
+            line.price_ps,
+            line.waited_ps,
+            stage.end.as_ps()
+        )?;
+        if let Some(message) = &stage.message {
+            write!(
+                self.out,
+                r#","from":{},"port":{},"message":{},"message_bytes":{}"#,
+                serde_json::to_string(&self.name(message.node))?,
+                message.port,
+                message.number,
+                message.bytes
+            )?;
+        }
+        self.out.write_all(b"}}")?;
+        self.stages += 1;
+        match &stage.message {
+            Some(message) => self.touch(message, Touch { at: stage.start, end: stage.end, process, thread }),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts stages that a ledger had no room for; the file says how many.
+    pub const fn add_lost(&mut self, stages: u64) {
+        self.lost = self.lost.saturating_add(stages);
+    }
+
+    /// Writes what is left and gives the writer back, flushed.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn finish(mut self) -> io::Result<W> {
+        while let Some(key) = self.order.pop_front() {
+            self.close(key)?;
+        }
+        write!(
+            self.out,
+            "\n],\"otherData\":{{\"clock\":\"model time\",\"unit\":\"us, exact to the ps\",\"stages\":{},\"stages_lost\":{},\"niclab_version\":\"{}\"}}}}\n",
+            self.stages,
+            self.lost,
+            env!("CARGO_PKG_VERSION")
+        )?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn name(&self, node: u16) -> String {
+        self.names.get(usize::from(node)).cloned().unwrap_or_else(|| format!("node {node}"))
+    }
+
+    fn separate(&mut self) -> io::Result<()> {
+        let separator: &[u8] = if std::mem::take(&mut self.is_first) { b"\n" } else { b",\n" };
+        self.out.write_all(separator)
+    }
+
+    fn name_process(&mut self, process: u32, name: &str) -> io::Result<()> {
+        self.separate()?;
+        let name = Value::from(format!("{name} (model time)"));
+        write!(self.out, r#"{{"ph":"M","name":"process_name","pid":{process},"args":{{"name":{name}}}}}"#)
+    }
+
+    /// The thread of a resource; named when it is seen for the first time.
+    fn thread(&mut self, process: u32, place: Place) -> io::Result<u32> {
+        if let Some(thread) = self.threads.get(&(process, place)) {
+            return Ok(*thread);
+        }
+        let thread = self.threads.len() as u32 + 1;
+        self.threads.insert((process, place), thread);
+        let name = Value::from(self.place_name(place));
+        self.separate()?;
+        write!(
+            self.out,
+            r#"{{"ph":"M","name":"thread_name","pid":{process},"tid":{thread},"args":{{"name":{name}}}}}"#
+        )?;
+        Ok(thread)
+    }
+
+    fn place_name(&self, place: Place) -> String {
+        match place {
+            Place::Host => "host processor".to_owned(),
+            Place::BusInward => "bus to the NIC".to_owned(),
+            Place::BusOutward => "bus to the host".to_owned(),
+            Place::InterruptLine => "interrupt line".to_owned(),
+            Place::LocalBus => "local bus".to_owned(),
+            Place::Machine(name) => name.to_owned(),
+            Place::LinkToSwitch(node) => format!("link {} to switch", self.name(node)),
+            Place::LinkToNode(node) => format!("link switch to {}", self.name(node)),
+            Place::Switch => "switch".to_owned(),
+        }
+    }
+
+    fn touch(&mut self, message: &Message, touch: Touch) -> io::Result<()> {
+        let key = (message.node, message.number);
+        if let Some(touches) = self.flows.get_mut(&key) {
+            // A message of endless transfers is cut: only its first slices are connected.
+            if touches.len() < MAX_FLOW_SLICES {
+                touches.push(touch);
+            }
+            return Ok(());
+        }
+        if self.flows.len() >= MAX_OPEN_FLOWS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.close(oldest)?;
+        }
+        self.flows.insert(key, vec![touch]);
+        self.order.push_back(key);
+        Ok(())
+    }
+
+    /// Writes a flow: its start, its steps and its finish, each bound to the slice that begins there.
+    fn close(&mut self, key: Key) -> io::Result<()> {
+        let mut touches = self.flows.remove(&key).unwrap_or_default();
+        touches.sort_unstable();
+        let (node, number) = key;
+        let last = touches.len().saturating_sub(1);
+        if last == 0 {
+            return Ok(());
+        }
+        for (place, touch) in touches.iter().enumerate() {
+            let phase = match place {
+                0 => r#""s""#,
+                place if place == last => r#""f","bp":"e""#,
+                _ => r#""t""#,
+            };
+            self.separate()?;
+            write!(
+                self.out,
+                r#"{{"ph":{phase},"cat":"message","name":"message","id":"{node}.{number}","pid":{},"tid":{},"ts":{}}}"#,
+                touch.process,
+                touch.thread,
+                Us(touch.at.as_ps())
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Picoseconds, shown as microseconds with all their digits.
+struct Us(u64);
+
+impl std::fmt::Display for Us {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let per_us = Span::from_ns(1_000).as_ps();
+        write!(f, "{}.{:06}", self.0 / per_us, self.0 % per_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_model::parts::ledger::{Cost, Crossing, Ledger, Resource};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Picoseconds of one of Chrome's decimal times, as they stand in the text.
+    fn ps(text: &str, key: &str) -> u64 {
+        let rest = text.split_once(&format!("\"{key}\":")).unwrap().1;
+        let (us, rest) = rest.split_once('.').unwrap();
+        us.parse::<u64>().unwrap() * 1_000_000 + rest[..6].parse::<u64>().unwrap()
+    }
+
+    fn message(number: u64) -> Message {
+        Message { node: 0, port: 1, number, launched: Time::ZERO, bytes: 8 }
+    }
+
+    fn draw(ledger: &mut Ledger) -> String {
+        let mut timeline = Timeline::new(Vec::new(), &["a\"b".to_owned()]).unwrap();
+        let (stages, lost) = ledger.take_stages();
+        stages.iter().for_each(|stage| timeline.add(Owner::Node(0), stage).unwrap());
+        timeline.add_lost(lost);
+        String::from_utf8(timeline.finish().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn times_keep_every_digit() {
+        assert_eq!(Us(18_446_744_073_709_551_615).to_string(), "18446744073709.551615");
+        assert_eq!(Us(7).to_string(), "0.000007");
+    }
+
+    #[test]
+    fn what_the_ledger_lost_is_said() {
+        let mut ledger = Ledger::default();
+        ledger.record_stages(1);
+        let mut host = Resource::new(Place::Host);
+        for _ in 0..3 {
+            ledger.charge(Crossing::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
+        }
+        let all: Value = serde_json::from_str(&draw(&mut ledger)).unwrap();
+        assert_eq!((&all["otherData"]["stages"], &all["otherData"]["stages_lost"]), (&1.into(), &2.into()));
+        assert_eq!(all["otherData"]["clock"], "model time");
+    }
+
+    proptest! {
+        #[test]
+        fn events_sum_to_the_ledger_tracks_do_not_overlap_and_flows_connect(
+            transfers in prop::collection::vec(
+                (0..16_usize, 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
+        ) {
+            let mut ledger = Ledger::default();
+            ledger.record_stages(1000);
+            let places = [Place::Host, Place::BusInward, Place::Machine("RX")];
+            let mut resources = places.map(Resource::new);
+            let mut stages_of = BTreeMap::<u64, u64>::new();
+            for (kind, place, ready, occupancy, latency, number) in transfers {
+                ledger.attribute((number > 0).then(|| message(number)));
+                *stages_of.entry(number).or_default() += u64::from(number > 0);
+                let (occupancy, latency) = (Span::from_ps(occupancy), Span::from_ps(latency));
+                let cost = Cost { count: 2, bytes: 8, occupancy, latency };
+                ledger.charge(Crossing::ALL[kind], &mut resources[place], Time::from_ps(ready), cost);
+            }
+            let text = draw(&mut ledger);
+            let all: Value = serde_json::from_str(&text).unwrap();
+            let mut sums = BTreeMap::<String, [u64; 4]>::new();
+            let mut tracks = BTreeMap::<u64, Vec<(u64, u64)>>::new();
+            let mut flows = BTreeMap::<String, Vec<(u64, String)>>::new();
+            let mut starts = std::collections::BTreeSet::new();
+            let lines: Vec<&str> = text.lines().filter(|line| line.contains("\"ph\"")).collect();
+            for (event, line) in all["traceEvents"].as_array().unwrap().iter().zip(lines) {
+                let thread = event["tid"].as_u64().unwrap_or_default();
+                match event["ph"].as_str().unwrap() {
+                    "M" => {}
+                    "X" => {
+                        let sum = sums.entry(event["name"].as_str().unwrap().to_owned()).or_default();
+                        let keys = ["count", "bytes", "model_price_ps", "model_waited_ps"];
+                        for (sum, key) in sum.iter_mut().zip(keys) {
+                            *sum += event["args"][key].as_u64().unwrap();
+                        }
+                        let (start, length) = (ps(line, "ts"), ps(line, "dur"));
+                        starts.insert((thread, start));
+                        tracks.entry(thread).or_default().push((start, start + length));
+                    }
+                    phase => {
+                        let at = ps(line, "ts");
+                        prop_assert!(starts.contains(&(thread, at)), "a flow touches no slice");
+                        let id = event["id"].as_str().unwrap().to_owned();
+                        flows.entry(id).or_default().push((at, phase.to_owned()));
+                    }
+                }
+            }
+            for (crossing, line) in ledger.lines() {
+                let sum = sums.get(crossing.name()).copied().unwrap_or_default();
+                prop_assert_eq!(sum, [line.count, line.bytes, line.price_ps, line.waited_ps]);
+            }
+            for track in tracks.values_mut() {
+                track.sort_unstable();
+                prop_assert!(track.windows(2).all(|pair| pair[0].1 <= pair[1].0), "two at a time");
+            }
+            for (number, stages) in stages_of.into_iter().filter(|(_, stages)| *stages > 1) {
+                let flow = &flows[&format!("0.{number}")];
+                prop_assert_eq!(flow.len() as u64, stages);
+                prop_assert!(flow.is_sorted_by_key(|(at, _)| *at));
+                prop_assert_eq!((&*flow[0].1, &*flow[flow.len() - 1].1), ("s", "f"));
+            }
+        }
+    }
+}
