@@ -11,7 +11,9 @@ use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats};
 
-use crate::host::ultra::{Interrupts, Tally};
+use crate::host::Host;
+use crate::host::ethernet::EthernetHost;
+use crate::host::ultra::{Interrupts, Tally, UltraHost};
 use crate::judge::Check;
 use crate::world::{Node, World};
 
@@ -41,35 +43,61 @@ pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
 fn latency(world: &World) -> Histogram {
     let mut latency = Histogram::default();
     for node in world.nodes() {
-        latency.merge(node.host.nic().ledger().latency());
+        latency.merge(node.host.ledger().latency());
     }
     latency
 }
 
 fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures {
-    let tally = node.host.tally();
-    let nic = node.host.nic();
+    let mut node_figures = match &node.host {
+        Host::Ultra(host) => ultra_figures(host),
+        Host::Ethernet(host) => ethernet_figures(host),
+    };
+    node_figures.name = name.to_owned();
+    node_figures.model_time_ps = node.host.clock().as_ps();
+    node_figures.link_events = figures::link_events(counters);
+    node_figures
+}
+
+fn ultra_figures(host: &UltraHost) -> NodeFigures {
+    let tally = host.tally();
+    let nic = host.nic();
     // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
     let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
     let model = nic.statistics(&counts);
-    let mut node_figures = NodeFigures {
+    NodeFigures {
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,
         bytes_received: model.bytes_received,
         cluster: traffic(tally),
         spared_doorbells: model.doorbells_spared,
-        model_time_ps: nic.host_clock().as_ps(),
         ledger: figures::entries(nic.ledger()),
         unordered: nic.unordered(),
         model_latency: figures::histogram(nic.ledger().latency()),
-        ..NodeFigures::new(name)
-    };
-    node_figures.interrupts = interrupts(&node.host.interrupts());
-    node_figures.ports = node.host.ports().map(port_figures).collect();
-    node_figures.violations = figures::refusals(&model);
-    node_figures.link_events = figures::link_events(counters);
-    node_figures
+        interrupts: interrupts(&host.interrupts()),
+        ports: host.ports().map(port_figures).collect(),
+        violations: figures::refusals(&model),
+        ..NodeFigures::default()
+    }
+}
+
+fn ethernet_figures(host: &EthernetHost) -> NodeFigures {
+    let tally = host.tally();
+    NodeFigures {
+        ethernet: TrafficStats {
+            sent_frames: tally.sent_frames,
+            sent_bytes: tally.sent_bytes,
+            received_frames: tally.received_frames,
+            received_bytes: tally.received_bytes,
+            dropped_frames: tally.dropped_frames,
+        },
+        doorbells: tally.doorbells,
+        interrupts: figures::named([("ethernet_receive", tally.receive_interrupts)]),
+        ethernet_ledger: figures::entries(host.nic().ledger()),
+        ethernet_model_latency: figures::histogram(host.nic().ledger().latency()),
+        ..NodeFigures::default()
+    }
 }
 
 fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigures {
@@ -96,8 +124,7 @@ const fn traffic(tally: &Tally) -> TrafficStats {
 pub fn check_sums(world: &mut World) {
     let mut wrong = Vec::new();
     for (number, node) in world.nodes().iter().enumerate() {
-        let (nic, tally) = (node.host.nic(), node.host.tally());
-        let ledger = nic.ledger();
+        let ledger = node.host.ledger();
         let line = |crossing| ledger.line(crossing);
         let sum = ledger.lines().fold(Line::default(), |mut sum, (_, line)| {
             sum.count += line.count;
@@ -106,14 +133,31 @@ pub fn check_sums(world: &mut World) {
             sum.waited_ps += line.waited_ps;
             sum
         });
-        let pairs = [
-            ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
-            ("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-            ("interrupts", line(Crossing::Interrupt).count, node.host.interrupts().total()),
-            ("messages sent", line(Crossing::HostSend).count, tally.launches),
+        let mut pairs = vec![
             ("sum of picoseconds", ledger.total().price_ps, sum.price_ps),
             ("sum of waiting", ledger.total().waited_ps, sum.waited_ps),
         ];
+        match &node.host {
+            Host::Ultra(host) => {
+                let tally = host.tally();
+                pairs.extend([
+                    ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
+                    ("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
+                    ("interrupts", line(Crossing::Interrupt).count, host.interrupts().total()),
+                    ("messages sent", line(Crossing::HostSend).count, tally.launches),
+                ]);
+            }
+            Host::Ethernet(host) => {
+                let tally = host.tally();
+                pairs.extend([
+                    ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.received_bytes),
+                    ("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.sent_bytes),
+                    ("interrupts", line(Crossing::Interrupt).count, tally.receive_interrupts),
+                    ("doorbells", line(Crossing::Doorbell).count, tally.doorbells),
+                    ("messages sent", line(Crossing::HostSend).count, tally.sent_frames),
+                ]);
+            }
+        }
         let different = pairs.into_iter().filter(|(_, entered, seen)| entered != seen);
         wrong.extend(different.map(|(what, entered, seen)| {
             format!("node {number}: {what}: {entered} in the ledger, {seen} seen outside of the model")
@@ -130,6 +174,6 @@ fn wire_difference(world: &World) -> Option<String> {
     let fabric = world.fabric();
     let entered: u64 =
         (0..fabric.ports()).filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();
-    let sent: u64 = world.nodes().iter().map(|node| node.host.tally().sent_frames).sum();
+    let sent: u64 = world.nodes().iter().map(|node| node.host.sent_frames()).sum();
     (entered != sent).then(|| format!("the fabric counts {entered} frames, and {sent} were sent"))
 }

@@ -1,5 +1,6 @@
 //! The world of one simulation: nodes, the network between them, and the loop that carries events out in their order.
 
+use niclab_model::conventional::Conventional;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding, Transit, Transits};
@@ -7,11 +8,12 @@ use niclab_model::nic::{FrameBytes, Nic};
 use niclab_model::parts::message::Message;
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::{self, Ultra};
-use niclab_spec::{FlowControl, NicModel, SimConfig};
+use niclab_spec::{FlowControl, Function, NicModel, SimConfig};
 use thiserror::Error;
 
+use crate::host::ethernet::EthernetHost;
 use crate::host::ultra::{PortPlan, Refused, UltraHost};
-use crate::host::{Effects, Parcel};
+use crate::host::{Effects, Host, Parcel};
 use crate::judge::{Judge, Promise};
 use crate::plan::{End, Flow, Plan};
 use crate::queue::{Event, Frames, Queue};
@@ -60,7 +62,7 @@ pub enum WorldError {
 /// One node.
 pub struct Node {
     /// Its host and NIC.
-    pub host: UltraHost,
+    pub host: Host,
     script: Script,
     /// The event of its host that is to come.
     host_at: Option<Time>,
@@ -104,13 +106,17 @@ impl World {
         let numbers = config.nodes.iter().map(|node| port_numbers(&node.nic.ultra)).collect::<Vec<_>>();
         let flows: Vec<Flow> = plan.flows.iter().map(|flow| numbered(flow, &numbers)).collect();
         let nodes = (0..count).zip(&config.nodes).map(|(number, node)| {
-            let NicModel::Ultra = node.nic.model;
             let profile = niclab_assembly::profile(&config.profile);
+            let idle = |host: Host| Node { host, script: Script::idle(), host_at: None, timeout_at: None };
+            if config.workload.function == Function::Ethernet {
+                let nic = Conventional::new(profile);
+                return Ok(idle(Host::Ethernet(EthernetHost::new(number, nic, &flows))));
+            }
+            let NicModel::Ultra = node.nic.model;
             let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
             let error = |error| WorldError::Nic { node: node.name.clone(), error };
             let nic = Ultra::new(parameters).map_err(error)?;
-            let host = UltraHost::new(number, wrap(number, Box::new(nic)));
-            Ok(Node { host, script: Script::idle(), host_at: None, timeout_at: None })
+            Ok(idle(Host::Ultra(UltraHost::new(number, wrap(number, Box::new(nic))))))
         });
         let mut world = Self {
             clock: Time::ZERO,
@@ -136,8 +142,8 @@ impl World {
         let slices = config.workload.slices;
         for (number, plans) in (0..).zip(port_plans(flows, self.nodes.len())) {
             for plan in plans {
-                let node = &mut self.nodes[usize::from(number)];
-                let opened = node.host.open(&plan, slices, &mut self.judge, &mut self.effects);
+                let Host::Ultra(host) = &mut self.nodes[usize::from(number)].host else { continue };
+                let opened = host.open(&plan, slices, &mut self.judge, &mut self.effects);
                 opened.map_err(|Refused { operation, status }| {
                     let node = config.nodes[usize::from(number)].name.clone();
                     WorldError::Refused { node, operation, status }
@@ -179,7 +185,7 @@ impl World {
 
     /// The instant from which on nothing that was begun is busy any more.
     fn rest(&self) -> Time {
-        self.nodes.iter().map(|node| node.host.nic().host_clock()).fold(self.clock, Time::max)
+        self.nodes.iter().map(|node| node.host.clock()).fold(self.clock, Time::max)
     }
 
     /// Carries events out until none is left, or none but deadlines that change nothing.
@@ -278,7 +284,7 @@ impl World {
         }
         node.timeout_at = None;
         // A timer that was stopped meanwhile is no event of the model: its time does not count.
-        if node.host.nic().poll_timeout().is_some_and(|deadline| deadline <= now) {
+        if node.host.deadline().is_some_and(|deadline| deadline <= now) {
             self.clock = now;
             node.host.timeout(now, &mut self.judge, &mut self.effects);
         }
@@ -292,7 +298,7 @@ impl World {
             self.queue.push(at, number, Event::Depart { frame });
         }
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        let deadline = node.host.nic().poll_timeout().map(|at| at.max(self.clock));
+        let deadline = node.host.deadline().map(|at| at.max(self.clock));
         if let Some(at) = deadline.filter(|&at| node.timeout_at.is_none_or(|set| at < set)) {
             node.timeout_at = Some(at);
             self.queue.push(at, number, Event::Timeout);
@@ -314,7 +320,7 @@ impl World {
     pub fn begin_measurement(&mut self) {
         self.clock = self.rest();
         for node in &mut self.nodes {
-            node.host.nic_mut().ledger_mut().restart_latency();
+            node.host.ledger_mut().restart_latency();
         }
     }
 
@@ -393,8 +399,26 @@ fn promise(config: &SimConfig) -> Promise {
     let most_under_way = u64::from(config.workload.slices) * ultra::config::PORTS as u64;
     // Each message is one frame, and each may have a frame of flow control or acknowledgement beside it.
     let is_deep = config.nodes.iter().all(|node| u64::from(node.link.queue_frames) >= 2 * most_under_way);
+    if config.workload.function == Function::Ethernet {
+        // A link that doubles or reorders does so to datagrams, and nothing holds a sender back.
+        let is_sound = !is_faulty && most_datagrams(config) <= least_queue(config);
+        return Promise { is_lossless: is_sound, is_lossless_when_healed: is_sound, is_ordered: !is_faulty };
+    }
     let is_lossless_when_healed = is_controlled && is_deep;
-    Promise { is_lossless: is_lossless_when_healed && !is_faulty, is_lossless_when_healed }
+    let is_lossless = is_lossless_when_healed && !is_faulty;
+    Promise { is_lossless, is_lossless_when_healed, is_ordered: true }
+}
+
+/// Datagrams that may wait for one link, if all are sent at once.
+fn most_datagrams(config: &SimConfig) -> u64 {
+    let per_node =
+        config.workload.count.saturating_mul(config.workload.partners(config.nodes.len() as u32).into());
+    per_node.saturating_mul(config.nodes.len() as u64)
+}
+
+/// The shallowest of the switch's queues.
+fn least_queue(config: &SimConfig) -> u64 {
+    config.nodes.iter().map(|node| u64::from(node.link.queue_frames)).min().unwrap_or(0)
 }
 
 /// The card's numbers of the ports that can be opened.

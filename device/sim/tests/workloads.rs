@@ -4,7 +4,7 @@
 
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;
-use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{ClusterFile, Function, SimConfig, Source, Workload, WorkloadKind};
 
 fn config(nodes: u32, workload: &Workload) -> SimConfig {
     let file = ClusterFile { nodes: Some(nodes), ..ClusterFile::default() };
@@ -58,6 +58,24 @@ fn the_same_seed_gives_the_same_bytes_and_another_another_run() {
     assert_eq!(first, sound(&config).to_json());
     config.seed += 1;
     assert_ne!(first, sound(&config).to_json());
+}
+
+#[test]
+fn ordinary_networking_is_priced_beside_the_models() {
+    let workload =
+        Workload { function: Function::Ethernet, count: 100, ..Workload::new(WorkloadKind::PingPong) };
+    let ethernet = sound(&config(2, &workload));
+    let ultra = sound(&config(2, &Workload { function: Function::Cluster, ..workload.clone() }));
+    for node in &ethernet.nodes {
+        assert_eq!((node.ethernet.sent_frames, node.ethernet.received_frames), (100, 100));
+        assert_eq!((node.doorbells, node.interrupts["ethernet_receive"]), (100, 100));
+        assert_eq!(node.ethernet_model_latency.count, 100);
+    }
+    assert!(ethernet.model.latency.p50_ps > ultra.model.latency.p50_ps);
+    let exchange = Workload { kind: WorkloadKind::AllToAll, message_bytes: 1_000, ..workload };
+    let report = sound(&config(12, &exchange));
+    let received: u64 = report.nodes.iter().map(|node| node.ethernet.received_frames).sum();
+    assert_eq!(received, 12 * 11 * 100);
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! A program whose messages are datagrams over the card's Ethernet function, the conventional NIC: one frame for each
+//! message, no flow control, and an interrupt for each notification.
+
+use std::collections::VecDeque;
+
+use niclab_model::conventional::Conventional;
+use niclab_model::fabric::ethernet::{HEADER_BYTES, Header, mac_of_node};
+use niclab_model::nic::FrameBytes;
+use niclab_model::parts::message::Message;
+use niclab_model::time::Time;
+use niclab_spec::Workload;
+
+use super::{Effects, Parcel};
+use crate::judge::{Judge, Mark};
+use crate::plan::{End, Flow};
+use crate::script::Script;
+
+/// The EtherType of IPv4, which the datagrams would be.
+const ETHER_TYPE_IPV4: u16 = 0x0800;
+
+/// What crossed the boundary of the model, counted outside of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames sent.
+    pub sent_frames: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames that arrived sound.
+    pub received_frames: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames that arrived damaged: their check sequence is wrong.
+    pub dropped_frames: u64,
+    /// Doorbells rung.
+    pub doorbells: u64,
+    /// Interrupts for received frames.
+    pub receive_interrupts: u64,
+}
+
+/// A host with a conventional NIC.
+pub struct EthernetHost {
+    node: u16,
+    nic: Conventional,
+    flows: Vec<Flow>,
+    /// When the NIC has read the last frame that it was told of: until then it needs no doorbell.
+    told_until: Time,
+    /// When the program has each message, its mark, and who sent it.
+    arrivals: VecDeque<(Time, Mark, u16)>,
+    tally: Tally,
+}
+
+impl EthernetHost {
+    /// An idle host; it sends over those of `flows` that begin at it.
+    #[must_use]
+    pub fn new(node: u16, nic: Conventional, flows: &[Flow]) -> Self {
+        Self {
+            node,
+            nic,
+            flows: flows.to_vec(),
+            told_until: Time::ZERO,
+            arrivals: VecDeque::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// The NIC.
+    #[must_use]
+    pub const fn nic(&self) -> &Conventional {
+        &self.nic
+    }
+
+    /// The NIC, to tell its ledger what to keep.
+    pub const fn nic_mut(&mut self) -> &mut Conventional {
+        &mut self.nic
+    }
+
+    /// What crossed the boundary.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// A frame is there. One with a wrong check sequence never reaches the host.
+    pub fn arrive(&mut self, now: Time, (frame, message): &Parcel) {
+        let Some(message) = message else { return };
+        let mark = mark_of(message);
+        if *frame != datagram(message.node, self.node, &mark) {
+            self.tally.dropped_frames += 1;
+            return;
+        }
+        self.tally.received_frames += 1;
+        self.tally.received_bytes += frame.len() as u64;
+        self.nic.ledger_mut().attribute(Some(*message));
+        let received = self.nic.receive(now, frame.len() as u64);
+        self.nic.ledger_mut().complete(message, received);
+        // A driver that is at work polls its ring, and the NIC does not interrupt it.
+        if self.arrivals.is_empty() {
+            self.tally.receive_interrupts += 1;
+            self.nic.interrupt(received);
+        }
+        self.arrivals.push_back((self.nic.host_clock(), mark, message.node));
+    }
+
+    /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
+    pub fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
+        if let Some(&(_, mark, from)) = self.arrivals.front().filter(|(at, ..)| *at <= now) {
+            self.arrivals.pop_front();
+            let flow = self.flows.get(mark.flow as usize);
+            let end = |node: u16, port: Option<u16>| End { node, port: port.unwrap_or(0) };
+            let at = end(self.node, flow.map(|flow| flow.to.port));
+            let from = end(from, flow.map(|flow| flow.from.port));
+            judge.on_received(at, from, &mark, mark.payload());
+            script.on_received();
+            return;
+        }
+        let next = script.next(|_| false).filter(|next| next.not_before <= now);
+        let Some(outgoing) = next.filter(|_| self.nic.host_clock() <= now) else { return };
+        let Some(flow) = self.flows.get(outgoing.flow as usize).copied() else { return };
+        let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
+        script.on_sent(outgoing.flow);
+        let frame = datagram(self.node, flow.to.node, &mark);
+        let message = message_of(self.node, &flow, &mark, now);
+        let has_doorbell = self.told_until <= now;
+        self.nic.ledger_mut().attribute(Some(message));
+        self.told_until = self.nic.transmit(now, frame.len() as u64, has_doorbell);
+        self.tally.doorbells += u64::from(has_doorbell);
+        self.tally.sent_frames += 1;
+        self.tally.sent_bytes += frame.len() as u64;
+        effects.frames.push((self.told_until, (frame, Some(message))));
+    }
+
+    /// When the program has something to do next.
+    pub fn wake(&self, script: &mut Script) -> Option<Time> {
+        let arrival = self.arrivals.front().map(|(at, ..)| *at);
+        let send = script.next(|_| false).map(|next| next.not_before.max(self.nic.host_clock()));
+        [arrival, send].into_iter().flatten().min()
+    }
+
+    /// Messages that arrived and were not received.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        self.arrivals.len()
+    }
+}
+
+/// What travels beside the frame. Its number tells flow and number in it: programs tag their datagrams so.
+fn message_of(node: u16, flow: &Flow, mark: &Mark, launched: Time) -> Message {
+    let number = u64::from(mark.flow) << 32 | mark.number & u64::from(u32::MAX);
+    Message { node, port: flow.from.port, number, launched, bytes: mark.bytes }
+}
+
+const fn mark_of(message: &Message) -> Mark {
+    Mark { flow: (message.number >> 32) as u32, bytes: message.bytes, number: message.number & 0xffff_ffff }
+}
+
+/// The frame of a message: Ethernet's header, room for those of IPv4 and UDP, and the payload.
+fn datagram(from: u16, to: u16, mark: &Mark) -> FrameBytes {
+    let header =
+        Header { destination: mac_of_node(to), source: mac_of_node(from), ether_type: ETHER_TYPE_IPV4 };
+    let headers_bytes = HEADER_BYTES + Workload::ETHERNET_HEADERS_BYTES as usize;
+    let mut frame = FrameBytes::from_elem(0, headers_bytes + mark.bytes as usize);
+    let (head, payload) = frame.split_at_mut(headers_bytes);
+    head.iter_mut().zip(header.emit()).for_each(|(place, byte)| *place = byte);
+    let bytes = mark.payload().flat_map(u64::to_le_bytes);
+    payload.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_tells_its_mark() {
+        let flow = Flow { from: End { node: 3, port: 1 }, to: End { node: 4, port: 2 } };
+        let mark = Mark { flow: 7, bytes: 1_000, number: 9 };
+        let message = message_of(3, &flow, &mark, Time::ZERO);
+        assert_eq!(mark_of(&message), mark);
+        assert_eq!(datagram(3, 4, &mark).len(), 14 + 28 + 1_000);
+    }
+}
