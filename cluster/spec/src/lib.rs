@@ -6,6 +6,7 @@
 //! * [`daemon`] is what the launcher tells the daemon, [`monitor`] what the daemon answers while it runs.
 //! * [`report`] is what a run tells the user, live or simulated.
 //! * [`workload`] is what the nodes send to whom; [`sim`] is what the launcher tells the simulator.
+//! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
 //!
 //! The crate imports nothing else of the project, so both sides can depend on it.
@@ -15,6 +16,7 @@ pub mod monitor;
 pub mod pci;
 pub mod profile;
 pub mod report;
+pub mod scenario;
 pub mod sim;
 pub mod workload;
 
@@ -34,6 +36,7 @@ pub use nic::{FlowControl, NicConfig, NicModel, UltraParameters, Unauthorized, W
 pub use profile::{Fact, Profile};
 pub use report::Report;
 pub use resolve::{Cluster, MAX_NODES, MIN_MEMORY_MIB, Node};
+pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;
 pub use source::Source;
 pub use workload::{Function, Workload, WorkloadKind, WorkloadNode, WorkloadProblem};

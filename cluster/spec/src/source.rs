@@ -23,6 +23,8 @@ pub struct Source {
     folder: PathBuf,
     text: String,
     flags: BTreeMap<String, String>,
+    /// The table in which every key stands that a problem is about; empty for the whole text.
+    table: String,
 }
 
 impl Source {
@@ -41,6 +43,12 @@ impl Source {
     #[must_use]
     pub fn from_text(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text: text.into(), ..Self::default() }
+    }
+
+    /// This text, with keys that are seen from the table `table`.
+    #[must_use]
+    pub fn within(&self, table: &str) -> Self {
+        Self { table: table.to_owned(), ..self.clone() }
     }
 
     /// The path, seen from the folder of this file.
@@ -69,9 +77,10 @@ impl Source {
         if let Some(flag) = self.flags.get(path) {
             return Problem { place: None, key: flag.clone(), what: what.into(), mend: mend.into() };
         }
+        let path = if self.table.is_empty() { path.to_owned() } else { format!("{}.{path}", self.table) };
         Problem {
-            place: self.offset_of(path).map(|offset| self.place(offset)),
-            key: path.to_owned(),
+            place: self.offset_of(&path).map(|offset| self.place(offset)),
+            key: path,
             what: what.into(),
             mend: mend.into(),
         }

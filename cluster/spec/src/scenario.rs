@@ -1,0 +1,465 @@
+//! A scenario: a cluster, a workload, and the budgets that it must keep.
+//!
+//! ```toml
+//! mode = "sim"
+//!
+//! [cluster]
+//! nodes = 2
+//!
+//! [workload]
+//! kind = "ping-pong"
+//! count = 200
+//!
+//! [[budget]]
+//! what = "pio_write"
+//! per = "message"
+//! exact = 1
+//! ```
+//!
+//! Counts and model time are exact, so a budget on them is sharp on any machine. Wall time is never held to a number: only
+//! its ratio to a baseline of the same boot, measured in turns ([`Ratio`]).
+
+use std::path::PathBuf;
+
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, Serialize};
+
+use crate::source::nearest;
+use crate::workload::{Function, WorkloadKind};
+use crate::{Cluster, ClusterFile, Source, SpecError, Workload};
+
+/// What a scenario file says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "niclab scenario")]
+pub struct ScenarioFile {
+    /// What runs it.
+    #[serde(default)]
+    pub mode: ScenarioMode,
+    /// How often it runs; every run must keep the budgets, and all must count the same.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub repeat: u32,
+    /// A cluster file, seen from the folder of this one. Not together with `cluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_file: Option<PathBuf>,
+    /// The keys of a cluster file. Default: two nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterFile>,
+    /// What the nodes send.
+    pub workload: Workload,
+    /// What must hold.
+    #[serde(default)]
+    pub budget: Vec<Budget>,
+    /// What must hold of wall time, in live runs.
+    #[serde(default)]
+    pub ratio: Vec<Ratio>,
+}
+
+/// What runs a scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScenarioMode {
+    /// QEMU guests.
+    Live,
+    /// The simulator.
+    #[default]
+    Sim,
+    /// Both, and they must count the same; where the live run's model time is exact, it must be the same as well.
+    Both,
+}
+
+/// One budget. Exactly one of `exact`, `at_most` and `at_least` is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// What is counted: one of [`QUANTITIES`], or a kind of crossing as in `pio_write`.
+    pub what: String,
+    /// Where. Default: the whole cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Of what the limit is a part.
+    #[serde(default)]
+    pub per: Per,
+    /// The one value that it must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<f64>,
+    /// The largest value that it may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// The smallest value that it may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+}
+
+/// Of what a budget's limit is a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Per {
+    /// The whole run.
+    #[default]
+    Run,
+    /// A message received.
+    Message,
+    /// A million bytes of payload received.
+    Megabyte,
+}
+
+impl Per {
+    /// The name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Message => "message",
+            Self::Megabyte => "megabyte",
+        }
+    }
+}
+
+/// A ratio of wall times: a baseline's over the workload's, so that more is better. Both run in the same boot, in turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ratio {
+    /// What the workload is compared with.
+    pub baseline: Baseline,
+    /// The least ratio that must hold with the stated confidence.
+    pub at_least: f64,
+    /// How sure the answer must be, of 1: the one-sided confidence of the median ratio's lower bound.
+    #[serde(default = "usual_confidence")]
+    pub confidence: f64,
+    /// Turns.
+    #[serde(default = "usual_rounds")]
+    #[schemars(range(min = 1, max = 100))]
+    pub rounds: u32,
+}
+
+/// What a live workload is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Baseline {
+    /// The same benchmark over TCP, through the card's Ethernet function.
+    Tcp,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+const fn usual_confidence() -> f64 {
+    0.95
+}
+
+const fn usual_rounds() -> u32 {
+    9
+}
+
+/// What a budget can be on, besides the kinds of crossings: name, and what it means.
+pub const QUANTITIES: &[(&str, &str)] = &[
+    ("messages", "messages received"),
+    ("interrupts", "interrupts raised by the modelled NIC"),
+    ("ethernet_interrupts", "interrupts raised by the Ethernet function"),
+    ("guest_interrupts", "what the guests' /proc/interrupts added for the modelled NIC; live only"),
+    ("doorbells", "doorbells rung by the host; live only"),
+    ("dma_operations", "DMA reads and writes of data and descriptors"),
+    ("dma_bytes", "bytes of these"),
+    ("crossings", "crossings of the bus, by programmed I/O and DMA, doorbells and interrupts included"),
+    ("crossing_bytes", "bytes of these"),
+    ("violations", "what hosts did that they must not"),
+    ("model_latency_min_ps", "shortest message, model time"),
+    ("model_latency_p50_ps", "median message, model time"),
+    ("model_latency_p99_ps", "99 of 100 messages take no longer, model time"),
+    ("model_latency_max_ps", "longest message, model time"),
+    ("model_bandwidth_bytes_per_s", "payload received per second of model time"),
+];
+
+/// Kinds of crossings: the names of the ledger's lines.
+pub const CROSSINGS: &[&str] = &[
+    "pio_write",
+    "pio_read",
+    "doorbell",
+    "dma_write",
+    "dma_read",
+    "descriptor_fetch",
+    "descriptor_write_back",
+    "interrupt",
+    "local_bus",
+    "ni_cycles",
+    "host_send",
+    "host_receive",
+    "host_interrupt",
+    "host_copy",
+    "serialization",
+    "switch_fall_through",
+];
+
+/// Larger limits bound nothing.
+const MAX_LIMIT: f64 = 1e18;
+
+/// A scenario whose every value is possible.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What runs it.
+    pub mode: ScenarioMode,
+    /// How often.
+    pub repeat: u32,
+    /// On what.
+    pub cluster: Cluster,
+    /// What is sent.
+    pub workload: Workload,
+    /// What must hold.
+    pub budgets: Vec<Budget>,
+    /// What must hold of wall time.
+    pub ratios: Vec<Ratio>,
+}
+
+impl Budget {
+    /// Whether the limit is on model time or a rate, which are not parts of anything.
+    #[must_use]
+    pub fn is_model_figure(&self) -> bool {
+        self.what.starts_with("model_")
+    }
+
+    /// The limit as words: `exactly 3`, `at most 2 per message`.
+    #[must_use]
+    pub fn limit(&self) -> String {
+        let (word, value) = match (self.exact, self.at_most, self.at_least) {
+            (Some(value), ..) => ("exactly", value),
+            (_, Some(value), _) => ("at most", value),
+            (.., value) => ("at least", value.unwrap_or_default()),
+        };
+        match self.per {
+            Per::Run => format!("{word} {value}"),
+            per => format!("{word} {value} per {}", per.name()),
+        }
+    }
+}
+
+impl Source {
+    /// Reads this text as a scenario, and checks every value of it.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`] with every problem and its place; [`SpecError::Read`] for a file that it names.
+    pub fn scenario(&self) -> Result<Scenario, SpecError> {
+        let file: ScenarioFile = self.parse()?;
+        let cluster = self.scenario_cluster(&file)?;
+        let mut problems = self.workload_problems("workload", &file.workload, &cluster);
+        if !(1..=1000).contains(&file.repeat) {
+            problems.push(self.problem("repeat", format!("{} runs", file.repeat), "use 1 to 1000"));
+        }
+        for (index, budget) in file.budget.iter().enumerate() {
+            let problem = wrong_budget(budget, &file, &cluster);
+            problems.extend(
+                problem.map(|(key, what, mend)| self.problem(&format!("budget[{index}].{key}"), what, mend)),
+            );
+        }
+        for (index, ratio) in file.ratio.iter().enumerate() {
+            let problem = wrong_ratio(ratio, &file);
+            problems.extend(
+                problem.map(|(key, what, mend)| self.problem(&format!("ratio[{index}].{key}"), what, mend)),
+            );
+        }
+        if !problems.is_empty() {
+            return Err(SpecError::Invalid(problems));
+        }
+        Ok(Scenario {
+            mode: file.mode,
+            repeat: file.repeat,
+            cluster,
+            workload: file.workload,
+            budgets: file.budget,
+            ratios: file.ratio,
+        })
+    }
+
+    fn scenario_cluster(&self, file: &ScenarioFile) -> Result<Cluster, SpecError> {
+        match (&file.cluster_file, &file.cluster) {
+            (Some(_), Some(_)) => {
+                let mend = "keep one of the two";
+                Err(SpecError::Invalid(vec![self.problem(
+                    "cluster_file",
+                    "`cluster` is given as well",
+                    mend,
+                )]))
+            }
+            (Some(path), None) => {
+                let source = Self::read(&self.path_of(path))?;
+                source.resolve(&source.cluster_file()?)
+            }
+            (None, cluster) => {
+                self.within("cluster").resolve(cluster.as_ref().unwrap_or(&ClusterFile::default()))
+            }
+        }
+    }
+}
+
+/// Key, what is wrong, and the mend.
+type Wrong = (&'static str, String, String);
+
+fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Option<Wrong> {
+    let wrong = |key, what: String, mend: &str| Some((key, what, mend.to_owned()));
+    let what = budget.what.as_str();
+    let known: Vec<&str> =
+        QUANTITIES.iter().map(|(name, _)| *name).chain(CROSSINGS.iter().copied()).collect();
+    if !known.contains(&what) {
+        let mend = nearest(what, &known).map_or_else(
+            || format!("use one of {}", known.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Some(("what", format!("nothing called `{what}` is counted"), mend));
+    }
+    if let Some(node) = &budget.node
+        && !cluster.nodes.iter().any(|known| known.name == *node)
+    {
+        return wrong(
+            "node",
+            format!("no node is called `{node}`"),
+            "use the name of a node of this cluster",
+        );
+    }
+    if budget.is_model_figure() && budget.per != Per::Run {
+        return wrong("per", format!("`{what}` is no sum that could be divided"), "leave `per` out");
+    }
+    if matches!(what, "guest_interrupts" | "doorbells") && file.mode == ScenarioMode::Sim {
+        return wrong(
+            "what",
+            format!("a simulation has no {what}, so this can never fail"),
+            "use mode = \"live\" or \"both\", or another budget",
+        );
+    }
+    let limits = [("exact", budget.exact), ("at_most", budget.at_most), ("at_least", budget.at_least)];
+    let given: Vec<(&'static str, f64)> =
+        limits.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    let &[(key, value)] = given.as_slice() else {
+        let what = format!("{} limits are given", given.len());
+        return wrong("what", what, "give one of `exact`, `at_most` and `at_least`");
+    };
+    if !value.is_finite() || value < 0.0 {
+        return wrong(key, format!("{value} is impossible"), "use a number from 0 on");
+    }
+    if key == "at_least" && value == 0.0 {
+        return wrong(key, "nothing is ever below 0, so this can never fail".to_owned(), "use more than 0");
+    }
+    if value > MAX_LIMIT {
+        return wrong(
+            key,
+            format!("no run comes near {value:e}, so this says nothing"),
+            "use a limit that can be met",
+        );
+    }
+    None
+}
+
+fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<Wrong> {
+    let wrong = |key, what: String, mend: &str| Some((key, what, mend.to_owned()));
+    if file.mode == ScenarioMode::Sim {
+        return wrong(
+            "baseline",
+            "a simulation takes no wall time, so this can never fail".to_owned(),
+            "use mode = \"live\" or \"both\"",
+        );
+    }
+    if !matches!(file.workload.kind, WorkloadKind::PingPong | WorkloadKind::Stream)
+        || file.workload.function != Function::Cluster
+    {
+        return wrong(
+            "baseline",
+            "only a ping-pong and a stream of the modelled NIC have a baseline".to_owned(),
+            "use another workload, or leave the ratio out",
+        );
+    }
+    if !ratio.at_least.is_finite() || ratio.at_least <= 0.0 {
+        return wrong(
+            "at_least",
+            "no ratio is below this, so it can never fail".to_owned(),
+            "use more than 0",
+        );
+    }
+    if !(0.5..1.0).contains(&ratio.confidence) {
+        return wrong(
+            "confidence",
+            format!("{} is no confidence", ratio.confidence),
+            "use 0.5 to less than 1",
+        );
+    }
+    if !(1..=100).contains(&ratio.rounds) {
+        return wrong("rounds", format!("{} rounds", ratio.rounds), "use 1 to 100");
+    }
+    // The smallest of n ratios is below the median with a probability of 1 - 2^-n, and nothing surer can be said.
+    let possible = 1.0 - 0.5_f64.powi(ratio.rounds.cast_signed());
+    if possible < ratio.confidence {
+        let what = format!("{} rounds give a confidence of {possible:.3} at most", ratio.rounds);
+        return wrong("rounds", what, "use more rounds, or a smaller confidence");
+    }
+    None
+}
+
+/// The JSON Schema of a scenario.
+#[must_use]
+pub fn scenario_schema() -> Schema {
+    schema_for!(ScenarioFile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "mode = \"both\"\n[cluster]\nnodes = 2\n[workload]\nkind = \"ping-pong\"\n";
+
+    fn problem(text: &str) -> (usize, String) {
+        match Source::from_text("s.toml", text).scenario() {
+            Err(SpecError::Invalid(problems)) => {
+                let first = &problems[0];
+                (first.place.as_ref().map_or(0, |place| place.line), first.to_string())
+            }
+            other => panic!("expected a problem of\n{text}\ngot {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_scenario_is_read_with_its_defaults() {
+        let text = format!("{GOOD}[[budget]]\nwhat = \"pio_write\"\nper = \"message\"\nexact = 1\n");
+        let scenario = Source::from_text("s.toml", text).scenario().unwrap();
+        assert_eq!((scenario.repeat, scenario.cluster.nodes.len()), (1, 2));
+        assert_eq!(scenario.budgets[0].limit(), "exactly 1 per message");
+    }
+
+    #[test]
+    fn what_cannot_be_met_or_cannot_fail_is_refused_where_it_stands() {
+        let after = |rest: &str| format!("{GOOD}{rest}");
+        for (text, line, part) in [
+            (after("[[budget]]\nwhat = \"interupts\"\nexact = 1"), 7, "did you mean `interrupts`?"),
+            (after("[[budget]]\nwhat = \"messages\"\nat_least = 0"), 8, "can never fail"),
+            (after("[[budget]]\nwhat = \"messages\"\nat_most = 1e300"), 8, "says nothing"),
+            (after("[[budget]]\nwhat = \"messages\"\nexact = -1"), 8, "impossible"),
+            (after("[[budget]]\nwhat = \"messages\""), 7, "0 limits"),
+            (after("[[budget]]\nwhat = \"messages\"\nexact = 1\nat_most = 2"), 7, "2 limits"),
+            (after("[[budget]]\nwhat = \"messages\"\nnode = \"nod0\"\nexact = 1"), 8, "no node is called"),
+            (
+                after("[[budget]]\nwhat = \"model_latency_p50_ps\"\nper = \"message\"\nexact = 1"),
+                8,
+                "leave `per`",
+            ),
+            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 0"), 8, "can never fail"),
+            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 3"), 9, "0.875 at most"),
+            (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
+            (GOOD.replace("nodes = 2", "nodes = 1"), 5, "needs 2 nodes"),
+            (GOOD.replace("nodes = 2", "nodes = 0"), 3, "mend:"),
+            (GOOD.replace("nodes = 2", "nodess = 2"), 3, "did you mean `nodes`?"),
+            (
+                GOOD.replace("both", "sim") + "[[budget]]\nwhat = \"doorbells\"\nexact = 1",
+                7,
+                "can never fail",
+            ),
+            (
+                GOOD.replace("both", "sim") + "[[ratio]]\nbaseline = \"tcp\"\nat_least = 2",
+                7,
+                "can never fail",
+            ),
+        ] {
+            let (found, message) = problem(&text);
+            assert!(message.contains(part), "{text}\n{message}");
+            assert_eq!(found, line, "{text}\n{message}");
+        }
+    }
+}
