@@ -388,4 +388,6 @@ pub enum BenchSection {
     Scale,
     /// The device in process, without QEMU.
     Device,
+    /// The simulator, over numbers of nodes.
+    Sim,
 }

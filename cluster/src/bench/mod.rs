@@ -5,7 +5,7 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`boot`], [`scale`] and [`device`] are the sections, [`figure`] and [`report`] what they give;
+//! [`guests`], [`boot`], [`scale`], [`device`] and [`sim`] are the sections, [`figure`] and [`report`] what they give;
 //! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's,
 //! and [`interference`] says who else used the machine.
 
@@ -20,6 +20,7 @@ pub mod memory;
 pub mod perf;
 pub mod report;
 pub mod scale;
+pub mod sim;
 
 use std::{
     path::PathBuf,
@@ -72,7 +73,8 @@ pub fn run(options: &Options) -> Result<BenchReport> {
     let root = RuntimeRoot::locate()?;
     root.sweep();
     let machine = Machine::this();
-    let boots_guests = options.sections.iter().any(|section| *section != BenchSection::Device);
+    let is_hosted = |section: &BenchSection| matches!(section, BenchSection::Device | BenchSection::Sim);
+    let boots_guests = !options.sections.iter().all(is_hosted);
     // Builds what is missing now, so that no section's time contains it.
     let platform = boots_guests
         .then(|| plan(options, &root, &options.cluster).map(|plan| GuestPlatform::of(&plan)))
@@ -116,6 +118,7 @@ fn what(section: BenchSection) -> &'static str {
         BenchSection::Boot => "two guests: boot from a warm cache, and the daemon's memory",
         BenchSection::Scale => "16 guests of 128 MiB: boot, and ping between all pairs",
         BenchSection::Device => "the device in process, without QEMU",
+        BenchSection::Sim => "the simulator, over numbers of nodes",
     }
 }
 
@@ -125,6 +128,7 @@ fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Resu
         BenchSection::Boot => boot::measure(options, root),
         BenchSection::Scale => scale::measure(options, root),
         BenchSection::Device => device::measure(options),
+        BenchSection::Sim => sim::measure(options),
     }
 }
 

@@ -158,7 +158,8 @@ impl Script {
         if is_blocked(flow) {
             return None;
         }
-        let interrupts = self.interrupt_every != 0 && (self.sent_over(flow) + 1) % self.interrupt_every == 0;
+        let interrupts =
+            self.interrupt_every != 0 && (self.sent_over(flow) + 1).is_multiple_of(self.interrupt_every);
         Some(Outgoing { flow, bytes, interrupts, not_before })
     }
 

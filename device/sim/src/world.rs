@@ -110,13 +110,15 @@ impl World {
             let idle = |host: Host| Node { host, script: Script::idle(), host_at: None, timeout_at: None };
             if config.workload.function == Function::Ethernet {
                 let nic = Conventional::new(profile);
-                return Ok(idle(Host::Ethernet(EthernetHost::new(number, nic, &flows))));
+                let host = EthernetHost::new(number, nic, &flows);
+                return Ok(idle(Host::Ethernet(Box::new(host))));
             }
             let NicModel::Ultra = node.nic.model;
             let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
             let error = |error| WorldError::Nic { node: node.name.clone(), error };
             let nic = Ultra::new(parameters).map_err(error)?;
-            Ok(idle(Host::Ultra(UltraHost::new(number, wrap(number, Box::new(nic))))))
+            let host = UltraHost::new(number, wrap(number, Box::new(nic)));
+            Ok(idle(Host::Ultra(Box::new(host))))
         });
         let mut world = Self {
             clock: Time::ZERO,

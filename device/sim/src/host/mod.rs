@@ -30,9 +30,9 @@ pub struct Effects {
 /// A host and the NIC that its program uses.
 pub enum Host {
     /// With an ULTRA card.
-    Ultra(UltraHost),
+    Ultra(Box<UltraHost>),
     /// With the Ethernet function.
-    Ethernet(EthernetHost),
+    Ethernet(Box<EthernetHost>),
 }
 
 impl Host {
