@@ -8,6 +8,7 @@
 //! * [`world`]: nodes, network and the loop over the [`queue`] of events;
 //! * [`judge`]: the checkers;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
+//! * [`observer`]: timelines and captures on demand;
 //! * [`swarm`]: many random simulations with faults;
 //! * [`bench`]: how fast all of this is;
 //! * [`recording`]: the form of recorded runs.
@@ -19,6 +20,7 @@ pub mod bench;
 pub mod figures;
 pub mod host;
 pub mod judge;
+pub mod observer;
 pub mod plan;
 pub mod queue;
 pub mod recording;

@@ -1,13 +1,14 @@
 //! `niclab-sim`: runs one simulation, a swarm of them, or the simulator's benchmark.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use niclab_sim::bench;
-use niclab_sim::run::{Options, run};
+use niclab_sim::observer::Observer;
+use niclab_sim::run::{Options, run_observed};
 use niclab_sim::swarm::Swarm;
 use niclab_spec::SimConfig;
 
@@ -33,6 +34,12 @@ struct Arguments {
     /// Threads over which a swarm is spread; what is printed does not depend on it. Default: one for each core.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Write a timeline of the measured part to this file, for ui.perfetto.dev.
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    trace: Option<PathBuf>,
+    /// Write the frames of the measured part, on every link, to this file, for Wireshark (pcapng).
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    capture: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Action>,
 }
@@ -80,7 +87,7 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     let path = arguments.config.as_deref().ok_or("give --config FILE")?;
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
-    let outcome = run(&config, &Options::default())?;
+    let outcome = run_observed(&config, &Options::default(), observer(arguments, &config)?)?;
     write(arguments.report.as_deref(), &outcome.report.to_json())?;
     for failed in outcome.report.checks.iter().filter(|checked| !checked.held) {
         eprintln!("niclab-sim: {} failed: {}", failed.name, failed.detail);
@@ -90,6 +97,23 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
         eprintln!("niclab-sim: to see it again: niclab-sim --config {path} --seed {seed}");
     }
     Ok(outcome.is_sound())
+}
+
+/// Who writes timeline and capture, where they are wanted.
+fn observer(arguments: &Arguments, config: &SimConfig) -> Result<Option<Observer<'static>>, Failure> {
+    let create = |path: &PathBuf| -> Result<Box<dyn Write>, Failure> {
+        let file = fs::File::create(path)
+            .map_err(|error| format!("cannot write {}: {error}; is its folder there?", path.display()))?;
+        Ok(Box::new(BufWriter::new(file)))
+    };
+    let (trace, capture) = (&arguments.trace, &arguments.capture);
+    if trace.is_none() && capture.is_none() {
+        return Ok(None);
+    }
+    let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
+    let trace = trace.as_ref().map(create).transpose()?;
+    let capture = capture.as_ref().map(create).transpose()?;
+    Ok(Some(Observer::new(&names, trace, capture)?))
 }
 
 /// Runs a swarm; whether every check of every run held.

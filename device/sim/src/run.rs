@@ -8,6 +8,7 @@ use niclab_spec::{SimConfig, Workload, WorkloadProblem};
 use thiserror::Error;
 
 use crate::figures;
+use crate::observer::Observer;
 use crate::plan::Plan;
 use crate::recording::{Limits, Recording, RecordingError};
 use crate::world::{World, WorldError, Wrap};
@@ -24,6 +25,9 @@ pub enum RunError {
     /// The recording cannot be replayed.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// The timeline or the capture cannot be written.
+    #[error("cannot write the timeline or the capture: {0}; is there room?")]
+    Observer(#[from] std::io::Error),
 }
 
 fn problems(problems: &[WorkloadProblem]) -> String {
@@ -72,6 +76,18 @@ impl Default for Options<'_> {
 /// # Errors
 /// [`RunError`] when it cannot begin. A check that fails is no error: see [`Outcome::is_sound`].
 pub fn run(config: &SimConfig, options: &Options<'_>) -> Result<Outcome, RunError> {
+    run_observed(config, options, None)
+}
+
+/// Runs a simulation to its end, whose measured part is written down by `observer`.
+///
+/// # Errors
+/// [`RunError`], also when the observer cannot write.
+pub fn run_observed(
+    config: &SimConfig,
+    options: &Options<'_>,
+    observer: Option<Observer<'_>>,
+) -> Result<Outcome, RunError> {
     let found = config.workload.problems(&config.workload_nodes());
     if !found.is_empty() {
         return Err(RunError::Workload(found));
@@ -86,7 +102,11 @@ pub fn run(config: &SimConfig, options: &Options<'_>) -> Result<Outcome, RunErro
     let before = figures::stats(&world, config);
     let received_before = (world.judge().received, world.judge().received_bytes);
     let healed = options.heals.then(|| measured.clone());
+    if let Some(observer) = observer {
+        world.observe(observer);
+    }
     world.perform(measured);
+    world.take_observer().map_or(Ok(()), Observer::finish)?;
     let mut since = figures::stats(&world, config).since(&before);
     let received = world.judge().received - received_before.0;
     let received_bytes = world.judge().received_bytes - received_before.1;

@@ -8,6 +8,7 @@ use niclab_model::nic::{FrameBytes, Nic};
 use niclab_model::parts::message::Message;
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::{self, Ultra};
+use niclab_observe::timeline::Owner;
 use niclab_spec::{FlowControl, Function, NicModel, SimConfig};
 use thiserror::Error;
 
@@ -15,6 +16,7 @@ use crate::host::ethernet::EthernetHost;
 use crate::host::ultra::{PortPlan, Refused, UltraHost};
 use crate::host::{Effects, Host, Parcel};
 use crate::judge::{Judge, Promise};
+use crate::observer::Observer;
 use crate::plan::{End, Flow, Plan};
 use crate::queue::{Event, Frames, Queue};
 use crate::script::Script;
@@ -81,7 +83,7 @@ struct Flight {
 }
 
 /// The world.
-pub struct World {
+pub struct World<'a> {
     clock: Time,
     queue: Queue,
     frames: Frames<Parcel>,
@@ -93,9 +95,10 @@ pub struct World {
     events: u64,
     effects: Effects,
     deliveries: Deliveries,
+    observer: Option<Observer<'a>>,
 }
 
-impl World {
+impl<'a> World<'a> {
     /// A world in which every port of the plan is open and all of the set-up has settled.
     ///
     /// # Errors
@@ -131,6 +134,7 @@ impl World {
             events: 0,
             effects: Effects::default(),
             deliveries: Deliveries::new(),
+            observer: None,
         };
         world.open_ports(config, &flows)?;
         for (number, node) in (0..count).zip(&config.nodes) {
@@ -212,6 +216,9 @@ impl World {
                     self.expire(at, node);
                 }
             }
+            if self.observer.is_some() {
+                self.show(at, node);
+            }
         }
     }
 
@@ -226,6 +233,9 @@ impl World {
         self.clock = now;
         let mut transits = Transits::new();
         self.fabric.enter(now, node, &frame, message, &mut transits);
+        if let Some(observer) = &mut self.observer {
+            observer.on_sent(now, node, &frame, transits.is_empty());
+        }
         for transit in transits {
             let flight = Flight { frame: frame.clone(), message, transit };
             let ready = transit.ready;
@@ -240,6 +250,9 @@ impl World {
         self.clock = now;
         self.deliveries.clear();
         self.fabric.leave(&transit, frame.len(), message, &mut self.deliveries);
+        if let Some(observer) = &mut self.observer {
+            observer.on_forwarded(now, transit.to, &frame, &self.deliveries);
+        }
         for delivery in std::mem::take(&mut self.deliveries) {
             let mut copy = frame.clone();
             if let Some((bit, byte)) =
@@ -324,6 +337,35 @@ impl World {
         for node in &mut self.nodes {
             node.host.ledger_mut().restart_latency();
         }
+    }
+
+    /// From now on this observer sees everything.
+    pub fn observe(&mut self, observer: Observer<'a>) {
+        self.nodes.iter_mut().for_each(|node| observer.attach(node.host.ledger_mut()));
+        observer.attach(self.fabric.ledger_mut());
+        self.observer = Some(observer);
+    }
+
+    /// The observer, who sees nothing any more.
+    pub fn take_observer(&mut self) -> Option<Observer<'a>> {
+        let mut observer = self.observer.take()?;
+        for (number, node) in (0..).zip(&mut self.nodes) {
+            observer.on_stages(Owner::Node(number), node.host.ledger_mut());
+            node.host.ledger_mut().record_stages(0);
+        }
+        observer.on_stages(Owner::Network, self.fabric.ledger_mut());
+        self.fabric.ledger_mut().record_stages(0);
+        Some(observer)
+    }
+
+    /// Shows the observer what an event has left behind.
+    fn show(&mut self, now: Time, number: u16) {
+        let Some(observer) = &mut self.observer else { return };
+        observer.on_time(now);
+        if let Some(node) = self.nodes.get_mut(usize::from(number)) {
+            observer.on_stages(Owner::Node(number), node.host.ledger_mut());
+        }
+        observer.on_stages(Owner::Network, self.fabric.ledger_mut());
     }
 
     /// The checks at the end.

@@ -1,0 +1,125 @@
+//! What a simulation shows of itself on demand: a timeline of every stage, a capture of links.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use niclab_model::fabric::Delivery;
+use niclab_model::nic::FrameBytes;
+use niclab_model::parts::ledger::Ledger;
+use niclab_model::time::Time;
+use niclab_observe::timeline::Owner;
+use niclab_observe::{Capture, Fate, Heading, Timeline};
+
+/// Most stages between two looks at a ledger, that is in one event. What is more is counted as lost.
+const MAX_STAGES: usize = 64 * 1024;
+
+type Out<'a> = Box<dyn Write + 'a>;
+
+/// A frame that is to be captured at its time.
+struct Seen {
+    node: u16,
+    heading: Heading,
+    frame: FrameBytes,
+    fate: Fate,
+}
+
+/// Writes what happens. The first failure to write ends it, and [`Observer::finish`] tells of it.
+pub struct Observer<'a> {
+    timeline: Option<Timeline<Out<'a>>>,
+    capture: Option<Capture<Out<'a>>>,
+    /// Frames that are still under way, so that the capture is in the order of model time.
+    coming: BTreeMap<(Time, u64), Seen>,
+    order: u64,
+    failure: Option<io::Error>,
+}
+
+impl<'a> Observer<'a> {
+    /// An observer of nodes with these names, who writes what has a place to be written to.
+    ///
+    /// # Errors
+    /// What a writer says.
+    pub fn new(names: &[String], timeline: Option<Out<'a>>, capture: Option<Out<'a>>) -> io::Result<Self> {
+        Ok(Self {
+            timeline: timeline.map(|out| Timeline::new(out, names)).transpose()?,
+            capture: capture.map(|out| Capture::new(out, names)).transpose()?,
+            coming: BTreeMap::new(),
+            order: 0,
+            failure: None,
+        })
+    }
+
+    /// Lets a ledger keep its stages where a timeline is wanted.
+    pub fn attach(&self, ledger: &mut Ledger) {
+        if self.timeline.is_some() {
+            ledger.record_stages(MAX_STAGES);
+        }
+    }
+
+    /// Takes what a ledger has kept.
+    pub fn on_stages(&mut self, owner: Owner, ledger: &mut Ledger) {
+        let Some(timeline) = &mut self.timeline else { return };
+        let (stages, lost) = ledger.take_stages();
+        timeline.add_lost(lost);
+        let written = stages.iter().try_for_each(|stage| timeline.add(owner, stage));
+        self.fail(written);
+    }
+
+    /// A node hands a frame to its link, which may drop it.
+    pub fn on_sent(&mut self, at: Time, node: u16, frame: &FrameBytes, is_dropped: bool) {
+        let fate = if is_dropped { Fate::Dropped } else { Fate::Passed };
+        self.see(at, node, Heading::ToSwitch, frame, fate);
+    }
+
+    /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
+    pub fn on_forwarded(&mut self, at: Time, node: u16, frame: &FrameBytes, deliveries: &[Delivery]) {
+        if deliveries.is_empty() {
+            self.see(at, node, Heading::ToNode, frame, Fate::Dropped);
+        }
+        for delivery in deliveries {
+            let mut copy = frame.clone();
+            let flipped = delivery.corrupt.and_then(|bit| {
+                *copy.get_mut(bit as usize / 8)? ^= 1 << (bit % 8);
+                Some(Fate::Corrupted { bit })
+            });
+            let whole = if deliveries.len() > 1 { Fate::Doubled } else { Fate::Passed };
+            self.see(delivery.at, node, Heading::ToNode, &copy, flipped.unwrap_or(whole));
+        }
+    }
+
+    fn see(&mut self, at: Time, node: u16, heading: Heading, frame: &FrameBytes, fate: Fate) {
+        if self.capture.is_some() {
+            self.order += 1;
+            self.coming.insert((at, self.order), Seen { node, heading, frame: frame.clone(), fate });
+        }
+    }
+
+    /// Model time has come to `now`: nothing earlier follows.
+    pub fn on_time(&mut self, now: Time) {
+        while let Some(first) = self.coming.first_entry().filter(|first| first.key().0 < now) {
+            let ((at, _), seen) = first.remove_entry();
+            let Some(capture) = &mut self.capture else { return };
+            let Seen { node, heading, frame, fate } = seen;
+            let written = capture.frame(node.into(), heading, at, &frame, fate);
+            self.fail(written);
+        }
+    }
+
+    fn fail(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.failure.get_or_insert(error);
+            (self.timeline, self.capture) = (None, None);
+        }
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// The first failure of a writer.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.on_time(Time::from_ps(u64::MAX));
+        self.failure.map_or(Ok(()), Err)?;
+        self.timeline.map(Timeline::finish).transpose()?;
+        self.capture.map(Capture::finish).transpose()?;
+        Ok(())
+    }
+}
