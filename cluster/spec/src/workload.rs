@@ -43,7 +43,7 @@ pub struct Workload {
     /// Rank of the node that everybody sends to, of `incast`. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<u32>,
-    /// The recording of a live run, of `replay`.
+    /// The recording of a run, of `replay`; docs/SIMULATOR.md has its form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<PathBuf>,
 }
@@ -227,7 +227,7 @@ impl Workload {
         }
         match (self.kind, &self.recording) {
             (WorkloadKind::Replay, None) => {
-                let mend = "give `recording` the path of what `niclab run --record FILE` wrote";
+                let mend = "give `recording` the path of one; docs/SIMULATOR.md has its form";
                 problems.add("recording", "a replay needs a recording", mend);
             }
             (WorkloadKind::Replay, Some(_)) | (_, None) => {}

@@ -64,7 +64,7 @@ pub enum RecordingError {
         error: std::io::Error,
     },
     /// A line is not what it should be.
-    #[error("{}:{line}: {what}; record the run again with `niclab run --record FILE`", path.display())]
+    #[error("{}:{line}: {what}; correct it: docs/SIMULATOR.md has the form", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum RecordingError {
     },
     /// It is of another build's form.
     #[error(
-        "{}:1: a recording of version {found}, and this build reads {RECORDING_VERSION}; record the run again",
+        "{}:1: a recording of version {found}, and this build reads {RECORDING_VERSION}; make it again by this build",
         path.display()
     )]
     Version {
@@ -229,7 +229,7 @@ mod tests {
             (message("\"node\": 0, \"to\": 1, \"bytes\""), "r.jsonl:2", "expected"),
         ] {
             let error = parse(&text).unwrap_err();
-            assert!(error.contains(place) && error.contains(part) && error.contains("again"), "{error}");
+            assert!(error.contains(place) && error.contains(part) && error.contains("; "), "{error}");
         }
     }
 }

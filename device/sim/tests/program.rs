@@ -38,10 +38,8 @@ fn a_report_is_printed_or_written_the_same_each_time() {
 fn what_cannot_be_run_ends_with_2_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let bad = write(folder.path(), &Workload { message_bytes: 9, ..Workload::new(WorkloadKind::Stream) });
-    let missing = Workload {
-        recording: Some(folder.path().join("none.jsonl")),
-        ..Workload::new(WorkloadKind::Replay)
-    };
+    let missing =
+        Workload { recording: Some(folder.path().join("none.jsonl")), ..Workload::new(WorkloadKind::Replay) };
     for (path, part) in [(bad.as_str(), "whole words"), ("/nowhere.json", "/nowhere.json")] {
         let output = program(&["--config", path]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
