@@ -1,0 +1,86 @@
+//! tshark with the dissector reads from a capture what was written into it. Started by `ci/dissector`.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+
+use niclab_model::time::Time;
+use niclab_model::ultra::wire::{Address, FLIT_BYTES, Header, Kind};
+use niclab_observe::{Capture, Fate, Heading};
+
+const FIELDS: [&str; 15] = [
+    "frame.time_epoch",
+    "frame.interface_name",
+    "frame.packet_flags_direction",
+    "frame.comment",
+    "niclab_ultra.source_node",
+    "niclab_ultra.source_port",
+    "niclab_ultra.destination_node",
+    "niclab_ultra.target_port",
+    "niclab_ultra.flits",
+    "niclab_ultra.kind",
+    "niclab_ultra.interrupt",
+    "niclab_ultra.acknowledge",
+    "niclab_ultra.connection",
+    "niclab_ultra.number",
+    "niclab_ultra.crc_ok",
+];
+
+/// What tshark shows of `capture`: these fields of each frame.
+fn dissect(capture: &Path) -> Vec<Vec<String>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/wireshark/niclab.lua");
+    let mut tshark = Command::new(std::env::var_os("NICLAB_TSHARK").unwrap_or_else(|| "tshark".into()));
+    if let Some(folder) = std::env::var_os("NICLAB_TSHARK_LIBRARIES") {
+        tshark.env("LD_LIBRARY_PATH", folder);
+    }
+    tshark.arg("-X").arg(format!("lua_script:{}", script.display())).arg("-r").arg(capture);
+    tshark.args(["-n", "-T", "fields", "-E", "separator=;"]);
+    FIELDS.iter().for_each(|field| {
+        tshark.args(["-e", field]);
+    });
+    let output = tshark.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !errors.contains("Lua"), "{errors}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.split(';').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn fields_and_times_are_read_back() {
+    let source = Address { node: 0, port: 3 };
+    let target = Address { node: 1, port: 5 };
+    let data = Kind::Data { interrupt: true, acknowledge: false };
+    let data = Header { target, source, kind: data, connection: 77, number: 4_000_000_000 };
+    let credit = Header { target: source, source: target, kind: Kind::Credit, connection: 9, number: 12 };
+    let mut damaged = data.emit(&[1, 2, 3]).to_vec();
+    damaged[14 + 2 * FLIT_BYTES] ^= 1;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("links.pcapng");
+    let links = ["alpha".to_owned(), "beta".to_owned()];
+    let mut capture = Capture::new(File::create(&path).unwrap(), &links).unwrap();
+    let at = Time::from_ps(1_000_000_123_456_000);
+    capture.frame(0, Heading::ToSwitch, at, &data.emit(&[1, 2, 3]), Fate::Passed).unwrap();
+    let fate = Fate::Corrupted { bit: 8 * (14 + 2 * FLIT_BYTES as u32) };
+    capture.frame(1, Heading::ToNode, at, &damaged, fate).unwrap();
+    capture.frame(1, Heading::ToSwitch, at, &credit.emit(&[]), Fate::Dropped).unwrap();
+    capture.finish().unwrap();
+
+    let frames = dissect(&path);
+    // tshark keeps nanoseconds.
+    let time = "1000.000123456";
+    assert_eq!(frames.len(), 3);
+    assert!(frames.iter().all(|frame| frame[0] == time), "{frames:?}");
+    let [sent, corrupted, dropped] = &frames[..] else { unreachable!() };
+    let head = ["0", "3", "1", "5", "5", "1", "1", "0", "77", "4000000000"];
+    assert_eq!(sent[1..4], ["alpha", "0x00000002", ""]);
+    assert_eq!(sent[4..14], head);
+    assert_eq!(sent[14], "1,1,1,1,1");
+    assert_eq!(corrupted[1..4], ["beta", "0x00000001", "niclab: corrupted, bit 0 of byte 34 flipped"]);
+    assert_eq!(corrupted[4..14], head);
+    assert_eq!(corrupted[14], "1,1,0,1,1");
+    assert_eq!(dropped[1..4], ["beta", "0x00000002", "niclab: dropped on this link, never arrived"]);
+    assert_eq!(dropped[4..14], ["1", "5", "0", "3", "2", "4", "", "", "9", "12"]);
+}
