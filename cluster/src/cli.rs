@@ -73,6 +73,16 @@ pub enum Command {
     ///
     /// Exits with 1 where a claim of the paper does not hold.
     Figures(FiguresArgs),
+    /// Hold scenarios to their budgets, in the simulator.
+    ///
+    /// A budget is on counts or on model time, which are exact on any machine. Exits with 0 when every budget held, 1 when
+    /// one broke, 2 when a scenario is wrong, 3 when one could not be run.
+    Check(CheckArgs),
+    /// Run a scenario in the simulator, or a swarm of random ones with faults.
+    ///
+    /// The same file and seed give the same report, byte for byte. Exits with 1 when a check outside of the models did not
+    /// hold, and with 2 when the scenario is wrong.
+    Sim(SimArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -147,6 +157,49 @@ pub struct RunArgs {
     /// The command to run on every node.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Scenarios (TOML; `niclab schema scenario` describes them).
+    #[arg(required = true, value_name = "SCENARIO")]
+    pub scenarios: Vec<PathBuf>,
+    /// Write the verdicts to this file as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// Arguments of `sim`.
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// The scenario (TOML). Its budgets are not looked at.
+    #[arg(value_name = "SCENARIO", required_unless_present = "swarm", conflicts_with = "swarm")]
+    pub scenario: Option<PathBuf>,
+    /// Run so many random configurations, first with faults, then healed; a failure prints its seed.
+    #[arg(long, value_name = "N")]
+    pub swarm: Option<u32>,
+    /// The seed, instead of the scenario's; the first one of a swarm.
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Threads over which a swarm is spread. What is printed does not depend on it.
+    #[arg(long, value_name = "N", requires = "swarm")]
+    pub threads: Option<u32>,
+    /// How to report.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", conflicts_with = "swarm")]
+    pub report: ReportFormat,
+    /// Write the report, as JSON, to this file as well.
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    pub report_file: Option<PathBuf>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// Form of a report.
@@ -249,6 +302,8 @@ pub enum SchemaOf {
     Report,
     /// A platform profile.
     Profile,
+    /// A scenario of `niclab check` and `niclab sim`.
+    Scenario,
 }
 
 /// Arguments of `up`.

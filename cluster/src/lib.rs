@@ -7,11 +7,13 @@
 //! * [`running`] carries a plan out and watches it; [`agent_client`] and [`monitor`] talk to guests and daemon;
 //! * [`supervisor`] keeps a cluster up behind [`control`], its socket, for the commands that come later;
 //! * [`bench`] measures whole clusters beside what they are compared with;
+//! * [`check`] holds the simulated runs of scenarios to their budgets;
 //! * [`commands`] has one module for each subcommand, and [`cli`] their arguments.
 
 pub mod accelerator;
 pub mod agent_client;
 pub mod bench;
+pub mod check;
 pub mod cli;
 pub mod commands;
 pub mod control;
@@ -26,5 +28,6 @@ pub mod report;
 pub mod running;
 pub mod runtime;
 pub mod signals;
+pub mod simulator;
 pub mod supervisor;
 pub mod tools;

@@ -253,6 +253,13 @@ impl Source {
                 problem.map(|(key, what, mend)| self.problem(&format!("budget[{index}].{key}"), what, mend)),
             );
         }
+        if file.mode != ScenarioMode::Sim {
+            let is_performed = matches!(file.workload.kind, WorkloadKind::PingPong | WorkloadKind::Stream);
+            if !is_performed || file.workload.function != Function::Cluster {
+                let what = "only a ping-pong and a stream of the modelled NIC are performed in guests";
+                problems.push(self.problem("workload.kind", what, "use mode = \"sim\", or another workload"));
+            }
+        }
         for (index, ratio) in file.ratio.iter().enumerate() {
             let problem = wrong_ratio(ratio, &file);
             problems.extend(
@@ -319,6 +326,9 @@ fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Opti
     }
     if budget.is_model_figure() && budget.per != Per::Run {
         return wrong("per", format!("`{what}` is no sum that could be divided"), "leave `per` out");
+    }
+    if budget.node.is_some() && what == "model_bandwidth_bytes_per_s" {
+        return wrong("node", format!("`{what}` is of the whole cluster"), "leave `node` out");
     }
     if matches!(what, "guest_interrupts" | "doorbells") && file.mode == ScenarioMode::Sim {
         return wrong(

@@ -1,6 +1,7 @@
 //! One module for each subcommand.
 
 mod bench;
+mod check;
 mod doctor;
 mod down;
 mod exec;
@@ -10,9 +11,10 @@ mod logs;
 mod plan;
 mod profile;
 mod report;
-mod run;
+pub mod run;
 mod schema;
 mod shell;
+mod sim;
 mod terminal;
 mod up;
 
@@ -47,6 +49,8 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Plan(args) => plan::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),

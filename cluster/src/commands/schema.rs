@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use niclab_spec::{profile::profile_schema, report::report_schema};
+use niclab_spec::{profile::profile_schema, report::report_schema, scenario::scenario_schema};
 use serde_json::Value;
 
 use crate::cli::{SchemaArgs, SchemaOf};
@@ -17,6 +17,7 @@ pub fn run(args: &SchemaArgs) -> Result<u8> {
         SchemaOf::Cluster => niclab_spec::schema(),
         SchemaOf::Report => report_schema(),
         SchemaOf::Profile => profile_schema(),
+        SchemaOf::Scenario => scenario_schema(),
     };
     let text =
         if args.markdown { markdown(schema.as_value()) } else { serde_json::to_string_pretty(&schema)? };

@@ -1,0 +1,362 @@
+//! Holds a report to budgets. Nothing here runs anything.
+
+use std::collections::BTreeMap;
+
+use niclab_spec::{
+    Budget, Report,
+    report::{Checked, LedgerEntry, NodeFigures},
+    scenario::Per,
+};
+use serde::Serialize;
+
+/// Bytes of a megabyte of payload.
+const MEGABYTE: f64 = 1e6;
+
+/// Parts of a broken count that are named, largest first.
+const MOST_CAUSES: usize = 4;
+
+/// A budget against what was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The quantity, and the node where the budget names one.
+    pub what: String,
+    /// Whether it held.
+    pub held: bool,
+    /// What was allowed.
+    pub expected: String,
+    /// What was found.
+    pub found: String,
+    /// Where it came from: nodes, pages, causes. Only of a broken budget.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
+}
+
+/// The verdict of one of the simulator's own checkers.
+#[must_use]
+pub fn of_checker(checked: &Checked) -> Verdict {
+    Verdict {
+        what: checked.name.clone(),
+        held: checked.held,
+        expected: "that it holds".to_owned(),
+        found: checked.detail.clone(),
+        causes: Vec::new(),
+    }
+}
+
+/// A part of a quantity: whose it is, and how much.
+type Part = (String, u64);
+
+/// Every budget against the report.
+#[must_use]
+pub fn verdicts(budgets: &[Budget], report: &Report) -> Vec<Verdict> {
+    budgets.iter().map(|budget| verdict(budget, report)).collect()
+}
+
+fn verdict(budget: &Budget, report: &Report) -> Verdict {
+    let what = match &budget.node {
+        Some(node) => format!("{} of {node}", budget.what),
+        None => budget.what.clone(),
+    };
+    let expected = budget.limit();
+    let Some((value, parts)) = quantity(budget, report) else {
+        let found = format!("a {} run counts none", report.mode.name());
+        return Verdict { what, held: false, expected, found, causes: Vec::new() };
+    };
+    let share = share(budget.per, budget.node.as_deref(), report);
+    // A share of nothing bounds nothing.
+    let held = share > 0.0 && holds(budget, value, share);
+    #[expect(clippy::cast_precision_loss, reason = "printed, not compared")]
+    let found = match budget.per {
+        Per::Run => value.to_string(),
+        per => format!("{:.6} per {} ({value} in all)", value as f64 / share, per.name()),
+    };
+    let causes = if held { Vec::new() } else { causes(parts) };
+    Verdict { what, held, expected, found, causes }
+}
+
+/// Whether the value is within its limit. The limit is scaled and not the value, so that an exact count stays exact.
+fn holds(budget: &Budget, value: u64, share: f64) -> bool {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts stay below 2^53, and limits below 1e18 are refused"
+    )]
+    let value = value as f64;
+    // What is lost in the product of a fraction and a count is not a count.
+    let is_same = |limit: f64| (value - limit * share).abs() <= 1e-9 * value.max(1.0);
+    match (budget.exact, budget.at_most, budget.at_least) {
+        (Some(limit), ..) => is_same(limit),
+        (_, Some(limit), _) => value <= limit * share || is_same(limit),
+        (.., Some(limit)) => value >= limit * share || is_same(limit),
+        (None, None, None) => false,
+    }
+}
+
+/// How many of what the limit is a part of.
+#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+fn share(per: Per, node: Option<&str>, report: &Report) -> f64 {
+    let sum = |count: fn(&NodeFigures) -> u64| chosen(report, node).map(count).sum::<u64>() as f64;
+    match per {
+        Per::Run => 1.0,
+        Per::Message => sum(|node| node.messages_received),
+        Per::Megabyte => sum(|node| node.bytes_received) / MEGABYTE,
+    }
+}
+
+fn chosen<'a>(report: &'a Report, name: Option<&'a str>) -> impl Iterator<Item = &'a NodeFigures> {
+    report.nodes.iter().filter(move |node| name.is_none_or(|name| node.name == name))
+}
+
+/// The value of a quantity and its parts; none where this kind of run does not count it.
+fn quantity(budget: &Budget, report: &Report) -> Option<(u64, Vec<Part>)> {
+    let model = &report.model;
+    let figure = match budget.what.as_str() {
+        "model_bandwidth_bytes_per_s" => Some(model.bandwidth_bytes_per_s),
+        "model_latency_min_ps" => Some(latency(budget, report)?.0),
+        "model_latency_p50_ps" => Some(latency(budget, report)?.1),
+        "model_latency_p99_ps" => Some(latency(budget, report)?.2),
+        "model_latency_max_ps" => Some(latency(budget, report)?.3),
+        _ => None,
+    };
+    if let Some(value) = figure {
+        return Some((value, Vec::new()));
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    for node in chosen(report, budget.node.as_deref()) {
+        parts.extend(parts_of(&budget.what, node)?);
+    }
+    if budget.node.is_none() {
+        // Links and switch belong to no node.
+        parts.extend(ledger_parts(&budget.what, "links and switch", &report.fabric.ledger));
+    }
+    Some((parts.iter().map(|(_, count)| count).sum(), parts))
+}
+
+/// Least, median, 99 of 100, and greatest latency.
+fn latency(budget: &Budget, report: &Report) -> Option<(u64, u64, u64, u64)> {
+    let histogram = match &budget.node {
+        Some(_) => chosen(report, budget.node.as_deref()).next()?.model_latency,
+        None => report.model.latency,
+    };
+    (histogram.count > 0).then_some((histogram.min_ps, histogram.p50_ps, histogram.p99_ps, histogram.max_ps))
+}
+
+fn parts_of(what: &str, node: &NodeFigures) -> Option<Vec<Part>> {
+    let name = &node.name;
+    let one = |count: u64| Some(vec![(name.clone(), count)]);
+    let named = |counts: &BTreeMap<String, u64>, is_wanted: fn(&str) -> bool| {
+        let wanted = counts.iter().filter(|(cause, _)| is_wanted(cause));
+        Some(wanted.map(|(cause, count)| (format!("{name}, cause {cause}"), *count)).collect())
+    };
+    match what {
+        "messages" => one(node.messages_received),
+        "doorbells" => one(node.doorbells),
+        "violations" => named(&node.violations, |_| true),
+        "interrupts" if !node.ports.is_empty() => Some(interrupts_by_page(node)),
+        "interrupts" => named(&node.interrupts, |cause| !cause.starts_with("ethernet_")),
+        "ethernet_interrupts" => named(&node.interrupts, |cause| cause.starts_with("ethernet_")),
+        "guest_interrupts" => one(*node.guest_interrupts.as_ref()?.get("cluster").unwrap_or(&0)),
+        _ => Some(ledger_parts(what, name, &node.ledger)),
+    }
+}
+
+/// Interrupts of each page and cause, and those that belong to no page.
+fn interrupts_by_page(node: &NodeFigures) -> Vec<Part> {
+    let mut rest: BTreeMap<&str, u64> = (node.interrupts.iter())
+        .filter(|(cause, _)| !cause.starts_with("ethernet_"))
+        .map(|(cause, count)| (cause.as_str(), *count))
+        .collect();
+    let mut parts = Vec::new();
+    for port in &node.ports {
+        for (cause, count) in &port.interrupts {
+            parts.push((format!("{}, page of port {}, cause {cause}", node.name, port.port), *count));
+            if let Some(rest) = rest.get_mut(cause.as_str()) {
+                *rest = rest.saturating_sub(*count);
+            }
+        }
+    }
+    let rest = rest.into_iter().filter(|(_, count)| *count > 0);
+    parts.extend(rest.map(|(cause, count)| (format!("{}, cause {cause}", node.name), count)));
+    parts
+}
+
+const DMA: [&str; 4] = ["dma_write", "dma_read", "descriptor_fetch", "descriptor_write_back"];
+const PROGRAMMED: [&str; 4] = ["pio_write", "pio_read", "doorbell", "interrupt"];
+
+fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {
+    let is_dma = |entry: &LedgerEntry| DMA.contains(&entry.crossing.as_str());
+    let is_bus = |entry: &LedgerEntry| is_dma(entry) || PROGRAMMED.contains(&entry.crossing.as_str());
+    let part = |entry: &LedgerEntry| match what {
+        "dma_operations" => is_dma(entry).then_some(entry.count),
+        "dma_bytes" => is_dma(entry).then_some(entry.bytes),
+        "crossings" => is_bus(entry).then_some(entry.count),
+        "crossing_bytes" => is_bus(entry).then_some(entry.bytes),
+        kind => (entry.crossing == kind).then_some(entry.count),
+    };
+    let parts =
+        ledger.iter().filter_map(|entry| Some((format!("{whose}, {}", entry.crossing), part(entry)?)));
+    parts.collect()
+}
+
+fn causes(mut parts: Vec<Part>) -> Vec<String> {
+    parts.retain(|(_, count)| *count > 0);
+    parts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let left = parts.len().saturating_sub(MOST_CAUSES);
+    let mut causes: Vec<String> =
+        parts.into_iter().take(MOST_CAUSES).map(|(whose, count)| format!("{whose}: {count}")).collect();
+    if left > 0 {
+        causes.push(format!("and {left} more"));
+    }
+    causes
+}
+
+/// What two runs of one workload must have in common and do not: name, the one's, the other's. Model time counts only
+/// where both runs say that theirs is exact.
+#[must_use]
+pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let mut compare = |what: String, one: String, other: String| {
+        let held = one == other;
+        verdicts.push(Verdict { what, held, expected: one, found: other, causes: Vec::new() });
+    };
+    for (mine, theirs) in one.nodes.iter().zip(&other.nodes) {
+        let name = &mine.name;
+        compare(
+            format!("messages sent and received of {name}"),
+            format!("{} and {}", mine.messages_sent, mine.messages_received),
+            format!("{} and {}", theirs.messages_sent, theirs.messages_received),
+        );
+        compare(format!("crossings of {name}"), counts(&mine.ledger), counts(&theirs.ledger));
+    }
+    if one.model.is_exact && other.model.is_exact {
+        let (mine, theirs) = (&one.model.latency, &other.model.latency);
+        let text = |h: &niclab_spec::report::Histogram| {
+            format!("{} messages, {} to {} ps, {} ps in all", h.count, h.min_ps, h.max_ps, h.sum_ps)
+        };
+        compare("model latency".to_owned(), text(mine), text(theirs));
+    }
+    verdicts
+}
+
+fn counts(ledger: &[LedgerEntry]) -> String {
+    let mut counts: Vec<String> = (ledger.iter().filter(|entry| entry.count > 0))
+        .map(|entry| format!("{} {}", entry.crossing, entry.count))
+        .collect();
+    counts.sort();
+    counts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_spec::{
+        Source,
+        report::{FabricFigures, Histogram, Mode, ModelFigures, PortFigures, REPORT_VERSION},
+    };
+
+    use super::*;
+
+    fn entry(crossing: &str, count: u64, bytes: u64) -> LedgerEntry {
+        LedgerEntry { crossing: crossing.to_owned(), count, bytes, ..LedgerEntry::default() }
+    }
+
+    fn node(name: &str, interrupts: u64) -> NodeFigures {
+        let caused: BTreeMap<String, u64> = [("message".to_owned(), interrupts)].into();
+        NodeFigures {
+            messages_sent: 100,
+            messages_received: 100,
+            bytes_received: 3_200,
+            interrupts: caused.clone(),
+            ports: vec![PortFigures { port: 3, launches: 100, interrupts: caused }],
+            ledger: vec![entry("pio_write", 100, 3_200), entry("dma_write", 150, 4_000)],
+            model_latency: Histogram { count: 100, min_ps: 5, p50_ps: 7, p99_ps: 9, max_ps: 11, sum_ps: 700 },
+            ..NodeFigures::new(name)
+        }
+    }
+
+    fn report() -> Report {
+        Report {
+            version: REPORT_VERSION,
+            niclab_version: String::new(),
+            mode: Mode::Sim,
+            cluster: String::new(),
+            seed: 1,
+            profile: String::new(),
+            nic: Vec::new(),
+            accelerator: None,
+            qemu_version: None,
+            kernel_release: None,
+            workload: None,
+            exit_code: None,
+            wall: None,
+            model: ModelFigures { is_exact: true, ..ModelFigures::default() },
+            nodes: vec![node("node0", 10), node("node1", 12)],
+            fabric: FabricFigures {
+                ledger: vec![entry("serialization", 400, 9_000)],
+                ..FabricFigures::default()
+            },
+            total: Vec::new(),
+            checks: Vec::new(),
+        }
+    }
+
+    fn verdict_of(budget: &str) -> Verdict {
+        #[derive(serde::Deserialize)]
+        struct File {
+            budget: Vec<Budget>,
+        }
+        let file: File = Source::from_text("b", format!("[[budget]]\n{budget}")).parse().unwrap();
+        verdict(&file.budget[0], &report())
+    }
+
+    #[test]
+    fn budgets_hold_at_their_limit_and_break_beside_it() {
+        for (budget, held) in [
+            ("what = 'interrupts'\nexact = 22", true),
+            ("what = 'interrupts'\nexact = 21", false),
+            ("what = 'interrupts'\nnode = 'node1'\nat_most = 12", true),
+            ("what = 'interrupts'\nnode = 'node1'\nat_most = 11.5", false),
+            ("what = 'pio_write'\nper = 'message'\nexact = 1", true),
+            ("what = 'dma_operations'\nper = 'message'\nexact = 1.5", true),
+            ("what = 'dma_operations'\nper = 'message'\nexact = 1.49", false),
+            ("what = 'dma_bytes'\nat_least = 8000", true),
+            ("what = 'dma_bytes'\nat_least = 8001", false),
+            ("what = 'crossings'\nexact = 500", true),
+            ("what = 'crossing_bytes'\nper = 'megabyte'\nat_most = 2250000", true),
+            ("what = 'crossing_bytes'\nper = 'megabyte'\nat_most = 2249999", false),
+            ("what = 'serialization'\nexact = 400", true),
+            ("what = 'messages'\nexact = 200", true),
+            ("what = 'model_latency_p50_ps'\nnode = 'node0'\nexact = 7", true),
+            ("what = 'model_latency_max_ps'\nnode = 'node0'\nat_most = 10", false),
+            ("what = 'guest_interrupts'\nat_most = 1000", false),
+        ] {
+            let verdict = verdict_of(budget);
+            assert_eq!(verdict.held, held, "{budget}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_budget_names_node_page_and_cause() {
+        let verdict = verdict_of("what = 'interrupts'\nexact = 3");
+        assert_eq!(verdict.found, "22");
+        assert_eq!(
+            verdict.causes,
+            ["node1, page of port 3, cause message: 12", "node0, page of port 3, cause message: 10"]
+        );
+        let verdict = verdict_of("what = 'pio_write'\nper = 'message'\nat_most = 0.5");
+        assert_eq!(verdict.found, "1.000000 per message (200 in all)");
+        assert_eq!(verdict.causes, ["node0, pio_write: 100", "node1, pio_write: 100"]);
+    }
+
+    #[test]
+    fn two_runs_are_compared_by_counts_and_by_exact_model_time() {
+        let held = |other: &Report| differences(&report(), other).iter().all(|verdict| verdict.held);
+        assert!(held(&report()));
+        let mut other = report();
+        other.nodes[1].ledger[0].count += 1;
+        assert!(!held(&other));
+        let mut other = report();
+        other.model.latency.sum_ps += 1;
+        assert!(!held(&other));
+        other.model.is_exact = false;
+        assert!(held(&other), "an estimate may differ");
+    }
+}
