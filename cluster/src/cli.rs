@@ -73,7 +73,7 @@ pub enum Command {
     ///
     /// Exits with 1 where a claim of the paper does not hold.
     Figures(FiguresArgs),
-    /// Hold scenarios to their budgets, in the simulator.
+    /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
     ///
     /// A budget is on counts or on model time, which are exact on any machine. Exits with 0 when every budget held, 1 when
     /// one broke, 2 when a scenario is wrong, 3 when one could not be run.

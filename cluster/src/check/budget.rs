@@ -267,7 +267,15 @@ mod tests {
             interrupts: caused.clone(),
             ports: vec![PortFigures { port: 3, launches: 100, interrupts: caused }],
             ledger: vec![entry("pio_write", 100, 3_200), entry("dma_write", 150, 4_000)],
-            model_latency: Histogram { count: 100, min_ps: 5, p50_ps: 7, p99_ps: 9, max_ps: 11, sum_ps: 700 },
+            model_latency: Histogram {
+                count: 100,
+                min_ps: 5,
+                p50_ps: 7,
+                p99_ps: 9,
+                max_ps: 11,
+                sum_ps: 700,
+                ..Histogram::default()
+            },
             ..NodeFigures::new(name)
         }
     }

@@ -1,20 +1,26 @@
-//! `niclab check`: runs scenarios in the simulator and holds their reports to budgets.
+//! `niclab check`: runs scenarios, live or simulated, and holds their reports to budgets.
 //!
 //! * [`budget`] judges a report, and compares two; it runs nothing;
+//! * [`live`] performs workloads in guests; [`crate::simulator`] runs simulations;
+//! * [`ratio`] compares wall times with a baseline's, in turns;
 //! * [`junit`] writes the verdicts for CI servers.
 
 pub mod budget;
 pub mod junit;
+pub mod live;
+pub mod ratio;
 
 use std::{path::Path, time::Instant};
 
+use anyhow::Result;
 use niclab_spec::{
     Report, SimConfig, Source,
     scenario::{Scenario, ScenarioMode},
 };
-
-use budget::Verdict;
 use serde::Serialize;
+
+use self::{budget::Verdict, live::LiveCluster};
+use crate::running::Failure;
 
 /// Every budget held.
 pub const HELD: u8 = 0;
@@ -22,7 +28,7 @@ pub const HELD: u8 = 0;
 pub const BROKEN: u8 = 1;
 /// The scenario is wrong.
 pub const BAD_SCENARIO: u8 = 2;
-/// It could not be run.
+/// A cluster could not be booted, or did not come to an end.
 pub const NOT_RUN: u8 = 3;
 
 /// What became of one scenario.
@@ -30,9 +36,9 @@ pub const NOT_RUN: u8 = 3;
 pub struct Checked {
     /// The file.
     pub scenario: String,
-    /// Budgets, the simulator's own checks, and the comparison of repeated runs.
+    /// Budgets, what each run checked itself, and the comparisons of runs. What was found before an error stays.
     pub verdicts: Vec<Verdict>,
-    /// Why there is no verdict.
+    /// Why it was not run to its end.
     pub error: Option<String>,
     /// Wall time that it took, in seconds.
     pub wall_s: f64,
@@ -40,45 +46,107 @@ pub struct Checked {
     pub code: u8,
 }
 
-/// Checks one scenario; `simulate` runs it.
-pub fn check(path: &Path, simulate: &mut dyn FnMut(&SimConfig) -> anyhow::Result<Report>) -> Checked {
+/// What runs a simulation.
+pub type Simulate<'a> = dyn FnMut(&SimConfig) -> Result<Report> + 'a;
+
+/// Checks one scenario; `simulate` runs simulations, and guests are booted where it wants some.
+///
+/// # Errors
+/// Only where a signal asks niclab to end.
+pub fn check(path: &Path, offline: bool, simulate: &mut Simulate<'_>) -> Result<Checked> {
     let begin = Instant::now();
-    let result = read(path)
-        .and_then(|scenario| run(path, &scenario, simulate).map_err(|error| (NOT_RUN, format!("{error:#}"))));
-    let (verdicts, error, code) = match result {
-        Ok(verdicts) if verdicts.iter().all(|verdict| verdict.held) => (verdicts, None, HELD),
-        Ok(verdicts) => (verdicts, None, BROKEN),
-        Err((code, error)) => (Vec::new(), Some(error), code),
+    let mut verdicts = Vec::new();
+    let result = match Source::read(path).and_then(|source| source.scenario()) {
+        Ok(scenario) => run(path, &scenario, offline, simulate, &mut verdicts)
+            .map_err(|error| (NOT_RUN, format!("{error:#}"), error.downcast::<Failure>().ok())),
+        Err(error) => Err((BAD_SCENARIO, error.to_string(), None)),
+    };
+    let (error, code) = match result {
+        Ok(()) if verdicts.iter().all(|verdict| verdict.held) => (None, HELD),
+        Ok(()) => (None, BROKEN),
+        Err((_, _, Some(signal @ Failure::Signal(_)))) => return Err(signal.into()),
+        Err((code, error, _)) => (Some(error), code),
     };
     let scenario = path.display().to_string();
-    Checked { scenario, verdicts, error, wall_s: begin.elapsed().as_secs_f64(), code }
-}
-
-fn read(path: &Path) -> Result<Scenario, (u8, String)> {
-    let bad = |error: niclab_spec::SpecError| (BAD_SCENARIO, error.to_string());
-    let scenario = Source::read(path).and_then(|source| source.scenario()).map_err(bad)?;
-    if scenario.mode != ScenarioMode::Sim {
-        let error = format!(
-            "{}: `niclab check` runs scenarios in the simulator only; mend: use mode = \"sim\"",
-            path.display()
-        );
-        return Err((BAD_SCENARIO, error));
-    }
-    Ok(scenario)
+    Ok(Checked { scenario, verdicts, error, wall_s: begin.elapsed().as_secs_f64(), code })
 }
 
 fn run(
     path: &Path,
     scenario: &Scenario,
-    simulate: &mut dyn FnMut(&SimConfig) -> anyhow::Result<Report>,
-) -> anyhow::Result<Vec<Verdict>> {
-    let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
-    let first = simulate(&config)?;
-    let mut verdicts = budget::verdicts(&scenario.budgets, &first);
-    verdicts.extend(first.checks.iter().map(budget::of_checker));
-    for _ in 1..scenario.repeat {
-        verdicts.extend(budget::differences(&first, &simulate(&config)?));
+    offline: bool,
+    simulate: &mut Simulate<'_>,
+    verdicts: &mut Vec<Verdict>,
+) -> Result<()> {
+    let mut simulated = None;
+    if scenario.mode != ScenarioMode::Live {
+        let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
+        // In both, `repeat` is of the live runs: simulations do not differ.
+        let runs = if scenario.mode == ScenarioMode::Sim { scenario.repeat } else { 1 };
+        let reports: Vec<Report> = (0..runs).map(|_| simulate(&config)).collect::<Result<_>>()?;
+        judge("sim", scenario, &reports, verdicts);
+        simulated = reports.into_iter().next();
     }
-    Ok(verdicts)
+    if scenario.mode != ScenarioMode::Sim {
+        let mut cluster = LiveCluster::boot(scenario, offline)?;
+        let result = run_live(scenario, &mut cluster, simulated.as_ref(), verdicts);
+        cluster.shut_down();
+        result?;
+    }
+    Ok(())
+}
+
+fn run_live(
+    scenario: &Scenario,
+    cluster: &mut LiveCluster,
+    simulated: Option<&Report>,
+    verdicts: &mut Vec<Verdict>,
+) -> Result<()> {
+    let runs = 0..scenario.repeat;
+    let reports: Vec<Report> = runs.map(|_| cluster.measure(&scenario.workload)).collect::<Result<_>>()?;
+    judge("live", scenario, &reports, verdicts);
+    if let (Some(simulated), Some(live)) = (simulated, reports.first()) {
+        verdicts.extend(labelled("live against sim", budget::differences(simulated, live)));
+    }
+    for ratio in &scenario.ratios {
+        verdicts.push(ratio::verdict(ratio, &scenario.workload, cluster)?);
+    }
+    Ok(())
+}
+
+/// The budgets on the first run, what each run checked itself, and whether all runs counted the same.
+fn judge(mode: &str, scenario: &Scenario, reports: &[Report], found: &mut Vec<Verdict>) {
+    let Some((first, others)) = reports.split_first() else { return };
+    found.extend(labelled(mode, budget::verdicts(&scenario.budgets, first)));
+    for (number, report) in reports.iter().enumerate() {
+        let label = if others.is_empty() { mode.to_owned() } else { format!("{mode}, run {number}") };
+        found.extend(labelled(&label, report.checks.iter().map(budget::of_checker)));
+        found.extend(labelled(&label, commands(report)));
+    }
+    for (number, other) in (1..).zip(others) {
+        let label = format!("{mode}, run {number} against run 0");
+        found.extend(labelled(&label, budget::differences(first, other)));
+    }
+}
+
+/// How the commands of a live run ended.
+fn commands(report: &Report) -> Vec<Verdict> {
+    let nodes = report.nodes.iter().filter(|_| report.exit_code.is_some());
+    nodes
+        .map(|node| {
+            let code = node.exit_code.map_or_else(|| "no end".to_owned(), |code| format!("code {code}"));
+            Verdict {
+                what: format!("command of {}", node.name),
+                held: node.exit_code == Some(0),
+                expected: "code 0".to_owned(),
+                found: node.error.clone().unwrap_or(code),
+                causes: Vec::new(),
+            }
+        })
+        .collect()
+}
+
+fn labelled(label: &str, verdicts: impl IntoIterator<Item = Verdict>) -> impl Iterator<Item = Verdict> {
+    verdicts.into_iter().map(move |verdict| Verdict { what: format!("{label}: {}", verdict.what), ..verdict })
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::terminal;
 use crate::{
-    check::{self, Checked, HELD, junit},
+    check::{self, BROKEN, Checked, HELD, junit},
     cli::CheckArgs,
     simulator::Simulator,
 };
@@ -14,11 +14,13 @@ use crate::{
 /// Checks them; the code is the largest that any of them calls for.
 ///
 /// # Errors
-/// When the simulator is missing, or the JUnit file cannot be written.
+/// Where a signal ends it, when the simulator is missing, or the JUnit file cannot be written.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let simulator = Simulator::locate(args.offline)?;
     let mut simulate = |config: &_| simulator.run(config);
-    let checked: Vec<Checked> = args.scenarios.iter().map(|file| check::check(file, &mut simulate)).collect();
+    let checked: Vec<Checked> = (args.scenarios.iter())
+        .map(|file| check::check(file, args.offline, &mut simulate))
+        .collect::<Result<_>>()?;
     if let Some(path) = &args.junit {
         std::fs::write(path, junit::document(&checked))
             .with_context(|| format!("cannot write {}; is its folder there?", path.display()))?;
@@ -31,8 +33,14 @@ fn text(checked: &[Checked]) -> String {
     let mut text = String::new();
     // Writing into a string does not fail.
     for one in checked {
-        let word = if one.code == HELD { "held" } else { "FAILED" };
-        let _ = writeln!(text, "{}: {word} ({} verdicts)", one.scenario, one.verdicts.len());
+        let word = match one.code {
+            HELD => "held",
+            BROKEN => "BROKEN",
+            _ => "NOT RUN",
+        };
+        let held = one.verdicts.iter().filter(|verdict| verdict.held).count();
+        let (all, wall_s) = (one.verdicts.len(), one.wall_s);
+        let _ = writeln!(text, "{}: {word}, {held} of {all} held, {wall_s:.1} s wall", one.scenario);
         if let Some(error) = &one.error {
             let _ = writeln!(text, "  {error}");
         }

@@ -84,6 +84,22 @@ fn commands_and_report(
     Ok(exit_code)
 }
 
+/// Runs the commands and gives their report.
+///
+/// # Errors
+/// When the cluster ends, or the commands take too long.
+pub fn measured(
+    running: &mut RunningCluster,
+    args: &RunArgs,
+    cluster: &Cluster,
+    boot: Duration,
+) -> Result<(Report, u8)> {
+    let measurement = Measurement::begin(running)?;
+    let (commands, exit_code) = commands(running, args)?;
+    let report = measurement.end(running, cluster, Outcome { boot, exit_code, commands })?;
+    Ok((report, exit_code))
+}
+
 /// Runs the command on every node and waits for all of them.
 fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<CommandOutcome>, u8)> {
     let is_demonstration = args.command.is_empty();
