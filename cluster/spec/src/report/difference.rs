@@ -155,12 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn model_time_is_exact_where_nothing_raced_meanwhile() {
+    fn an_estimate_says_what_raced_meanwhile() {
         let mut before = stats(5);
         before.nodes[0].unordered = 7;
         let mut after = stats(5);
         after.nodes[0].unordered = 7;
-        assert!(after.since(&before).model.is_exact, "what raced before does not matter");
+        let model = after.since(&before).model;
+        assert!(!model.is_exact && !model.why_estimate.unwrap().contains("node0"), "it raced before");
         after.nodes[0].unordered = 8;
         let model = after.since(&before).model;
         assert!(!model.is_exact && model.why_estimate.unwrap().contains("(1 on node0)"));
