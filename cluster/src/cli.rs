@@ -197,6 +197,12 @@ pub struct SimArgs {
     /// Write the report, as JSON, to this file as well.
     #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
     pub report_file: Option<PathBuf>,
+    /// Write a timeline of the measured part to this file, for ui.perfetto.dev (docs/OBSERVE.md).
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    pub trace: Option<PathBuf>,
+    /// Write the frames of the measured part, on every link, to this file, for Wireshark (pcapng).
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    pub capture: Option<PathBuf>,
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,

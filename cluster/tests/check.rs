@@ -61,3 +61,50 @@ fn the_same_file_and_seed_give_the_same_bytes() {
     assert_eq!(first.2.stdout, second.2.stdout);
     assert!(first.1.contains("\"seed\": 7"), "{}", first.1);
 }
+
+#[test]
+fn a_simulation_leaves_its_timeline_and_its_capture_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, capture) = (folder.path().join("t.json"), folder.path().join("c.pcapng"));
+    let path = scenario(folder.path(), "");
+    let options = ["--trace", trace.to_str().unwrap(), "--capture", capture.to_str().unwrap()];
+    let run = |path: &str| niclab(&[&["sim", path][..], &options].concat());
+    let (code, said, _) = run(&replay(folder.path(), "{\"niclab_recording\": 2, \"nodes\": 2}\n"));
+    assert_eq!(code, 2, "{said}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing but two scenarios and a recording");
+
+    let (code, said, _) = run(&path);
+    assert_eq!(code, 0, "{said}");
+    let timeline: serde_json::Value = serde_json::from_slice(&fs::read(trace).unwrap()).unwrap();
+    assert_eq!(timeline["otherData"]["stages_lost"], 0);
+    assert!(fs::read(capture).unwrap().starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
+}
+
+/// A replay of a recording with this text.
+fn replay(folder: &Path, recording: &str) -> String {
+    fs::write(folder.join("run.jsonl"), recording).unwrap();
+    let path = folder.join("replay.toml");
+    fs::write(&path, "[workload]\nkind = \"replay\"\nrecording = \"run.jsonl\"\n").unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_recording_that_cannot_be_replayed_is_refused_with_its_line_and_a_mend() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, part) in [
+        (
+            "{\"niclab_recording\": 1, \"nodes\": 2}\n",
+            "run.jsonl:1: a recording of version 1, and this build",
+        ),
+        (
+            "{\"niclab_recording\": 2, \"nodes\": 2}\n{\"model_time_ps\": 7, \"no",
+            "run.jsonl:2: the recording was cut",
+        ),
+    ] {
+        let path = replay(folder.path(), text);
+        for command in ["sim", "check"] {
+            let (code, said, _) = niclab(&[command, &path]);
+            assert!(code == 2 && said.contains(part) && said.contains("again"), "{command}: {code} {said}");
+        }
+    }
+}

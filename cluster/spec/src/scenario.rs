@@ -273,7 +273,10 @@ impl Source {
             mode: file.mode,
             repeat: file.repeat,
             cluster,
-            workload: file.workload,
+            workload: Workload {
+                recording: file.workload.recording.as_deref().map(|path| self.path_of(path)),
+                ..file.workload
+            },
             budgets: file.budget,
             ratios: file.ratio,
         })

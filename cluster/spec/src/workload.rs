@@ -43,7 +43,8 @@ pub struct Workload {
     /// Rank of the node that everybody sends to, of `incast`. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<u32>,
-    /// The recording of a run, of `replay`; docs/SIMULATOR.md has its form.
+    /// The recording of a run, of `replay`, seen from the folder of the file that names it; `niclab run --record` writes
+    /// one, docs/SIMULATOR.md has its form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<PathBuf>,
 }

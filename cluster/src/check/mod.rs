@@ -20,7 +20,7 @@ use niclab_spec::{
 use serde::Serialize;
 
 use self::{budget::Verdict, live::LiveCluster};
-use crate::running::Failure;
+use crate::{running::Failure, simulator::Refused};
 
 /// Every budget held.
 pub const HELD: u8 = 0;
@@ -57,8 +57,10 @@ pub fn check(path: &Path, offline: bool, simulate: &mut Simulate<'_>) -> Result<
     let begin = Instant::now();
     let mut verdicts = Vec::new();
     let result = match Source::read(path).and_then(|source| source.scenario()) {
-        Ok(scenario) => run(path, &scenario, offline, simulate, &mut verdicts)
-            .map_err(|error| (NOT_RUN, format!("{error:#}"), error.downcast::<Failure>().ok())),
+        Ok(scenario) => run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
+            let code = if error.is::<Refused>() { BAD_SCENARIO } else { NOT_RUN };
+            (code, format!("{error:#}"), error.downcast::<Failure>().ok())
+        }),
         Err(error) => Err((BAD_SCENARIO, error.to_string(), None)),
     };
     let (error, code) = match result {

@@ -8,7 +8,7 @@ use crate::{
     check::{BAD_SCENARIO, BROKEN, HELD},
     cli::{ReportFormat, SimArgs},
     report::text::report_text,
-    simulator::Simulator,
+    simulator::{Observed, Refused, Simulator},
 };
 
 /// Simulates it.
@@ -30,7 +30,14 @@ pub fn run(args: &SimArgs) -> Result<u8> {
     let name = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
     config.seed = args.seed.unwrap_or(config.seed);
-    let report = Simulator::locate(args.offline)?.run(&config)?;
+    let observed = Observed { trace: args.trace.as_deref(), capture: args.capture.as_deref() };
+    let report = match Simulator::locate(args.offline)?.run_observed(&config, observed) {
+        Err(error) if error.is::<Refused>() => {
+            eprintln!("niclab: {error}");
+            return Ok(BAD_SCENARIO);
+        }
+        report => report?,
+    };
     if let Some(path) = &args.report_file {
         std::fs::write(path, report.to_json())
             .with_context(|| format!("cannot write {}; is its folder there?", path.display()))?;

@@ -4,15 +4,21 @@
 //! node comes in. A frame that a fault touched is there with a comment that says what happened; one that was dropped is
 //! there as well, and its comment says that it never arrived.
 //!
-//! The form: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3. Time stamps have the unit of 10^-12 s, which is the unit of
-//! model time; crates that write pcapng know nanoseconds at best, hence these three blocks of our own.
+//! The last blocks say of each link how many frames were captured, and how many are missing because they came faster than
+//! they could be written.
+//!
+//! The form: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3 and 4.6. Time stamps have the unit of 10^-12 s, which is the unit of
+//! model time; crates that write pcapng know nanoseconds at best, hence these four blocks of our own.
 
 use std::io::{self, Write};
 
+use niclab_model::fabric::Delivery;
+use niclab_model::nic::FrameBytes;
 use niclab_model::time::Time;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const LINKTYPE_ETHERNET: u16 = 1;
@@ -24,6 +30,8 @@ const OPTION_DESCRIPTION: u16 = 3;
 const OPTION_SECTION_APPLICATION: u16 = 4;
 const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_FLAGS: u16 = 2;
+const OPTION_RECEIVED: u16 = 4;
+const OPTION_DROPPED: u16 = 5;
 
 /// Time stamps are multiples of ten to the power of minus this.
 const PICOSECONDS: u8 = 12;
@@ -67,10 +75,37 @@ impl Fate {
     }
 }
 
+/// How a frame that left the switch comes out of the link behind it, given what the link delivers: when, with which bytes,
+/// and what happened to it. One that the link dropped at `at` is there as well.
+pub fn arrivals<'a>(
+    at: Time,
+    frame: &'a FrameBytes,
+    deliveries: &'a [Delivery],
+) -> impl Iterator<Item = (Time, FrameBytes, Fate)> + 'a {
+    let whole = if deliveries.len() > 1 { Fate::Doubled } else { Fate::Passed };
+    let dropped = deliveries.is_empty().then(|| (at, frame.clone(), Fate::Dropped));
+    dropped.into_iter().chain(deliveries.iter().map(move |delivery| {
+        let mut copy = frame.clone();
+        let flipped = delivery.corrupt.and_then(|bit| {
+            *copy.get_mut(bit as usize / 8)? ^= 1 << (bit % 8);
+            Some(Fate::Corrupted { bit })
+        });
+        (delivery.at, copy, flipped.unwrap_or(whole))
+    }))
+}
+
+/// What became of the frames of one link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interface {
+    written: u64,
+    lost: u64,
+}
+
 /// A capture that is being written.
 pub struct Capture<W: Write> {
     out: W,
-    interfaces: u32,
+    interfaces: Vec<Interface>,
+    latest: Time,
 }
 
 impl<W: Write> Capture<W> {
@@ -104,7 +139,14 @@ impl<W: Write> Capture<W> {
             option(&mut body, OPTION_END, &[]);
             block(&mut out, INTERFACE_DESCRIPTION, &body)?;
         }
-        Ok(Self { out, interfaces: links.len() as u32 })
+        Ok(Self { out, interfaces: vec![Interface::default(); links.len()], latest: Time::ZERO })
+    }
+
+    /// Counts frames on link `link` that are missing because they came too fast; the file says how many.
+    pub fn add_lost(&mut self, link: u32, frames: u64) {
+        if let Some(interface) = self.interfaces.get_mut(link as usize) {
+            interface.lost = interface.lost.saturating_add(frames);
+        }
     }
 
     /// Adds a frame on link `link`, counted as the names were given; one of another link is left out.
@@ -119,14 +161,13 @@ impl<W: Write> Capture<W> {
         bytes: &[u8],
         fate: Fate,
     ) -> io::Result<()> {
-        let Some(length) = u32::try_from(bytes.len()).ok().filter(|_| link < self.interfaces) else {
-            return Ok(());
-        };
-        let at_ps = at.as_ps();
+        let Some(interface) = self.interfaces.get_mut(link as usize) else { return Ok(()) };
+        let Ok(length) = u32::try_from(bytes.len()) else { return Ok(()) };
+        interface.written += 1;
+        self.latest = self.latest.max(at);
         let mut body = Vec::with_capacity(bytes.len() + 128);
         body.extend(link.to_le_bytes());
-        body.extend(((at_ps >> 32) as u32).to_le_bytes());
-        body.extend((at_ps as u32).to_le_bytes());
+        time_stamp(&mut body, at);
         body.extend(length.to_le_bytes());
         body.extend(length.to_le_bytes());
         body.extend(bytes);
@@ -143,11 +184,20 @@ impl<W: Write> Capture<W> {
         block(&mut self.out, ENHANCED_PACKET, &body)
     }
 
-    /// Gives the writer back, flushed.
+    /// Writes what became of the frames of each link, and gives the writer back, flushed.
     ///
     /// # Errors
     /// What the writer says.
     pub fn finish(mut self) -> io::Result<W> {
+        for (link, interface) in (0_u32..).zip(&self.interfaces) {
+            let mut body = Vec::new();
+            body.extend(link.to_le_bytes());
+            time_stamp(&mut body, self.latest);
+            option(&mut body, OPTION_RECEIVED, &(interface.written + interface.lost).to_le_bytes());
+            option(&mut body, OPTION_DROPPED, &interface.lost.to_le_bytes());
+            option(&mut body, OPTION_END, &[]);
+            block(&mut self.out, INTERFACE_STATISTICS, &body)?;
+        }
         self.out.flush()?;
         Ok(self.out)
     }
@@ -160,6 +210,13 @@ fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
     out.write_all(&length.to_le_bytes())?;
     out.write_all(body)?;
     out.write_all(&length.to_le_bytes())
+}
+
+/// Adds an instant: the upper half first.
+fn time_stamp(body: &mut Vec<u8>, at: Time) {
+    let at_ps = at.as_ps();
+    body.extend(((at_ps >> 32) as u32).to_le_bytes());
+    body.extend((at_ps as u32).to_le_bytes());
 }
 
 /// Adds an option. What is longer than an option can be is cut.
@@ -202,10 +259,14 @@ mod tests {
         capture.frame(1, Heading::ToNode, at, &[7; 61], Fate::Corrupted { bit: 17 }).unwrap();
         capture.frame(0, Heading::ToSwitch, at, &[8; 64], Fate::Passed).unwrap();
         capture.frame(2, Heading::ToSwitch, at, &[8; 64], Fate::Passed).unwrap();
+        capture.add_lost(1, 3);
         let file = capture.finish().unwrap();
         let blocks = blocks(&file);
         let kinds: Vec<u32> = blocks.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, [SECTION_HEADER, 1, 1, ENHANCED_PACKET, ENHANCED_PACKET]);
+        assert_eq!(kinds, [SECTION_HEADER, 1, 1, ENHANCED_PACKET, ENHANCED_PACKET, 5, 5]);
+        let statistics = blocks[6].1;
+        assert_eq!(statistics[..12], *b"\x01\0\0\0\x45\x23\x01\0\xcd\xab\x89\x67");
+        assert_eq!(statistics[12..36], *b"\x04\0\x08\0\x04\0\0\0\0\0\0\0\x05\0\x08\0\x03\0\0\0\0\0\0\0");
         assert!(blocks[2].1.windows(5).any(|name| name == b"node1"));
         assert!(blocks[2].1.windows(5).any(|option| option == [9, 0, 1, 0, PICOSECONDS]));
         let body = blocks[3].1;

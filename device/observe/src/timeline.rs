@@ -1,13 +1,14 @@
 //! Timelines in the JSON form of Chrome's tracing, which <https://ui.perfetto.dev> opens.
 //!
-//! A node is a process and a resource is a thread of it; the network is a process of its own. A transfer is a slice as
+//! A node is a process and a resource is a thread of it; the network is a process of its own, and so is a node's Ethernet
+//! function where it is priced beside the node's NIC, with a bus and a host processor of its own. A transfer is a slice as
 //! long as it keeps its resource busy, so that slices of one track never overlap; its latency behind that, its price and
 //! its waiting are arguments. The slices of one message are connected by a flow, in the order of model time.
 //!
 //! The form: "Trace Event Format", sections "Complete Events" and "Flow Events". Its times are microseconds; they are
 //! written as decimals with six places, which is the picosecond.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
 
 use niclab_model::parts::ledger::{Place, StageRecord};
@@ -30,10 +31,12 @@ pub enum Owner {
     Network,
     /// A node, by rank.
     Node(u16),
+    /// The Ethernet function of a node, by rank.
+    Ethernet(u16),
 }
 
-/// Which message: its sending node and its number there.
-type Key = (u16, u64);
+/// Which message: its sending node, whether it is of the Ethernet function, and its number there.
+type Key = (u16, bool, u64);
 
 /// Where a flow touches a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +52,8 @@ struct Touch {
 pub struct Timeline<W: Write> {
     out: W,
     names: Vec<String>,
+    /// Ethernet functions whose processes were named.
+    ethernet: BTreeSet<u16>,
     /// Threads that were named, by process and place.
     threads: BTreeMap<(u32, Place), u32>,
     flows: BTreeMap<Key, Vec<Touch>>,
@@ -69,6 +74,7 @@ impl<W: Write> Timeline<W> {
         let mut timeline = Self {
             out,
             names: names.to_vec(),
+            ethernet: BTreeSet::new(),
             threads: BTreeMap::new(),
             flows: BTreeMap::new(),
             order: VecDeque::new(),
@@ -88,10 +94,7 @@ impl<W: Write> Timeline<W> {
     /// # Errors
     /// What the writer says.
     pub fn add(&mut self, owner: Owner, stage: &StageRecord) -> io::Result<()> {
-        let process = match owner {
-            Owner::Network => NETWORK,
-            Owner::Node(node) => NETWORK + 1 + u32::from(node),
-        };
+        let process = self.process(owner)?;
         let thread = self.thread(process, stage.place)?;
         let line = stage.line();
         let (name, ts) = (stage.crossing.name(), Us(stage.start.as_ps()));
@@ -111,14 +114,13 @@ impl<W: Write> Timeline<W> {
             stage.end.as_ps()
         )?;
         if let Some(message) = &stage.message {
-            write!(
-                self.out,
-                r#","from":{},"port":{},"message":{},"message_bytes":{}"#,
-                serde_json::to_string(&self.name(message.node))?,
-                message.port,
-                message.number,
-                message.bytes
-            )?;
+            let from = Value::from(self.name(message.node));
+            write!(self.out, r#","from":{from},"message":{}"#, message.number)?;
+            match message.is_ethernet() {
+                true => write!(self.out, r#","function":"ethernet""#)?,
+                false => write!(self.out, r#","port":{}"#, message.port)?,
+            }
+            write!(self.out, r#","message_bytes":{}"#, message.bytes)?;
         }
         self.out.write_all(b"}}")?;
         self.stages += 1;
@@ -154,6 +156,23 @@ impl<W: Write> Timeline<W> {
 
     fn name(&self, node: u16) -> String {
         self.names.get(usize::from(node)).cloned().unwrap_or_else(|| format!("node {node}"))
+    }
+
+    /// The process of an owner. Those of the Ethernet functions stand behind the nodes' and are named when they are seen
+    /// for the first time.
+    fn process(&mut self, owner: Owner) -> io::Result<u32> {
+        match owner {
+            Owner::Network => Ok(NETWORK),
+            Owner::Node(node) => Ok(NETWORK + 1 + u32::from(node)),
+            Owner::Ethernet(node) => {
+                let process = NETWORK + 1 + self.names.len() as u32 + u32::from(node);
+                if self.ethernet.insert(node) {
+                    let name = format!("{}, Ethernet function", self.name(node));
+                    self.name_process(process, &name)?;
+                }
+                Ok(process)
+            }
+        }
     }
 
     fn separate(&mut self) -> io::Result<()> {
@@ -198,7 +217,7 @@ impl<W: Write> Timeline<W> {
     }
 
     fn touch(&mut self, message: &Message, touch: Touch) -> io::Result<()> {
-        let key = (message.node, message.number);
+        let key = (message.node, message.is_ethernet(), message.number);
         if let Some(touches) = self.flows.get_mut(&key) {
             // A message of endless transfers is cut: only its first slices are connected.
             if touches.len() < MAX_FLOW_SLICES {
@@ -220,7 +239,8 @@ impl<W: Write> Timeline<W> {
     fn close(&mut self, key: Key) -> io::Result<()> {
         let mut touches = self.flows.remove(&key).unwrap_or_default();
         touches.sort_unstable();
-        let (node, number) = key;
+        let (node, is_ethernet, number) = key;
+        let function = if is_ethernet { "e" } else { "" };
         let last = touches.len().saturating_sub(1);
         if last == 0 {
             return Ok(());
@@ -234,7 +254,7 @@ impl<W: Write> Timeline<W> {
             self.separate()?;
             write!(
                 self.out,
-                r#"{{"ph":{phase},"cat":"message","name":"message","id":"{node}.{number}","pid":{},"tid":{},"ts":{}}}"#,
+                r#"{{"ph":{phase},"cat":"message","name":"message","id":"{node}.{function}{number}","pid":{},"tid":{},"ts":{}}}"#,
                 touch.process,
                 touch.thread,
                 Us(touch.at.as_ps())
@@ -284,6 +304,32 @@ mod tests {
     fn times_keep_every_digit() {
         assert_eq!(Us(18_446_744_073_709_551_615).to_string(), "18446744073709.551615");
         assert_eq!(Us(7).to_string(), "0.000007");
+    }
+
+    #[test]
+    fn the_two_functions_of_a_node_have_tracks_and_messages_of_their_own() {
+        let mut timeline = Timeline::new(Vec::new(), &["a".to_owned(), "b".to_owned()]).unwrap();
+        let mut ledger = Ledger::default();
+        ledger.record_stages(10);
+        let mut host = Resource::new(Place::Host);
+        for port in [1, Message::ETHERNET] {
+            ledger.attribute(Some(Message { port, ..message(7) }));
+            for _ in 0..2 {
+                ledger.charge(Crossing::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
+            }
+        }
+        let stages = ledger.take_stages().0;
+        let owners = [Owner::Node(0), Owner::Node(0), Owner::Ethernet(0), Owner::Ethernet(0)];
+        owners.into_iter().zip(&stages).for_each(|(owner, stage)| timeline.add(owner, stage).unwrap());
+        let all: Value = serde_json::from_slice(&timeline.finish().unwrap()).unwrap();
+        let events = all["traceEvents"].as_array().unwrap();
+        let of = |key: &str, phase: &str| -> BTreeSet<String> {
+            events.iter().filter(|event| event["ph"] == phase).map(|event| event[key].to_string()).collect()
+        };
+        assert_eq!(of("pid", "X"), ["1".to_owned(), "3".to_owned()].into());
+        assert_eq!(of("tid", "X").len(), 2);
+        assert_eq!(of("id", "f"), ["\"0.7\"".to_owned(), "\"0.e7\"".to_owned()].into());
+        assert_eq!(events.iter().filter(|event| event["args"]["function"] == "ethernet").count(), 2);
     }
 
     #[test]

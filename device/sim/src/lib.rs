@@ -11,7 +11,7 @@
 //! * [`observer`]: timelines and captures on demand;
 //! * [`swarm`]: many random simulations with faults;
 //! * [`bench`]: how fast all of this is;
-//! * [`recording`]: the form of recorded runs.
+//! * [`recording`]: reads recorded runs.
 //!
 //! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on the
 //! order of a hash or on threads: the same configuration gives the same bytes.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use niclab_sim::observer::Observer;
 use niclab_sim::run::{Options, run_observed};
 use niclab_sim::swarm::Swarm;
 use niclab_spec::SimConfig;
+use tempfile::NamedTempFile;
 
 /// Simulates a cluster of NICs by the same models that serve guests.
 ///
@@ -87,7 +89,10 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     let path = arguments.config.as_deref().ok_or("give --config FILE")?;
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
-    let outcome = run_observed(&config, &Options::default(), observer(arguments, &config)?)?;
+    let (trace, capture) = (WholeFile::create(&arguments.trace)?, WholeFile::create(&arguments.capture)?);
+    let outcome =
+        run_observed(&config, &Options::default(), observer(&config, trace.as_ref(), capture.as_ref())?)?;
+    [trace, capture].into_iter().flatten().try_for_each(WholeFile::keep)?;
     write(arguments.report.as_deref(), &outcome.report.to_json())?;
     for failed in outcome.report.checks.iter().filter(|checked| !checked.held) {
         eprintln!("niclab-sim: {} failed: {}", failed.name, failed.detail);
@@ -99,21 +104,46 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     Ok(outcome.is_sound())
 }
 
+/// A file that appears under its name when it is whole.
+struct WholeFile<'a> {
+    path: &'a Path,
+    file: NamedTempFile,
+}
+
+impl<'a> WholeFile<'a> {
+    /// Begins the file, if one is wanted.
+    fn create(path: &'a Option<PathBuf>) -> Result<Option<Self>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        // Beside it, so that it can be renamed.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let readable = fs::Permissions::from_mode(0o666);
+        let file = tempfile::Builder::new().prefix(".niclab-").permissions(readable).tempfile_in(folder);
+        let file =
+            file.map_err(|error| format!("cannot write {}: {error}; is its folder there?", path.display()))?;
+        Ok(Some(Self { path, file }))
+    }
+
+    fn keep(self) -> Result<(), Failure> {
+        let path = self.path;
+        self.file
+            .persist(path)
+            .map_err(|error| format!("cannot write {}: {}", path.display(), error.error))?;
+        Ok(())
+    }
+}
+
 /// Who writes timeline and capture, where they are wanted.
-fn observer(arguments: &Arguments, config: &SimConfig) -> Result<Option<Observer<'static>>, Failure> {
-    let create = |path: &PathBuf| -> Result<Box<dyn Write>, Failure> {
-        let file = fs::File::create(path)
-            .map_err(|error| format!("cannot write {}: {error}; is its folder there?", path.display()))?;
-        Ok(Box::new(BufWriter::new(file)))
-    };
-    let (trace, capture) = (&arguments.trace, &arguments.capture);
+fn observer<'a>(
+    config: &SimConfig,
+    trace: Option<&'a WholeFile<'_>>,
+    capture: Option<&'a WholeFile<'_>>,
+) -> Result<Option<Observer<'a>>, Failure> {
     if trace.is_none() && capture.is_none() {
         return Ok(None);
     }
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
-    let trace = trace.as_ref().map(create).transpose()?;
-    let capture = capture.as_ref().map(create).transpose()?;
-    Ok(Some(Observer::new(&names, trace, capture)?))
+    let out = |file: &'a WholeFile<'_>| -> Box<dyn Write + 'a> { Box::new(BufWriter::new(&file.file)) };
+    Ok(Some(Observer::new(&names, trace.map(out), capture.map(out))?))
 }
 
 /// Runs a swarm; whether every check of every run held.

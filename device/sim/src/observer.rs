@@ -7,6 +7,7 @@ use niclab_model::fabric::Delivery;
 use niclab_model::nic::FrameBytes;
 use niclab_model::parts::ledger::Ledger;
 use niclab_model::time::Time;
+use niclab_observe::capture::arrivals;
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Capture, Fate, Heading, Timeline};
 
@@ -66,31 +67,26 @@ impl<'a> Observer<'a> {
 
     /// A node hands a frame to its link, which may drop it.
     pub fn on_sent(&mut self, at: Time, node: u16, frame: &FrameBytes, is_dropped: bool) {
+        if self.capture.is_none() {
+            return;
+        }
         let fate = if is_dropped { Fate::Dropped } else { Fate::Passed };
-        self.see(at, node, Heading::ToSwitch, frame, fate);
+        self.see(at, node, Heading::ToSwitch, frame.clone(), fate);
     }
 
     /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
     pub fn on_forwarded(&mut self, at: Time, node: u16, frame: &FrameBytes, deliveries: &[Delivery]) {
-        if deliveries.is_empty() {
-            self.see(at, node, Heading::ToNode, frame, Fate::Dropped);
+        if self.capture.is_none() {
+            return;
         }
-        for delivery in deliveries {
-            let mut copy = frame.clone();
-            let flipped = delivery.corrupt.and_then(|bit| {
-                *copy.get_mut(bit as usize / 8)? ^= 1 << (bit % 8);
-                Some(Fate::Corrupted { bit })
-            });
-            let whole = if deliveries.len() > 1 { Fate::Doubled } else { Fate::Passed };
-            self.see(delivery.at, node, Heading::ToNode, &copy, flipped.unwrap_or(whole));
+        for (at, frame, fate) in arrivals(at, frame, deliveries) {
+            self.see(at, node, Heading::ToNode, frame, fate);
         }
     }
 
-    fn see(&mut self, at: Time, node: u16, heading: Heading, frame: &FrameBytes, fate: Fate) {
-        if self.capture.is_some() {
-            self.order += 1;
-            self.coming.insert((at, self.order), Seen { node, heading, frame: frame.clone(), fate });
-        }
+    fn see(&mut self, at: Time, node: u16, heading: Heading, frame: FrameBytes, fate: Fate) {
+        self.order += 1;
+        self.coming.insert((at, self.order), Seen { node, heading, frame, fate });
     }
 
     /// Model time has come to `now`: nothing earlier follows.

@@ -1,9 +1,11 @@
 //! From a workload to flows and scripts: who sends to whom, over which ports, and what each program does.
 
-use niclab_model::fabric::faults::Random;
-use niclab_spec::{SimConfig, Workload, WorkloadKind};
+use std::collections::BTreeMap;
 
-use crate::recording::Recording;
+use niclab_model::fabric::faults::Random;
+use niclab_spec::{SimConfig, UltraParameters, Workload, WorkloadKind};
+
+use crate::recording::{Recording, Route};
 use crate::script::Script;
 
 /// Number of a flow: its place in [`Plan::flows`].
@@ -36,6 +38,8 @@ pub struct Plan {
     pub warmup: Vec<Script>,
     /// And the measured ones.
     pub measured: Vec<Script>,
+    /// The flow that carries what was recorded on a node's route.
+    routes: BTreeMap<(u16, Route), FlowId>,
 }
 
 /// Stream of the seed from which partners are drawn; links have the streams from 0 on.
@@ -49,7 +53,8 @@ impl Plan {
     pub fn new(config: &SimConfig, recording: Option<&Recording>) -> Self {
         let workload = &config.workload;
         let nodes = config.nodes.len() as u16;
-        let mut plan = Self { flows: Vec::new(), warmup: Vec::new(), measured: Vec::new() };
+        let mut plan =
+            Self { flows: Vec::new(), warmup: Vec::new(), measured: Vec::new(), routes: BTreeMap::new() };
         match workload.kind {
             WorkloadKind::PingPong | WorkloadKind::Stream => {
                 plan.connect((0..nodes / 2).map(|pair| (2 * pair, 2 * pair + 1)), nodes);
@@ -67,7 +72,13 @@ impl Plan {
                 plan.connect(edges.map(|(a, b)| (rank(a), rank(b))), nodes);
             }
             WorkloadKind::Incast => plan.gather(workload.receiver.unwrap_or(0) as u16, nodes),
-            WorkloadKind::Replay => plan.connect(recording.map(Recording::pairs).unwrap_or_default(), nodes),
+            WorkloadKind::Replay => {
+                let numbers: Vec<_> = config.nodes.iter().map(|node| port_numbers(&node.nic.ultra)).collect();
+                for node in 0..nodes {
+                    let routes = recording.map(|recording| recording.routes_of(node)).unwrap_or_default();
+                    plan.route(node, &routes, &numbers);
+                }
+            }
         }
         plan.warmup = (0..nodes).map(|node| plan.script(config, recording, node, true)).collect();
         plan.measured = (0..nodes).map(|node| plan.script(config, recording, node, false)).collect();
@@ -94,6 +105,32 @@ impl Plan {
         for (number, node) in (0..).zip(senders) {
             let to = End { node: receiver, port: number % Workload::ULTRA_PORTS as u16 };
             self.flows.push(Flow { from: End { node, port: 0 }, to });
+        }
+    }
+
+    /// A flow for each of a node's recorded routes, from the port that it had. A port sends to one other: for a
+    /// second route the node takes another one, so that its messages go where they went. `numbers` are those of the ports
+    /// that can be opened, by node.
+    fn route(&mut self, node: u16, routes: &[Route], numbers: &[Vec<u16>]) {
+        let place_of =
+            |node: u16, number: u16| numbers.get(usize::from(node))?.iter().position(|open| *open == number);
+        let mut is_taken = vec![false; numbers.get(usize::from(node)).map_or(0, Vec::len)];
+        let mut places = vec![None; routes.len()];
+        for (place, route) in places.iter_mut().zip(routes) {
+            let own = place_of(node, route.port).filter(|&own| !is_taken[own]);
+            own.into_iter().for_each(|own| is_taken[own] = true);
+            *place = own;
+        }
+        for (place, route) in places.into_iter().zip(routes) {
+            let free = || is_taken.iter().position(|is_taken| !is_taken);
+            // The recording was refused if there are more routes than ports.
+            let Some(place) = place.or_else(free) else { continue };
+            is_taken[place] = true;
+            let from = End { node, port: place as u16 };
+            let to_place = place_of(route.to, route.to_port).map_or(route.to_port, |place| place as u16);
+            let to = End { node: route.to, port: to_place };
+            self.flows.push(Flow { from, to });
+            self.routes.insert((node, *route), self.flows.len() as FlowId - 1);
         }
     }
 
@@ -124,15 +161,19 @@ impl Plan {
             }
             WorkloadKind::Replay if is_warmup => Script::idle(),
             WorkloadKind::Replay => {
-                let flow_to = |to: u16| {
-                    own.iter()
-                        .copied()
-                        .find(|&id| self.flows.get(id as usize).is_some_and(|f| f.to.node == to))
-                };
-                Script::replay(recording.map(|r| r.messages_of(node)).unwrap_or_default(), flow_to)
+                let flow_of = |route| self.routes.get(&(node, route)).copied();
+                Script::replay(recording.map(|r| r.messages_of(node)).unwrap_or_default(), flow_of)
             }
         }
     }
+}
+
+/// The card's numbers of the ports that can be opened.
+#[must_use]
+pub fn port_numbers(parameters: &UltraParameters) -> Vec<u16> {
+    let shares = parameters.fifo_words_per_port.iter().zip(&parameters.completer_fifo_words_per_port);
+    let open = (0..).zip(shares).filter(|(_, (requester, completer))| **requester != 0 && **completer != 0);
+    open.map(|(number, _)| number).collect()
 }
 
 /// The pairs of a ring on which each node has `neighbours`: the closest first. An odd number needs an even ring, whose

@@ -1,55 +1,10 @@
-//! The recording of a run: what was sent, by whom, to whom, and when, so that it can be sent again.
-//!
-//! A text of one JSON object a line. The first line names the form and its version:
-//!
-//! ```json
-//! {"niclab_recording": 1, "nodes": 2}
-//! {"model_time_ps": 0, "node": 0, "port": 0, "to": 1, "bytes": 16}
-//! {"model_time_ps": 81250, "node": 1, "port": 0, "to": 0, "bytes": 16, "interrupt": true}
-//! ```
-//!
-//! Each further line is one message: when the program began to send it (model time from the start of the recording), the
-//! rank of its node, its port, the rank it went to, its payload, and whether it interrupted its receiver. The lines of one
-//! node stand in the order in which it sent.
+//! Reads recordings of runs and checks that they can be replayed. [`niclab_observe::recording`] has their form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use niclab_observe::recording::{Head, RECORDING_VERSION, Recorded, Tail};
 use thiserror::Error;
-
-/// The version of recordings that this build writes and reads.
-pub const RECORDING_VERSION: u32 = 1;
-
-/// The first line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Head {
-    /// [`RECORDING_VERSION`].
-    pub niclab_recording: u32,
-    /// Nodes of the cluster.
-    pub nodes: u32,
-}
-
-/// One message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Recorded {
-    /// When the program began to send it, picoseconds from the start of the recording.
-    pub model_time_ps: u64,
-    /// Rank of the sender.
-    pub node: u16,
-    /// Its port.
-    #[serde(default)]
-    pub port: u16,
-    /// Rank of the receiver.
-    pub to: u16,
-    /// Payload.
-    pub bytes: u32,
-    /// Whether it interrupted its receiver.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub interrupt: bool,
-}
 
 /// A recording cannot be used.
 #[derive(Debug, Error)]
@@ -73,6 +28,20 @@ pub enum RecordingError {
         /// What is wrong.
         what: String,
     },
+    /// It has no last line.
+    #[error(
+        "{}:{line}: the recording was cut off here, after {messages} messages; record it again, or end it with the line \
+         {{\"messages\": {messages}}}",
+        path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Where it ends, from 1.
+        line: usize,
+        /// Whole messages until there.
+        messages: u64,
+    },
     /// It is of another build's form.
     #[error(
         "{}:1: a recording of version {found}, and this build reads {RECORDING_VERSION}; make it again by this build",
@@ -90,7 +59,25 @@ pub enum RecordingError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     by_node: BTreeMap<u16, Vec<Recorded>>,
-    partners: BTreeMap<u16, BTreeSet<u16>>,
+}
+
+/// Where a message went: a port has one destination at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// The sending port.
+    pub port: u16,
+    /// Rank of the receiver.
+    pub to: u16,
+    /// Its port.
+    pub to_port: u16,
+}
+
+impl Route {
+    /// The route of a message.
+    #[must_use]
+    pub const fn of(message: &Recorded) -> Self {
+        Self { port: message.port, to: message.to, to_port: message.to_port }
+    }
 }
 
 /// What the nodes that replay allow.
@@ -102,8 +89,10 @@ pub struct Limits {
     pub message_bytes: u32,
     /// Payloads are multiples of this.
     pub unit_bytes: u32,
-    /// Most partners of a node.
-    pub partners: usize,
+    /// Ports of a node.
+    pub ports: usize,
+    /// Of these, how many can be opened on every node: each sends to one other.
+    pub open_ports: usize,
 }
 
 impl Recording {
@@ -120,7 +109,7 @@ impl Recording {
     /// Reads a recording that is in memory; `path` stands in messages.
     ///
     /// # Errors
-    /// [`RecordingError::Line`], [`RecordingError::Version`].
+    /// [`RecordingError::Line`], [`RecordingError::Truncated`], [`RecordingError::Version`].
     pub fn parse(path: &Path, text: &str, limits: &Limits) -> Result<Self, RecordingError> {
         let wrong = |line: usize, what: String| RecordingError::Line { path: path.to_owned(), line, what };
         let mut lines = (1..).zip(text.lines());
@@ -136,56 +125,95 @@ impl Recording {
             return Err(wrong(1, what));
         }
         let mut recording = Self::default();
-        for (number, line) in lines {
-            let message: Recorded =
-                serde_json::from_str(line).map_err(|error| wrong(number, error.to_string()))?;
-            recording.check(&message, &head, limits).map_err(|what| wrong(number, what))?;
-            recording.partners.entry(message.node).or_default().insert(message.to);
-            recording.partners.entry(message.to).or_default().insert(message.node);
-            recording.by_node.entry(message.node).or_default().push(message);
-        }
-        Ok(recording)
-    }
-
-    fn check(&self, message: &Recorded, head: &Head, limits: &Limits) -> Result<(), String> {
-        let &Recorded { model_time_ps, node, to, bytes, .. } = message;
-        for rank in [node, to] {
-            if u32::from(rank) >= head.nodes {
-                return Err(format!("rank {rank} in a recording of {} nodes", head.nodes));
+        let mut routes = BTreeMap::new();
+        let (mut messages, mut last) = (0, 1);
+        for (number, line) in lines.by_ref() {
+            last = number;
+            match parse_line(line) {
+                Ok(Line::Message(message)) => {
+                    check(&message, &head, limits, &mut routes).map_err(|what| wrong(number, what))?;
+                    recording.by_node.entry(message.node).or_default().push(message);
+                    messages += 1;
+                }
+                Ok(Line::Tail(tail)) => {
+                    check_tail(&tail, messages).map_err(|what| wrong(number, what))?;
+                    if lines.next().is_some() {
+                        return Err(wrong(number + 1, "a line behind the last one".to_owned()));
+                    }
+                    // Stable: what a port sent at one instant stays in its order.
+                    recording.by_node.values_mut().for_each(|sent| sent.sort_by_key(|m| m.model_time_ps));
+                    return Ok(recording);
+                }
+                Err(error) if error.is_eof() => break,
+                Err(error) => return Err(wrong(number, error.to_string())),
             }
         }
-        if node == to {
-            return Err(format!("node {node} sends to itself"));
-        }
-        if bytes > limits.message_bytes || !bytes.is_multiple_of(limits.unit_bytes) {
-            return Err(format!("a message of {bytes} bytes, which the NIC cannot carry"));
-        }
-        let own = self.by_node.get(&node).map(Vec::as_slice).unwrap_or_default();
-        if own.last().is_some_and(|last| last.model_time_ps > model_time_ps) {
-            return Err(format!("node {node} goes back in time"));
-        }
-        for (rank, other) in [(node, to), (to, node)] {
-            let is_full =
-                |partners: &BTreeSet<u16>| partners.len() >= limits.partners && !partners.contains(&other);
-            if self.partners.get(&rank).is_some_and(is_full) {
-                return Err(format!("node {rank} has more than {} partners", limits.partners));
-            }
-        }
-        Ok(())
+        Err(RecordingError::Truncated { path: path.to_owned(), line: last, messages })
     }
 
-    /// The pairs of nodes between which anything was sent.
-    #[must_use]
-    pub fn pairs(&self) -> Vec<(u16, u16)> {
-        let partners = self.partners.iter().flat_map(|(&a, all)| all.iter().map(move |&b| (a, b)));
-        partners.filter(|(a, b)| a < b).collect()
-    }
-
-    /// What a node sent, in order.
+    /// What a node sent, in the order in which its programs began to.
     #[must_use]
     pub fn messages_of(&self, node: u16) -> &[Recorded] {
         self.by_node.get(&node).map(Vec::as_slice).unwrap_or_default()
     }
+
+    /// Where a node sent, each once, in the order of the first message.
+    #[must_use]
+    pub fn routes_of(&self, node: u16) -> Vec<Route> {
+        let mut seen = BTreeSet::new();
+        self.messages_of(node).iter().map(Route::of).filter(|route| seen.insert(*route)).collect()
+    }
+}
+
+enum Line {
+    Message(Recorded),
+    Tail(Tail),
+}
+
+fn parse_line(line: &str) -> serde_json::Result<Line> {
+    if line.contains("\"messages\"") {
+        return serde_json::from_str(line).map(Line::Tail);
+    }
+    serde_json::from_str(line).map(Line::Message)
+}
+
+/// Whether these nodes can send a message, after those whose routes are in `routes`, by sender.
+fn check(
+    message: &Recorded,
+    head: &Head,
+    limits: &Limits,
+    routes: &mut BTreeMap<u16, BTreeSet<Route>>,
+) -> Result<(), String> {
+    let &Recorded { node, port, to, to_port, bytes, .. } = message;
+    for rank in [node, to] {
+        if u32::from(rank) >= head.nodes {
+            return Err(format!("rank {rank} in a recording of {} nodes", head.nodes));
+        }
+    }
+    if let Some(port) = [port, to_port].into_iter().find(|port| usize::from(*port) >= limits.ports) {
+        return Err(format!("port {port} of a NIC that has {}", limits.ports));
+    }
+    if bytes > limits.message_bytes || !bytes.is_multiple_of(limits.unit_bytes) {
+        return Err(format!("a message of {bytes} bytes, which the NIC cannot carry"));
+    }
+    let of_node = routes.entry(node).or_default();
+    of_node.insert(Route::of(message));
+    if of_node.len() > limits.open_ports {
+        let most = limits.open_ports;
+        return Err(format!("node {node} sends to more than {most} ports, and can open no more itself"));
+    }
+    Ok(())
+}
+
+fn check_tail(tail: &Tail, messages: u64) -> Result<(), String> {
+    if tail.lost != 0 {
+        let lost = tail.lost;
+        return Err(format!("{lost} messages are missing, which came faster than they could be written"));
+    }
+    if tail.messages != messages {
+        return Err(format!("{messages} messages, and the last line says {}", tail.messages));
+    }
+    Ok(())
 }
 
 fn version_of(line: &str) -> Option<u32> {
@@ -198,33 +226,49 @@ fn version_of(line: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { nodes: 3, message_bytes: 64, unit_bytes: 8, partners: 8 };
-    const HEAD: &str = "{\"niclab_recording\": 1, \"nodes\": 2}\n";
+    const LIMITS: Limits = Limits { nodes: 3, message_bytes: 64, unit_bytes: 8, ports: 2, open_ports: 2 };
+    const HEAD: &str = "{\"niclab_recording\": 2, \"nodes\": 2}\n";
 
     fn parse(text: &str) -> Result<Recording, String> {
         Recording::parse(Path::new("r.jsonl"), text, &LIMITS).map_err(|error| error.to_string())
     }
 
+    fn message(rest: &str) -> String {
+        format!("{HEAD}{{\"model_time_ps\": 5, {rest}}}\n")
+    }
+
     #[test]
-    fn a_recording_is_read() {
-        let line = r#"{"model_time_ps": 5, "node": 1, "port": 0, "to": 0, "bytes": 16, "interrupt": true}"#;
-        let recording = parse(&format!("{HEAD}{line}\n")).unwrap();
-        assert_eq!(recording.pairs(), [(0, 1)]);
-        let [message] = recording.messages_of(1) else { panic!() };
-        assert!(message.interrupt && message.bytes == 16);
+    fn a_recording_is_read_in_the_order_of_its_times() {
+        let late = r#"{"model_time_ps": 7, "node": 1, "port": 1, "to": 0, "to_port": 1, "bytes": 16}"#;
+        let early = r#"{"model_time_ps": 5, "node": 1, "to": 0, "bytes": 0, "interrupt": true}"#;
+        let recording = parse(&format!("{HEAD}{late}\n{early}\n{late}\n{{\"messages\": 3}}\n")).unwrap();
+        let [first, second, third] = recording.messages_of(1) else { panic!() };
+        assert!(first.interrupt && first.bytes == 0 && second == third);
         assert_eq!(recording.messages_of(0), []);
+        let routes = [Route { port: 0, to: 0, to_port: 0 }, Route { port: 1, to: 0, to_port: 1 }];
+        assert_eq!(recording.routes_of(1), routes);
     }
 
     #[test]
     fn mistakes_are_named_with_file_line_and_mend() {
-        let message = |rest: &str| format!("{HEAD}{{\"model_time_ps\": 5, {rest}}}\n");
+        let ok = "\"node\": 0, \"to\": 1, \"bytes\": 8";
+        let third =
+            message(ok) + "{\"model_time_ps\": 6, \"node\": 0, \"to\": 1, \"to_port\": 1, \"bytes\": 8}\n";
+        let fourth = "{\"model_time_ps\": 6, \"node\": 0, \"port\": 1, \"to\": 1, \"bytes\": 8}\n";
         for (text, place, part) in [
             (String::new(), "r.jsonl:1", "empty"),
             ("{\"niclab_recording\": 9, \"future\": 1}".to_owned(), "r.jsonl:1", "version 9"),
             ("{\"other\": 1}".to_owned(), "r.jsonl:1", "not the first line"),
-            ("{\"niclab_recording\": 1, \"nodes\": 4}".to_owned(), "r.jsonl:1", "4 nodes"),
+            ("{\"niclab_recording\": 2, \"nodes\": 4}".to_owned(), "r.jsonl:1", "4 nodes"),
+            (HEAD.to_owned(), "r.jsonl:1", "cut off here, after 0 messages"),
+            (message(ok), "r.jsonl:2", "cut off here, after 1 messages"),
+            (message(ok) + "{\"model_time_ps\": 6, \"no", "r.jsonl:3", "cut off here, after 1 messages"),
+            (message(ok) + "{\"messages\": 2}", "r.jsonl:3", "1 messages, and the last line says 2"),
+            (message(ok) + "{\"messages\": 1, \"lost\": 4}", "r.jsonl:3", "4 messages are missing"),
+            (message(ok) + "{\"messages\": 1}\n{}", "r.jsonl:4", "behind the last"),
             (message("\"node\": 0, \"to\": 2, \"bytes\": 8"), "r.jsonl:2", "rank 2"),
-            (message("\"node\": 0, \"to\": 0, \"bytes\": 8"), "r.jsonl:2", "itself"),
+            (message("\"node\": 0, \"port\": 2, \"to\": 1, \"bytes\": 8"), "r.jsonl:2", "port 2 of a NIC"),
+            (third + fourth, "r.jsonl:4", "more than 2 ports"),
             (message("\"node\": 0, \"to\": 1, \"bytes\": 9"), "r.jsonl:2", "9 bytes"),
             (message("\"node\": 0, \"to\": 1, \"bytes\""), "r.jsonl:2", "expected"),
         ] {

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::figures;
 use crate::observer::Observer;
-use crate::plan::Plan;
+use crate::plan::{Plan, port_numbers};
 use crate::recording::{Limits, Recording, RecordingError};
 use crate::world::{World, WorldError, Wrap};
 
@@ -127,7 +127,8 @@ fn read_recording(config: &SimConfig, path: &Path) -> Result<Recording, Recordin
         nodes: config.nodes.len() as u32,
         message_bytes: Workload::ULTRA_PAYLOAD_BYTES,
         unit_bytes: 8,
-        partners: Workload::ULTRA_PORTS as usize,
+        ports: Workload::ULTRA_PORTS as usize,
+        open_ports: config.nodes.iter().map(|node| port_numbers(&node.nic.ultra).len()).min().unwrap_or(0),
     };
     Recording::read(path, &limits)
 }

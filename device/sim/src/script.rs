@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use niclab_model::fabric::faults::Random;
 use niclab_model::time::{Span, Time};
+use niclab_observe::recording::Recorded;
 use niclab_spec::Workload;
 
 use crate::plan::FlowId;
-use crate::recording::Recorded;
+use crate::recording::Route;
 
 /// A message that a program wants to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,11 +115,11 @@ impl Script {
         Self::new(workload, Role::Random(Dice { flows, left: count, random, next: None }))
     }
 
-    /// Sends what was recorded; `flow_to` knows the flow to a node.
+    /// Sends what was recorded; `flow_of` knows the flow of a route.
     #[must_use]
-    pub fn replay(recorded: &[Recorded], flow_to: impl Fn(u16) -> Option<FlowId>) -> Self {
+    pub fn replay(recorded: &[Recorded], flow_of: impl Fn(Route) -> Option<FlowId>) -> Self {
         let outgoing = |message: &Recorded| {
-            let flow = flow_to(message.to)?;
+            let flow = flow_of(Route::of(message))?;
             let at = Time::from_ps(message.model_time_ps);
             let not_before = Time::ZERO;
             Some((at, Outgoing { flow, bytes: message.bytes, interrupts: message.interrupt, not_before }))

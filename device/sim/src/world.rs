@@ -17,7 +17,7 @@ use crate::host::ultra::{PortPlan, Refused, UltraHost};
 use crate::host::{Effects, Host, Parcel};
 use crate::judge::{Judge, Promise};
 use crate::observer::Observer;
-use crate::plan::{End, Flow, Plan};
+use crate::plan::{End, Flow, Plan, port_numbers};
 use crate::queue::{Event, Frames, Queue};
 use crate::script::Script;
 
@@ -463,13 +463,6 @@ fn most_datagrams(config: &SimConfig) -> u64 {
 /// The shallowest of the switch's queues.
 fn least_queue(config: &SimConfig) -> u64 {
     config.nodes.iter().map(|node| u64::from(node.link.queue_frames)).min().unwrap_or(0)
-}
-
-/// The card's numbers of the ports that can be opened.
-fn port_numbers(parameters: &niclab_spec::UltraParameters) -> Vec<u16> {
-    let shares = parameters.fifo_words_per_port.iter().zip(&parameters.completer_fifo_words_per_port);
-    let open = (0..).zip(shares).filter(|(_, (requester, completer))| **requester != 0 && **completer != 0);
-    open.map(|(number, _)| number).collect()
 }
 
 /// A flow between the card's numbers of its ports.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -52,21 +53,31 @@ fn what_cannot_be_run_ends_with_2_and_says_why() {
 }
 
 #[test]
-fn a_recording_is_replayed() {
+fn a_recording_is_replayed_from_the_ports_that_it_names() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("run.jsonl");
     let lines = [
-        r#"{"niclab_recording": 1, "nodes": 2}"#,
-        r#"{"model_time_ps": 0, "node": 0, "port": 0, "to": 1, "bytes": 16}"#,
-        r#"{"model_time_ps": 5000000, "node": 1, "port": 0, "to": 0, "bytes": 64, "interrupt": true}"#,
+        r#"{"niclab_recording": 2, "nodes": 2}"#,
+        r#"{"model_time_ps": 0, "node": 0, "port": 5, "to": 1, "to_port": 3, "bytes": 16}"#,
+        // The port was routed anew meanwhile: in the simulator another one takes this over.
+        r#"{"model_time_ps": 9, "node": 0, "port": 5, "to": 1, "to_port": 0, "bytes": 8}"#,
+        r#"{"model_time_ps": 9, "node": 0, "port": 0, "to": 0, "to_port": 7, "bytes": 8, "interrupt": true}"#,
+        r#"{"model_time_ps": 5000000, "node": 1, "port": 2, "to": 0, "bytes": 64, "interrupt": true}"#,
+        r#"{"messages": 4}"#,
     ];
     std::fs::write(&recording, lines.join("\n")).unwrap();
     let workload = Workload { recording: Some(recording), ..Workload::new(WorkloadKind::Replay) };
     let output = program(&["--config", &write(folder.path(), &workload)]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report = Report::from_json("printed", &String::from_utf8(output.stdout).unwrap()).unwrap();
-    assert_eq!((report.nodes[0].messages_sent, report.nodes[1].messages_sent), (1, 1));
-    assert_eq!(report.nodes[0].interrupts["message"], 1);
+    let launches = |node: usize| {
+        report.nodes[node].ports.iter().map(|p| (p.port, p.launches)).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(launches(0), [(0, 1), (1, 1), (5, 1), (7, 0)].into());
+    // Port 0 received, with an interrupt.
+    assert_eq!(launches(1).get(&2), Some(&1));
+    assert_eq!((report.nodes[0].messages_received, report.nodes[1].messages_received), (2, 2));
+    assert_eq!(report.nodes[0].interrupts["message"], 2);
     assert!(report.model.time_ps > 5_000_000, "no earlier than it was recorded");
 }
 

@@ -10,7 +10,7 @@ use crate::time::Time;
 pub struct Message {
     /// The sending node.
     pub node: u16,
-    /// The sender's port.
+    /// The sender's port, or [`Self::ETHERNET`].
     pub port: u16,
     /// The sending node's messages are numbered from 1 in the order in which its host handed them to the NIC, over all
     /// ports.
@@ -19,4 +19,14 @@ pub struct Message {
     pub launched: Time,
     /// Bytes of payload, without tags and headers.
     pub bytes: u32,
+}
+
+impl Message {
+    /// In place of a port: the message is a frame of the node's Ethernet function, which counts its own.
+    pub const ETHERNET: u16 = u16::MAX;
+
+    /// Whether it is of a node's Ethernet function beside its cluster NIC.
+    pub const fn is_ethernet(&self) -> bool {
+        self.port == Self::ETHERNET
+    }
 }

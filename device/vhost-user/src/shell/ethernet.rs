@@ -484,7 +484,7 @@ impl Sender<'_, '_> {
         // A frame on the wire is all that the function knows of a message.
         let message = Message {
             node: self.node as u16,
-            port: 0,
+            port: Message::ETHERNET,
             number: state.priced,
             launched: now,
             bytes: bytes as u32,

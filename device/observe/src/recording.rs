@@ -1,0 +1,185 @@
+//! The recording of a run: what was sent, by whom, to whom, and when, so that it can be sent again.
+//!
+//! A text of one JSON object a line. The first line names the form and its version, the last one says how many messages
+//! stand between them, so that a file that was cut off is known:
+//!
+//! ```json
+//! {"niclab_recording": 2, "nodes": 2}
+//! {"model_time_ps": 0, "node": 0, "port": 0, "to": 1, "to_port": 0, "bytes": 16}
+//! {"model_time_ps": 81250, "node": 1, "port": 0, "to": 0, "to_port": 0, "bytes": 16, "interrupt": true}
+//! {"messages": 2}
+//! ```
+//!
+//! Each line between is one message that left its card: when its program began to send it (model time from the start of
+//! the recording), rank and port of the sender, rank and port of the receiver, its payload, and whether it interrupted
+//! its receiver. The lines stand in the order in which the messages left their cards; a message that waited for credit
+//! left later than others of its node that were begun after it, and the times tell.
+
+use std::io::{self, Write};
+
+use niclab_model::parts::message::Message;
+use niclab_model::time::Time;
+use niclab_model::ultra::wire::{Header, Kind, Packet};
+use serde::{Deserialize, Serialize};
+
+/// The version of recordings that this build writes and reads.
+pub const RECORDING_VERSION: u32 = 2;
+
+/// The first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// [`RECORDING_VERSION`].
+    pub niclab_recording: u32,
+    /// Nodes of the cluster.
+    pub nodes: u32,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    /// When the program began to send it, picoseconds of model time from the start of the recording.
+    pub model_time_ps: u64,
+    /// Rank of the sender.
+    pub node: u16,
+    /// Its port, by the card's number.
+    #[serde(default)]
+    pub port: u16,
+    /// Rank of the receiver.
+    pub to: u16,
+    /// Its port, by the card's number.
+    #[serde(default)]
+    pub to_port: u16,
+    /// Payload.
+    pub bytes: u32,
+    /// Whether it interrupted its receiver.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupt: bool,
+}
+
+/// The last line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tail {
+    /// Lines before this one, without the first.
+    pub messages: u64,
+    /// Messages that are missing, because they came faster than they could be written.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Recorded {
+    /// The message that left its card in `frame`, of a recording that began at `begin`. None for a frame that carries no
+    /// message of a cluster NIC.
+    #[must_use]
+    pub fn new(begin: Time, message: &Message, frame: &[u8]) -> Option<Self> {
+        let header = Header::parse(&Packet::new_checked(frame).ok()?).ok()?;
+        let Kind::Data { interrupt, .. } = header.kind else { return None };
+        Some(Self {
+            // What was begun before the recording and waited is sent at its start.
+            model_time_ps: message.launched.as_ps().saturating_sub(begin.as_ps()),
+            node: message.node,
+            port: message.port,
+            to: header.target.node,
+            to_port: header.target.port.into(),
+            bytes: message.bytes,
+            interrupt,
+        })
+    }
+}
+
+/// A recording that is being written.
+pub struct Recorder<W: Write> {
+    out: W,
+    messages: u64,
+    lost: u64,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Begins a recording of a cluster of so many nodes.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(mut out: W, nodes: u32) -> io::Result<Self> {
+        line(&mut out, &Head { niclab_recording: RECORDING_VERSION, nodes })?;
+        Ok(Self { out, messages: 0, lost: 0 })
+    }
+
+    /// Adds a message.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn add(&mut self, message: &Recorded) -> io::Result<()> {
+        self.messages += 1;
+        line(&mut self.out, message)
+    }
+
+    /// Counts messages that are missing; the last line says how many.
+    pub const fn add_lost(&mut self, messages: u64) {
+        self.lost = self.lost.saturating_add(messages);
+    }
+
+    /// Writes the last line and gives the writer back, flushed.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn finish(mut self) -> io::Result<W> {
+        line(&mut self.out, &Tail { messages: self.messages, lost: self.lost })?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_model::ultra::wire::Address;
+
+    use super::*;
+
+    fn header(kind: Kind) -> Header {
+        let (source, target) = (Address { node: 2, port: 3 }, Address { node: 1, port: 5 });
+        Header { target, source, kind, connection: 7, number: 9 }
+    }
+
+    #[test]
+    fn what_a_frame_carries_is_told_and_flow_control_is_not() {
+        let launched = Time::from_ps(1_500);
+        let message = Message { node: 2, port: 3, number: 4, launched, bytes: 8 };
+        let data = header(Kind::Data { interrupt: true, acknowledge: false }).emit(&[1, 2, 3]);
+        let recorded = Recorded::new(Time::from_ps(500), &message, &data).unwrap();
+        let expected =
+            Recorded { model_time_ps: 1_000, node: 2, port: 3, to: 1, to_port: 5, bytes: 8, interrupt: true };
+        assert_eq!(recorded, expected);
+        assert_eq!(Recorded::new(Time::from_ps(2_000), &message, &data).unwrap().model_time_ps, 0);
+        let credit = header(Kind::Credit).emit(&[]);
+        assert_eq!(Recorded::new(Time::ZERO, &message, &credit), None);
+        assert_eq!(Recorded::new(Time::ZERO, &message, &[0; 60]), None);
+    }
+
+    #[test]
+    fn the_last_line_counts() {
+        let mut recorder = Recorder::new(Vec::new(), 3).unwrap();
+        let message =
+            Recorded { model_time_ps: 5, node: 0, port: 1, to: 2, to_port: 0, bytes: 16, interrupt: false };
+        recorder.add(&message).unwrap();
+        recorder.add_lost(6);
+        let text = String::from_utf8(recorder.finish().unwrap()).unwrap();
+        let lines = [
+            r#"{"niclab_recording":2,"nodes":3}"#,
+            r#"{"model_time_ps":5,"node":0,"port":1,"to":2,"to_port":0,"bytes":16}"#,
+            r#"{"messages":1,"lost":6}"#,
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+    }
+}
