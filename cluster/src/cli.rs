@@ -16,6 +16,7 @@ use serde::Serialize;
 Examples:
   niclab run                            boot two nodes, measure their NICs, report, shut down
   niclab run --nodes 4 -- ./my-program  run a program of the current folder on four nodes
+  niclab run --trace run.json           a timeline of every message, for ui.perfetto.dev
   niclab up && niclab shell node0       keep a cluster up and log in
   niclab doctor                         what is used, what is missing, and how to get it
 
@@ -50,6 +51,19 @@ pub enum Command {
     Shell(ShellArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
     Logs(LogsArgs),
+    /// Write a timeline of what a cluster does from now on, until Ctrl-C: every stage of every message, in model time.
+    ///
+    /// Open the file at https://ui.perfetto.dev. It is there when it is whole (docs/OBSERVE.md).
+    Trace(WatchArgs),
+    /// Write the frames of links from now on, until Ctrl-C, for Wireshark (pcapng): both directions, with what faults did
+    /// to them.
+    ///
+    /// tools/wireshark/niclab.lua names the fields of the models' packets (docs/OBSERVE.md).
+    Capture(CaptureArgs),
+    /// Record the messages that a cluster's NICs send from now on, until Ctrl-C, so that the simulator can send them again.
+    ///
+    /// A scenario with kind = "replay" and recording = "FILE" does that, by `niclab sim` (docs/SIMULATOR.md).
+    Record(WatchArgs),
     /// Take a cluster down, and clean up after one whose niclab died.
     Down(DownArgs),
     /// Print every process and file of a cluster, and start none.
@@ -151,12 +165,64 @@ pub struct RunArgs {
     /// Write the report, as JSON, to this file as well.
     #[arg(long, value_name = "FILE")]
     pub report_file: Option<PathBuf>,
+    /// Files about the run.
+    #[command(flatten)]
+    pub watch: RunWatchArgs,
     /// End the commands after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
     /// The command to run on every node.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Files about what the cluster does while the commands run.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunWatchArgs {
+    /// Write a timeline of what the commands made the NICs do to this file, for ui.perfetto.dev.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write the frames on all links to this file, for Wireshark (pcapng).
+    #[arg(long, value_name = "FILE")]
+    pub capture: Option<PathBuf>,
+    /// Record the messages of the NICs in this file, to replay them in the simulator.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+/// Arguments of `trace` and `record`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The file. It is there when it is whole. Default: trace.json, capture.pcapng or recording.jsonl.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// End after so many seconds (wall time).
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    pub duration: Option<Duration>,
+    /// End after so many messages, with all that they had caused when the last was sent. A frame of ordinary networking is
+    /// one too, but in a recording.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub messages: Option<u64>,
+}
+
+/// A time of more than nothing, in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let duration = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "give seconds, more than 0".to_owned())
+}
+
+/// Arguments of `capture`.
+#[derive(Debug, Args)]
+pub struct CaptureArgs {
+    /// The links, named after their nodes. Default: all.
+    #[arg(value_name = "LINK")]
+    pub links: Vec<String>,
+    /// Where and for how long.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 /// Arguments of `check`.

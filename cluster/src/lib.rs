@@ -5,6 +5,7 @@
 //! * [`plan`] says what would be started, as data; [`accelerator`] and [`tools`] find what it needs on the host;
 //! * [`process`] and [`runtime`] start processes that cannot outlive their owner, and keep a cluster's folder;
 //! * [`running`] carries a plan out and watches it; [`agent_client`] and [`monitor`] talk to guests and daemon;
+//! * [`watch`] brings timelines, captures and recordings from the daemon into files;
 //! * [`supervisor`] keeps a cluster up behind [`control`], its socket, for the commands that come later;
 //! * [`bench`] measures whole clusters beside what they are compared with;
 //! * [`check`] holds the simulated runs of scenarios to their budgets;
@@ -31,3 +32,4 @@ pub mod signals;
 pub mod simulator;
 pub mod supervisor;
 pub mod tools;
+pub mod watch;

@@ -72,14 +72,32 @@ pub fn health(socket: &Path) -> Result<DaemonHealth, MonitorError> {
 /// # Errors
 /// [`MonitorError`].
 pub fn ask(socket: &Path, request: &Request) -> Result<Answer, MonitorError> {
+    Ok(connect(socket, request)?.1)
+}
+
+/// One question, its answer, and the connection for what may follow.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn connect(socket: &Path, request: &Request) -> Result<(BufReader<UnixStream>, Answer), MonitorError> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = serde_json::to_vec(request).map_err(MonitorError::Parse)?;
     line.push(b'\n');
     stream.write_all(&line)?;
+    let mut reader = BufReader::new(stream);
+    let answer = read_answer(&mut reader)?;
+    Ok((reader, answer))
+}
+
+/// The next answer of a connection.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn read_answer(reader: &mut impl BufRead) -> Result<Answer, MonitorError> {
     let mut answer = String::new();
-    BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_line(&mut answer)?;
+    reader.take(MAX_ANSWER_BYTES).read_line(&mut answer)?;
     match serde_json::from_str(&answer).map_err(MonitorError::Parse)? {
         Answer::Error { message } => Err(MonitorError::Refused(message)),
         answer => Ok(answer),

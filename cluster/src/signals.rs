@@ -6,7 +6,10 @@
 use std::{
     io,
     process::exit,
-    sync::{Mutex, OnceLock, PoisonError, mpsc::Sender},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        mpsc::{Sender, channel},
+    },
     thread,
 };
 
@@ -50,6 +53,19 @@ pub fn take_over() -> io::Result<()> {
 /// From now on signals go to a cluster's owner.
 pub fn deliver_to(owner: Sender<Event>) {
     *OWNER.lock().unwrap_or_else(PoisonError::into_inner) = Some(owner);
+}
+
+/// From now on `hear` is told of each signal.
+pub fn tell(hear: impl Fn(i32) + Send + 'static) {
+    let (events, receiver) = channel();
+    deliver_to(events);
+    thread::spawn(move || {
+        for event in receiver {
+            if let Event::Signal(signal) = event {
+                hear(signal);
+            }
+        }
+    });
 }
 
 /// The owner's cluster is down: from now on signals end the program again.

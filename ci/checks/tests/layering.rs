@@ -14,7 +14,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-observe", &["niclab-model"]),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
     ("niclab-sim", &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-observe", "niclab-spec"]),
-    ("niclab-device", &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-spec", "niclab-user"]),
+    (
+        "niclab-device",
+        &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-observe", "niclab-spec", "niclab-user"],
+    ),
     ("niclab-user", &["niclab-abi"]),
     ("niclab-tools", &["niclab-abi", "niclab-user"]),
     ("niclab-agent", &[]),

@@ -4,6 +4,7 @@
 //!   [`Cluster`], in which every node has its values and every value is possible.
 //! * [`Profile`] is a platform profile: the price of each crossing, each with its source.
 //! * [`daemon`] is what the launcher tells the daemon, [`monitor`] what the daemon answers while it runs.
+//! * [`watch`] is how a file about a running cluster comes from the daemon.
 //! * [`report`] is what a run tells the user, live or simulated.
 //! * [`workload`] is what the nodes send to whom; [`sim`] is what the launcher tells the simulator.
 //! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
@@ -18,6 +19,7 @@ pub mod profile;
 pub mod report;
 pub mod scenario;
 pub mod sim;
+pub mod watch;
 pub mod workload;
 
 mod address;
@@ -39,4 +41,5 @@ pub use resolve::{Cluster, MAX_NODES, MIN_MEMORY_MIB, Node};
 pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;
 pub use source::Source;
+pub use watch::{WatchRequest, WatchSubject, WatchSummary};
 pub use workload::{Function, Workload, WorkloadKind, WorkloadNode, WorkloadProblem};

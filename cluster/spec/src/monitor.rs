@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Faults,
     report::{FabricFigures, ModelFigures, NodeFigures},
+    watch::{WatchRequest, WatchSummary},
 };
 
 /// The version of [`DaemonStats`] and [`DaemonHealth`] that this build writes and reads.
 pub const STATS_VERSION: u32 = 2;
 
 /// The longest request line that the daemon reads, in bytes; it hangs up on a longer one.
-pub const MAX_REQUEST_BYTES: usize = 4096;
+pub const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
 /// One question, or one change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +29,9 @@ pub enum Request {
     BeginMeasurement,
     /// What is connected. Answered by [`Answer::Health`].
     Health,
+    /// Watch the cluster from now on, until the asking end is shut down for writing. Answered by [`Answer::Watching`]; the
+    /// connection then carries what [`crate::watch`] says and takes no further request.
+    Watch(WatchRequest),
     /// Replace the faults of one node's link from now on. Answered by [`Answer::Done`].
     SetFaults {
         /// The node, by name.
@@ -45,6 +49,10 @@ pub enum Answer {
     Stats(DaemonStats),
     /// To [`Request::Health`].
     Health(DaemonHealth),
+    /// To [`Request::Watch`]: a file in chunks follows, and then [`Answer::Watched`].
+    Watching,
+    /// The watching is over, and the file is whole.
+    Watched(WatchSummary),
     /// The change was made.
     Done,
     /// The request was not understood or is impossible.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use niclab_spec::{Cluster, Report, Scenario, Workload, WorkloadKind};
 
 use crate::{
-    cli::{ClusterArgs, ReportFormat, RunArgs},
+    cli::{ClusterArgs, ReportFormat, RunArgs, RunWatchArgs},
     commands::run::measured,
     prepare,
     running::RunningCluster,
@@ -63,6 +63,7 @@ impl LiveCluster {
             cluster: ClusterArgs::default(),
             report: Some(ReportFormat::Json),
             report_file: None,
+            watch: RunWatchArgs::default(),
             timeout: Some(WORKLOAD_TIMEOUT_S),
             command,
         };

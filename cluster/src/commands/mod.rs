@@ -17,6 +17,7 @@ mod shell;
 mod sim;
 mod terminal;
 mod up;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -49,6 +50,9 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Plan(args) => plan::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Trace(args) => watch::trace(&args),
+        Command::Capture(args) => watch::capture(&args),
+        Command::Record(args) => watch::record(&args),
         Command::Check(args) => check::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Report(args) => report::run(&args),

@@ -12,7 +12,7 @@ use anyhow::Result;
 use niclab_agent::{Exec, ToGuest, ToHost};
 use niclab_spec::{Cluster, Report};
 
-use super::terminal;
+use super::{terminal, watch::RunWatches};
 use crate::{
     agent_client::AgentClient,
     cli::{ReportFormat, RunArgs},
@@ -74,13 +74,20 @@ fn commands_and_report(
     let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
     let is_wanted = format.is_some() || file.is_some();
     let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
+    // Within what is measured, so that they show nothing else.
+    let watches = RunWatches::begin(&args.watch, &running.plan().monitor_socket)?;
     let (commands, exit_code) = commands(running, args)?;
-    let Some(measurement) = measurement else { return Ok(exit_code) };
-    let report = measurement.end(running, cluster, Outcome { boot, exit_code, commands })?;
-    if let Some(file) = file {
-        file.write(&report)?;
+    let watched = watches.end();
+    if let Some(measurement) = measurement {
+        let report = measurement.end(running, cluster, Outcome { boot, exit_code, commands })?;
+        if let Some(file) = file {
+            file.write(&report)?;
+        }
+        print_report(format, &report)?;
     }
-    print_report(format, &report)?;
+    for watched in watched? {
+        eprintln!("niclab: {}", watched.text());
+    }
     Ok(exit_code)
 }
 

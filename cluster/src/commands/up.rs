@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use crate::{
     cli::{DEFAULT_NAME, UpArgs},
     control, prepare,
-    running::{Event, Failure},
+    running::Failure,
     runtime::{RuntimeError, RuntimeRoot},
     signals,
     supervisor::{Order, Progress},
@@ -76,7 +76,8 @@ fn start_supervisor(order: &Order) -> Result<Child> {
 fn wait_until_up(mut supervisor: Child) -> Result<()> {
     let (sender, heard) = mpsc::channel();
     let stdout = supervisor.stdout.take().context("the supervisor has no standard output")?;
-    listen_for_signals(sender.clone());
+    let signals = sender.clone();
+    signals::tell(move |signal| drop(signals.send(Heard::Signal(signal))));
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if let Ok(progress) = serde_json::from_str(&line) {
@@ -103,16 +104,4 @@ fn wait_until_up(mut supervisor: Child) -> Result<()> {
             }
         }
     }
-}
-
-fn listen_for_signals(sender: mpsc::Sender<Heard>) {
-    let (events, receiver) = mpsc::channel();
-    signals::deliver_to(events);
-    thread::spawn(move || {
-        for event in receiver {
-            if let Event::Signal(signal) = event {
-                let _ = sender.send(Heard::Signal(signal));
-            }
-        }
-    });
 }

@@ -92,7 +92,7 @@ impl ClusterFunction {
         if let Some(card) = world.cards.get_mut(self.node) {
             card.want_doorbell(true);
         }
-        self.shell.did(&world);
+        self.shell.did(&mut world);
     }
 
     /// Remembers the queues, by which other nodes' threads reach this one.
@@ -165,7 +165,7 @@ impl ClusterFunction {
     fn serve_control(&self) -> bool {
         let mut world = self.shell.world();
         let more = world.serve_control(self.node);
-        self.shell.did(&world);
+        self.shell.did(&mut world);
         more
     }
 }

@@ -71,6 +71,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        self.shell.end_watches();
+        self.shell.watchers().wait();
         self.monitor = None;
         self.servers.clear();
         self.shell.quiet().stop();

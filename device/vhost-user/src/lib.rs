@@ -8,6 +8,7 @@
 //! * [`connection`], [`cluster_function`], [`ethernet_function`]: vhost-user;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
 //! * [`ring`], [`memory`], [`vring`]: the guest's queues and memory, every word of them checked;
+//! * [`watch`]: timelines, captures and recordings of what goes on;
 //! * [`ethernet`]: frames and offloads;
 //! * [`frontend`]: the other end of it all, in this process; [`lab`]: both ends, for tests and
 //!   [`bench`]marks.
@@ -26,3 +27,4 @@ pub mod monitor;
 pub mod ring;
 pub mod shell;
 pub mod vring;
+pub mod watch;

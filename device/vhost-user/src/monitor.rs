@@ -23,6 +23,7 @@ use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
 use crate::shell::{Connected, Shell};
+use crate::watch::serve::serve;
 
 /// The monitor socket cannot be served.
 #[derive(Debug, Error)]
@@ -119,6 +120,7 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
             return Ok(());
         }
         let answer = match serde_json::from_slice(&line) {
+            Ok(Request::Watch(request)) => return serve(shell, &request, stream),
             Ok(request) => answer(shell, &request),
             Err(error) => Answer::Error { message: format!("not a monitor request: {error}") },
         };
@@ -128,7 +130,7 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// Answers one request.
+/// Answers one request. One to watch is answered over its connection alone, by [`serve`].
 pub fn answer(shell: &Shell, request: &Request) -> Answer {
     match request {
         Request::Stats => Answer::Stats(stats(shell, &shell.world())),
@@ -140,6 +142,7 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
             ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().restart_latency());
             Answer::Stats(before)
         }
+        Request::Watch(_) => Answer::Error { message: "watching needs a connection of its own".to_owned() },
         Request::Health => Answer::Health(health(shell)),
         Request::SetFaults { node, faults: wanted } => {
             let Some(number) = shell.nodes().iter().position(|info| info.name == *node) else {

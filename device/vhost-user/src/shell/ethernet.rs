@@ -472,9 +472,15 @@ impl Sender<'_, '_> {
         }
     }
 
-    /// Prices one frame of the wire and moves the sender's clock on. Who gets it is in `deliveries` afterwards.
+    /// Prices one frame of the wire and moves the sender's clock on. Who gets it is in `deliveries` afterwards. What the
+    /// wire sees is asked for where somebody watches.
     #[inline]
-    fn price(&mut self, ethernet: &[u8; ETHERNET_BYTES], bytes: usize) {
+    fn price(
+        &mut self,
+        ethernet: &[u8; ETHERNET_BYTES],
+        bytes: usize,
+        on_wire: impl FnOnce() -> Option<Vec<u8>>,
+    ) {
         let Some(state) = self.receivers.states.get_mut(self.node) else { return };
         let now = state.nic.host_clock().max(*self.latest_sent);
         *self.latest_sent = now;
@@ -492,7 +498,11 @@ impl Sender<'_, '_> {
         state.nic.ledger_mut().attribute(Some(message));
         let ready = state.nic.transmit(now, bytes as u64, has_doorbell);
         state.nic.ledger_mut().attribute(None);
-        self.network.forward(ready, self.node as u16, ethernet, bytes, Some(message), self.deliveries);
+        let (network, node, deliveries) = (&mut *self.network, self.node as u16, &mut *self.deliveries);
+        match Some(on_wire).filter(|_| network.taps().is_any()).and_then(|on_wire| on_wire()) {
+            Some(frame) => network.forward_shown(ready, node, &frame, Some(message), deliveries),
+            None => network.forward(ready, node, ethernet, bytes, Some(message), deliveries),
+        }
         for delivery in self.deliveries.iter() {
             let to = usize::from(delivery.to);
             // What its controller throws away, because of the check sequence or without a driver, costs a host nothing.
@@ -510,7 +520,7 @@ impl Sender<'_, '_> {
     #[inline]
     fn pass(&mut self, ethernet: &[u8; ETHERNET_BYTES], offload: &Offload, frame: &Frame<'_>) {
         let reordered = self.network.reordered();
-        self.price(ethernet, frame.bytes());
+        self.price(ethernet, frame.bytes(), || Some(on_wire(offload, frame)));
         let is_held = reordered != self.network.reordered();
         for index in 0..self.deliveries.len() {
             let Some(delivery) = self.deliveries.get(index).copied() else { break };
@@ -539,10 +549,12 @@ impl Sender<'_, '_> {
             offload.segmentation.map_or(1, |segmentation| usize::from(segmentation.payload_bytes).max(1));
         let mut left = frame.bytes().saturating_sub(headers.bytes);
         let mut is_whole = true;
+        let is_watched = self.network.taps().is_any();
+        let mut segments = if is_watched { segments(offload, frame) } else { Vec::new() }.into_iter();
         while left > 0 {
             let payload = left.min(size);
             left -= payload;
-            self.price(ethernet, headers.bytes + payload);
+            self.price(ethernet, headers.bytes + payload, || segments.next());
             is_whole &= !self.deliveries.is_empty();
         }
         if is_whole {
@@ -567,4 +579,23 @@ impl Sender<'_, '_> {
             }
         }
     }
+}
+
+/// A frame as the wire sees it, with its checksum complete.
+fn on_wire(offload: &Offload, frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = frame.to_vec();
+    if let Some(checksum) = offload.checksum {
+        complete_checksum(&mut bytes, checksum);
+    }
+    bytes
+}
+
+/// A long TCP frame as the frames that the wire sees.
+fn segments(offload: &Offload, frame: &Frame<'_>) -> Vec<Vec<u8>> {
+    let mut segments = Vec::new();
+    if let (Some(checksum), Some(segmentation)) = (offload.checksum, offload.segmentation) {
+        // The headers were looked at before: a frame that cannot be cut does not get here.
+        let _ = segment(&frame.to_vec(), checksum, segmentation, |wire| segments.push(wire.to_vec()));
+    }
+    segments
 }

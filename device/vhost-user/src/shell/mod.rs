@@ -26,6 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 use self::quiet::Quiet;
 use self::wait::Policy;
 use self::world::World;
+use crate::watch::serve::Watchers;
 
 /// What of a node is fixed.
 #[derive(Clone, Debug)]
@@ -55,6 +56,7 @@ pub struct Shell {
     nodes: Vec<NodeInfo>,
     connected: Mutex<Vec<Connected>>,
     quiet: Quiet,
+    watchers: Watchers,
     started: Instant,
 }
 
@@ -67,6 +69,7 @@ impl Shell {
             nodes,
             connected,
             quiet: Quiet::default(),
+            watchers: Watchers::default(),
             started: Instant::now(),
         })
     }
@@ -77,9 +80,10 @@ impl Shell {
         self.world.lock()
     }
 
-    /// Something was done in the world: model time is not to pass by itself for a while.
+    /// Something was done in the world: model time is not to pass by itself for a while. Those who watch see it.
     #[inline]
-    pub fn did(&self, world: &World) {
+    pub fn did(&self, world: &mut World) {
+        world.show();
         self.quiet.touch(world.is_waiting() || world.ethernet.is_holding());
     }
 
@@ -106,6 +110,11 @@ impl Shell {
     /// How model time passes while nobody does anything.
     pub fn quiet(&self) -> &Quiet {
         &self.quiet
+    }
+
+    /// The connections over which somebody watches.
+    pub const fn watchers(&self) -> &Watchers {
+        &self.watchers
     }
 
     /// When the daemon was ready.

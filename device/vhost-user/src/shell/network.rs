@@ -11,6 +11,7 @@ use niclab_model::parts::message::Message;
 use niclab_model::time::Time;
 
 use crate::ethernet::frame::MAX_FRAME_BYTES;
+use crate::watch::taps::Taps;
 
 /// A frame of a model on its way to a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,6 +55,7 @@ pub struct Network {
     /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
     blank: Vec<u8>,
     latest: Time,
+    taps: Taps,
 }
 
 impl Network {
@@ -69,7 +71,19 @@ impl Network {
             deliveries: Deliveries::new(),
             blank: vec![0; MAX_FRAME_BYTES],
             latest: Time::ZERO,
+            taps: Taps::default(),
         }
+    }
+
+    /// Who watches.
+    #[inline]
+    pub const fn taps(&self) -> &Taps {
+        &self.taps
+    }
+
+    /// Who watches, to change it.
+    pub const fn taps_mut(&mut self) -> &mut Taps {
+        &mut self.taps
     }
 
     /// The fabric.
@@ -124,7 +138,11 @@ impl Network {
     ) -> Option<Delivery> {
         let reordered = self.reordered();
         self.deliveries.clear();
-        self.fabric.forward(at, from, frame, message, &mut self.deliveries);
+        if self.taps.is_any() {
+            self.taps.forward(&mut self.fabric, at, from, frame, message, &mut self.deliveries);
+        } else {
+            self.fabric.forward(at, from, frame, message, &mut self.deliveries);
+        }
         if let ([only], None, true) = (self.deliveries.as_slice(), reordered, self.is_idle()) {
             self.latest = self.latest.max(only.at);
             return Some(*only);
@@ -227,6 +245,24 @@ impl Network {
         }
         let frame = self.blank.get(..bytes).unwrap_or_default();
         self.fabric.forward(at, from, frame, message, deliveries);
+        for delivery in deliveries.iter() {
+            self.latest = self.latest.max(delivery.at);
+        }
+    }
+
+    /// The same for an Ethernet frame of which all bytes are there, shown to those who watch.
+    #[cold]
+    pub fn forward_shown(
+        &mut self,
+        at: Time,
+        from: u16,
+        frame: &[u8],
+        message: Option<Message>,
+        deliveries: &mut Deliveries,
+    ) {
+        deliveries.clear();
+        let frame = FrameBytes::from_slice(frame);
+        self.taps.forward(&mut self.fabric, at, from, &frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }

@@ -74,6 +74,7 @@ impl Quiet {
         if !world.ethernet.release_held() {
             world.pass_time();
         }
+        world.show();
         let waits = world.is_waiting() || world.ethernet.is_holding();
         self.is_armed.store(waits, Ordering::Relaxed);
     }

@@ -44,7 +44,7 @@ impl Shell {
         let mut world = self.world();
         let found = world.serve_pages(node);
         if found.work > 0 {
-            self.did(&world);
+            self.did(&mut world);
         }
         found
     }
@@ -85,7 +85,7 @@ impl Shell {
             card.counts.polls += 1;
         }
         if found.work > 0 {
-            self.did(&world);
+            self.did(&mut world);
         }
         found
     }

@@ -1,0 +1,357 @@
+//! Watching the cluster while it runs: a timeline of every stage, a capture of links, a recording of what was sent.
+//!
+//! * [`Watch`]: a bounded queue from the threads that serve doorbells to the one that writes. They never wait for it: what
+//!   does not fit is counted and said in the file;
+//! * [`taps`]: what the shell shows to those who watch;
+//! * [`write`](mod@write): from the queue to the bytes of a file;
+//! * [`serve`]: those bytes over a connection of the monitor.
+//!
+//! While nobody watches, all of this is a look at an empty list for each doorbell and each frame.
+
+pub mod serve;
+pub mod taps;
+pub mod write;
+
+use std::sync::Arc;
+
+use niclab_model::nic::FrameBytes;
+use niclab_model::parts::ledger::StageRecord;
+use niclab_model::parts::message::Message;
+use niclab_model::time::Time;
+use niclab_observe::timeline::Owner;
+use niclab_observe::{Fate, Heading};
+use niclab_spec::watch::{WatchRequest, WatchSubject};
+use parking_lot::{Condvar, Mutex};
+use thiserror::Error;
+
+use crate::shell::Shell;
+use crate::shell::world::World;
+
+/// Most entries between the doorbells' threads and the writer: some megabytes.
+const MAX_ENTRIES: usize = 64 * 1024;
+/// Most bytes of long frames among them.
+const MAX_LONG_FRAME_BYTES: usize = 32 * 1024 * 1024;
+/// Most stages of one ledger between two looks at it.
+const MAX_STAGES: usize = 64 * 1024;
+
+/// Nothing can be watched in this way.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum WatchError {
+    /// A link that is not there.
+    #[error("no link is called `{link}`; links are named after their nodes: {known}")]
+    UnknownLink {
+        /// Its name.
+        link: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// Links were named for what is not of links.
+    #[error("only a capture is of chosen links; leave them out")]
+    NotOfLinks,
+    /// It would be over at once.
+    #[error("0 messages are nothing to watch; give 1 or more")]
+    NoMessages,
+}
+
+/// What is watched.
+#[derive(Debug)]
+enum Subject {
+    /// Every stage.
+    Trace,
+    /// Frames of links.
+    Capture {
+        /// The interface of each node's link, by rank; none for a link that is not captured.
+        interfaces: Vec<Option<u32>>,
+        /// Names of the interfaces.
+        names: Vec<String>,
+    },
+    /// Messages of cluster NICs.
+    Recording {
+        /// Model time from which the messages are timed.
+        begin: Time,
+    },
+}
+
+/// Something seen.
+#[derive(Debug)]
+enum Entry {
+    Stage(Owner, StageRecord),
+    Frame(CapturedFrame),
+    Message(Message, FrameBytes),
+}
+
+/// A frame on one direction of a captured link.
+#[derive(Debug)]
+struct CapturedFrame {
+    interface: u32,
+    heading: Heading,
+    at: Time,
+    frame: FrameBytes,
+    fate: Fate,
+}
+
+impl Entry {
+    /// Bytes that it holds beside itself.
+    fn long_frame_bytes(&self) -> usize {
+        match self {
+            Self::Frame(CapturedFrame { frame, .. }) if frame.spilled() => frame.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// What was seen and not written yet, and what there was in all.
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<Entry>,
+    long_frame_bytes: usize,
+    messages: u64,
+    /// What did not fit: by interface of a capture, else in the first place.
+    lost: Vec<u64>,
+    is_over: bool,
+}
+
+impl State {
+    fn lose(&mut self, interface: u32, count: u64) {
+        let place = interface as usize;
+        if self.lost.len() <= place {
+            self.lost.resize(place + 1, 0);
+        }
+        if let Some(lost) = self.lost.get_mut(place) {
+            *lost += count;
+        }
+    }
+}
+
+/// Somebody who watches: a queue that the shell fills and a writer empties.
+#[derive(Debug)]
+pub struct Watch {
+    subject: Subject,
+    most_messages: u64,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl Watch {
+    fn new(subject: Subject, most_messages: Option<u64>) -> Arc<Self> {
+        Arc::new(Self {
+            subject,
+            most_messages: most_messages.unwrap_or(u64::MAX),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        })
+    }
+
+    const fn is_trace(&self) -> bool {
+        matches!(self.subject, Subject::Trace)
+    }
+
+    /// Adds entries; what does not fit is counted. Never waits for the writer, which takes all of them at once.
+    fn push(&self, entries: impl IntoIterator<Item = Entry>) {
+        let mut state = self.state.lock();
+        if state.is_over {
+            return;
+        }
+        let was_empty = state.entries.is_empty();
+        for entry in entries {
+            let bytes = entry.long_frame_bytes();
+            let has_room = state.entries.len() < MAX_ENTRIES
+                && (bytes == 0 || state.long_frame_bytes + bytes <= MAX_LONG_FRAME_BYTES);
+            if has_room {
+                state.long_frame_bytes += bytes;
+                state.entries.push(entry);
+            } else {
+                let interface = if let Entry::Frame(frame) = &entry { frame.interface } else { 0 };
+                state.lose(interface, 1);
+            }
+        }
+        if was_empty && !state.entries.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Counts a message that was sent. False when it is beyond those that are watched.
+    fn count_message(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_watched = !state.is_over && state.messages < self.most_messages;
+        state.messages += u64::from(is_watched);
+        is_watched
+    }
+
+    /// Ends the watch where as many messages were sent as are watched, with all that they caused so far.
+    fn end_if_full(&self) {
+        let mut state = self.state.lock();
+        if state.messages >= self.most_messages {
+            state.is_over = true;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Nothing more is added. The writer ends when it has written what there is.
+    fn end(&self) {
+        self.state.lock().is_over = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits for entries and swaps them against `taken`, which is emptied. False when there are no more.
+    fn take(&self, taken: &mut Vec<Entry>) -> bool {
+        taken.clear();
+        let mut state = self.state.lock();
+        while state.entries.is_empty() && !state.is_over {
+            self.wake.wait(&mut state);
+        }
+        std::mem::swap(&mut state.entries, taken);
+        state.long_frame_bytes = 0;
+        !taken.is_empty()
+    }
+
+    /// Messages so far, and what did not fit, by interface.
+    fn counts(&self) -> (u64, Vec<u64>) {
+        let state = self.state.lock();
+        (state.messages, state.lost.clone())
+    }
+}
+
+impl Shell {
+    /// Begins to watch. Whoever asks writes what there is by [`write::write`], and ends by [`Shell::end_watch`].
+    ///
+    /// # Errors
+    /// [`WatchError`].
+    pub fn begin_watch(&self, request: &WatchRequest) -> Result<Arc<Watch>, WatchError> {
+        let WatchRequest { subject, links, messages } = request;
+        if *messages == Some(0) {
+            return Err(WatchError::NoMessages);
+        }
+        if !links.is_empty() && *subject != WatchSubject::Capture {
+            return Err(WatchError::NotOfLinks);
+        }
+        let mut world = self.world();
+        let subject = match subject {
+            WatchSubject::Trace => Subject::Trace,
+            WatchSubject::Capture => self.capture(links)?,
+            WatchSubject::Recording => {
+                // No program begins to send anything before its host's clock.
+                let clocks = world.cards.iter().map(|card| card.nic.host_clock());
+                Subject::Recording { begin: clocks.min().unwrap_or(Time::ZERO) }
+            }
+        };
+        let watch = Watch::new(subject, *messages);
+        // What was done before is not part of it.
+        world.show();
+        world.network.taps_mut().add(Arc::clone(&watch));
+        world.follow_taps();
+        Ok(watch)
+    }
+
+    fn capture(&self, links: &[String]) -> Result<Subject, WatchError> {
+        let nodes: Vec<&str> = self.nodes().iter().map(|info| info.name.as_str()).collect();
+        if let Some(link) = links.iter().find(|link| !nodes.contains(&link.as_str())) {
+            return Err(WatchError::UnknownLink { link: link.clone(), known: nodes.join(", ") });
+        }
+        let mut names = Vec::new();
+        let mut interface = |node: &&str| {
+            let is_wanted = links.is_empty() || links.iter().any(|link| link == node);
+            is_wanted.then(|| {
+                names.push((*node).to_owned());
+                names.len() as u32 - 1
+            })
+        };
+        let interfaces = nodes.iter().map(&mut interface).collect();
+        Ok(Subject::Capture { interfaces, names })
+    }
+
+    /// Ends a watch, with all that happened until now.
+    pub fn end_watch(&self, watch: &Arc<Watch>) {
+        let mut world = self.world();
+        world.show();
+        world.network.taps_mut().remove(watch);
+        world.follow_taps();
+        watch.end();
+    }
+
+    /// Ends all watches: the daemon goes.
+    pub fn end_watches(&self) {
+        let mut world = self.world();
+        world.show();
+        world.network.taps_mut().clear();
+        world.follow_taps();
+    }
+}
+
+impl World {
+    /// Shows to those who watch what was done since the last call.
+    #[inline]
+    pub fn show(&mut self) {
+        if self.network.taps().is_any() {
+            self.show_stages();
+        }
+    }
+
+    #[cold]
+    fn show_stages(&mut self) {
+        if self.network.taps().is_traced() {
+            for (node, card) in (0..).zip(&mut self.cards) {
+                let (stages, lost) = card.nic.ledger_mut().take_stages();
+                self.network.taps().on_stages(Owner::Node(node), &stages, lost);
+            }
+            for (node, state) in (0..).zip(&mut self.ethernet.states) {
+                let (stages, lost) = state.nic.ledger_mut().take_stages();
+                self.network.taps().on_stages(Owner::Ethernet(node), &stages, lost);
+            }
+            let (stages, lost) = self.network.fabric_mut().ledger_mut().take_stages();
+            self.network.taps().on_stages(Owner::Network, &stages, lost);
+        }
+        self.network.taps().end_full();
+    }
+
+    /// Has all ledgers keep their stages exactly while somebody wants them.
+    fn follow_taps(&mut self) {
+        let most = if self.network.taps().is_traced() { MAX_STAGES } else { 0 };
+        self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().record_stages(most));
+        self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().record_stages(most));
+        self.network.fabric_mut().ledger_mut().record_stages(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(number: u64) -> Entry {
+        let message = Message { node: 0, port: 0, number, launched: Time::ZERO, bytes: 8 };
+        Entry::Message(message, FrameBytes::new())
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_the_rest_is_kept() {
+        let watch = Watch::new(Subject::Trace, None);
+        watch.push((0..MAX_ENTRIES as u64 + 5).map(message));
+        let mut taken = Vec::new();
+        assert!(watch.take(&mut taken));
+        assert_eq!((taken.len(), watch.counts().1), (MAX_ENTRIES, vec![5]));
+        watch.push([message(7)]);
+        watch.end();
+        watch.push([message(8)]);
+        assert!(watch.take(&mut taken) && taken.len() == 1, "what there was is taken");
+        assert!(!watch.take(&mut taken), "and nothing that came after the end");
+    }
+
+    #[test]
+    fn long_frames_are_bounded_by_their_bytes() {
+        let watch = Watch::new(Subject::Capture { interfaces: Vec::new(), names: Vec::new() }, None);
+        let frame = FrameBytes::from_elem(0, 1024 * 1024);
+        let (heading, at, fate) = (Heading::ToNode, Time::ZERO, Fate::Passed);
+        let entry = || Entry::Frame(CapturedFrame { interface: 2, heading, at, frame: frame.clone(), fate });
+        watch.push((0..40).map(|_| entry()));
+        assert_eq!(watch.counts().1, [0, 0, 8]);
+    }
+
+    #[test]
+    fn so_many_messages_are_watched_and_no_more() {
+        let watch = Watch::new(Subject::Trace, Some(2));
+        assert_eq!([(); 3].map(|()| watch.count_message()), [true, true, false]);
+        watch.end_if_full();
+        assert!(!watch.take(&mut Vec::new()));
+        assert_eq!(watch.counts().0, 2);
+    }
+}

@@ -1,0 +1,102 @@
+//! A watch over a connection of the monitor: the connection's thread writes, another waits until the asking end hangs up.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use niclab_spec::monitor::Answer;
+use niclab_spec::watch::{ChunkWriter, WatchRequest};
+use parking_lot::{Condvar, Mutex};
+
+use super::{Watch, write};
+use crate::shell::Shell;
+
+/// How long the daemon, when it ends, waits for files that are nearly whole. Less than its launcher waits for it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Counts the connections over which somebody watches.
+#[derive(Debug, Default)]
+pub struct Watchers {
+    count: Mutex<usize>,
+    left: Condvar,
+}
+
+impl Watchers {
+    fn enter(&self) {
+        *self.count.lock() += 1;
+    }
+
+    fn leave(&self) {
+        *self.count.lock() -= 1;
+        self.left.notify_all();
+    }
+
+    /// Waits until all have what they watched, or for a moment.
+    pub fn wait(&self) {
+        let mut count = self.count.lock();
+        // A connection that does not take its file within that time has a file that is not whole, and is told so.
+        let _ = self.left.wait_while_for(&mut count, |count| *count > 0, LAST_WORDS);
+    }
+}
+
+/// Ends the watch with whatever else ends.
+struct Watching<'a> {
+    shell: &'a Shell,
+    watch: Arc<Watch>,
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.shell.end_watch(&self.watch);
+        self.shell.watchers().leave();
+    }
+}
+
+/// Answers a request to watch, which takes the rest of the connection.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn serve(shell: &Shell, request: &WatchRequest, stream: &UnixStream) -> io::Result<()> {
+    let mut out = stream;
+    let watch = match shell.begin_watch(request) {
+        Ok(watch) => watch,
+        Err(error) => return answer(&mut out, &Answer::Error { message: error.to_string() }),
+    };
+    shell.watchers().enter();
+    let watching = Watching { shell, watch };
+    answer(&mut out, &Answer::Watching)?;
+    // As long as it takes: the asking end shuts its side down when it has seen enough.
+    stream.set_read_timeout(None)?;
+    let summary = thread::scope(|scope| {
+        let waiting = thread::Builder::new().name("watch-end".to_owned());
+        let waiting = waiting.spawn_scoped(scope, || {
+            wait_for_end(stream);
+            shell.end_watch(&watching.watch);
+        });
+        let names: Vec<String> = shell.nodes().iter().map(|info| info.name.clone()).collect();
+        let result = waiting.and_then(|_| {
+            let (chunks, summary) = write::write(&watching.watch, &names, ChunkWriter::new(out))?;
+            chunks.end()?;
+            Ok(summary)
+        });
+        // Wakes the waiting thread. Fails only when the other end is gone, and then it wakes by itself.
+        let _ = stream.shutdown(Shutdown::Read);
+        result
+    })?;
+    answer(&mut out, &Answer::Watched(summary))
+}
+
+fn answer(out: &mut &UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut text = serde_json::to_vec(answer)?;
+    text.push(b'\n');
+    out.write_all(&text)
+}
+
+/// Returns when the other end has shut its side down, or is gone. What it says until then means nothing.
+fn wait_for_end(mut stream: &UnixStream) {
+    let mut discarded = [0; 64];
+    while matches!(stream.read(&mut discarded), Ok(1..)) {}
+}

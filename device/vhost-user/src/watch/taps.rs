@@ -1,0 +1,179 @@
+//! What the shell shows to those who watch.
+
+use std::sync::Arc;
+
+use niclab_model::fabric::{Deliveries, Delivery, Fabric, Transits};
+use niclab_model::nic::FrameBytes;
+use niclab_model::parts::ledger::StageRecord;
+use niclab_model::parts::message::Message;
+use niclab_model::time::Time;
+use niclab_observe::capture::arrivals;
+use niclab_observe::timeline::Owner;
+use niclab_observe::{Fate, Heading};
+
+use super::{CapturedFrame, Entry, Subject, Watch};
+
+/// All who watch.
+#[derive(Debug, Default)]
+pub struct Taps {
+    watches: Vec<Arc<Watch>>,
+}
+
+impl Taps {
+    /// Whether anybody watches.
+    #[inline]
+    pub const fn is_any(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
+    /// Whether anybody wants to see stages.
+    pub(super) fn is_traced(&self) -> bool {
+        self.watches.iter().any(|watch| watch.is_trace())
+    }
+
+    pub(super) fn add(&mut self, watch: Arc<Watch>) {
+        self.watches.push(watch);
+    }
+
+    pub(super) fn remove(&mut self, watch: &Arc<Watch>) {
+        self.watches.retain(|other| !Arc::ptr_eq(other, watch));
+    }
+
+    /// Ends all of them.
+    pub(super) fn clear(&mut self) {
+        self.watches.drain(..).for_each(|watch| watch.end());
+    }
+
+    /// Ends those that have seen as many messages as they wanted.
+    pub(super) fn end_full(&self) {
+        self.watches.iter().for_each(|watch| watch.end_if_full());
+    }
+
+    /// Stages of one ledger, and how many there were beside these.
+    pub(super) fn on_stages(&self, owner: Owner, stages: &[StageRecord], lost: u64) {
+        if stages.is_empty() && lost == 0 {
+            return;
+        }
+        for watch in self.watches.iter().filter(|watch| watch.is_trace()) {
+            watch.push(stages.iter().map(|stage| Entry::Stage(owner, *stage)));
+            if lost > 0 {
+                watch.state.lock().lose(0, lost);
+            }
+        }
+    }
+
+    /// Does what [`Fabric::forward`] does, with the same result, and shows the frame on both links.
+    #[cold]
+    pub fn forward(
+        &self,
+        fabric: &mut Fabric,
+        now: Time,
+        from: u16,
+        frame: &FrameBytes,
+        message: Option<Message>,
+        deliveries: &mut Deliveries,
+    ) {
+        let mut transits = Transits::new();
+        fabric.enter(now, from, frame, message, &mut transits);
+        self.on_sent(now, from, frame, message, transits.is_empty());
+        for transit in transits {
+            let before = deliveries.len();
+            fabric.leave(&transit, frame.len(), message, deliveries);
+            let new = deliveries.get(before..).unwrap_or_default();
+            self.on_forwarded(transit.ready, transit.to, frame, new);
+        }
+    }
+
+    /// A node hands a frame to its link, which may drop it.
+    fn on_sent(&self, at: Time, node: u16, frame: &FrameBytes, message: Option<Message>, is_dropped: bool) {
+        let fate = if is_dropped { Fate::Dropped } else { Fate::Passed };
+        for watch in &self.watches {
+            let is_recorded = matches!(watch.subject, Subject::Recording { .. });
+            let message = message.filter(|message| !(is_recorded && message.is_ethernet()));
+            let is_counted = message.is_some() && watch.count_message();
+            if let Some(message) = message.filter(|_| is_recorded && is_counted) {
+                watch.push([Entry::Message(message, frame.clone())]);
+            }
+            if let Some(interface) = interface(watch, node) {
+                let heading = Heading::ToSwitch;
+                let frame = CapturedFrame { interface, heading, at, frame: frame.clone(), fate };
+                watch.push([Entry::Frame(frame)]);
+            }
+        }
+    }
+
+    /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
+    fn on_forwarded(&self, at: Time, node: u16, frame: &FrameBytes, deliveries: &[Delivery]) {
+        for watch in &self.watches {
+            let Some(interface) = interface(watch, node) else { continue };
+            let heading = Heading::ToNode;
+            watch.push(arrivals(at, frame, deliveries).map(|(at, frame, fate)| {
+                Entry::Frame(CapturedFrame { interface, heading, at, frame, fate })
+            }));
+        }
+    }
+}
+
+/// The interface as which a watch captures the link of a node.
+fn interface(watch: &Watch, node: u16) -> Option<u32> {
+    let Subject::Capture { interfaces, .. } = &watch.subject else { return None };
+    *interfaces.get(usize::from(node))?
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_model::fabric::ethernet::mac_of_node;
+    use niclab_model::fabric::faults::Faults;
+    use niclab_model::fabric::link::LinkConfig;
+    use niclab_model::fabric::{FabricConfig, Forwarding};
+    use niclab_model::time::Span;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn fabric(seed: u64, faults: &Faults) -> Fabric {
+        let link = LinkConfig::ethernet(1_000_000_000);
+        let fall_through = Span::from_ns(90);
+        let (links, forwarding) = (vec![link; 3], Forwarding::CutThrough);
+        let config = FabricConfig { links, forwarding, switch_fall_through: fall_through, seed };
+        let mut fabric = Fabric::new(&config).unwrap();
+        for node in 0..3 {
+            assert!(fabric.set_faults(node, *faults));
+        }
+        fabric
+    }
+
+    proptest! {
+        #[test]
+        fn watching_changes_nothing(
+            seed: u64,
+            chance in 0.0..0.5,
+            sent in prop::collection::vec((0..3_u16, 0..4_u16, 14..200_usize, 0..500_u64), 0..60),
+        ) {
+            let faults = niclab_spec::Faults {
+                loss: chance, duplicate: chance, corrupt: chance, reorder: chance, ..Default::default()
+            };
+            let faults = niclab_assembly::faults(&faults);
+            let (mut plain, mut shown) = (fabric(seed, &faults), fabric(seed, &faults));
+            let taps = Taps::default();
+            let mut now = Time::ZERO;
+            for (from, to, bytes, later_ns) in sent {
+                now += Span::from_ns(later_ns);
+                let mut frame = FrameBytes::from_elem(0, bytes);
+                // The fourth is everybody.
+                frame[..6].copy_from_slice(&if to < 3 { mac_of_node(to) } else { [0xff; 6] });
+                frame[6..12].copy_from_slice(&mac_of_node(from));
+                let (mut expected, mut found) = (Deliveries::new(), Deliveries::new());
+                plain.forward(now, from, &frame, None, &mut expected);
+                taps.forward(&mut shown, now, from, &frame, None, &mut found);
+                expected.sort_by_key(|delivery| (delivery.to, delivery.at));
+                found.sort_by_key(|delivery| (delivery.to, delivery.at));
+                prop_assert_eq!(expected, found);
+            }
+            prop_assert_eq!(plain.ledger(), shown.ledger());
+            for node in 0..3 {
+                prop_assert_eq!(plain.counters(node), shown.counters(node));
+            }
+        }
+    }
+}

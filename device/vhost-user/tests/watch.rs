@@ -1,0 +1,370 @@
+//! Timelines, captures and recordings of a live cluster, over the monitor's socket.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use common::{PATIENCE, frame, lab, lab_with, pair, stats, stream, until};
+use niclab_device::ethernet::Negotiated;
+use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use niclab_device::frontend::ClusterGuest;
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer;
+use niclab_model::parts::ledger::Crossing;
+use niclab_model::ultra::wire::{Header, Kind, Packet};
+use niclab_observe::recording::{Recorded, Tail};
+use niclab_spec::monitor::{Answer, DaemonStats, Request};
+use niclab_spec::report::LedgerEntry;
+use niclab_spec::watch::{ChunkReader, WatchRequest, WatchSubject, WatchSummary};
+use serde_json::Value;
+
+/// A connection over which something is watched.
+struct Watching(BufReader<UnixStream>);
+
+impl Watching {
+    fn ask(lab: &Lab, request: WatchRequest) -> (Self, Answer) {
+        let stream = UnixStream::connect(&lab.config().monitor_socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let line = serde_json::to_string(&Request::Watch(request)).unwrap() + "\n";
+        (&stream).write_all(line.as_bytes()).unwrap();
+        let mut watching = Self(BufReader::new(stream));
+        let answer = watching.answer();
+        (watching, answer)
+    }
+
+    fn begin(lab: &Lab, subject: WatchSubject, links: &[&str], messages: Option<u64>) -> Self {
+        let links = links.iter().map(|link| (*link).to_owned()).collect();
+        let (watching, answer) = Self::ask(lab, WatchRequest { subject, links, messages });
+        assert_eq!(answer, Answer::Watching);
+        watching
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// The file and its summary, once the daemon ends it.
+    fn file(mut self) -> (Vec<u8>, WatchSummary) {
+        let mut file = Vec::new();
+        ChunkReader::new(&mut self.0).read_to_end(&mut file).unwrap();
+        match self.answer() {
+            Answer::Watched(summary) => (file, summary),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends it.
+    fn end(self) -> (Vec<u8>, WatchSummary) {
+        self.0.get_ref().shutdown(Shutdown::Write).unwrap();
+        self.file()
+    }
+}
+
+fn all_stats(lab: &Lab) -> DaemonStats {
+    match answer(lab.daemon().shell(), &Request::Stats) {
+        Answer::Stats(stats) => stats,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_watched(lab: &Lab) -> bool {
+    lab.daemon().shell().world().network.taps().is_any()
+}
+
+/// All that these guests stored is carried out: a request is answered after what was stored before it.
+fn settle(guests: &[Arc<ClusterGuest>]) {
+    for guest in guests {
+        guest.statistics().unwrap();
+    }
+}
+
+/// All doorbells of Ethernet functions were heard.
+fn until_ethernet_is_quiet(lab: &Lab) {
+    until("all doorbells", || {
+        let world = lab.daemon().shell().world();
+        let states = world.ethernet.states.iter().enumerate();
+        let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Crossing::Doorbell).count));
+        priced.into_iter().all(|(node, priced)| priced == world.ethernet.doorbells(node))
+    });
+}
+
+/// Counts, bytes, price and waiting, by process and kind of crossing.
+type Sums = BTreeMap<(String, String), [u64; 4]>;
+
+fn sums_of(timeline: &Value) -> Sums {
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let names = events.iter().filter(|event| event["name"] == "process_name");
+    let names: BTreeMap<u64, &str> = names
+        .map(|event| (event["pid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
+        .collect();
+    let mut sums = Sums::new();
+    for event in events.iter().filter(|event| event["ph"] == "X") {
+        let process = names[&event["pid"].as_u64().unwrap()].replace(" (model time)", "");
+        let sum = sums.entry((process, event["name"].as_str().unwrap().to_owned())).or_default();
+        let keys = ["count", "bytes", "model_price_ps", "model_waited_ps"];
+        for (sum, key) in sum.iter_mut().zip(keys) {
+            *sum += event["args"][key].as_u64().unwrap();
+        }
+    }
+    sums
+}
+
+fn expected_sums(stats: &DaemonStats) -> Sums {
+    let nodes = stats.nodes.iter().flat_map(|node| {
+        [
+            (node.name.clone(), &node.ledger),
+            (format!("{}, Ethernet function", node.name), &node.ethernet_ledger),
+        ]
+    });
+    let ledgers = nodes.chain([("network".to_owned(), &stats.fabric.ledger)]);
+    let entries = |(name, ledger): (String, &Vec<LedgerEntry>)| {
+        let sum = |e: &LedgerEntry| [e.count, e.bytes, e.model_price_ps, e.model_waited_ps];
+        ledger.iter().map(|e| ((name.clone(), e.crossing.clone()), sum(e))).collect::<Vec<_>>()
+    };
+    ledgers.flat_map(entries).filter(|(_, sum)| sum[0] > 0).collect()
+}
+
+#[test]
+fn a_trace_sums_to_the_ledgers_of_both_functions() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let mut ethernet = [lab.ethernet(0, 0).unwrap(), lab.ethernet(1, 0).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    stream(&mut a, &mut b, 200);
+    settle(&guests);
+    until_ethernet_is_quiet(&lab);
+    let before = all_stats(&lab);
+    let watching = Watching::begin(&lab, WatchSubject::Trace, &[], None);
+    stream(&mut a, &mut b, 300);
+    stream(&mut b, &mut a, 100);
+    for _ in 0..5 {
+        assert!(ethernet[0].send(&frame(lab.mac(0), lab.mac(1), 1000)).unwrap());
+        ethernet[1].receive(PATIENCE).unwrap();
+    }
+    settle(&guests);
+    until_ethernet_is_quiet(&lab);
+    let (file, summary) = watching.end();
+    let timeline: Value = serde_json::from_slice(&file).unwrap();
+    let since = all_stats(&lab).since(&before);
+    let sums = sums_of(&timeline);
+    assert_eq!(sums, expected_sums(&since));
+    assert_eq!(sums[&("node1".to_owned(), "host_receive".to_owned())][0], 300);
+    assert_eq!(sums[&("node0, Ethernet function".to_owned(), "host_send".to_owned())][0], 5);
+    let other = &timeline["otherData"];
+    assert_eq!((&other["stages_lost"], &other["stages"]), (&0.into(), &summary.written.into()));
+    assert_eq!((summary.lost, summary.messages), (0, 405));
+    let flows = timeline["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "f");
+    assert_eq!(flows.count(), 405, "a flow for each message");
+    assert!(!is_watched(&lab));
+}
+
+/// The frames of a capture: interface, whether it goes to the node, bytes, comment. The file must be well formed.
+fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut found = Vec::new();
+    while !file.is_empty() {
+        let (kind, length) = (word(file, 0), word(file, 4) as usize);
+        assert_eq!(word(file, length - 4) as usize, length);
+        if kind == 6 {
+            let body = &file[8..length - 4];
+            let bytes = word(body, 12) as usize;
+            let options = &body[20 + bytes.next_multiple_of(4)..];
+            assert_eq!(options[..4], [2, 0, 4, 0], "flags");
+            let comment = if options[8] == 1 { &options[12..12 + usize::from(options[10])] } else { &[] };
+            let comment = String::from_utf8(comment.to_vec()).unwrap();
+            found.push((word(body, 0), word(options, 4) == 1, body[20..20 + bytes].to_vec(), comment));
+        }
+        file = &file[length..];
+    }
+    found
+}
+
+#[test]
+fn a_capture_holds_the_frames_of_its_links_whole_in_both_directions() {
+    let lab = lab(3);
+    let guests = [lab.guest(0).unwrap(), lab.guest(2).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    settle(&guests);
+    let before = all_stats(&lab);
+    let all = Watching::begin(&lab, WatchSubject::Capture, &[], None);
+    let one = Watching::begin(&lab, WatchSubject::Capture, &["node2"], None);
+    stream(&mut a, &mut b, 300);
+    settle(&guests);
+    let (all, summary) = all.end();
+    let (one, _) = one.end();
+    let since = all_stats(&lab).since(&before);
+    let found = frames(&all);
+    assert_eq!(found.len() as u64, summary.written);
+    for (rank, node) in (0_u32..).zip(&since.nodes) {
+        let count = |to_node| found.iter().filter(|(link, way, ..)| (*link, *way) == (rank, to_node)).count();
+        let traffic = &node.cluster;
+        let counts = (count(false) as u64, count(true) as u64);
+        assert_eq!(counts, (traffic.sent_frames, traffic.received_frames), "{}", node.name);
+    }
+    let of_two = |frames: Vec<(u32, bool, Vec<u8>, String)>, link| -> Vec<_> {
+        frames.into_iter().filter(|frame| frame.0 == link).map(|(_, way, bytes, _)| (way, bytes)).collect()
+    };
+    assert_eq!(of_two(frames(&one), 0), of_two(found, 2), "one link alone is the same");
+    let mut numbers = 0..;
+    for (_, bytes) in of_two(frames(&one), 0) {
+        let packet = Packet::new_checked(&bytes).unwrap();
+        if let Kind::Data { .. } = Header::parse(&packet).unwrap().kind {
+            let number = numbers.next().unwrap();
+            assert!(packet.words().any(|word| word == number), "message {number} as it was sent");
+        }
+    }
+    assert_eq!(numbers.next(), Some(300));
+}
+
+#[test]
+fn what_faults_did_is_said_and_counted_as_the_link_counts() {
+    let lab = lab_with(2, |config| {
+        config.nodes[1].link.faults =
+            niclab_spec::Faults { loss: 0.2, duplicate: 0.2, corrupt: 0.2, ..Default::default() };
+    });
+    let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
+    let _to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
+    let watching = Watching::begin(&lab, WatchSubject::Capture, &["node1"], None);
+    for _ in 0..200 {
+        until("room to send", || from.send(&frame(lab.mac(0), lab.mac(1), 100)).unwrap());
+    }
+    until("all frames", || stats(&lab, 0).ethernet.sent_frames == 200);
+    let (file, _) = watching.end();
+    let found = frames(&file);
+    let count = |part: &str| found.iter().filter(|(.., comment)| comment.contains(part)).count() as u64;
+    let events = stats(&lab, 1).link_events;
+    assert_eq!(count("never arrived"), events["lost"]);
+    // Of a frame and its double only the first can be damaged.
+    assert_eq!(count("corrupted"), events["corrupted"]);
+    let undamaged_doubles = count("doubled");
+    assert!(undamaged_doubles >= events["duplicated"] && undamaged_doubles <= 2 * events["duplicated"]);
+    assert_eq!(found.len() as u64, 200 + events["duplicated"]);
+}
+
+#[test]
+fn ordinary_frames_are_captured_as_the_wire_sees_them() {
+    let lab = lab(2);
+    let mut from = lab.ethernet(0, Negotiated::OFFERED).unwrap();
+    let mut to = lab.ethernet(1, Negotiated::OFFERED).unwrap();
+    let watching = Watching::begin(&lab, WatchSubject::Capture, &["node1"], None);
+    let short = frame(lab.mac(0), lab.mac(1), 77);
+    assert!(from.send(&short).unwrap());
+    to.receive(PATIENCE).unwrap();
+    // A long TCP frame passes in one piece; the wire sees three, each with its checksum.
+    let mut long = [lab.mac(1), lab.mac(0)].concat();
+    long.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    long.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    long.extend((0..3_000).map(|index| index as u8));
+    let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 1400 });
+    let offload = Offload { checksum: Some(Checksum { start: 34, offset: 16 }), segmentation };
+    assert!(from.queue(&offload, &long).unwrap());
+    from.flush().unwrap();
+    assert_eq!(to.receive(PATIENCE).unwrap(), (offload, long.clone()), "watching changes nothing");
+    let (file, _) = watching.end();
+    let found = frames(&file);
+    let bytes: Vec<&[u8]> = found.iter().map(|(.., bytes, _)| bytes.as_slice()).collect();
+    assert_eq!(bytes.iter().map(|bytes| bytes.len()).collect::<Vec<_>>(), [77, 1454, 1454, 254]);
+    assert_eq!(bytes[0], short);
+    let payload: Vec<u8> = bytes[1..].iter().flat_map(|bytes| bytes[54..].to_vec()).collect();
+    assert_eq!(payload, long[54..]);
+    assert!(bytes[1..].iter().all(|bytes| bytes[50..52] != [0, 0]), "checksums are complete");
+}
+
+fn recorded(file: &[u8]) -> (Vec<Recorded>, Tail) {
+    let text = std::str::from_utf8(file).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.remove(0), r#"{"niclab_recording":2,"nodes":2}"#);
+    let tail = serde_json::from_str(lines.pop().unwrap()).unwrap();
+    (lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect(), tail)
+}
+
+#[test]
+fn a_recording_ends_by_itself_after_so_many_messages() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    stream(&mut a, &mut b, 10);
+    let watching = Watching::begin(&lab, WatchSubject::Recording, &[], Some(25));
+    stream(&mut a, &mut b, 20);
+    stream(&mut b, &mut a, 20);
+    let (file, summary) = watching.file();
+    let (messages, tail) = recorded(&file);
+    assert_eq!((summary.messages, summary.written, summary.lost), (25, 25, 0));
+    assert_eq!(tail, Tail { messages: 25, lost: 0 });
+    let of = |node| messages.iter().filter(|message| message.node == node).collect::<Vec<_>>();
+    let (from_a, from_b) = (of(0), of(1));
+    assert_eq!((from_a.len(), from_b.len()), (20, 5));
+    assert!(from_a.iter().all(|m| (m.port, m.to, m.to_port) == (a.number() as u16, 1, b.number() as u16)));
+    assert!(from_a.is_sorted_by_key(|message| message.model_time_ps));
+    until("the watch to be over", || !is_watched(&lab));
+}
+
+#[test]
+fn whoever_hangs_up_watches_no_more_and_disturbs_nobody() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    let gone = Watching::begin(&lab, WatchSubject::Trace, &[], None);
+    let stays = Watching::begin(&lab, WatchSubject::Trace, &[], None);
+    stream(&mut a, &mut b, 100);
+    drop(gone);
+    stream(&mut a, &mut b, 100);
+    let (file, summary) = stays.end();
+    assert_eq!(summary.messages, 200);
+    assert!(serde_json::from_slice::<Value>(&file).is_ok());
+    until("nobody watches", || !is_watched(&lab));
+}
+
+#[test]
+fn a_reader_that_stalls_stops_nobody_and_is_told_what_it_missed() {
+    let lab = lab(2);
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = pair([&guests[0], &guests[1]]);
+    let watching = Watching::begin(&lab, WatchSubject::Trace, &[], None);
+    // Far more than the queue and the socket hold.
+    stream(&mut a, &mut b, 20_000);
+    let (file, summary) = watching.end();
+    let timeline: Value = serde_json::from_slice(&file).unwrap();
+    assert!(summary.lost > 0 && summary.written > 0, "{summary:?}");
+    assert_eq!(timeline["otherData"]["stages_lost"], summary.lost);
+    assert_eq!(timeline["otherData"]["stages"], summary.written);
+}
+
+#[test]
+fn a_daemon_that_ends_leaves_whole_files() {
+    let lab = lab(2);
+    let watching = Watching::begin(&lab, WatchSubject::Capture, &[], None);
+    let reading = std::thread::spawn(|| watching.file());
+    drop(lab);
+    let (file, _) = reading.join().unwrap();
+    assert!(frames(&file).is_empty() && !file.is_empty());
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused_by_name() {
+    let lab = lab(2);
+    for (subject, links, messages, part) in [
+        (
+            WatchSubject::Capture,
+            vec!["node7".to_owned()],
+            None,
+            "`node7`; links are named after their nodes: node0, node1",
+        ),
+        (WatchSubject::Trace, vec!["node1".to_owned()], None, "only a capture"),
+        (WatchSubject::Recording, Vec::new(), Some(0), "give 1 or more"),
+    ] {
+        match Watching::ask(&lab, WatchRequest { subject, links, messages }).1 {
+            Answer::Error { message } => assert!(message.contains(part), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(!is_watched(&lab));
+}
