@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cluster, LinkConfig, MacAddress, NicConfig, Profile};
+use crate::{Cluster, DeviceFaults, LinkConfig, MacAddress, NicConfig, Profile};
 
 /// What the daemon prints once it listens on all sockets.
 pub const READY_LINE: &str = "ready";
@@ -49,6 +49,9 @@ pub struct DaemonNode {
     pub ethernet_socket: PathBuf,
     /// The NIC.
     pub nic: NicConfig,
+    /// What goes wrong in the NIC.
+    #[serde(default)]
+    pub device_faults: DeviceFaults,
     /// The link to the switch.
     pub link: LinkConfig,
 }
@@ -107,6 +110,7 @@ impl DaemonConfig {
                     cluster_socket,
                     ethernet_socket,
                     nic: node.nic.clone(),
+                    device_faults: node.device_faults.clone(),
                     link: node.link,
                 }
             })

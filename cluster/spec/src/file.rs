@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::{Faults, NicConfig};
+use crate::{DeviceFaults, Faults, NicConfig};
 
 /// A virtual cluster. Every key is optional.
 ///
@@ -43,6 +43,8 @@ pub struct ClusterFile {
     pub seed: u64,
     /// The NIC of each node.
     pub nic: NicConfig,
+    /// What goes wrong in the NIC of each node, to try drivers with. Default: nothing.
+    pub device_faults: DeviceFaults,
     /// Links to the switch. An entry without `node` changes the default for all nodes.
     pub link: Vec<LinkEntry>,
 }
@@ -63,6 +65,7 @@ impl Default for ClusterFile {
             profile: None,
             seed: 1,
             nic: NicConfig::default(),
+            device_faults: DeviceFaults::default(),
             link: Vec::new(),
         }
     }
@@ -84,6 +87,8 @@ pub struct NodeEntry {
     pub packages: Option<Vec<String>>,
     /// NIC, instead of the cluster's.
     pub nic: Option<NicConfig>,
+    /// What goes wrong in its NIC, instead of the cluster's.
+    pub device_faults: Option<DeviceFaults>,
 }
 
 /// One node's link to the switch.

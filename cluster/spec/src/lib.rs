@@ -23,6 +23,7 @@ pub mod watch;
 pub mod workload;
 
 mod address;
+mod device_faults;
 mod error;
 mod file;
 mod link;
@@ -31,6 +32,7 @@ mod resolve;
 mod source;
 
 pub use address::MacAddress;
+pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults};
 pub use error::{Place, Problem, SpecError};
 pub use file::{AcceleratorChoice, ClusterFile, LinkEntry, NodeEntry, schema};
 pub use link::{Faults, LinkConfig};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Faults,
+    DeviceFaults, Faults,
     report::{FabricFigures, ModelFigures, NodeFigures},
     watch::{WatchRequest, WatchSummary},
 };
@@ -39,6 +39,18 @@ pub enum Request {
         /// The new faults.
         faults: Faults,
     },
+    /// What goes wrong in one node's NIC. Answered by [`Answer::DeviceFaults`].
+    DeviceFaults {
+        /// The node, by name.
+        node: String,
+    },
+    /// Replace what goes wrong in one node's NIC from now on. Answered by [`Answer::Done`].
+    SetDeviceFaults {
+        /// The node, by name.
+        node: String,
+        /// The new faults.
+        faults: DeviceFaults,
+    },
 }
 
 /// One answer.
@@ -53,6 +65,8 @@ pub enum Answer {
     Watching,
     /// The watching is over, and the file is whole.
     Watched(WatchSummary),
+    /// To [`Request::DeviceFaults`].
+    DeviceFaults(DeviceFaults),
     /// The change was made.
     Done,
     /// The request was not understood or is impossible.
@@ -132,6 +146,26 @@ mod tests {
         assert_eq!(serde_json::from_str::<Request>(&json(cut.clone())).unwrap(), cut);
         let short = r#"{"query":"set-faults","node":"node0","faults":{"partition":true}}"#;
         assert_eq!(serde_json::from_str::<Request>(short).unwrap(), cut);
+        let short = r#"{"query":"set-device-faults","node":"node0","faults":{"stale_at":[3]}}"#;
+        let faults = DeviceFaults { stale_at: vec![3], ..DeviceFaults::default() };
+        let stale = Request::SetDeviceFaults { node: "node0".into(), faults };
+        assert_eq!(serde_json::from_str::<Request>(short).unwrap(), stale);
+    }
+
+    #[test]
+    fn the_longest_request_is_read() {
+        let at = vec![u64::MAX; DeviceFaults::MAX_AT];
+        let faults = DeviceFaults {
+            stale_at: at.clone(),
+            short_at: at.clone(),
+            bad_status_at: at.clone(),
+            delay_at: at.clone(),
+            lost_interrupt_at: at.clone(),
+            doubled_interrupt_at: at,
+            ..DeviceFaults::default()
+        };
+        let request = Request::SetDeviceFaults { node: "n".repeat(32), faults };
+        assert!(serde_json::to_string(&request).unwrap().len() < MAX_REQUEST_BYTES);
     }
 
     #[test]

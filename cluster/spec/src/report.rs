@@ -235,6 +235,12 @@ pub struct NodeFigures {
     pub violations: BTreeMap<String, u64>,
     /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.
     pub link_events: BTreeMap<String, u64>,
+    /// Faults that were put into this node's NIC (`device_faults` of the cluster file), by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub device_faults: BTreeMap<String, u64>,
+    /// The last of these faults, 64 at most, earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_fault_log: Vec<DeviceFault>,
     /// How often wall time decided in which order this node did things, so that another run of the same programs
     /// may differ. 0 in a simulation.
     pub unordered: u64,
@@ -248,6 +254,25 @@ pub struct NodeFigures {
     pub model_latency: Histogram,
     /// Frames that this node received through the Ethernet function; see `latency` of ModelFigures.
     pub ethernet_model_latency: Histogram,
+}
+
+/// One fault that was put into a NIC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceFault {
+    /// Faults of this NIC since it was made, this one included.
+    pub number: u64,
+    /// Its name, as in the cluster file.
+    pub fault: String,
+    /// At which of its opportunities it happened, from 1. In the fault's `_at` list this number makes it happen again.
+    pub opportunity: u64,
+    /// When it would have been seen without the fault, in model time.
+    pub model_time_ps: u64,
+    /// Rank of the node whose message it befell; none where no message caused what it befell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_from: Option<u16>,
+    /// Number of that message among those of its node, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_number: Option<u64>,
 }
 
 /// One port of the modelled NIC.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    AcceleratorChoice, ClusterFile, Faults, LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, Problem,
-    Profile, Source, SpecError, UltraParameters,
+    AcceleratorChoice, ClusterFile, DeviceFaults, Faults, LinkConfig, LinkEntry, MacAddress, NicConfig,
+    NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
 };
 
 /// The most nodes of one cluster.
@@ -53,6 +53,8 @@ pub struct Node {
     pub packages: Vec<String>,
     /// The NIC.
     pub nic: NicConfig,
+    /// What goes wrong in the NIC.
+    pub device_faults: DeviceFaults,
     /// The link to the switch.
     pub link: LinkConfig,
 }
@@ -136,6 +138,7 @@ fn node_of(file: &ClusterFile, rank: u16, name: &str, profile: &Profile) -> Node
         vcpus: own.vcpus.unwrap_or(file.vcpus),
         packages: packages.into_iter().collect(),
         nic: own.nic.unwrap_or_else(|| file.nic.clone()),
+        device_faults: own.device_faults.unwrap_or_else(|| file.device_faults.clone()),
         link: link_of(file, name, profile),
     }
 }
@@ -176,6 +179,7 @@ impl Checker<'_> {
         self.vcpus("vcpus", Some(file.vcpus));
         self.packages("packages", &file.packages);
         self.nic("nic", &file.nic);
+        self.device_faults("device_faults", &file.device_faults);
         for (i, node) in file.node.iter().enumerate() {
             self.node(&format!("node[{i}]"), node);
         }
@@ -187,6 +191,9 @@ impl Checker<'_> {
         self.packages(&format!("{path}.packages"), node.packages.as_deref().unwrap_or_default());
         if let Some(nic) = &node.nic {
             self.nic(&format!("{path}.nic"), nic);
+        }
+        if let Some(faults) = &node.device_faults {
+            self.device_faults(&format!("{path}.device_faults"), faults);
         }
     }
 
@@ -257,6 +264,12 @@ impl Checker<'_> {
                 format!("a port cannot authorize {} partners", ultra.authorized_partners_per_port),
                 format!("use 1 to {}", UltraParameters::MAX_PARTNERS),
             );
+        }
+    }
+
+    fn device_faults(&mut self, path: &str, faults: &DeviceFaults) {
+        for problem in faults.problems() {
+            self.report(&format!("{path}.{}", problem.key), problem.what, problem.mend);
         }
     }
 
@@ -499,6 +512,9 @@ mod tests {
                 2,
                 "nic.ultra.fifo_words_per_port",
             ),
+            ("[device_faults]\nstale = 1.5", 2, "device_faults.stale"),
+            ("[device_faults]\nshort_at = [0]", 2, "device_faults.short_at"),
+            ("[[node]]\ndevice_faults = { delay_ns = 0 }", 2, "node[0].device_faults.delay_ns"),
             ("[nic.ultra]\nauthorized_partners_per_port = 0", 2, "nic.ultra.authorized_partners_per_port"),
         ] {
             let (found_line, found_key, message) = problem(text);
@@ -518,8 +534,8 @@ mod tests {
     #[test]
     fn a_nodes_own_values_win() {
         let cluster = resolve(
-            "nodes = 3\nmemory_mib = 128\npackages = [\"b2\", \"a2\", \"b2\"]\n\
-             [[node]]\nname = \"big\"\nmemory_mib = 512\npackages = []\n\
+            "nodes = 3\nmemory_mib = 128\npackages = [\"b2\", \"a2\", \"b2\"]\ndevice_faults.stale_at = [4]\n\
+             [[node]]\nname = \"big\"\nmemory_mib = 512\npackages = []\ndevice_faults = { short_at = [2] }\n\
              [[link]]\nmtu_bytes = 9000\nfaults = { loss = 0.5 }\n\
              [[link]]\nnode = \"big\"\nlatency_ns = 7\n",
         )
@@ -527,6 +543,8 @@ mod tests {
         let [big, other, _] = cluster.nodes.as_slice() else { panic!("three nodes") };
         assert_eq!((big.name.as_str(), big.memory_mib, other.memory_mib), ("big", 512, 128));
         assert_eq!((big.packages.len(), &other.packages[..]), (0, &["a2".to_owned(), "b2".to_owned()][..]));
+        assert_eq!((&big.device_faults.short_at[..], &big.device_faults.stale_at[..]), (&[2][..], &[][..]));
+        assert_eq!(other.device_faults.stale_at, [4]);
         assert_eq!((big.link.latency_ns, big.link.mtu_bytes, other.link.mtu_bytes), (7, 9000, 9000));
         assert!((big.link.faults.loss - 0.5).abs() < f64::EPSILON);
     }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cluster, LinkConfig, NicConfig, Profile, Workload, workload::WorkloadNode};
+use crate::{Cluster, DeviceFaults, LinkConfig, NicConfig, Profile, Workload, workload::WorkloadNode};
 
 /// The version of [`SimConfig`] that this build writes and reads.
 pub const SIM_CONFIG_VERSION: u32 = 1;
@@ -51,6 +51,9 @@ pub struct SimNode {
     pub name: String,
     /// The NIC.
     pub nic: NicConfig,
+    /// What goes wrong in the NIC.
+    #[serde(default)]
+    pub device_faults: DeviceFaults,
     /// The link to the switch.
     pub link: LinkConfig,
 }
@@ -93,8 +96,12 @@ impl SimConfig {
     /// The simulation of `workload` on `cluster`, which the reports call `name`.
     #[must_use]
     pub fn new(cluster: &Cluster, name: &str, workload: &Workload) -> Self {
-        let node =
-            |node: &crate::Node| SimNode { name: node.name.clone(), nic: node.nic.clone(), link: node.link };
+        let node = |node: &crate::Node| SimNode {
+            name: node.name.clone(),
+            nic: node.nic.clone(),
+            device_faults: node.device_faults.clone(),
+            link: node.link,
+        };
         Self {
             version: SIM_CONFIG_VERSION,
             cluster: name.to_owned(),

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use niclab_abi::control::Statistics;
 use niclab_model::fabric::{Fabric, PortCounters};
+use niclab_model::nic::{Nic, Output};
 use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Ledger, Line};
+use niclab_model::parts::mischief::Record;
 use niclab_spec::report::{self, FabricFigures, LedgerEntry};
 
 /// The kinds of crossings that occurred, in the ledger's order.
@@ -60,6 +62,30 @@ pub fn link_events(counters: &PortCounters) -> BTreeMap<String, u64> {
         ("corrupted", counters.corrupted),
         ("reordered", counters.reordered),
     ])
+}
+
+/// Faults that were put into a card: how many of each name, and the last of them one by one.
+pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::DeviceFault>) {
+    let Some(saboteur) = nic.saboteur() else { return Default::default() };
+    let counts = named(saboteur.counts().map(|(fault, count)| (fault.name(), count)));
+    (counts, saboteur.records().map(device_fault).collect())
+}
+
+fn device_fault(record: &Record) -> report::DeviceFault {
+    let (at, message) = match &record.intended {
+        Output::DmaWrite { at, message, .. }
+        | Output::Interrupt { at, message, .. }
+        | Output::Frame { at, message, .. } => (at, *message),
+        Output::Reply { at, .. } => (at, None),
+    };
+    report::DeviceFault {
+        number: record.number,
+        fault: record.fault.name().to_owned(),
+        opportunity: record.opportunity,
+        model_time_ps: at.as_ps(),
+        message_from: message.map(|message| message.node),
+        message_number: message.map(|message| message.number),
+    }
 }
 
 /// What a card refused or threw away, by name.

@@ -6,12 +6,13 @@ pub mod figures;
 
 use niclab_model::fabric::faults::{Chance, Faults};
 use niclab_model::fabric::link::LinkConfig;
+use niclab_model::parts::mischief::{Fault, Rate, Rates};
 use niclab_model::parts::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
 };
 use niclab_model::time::Span;
 use niclab_model::ultra;
-use niclab_spec::{FlowControl, Unauthorized};
+use niclab_spec::{DeviceFaultRate, FlowControl, Unauthorized};
 
 /// The parameters of node `number`'s ULTRA card, in a cluster of `nodes` nodes.
 pub fn ultra(
@@ -57,6 +58,15 @@ pub fn faults(faults: &niclab_spec::Faults) -> Faults {
         partition: faults.partition,
         ..Faults::NONE
     }
+}
+
+/// What goes wrong in a device.
+pub fn device_faults(faults: &niclab_spec::DeviceFaults) -> Rates {
+    let named = faults.rates();
+    let rate =
+        |rate: &DeviceFaultRate<'_>| Rate::new(Chance::from_probability(rate.chance), rate.at.to_vec());
+    let of = |fault: Fault| named.iter().find(|rate| rate.key == fault.name()).map(rate);
+    Rates { of: Fault::ALL.map(|fault| of(fault).unwrap_or_default()), delay: Span::from_ns(faults.delay_ns) }
 }
 
 /// A price of the model from the same price of a profile; a macro, because the specification names no type for it.
@@ -131,6 +141,26 @@ mod tests {
     fn the_bundled_profile_is_the_models_own() {
         let bundled = niclab_spec::Profile::bundled("ultra-200mhz-htx").unwrap();
         assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
+    }
+
+    #[test]
+    fn every_device_fault_has_a_key_of_its_own() {
+        let faults = niclab_spec::DeviceFaults {
+            stale_at: vec![1],
+            short_at: vec![2],
+            bad_status_at: vec![3],
+            delay_at: vec![4],
+            delay_ns: 7,
+            lost_interrupt_at: vec![5],
+            doubled_interrupt: 1.0,
+            ..niclab_spec::DeviceFaults::default()
+        };
+        let rates = device_faults(&faults);
+        let at = |number| Rate::new(Chance::NEVER, vec![number]);
+        let always = Rate::new(Chance::ALWAYS, Vec::new());
+        assert_eq!(rates.of, [at(1), at(2), at(3), at(4), at(5), always]);
+        assert_eq!(rates.delay, Span::from_ns(7));
+        assert_eq!(device_faults(&niclab_spec::DeviceFaults::default()).of, Rates::default().of);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::parts::ledger::Ledger;
 use crate::parts::message::Message;
+use crate::parts::mischief::Saboteur;
 use crate::time::Time;
 
 /// Bytes of a frame on a link, from the Ethernet header to the last byte of the payload (no preamble, no check
@@ -107,8 +108,25 @@ pub enum Register {
     ReleaseInterval(u64),
 }
 
+/// What a DMA write is to the host that looks at it. Shells need not know; a fault of the device
+/// ([`crate::parts::mischief`]) does, for it spoils a part of the write and leaves the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Data, of which a later write tells.
+    Data,
+    /// A slot, a descriptor or an event. The last word makes it the host's: until the host sees that word change, all of
+    /// it is the device's. The words before the last are data.
+    Completion {
+        /// The bits of the last word that say what came and how it went. The others are ownership: by them alone the host
+        /// sees that the word is new.
+        status: u64,
+    },
+    /// Counts, each of them of use by itself. The next write replaces all of them.
+    Counts,
+}
+
 /// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Store `words` into host memory from `address` on, in ascending order, the last word with release ordering after
     /// all others. The model only names memory that the host gave it in a control request; the shell still checks
@@ -120,6 +138,10 @@ pub enum Output {
         address: u64,
         /// What to store.
         words: DmaWords,
+        /// What that is to the host.
+        content: Content,
+        /// The message that caused it, where one did and the ledger knows.
+        message: Option<Message>,
     },
     /// Send a frame into the link.
     Frame {
@@ -139,6 +161,8 @@ pub enum Output {
         cause: u32,
         /// The port it concerns.
         port: u32,
+        /// The message that caused it, where one did.
+        message: Option<Message>,
     },
     /// Answer the control request with this token.
     Reply {
@@ -193,4 +217,14 @@ pub trait Nic {
 
     /// What a driver reads by [`niclab_abi::control::OP_STATISTICS`], with these counts of the shell.
     fn statistics(&self, shell: &ShellCounts) -> Statistics;
+
+    /// Who puts faults into what this model wants done; a model by itself has nobody. See [`crate::parts::mischief`].
+    fn saboteur(&self) -> Option<&Saboteur> {
+        None
+    }
+
+    /// The same, to change the faults.
+    fn saboteur_mut(&mut self) -> Option<&mut Saboteur> {
+        None
+    }
 }

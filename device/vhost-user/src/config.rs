@@ -65,7 +65,11 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
         let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());
         infos.push(NodeInfo { name: node.name.clone(), config: device, policy });
     }
-    Ok((World::new(cards, profile, network(config, &profile)?), infos))
+    let mut world = World::new(cards, profile, network(config, &profile)?, config.seed);
+    for (number, node) in config.nodes.iter().enumerate() {
+        world.set_device_faults(number, &node.device_faults);
+    }
+    Ok((world, infos))
 }
 
 /// The network of links and switch, with the faults that the configuration begins with.

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use niclab_assembly::figures::{entries, fabric, histogram, link_events, named, refusals};
+use niclab_assembly::figures::{device_faults, entries, fabric, histogram, link_events, named, refusals};
 use niclab_model::parts::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, Request, STATS_VERSION,
 };
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
+use niclab_spec::{DeviceFaultProblem, DeviceFaults};
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -145,11 +146,9 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
         Request::Watch(_) => Answer::Error { message: "watching needs a connection of its own".to_owned() },
         Request::Health => Answer::Health(health(shell)),
         Request::SetFaults { node, faults: wanted } => {
-            let Some(number) = shell.nodes().iter().position(|info| info.name == *node) else {
-                let names: Vec<&str> = shell.nodes().iter().map(|info| info.name.as_str()).collect();
-                return Answer::Error {
-                    message: format!("no node `{node}`; there are {}", names.join(", ")),
-                };
+            let number = match number_of(shell, node) {
+                Ok(number) => number,
+                Err(message) => return Answer::Error { message },
             };
             if !wanted.is_possible() {
                 return Answer::Error { message: "a probability outside of 0 to 1".to_owned() };
@@ -157,7 +156,39 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
             shell.world().network.set_faults(number as u16, faults(wanted));
             Answer::Done
         }
+        Request::DeviceFaults { node } => match number_of(shell, node) {
+            Ok(number) => {
+                let world = shell.world();
+                let of_card = world.cards.get(number).map(|card| card.device_faults.clone());
+                Answer::DeviceFaults(of_card.unwrap_or_default())
+            }
+            Err(message) => Answer::Error { message },
+        },
+        Request::SetDeviceFaults { node, faults } => match set_device_faults(shell, node, faults) {
+            Ok(()) => Answer::Done,
+            Err(message) => Answer::Error { message },
+        },
     }
+}
+
+/// The number of the node of this name, or what to tell whoever asked for it.
+fn number_of(shell: &Shell, node: &str) -> Result<usize, String> {
+    let names = || shell.nodes().iter().map(|info| info.name.as_str());
+    names()
+        .position(|name| name == node)
+        .ok_or_else(|| format!("no node `{node}`; there are {}", names().collect::<Vec<_>>().join(", ")))
+}
+
+fn set_device_faults(shell: &Shell, node: &str, faults: &DeviceFaults) -> Result<(), String> {
+    let number = number_of(shell, node)?;
+    let problem = |p: DeviceFaultProblem| format!("`{}`: {}; {}", p.key, p.what, p.mend);
+    let problems: Vec<String> = faults.problems().into_iter().map(problem).collect();
+    if !problems.is_empty() {
+        return Err(problems.join("\n"));
+    }
+    let mut world = shell.world();
+    world.set_device_faults(number, faults);
+    Ok(())
 }
 
 fn stats(shell: &Shell, world: &World) -> DaemonStats {
@@ -233,6 +264,7 @@ fn card_figures(card: &Card) -> NodeFigures {
         ..NodeFigures::default()
     };
     figures.violations.append(&mut refusals(&model));
+    (figures.device_faults, figures.device_fault_log) = device_faults(&*card.nic);
     figures
 }
 

@@ -49,6 +49,9 @@ impl NodeFigures {
         subtract_counts(&mut self.interrupts, &before.interrupts);
         subtract_counts(&mut self.violations, &before.violations);
         subtract_counts(&mut self.link_events, &before.link_events);
+        let faults_before = before.device_faults.values().fold(0, |sum: u64, count| sum.wrapping_add(*count));
+        self.device_fault_log.retain(|fault| fault.number > faults_before);
+        subtract_counts(&mut self.device_faults, &before.device_faults);
         subtract_ports(&mut self.ports, &before.ports);
         subtract_ledger(&mut self.ledger, &before.ledger);
         subtract_ledger(&mut self.ethernet_ledger, &before.ethernet_ledger);
@@ -108,7 +111,7 @@ fn subtract_ledger(now: &mut Vec<LedgerEntry>, before: &[LedgerEntry]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ModelFigures;
+    use crate::report::{DeviceFault, ModelFigures};
 
     fn stats(scale: u64) -> DaemonStats {
         let entry = |crossing: &str, scale| LedgerEntry {
@@ -123,11 +126,14 @@ mod tests {
             launches: scale,
             interrupts: [("armed".to_owned(), scale)].into(),
         };
+        let fault = |number| DeviceFault { number, ..DeviceFault::default() };
         let node = NodeFigures {
             messages_sent: scale,
             doorbells: 2 * scale,
             interrupts: [("message".to_owned(), 3 * scale)].into(),
             ports: vec![port(0, 4), port(3, scale)],
+            device_faults: [("stale".to_owned(), 2), ("short".to_owned(), scale)].into(),
+            device_fault_log: (1..=2 + scale).map(fault).collect(),
             ledger: vec![entry("doorbell", 4), entry("pio_write", scale)],
             ethernet: TrafficStats { sent_frames: scale, ..TrafficStats::default() },
             model_time_ps: 1000 * scale,
@@ -150,6 +156,9 @@ mod tests {
         let mut expected = stats(3);
         expected.nodes[0].ledger.remove(0);
         expected.nodes[0].ports.remove(0);
+        expected.nodes[0].device_faults.remove("stale");
+        expected.nodes[0].device_fault_log =
+            (8..=10).map(|number| DeviceFault { number, ..DeviceFault::default() }).collect();
         expected.model.why_estimate = why_estimate(&expected.nodes);
         assert_eq!(stats(8).since(&stats(5)), expected, "every counter, and no line of what did not happen");
     }

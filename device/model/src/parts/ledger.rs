@@ -278,6 +278,12 @@ impl Ledger {
         self.current = message;
     }
 
+    /// Whose crossings these are.
+    #[inline]
+    pub const fn attributed(&self) -> Option<Message> {
+        self.current
+    }
+
     /// Keeps the next stages, `most` at a time; zero keeps none, as at first. What was kept before stays.
     pub fn record_stages(&mut self, most: usize) {
         self.recorder.most = most;

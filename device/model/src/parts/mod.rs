@@ -5,7 +5,8 @@
 //! * [`message`]: whose message a crossing belongs to; [`histogram`]: how long messages took;
 //! * [`host_interface`]: host processor and bus of one node, on which crossings wait for one another;
 //! * [`fifo`]: a RAM that pointer memory splits into queues;
-//! * [`credit`]: end-to-end credit flow control, both sides.
+//! * [`credit`]: end-to-end credit flow control, both sides;
+//! * [`mischief`]: faults of the device itself, around any model.
 
 pub mod credit;
 pub mod fifo;
@@ -13,4 +14,5 @@ pub mod histogram;
 pub mod host_interface;
 pub mod ledger;
 pub mod message;
+pub mod mischief;
 pub mod profile;

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
-use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SliceStatus};
+use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SLICE_NUMBER_SHIFT, SLICE_VALID, SliceStatus};
 use thiserror::Error;
 
-use crate::nic::{DMA_BUFFER_WORDS, DmaWords, Register};
+use crate::nic::{Content, DMA_BUFFER_WORDS, DmaWords, Register};
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::host_interface::BusTransfer;
@@ -22,6 +22,9 @@ use crate::ultra::requester::Requester;
 use crate::ultra::wire::{Address, Header, Kind, MAX_WORDS, Packet, WireError};
 
 const WORD_BYTES: u64 = 8;
+
+/// Bits of a slice's status word that say what came. That it came, the number and the valid bit say.
+const STATUS_BITS: u64 = ((1 << SLICE_NUMBER_SHIFT) - 1) & !SLICE_VALID;
 
 /// Why an entry cannot be added to an authorization table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -230,7 +233,7 @@ impl Completer {
                 port.armed = slice;
                 if slice != 0 && slice <= port.stored {
                     port.armed = 0;
-                    effects.interrupt(arrived.max(port.last_visible), CAUSE_ARMED, index);
+                    effects.interrupt(arrived.max(port.last_visible), CAUSE_ARMED, index, None);
                 }
             }
             Register::Released(released) if released < port.released || released > port.stored => {
@@ -350,7 +353,7 @@ impl Completer {
         let Some((entry, port)) = entry else {
             effects.counters.unauthorized += 1;
             if self.unauthorized == Unauthorized::Interrupt {
-                effects.interrupt(now, CAUSE_UNAUTHORIZED, index);
+                effects.interrupt(now, CAUSE_UNAUTHORIZED, index, data.message);
             }
             return;
         };
@@ -416,7 +419,8 @@ impl Completer {
         let words = DmaWords::from_buf_and_len(burst, count.min(MAX_WORDS) + 1);
         let skipped = (PAYLOAD_WORDS - payload_words) as u64 * WORD_BYTES;
         let address = port.slices_address + place as u64 * SLICE_BYTES + skipped;
-        let visible = effects.dma_write(stored.end, address, words);
+        let content = Content::Completion { status: STATUS_BITS };
+        let visible = effects.dma_write(stored.end, address, words, content);
         port.last_visible = visible;
         let consumed = effects.interface.host_receive(visible, bytes);
         if let Some(message) = message {
@@ -430,11 +434,11 @@ impl Completer {
         effects.counters.bytes_received += bytes;
 
         if interrupt {
-            effects.interrupt(visible, CAUSE_MESSAGE, index);
+            effects.interrupt(visible, CAUSE_MESSAGE, index, *message);
         }
         if port.armed != 0 && port.armed <= port.stored {
             port.armed = 0;
-            effects.interrupt(visible, CAUSE_ARMED, index);
+            effects.interrupt(visible, CAUSE_ARMED, index, *message);
         }
         if acknowledge {
             effects.counters.acknowledgements_sent += 1;

@@ -2,9 +2,10 @@
 
 use alloc::collections::VecDeque;
 
-use crate::nic::{DmaWords, Output};
+use crate::nic::{Content, DmaWords, Output};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::{Place, Resource, Stage};
+use crate::parts::message::Message;
 use crate::parts::profile::MachineCycles;
 use crate::time::{Span, Time};
 use crate::ultra::counters::Counters;
@@ -53,15 +54,16 @@ impl Effects {
     }
 
     /// Writes `words` as one DMA transfer. Returns when they are visible.
-    pub(super) fn dma_write(&mut self, ready: Time, address: u64, words: DmaWords) -> Time {
+    pub(super) fn dma_write(&mut self, ready: Time, address: u64, words: DmaWords, content: Content) -> Time {
+        let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
-        self.outputs.push_back(Output::DmaWrite { at, address, words });
+        self.outputs.push_back(Output::DmaWrite { at, address, words, content, message });
         at
     }
 
-    pub(super) fn interrupt(&mut self, ready: Time, cause: u32, port: usize) {
+    pub(super) fn interrupt(&mut self, ready: Time, cause: u32, port: usize, message: Option<&Message>) {
         let at = self.interface.interrupt(ready);
         self.counters.interrupts += 1;
-        self.outputs.push_back(Output::Interrupt { at, cause, port: port as u32 });
+        self.outputs.push_back(Output::Interrupt { at, cause, port: port as u32, message: message.copied() });
     }
 }

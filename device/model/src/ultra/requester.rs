@@ -3,7 +3,7 @@
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE, STATUS_LINE_INTERVAL, StatusLine};
 
-use crate::nic::{DmaWords, Output, PageStore};
+use crate::nic::{Content, DmaWords, Output, PageStore};
 use crate::parts::credit::Window;
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::host_interface::BusTransfer;
@@ -325,7 +325,8 @@ impl Requester {
         // It tells the sender of a message, and no part of the message waits for it.
         effects.interface.ledger_mut().attribute(None);
         // The bus keeps the order: a later line is never seen before an earlier one.
-        port.status_visible = effects.dma_write(at, port.status_address, DmaWords::from_slice(&words));
+        port.status_visible =
+            effects.dma_write(at, port.status_address, DmaWords::from_slice(&words), Content::Counts);
     }
 
     fn is_target(&self, index: usize, remote: Address) -> bool {

@@ -280,7 +280,7 @@ impl UltraHost {
                     self.tally.sent_bytes += frame.len() as u64;
                     effects.frames.push((at, (frame, message)));
                 }
-                Output::DmaWrite { at, address, words } => self.on_write(at, address, words, judge),
+                Output::DmaWrite { at, address, words, .. } => self.on_write(at, address, words, judge),
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, judge),
                 Output::Reply { bytes, .. } => {
                     self.replies.extend(Reply::from_bytes(&bytes).map(|reply| reply.status));

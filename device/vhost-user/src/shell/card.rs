@@ -7,6 +7,8 @@ use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
 use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS, Statistics};
 use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes};
 use niclab_model::nic::{Input, Nic, PageStore, ShellCounts};
+use niclab_model::parts::mischief::{Mischief, Saboteur};
+use niclab_spec::DeviceFaults;
 
 use super::control::Control;
 use super::events::Events;
@@ -78,6 +80,8 @@ pub struct Card {
     pub earlier_doorbells: u64,
     /// Guests are told that no doorbell is needed.
     is_polled: bool,
+    /// What goes wrong in it.
+    pub device_faults: DeviceFaults,
     /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
     pub is_running: bool,
     /// A launched slot was left in its page, because the model could not take it.
@@ -99,10 +103,17 @@ impl Card {
             counts: CardCounts { launches: vec![0; ports as usize], ..CardCounts::default() },
             earlier_doorbells: 0,
             is_polled: false,
+            device_faults: DeviceFaults::default(),
             is_running: false,
             is_stalled: false,
             open: vec![false; ports as usize],
         }
+    }
+
+    /// The card with a model that does mischief.
+    #[must_use]
+    pub fn with_saboteur(self, saboteur: Saboteur) -> Self {
+        Self { nic: Box::new(Mischief::new(self.nic, saboteur)), ..self }
     }
 
     /// Doorbells rung for pages since the daemon started.

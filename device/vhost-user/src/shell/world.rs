@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use niclab_model::nic::{FrameBytes, Input, Output};
 use niclab_model::parts::message::Message;
+use niclab_model::parts::mischief::Saboteur;
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::Time;
+use niclab_spec::DeviceFaults;
 
 use super::card::{AnyNic, Card};
 use super::ethernet::Ethernet;
@@ -28,6 +30,10 @@ pub struct World {
     pub ethernet: Ethernet,
     /// The network.
     pub network: Network,
+    /// The seed of every random choice.
+    seed: u64,
+    /// Whether some card does mischief.
+    has_mischief: bool,
     /// How many cards have a stalled slot.
     stalled: usize,
     budget: u32,
@@ -43,11 +49,26 @@ pub struct Found {
 }
 
 impl World {
-    /// A world of these cards on one platform, with nobody connected.
-    pub fn new(cards: Vec<(AnyNic, Pages, u32)>, profile: Profile, network: Network) -> Self {
+    /// A world of these cards on one platform, with nobody connected and no faults.
+    pub fn new(cards: Vec<(AnyNic, Pages, u32)>, profile: Profile, network: Network, seed: u64) -> Self {
         let ethernet = Ethernet::new(&vec![profile; cards.len()]);
         let cards = cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
-        Self { cards, ethernet, network, stalled: 0, budget: 0 }
+        Self { cards, ethernet, network, seed, has_mischief: false, stalled: 0, budget: 0 }
+    }
+
+    /// What goes wrong in the card of `node` from now on. A card in which nothing ever went wrong is as if nothing could.
+    pub fn set_device_faults(&mut self, node: usize, faults: &DeviceFaults) {
+        let Some(card) = self.cards.get_mut(node) else { return };
+        card.device_faults.clone_from(faults);
+        let rates = niclab_assembly::device_faults(faults);
+        if let Some(saboteur) = card.nic.saboteur_mut() {
+            saboteur.set_rates(rates);
+        } else if !faults.is_none() {
+            let saboteur = Saboteur::new(rates, self.seed, node as u16);
+            let card = self.cards.remove(node).with_saboteur(saboteur);
+            self.cards.insert(node, card);
+            self.has_mischief = true;
+        }
     }
 
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
@@ -126,11 +147,30 @@ impl World {
     #[inline]
     fn settle(&mut self, node: usize) {
         self.carry_out(node);
-        while let Some(arrival) = self.network.pop() {
-            let to = usize::from(arrival.to);
-            self.arrive(to, arrival.at, &arrival.frame, arrival.message);
-            self.carry_out(to);
+        loop {
+            while let Some(arrival) = self.network.pop() {
+                let to = usize::from(arrival.to);
+                self.arrive(to, arrival.at, &arrival.frame, arrival.message);
+                self.carry_out(to);
+            }
+            let Some((node, due)) = self.next_overdue() else { return };
+            if let Some(card) = self.cards.get_mut(node) {
+                card.nic.handle(due, Input::Timeout);
+            }
+            self.carry_out(node);
         }
+    }
+
+    /// A card whose late completion is due, because others have got so far in model time meanwhile. Where all others are
+    /// quiet, [`World::pass_time`] gets there.
+    #[inline]
+    fn next_overdue(&self) -> Option<(usize, Time)> {
+        if !self.has_mischief {
+            return None;
+        }
+        let now = self.model_time();
+        let due = |card: &Card| card.nic.saboteur()?.due().filter(|due| *due <= now);
+        self.cards.iter().enumerate().find_map(|(node, card)| Some((node, due(card)?)))
     }
 
     #[inline]
