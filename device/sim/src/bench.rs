@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Instant;
 
 use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
-use niclab_spec::{Faults, LinkConfig, NicConfig, Profile, SimConfig, Workload, WorkloadKind};
+use niclab_spec::{DeviceFaults, Faults, LinkConfig, NicConfig, Profile, SimConfig, Workload, WorkloadKind};
 use serde::Serialize;
 
 use crate::run::{Options, RunError, run};
@@ -78,7 +78,12 @@ fn exchange(nodes: u32, count: u64) -> SimConfig {
         queue_frames: LinkConfig::DEFAULT_QUEUE_FRAMES,
         faults: Faults::default(),
     };
-    let node = |rank: u32| SimNode { name: format!("node{rank}"), nic: NicConfig::default(), link };
+    let node = |rank: u32| SimNode {
+        name: format!("node{rank}"),
+        nic: NicConfig::default(),
+        device_faults: DeviceFaults::default(),
+        link,
+    };
     SimConfig {
         version: SIM_CONFIG_VERSION,
         cluster: "bench".to_owned(),

@@ -7,6 +7,7 @@ use niclab_model::fabric::PortCounters;
 use niclab_model::nic::ShellCounts;
 use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Line};
+use niclab_model::parts::mischief::{Fault, Saboteur};
 use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats};
@@ -65,7 +66,10 @@ fn ultra_figures(host: &UltraHost) -> NodeFigures {
     // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
     let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
     let model = nic.statistics(&counts);
+    let (device_faults, device_fault_log) = figures::device_faults(nic);
     NodeFigures {
+        device_faults,
+        device_fault_log,
         messages_sent: model.packets_sent,
         messages_received: model.packets_received,
         bytes_sent: model.bytes_sent,
@@ -140,10 +144,16 @@ pub fn check_sums(world: &mut World) {
         match &node.host {
             Host::Ultra(host) => {
                 let tally = host.tally();
+                let count = |fault| host.nic().saboteur().map_or(0, |saboteur| saboteur.count(fault));
+                let withheld_bytes = host.nic().saboteur().map_or(0, Saboteur::withheld_bytes);
+                // What the card did, and the host saw otherwise by a fault of the device.
+                let written_bytes = tally.dma_bytes + withheld_bytes;
+                let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
+                let seen = host.interrupts().total() + count(Fault::LostInterrupt);
                 pairs.extend([
-                    ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
+                    ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
                     ("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-                    ("interrupts", line(Crossing::Interrupt).count, host.interrupts().total()),
+                    ("interrupts", raised, seen),
                     ("messages sent", line(Crossing::HostSend).count, tally.launches),
                 ]);
             }

@@ -1,6 +1,6 @@
 //! The checkers. They stand outside the models and know what was sent; whatever the models say is held against that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use niclab_model::fabric::faults::Random;
 use niclab_spec::report::Checked;
@@ -122,6 +122,10 @@ pub struct Judge {
     flows: Vec<FlowState>,
     promise: Promise,
     is_healed: bool,
+    /// Messages that a fault of a device befell: they may be lost, or arrive as anything.
+    spoiled: BTreeSet<(FlowId, u64)>,
+    /// Ports whose next slice a fault of the device kept from them for ever, with nothing after it.
+    stalled: BTreeSet<End>,
     failures: BTreeMap<Check, (u64, String)>,
     /// Messages sent and received.
     pub sent: u64,
@@ -147,6 +151,8 @@ impl Judge {
             flows: flows.iter().map(state).collect(),
             promise,
             is_healed: false,
+            spoiled: BTreeSet::new(),
+            stalled: BTreeSet::new(),
             failures: BTreeMap::new(),
             sent: 0,
             received: 0,
@@ -172,6 +178,33 @@ impl Judge {
         Mark { flow, bytes, number }
     }
 
+    /// A fault of a device befell this message on its way into host memory.
+    pub fn on_spoiled(&mut self, mark: &Mark) {
+        self.spoiled.insert((mark.flow, mark.number));
+    }
+
+    /// The program at `at` found what is left of a spoiled message. Only its place in the flow is held against the model.
+    pub fn on_received_spoiled(&mut self, at: End, mark: &Mark) {
+        let known = self.flows.get(mark.flow as usize).filter(|state| mark.number <= state.sent);
+        if let Some(&FlowState { flow, .. }) = known {
+            self.check_port(mark, &flow, at, flow.from);
+            self.on_number(mark);
+        }
+    }
+
+    /// A fault of the device keeps the program at `at` from what was stored for it, and from all that would come after: as
+    /// it consumes nothing more, nobody may send to it for long.
+    pub fn on_stalled(&mut self, at: End) {
+        self.stalled.insert(at);
+    }
+
+    /// Whether a fault of a device may have kept `node` from sending: it sends to a port that stalled.
+    #[must_use]
+    pub fn is_kept_from_sending(&self, node: u16) -> bool {
+        let is_it = |state: &FlowState| state.flow.from.node == node && self.stalled.contains(&state.flow.to);
+        self.flows.iter().any(is_it)
+    }
+
     /// A program at `at` received a message that the NIC says came from `from`.
     pub fn on_received(&mut self, at: End, from: End, mark: &Mark, payload: impl Iterator<Item = u64>) {
         self.received += 1;
@@ -182,19 +215,29 @@ impl Judge {
             return self.fail(Check::RightContents, || what);
         };
         let FlowState { flow, last, .. } = *state;
-        let is_next = mark.number == last + 1;
         if mark.number > last {
             state.received += 1;
-            state.last = mark.number;
         }
+        self.check_port(mark, &flow, at, from);
+        if !payload.eq(mark.payload()) {
+            self.fail(Check::RightContents, || format!("{mark:?} of {flow:?} has another payload"));
+        }
+        self.on_number(mark);
+    }
+
+    fn check_port(&mut self, mark: &Mark, flow: &Flow, at: End, from: End) {
         if (at, from) != (flow.to, flow.from) {
             self.fail(Check::RightPort, || {
                 format!("{mark:?} of {flow:?} arrived at {at:?} as from {from:?}")
             });
         }
-        if !payload.eq(mark.payload()) {
-            self.fail(Check::RightContents, || format!("{mark:?} of {flow:?} has another payload"));
-        }
+    }
+
+    /// The next message of a flow has this mark's number.
+    fn on_number(&mut self, mark: &Mark) {
+        let Some(state) = self.flows.get_mut(mark.flow as usize) else { return };
+        let FlowState { flow, last, .. } = *state;
+        state.last = last.max(mark.number);
         if mark.number <= last && !self.promise.is_ordered {
             return;
         }
@@ -202,7 +245,7 @@ impl Judge {
             self.fail(Check::NothingDuplicated, || format!("{mark:?} of {flow:?} arrived twice"));
         } else if mark.number < last {
             self.fail(Check::InOrder, || format!("{mark:?} of {flow:?} arrived after number {last}"));
-        } else if !is_next {
+        } else if mark.number > last + 1 {
             self.on_missing(mark.flow, last + 1, mark.number - 1);
         }
     }
@@ -218,8 +261,9 @@ impl Judge {
             return;
         };
         let first = first.max(promised_from);
-        if first <= last {
-            state.broken_promises += last - first + 1;
+        let excused = self.spoiled.range((id, first)..=(id, last.max(first))).count() as u64;
+        if first <= last && excused < last - first + 1 {
+            state.broken_promises += last - first + 1 - excused;
             let (flow, of) = (state.flow, state.sent);
             self.fail(Check::NothingLost, || {
                 format!("{flow:?}: messages {first} to {last} of {of} sent did not arrive")
@@ -236,7 +280,7 @@ impl Judge {
     pub fn on_end(&mut self) {
         for id in 0..self.flows.len() {
             let state = self.flows[id];
-            if state.last < state.sent {
+            if state.last < state.sent && !self.stalled.contains(&state.flow.to) {
                 self.on_missing(id as FlowId, state.last + 1, state.sent);
             }
         }

@@ -1,5 +1,5 @@
-//! Many random simulations: each seed is a configuration, a workload and the faults of its links. First the workload runs
-//! amid the faults, then the links are healed and it runs again, and from then on nothing may be lost.
+//! Many random simulations: each seed is a configuration, a workload and the faults of its links and devices. First the
+//! workload runs amid the faults, then all is healed and it runs again, and from then on nothing may be lost.
 //!
 //! Runs are spread over threads. What is printed depends on the seeds alone.
 
@@ -11,13 +11,16 @@ use niclab_model::fabric::faults::Random;
 use niclab_spec::report::Checked;
 use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{
-    Faults, FlowControl, LinkConfig, NicConfig, Profile, SimConfig, UltraParameters, Workload, WorkloadKind,
+    DeviceFaults, Faults, FlowControl, LinkConfig, NicConfig, Profile, SimConfig, UltraParameters, Workload,
+    WorkloadKind,
 };
 
 use crate::run::{Options, run};
 
 /// Stream of the seed from which a configuration is drawn.
 const CONFIGURATION_STREAM: u64 = 1 << 42;
+/// Stream of the seed from which faults of devices are drawn.
+const DEVICE_FAULTS_STREAM: u64 = CONFIGURATION_STREAM + 1;
 
 /// One run of a swarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,9 +135,12 @@ pub fn configuration(seed: u64) -> SimConfig {
     let nic = dice.nic();
     let is_faulty = dice.one_in(2) || dice.one_in(2);
     let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
-    let node = |rank: u32, dice: &mut Dice| SimNode {
+    let mut mischief = Dice(Random::new(seed, DEVICE_FAULTS_STREAM));
+    let has_mischief = mischief.one_in(3);
+    let mut node = |rank: u32, dice: &mut Dice| SimNode {
         name: format!("node{rank}"),
         nic: nic.clone(),
+        device_faults: if has_mischief { mischief.device_faults() } else { DeviceFaults::default() },
         link: LinkConfig {
             bandwidth_bits_per_s: 1_000_000_000 * u64::from(1 + dice.below(20)),
             latency_ns: dice.below(200).into(),
@@ -157,15 +163,17 @@ pub fn configuration(seed: u64) -> SimConfig {
 fn describe(config: &SimConfig) -> String {
     let SimConfig { workload, nodes, .. } = config;
     let is_faulty = nodes.iter().any(|node| node.link.faults != Faults::default());
+    let has_mischief = nodes.iter().any(|node| !node.device_faults.is_none());
     format!(
-        "{} of {} messages of {} bytes among {} nodes with {} slices, profile {}{}",
+        "{} of {} messages of {} bytes among {} nodes with {} slices, profile {}{}{}",
         workload.kind.name(),
         workload.count,
         workload.message_bytes,
         nodes.len(),
         workload.slices,
         config.profile.name,
-        if is_faulty { ", faulty links" } else { "" }
+        if is_faulty { ", faulty links" } else { "" },
+        if has_mischief { ", faulty devices" } else { "" }
     )
 }
 
@@ -224,6 +232,22 @@ impl Dice {
             reorder: chance(100),
             delay_ns: self.below(500).into(),
             partition: self.one_in(40),
+        }
+    }
+
+    /// Every second node has some, and half of all kinds each.
+    fn device_faults(&mut self) -> DeviceFaults {
+        let is_faulty = self.below(2);
+        let mut chance = || f64::from(is_faulty * self.below(2) * self.below(50)) / 1000.0;
+        DeviceFaults {
+            stale: chance(),
+            short: chance(),
+            bad_status: chance(),
+            delay: chance(),
+            lost_interrupt: chance(),
+            doubled_interrupt: chance(),
+            delay_ns: (1 + self.below(20_000)).into(),
+            ..DeviceFaults::default()
         }
     }
 

@@ -6,6 +6,7 @@ use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding, Transit, Transits};
 use niclab_model::nic::{FrameBytes, Nic};
 use niclab_model::parts::message::Message;
+use niclab_model::parts::mischief::{Mischief, Rates, Saboteur};
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::{self, Ultra};
 use niclab_observe::timeline::Owner;
@@ -120,7 +121,14 @@ impl<'a> World<'a> {
             let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
             let error = |error| WorldError::Nic { node: node.name.clone(), error };
             let nic = Ultra::new(parameters).map_err(error)?;
-            let host = UltraHost::new(number, wrap(number, Box::new(nic)));
+            let nic = wrap(number, Box::new(nic));
+            let nic = if node.device_faults.is_none() {
+                nic
+            } else {
+                // As with links, nothing goes wrong before all ports are open.
+                Box::new(Mischief::new(nic, Saboteur::new(Rates::default(), config.seed, number)))
+            };
+            let host = UltraHost::new(number, nic);
             Ok(idle(Host::Ultra(Box::new(host))))
         });
         let mut world = Self {
@@ -139,6 +147,8 @@ impl<'a> World<'a> {
         world.open_ports(config, &flows)?;
         for (number, node) in (0..count).zip(&config.nodes) {
             world.fabric.set_faults(number, niclab_assembly::faults(&node.link.faults));
+            let rates = niclab_assembly::device_faults(&node.device_faults);
+            world.nodes[usize::from(number)].host.set_device_faults(rates);
         }
         Ok(world)
     }
@@ -284,11 +294,12 @@ impl<'a> World<'a> {
         self.settle(number);
     }
 
-    /// Every link is sound from now on.
+    /// Every link and every NIC is sound from now on.
     pub fn heal(&mut self) {
         for port in 0..self.fabric.ports() {
             self.fabric.set_faults(port, Faults::NONE);
         }
+        self.nodes.iter_mut().for_each(|node| node.host.set_device_faults(Rates::default()));
         self.judge.on_healed();
     }
 
@@ -371,10 +382,11 @@ impl<'a> World<'a> {
     /// The checks at the end.
     pub fn finish(&mut self) {
         use crate::judge::Check;
-        for (number, node) in (0_u16..).zip(&mut self.nodes) {
-            node.host.finish(&mut self.judge);
+        self.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.judge));
+        for (number, node) in (0_u16..).zip(&self.nodes) {
             let unsent = node.script.unsent();
-            if unsent > 0 {
+            let is_excused = node.host.is_stuck() || self.judge.is_kept_from_sending(number);
+            if unsent > 0 && !is_excused {
                 self.judge
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }

@@ -10,6 +10,7 @@ pub mod ultra;
 use niclab_model::nic::FrameBytes;
 use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::message::Message;
+use niclab_model::parts::mischief::Rates;
 use niclab_model::time::Time;
 
 use self::ethernet::EthernetHost;
@@ -109,6 +110,24 @@ impl Host {
         match self {
             Self::Ultra(host) => host.wake(script),
             Self::Ethernet(host) => host.wake(script),
+        }
+    }
+
+    /// Whether a fault of the device keeps the program from seeing that it may send.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        match self {
+            Self::Ultra(host) => host.is_stuck(),
+            Self::Ethernet(_) => false,
+        }
+    }
+
+    /// Sets what goes wrong in the NIC from now on. A NIC that was made without faults never has any.
+    pub fn set_device_faults(&mut self, rates: Rates) {
+        if let Self::Ultra(host) = self
+            && let Some(saboteur) = host.nic_mut().saboteur_mut()
+        {
+            saboteur.set_rates(rates);
         }
     }
 

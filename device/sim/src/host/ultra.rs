@@ -1,7 +1,7 @@
 //! A program and the user library with an ULTRA card: slots of the requester page, slices of the receive queue, credits,
 //! and the interval at which slices are released, as in the library that guests use.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::bar::{CODE_INTERRUPT, CODE_LENGTH_SHIFT, PAYLOAD_WORDS, SLOT_TAG_WORD, SLOTS};
 use niclab_abi::control::{
@@ -11,6 +11,7 @@ use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::nic::{DmaWords, Input, Nic, Output, PageStore, Register};
+use niclab_model::parts::mischief::{Fault, Record, Saboteur};
 use niclab_model::time::Time;
 
 use super::memory::{Memory, Place, STATUS_WORDS};
@@ -59,12 +60,50 @@ struct Port {
     release_interval: u64,
     /// The highest number that a slice was written with.
     stored: u64,
-    /// Launches that the card has reported.
+    /// Launches that the card has reported, whether or not the host saw it.
     reported: u64,
+    /// The highest number that the card wanted to write a slice with.
+    made: u64,
+    /// The slices to come that a fault of the device befell, by number, and what the card wanted to write.
+    spoiled: BTreeMap<u64, Mark>,
+    /// Status lines that a fault of the device befell, as the card wanted them.
+    spoiled_lines: VecDeque<DmaWords>,
     interrupts: Interrupts,
 }
 
 impl Port {
+    /// The card wants to write the slice of this number: it must be free.
+    fn check_slice(&mut self, number: u64, judge: &mut Judge) {
+        self.made = self.made.max(number);
+        if number > self.released + self.slices {
+            let (end, released) = (self.end, self.released);
+            judge.fail(Check::FlowControl, || {
+                format!("{end:?}: slice {number} written when {released} were released")
+            });
+        }
+    }
+
+    /// The host sees a status line, or what a fault left of it. Lines that a fault befell before it are checked first, as
+    /// the card wanted them.
+    fn on_status(&mut self, line: &[u64], judge: &mut Judge) {
+        let launched = line.first().copied().unwrap_or(0);
+        let mut is_spoiled = false;
+        while self.spoiled_lines.front().is_some_and(|wanted| wanted.first() <= Some(&launched)) {
+            let Some(wanted) = self.spoiled_lines.pop_front() else { break };
+            is_spoiled = true;
+            self.check_status(&wanted, judge);
+        }
+        if line.len() == STATUS_WORDS || !is_spoiled {
+            self.check_status(line, judge);
+        }
+    }
+
+    /// Whether a fault of the device keeps the program from seeing that there are free slots.
+    fn is_stuck(&self, seen: u64) -> bool {
+        let is_full = |taken: u64| self.launched.saturating_sub(taken) >= u64::from(SLOTS);
+        is_full(seen) && !is_full(self.reported)
+    }
+
     /// A status line is whole, no count in it falls, and none was left out.
     fn check_status(&mut self, line: &[u64], judge: &mut Judge) {
         let (end, before) = (self.end, self.reported);
@@ -143,6 +182,8 @@ pub struct UltraHost {
     arrivals: VecDeque<(Time, usize)>,
     tally: Tally,
     replies: VecDeque<u32>,
+    /// Faults of the device that are known.
+    faults: u64,
 }
 
 impl UltraHost {
@@ -157,6 +198,7 @@ impl UltraHost {
             arrivals: VecDeque::new(),
             tally: Tally::default(),
             replies: VecDeque::new(),
+            faults: 0,
         }
     }
 
@@ -217,6 +259,9 @@ impl UltraHost {
             release_interval: quarter.min(u64::from(share / 2).max(1)),
             stored: 0,
             reported: 0,
+            made: 0,
+            spoiled: BTreeMap::new(),
+            spoiled_lines: VecDeque::new(),
             interrupts: Interrupts::default(),
         });
         let open = PortOpen {
@@ -273,7 +318,10 @@ impl UltraHost {
 
     fn handle(&mut self, now: Time, input: Input<'_>, judge: &mut Judge, effects: &mut Effects) {
         self.nic.handle(now, input);
-        while let Some(output) = self.nic.poll_output() {
+        loop {
+            let output = self.nic.poll_output();
+            self.note_faults(judge);
+            let Some(output) = output else { break };
             match output {
                 Output::Frame { at, frame, message } => {
                     self.tally.sent_frames += 1;
@@ -286,6 +334,37 @@ impl UltraHost {
                     self.replies.extend(Reply::from_bytes(&bytes).map(|reply| reply.status));
                 }
             }
+        }
+    }
+
+    /// Looks up what faults of the device have befallen, before their effects are seen.
+    fn note_faults(&mut self, judge: &mut Judge) {
+        let news = |saboteur: &Saboteur| -> Vec<Record> {
+            saboteur.records().filter(|record| record.number > self.faults).cloned().collect()
+        };
+        for record in self.nic.saboteur().map(news).unwrap_or_default() {
+            self.faults = record.number;
+            if let (Fault::Stale | Fault::Short | Fault::BadStatus, Output::DmaWrite { address, words, .. }) =
+                (record.fault, record.intended)
+            {
+                self.on_spoiled(address, words, judge);
+            }
+        }
+    }
+
+    /// The card wanted to write this and a fault befell it: the card is judged by what it wanted.
+    fn on_spoiled(&mut self, address: u64, words: DmaWords, judge: &mut Judge) {
+        let Some((place, what)) = self.memory.place_of(address, words.len()) else { return };
+        let Some(port) = self.ports.get_mut(place) else { return };
+        match (what, words.as_slice()) {
+            (Place::Slice { ends_with_status: true, .. }, [.., first, second, status]) => {
+                let (number, mark) = (status >> 32, Mark::from_tag([*first, *second]));
+                port.check_slice(number, judge);
+                port.spoiled.insert(number, mark);
+                judge.on_spoiled(&mark);
+            }
+            (Place::Status, _) => port.spoiled_lines.push_back(words),
+            _ => {}
         }
     }
 
@@ -321,18 +400,13 @@ impl UltraHost {
         if let Place::Slice { ends_with_status: true, .. } = what {
             let number = words.last().map_or(0, |status| status >> 32);
             port.stored = port.stored.max(number);
-            if number > port.released + port.slices {
-                let (end, released) = (port.end, port.released);
-                judge.fail(Check::FlowControl, || {
-                    format!("{end:?}: slice {number} written when {released} were released")
-                });
-            }
+            port.check_slice(number, judge);
             // The card has charged the host for the delivery.
             let in_hand = self.nic.host_clock().max(at);
             let after = self.arrivals.iter().rposition(|(earlier, _)| *earlier <= in_hand);
             self.arrivals.insert(after.map_or(0, |last| last + 1), (in_hand, place));
         } else if what == Place::Status {
-            port.check_status(&words, judge);
+            port.on_status(&words, judge);
         }
         self.memory.write(at, place, what, words);
     }
@@ -405,14 +479,36 @@ impl UltraHost {
         self.handle(now, Input::PageStore(store), judge, effects);
     }
 
-    /// Reads the next slice of a port, if it is there, and releases slices when it is time.
+    /// Reads the next slice of a port, if it is there. One that a fault of the device made unreadable is passed over, as the
+    /// library does once it sees that the card has gone on.
     fn receive(&mut self, now: Time, place: usize, judge: &mut Judge, effects: &mut Effects) -> bool {
-        let Some(port) = self.ports.get_mut(place) else { return false };
-        let Some(slice) = self.memory.slice(place, port.received + 1) else { return false };
+        while let Some(port) = self.ports.get_mut(place) {
+            let number = port.received + 1;
+            let spoiled = port.spoiled.remove(&number);
+            let slice = self.memory.slice(place, number);
+            let is_there = slice.is_some();
+            match (slice, spoiled) {
+                (None, None) => return false,
+                (None, Some(_)) => {}
+                (Some(_), Some(mark)) => judge.on_received_spoiled(port.end, &mark),
+                (Some(slice), None) => {
+                    let mark = Mark::from_tag(slice.tag);
+                    let from = End { node: slice.status.source_node, port: slice.status.source_port.into() };
+                    judge.on_received(port.end, from, &mark, slice.payload.iter().copied());
+                }
+            }
+            self.consume(now, place, judge, effects);
+            if is_there {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The next slice of a port is read: releases slices when it is time.
+    fn consume(&mut self, now: Time, place: usize, judge: &mut Judge, effects: &mut Effects) {
+        let Some(port) = self.ports.get_mut(place) else { return };
         port.received += 1;
-        let mark = Mark::from_tag(slice.tag);
-        let from = End { node: slice.status.source_node, port: slice.status.source_port.into() };
-        judge.on_received(port.end, from, &mark, slice.payload.iter().copied());
         if port.received - port.released >= port.release_interval {
             port.released = port.received;
             let (number, released) = (port.number, port.released);
@@ -420,14 +516,29 @@ impl UltraHost {
             let register = Register::Released(released);
             self.handle(now, Input::Register { port: number, register }, judge, effects);
         }
-        true
+    }
+
+    /// Whether a fault of the device keeps a port from seeing free slots in its page.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        let ports = self.ports.iter().enumerate();
+        ports.into_iter().any(|(place, port)| port.is_stuck(self.memory.status_word(place, STATUS_LAUNCHED)))
     }
 
     /// The checks at the end of a run.
     pub fn finish(&mut self, judge: &mut Judge) {
         self.memory.advance(Time::from_ps(u64::MAX));
-        for (place, port) in self.ports.iter().enumerate() {
+        for (place, port) in self.ports.iter_mut().enumerate() {
             let end = port.end;
+            while let Some(wanted) = port.spoiled_lines.pop_front() {
+                port.check_status(&wanted, judge);
+            }
+            if port.spoiled.contains_key(&(port.received + 1)) {
+                judge.on_stalled(end);
+                // The card charged for stores that the program never comes to.
+                let batches = |slices: u64| slices.checked_div(port.release_interval).unwrap_or(0);
+                self.tally.pio_bytes += 8 * (batches(port.made) - batches(port.received));
+            }
             if self.memory.slice(place, port.received + 1).is_some() || port.stored > port.received {
                 let (stored, received) = (port.stored, port.received);
                 judge.fail(Check::Drained, || format!("{end:?}: {stored} slices stored, {received} read"));
