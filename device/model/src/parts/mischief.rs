@@ -17,7 +17,8 @@
 //! that wants no faults makes no [`Mischief`], and nothing of this costs it anything.
 //!
 //! What the model has counted and priced stays: the card has done its work, only the host does not see it. A delay alone
-//! moves [`Nic::host_clock`], for nothing that follows from a completion can precede it.
+//! moves [`Nic::host_clock`], for nothing that follows from a completion can precede it; what the model charged the host for
+//! the message it charged as if it were in time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
