@@ -30,7 +30,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "niclab-abi",
             "niclab-model",
+            "niclab-observe",
             "niclab-device",
+            "niclab-sim",
             "niclab-spec",
             "niclab-user",
             "niclab-agent",
