@@ -92,13 +92,29 @@ fn a_missing_cluster_file_is_named() {
 #[test]
 fn a_value_of_a_flag_is_refused_by_the_flags_name() {
     assert!(text(&niclab(&["run", "--nodes", "65"]).stderr).contains("`--nodes`"));
+    for (arguments, part) in [
+        (["trace", "--messages", "0"], "0 is not in 1.."),
+        (["record", "--for", "0"], "more than 0"),
+        (["capture", "--for", "nan"], "more than 0"),
+    ] {
+        let output = niclab(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
+    }
 }
 
 #[test]
 fn without_a_cluster_the_way_to_one_is_shown() {
-    for arguments in
-        [&["inspect"][..], &["exec", "node0", "--", "true"], &["logs", "node0"], &["down"], &["shell", "x"]]
-    {
+    for arguments in [
+        &["inspect"][..],
+        &["exec", "node0", "--", "true"],
+        &["logs", "node0"],
+        &["down"],
+        &["shell", "x"],
+        &["trace"],
+        &["capture", "node0"],
+        &["record"],
+    ] {
         let output = niclab(arguments);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}");
         assert!(text(&output.stderr).contains("`niclab up`"), "{}", text(&output.stderr));

@@ -4,5 +4,6 @@ mod driver;
 mod faults;
 mod lifetime;
 mod messages;
+mod observe;
 mod packages;
 mod run;
