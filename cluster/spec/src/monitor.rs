@@ -25,7 +25,8 @@ pub enum Request {
     /// All counters. Answered by [`Answer::Stats`].
     Stats,
     /// All counters, and from now on latencies are counted anew, so that a later [`Request::Stats`] tells the latency of
-    /// what happened in between. Answered by [`Answer::Stats`], as it was before.
+    /// what happened in between. The clocks of all hosts are set to the same instant of model time, at which nothing is
+    /// busy. Answered by [`Answer::Stats`].
     BeginMeasurement,
     /// What is connected. Answered by [`Answer::Health`].
     Health,

@@ -377,8 +377,8 @@ impl ModelFigures {
     }
 }
 
-/// Why the model time of a live run of these nodes is an estimate. It always is one as yet: not everything that wall time
-/// decides is noticed (docs/SPECIFICATION.md, "Two clocks").
+/// Why the model time of a live run of these nodes is an estimate; none where it is exact. docs/SPECIFICATION.md, "Two
+/// clocks", says what is noticed.
 #[must_use]
 pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     let unordered: Vec<String> = nodes
@@ -388,14 +388,13 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
         .collect();
     if !unordered.is_empty() {
         let places = unordered.join(", ");
-        return Some(format!("senders raced: wall time decided the order of operations ({places})"));
+        return Some(format!("wall time decided the order of operations ({places})"));
     }
     let frames = nodes.iter().fold(0_u64, |sum, node| sum.wrapping_add(node.ethernet.sent_frames));
     if frames > 0 {
         return Some(format!("{frames} Ethernet frames shared the network, and wall time decided when"));
     }
-    // What races without being noticed: credit that returns, timers that a quiet moment lets fire.
-    Some("the order of a live run's operations is not yet held to that of its programs".to_owned())
+    None
 }
 
 impl NodeFigures {

@@ -238,6 +238,19 @@ NICLAB_ASSERT_SIZE(struct niclab_info_page, 72);
  */
 #define NICLAB_SLOT_TAG_WORD 8U
 
+/*
+ * Word of the slot that says what the program had received when it launched: [`RECEIVED_KNOWN`] and, in bits 0..32, the
+ * low half of the number of slices that it had consumed. Zero: not said.
+ *
+ * No hardware needs it. A device outside of the guest looks at the pages when it gets to it, and learns from this word
+ * whether it carries the launch out in the place that it has among the port's other events, which is what makes the
+ * model time of a live run exact (docs/LEDGER.md).
+ */
+#define NICLAB_SLOT_RECEIVED_WORD 14U
+
+/* Bit of [`SLOT_RECEIVED_WORD`]: the count is said. */
+#define NICLAB_RECEIVED_KNOWN 0x8000000000000000ULL
+
 /* Word of the slot that launches it, stored last with release ordering. */
 #define NICLAB_SLOT_LAUNCH_WORD 15U
 
@@ -288,14 +301,24 @@ struct niclab_completer_page {
 	 * is already. Zero: no interrupt. One shot: write a new number to arm again.
 	 */
 	__u64 armed;
+
+	/*
+	 * How many slices the program consumes between two stores of [`CompleterPage::released`], where it keeps to an
+	 * interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price: with
+	 * it the device knows in model time when each release is due, however late it looks at the register.
+	 */
+	__u64 release_interval;
 };
-NICLAB_ASSERT_SIZE(struct niclab_completer_page, 16);
+NICLAB_ASSERT_SIZE(struct niclab_completer_page, 24);
 
 /* Byte offset of [`CompleterPage::released`]. */
 #define NICLAB_COMPLETER_RELEASED_OFFSET 0U
 
 /* Byte offset of [`CompleterPage::armed`]. */
 #define NICLAB_COMPLETER_ARMED_OFFSET 8U
+
+/* Byte offset of [`CompleterPage::release_interval`]. */
+#define NICLAB_COMPLETER_INTERVAL_OFFSET 16U
 
 /*
  * What the device writes into host memory: the slices of a port's receive queue, and its status line.

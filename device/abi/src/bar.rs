@@ -83,6 +83,15 @@ pub const TAG_WORDS: usize = 2;
 /// Word of the slot where the tag begins. The payload ends right before it: `n` payload words take the words
 /// `8 - n .. 8`, so that payload and tag are one burst of consecutive addresses that always ends at the same place.
 pub const SLOT_TAG_WORD: usize = PAYLOAD_WORDS;
+/// Word of the slot that says what the program had received when it launched: [`RECEIVED_KNOWN`] and, in bits 0..32, the
+/// low half of the number of slices that it had consumed. Zero: not said.
+///
+/// No hardware needs it. A device outside of the guest looks at the pages when it gets to it, and learns from this word
+/// whether it carries the launch out in the place that it has among the port's other events, which is what makes the
+/// model time of a live run exact (docs/LEDGER.md).
+pub const SLOT_RECEIVED_WORD: usize = SLOT_WORDS - 2;
+/// Bit of [`SLOT_RECEIVED_WORD`]: the count is said.
+pub const RECEIVED_KNOWN: u64 = 1 << 63;
 /// Word of the slot that launches it, stored last with release ordering.
 pub const SLOT_LAUNCH_WORD: usize = SLOT_WORDS - 1;
 
@@ -121,7 +130,7 @@ pub const CODE_RESERVED: u16 = 0b1100_0000_0111;
 layout! {
     /// Registers of a completer page, stored by the owner of the port (posted writes; followed by a doorbell when
     /// [`InfoPage::doorbell`] wants one). All else on the page is spare.
-    pub struct CompleterPage: 16 {
+    pub struct CompleterPage: 24 {
         /// Slices that the program has consumed since the port was opened. Frees them for new packets. Written once for
         /// every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is a
         /// violation and is ignored.
@@ -129,6 +138,10 @@ layout! {
         /// Number of a slice (the first is 1): one interrupt is raised as soon as that slice is stored, at once when it
         /// is already. Zero: no interrupt. One shot: write a new number to arm again.
         pub armed: u64,
+        /// How many slices the program consumes between two stores of [`CompleterPage::released`], where it keeps to an
+        /// interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price: with
+        /// it the device knows in model time when each release is due, however late it looks at the register.
+        pub release_interval: u64,
     }
 }
 
@@ -136,3 +149,5 @@ layout! {
 pub const COMPLETER_RELEASED_OFFSET: u64 = 0;
 /// Byte offset of [`CompleterPage::armed`].
 pub const COMPLETER_ARMED_OFFSET: u64 = 8;
+/// Byte offset of [`CompleterPage::release_interval`].
+pub const COMPLETER_INTERVAL_OFFSET: u64 = 16;

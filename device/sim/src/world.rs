@@ -201,7 +201,7 @@ impl<'a> World<'a> {
 
     /// The instant from which on nothing that was begun is busy any more.
     fn rest(&self) -> Time {
-        self.nodes.iter().map(|node| node.host.clock()).fold(self.clock, Time::max)
+        self.nodes.iter().map(|node| node.host.rest()).fold(self.clock, Time::max)
     }
 
     /// Carries events out until none is left, or none but deadlines that change nothing.
@@ -342,10 +342,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What follows is measured: latencies are counted anew.
+    /// What follows is measured: all programs begin at the same instant, and latencies are counted anew.
     pub fn begin_measurement(&mut self) {
         self.clock = self.rest();
         for node in &mut self.nodes {
+            node.host.begin_at(self.clock);
             node.host.ledger_mut().restart_latency();
         }
     }

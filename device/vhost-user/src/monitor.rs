@@ -134,13 +134,19 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
 /// Answers one request. One to watch is answered over its connection alone, by [`serve`].
 pub fn answer(shell: &Shell, request: &Request) -> Answer {
     match request {
-        Request::Stats => Answer::Stats(stats(shell, &shell.world())),
+        Request::Stats => {
+            let mut world = shell.world();
+            world.catch_up();
+            let stats = stats(shell, &world);
+            shell.did(&mut world);
+            Answer::Stats(stats)
+        }
         Request::BeginMeasurement => {
             let mut world = shell.world();
+            world.catch_up();
+            world.begin_measurement();
             let before = stats(shell, &world);
-            let World { cards, ethernet, .. } = &mut *world;
-            cards.iter_mut().for_each(|card| card.nic.ledger_mut().restart_latency());
-            ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().restart_latency());
+            shell.did(&mut world);
             Answer::Stats(before)
         }
         Request::Watch(_) => Answer::Error { message: "watching needs a connection of its own".to_owned() },
@@ -153,7 +159,7 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
             if !wanted.is_possible() {
                 return Answer::Error { message: "a probability outside of 0 to 1".to_owned() };
             }
-            shell.world().network.set_faults(number as u16, faults(wanted));
+            shell.set_faults(number as u16, faults(wanted));
             Answer::Done
         }
         Request::DeviceFaults { node } => match number_of(shell, node) {
@@ -186,8 +192,10 @@ fn set_device_faults(shell: &Shell, node: &str, faults: &DeviceFaults) -> Result
     if !problems.is_empty() {
         return Err(problems.join("\n"));
     }
-    let mut world = shell.world();
-    world.set_device_faults(number, faults);
+    if !faults.is_none() {
+        shell.quiet().hurry();
+    }
+    shell.world().set_device_faults(number, faults);
     Ok(())
 }
 
@@ -257,8 +265,8 @@ fn card_figures(card: &Card) -> NodeFigures {
         suppressed_interrupts: card.events.suppressed,
         ports: port_figures(card),
         violations: named(violations.chain(of_shell)),
-        unordered: card.nic.unordered(),
-        model_time_ps: card.nic.host_clock().as_ps(),
+        unordered: card.unordered(),
+        model_time_ps: card.clock().as_ps(),
         ledger: entries(card.nic.ledger()),
         model_latency: histogram(card.nic.ledger().latency()),
         ..NodeFigures::default()

@@ -1,6 +1,8 @@
 //! The requester: descriptor look-up table, FIFO RAM with its pointer memory, Load and TX machines (section 3.1).
 
-use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
+use alloc::collections::VecDeque;
+
+use niclab_abi::bar::{PAYLOAD_WORDS, SLOTS, TAG_WORDS};
 use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE, STATUS_LINE_INTERVAL, StatusLine};
 
 use crate::nic::{Content, DmaWords, Output, PageStore};
@@ -25,11 +27,36 @@ struct Port {
     status: StatusLine,
     /// When the status line last written is visible.
     status_visible: Time,
+    /// Status lines that freed slots which were not launched again yet: launches that each counts, and when it is visible.
+    /// Both rise. Never more than slots of a page.
+    freed: VecDeque<(u64, Time)>,
     /// Entry of the descriptor look-up table: where the port sends. The paper's entry holds routing, TUPID and header;
     /// all follow from this.
     target: Option<Address>,
     /// Next wait of the credit probe.
     probe_wait: Span,
+}
+
+impl Port {
+    /// When the program could know that the slot of its next launch is free: not before a status line that counts the
+    /// launch which used that slot last was visible.
+    fn slot_free(&mut self) -> Time {
+        let Some(needed) = (self.status.launched + 1).checked_sub(SLOTS.into()).filter(|needed| *needed > 0)
+        else {
+            return Time::ZERO;
+        };
+        while self.freed.front().is_some_and(|&(counted, _)| counted < needed) {
+            self.freed.pop_front();
+        }
+        self.freed.front().map_or(Time::ZERO, |&(_, visible)| visible)
+    }
+
+    /// A status line that counts `launched` was written.
+    fn on_freed(&mut self, launched: u64) {
+        if self.freed.back().is_none_or(|&(counted, _)| counted < launched) {
+            self.freed.push_back((launched, self.status_visible));
+        }
+    }
 }
 
 /// What belongs to a packet beside its words.
@@ -80,6 +107,7 @@ impl Requester {
             status_address,
             status: StatusLine::default(),
             status_visible: Time::ZERO,
+            freed: VecDeque::new(),
             target: None,
             probe_wait: self.probe_first,
         });
@@ -126,6 +154,9 @@ impl Requester {
             return;
         }
         let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        // A shell that follows a program in wall time sees the launch after the line that freed its slot, whatever the
+        // model times of both.
+        let now = now.max(port.slot_free());
         let code = Code::decode(store.code);
         // A code that says nothing is priced as the shortest burst.
         let payload_words = code.map_or(0, |code| code.payload_words);
@@ -324,9 +355,11 @@ impl Requester {
         effects.counters.status_lines += 1;
         // It tells the sender of a message, and no part of the message waits for it.
         effects.interface.ledger_mut().attribute(None);
+        let launched = line.launched;
         // The bus keeps the order: a later line is never seen before an earlier one.
         port.status_visible =
             effects.dma_write(at, port.status_address, DmaWords::from_slice(&words), Content::Counts);
+        port.on_freed(launched);
     }
 
     fn is_target(&self, index: usize, remote: Address) -> bool {

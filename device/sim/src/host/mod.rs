@@ -41,8 +41,24 @@ impl Host {
     #[must_use]
     pub fn clock(&self) -> Time {
         match self {
-            Self::Ultra(host) => host.nic().host_clock(),
+            Self::Ultra(host) => host.clock(),
             Self::Ethernet(host) => host.nic().host_clock(),
+        }
+    }
+
+    /// The instant from which on nothing that was begun is busy any more.
+    #[must_use]
+    pub fn rest(&self) -> Time {
+        match self {
+            Self::Ultra(host) => host.rest(),
+            Self::Ethernet(host) => host.nic().host_clock(),
+        }
+    }
+
+    /// A measured part begins at `begin`.
+    pub fn begin_at(&mut self, begin: Time) {
+        if let Self::Ultra(host) = self {
+            host.begin_at(begin);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use niclab_abi::bar::{CODE_INTERRUPT, CODE_LENGTH_SHIFT, PAYLOAD_WORDS, SLOT_TAG_WORD, SLOTS};
+use niclab_abi::bar::{CODE_INTERRUPT, CODE_LENGTH_SHIFT, PAYLOAD_WORDS, SLOT_TAG_WORD, SLOTS, TAG_WORDS};
 use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
@@ -68,6 +68,8 @@ struct Port {
     spoiled: BTreeMap<u64, Mark>,
     /// Status lines that a fault of the device befell, as the card wanted them.
     spoiled_lines: VecDeque<DmaWords>,
+    /// Launches that the card has not taken out of the page yet, because its FIFO is full, and when the program made them.
+    page: VecDeque<(Time, PageStore)>,
     interrupts: Interrupts,
 }
 
@@ -184,6 +186,10 @@ pub struct UltraHost {
     replies: VecDeque<u32>,
     /// Faults of the device that are known.
     faults: u64,
+    /// The latest instant at which the card wanted something done.
+    latest: Time,
+    /// The program does nothing before this instant.
+    not_before: Time,
 }
 
 impl UltraHost {
@@ -199,7 +205,26 @@ impl UltraHost {
             tally: Tally::default(),
             replies: VecDeque::new(),
             faults: 0,
+            latest: Time::ZERO,
+            not_before: Time::ZERO,
         }
+    }
+
+    /// When the program can begin its next operation.
+    #[must_use]
+    pub fn clock(&self) -> Time {
+        self.nic.host_clock().max(self.not_before)
+    }
+
+    /// The instant from which on nothing that was begun is busy.
+    #[must_use]
+    pub fn rest(&self) -> Time {
+        self.clock().max(self.latest)
+    }
+
+    /// The program does nothing before `begin`.
+    pub fn begin_at(&mut self, begin: Time) {
+        self.not_before = begin;
     }
 
     /// The card.
@@ -262,6 +287,7 @@ impl UltraHost {
             made: 0,
             spoiled: BTreeMap::new(),
             spoiled_lines: VecDeque::new(),
+            page: VecDeque::new(),
             interrupts: Interrupts::default(),
         });
         let open = PortOpen {
@@ -280,7 +306,7 @@ impl UltraHost {
         let interval = self.ports.last().map_or(0, |port| port.release_interval);
         let register = Register::ReleaseInterval(interval);
         let input = Input::Register { port: plan.number, register };
-        self.handle(self.nic.host_clock(), input, judge, effects);
+        self.handle(self.clock(), input, judge, effects);
         if let Some((_, node, node_port)) = plan.sends {
             let route = Route { port: plan.number, node: node.into(), node_port, reserved: 0 };
             self.control(OP_ROUTE, &route, judge, effects)?;
@@ -296,7 +322,7 @@ impl UltraHost {
         effects: &mut Effects,
     ) -> Result<(), Refused> {
         let request = request(operation, body);
-        self.handle(self.nic.host_clock(), Input::Control { token: 0, request: &request }, judge, effects);
+        self.handle(self.clock(), Input::Control { token: 0, request: &request }, judge, effects);
         match self.replies.pop_front() {
             Some(STATUS_OK) => Ok(()),
             status => Err(Refused { operation, status: status.unwrap_or(u32::MAX) }),
@@ -316,12 +342,37 @@ impl UltraHost {
         self.handle(now, Input::Timeout, judge, effects);
     }
 
+    /// Tells the card something, and then of launches that it has room for by now.
     fn handle(&mut self, now: Time, input: Input<'_>, judge: &mut Judge, effects: &mut Effects) {
+        self.feed(now, input, judge, effects);
+        while let Some((launched, store)) = self.next_launch() {
+            self.tally.launches += 1;
+            self.tally.pio_bytes += burst_bytes(&store);
+            // The program launches one after the other: it does not wait for itself.
+            self.feed(launched.max(self.clock()), Input::PageStore(store), judge, effects);
+        }
+    }
+
+    /// The next launch of a page from which the card can take one.
+    fn next_launch(&mut self) -> Option<(Time, PageStore)> {
+        let Self { ports, nic, .. } = self;
+        ports
+            .iter_mut()
+            .find(|port| !port.page.is_empty() && nic.accepts_store(port.number))
+            .and_then(|port| port.page.pop_front())
+    }
+
+    fn feed(&mut self, now: Time, input: Input<'_>, judge: &mut Judge, effects: &mut Effects) {
         self.nic.handle(now, input);
         loop {
             let output = self.nic.poll_output();
             self.note_faults(judge);
             let Some(output) = output else { break };
+            let (Output::Frame { at, .. }
+            | Output::DmaWrite { at, .. }
+            | Output::Interrupt { at, .. }
+            | Output::Reply { at, .. }) = output;
+            self.latest = self.latest.max(at);
             match output {
                 Output::Frame { at, frame, message } => {
                     self.tally.sent_frames += 1;
@@ -421,7 +472,7 @@ impl UltraHost {
                 return;
             }
         }
-        let ready = now.max(self.nic.host_clock());
+        let ready = now.max(self.clock());
         let may_send = script.next(|flow| self.is_blocked(flow)).filter(|next| next.not_before <= now);
         let Some(outgoing) = may_send.filter(|_| ready == now) else { return };
         let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
@@ -432,7 +483,7 @@ impl UltraHost {
     /// When the program has something to do next, seen from now.
     pub fn wake(&mut self, script: &mut Script) -> Option<Time> {
         let arrival = self.arrivals.front().map(|(at, _)| *at);
-        let clock = self.nic.host_clock();
+        let clock = self.clock();
         let send = script.next(|flow| self.is_blocked(flow)).map(|next| next.not_before.max(clock));
         // Blocked for want of slots: the next status line may free some.
         let slots = if send.is_none() && script.unsent() > 0 && self.is_any_page_full() {
@@ -447,13 +498,10 @@ impl UltraHost {
         self.ports.iter().any(|port| port.launched - port.taken >= u64::from(SLOTS))
     }
 
-    /// Whether the page of a flow's port is full, or the card does not look at it.
+    /// Whether the page of a flow's port is full.
     fn is_blocked(&self, flow: FlowId) -> bool {
         let of_flow = self.ports.iter().enumerate().find(|(_, port)| port.sends == Some(flow));
         let Some((place, port)) = of_flow else { return true };
-        if !self.nic.accepts_store(port.number) {
-            return true;
-        }
         let full = |taken: u64| port.launched.wrapping_sub(taken) >= u64::from(SLOTS);
         // The status line is only looked at where no slot is known to be free.
         full(port.taken) && full(self.memory.status_word(place, STATUS_LAUNCHED))
@@ -474,8 +522,13 @@ impl UltraHost {
         store.code |= if interrupts { u32::from(CODE_INTERRUPT) } else { 0 };
         let words = mark.payload().take(count).chain(mark.tag());
         store.words[begin..].iter_mut().zip(words).for_each(|(place, word)| *place = word);
+        // What waits in the page is taken first.
+        if !port.page.is_empty() || !self.nic.accepts_store(number) {
+            port.page.push_back((now, store));
+            return;
+        }
         self.tally.launches += 1;
-        self.tally.pio_bytes += 8 * (count as u64 + 2);
+        self.tally.pio_bytes += burst_bytes(&store);
         self.handle(now, Input::PageStore(store), judge, effects);
     }
 
@@ -544,8 +597,13 @@ impl UltraHost {
                 judge.fail(Check::Drained, || format!("{end:?}: {stored} slices stored, {received} read"));
             }
             let interval = u64::from(STATUS_LINE_INTERVAL);
-            if port.launched - port.reported.min(port.launched) >= interval {
-                let Port { launched, reported, .. } = port;
+            let taken = port.launched - port.page.len() as u64;
+            if !port.page.is_empty() {
+                let waiting = port.page.len();
+                judge.fail(Check::Drained, || format!("{end:?}: {waiting} launches were left in the page"));
+            }
+            if taken - port.reported.min(taken) >= interval {
+                let (launched, reported) = (taken, port.reported);
                 judge.fail(Check::FlowControl, || {
                     format!("{end:?}: {reported} of {launched} launches reported")
                 });
@@ -556,6 +614,12 @@ impl UltraHost {
             }
         }
     }
+}
+
+/// Bytes of the burst that launches a slot: payload and tag.
+const fn burst_bytes(store: &PageStore) -> u64 {
+    let begin = (store.code >> CODE_LENGTH_SHIFT) as u64 & 15;
+    8 * (SLOT_TAG_WORD as u64 + TAG_WORDS as u64 - begin)
 }
 
 /// A request as a driver writes it.

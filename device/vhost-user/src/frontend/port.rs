@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use niclab_abi::FromBytes;
 use niclab_abi::bar::{
-    CODE_LENGTH_SHIFT, COMPLETER_ARMED_OFFSET, COMPLETER_RELEASED_OFFSET, PAYLOAD_WORDS, SLOT_LAUNCH_WORD,
-    SLOT_TAG_WORD, SLOT_WORDS, SLOTS, TAG_WORDS, completer_page, launch_word, requester_page, slot_of,
+    CODE_LENGTH_SHIFT, COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET,
+    PAYLOAD_WORDS, RECEIVED_KNOWN, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_TAG_WORD, SLOT_WORDS, SLOTS,
+    TAG_WORDS, completer_page, launch_word, requester_page, slot_of,
 };
 use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_CLOSE, OP_PORT_OPEN, OP_ROUTE, PORT_ANY, PortName, PortOpen, PortOpened,
@@ -144,6 +145,9 @@ impl GuestPort {
         for (place, word) in burst.iter().zip(payload.iter().chain(&tag)) {
             place.store(word.to_le(), Ordering::Relaxed);
         }
+        if let Some(received) = slot.get(SLOT_RECEIVED_WORD) {
+            received.store((RECEIVED_KNOWN | u64::from(self.taken as u32)).to_le(), Ordering::Relaxed);
+        }
         if let Some(launch) = slot.get(SLOT_LAUNCH_WORD) {
             launch.store(launch_word(code, self.launched).to_le(), Ordering::Release);
         }
@@ -177,6 +181,11 @@ impl GuestPort {
         }
         self.taken += 1;
         Some(received)
+    }
+
+    /// Tells the device that [`Self::release_lazily`] will be called after each slice. Before a sender is authorized.
+    pub fn promise_lazy_release(&self) {
+        self.store_register(COMPLETER_INTERVAL_OFFSET, u64::from(self.slices / 4).max(1));
     }
 
     /// Frees what was taken, once a quarter of the queue came together; true when a doorbell may be due.

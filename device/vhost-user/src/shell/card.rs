@@ -6,13 +6,15 @@ use std::sync::Arc;
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
 use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS, Statistics};
 use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes};
-use niclab_model::nic::{Input, Nic, PageStore, ShellCounts};
+use niclab_model::nic::{Input, Nic, ShellCounts};
+use niclab_model::parts::message::Message;
 use niclab_model::parts::mischief::{Mischief, Saboteur};
+use niclab_model::time::Time;
 use niclab_spec::DeviceFaults;
 
 use super::control::Control;
 use super::events::Events;
-use super::pages::Pages;
+use super::pages::{Launch, Pages};
 use crate::memory::DmaMemory;
 use crate::ring::RingError;
 use crate::vring::Vring;
@@ -54,6 +56,8 @@ pub struct CardCounts {
     pub launches: Vec<u64>,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
+    /// How often wall time decided in which order the node did things: see [`Card::store`].
+    pub unordered: u64,
     /// Frames of the model.
     pub traffic: Traffic,
     /// What the guest did that it must not.
@@ -88,6 +92,12 @@ pub struct Card {
     pub is_stalled: bool,
     /// Which ports were open after the last request.
     open: Vec<bool>,
+    /// The host does nothing before this instant of model time.
+    not_before: Time,
+    /// How many ports are open.
+    open_ports: u32,
+    /// The node from which a message came last.
+    last_sender: Option<u16>,
 }
 
 impl Card {
@@ -107,6 +117,9 @@ impl Card {
             is_running: false,
             is_stalled: false,
             open: vec![false; ports as usize],
+            not_before: Time::ZERO,
+            open_ports: 0,
+            last_sender: None,
         }
     }
 
@@ -114,6 +127,22 @@ impl Card {
     #[must_use]
     pub fn with_saboteur(self, saboteur: Saboteur) -> Self {
         Self { nic: Box::new(Mischief::new(self.nic, saboteur)), ..self }
+    }
+
+    /// When the host can begin its next operation.
+    pub fn clock(&self) -> Time {
+        self.nic.host_clock().max(self.not_before)
+    }
+
+    /// A measured part begins at `begin`: the host does nothing before it, and whom it dealt with earlier is no matter.
+    pub fn begin_at(&mut self, begin: Time) {
+        self.not_before = begin;
+        self.last_sender = None;
+    }
+
+    /// How often wall time decided in which order the node did things.
+    pub fn unordered(&self) -> u64 {
+        self.counts.unordered + self.nic.unordered()
     }
 
     /// Doorbells rung for pages since the daemon started.
@@ -153,15 +182,39 @@ impl Card {
         self.open.get(port as usize).is_some_and(|open| *open)
     }
 
-    /// Feeds one slot to the model.
+    /// Feeds one slot to the model. The program says what it had received when it launched; if the device has stored more
+    /// for it meanwhile, then wall time decided that these came before the launch. What a host does for several ports is
+    /// done in the order in which the device looks at their pages.
     #[inline]
-    pub fn store(&mut self, store: PageStore) {
+    pub fn store(&mut self, launch: Launch) {
+        let Launch { store, received } = launch;
         if let Some(launches) = self.counts.launches.get_mut(store.port as usize) {
             *launches += 1;
         }
         self.counts.doorbells_spared += u64::from(self.is_polled);
-        let now = self.nic.host_clock();
+        let is_in_order = received == Some(self.nic.delivered(store.port) as u32) && self.open_ports == 1;
+        self.counts.unordered += u64::from(!is_in_order);
+        let now = self.clock();
         self.nic.handle(now, Input::PageStore(store));
+    }
+
+    /// Feeds a frame to the model, at its arrival.
+    #[inline]
+    pub fn arrive(&mut self, at: Time, frame: &[u8], message: Option<Message>) {
+        self.counts.traffic.received_frames += 1;
+        self.counts.traffic.received_bytes += frame.len() as u64;
+        if let Some(message) = message {
+            // Messages of several senders meet on the way in the order in which they are fed.
+            let other = self.last_sender.replace(message.node).is_some_and(|last| last != message.node);
+            self.counts.unordered += u64::from(other);
+        }
+        self.nic.handle(at, Input::Frame { frame, message });
+    }
+
+    /// Fires the model's deadline, because all was quiet for a while of wall time, or others got that far.
+    pub fn expire(&mut self, deadline: Time) {
+        self.counts.unordered += 1;
+        self.nic.handle(deadline, Input::Timeout);
     }
 
     /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
@@ -169,7 +222,7 @@ impl Card {
     pub fn registers(&mut self, port: u32) -> bool {
         let mut any = false;
         for register in self.pages.take_registers(port).into_iter().flatten() {
-            let now = self.nic.host_clock();
+            let now = self.clock();
             self.nic.handle(now, Input::Register { port, register });
             any = true;
         }
@@ -206,7 +259,7 @@ impl Card {
     }
 
     fn apply(&mut self, token: u64, request: &[u8]) {
-        let now = self.nic.host_clock();
+        let now = self.clock();
         self.nic.handle(now, Input::ShellCounts(self.shell_counts()));
         self.nic.handle(now, Input::Control { token, request });
         let operation = Request::from_bytes(request).map_or(0, |header| header.operation);
@@ -223,6 +276,7 @@ impl Card {
             }
             *was_open = is_open;
         }
+        self.open_ports = self.open.iter().map(|open| u32::from(*open)).sum();
     }
 
     /// Gives the chain of a request back.
@@ -271,7 +325,7 @@ impl Card {
         self.is_stalled = false;
         self.control.forget();
         self.events.forget();
-        let now = self.nic.host_clock();
+        let now = self.clock();
         self.nic.handle(now, Input::HostReset);
         self.follow_ports();
     }

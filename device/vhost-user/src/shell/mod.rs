@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use niclab_abi::config::DeviceConfig;
+use niclab_model::fabric::faults::Faults;
 use parking_lot::{Mutex, MutexGuard};
 
 use self::quiet::Quiet;
@@ -64,14 +65,26 @@ impl Shell {
     /// A shell for this world, whose nodes are described by `nodes`.
     pub fn new(world: World, nodes: Vec<NodeInfo>) -> Arc<Self> {
         let connected = Mutex::new(vec![Connected::default(); nodes.len()]);
+        let quiet = Quiet::default();
+        if world.network.is_any_faulty() || world.has_mischief() {
+            quiet.hurry();
+        }
         Arc::new(Self {
             world: Mutex::new(world),
             nodes,
             connected,
-            quiet: Quiet::default(),
+            quiet,
             watchers: Watchers::default(),
             started: Instant::now(),
         })
+    }
+
+    /// Sets what goes wrong on a node's link from now on. False when there is no such node.
+    pub fn set_faults(&self, node: u16, faults: Faults) -> bool {
+        if faults != Faults::NONE {
+            self.quiet.hurry();
+        }
+        self.world().network.set_faults(node, faults)
     }
 
     /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it back.

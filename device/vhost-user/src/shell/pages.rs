@@ -4,9 +4,10 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use niclab_abi::bar::{
-    COMPLETER_ARMED_OFFSET, COMPLETER_RELEASED_OFFSET, DOORBELL_WANTED, INFO_DOORBELL_OFFSET, InfoPage,
-    LAUNCH_SEQUENCE_SHIFT, PAGES_PER_PORT, PAYLOAD_WORDS, SLOT_LAUNCH_WORD, SLOT_WORDS, SLOTS, TAG_WORDS,
-    completer_page, requester_page, slot_of,
+    COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, DOORBELL_WANTED,
+    INFO_DOORBELL_OFFSET, InfoPage, LAUNCH_SEQUENCE_SHIFT, PAGES_PER_PORT, PAYLOAD_WORDS, RECEIVED_KNOWN,
+    SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS, SLOTS, TAG_WORDS, completer_page, requester_page,
+    slot_of,
 };
 use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
 use niclab_model::nic::{PageStore, Register};
@@ -43,10 +44,20 @@ struct PortView {
     expected: u32,
     released: u64,
     armed: u64,
+    release_interval: u64,
 }
 
 impl PortView {
-    const FRESH: Self = Self { expected: 1, released: 0, armed: 0 };
+    const FRESH: Self = Self { expected: 1, released: 0, armed: 0, release_interval: 0 };
+}
+
+/// A launched slot, taken out of its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// What the model is told.
+    pub store: PageStore,
+    /// The low half of the number of slices that the program had consumed when it launched, if it said so.
+    pub received: Option<u32>,
 }
 
 /// One node's BAR. All access is by atomic words, because the guest stores at any time.
@@ -165,20 +176,23 @@ impl Pages {
 
     /// Takes the next launched slot out of the page of `port`.
     #[inline]
-    pub fn take(&mut self, port: u32) -> Option<PageStore> {
+    pub fn take(&mut self, port: u32) -> Option<Launch> {
         let (slot, launch) = self.launch(port)?;
         let mut words = [0; PAYLOAD_WORDS + TAG_WORDS];
         for (word, place) in words.iter_mut().zip(slot) {
             *word = u64::from_le(place.load(Ordering::Relaxed));
         }
+        let received =
+            slot.get(SLOT_RECEIVED_WORD).map_or(0, |word| u64::from_le(word.load(Ordering::Relaxed)));
+        let received = (received & RECEIVED_KNOWN != 0).then_some(received as u32);
         let view = self.ports.get_mut(port as usize)?;
         view.expected = view.expected.wrapping_add(1);
-        Some(PageStore { port, code: launch as u32, words })
+        Some(Launch { store: PageStore { port, code: launch as u32, words }, received })
     }
 
     /// The registers of `port` that were stored since the last look.
     #[inline]
-    pub fn take_registers(&mut self, port: u32) -> [Option<Register>; 2] {
+    pub fn take_registers(&mut self, port: u32) -> [Option<Register>; 3] {
         let page = self.page(completer_page(port));
         let load = |offset: u64| {
             page.get(offset as usize / 8).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
@@ -187,12 +201,15 @@ impl Pages {
         // before it.
         let armed = load(COMPLETER_ARMED_OFFSET);
         let released = load(COMPLETER_RELEASED_OFFSET);
-        let Some(view) = self.ports.get_mut(port as usize) else { return [None; 2] };
+        // Stored before the first slice can arrive, so that it is never seen after a release that it is for.
+        let interval = load(COMPLETER_INTERVAL_OFFSET);
+        let Some(view) = self.ports.get_mut(port as usize) else { return [None; 3] };
         let changed = [
+            (view.release_interval != interval).then_some(Register::ReleaseInterval(interval)),
             (view.released != released).then_some(Register::Released(released)),
             (view.armed != armed).then_some(Register::Armed(armed)),
         ];
-        (view.released, view.armed) = (released, armed);
+        (view.released, view.armed, view.release_interval) = (released, armed, interval);
         changed
     }
 
@@ -245,11 +262,13 @@ mod tests {
     fn a_register_is_reported_once_and_release_comes_first() {
         let mut pages = Pages::new(2).unwrap();
         pages.open(1);
-        assert_eq!(pages.take_registers(1), [None; 2]);
+        assert_eq!(pages.take_registers(1), [None; 3]);
         store(&pages, completer_page(1), COMPLETER_ARMED_OFFSET, 9);
         store(&pages, completer_page(1), COMPLETER_RELEASED_OFFSET, 4);
-        assert_eq!(pages.take_registers(1), [Some(Register::Released(4)), Some(Register::Armed(9))]);
-        assert_eq!(pages.take_registers(1), [None; 2]);
+        store(&pages, completer_page(1), COMPLETER_INTERVAL_OFFSET, 2);
+        let expected = [Register::ReleaseInterval(2), Register::Released(4), Register::Armed(9)];
+        assert_eq!(pages.take_registers(1), expected.map(Some));
+        assert_eq!(pages.take_registers(1), [None; 3]);
     }
 
     #[test]
@@ -272,8 +291,8 @@ mod tests {
                 prop_assert!(!pages.is_launched(0));
                 store(&pages, requester_page(0), slot + SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, sequence));
                 let taken = pages.take(0).unwrap();
-                prop_assert_eq!(taken.words[8], tag ^ u64::from(sequence));
-                prop_assert_eq!(taken.code, 64);
+                prop_assert_eq!(taken.store.words[8], tag ^ u64::from(sequence));
+                prop_assert_eq!((taken.store.code, taken.received), (64, None));
                 prop_assert_eq!(pages.take(0), None);
             }
         }

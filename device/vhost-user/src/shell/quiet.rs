@@ -1,8 +1,10 @@
 //! How model time passes while nobody does anything.
 //!
 //! Timers of models run in model time, and live nobody knows how much of it a guest's own computing takes. When the whole
-//! fabric was quiet for a short while of wall time, nothing is in flight and nothing can precede the earliest deadline: it
-//! fires.
+//! fabric was quiet for a while of wall time, nothing is in flight and it is taken that nothing will precede the earliest
+//! deadline: it fires. How long a while is a guess. Where nothing was ever lost, no deadline needs to fire at all, and a
+//! guest may merely have lost its core for long: patience costs nothing there. Where frames are lost, deadlines are what
+//! programs wait for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,8 +15,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Shell;
 
-/// Wall time without any activity before the earliest deadline of model time fires.
+/// Wall time without any activity before the earliest deadline of model time fires, where faults were ever injected.
 pub const GRACE: Duration = Duration::from_millis(5);
+
+/// The same, where they were not.
+pub const PATIENT_GRACE: Duration = Duration::from_millis(500);
 
 /// Who is waiting, and since when nothing happened.
 #[derive(Debug, Default)]
@@ -22,11 +27,22 @@ pub struct Quiet {
     activity: AtomicU64,
     /// A deadline waits. Changed under the world's lock alone, so that none is overlooked.
     is_armed: AtomicBool,
+    /// Faults were injected.
+    is_hasty: AtomicBool,
     stop: Mutex<bool>,
     wake: Condvar,
 }
 
 impl Quiet {
+    /// Faults are injected from now on.
+    pub fn hurry(&self) {
+        self.is_hasty.store(true, Ordering::Relaxed);
+    }
+
+    fn grace(&self) -> Duration {
+        if self.is_hasty.load(Ordering::Relaxed) { GRACE } else { PATIENT_GRACE }
+    }
+
     /// Something happened just now; `waiting` says whether anything waits for model time. Called with the world locked.
     #[inline]
     pub fn touch(&self, waiting: bool) {
@@ -60,7 +76,7 @@ impl Quiet {
                 continue;
             }
             let before = self.activity.load(Ordering::Relaxed);
-            self.wake.wait_for(&mut stop, GRACE);
+            self.wake.wait_for(&mut stop, self.grace());
             if !*stop && self.activity.load(Ordering::Relaxed) == before {
                 // `touch` takes this lock while it holds the world's: never both the other way round.
                 parking_lot::MutexGuard::unlocked(&mut stop, || self.pass(shell));

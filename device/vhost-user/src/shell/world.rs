@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use niclab_model::nic::{FrameBytes, Input, Output};
+use niclab_model::nic::{FrameBytes, Output};
 use niclab_model::parts::message::Message;
 use niclab_model::parts::mischief::Saboteur;
 use niclab_model::parts::profile::Profile;
@@ -37,6 +37,8 @@ pub struct World {
     /// How many cards have a stalled slot.
     stalled: usize,
     budget: u32,
+    /// The latest instant at which a model wanted something done.
+    latest: Time,
 }
 
 /// What a look at a node's pages found.
@@ -53,7 +55,16 @@ impl World {
     pub fn new(cards: Vec<(AnyNic, Pages, u32)>, profile: Profile, network: Network, seed: u64) -> Self {
         let ethernet = Ethernet::new(&vec![profile; cards.len()]);
         let cards = cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
-        Self { cards, ethernet, network, seed, has_mischief: false, stalled: 0, budget: 0 }
+        Self {
+            cards,
+            ethernet,
+            network,
+            seed,
+            has_mischief: false,
+            stalled: 0,
+            budget: 0,
+            latest: Time::ZERO,
+        }
     }
 
     /// What goes wrong in the card of `node` from now on. A card in which nothing ever went wrong is as if nothing could.
@@ -71,6 +82,11 @@ impl World {
         }
     }
 
+    /// Whether something ever went wrong in a card on purpose.
+    pub const fn has_mischief(&self) -> bool {
+        self.has_mischief
+    }
+
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
     pub fn set_ledgers_on(&mut self, is_on: bool) {
         self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().set_on(is_on));
@@ -80,8 +96,26 @@ impl World {
 
     /// The latest instant of model time at which anything happened.
     pub fn model_time(&self) -> Time {
-        let clocks = self.cards.iter().map(|card| card.nic.host_clock());
-        clocks.fold(self.network.latest(), Time::max)
+        let clocks = self.cards.iter().map(Card::clock);
+        clocks.fold(self.network.latest().max(self.latest), Time::max)
+    }
+
+    /// Looks at every page once more, so that all that programs have done is counted.
+    pub fn catch_up(&mut self) {
+        for node in 0..self.cards.len() {
+            while self.serve_pages(node).more {}
+        }
+    }
+
+    /// A measured part begins: all hosts begin at the same instant, when nothing that was begun before is busy, and their
+    /// latencies are counted anew.
+    pub fn begin_measurement(&mut self) {
+        let begin = self.model_time();
+        for card in &mut self.cards {
+            card.begin_at(begin);
+            card.nic.ledger_mut().restart_latency();
+        }
+        self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().restart_latency());
     }
 
     /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
@@ -116,10 +150,18 @@ impl World {
                 }
                 break;
             }
-            let Some(store) = card.pages.take(port) else { break };
+            if !card.pages.is_launched(port) {
+                break;
+            }
+            // What the program told before this launch comes before it.
+            if card.registers(port) {
+                self.settle(node);
+            }
+            let Some(card) = self.cards.get_mut(node) else { break };
+            let Some(launch) = card.pages.take(port) else { break };
             self.budget -= 1;
             taken += 1;
-            card.store(store);
+            card.store(launch);
             self.settle(node);
         }
         taken
@@ -155,7 +197,7 @@ impl World {
             }
             let Some((node, due)) = self.next_overdue() else { return };
             if let Some(card) = self.cards.get_mut(node) {
-                card.nic.handle(due, Input::Timeout);
+                card.expire(due);
             }
             self.carry_out(node);
         }
@@ -175,10 +217,9 @@ impl World {
 
     #[inline]
     fn arrive(&mut self, to: usize, at: Time, frame: &[u8], message: Option<Message>) {
-        let Some(card) = self.cards.get_mut(to) else { return };
-        card.counts.traffic.received_frames += 1;
-        card.counts.traffic.received_bytes += frame.len() as u64;
-        card.nic.handle(at, Input::Frame { frame, message });
+        if let Some(card) = self.cards.get_mut(to) {
+            card.arrive(at, frame, message);
+        }
     }
 
     /// Carries out what the model of `node` wants done. A frame that is the only one under way arrives at once, and what
@@ -207,6 +248,11 @@ impl World {
         output: &'a Output,
     ) -> Option<(Time, &'a FrameBytes, Option<Message>)> {
         let card = self.cards.get_mut(node)?;
+        let (Output::DmaWrite { at, .. }
+        | Output::Frame { at, .. }
+        | Output::Interrupt { at, .. }
+        | Output::Reply { at, .. }) = output;
+        self.latest = self.latest.max(*at);
         match output {
             Output::DmaWrite { address, words, .. } => card.write(*address, words),
             Output::Frame { at, frame, message } => {
@@ -275,7 +321,7 @@ impl World {
             let deadlines = deadlines.filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
             let Some((deadline, node)) = deadlines.min() else { return };
             if let Some(card) = self.cards.get_mut(node) {
-                card.nic.handle(deadline, Input::Timeout);
+                card.expire(deadline);
             }
             self.carry_out(node);
         }

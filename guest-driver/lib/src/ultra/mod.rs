@@ -23,6 +23,7 @@ mod double;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 pub use message::{Flags, Message};
 pub use open::PortOptions;
@@ -78,9 +79,13 @@ impl Port {
     /// [`Error::Refused`], with `ENOSPC` when the table is full or the credits exceed the slices left;
     /// [`Error::DeviceGone`].
     pub fn authorize(&mut self, source: Address, credits: u32) -> Result<(), Error> {
-        self.link.backing.authorize(source, credits)?;
-        self.receiver.on_credits_granted(credits);
-        Ok(())
+        // Told before the source can send.
+        let interval = self.receiver.narrow_release_interval(credits);
+        let authorized = self.link.backing.authorize(source, credits);
+        if authorized.is_err() {
+            self.receiver.set_release_interval(interval);
+        }
+        authorized
     }
 
     /// Takes the right to send back; what `source` sends from now on is discarded.
@@ -174,6 +179,8 @@ impl Port {
 struct Link {
     address: Address,
     info: Memory,
+    /// Slices consumed since the port was opened: what a launch says of the other half.
+    received: AtomicU64,
     backing: Box<dyn Backing>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
-use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, InfoPage};
+use niclab_abi::bar::{CompleterPage, InfoPage};
 use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_WORDS, StatusLine};
 
 use super::{Link, Port, Receiver, Sender};
@@ -59,7 +59,7 @@ impl Port {
         };
         need("information page", &info, size_of::<InfoPage>())?;
         need("requester page", &requester, PAGE_BYTES as usize)?;
-        need("completer page", &completer, COMPLETER_ARMED_OFFSET as usize + 8)?;
+        need("completer page", &completer, size_of::<CompleterPage>())?;
         need("status line", &status, size_of::<StatusLine>())?;
         let count = slices.words().len() / SLICE_WORDS;
         let count = u32::try_from(count)
@@ -74,7 +74,7 @@ impl Port {
                 ),
             });
         };
-        let link = Arc::new(Link { address, info, backing });
+        let link = Arc::new(Link { address, info, received: progress.received.into(), backing });
         let sender = Sender::new(Arc::clone(&link), requester, status, progress.launched);
         let receiver = Receiver::new(Arc::clone(&link), completer, slices, count, progress.received);
         Ok(Self { address, link, sender, receiver })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, COMPLETER_RELEASED_OFFSET};
+use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET};
 use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_WORDS, SliceStatus};
 
 use super::{Flags, Link, Message, PAYLOAD_WORDS};
@@ -33,18 +33,20 @@ pub struct Receiver {
 
 impl Receiver {
     pub(super) fn new(link: Arc<Link>, completer: Memory, slices: Memory, count: u32, received: u64) -> Self {
-        Self {
+        let mut this = Self {
             link,
             completer,
             slices,
             count,
             received,
             released: received,
-            release_interval: u64::from(count / 4).max(1),
+            release_interval: 0,
             armed: 0,
             policy: WaitPolicy::ADAPTIVE,
             quiet: Quiet::default(),
-        }
+        };
+        this.set_release_interval(u64::from(count / 4).max(1));
+        this
     }
 
     /// Sets how this half waits.
@@ -78,6 +80,7 @@ impl Receiver {
         fence(Ordering::Acquire);
         let message = copy_message(slice, status);
         self.received = number;
+        self.link.received.store(number, Ordering::Relaxed);
         self.quiet.on_progress();
         if self.received.wrapping_sub(self.released) >= self.release_interval {
             self.release();
@@ -108,10 +111,21 @@ impl Receiver {
         self.link.backing.wait_interrupts(timeout)
     }
 
-    /// A sender got `credits` of the slices. Slices are released in steps of at most half the smallest such share: a
-    /// sender that used its share up always has a message in the queue whose consumption lets it go on.
-    pub(super) fn on_credits_granted(&mut self, credits: u32) {
-        self.release_interval = self.release_interval.min(u64::from(credits / 2).max(1));
+    /// A sender gets `credits` of the slices. Slices are released in steps of at most half the smallest such share: a
+    /// sender that used its share up always has a message in the queue whose consumption lets it go on. Returns the
+    /// interval that was kept to before.
+    pub(super) fn narrow_release_interval(&mut self, credits: u32) -> u64 {
+        let before = self.release_interval;
+        self.set_release_interval(before.min(u64::from(credits / 2).max(1)));
+        before
+    }
+
+    /// Keeps to an interval, and tells the device (`niclab_abi::bar::CompleterPage::release_interval`).
+    pub(super) fn set_release_interval(&mut self, slices: u64) {
+        if self.release_interval != slices {
+            self.release_interval = slices;
+            self.store_register(COMPLETER_INTERVAL_OFFSET, slices);
+        }
     }
 
     fn wait_for_message(&mut self, deadline: Deadline) -> Result<Message, Error> {

@@ -5,7 +5,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::thread;
 
 use niclab_abi::bar::{
-    CODE_LENGTH_SHIFT, SLOT_LAUNCH_WORD, SLOT_TAG_WORD, SLOT_WORDS, SLOTS, launch_word, slot_of,
+    CODE_LENGTH_SHIFT, RECEIVED_KNOWN, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_TAG_WORD, SLOT_WORDS,
+    SLOTS, launch_word, slot_of,
 };
 use niclab_abi::receive::{REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS};
 
@@ -243,6 +244,8 @@ impl Sender {
             for (word, &value) in slot[begin..].iter().zip(payload.iter().chain(&tag)) {
                 store(word, value);
             }
+            let received = self.link.received.load(Ordering::Relaxed);
+            store(&slot[SLOT_RECEIVED_WORD], RECEIVED_KNOWN | u64::from(received as u32));
             store_fence();
             let code = (begin as u16) << CODE_LENGTH_SHIFT | flags.code();
             store(&slot[SLOT_LAUNCH_WORD], launch_word(code, sequence));
