@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use niclab_device::frontend::GuestPort;
+use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::fabric::faults::Random;
@@ -96,21 +97,28 @@ fn ask(lab: &Lab, request: &Request) -> DaemonStats {
     }
 }
 
-fn live(workload: &Workload, seed: u64) -> DaemonStats {
-    let lab = Lab::new(2, |_| ()).unwrap();
-    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
-    let mut ports = guests.each_ref().map(|guest| GuestPort::open(guest, workload.slices).unwrap());
+/// A port of each, with all slices set aside for the other.
+fn connected(guests: &[Arc<ClusterGuest>; 2], slices: u32) -> [GuestPort; 2] {
+    let ports = guests.each_ref().map(|guest| GuestPort::open(guest, slices).unwrap());
     let numbers = ports.each_ref().map(GuestPort::number);
     for (node, port) in ports.iter().enumerate() {
         port.promise_lazy_release();
-        port.authorize(1 - node as u32, numbers[1 - node], workload.slices).unwrap();
+        port.authorize(1 - node as u32, numbers[1 - node], slices).unwrap();
         port.route(1 - node as u32, numbers[1 - node]).unwrap();
     }
-    let [a, b] = &mut ports;
+    ports
+}
+
+fn live(workload: &Workload, seed: u64) -> DaemonStats {
+    let lab = Lab::new(2, |_| ()).unwrap();
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = connected(&guests, workload.slices);
     let begin = Instant::now();
-    let mut first = Program { port: a, random: Random::new(seed, 0), begin };
-    let mut second = Program { port: b, random: Random::new(seed, 1), begin };
-    perform(workload, [&mut first, &mut second], workload.warmup);
+    let mut first = Program { port: &mut a, random: Random::new(seed, 0), begin };
+    let mut second = Program { port: &mut b, random: Random::new(seed, 1), begin };
+    if workload.warmup > 0 {
+        perform(workload, [&mut first, &mut second], workload.warmup);
+    }
     let before = ask(&lab, &Request::BeginMeasurement);
     perform(workload, [&mut first, &mut second], workload.count);
     ask(&lab, &Request::Stats).since(&before)
@@ -167,6 +175,20 @@ fn pretty_eq<T: PartialEq + std::fmt::Debug>(expected: &T, found: &T, seed: u64)
 
 fn workload(kind: WorkloadKind, count: u64, message_bytes: u32) -> Workload {
     Workload { count, message_bytes, ..Workload::new(kind) }
+}
+
+#[test]
+fn a_race_is_called_an_estimate() {
+    let lab = Lab::new(2, |_| ()).unwrap();
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    let [mut a, mut b] = connected(&guests, 64);
+    let before = ask(&lab, &Request::BeginMeasurement);
+    assert!(a.try_launch(&[1], [0, 0], 0) && b.try_launch(&[2], [0, 0], 0), "both at once");
+    let since = ask(&lab, &Request::Stats).since(&before);
+    let raced: u64 = since.nodes.iter().map(|node| node.unordered).sum();
+    assert_eq!(raced, 1, "one was taken before the other's message was stored");
+    let why = since.model.why_estimate.unwrap();
+    assert!(!since.model.is_exact && why.contains("order of operations"), "{why}");
 }
 
 #[test]

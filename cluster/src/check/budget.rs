@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use niclab_spec::{
     Budget, Report,
-    report::{Checked, LedgerEntry, NodeFigures},
+    report::{Checked, Histogram, LedgerEntry, NodeFigures},
     scenario::Per,
 };
 use serde::Serialize;
@@ -228,13 +228,52 @@ pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
         compare(format!("crossings of {name}"), counts(&mine.ledger), counts(&theirs.ledger));
     }
     if one.model.is_exact && other.model.is_exact {
-        let (mine, theirs) = (&one.model.latency, &other.model.latency);
-        let text = |h: &niclab_spec::report::Histogram| {
-            format!("{} messages, {} to {} ps, {} ps in all", h.count, h.min_ps, h.max_ps, h.sum_ps)
-        };
-        compare("model latency".to_owned(), text(mine), text(theirs));
+        for (mine, theirs) in one.nodes.iter().zip(&other.nodes) {
+            compare(
+                format!("model time by crossing of {}", mine.name),
+                prices(&mine.ledger),
+                prices(&theirs.ledger),
+            );
+        }
+        compare(
+            "model time by crossing of the network".to_owned(),
+            prices(&one.fabric.ledger),
+            prices(&other.fabric.ledger),
+        );
+        let (mine, theirs) = (&one.model, &other.model);
+        compare("model latency".to_owned(), latencies(&mine.latency), latencies(&theirs.latency));
+        compare("model time".to_owned(), format!("{} ps", mine.time_ps), format!("{} ps", theirs.time_ps));
     }
     verdicts
+}
+
+/// Whether a live run's model time is exact, so that it can be held against another's.
+#[must_use]
+pub fn exactness(report: &Report) -> Verdict {
+    Verdict {
+        what: "model time".to_owned(),
+        held: report.model.is_exact,
+        expected: "exact".to_owned(),
+        found: match &report.model.why_estimate {
+            Some(why) => format!("an estimate: {why}"),
+            None => "exact".to_owned(),
+        },
+        causes: Vec::new(),
+    }
+}
+
+fn latencies(histogram: &Histogram) -> String {
+    let Histogram { count, min_ps, p50_ps, p99_ps, max_ps, sum_ps, .. } = histogram;
+    format!("{count} messages, {min_ps} to {max_ps} ps, median {p50_ps}, 99 % {p99_ps}, {sum_ps} ps in all")
+}
+
+/// Price and waiting of each kind, in picoseconds.
+fn prices(ledger: &[LedgerEntry]) -> String {
+    let mut prices: Vec<String> = (ledger.iter().filter(|entry| entry.count > 0))
+        .map(|entry| format!("{} {} + {}", entry.crossing, entry.model_price_ps, entry.model_waited_ps))
+        .collect();
+    prices.sort();
+    prices.join(", ")
 }
 
 fn counts(ledger: &[LedgerEntry]) -> String {
@@ -249,7 +288,7 @@ fn counts(ledger: &[LedgerEntry]) -> String {
 mod tests {
     use niclab_spec::{
         Source,
-        report::{FabricFigures, Histogram, Mode, ModelFigures, PortFigures, REPORT_VERSION},
+        report::{FabricFigures, Mode, ModelFigures, PortFigures, REPORT_VERSION},
     };
 
     use super::*;

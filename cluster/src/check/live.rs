@@ -2,19 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use niclab_spec::{Cluster, Report, Scenario, Workload, WorkloadKind};
 
+use super::conduct::conduct;
 use crate::{
-    cli::{ClusterArgs, ReportFormat, RunArgs, RunWatchArgs},
-    commands::run::measured,
+    cli::ClusterArgs,
+    commands::{OWN_FAILURE, run::outcome},
     prepare,
+    report::live::{CommandOutcome, Measurement, Outcome},
     running::RunningCluster,
     runtime::{RUN_PREFIX, RuntimeRoot},
 };
 
 /// Longest wall time of one workload.
-const WORKLOAD_TIMEOUT_S: u64 = 300;
+const WORKLOAD_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The cue at which what is measured begins.
+const CUE_WARM: &str = "warm";
+
+/// The cue at which it ends.
+const CUE_MEASURED: &str = "measured";
 
 /// A cluster that is up.
 pub struct LiveCluster {
@@ -52,28 +60,50 @@ impl LiveCluster {
         Ok(report)
     }
 
-    /// Performs the workload with further arguments of `niclab-perf`.
+    /// Performs the workload with further arguments of `niclab-perf`. What is reported lies between its cues.
     ///
     /// # Errors
     /// As [`Self::measure`].
     pub fn benchmark(&mut self, workload: &Workload, more: &[&str]) -> Result<Report> {
         let mut command = command(workload);
         command.extend(more.iter().map(|argument| (*argument).to_owned()));
-        let args = RunArgs {
-            cluster: ClusterArgs::default(),
-            report: Some(ReportFormat::Json),
-            report_file: None,
-            watch: RunWatchArgs::default(),
-            timeout: Some(WORKLOAD_TIMEOUT_S),
-            command,
+        let (mut measurement, mut readings) = (None, None);
+        let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
+            match (cue, measurement.take()) {
+                (CUE_WARM, _) => measurement = Some(Measurement::begin(running)?),
+                (CUE_MEASURED, Some(begun)) => readings = Some(Measurement::end(begun, running)?),
+                _ => {}
+            }
+            Ok(())
         };
-        Ok(measured(&mut self.running, &args, &self.cluster, self.boot)?.0)
+        let ended = conduct(&mut self.running, &command, WORKLOAD_TIMEOUT, &mut at_cue)?;
+        let nodes = self.running.plan().nodes.iter().zip(&ended);
+        let commands: Vec<CommandOutcome> =
+            nodes.map(|(node, ended)| outcome(&node.name, Some(ended.code.clone()), &ended.stdout)).collect();
+        let Some(readings) = readings else { bail!("{}", why_unmeasured(&commands)) };
+        let codes = ended.iter().map(|ended| *ended.code.as_ref().unwrap_or(&OWN_FAILURE));
+        let exit_code = codes.into_iter().find(|code| *code != 0).unwrap_or(0);
+        let outcome = Outcome { boot: self.boot, exit_code, commands };
+        Ok(readings.report(&self.running, &self.cluster, outcome))
     }
 
     /// Takes it down.
     pub fn shut_down(self) {
         self.running.shut_down(false);
     }
+}
+
+/// Why no counters were read: what the benchmarks that failed say.
+fn why_unmeasured(commands: &[CommandOutcome]) -> String {
+    let reasons: Vec<String> = commands
+        .iter()
+        .map(|command| match (&command.error, command.exit_code) {
+            (Some(error), _) => error.clone(),
+            (None, Some(code)) => format!("exit code {code}"),
+            (None, None) => "no end".to_owned(),
+        })
+        .collect();
+    format!("niclab-perf never came to its measured part; by rank: {}", reasons.join(", "))
 }
 
 /// The workload as a command line of `niclab-perf`. The scenario was refused if there is none.
@@ -86,7 +116,8 @@ fn command(workload: &Workload) -> Vec<String> {
         ("--interrupt-every", workload.interrupt_every),
         ("--slices", u64::from(workload.slices)),
     ];
-    let mut command = vec!["niclab-perf".to_owned(), benchmark.to_owned(), "--json".to_owned()];
+    let fixed = ["niclab-perf", benchmark, "--json", "--conducted"];
+    let mut command: Vec<String> = fixed.into_iter().map(str::to_owned).collect();
     command.extend(numbers.into_iter().flat_map(|(option, number)| [option.to_owned(), number.to_string()]));
     command
 }
@@ -99,6 +130,9 @@ mod tests {
     fn a_workload_is_a_command_line() {
         let workload = Workload { count: 7, ..Workload::new(WorkloadKind::Stream) };
         let line = command(&workload).join(" ");
-        assert!(line.starts_with("niclab-perf stream --json --size 16 --iterations 7 --warmup 0"), "{line}");
+        assert!(
+            line.starts_with("niclab-perf stream --json --conducted --size 16 --iterations 7 --warmup 0"),
+            "{line}"
+        );
     }
 }

@@ -1,11 +1,12 @@
 //! `niclab check`: runs scenarios, live or simulated, and holds their reports to budgets.
 //!
 //! * [`budget`] judges a report, and compares two; it runs nothing;
-//! * [`live`] performs workloads in guests; [`crate::simulator`] runs simulations;
+//! * [`live`] performs workloads in guests, which [`conduct`] lets begin and end together; [`crate::simulator`] runs simulations;
 //! * [`ratio`] compares wall times with a baseline's, in turns;
 //! * [`junit`] writes the verdicts for CI servers.
 
 pub mod budget;
+pub mod conduct;
 pub mod junit;
 pub mod live;
 pub mod ratio;
@@ -108,6 +109,11 @@ fn run_live(
     let runs = 0..scenario.repeat;
     let reports: Vec<Report> = runs.map(|_| cluster.measure(&scenario.workload)).collect::<Result<_>>()?;
     judge("live", scenario, &reports, verdicts);
+    // An estimate could not be held against the simulator's: the comparison must not become empty.
+    let exactness = reports.iter().filter(|_| simulated.is_some()).map(budget::exactness);
+    for (number, verdict) in exactness.enumerate() {
+        verdicts.extend(labelled(&format!("live, run {number}"), [verdict]));
+    }
     if let (Some(simulated), Some(live)) = (simulated, reports.first()) {
         verdicts.extend(labelled("live against sim", budget::differences(simulated, live)));
     }

@@ -79,7 +79,8 @@ fn commands_and_report(
     let (commands, exit_code) = commands(running, args)?;
     let watched = watches.end();
     if let Some(measurement) = measurement {
-        let report = measurement.end(running, cluster, Outcome { boot, exit_code, commands })?;
+        let readings = measurement.end(running)?;
+        let report = readings.report(running, cluster, Outcome { boot, exit_code, commands });
         if let Some(file) = file {
             file.write(&report)?;
         }
@@ -89,22 +90,6 @@ fn commands_and_report(
         eprintln!("niclab: {}", watched.text());
     }
     Ok(exit_code)
-}
-
-/// Runs the commands and gives their report.
-///
-/// # Errors
-/// When the cluster ends, or the commands take too long.
-pub fn measured(
-    running: &mut RunningCluster,
-    args: &RunArgs,
-    cluster: &Cluster,
-    boot: Duration,
-) -> Result<(Report, u8)> {
-    let measurement = Measurement::begin(running)?;
-    let (commands, exit_code) = commands(running, args)?;
-    let report = measurement.end(running, cluster, Outcome { boot, exit_code, commands })?;
-    Ok((report, exit_code))
 }
 
 /// Runs the command on every node and waits for all of them.
@@ -145,7 +130,8 @@ fn is_measurement(argv: &[String]) -> bool {
     program.is_some_and(|name| name == DEMONSTRATION[0]) && argv.iter().any(|argument| argument == "--json")
 }
 
-fn outcome(node: &str, code: Option<Result<u8, String>>, output: &[u8]) -> CommandOutcome {
+/// How a node's command ended, with what it measured if it is a `niclab-perf`.
+pub fn outcome(node: &str, code: Option<Result<u8, String>>, output: &[u8]) -> CommandOutcome {
     let results = perf::results(node, output).unwrap_or_else(|error| {
         eprintln!("niclab: {node}: the report goes without what it measured: {error}");
         Vec::new()

@@ -12,6 +12,13 @@ use niclab_spec::{
 use super::interrupts::{self, Counts};
 use crate::{monitor, running::RunningCluster};
 
+/// What every counter counted in the time that is reported.
+pub struct Readings {
+    wall: Duration,
+    device: DaemonStats,
+    guest_interrupts: Option<Vec<Counts>>,
+}
+
 /// The beginning of what is reported.
 pub struct Measurement {
     begin: Instant,
@@ -52,17 +59,26 @@ impl Measurement {
         Ok(Self { begin: Instant::now(), device, guest_interrupts })
     }
 
-    /// Reads every counter again, and reports what was added.
+    /// Reads every counter again.
     ///
     /// # Errors
     /// When the daemon does not answer, or the cluster ends.
-    pub fn end(self, running: &mut RunningCluster, cluster: &Cluster, outcome: Outcome) -> Result<Report> {
-        let commands = self.begin.elapsed();
+    pub fn end(self, running: &mut RunningCluster) -> Result<Readings> {
+        let wall = self.begin.elapsed();
         let device = monitor::stats(&running.plan().monitor_socket)?.since(&self.device);
         let guest_interrupts = match &self.guest_interrupts {
             Some(before) => interrupts::read(running)?.map(|after| differences(before, &after)),
             None => None,
         };
+        Ok(Readings { wall, device, guest_interrupts })
+    }
+}
+
+impl Readings {
+    /// The report of them.
+    #[must_use]
+    pub fn report(self, running: &RunningCluster, cluster: &Cluster, outcome: Outcome) -> Report {
+        let Self { wall: commands, device, guest_interrupts } = self;
         let wall = WallFigures {
             boot_ns: nanoseconds(outcome.boot),
             commands_ns: nanoseconds(commands),
@@ -99,7 +115,7 @@ impl Measurement {
         });
         report.model.set_rates(received.0, received.1, report.model.time_ps);
         report.add_up();
-        Ok(report)
+        report
     }
 }
 

@@ -142,6 +142,9 @@ impl Plan {
         is_warmup: bool,
     ) -> Script {
         let workload = &config.workload;
+        if is_warmup && workload.warmup == 0 {
+            return Script::idle();
+        }
         let count = if is_warmup { workload.warmup } else { workload.count };
         let flows = (0..).zip(&self.flows);
         let own: Vec<FlowId> = flows.filter(|(_, f)| f.from.node == node).map(|(id, _)| id).collect();

@@ -67,6 +67,12 @@ pub struct RunArguments {
     /// Ask for an acknowledgement with each message: the NIC tells the sender when it was stored
     #[arg(long)]
     pub acknowledge: bool,
+    /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
+    ///
+    /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own messages,
+    /// so that a conductor (`niclab check`) can count exactly those.
+    #[arg(long, conflicts_with = "all")]
+    pub conducted: bool,
 }
 
 impl RunArguments {

@@ -33,6 +33,15 @@ pub enum Failure {
     #[error("{0}")]
     Usage(String),
 
+    /// A cue was not answered.
+    #[error(
+        "nobody conducts: standard input ended at the cue `{cue}`; without --conducted there are no cues"
+    )]
+    NotConducted {
+        /// The cue.
+        cue: &'static str,
+    },
+
     /// A TCP socket.
     #[error("cannot {operation} {address}: {source}")]
     Tcp {

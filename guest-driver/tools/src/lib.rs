@@ -3,6 +3,7 @@
 //! - [`cli`]: the command line, and who talks to whom;
 //! - [`channel`]: what a benchmark needs of a transport; [`ultra`] and [`tcp`] are transports;
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
+//! - [`cue`]: where a conducted benchmark stops until it is told to go on;
 //! - [`mod@bench`]: one module per benchmark;
 //! - [`report`]: the table and the JSON document.
 //!
@@ -13,6 +14,7 @@ pub mod bench;
 pub mod channel;
 pub mod cli;
 pub mod counters;
+pub mod cue;
 mod failure;
 pub mod meeting;
 pub mod report;

@@ -10,6 +10,7 @@ use crate::bench::{Buffers, FlagPlan, Outcome, Step, interrupts, pingpong, rate,
 use crate::channel::Channel;
 use crate::cli::{Command, InterruptArguments, Pair, RunArguments, Transport, WorldArguments};
 use crate::counters::{Counters, Span};
+use crate::cue;
 use crate::meeting;
 use crate::report::{self, Document, Row, Section};
 use crate::tcp::{self, TcpChannel, TcpOptions};
@@ -61,6 +62,8 @@ struct Plan {
     command: &'static str,
     parts: Vec<Part>,
     flags: FlagPlan,
+    /// Stop at cues; then there is one part of one size.
+    is_conducted: bool,
 }
 
 /// One benchmark and its sizes.
@@ -84,6 +87,7 @@ impl Plan {
                 warmup: arguments.warmup.unwrap_or(warmup),
             }],
             flags: arguments.flags(),
+            is_conducted: arguments.conducted,
         }
     }
 
@@ -96,6 +100,7 @@ impl Plan {
             command: "demo",
             parts: vec![part(Benchmark::Pingpong, &[8, 16, 32, 64]), part(Benchmark::Stream, &[16, 64])],
             flags: FlagPlan::default(),
+            is_conducted: false,
         }
     }
 
@@ -111,12 +116,16 @@ impl Plan {
 /// Any [`Failure`].
 pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Pingpong(arguments) => bench(&arguments.world, &Plan::of(Benchmark::Pingpong, arguments)),
-        Command::Stream(arguments) => bench(&arguments.world, &Plan::of(Benchmark::Stream, arguments)),
-        Command::Rate(arguments) => bench(&arguments.world, &Plan::of(Benchmark::Rate, arguments)),
+        Command::Pingpong(arguments) => bench_as_told(arguments, Benchmark::Pingpong),
+        Command::Stream(arguments) => bench_as_told(arguments, Benchmark::Stream),
+        Command::Rate(arguments) => bench_as_told(arguments, Benchmark::Rate),
         Command::Demo(arguments) => bench(&arguments.world, &Plan::demo()),
         Command::Interrupts(arguments) => count_interrupts(arguments),
     }
+}
+
+fn bench_as_told(arguments: &RunArguments, benchmark: Benchmark) -> Result<(), Failure> {
+    bench(&arguments.world, &Plan::of(benchmark, arguments))
 }
 
 fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
@@ -132,7 +141,10 @@ fn bench_ultra(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     let device = ultra::open_device(&options)?;
     let Some(pair) = ultra_pair(world, &device)? else { return Ok(()) };
     let mut channel = UltraChannel::open(&device, &options, pair.peer)?;
-    meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
+    // A conductor makes both ends meet, and greetings would be counted with what is measured.
+    if !plan.is_conducted {
+        meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
+    }
     let before = Counters::read(&device)?;
     let (sections, steps) = run_parts(&mut channel, plan, pair)?;
     let span = Span { before, after: Counters::read(&device)? };
@@ -181,6 +193,27 @@ fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     print(world, pair, &Document { sections, ..document(world, plan.command, pair) })
 }
 
+/// Runs a step; where it is conducted, in two parts with cues around them, each numbered from 1.
+fn run_step(
+    benchmark: Benchmark,
+    channel: &mut impl Channel,
+    step: &Step,
+    buffers: &mut Buffers,
+    is_conducted: bool,
+) -> Result<Option<Outcome>, Failure> {
+    if !is_conducted {
+        return benchmark.run(channel, step, buffers);
+    }
+    cue::wait(cue::CONNECTED)?;
+    if step.warmup > 0 {
+        benchmark.run(channel, &Step { iterations: step.warmup, warmup: 0, ..*step }, buffers)?;
+    }
+    cue::wait(cue::WARM)?;
+    let outcome = benchmark.run(channel, &Step { warmup: 0, ..*step }, buffers)?;
+    cue::wait(cue::MEASURED)?;
+    Ok(outcome)
+}
+
 /// Runs all steps; at the first end, their rows. Also the number of steps.
 fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec<Section>, u8), Failure> {
     let mut buffers = Buffers::new(plan.sizes().max().unwrap_or_default());
@@ -198,7 +231,7 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
                 warmup: part.warmup,
                 flags: plan.flags,
             };
-            let outcome = part.benchmark.run(channel, &step, &mut buffers)?;
+            let outcome = run_step(part.benchmark, channel, &step, &mut buffers, plan.is_conducted)?;
             rows.extend(outcome.map(|outcome| Row::new(&step, &outcome)));
         }
         sections.push(Section { benchmark: part.benchmark.name(), rows });

@@ -297,6 +297,8 @@ impl Requester {
         let index = usize::from(header.target.port);
         let is_ours = self.is_target(index, header.source);
         if is_ours && self.windows[index].on_acknowledgement(header.connection, header.number) {
+            // Its status line and those of later launches meet on the bus in the order in which they are fed.
+            effects.counters.unordered += 1;
             if let Some(port) = &mut self.ports[index] {
                 port.status.acknowledged += 1;
             }

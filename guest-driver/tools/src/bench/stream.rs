@@ -8,7 +8,7 @@ use super::{Buffers, End, Outcome, Step};
 use crate::Failure;
 use crate::channel::{Channel, Kind, Tag, receive};
 
-/// Runs the step: a stream to warm up, then the measured one. The first end sends and gets the outcome.
+/// Runs the step: a stream to warm up, if there is one, then the measured one. The first end sends and gets the outcome.
 ///
 /// # Errors
 ///
@@ -20,12 +20,16 @@ pub fn run(
 ) -> Result<Option<Outcome>, Failure> {
     match step.end {
         End::First => {
-            send(channel, step, 1..=step.warmup, buffers)?;
+            if step.warmup > 0 {
+                send(channel, step, 1..=step.warmup, buffers)?;
+            }
             let elapsed = send(channel, step, step.warmup + 1..=step.warmup + step.iterations, buffers)?;
             Ok(Some(Outcome { messages: step.iterations, elapsed, round_trip: None }))
         }
         End::Second => {
-            consume(channel, step, 1..=step.warmup, buffers)?;
+            if step.warmup > 0 {
+                consume(channel, step, 1..=step.warmup, buffers)?;
+            }
             consume(channel, step, step.warmup + 1..=step.warmup + step.iterations, buffers)?;
             Ok(None)
         }
