@@ -4,6 +4,8 @@
 
 pub mod figures;
 
+use std::sync::Arc;
+
 use niclab_model::fabric::faults::{Chance, Faults};
 use niclab_model::fabric::link::LinkConfig;
 use niclab_model::parts::mischief::{Fault, Rate, Rates};
@@ -19,7 +21,7 @@ pub fn ultra(
     parameters: &niclab_spec::UltraParameters,
     number: u16,
     nodes: u16,
-    profile: Profile,
+    profile: impl Into<Arc<Profile>>,
 ) -> ultra::Config {
     ultra::Config {
         requester_fifo_words: parameters.fifo_words_per_port,

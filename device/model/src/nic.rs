@@ -17,13 +17,16 @@ use crate::time::Time;
 pub type FrameBytes = SmallVec<[u8; FRAME_BUFFER_BYTES]>;
 
 /// Bytes of a frame that live inline.
-pub const FRAME_BUFFER_BYTES: usize = 160;
+pub const FRAME_BUFFER_BYTES: usize = 136;
 
 /// Words of one DMA write. One cache line and a status word live inline.
 pub type DmaWords = SmallVec<[u64; DMA_BUFFER_WORDS]>;
 
 /// Words of a DMA write that live inline.
 pub const DMA_BUFFER_WORDS: usize = 12;
+
+/// Bytes of the answer to a control request. The longest, with statistics, lives inline.
+pub type ReplyBytes = SmallVec<[u8; 136]>;
 
 /// What a shell tells a model.
 #[derive(Debug)]
@@ -171,7 +174,7 @@ pub enum Output {
         /// Token of [`Input::Control`].
         token: u64,
         /// [`niclab_abi::control::Reply`] header and body.
-        bytes: SmallVec<[u8; 160]>,
+        bytes: ReplyBytes,
     },
 }
 

@@ -80,8 +80,17 @@ impl Plan {
                 }
             }
         }
-        plan.warmup = (0..nodes).map(|node| plan.script(config, recording, node, true)).collect();
-        plan.measured = (0..nodes).map(|node| plan.script(config, recording, node, false)).collect();
+        let mut flows_of = vec![Vec::new(); usize::from(nodes)];
+        for (id, flow) in (0..).zip(&plan.flows) {
+            flows_of
+                .get_mut(usize::from(flow.from.node))
+                .into_iter()
+                .for_each(|own: &mut Vec<_>| own.push(id));
+        }
+        let of_nodes = || (0..nodes).zip(&flows_of);
+        plan.warmup = of_nodes().map(|(node, own)| plan.script(config, recording, node, own, true)).collect();
+        plan.measured =
+            of_nodes().map(|(node, own)| plan.script(config, recording, node, own, false)).collect();
         plan
     }
 
@@ -139,6 +148,7 @@ impl Plan {
         config: &SimConfig,
         recording: Option<&Recording>,
         node: u16,
+        own: &[FlowId],
         is_warmup: bool,
     ) -> Script {
         let workload = &config.workload;
@@ -146,21 +156,19 @@ impl Plan {
             return Script::idle();
         }
         let count = if is_warmup { workload.warmup } else { workload.count };
-        let flows = (0..).zip(&self.flows);
-        let own: Vec<FlowId> = flows.filter(|(_, f)| f.from.node == node).map(|(id, _)| id).collect();
         let is_first = node.is_multiple_of(2);
         let Some(&flow) = own.first() else { return Script::idle() };
         match workload.kind {
             WorkloadKind::PingPong if is_first => Script::ping(workload, flow, count),
             WorkloadKind::PingPong => Script::pong(workload, flow, count),
-            WorkloadKind::Stream if is_first => Script::burst(workload, own, count),
+            WorkloadKind::Stream if is_first => Script::burst(workload, own.to_vec(), count),
             WorkloadKind::Stream => Script::confirm(workload, flow, count),
             WorkloadKind::AllToAll | WorkloadKind::NeighbourExchange | WorkloadKind::Incast => {
-                Script::burst(workload, own, count)
+                Script::burst(workload, own.to_vec(), count)
             }
             WorkloadKind::Random => {
                 let stream = PROGRAM_STREAM + 2 * u64::from(node) + u64::from(is_warmup);
-                Script::random(workload, own, count, Random::new(config.seed, stream))
+                Script::random(workload, own.to_vec(), count, Random::new(config.seed, stream))
             }
             WorkloadKind::Replay if is_warmup => Script::idle(),
             WorkloadKind::Replay => {

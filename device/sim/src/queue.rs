@@ -1,8 +1,18 @@
-//! The event queue: a total order over (time, node, order of arrival), and nothing else decides what comes next.
+//! The event queue, and the order of events that everything else follows from.
+//!
+//! Events of one node and [`Lane`] come by time; at the same time, arrivals first, and by the node that caused them; of the
+//! same cause, in the order in which it caused them. Between nodes, and between the lanes of a node, which share no state, there is no
+//! order but cause and effect. An effect on another node takes a while: so long as the network's shortest [`Way`]. So the
+//! queue goes from window to window of that length, in a window from lane to lane, and in a lane from node to node: all
+//! events of a node in a window are carried out in a row, while its state is in the processor's caches (Lubachevsky's
+//! *bounded lag*, 1989).
+//!
+//! Only windows that hold events are kept, few at a time; each is sorted once, when its turn comes.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
+use niclab_model::fabric::Way;
 use niclab_model::time::Time;
 
 /// What happens.
@@ -10,7 +20,7 @@ use niclab_model::time::Time;
 pub enum Event {
     /// A frame is ready for its sender's link.
     Depart {
-        /// Its place in [`Frames`].
+        /// Its place in [`Slab`].
         frame: u32,
     },
     /// A frame is through the switch and ready for the link behind it.
@@ -20,7 +30,7 @@ pub enum Event {
     },
     /// A frame is there, whole.
     Arrive {
-        /// Its place in [`Frames`].
+        /// Its place.
         frame: u32,
     },
     /// The host's program goes on.
@@ -29,62 +39,185 @@ pub enum Event {
     Timeout,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    at: Time,
-    order: u64,
-    node: u16,
-    event: Event,
+/// What an event concerns, in the order in which a frame passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// A node's host and card.
+    Node,
+    /// Its link's direction to the switch.
+    ToSwitch,
+    /// The direction from the switch.
+    ToNode,
 }
 
-impl Entry {
-    const fn key(&self) -> (Time, u16, u64) {
-        (self.at, self.node, self.order)
+impl Event {
+    const fn lane(self) -> Lane {
+        match self {
+            Self::Host | Self::Timeout | Self::Arrive { .. } => Lane::Node,
+            Self::Depart { .. } => Lane::ToSwitch,
+            Self::Cross { .. } => Lane::ToNode,
+        }
     }
 }
 
-impl PartialEq for Entry {
+/// The lanes of one window.
+const LANES: u64 = Lane::ToNode as u64 + 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Time,
+    node: u16,
+    /// The node that caused it.
+    cause: u16,
+    event: Event,
+}
+
+/// Order within a window and lane.
+type Key = (u16, Time, bool, u16);
+
+impl Entry {
+    const fn key(&self) -> Key {
+        (self.node, self.at, !matches!(self.event, Event::Arrive { .. }), self.cause)
+    }
+}
+
+/// An event that came to be when its window and lane had begun, numbered in the order of coming.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    number: u64,
+    entry: Entry,
+}
+
+impl Late {
+    const fn key(&self) -> (Key, u64) {
+        (self.entry.key(), self.number)
+    }
+}
+
+impl PartialEq for Late {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Entry {}
+impl Eq for Late {}
 
-impl Ord for Entry {
+impl Ord for Late {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl PartialOrd for Entry {
+impl PartialOrd for Late {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// What is to come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Queue {
-    heap: BinaryHeap<Reverse<Entry>>,
-    order: u64,
+    way: Way,
+    /// Number of the window that is carried out, times [`LANES`], plus the lane.
+    current: u64,
+    /// Its events that were known when it began, in their order.
+    due: Vec<Entry>,
+    /// How many of these were carried out.
+    done: usize,
+    /// Its other events.
+    late: BinaryHeap<Reverse<Late>>,
+    /// How many events were late so far.
+    number: u64,
+    /// The windows and lanes after it, by number; the events of each as they came.
+    later: BTreeMap<u64, Vec<Entry>>,
+    /// Lists of windows that are over.
+    spare: Vec<Vec<Entry>>,
     /// Events that are no deadline: while there are none, only timers can go on.
     lively: usize,
 }
 
 impl Queue {
-    /// Adds an event of `node`.
-    pub fn push(&mut self, at: Time, node: u16, event: Event) {
-        self.order += 1;
+    /// No events, on a network whose shortest way this is.
+    #[must_use]
+    pub fn new(way: Way) -> Self {
+        Self {
+            way,
+            current: 0,
+            due: Vec::new(),
+            done: 0,
+            late: BinaryHeap::new(),
+            number: 0,
+            later: BTreeMap::new(),
+            spare: Vec::new(),
+            lively: 0,
+        }
+    }
+
+    /// Adds an event of `node`, caused by `cause`. What another node caused must be as much later as the way is long.
+    pub fn push(&mut self, at: Time, node: u16, cause: u16, event: Event) {
         self.lively += usize::from(event != Event::Timeout);
-        self.heap.push(Reverse(Entry { at, order: self.order, node, event }));
+        let entry = Entry { at, node, cause, event };
+        let window = self.window_of(at, event.lane());
+        if window <= self.current && !self.is_window_over() {
+            self.number += 1;
+            self.late.push(Reverse(Late { number: self.number, entry }));
+        } else {
+            let spare = &mut self.spare;
+            self.later.entry(window).or_insert_with(|| spare.pop().unwrap_or_default()).push(entry);
+        }
+    }
+
+    /// A frame that leaves a node in a window crosses the switch in that window as the lane counts it, and arrives in a
+    /// later one.
+    fn window_of(&self, at: Time, lane: Lane) -> u64 {
+        let at = if lane == Lane::ToNode { at.before(self.way.through_switch) } else { at };
+        at.as_ps() / self.length() * LANES + lane as u64
+    }
+
+    /// Of a window, picoseconds.
+    fn length(&self) -> u64 {
+        self.way.to_node.as_ps().max(1)
+    }
+
+    /// The beginning of the window: no event that comes is earlier.
+    #[must_use]
+    pub fn horizon(&self) -> Time {
+        Time::from_ps(self.current / LANES * self.length())
     }
 
     /// The next event: its time, its node, and what it is.
     pub fn pop(&mut self) -> Option<(Time, u16, Event)> {
-        let Reverse(entry) = self.heap.pop()?;
+        if self.is_window_over() {
+            self.begin_window();
+        }
+        let is_late = match (self.due.get(self.done), self.late.peek()) {
+            // Of two with the same key, the one that was known before came first.
+            (Some(due), Some(Reverse(late))) => late.entry.key() < due.key(),
+            (due, _) => due.is_none(),
+        };
+        let entry = if is_late {
+            self.late.pop().map(|Reverse(late)| late.entry)?
+        } else {
+            self.done += 1;
+            *self.due.get(self.done - 1)?
+        };
         self.lively -= usize::from(entry.event != Event::Timeout);
         Some((entry.at, entry.node, entry.event))
+    }
+
+    fn is_window_over(&self) -> bool {
+        self.done == self.due.len() && self.late.is_empty()
+    }
+
+    fn begin_window(&mut self) {
+        let Some((window, mut events)) = self.later.pop_first() else { return };
+        // Stable: events of one key stay in the order in which they came.
+        events.sort_by_key(Entry::key);
+        self.current = window;
+        self.done = 0;
+        let mut over = std::mem::replace(&mut self.due, events);
+        over.clear();
+        self.spare.push(over);
     }
 
     /// Whether anything but deadlines is to come.
@@ -93,40 +226,51 @@ impl Queue {
     }
 }
 
-/// Frames under way, out of the heap so that its entries stay small.
+/// Values that stay where they are, by number; places are used again.
 #[derive(Debug)]
-pub struct Frames<T> {
+pub struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
-impl<T> Default for Frames<T> {
+impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self { places: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Frames<T> {
-    /// Keeps a frame; its place.
-    pub fn put(&mut self, frame: T) -> u32 {
+impl<T> Slab<T> {
+    /// Keeps a value; its place.
+    pub fn put(&mut self, value: T) -> u32 {
         if let Some(place) = self.free.pop() {
-            self.places[place as usize] = Some(frame);
+            self.places[place as usize] = Some(value);
             return place;
         }
-        self.places.push(Some(frame));
+        self.places.push(Some(value));
         (self.places.len() - 1) as u32
     }
 
-    /// Takes the frame out of its place.
-    pub fn take(&mut self, place: u32) -> Option<T> {
-        let frame = self.places.get_mut(place as usize)?.take();
-        if frame.is_some() {
-            self.free.push(place);
-        }
-        frame
+    /// The value at a place.
+    #[must_use]
+    pub fn get(&self, place: u32) -> Option<&T> {
+        self.places.get(place as usize)?.as_ref()
     }
 
-    /// Frames under way.
+    /// The value at a place, to change it.
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+        self.places.get_mut(place as usize)?.as_mut()
+    }
+
+    /// Frees a place.
+    pub fn remove(&mut self, place: u32) {
+        if let Some(occupied) = self.places.get_mut(place as usize).filter(|value| value.is_some()) {
+            *occupied = None;
+            self.free.push(place);
+        }
+    }
+
+    /// Values kept.
+    #[must_use]
     pub fn count(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -134,35 +278,108 @@ impl<T> Frames<T> {
 
 #[cfg(test)]
 mod tests {
+    use niclab_model::time::Span;
     use proptest::prelude::*;
 
     use super::*;
 
+    /// Time, node, cause, lane.
+    type Pushed = (u64, u16, u16, u8);
+
+    fn pushes(lanes: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Pushed>> {
+        prop::collection::vec((0..40_u64, 0..4_u16, 0..4_u16, lanes), 0..100)
+    }
+
+    fn way(through_switch: u64, over_link: u64) -> Way {
+        let to_node = Span::from_ps(through_switch + over_link);
+        Way { through_switch: Span::from_ps(through_switch), to_node }
+    }
+
+    fn push(queue: &mut Queue, (at, node, cause, lane): Pushed, frame: u32) {
+        let event = match lane {
+            0 => Event::Arrive { frame },
+            1 => Event::Depart { frame },
+            2 => Event::Cross { frame },
+            _ => Event::Host,
+        };
+        queue.push(Time::from_ps(at), node, cause, event);
+    }
+
+    fn pop(queue: &mut Queue) -> Option<(u64, u16, u8, u32)> {
+        queue.pop().map(|(at, node, event)| match event {
+            Event::Arrive { frame } => (at.as_ps(), node, 0, frame),
+            Event::Depart { frame } => (at.as_ps(), node, 1, frame),
+            Event::Cross { frame } => (at.as_ps(), node, 2, frame),
+            Event::Host | Event::Timeout => (at.as_ps(), node, 3, 0),
+        })
+    }
+
     proptest! {
         #[test]
-        fn events_come_by_time_then_node_then_order(pushes in prop::collection::vec((0..20_u64, 0..4_u16), 0..100)) {
-            let mut queue = Queue::default();
-            let mut expected = Vec::new();
-            for (order, (at, node)) in pushes.into_iter().enumerate() {
-                queue.push(Time::from_ps(at), node, Event::Arrive { frame: order as u32 });
-                expected.push((at, node, order as u32));
-            }
-            expected.sort_unstable();
-            for (at, node, frame) in expected {
+        fn events_come_by_window_then_lane_then_node_then_time_then_cause(
+            pushes in pushes(0..3),
+            through_switch in 0..10_u64,
+            over_link in 1..10_u64,
+        ) {
+            let mut queue = Queue::new(way(through_switch, over_link));
+            (0..).zip(&pushes).for_each(|(frame, pushed)| push(&mut queue, *pushed, frame));
+            let mut expected: Vec<_> = (0..).zip(pushes).collect();
+            expected.sort_by_key(|&(frame, (at, node, cause, lane))| {
+                let at_sender = if lane == 2 { at.saturating_sub(through_switch) } else { at };
+                (at_sender / (through_switch + over_link), lane, node, at, cause, frame)
+            });
+            for (frame, (at, node, _, lane)) in expected {
                 prop_assert!(queue.is_lively());
-                prop_assert_eq!(queue.pop(), Some((Time::from_ps(at), node, Event::Arrive { frame })));
+                prop_assert!(queue.horizon() <= Time::from_ps(at));
+                prop_assert_eq!(pop(&mut queue), Some((at, node, lane, frame)));
             }
             prop_assert!(!queue.is_lively());
-            prop_assert_eq!(queue.pop(), None);
+            prop_assert_eq!(pop(&mut queue), None);
+        }
+
+        /// Nodes send frames that take a way each and are answered; the order of time alone is a queue whose way is zero.
+        #[test]
+        fn no_node_sees_how_long_the_windows_are(
+            begin in pushes(0..1),
+            steps in prop::collection::vec((0..7_u64, 0..30_u64, 0..4_u16), 1..60),
+            through_switch in 0..10_u64,
+            over_link in 1..10_u64,
+        ) {
+            let run = |way: Way| {
+                let mut queue = Queue::new(way);
+                (0..).zip(&begin).for_each(|(frame, pushed)| push(&mut queue, *pushed, frame));
+                let mut seen = vec![Vec::new(); 16];
+                let mut left = [40_u32; 4];
+                while let Some((at, node, lane, frame)) = pop(&mut queue) {
+                    seen[usize::from(node) * 4 + usize::from(lane)].push((at, frame));
+                    let (soon, far, other) = steps[frame as usize % steps.len()];
+                    match lane {
+                        0 | 3 if left[usize::from(node)] > 0 => {
+                            left[usize::from(node)] -= 1;
+                            let number = 1_000 * (u32::from(node) + 1) + left[usize::from(node)];
+                            push(&mut queue, (at + far, node, node, 1), number);
+                            push(&mut queue, (at + soon, node, node, 3), 0);
+                        }
+                        0 | 3 => {}
+                        1 => push(&mut queue, (at + through_switch + far, other, node, 2), frame),
+                        _ => push(&mut queue, (at + over_link + soon, node, node, 0), frame),
+                    }
+                }
+                seen
+            };
+            prop_assert_eq!(run(way(through_switch, over_link)), run(Way::default()));
         }
     }
 
     #[test]
-    fn places_are_used_again_and_taken_once() {
-        let mut frames = Frames::default();
-        let first = frames.put('a');
-        assert_eq!((frames.take(first), frames.take(first), frames.count()), (Some('a'), None, 0));
-        assert_eq!(frames.put('b'), first);
-        assert_eq!(frames.count(), 1);
+    fn places_are_used_again_and_freed_once() {
+        let mut slab = Slab::default();
+        let first = slab.put('a');
+        slab.remove(first);
+        slab.remove(first);
+        assert_eq!((slab.get(first), slab.count()), (None, 0));
+        assert_eq!(slab.put('b'), first);
+        assert_ne!(slab.put('c'), first);
+        assert_eq!((slab.get(first), slab.count()), (Some(&'b'), 2));
     }
 }

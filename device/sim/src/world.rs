@@ -1,11 +1,12 @@
 //! The world of one simulation: nodes, the network between them, and the loop that carries events out in their order.
 
+use std::sync::Arc;
+
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding, Transit, Transits};
 use niclab_model::nic::{FrameBytes, Nic};
-use niclab_model::parts::message::Message;
 use niclab_model::parts::mischief::{Mischief, Rates, Saboteur};
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::{self, Ultra};
@@ -19,7 +20,7 @@ use crate::host::{Effects, Host, Parcel};
 use crate::judge::{Judge, Promise};
 use crate::observer::Observer;
 use crate::plan::{End, Flow, Plan, port_numbers};
-use crate::queue::{Event, Frames, Queue};
+use crate::queue::{Event, Queue, Slab};
 use crate::script::Script;
 
 /// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
@@ -76,26 +77,24 @@ pub struct Node {
 /// A way to put something between a card and its host: for tests that break a card on purpose.
 pub type Wrap<'a> = &'a dyn Fn(u16, Box<dyn Nic>) -> Box<dyn Nic>;
 
-/// A frame in the switch.
+/// A frame under way, from the card that sends it to the card that receives it.
 struct Flight {
-    frame: FrameBytes,
-    message: Option<Message>,
-    transit: Transit,
+    parcel: Parcel,
+    /// Where it is going, once it has entered the switch.
+    transit: Option<Transit>,
 }
 
 /// The world.
 pub struct World<'a> {
+    /// The latest event.
     clock: Time,
     queue: Queue,
-    frames: Frames<Parcel>,
-    /// Frames in the switch.
-    flights: Frames<Flight>,
+    flights: Slab<Flight>,
     fabric: Fabric,
     nodes: Vec<Node>,
     judge: Judge,
     events: u64,
     effects: Effects,
-    deliveries: Deliveries,
     observer: Option<Observer<'a>>,
 }
 
@@ -108,13 +107,15 @@ impl<'a> World<'a> {
         let count = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
         let count = count.ok_or(WorldError::Nodes(config.nodes.len()))?;
         let numbers = config.nodes.iter().map(|node| port_numbers(&node.nic.ultra)).collect::<Vec<_>>();
-        let flows: Vec<Flow> = plan.flows.iter().map(|flow| numbered(flow, &numbers)).collect();
+        let flows = plan.flows.iter().map(|flow| numbered(flow, &numbers));
+        let flows: Arc<[Flow]> = flows.collect();
+        let profile = Arc::new(niclab_assembly::profile(&config.profile));
         let nodes = (0..count).zip(&config.nodes).map(|(number, node)| {
-            let profile = niclab_assembly::profile(&config.profile);
+            let profile = Arc::clone(&profile);
             let idle = |host: Host| Node { host, script: Script::idle(), host_at: None, timeout_at: None };
             if config.workload.function == Function::Ethernet {
                 let nic = Conventional::new(profile);
-                let host = EthernetHost::new(number, nic, &flows);
+                let host = EthernetHost::new(number, nic, Arc::clone(&flows));
                 return Ok(idle(Host::Ethernet(Box::new(host))));
             }
             let NicModel::Ultra = node.nic.model;
@@ -131,17 +132,16 @@ impl<'a> World<'a> {
             let host = UltraHost::new(number, nic);
             Ok(idle(Host::Ultra(Box::new(host))))
         });
+        let fabric = fabric(config)?;
         let mut world = Self {
             clock: Time::ZERO,
-            queue: Queue::default(),
-            frames: Frames::default(),
-            flights: Frames::default(),
-            fabric: fabric(config)?,
+            queue: Queue::new(fabric.shortest_way()),
+            flights: Slab::default(),
+            fabric,
             nodes: nodes.collect::<Result<_, WorldError>>()?,
             judge: Judge::new(&flows, promise(config)),
             events: 0,
             effects: Effects::default(),
-            deliveries: Deliveries::new(),
             observer: None,
         };
         world.open_ports(config, &flows)?;
@@ -164,7 +164,7 @@ impl<'a> World<'a> {
                     let node = config.nodes[usize::from(number)].name.clone();
                     WorldError::Refused { node, operation, status }
                 })?;
-                self.settle(number);
+                self.settle(self.clock, number);
             }
         }
         self.run_until_silent();
@@ -179,8 +179,7 @@ impl<'a> World<'a> {
             let Some(node) = self.nodes.get_mut(usize::from(number)) else { break };
             node.script = script;
             node.script.begin(begin);
-            self.settle(number);
-            self.wake(number, begin);
+            self.settle(begin, number);
         }
         loop {
             self.run_until_silent();
@@ -211,7 +210,7 @@ impl<'a> World<'a> {
             self.events += 1;
             match event {
                 Event::Depart { frame } => self.depart(at, node, frame),
-                Event::Cross { frame } => self.cross(at, frame),
+                Event::Cross { frame } => self.cross(at, node, frame),
                 Event::Arrive { frame } => self.arrive(at, node, frame),
                 Event::Host => self.step(at, node),
                 Event::Timeout => {
@@ -227,7 +226,7 @@ impl<'a> World<'a> {
                 }
             }
             if self.observer.is_some() {
-                self.show(at, node);
+                self.show(node);
             }
         }
     }
@@ -239,48 +238,53 @@ impl<'a> World<'a> {
 
     /// A frame is ready for its sender's link.
     fn depart(&mut self, now: Time, node: u16, place: u32) {
-        let Some((frame, message)) = self.frames.take(place) else { return };
-        self.clock = now;
+        let Some(flight) = self.flights.get_mut(place) else { return };
+        let (frame, message) = &flight.parcel;
+        self.clock = self.clock.max(now);
         let mut transits = Transits::new();
-        self.fabric.enter(now, node, &frame, message, &mut transits);
+        self.fabric.enter(now, node, frame, *message, &mut transits);
         if let Some(observer) = &mut self.observer {
-            observer.on_sent(now, node, &frame, transits.is_empty());
+            observer.on_sent(now, node, frame, transits.is_empty());
         }
-        for transit in transits {
-            let flight = Flight { frame: frame.clone(), message, transit };
-            let ready = transit.ready;
-            let frame = self.flights.put(flight);
-            self.queue.push(ready, transit.to, Event::Cross { frame });
+        let Some((last, others)) = transits.split_last() else { return self.flights.remove(place) };
+        flight.transit = Some(*last);
+        let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
+        for (transit, parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
+            let frame = self.flights.put(Flight { parcel, transit: Some(*transit) });
+            self.queue.push(transit.ready, transit.to, node, Event::Cross { frame });
         }
+        self.queue.push(last.ready, last.to, node, Event::Cross { frame: place });
     }
 
     /// A frame is through the switch. Frames of several nodes meet here, in the order of model time.
-    fn cross(&mut self, now: Time, place: u32) {
-        let Some(Flight { frame, message, transit }) = self.flights.take(place) else { return };
-        self.clock = now;
-        self.deliveries.clear();
-        self.fabric.leave(&transit, frame.len(), message, &mut self.deliveries);
+    fn cross(&mut self, now: Time, node: u16, place: u32) {
+        let Some(flight) = self.flights.get_mut(place) else { return };
+        let Some(transit) = flight.transit else { return };
+        let (frame, message) = &mut flight.parcel;
+        self.clock = self.clock.max(now);
+        let mut deliveries = Deliveries::new();
+        self.fabric.leave(&transit, frame.len(), *message, &mut deliveries);
         if let Some(observer) = &mut self.observer {
-            observer.on_forwarded(now, transit.to, &frame, &self.deliveries);
+            observer.on_forwarded(now, transit.to, frame, &deliveries);
         }
-        for delivery in std::mem::take(&mut self.deliveries) {
-            let mut copy = frame.clone();
-            if let Some((bit, byte)) =
-                delivery.corrupt.and_then(|bit| Some((bit, copy.get_mut(bit as usize / 8)?)))
-            {
-                *byte ^= 1 << (bit % 8);
-            }
-            let frame = self.frames.put((copy, message));
-            self.queue.push(delivery.at, delivery.to, Event::Arrive { frame });
+        let Some((last, others)) = deliveries.split_last() else { return self.flights.remove(place) };
+        let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
+        flip(&mut flight.parcel.0, last.corrupt);
+        for (delivery, mut parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
+            flip(&mut parcel.0, delivery.corrupt);
+            let frame = self.flights.put(Flight { parcel, transit: None });
+            self.queue.push(delivery.at, delivery.to, node, Event::Arrive { frame });
         }
+        self.queue.push(last.at, last.to, node, Event::Arrive { frame: place });
     }
 
     fn arrive(&mut self, now: Time, number: u16, place: u32) {
-        let Some(parcel) = self.frames.take(place) else { return };
+        let Some(flight) = self.flights.get(place) else { return };
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        self.clock = now;
-        node.host.arrive(now, &parcel, &mut self.judge, &mut self.effects);
-        self.settle(number);
+        node.host.arrive(now, &flight.parcel, &mut self.judge, &mut self.effects);
+        self.flights.remove(place);
+        self.clock = self.clock.max(now);
+        self.settle(now, number);
     }
 
     fn step(&mut self, now: Time, number: u16) {
@@ -289,9 +293,9 @@ impl<'a> World<'a> {
             return;
         }
         node.host_at = None;
-        self.clock = now;
+        self.clock = self.clock.max(now);
         node.host.step(now, &mut node.script, &mut self.judge, &mut self.effects);
-        self.settle(number);
+        self.settle(now, number);
     }
 
     /// Every link and every NIC is sound from now on.
@@ -311,34 +315,33 @@ impl<'a> World<'a> {
         node.timeout_at = None;
         // A timer that was stopped meanwhile is no event of the model: its time does not count.
         if node.host.deadline().is_some_and(|deadline| deadline <= now) {
-            self.clock = now;
             node.host.timeout(now, &mut self.judge, &mut self.effects);
+            self.clock = self.clock.max(now);
         }
-        self.settle(number);
+        self.settle(now, number);
     }
 
-    /// After anything that a node's NIC was told: its frames go on their way, and its next events are set.
-    fn settle(&mut self, number: u16) {
+    /// After anything that a node's NIC was told at `now`: its frames go on their way, and its next events are set.
+    fn settle(&mut self, now: Time, number: u16) {
         for (at, parcel) in self.effects.frames.drain(..) {
-            let frame = self.frames.put(parcel);
-            self.queue.push(at, number, Event::Depart { frame });
+            let frame = self.flights.put(Flight { parcel, transit: None });
+            self.queue.push(at, number, number, Event::Depart { frame });
         }
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        let deadline = node.host.deadline().map(|at| at.max(self.clock));
+        let deadline = node.host.deadline().map(|at| at.max(now));
         if let Some(at) = deadline.filter(|&at| node.timeout_at.is_none_or(|set| at < set)) {
             node.timeout_at = Some(at);
-            self.queue.push(at, number, Event::Timeout);
+            self.queue.push(at, number, number, Event::Timeout);
         }
-        self.wake(number, self.clock);
+        self.wake(number, now);
     }
 
     /// Sets the next event of a node's host, at `earliest` or later.
     fn wake(&mut self, number: u16, earliest: Time) {
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        let Some(at) = node.host.wake(&mut node.script).map(|at| at.max(earliest)) else { return };
-        if node.host_at.is_none_or(|set| at < set) {
+        if let Some(at) = node.host.wake(earliest, node.host_at, &mut node.script) {
             node.host_at = Some(at);
-            self.queue.push(at, number, Event::Host);
+            self.queue.push(at, number, number, Event::Host);
         }
     }
 
@@ -371,9 +374,9 @@ impl<'a> World<'a> {
     }
 
     /// Shows the observer what an event has left behind.
-    fn show(&mut self, now: Time, number: u16) {
+    fn show(&mut self, number: u16) {
         let Some(observer) = &mut self.observer else { return };
-        observer.on_time(now);
+        observer.on_time(self.queue.horizon());
         if let Some(node) = self.nodes.get_mut(usize::from(number)) {
             observer.on_stages(Owner::Node(number), node.host.ledger_mut());
         }
@@ -392,7 +395,7 @@ impl<'a> World<'a> {
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }
         }
-        let under_way = self.frames.count() + self.flights.count();
+        let under_way = self.flights.count();
         if under_way > 0 {
             self.judge.fail(Check::Drained, || format!("{under_way} frames are still under way"));
         }
@@ -432,6 +435,13 @@ impl<'a> World<'a> {
     /// The judge, to tell it more.
     pub const fn judge_mut(&mut self) -> &mut Judge {
         &mut self.judge
+    }
+}
+
+/// Flips the bit that a link has damaged.
+fn flip(frame: &mut FrameBytes, corrupt: Option<u32>) {
+    if let Some((bit, byte)) = corrupt.and_then(|bit| Some((bit, frame.get_mut(bit as usize / 8)?))) {
+        *byte ^= 1 << (bit % 8);
     }
 }
 

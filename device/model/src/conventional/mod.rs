@@ -12,6 +12,8 @@
 //! The host's overheads are those of the platform's profile, which are of a message layer's; a protocol stack's own
 //! computing is not in them, so that the column is a lower bound.
 
+use alloc::sync::Arc;
+
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::Ledger;
 use crate::parts::profile::Profile;
@@ -28,7 +30,7 @@ pub struct Conventional {
 
 impl Conventional {
     /// An idle NIC on this platform.
-    pub fn new(profile: Profile) -> Self {
+    pub fn new(profile: impl Into<Arc<Profile>>) -> Self {
         Self { interface: HostInterface::new(profile) }
     }
 

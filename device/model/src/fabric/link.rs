@@ -145,6 +145,17 @@ impl Link {
         self.is_up && !self.faults.partition
     }
 
+    /// From the link's one end to the other.
+    pub(super) const fn latency(&self) -> Span {
+        self.config.latency
+    }
+
+    /// How long the shortest frame is on the wire.
+    pub(super) fn shortest_serialization(&self) -> Span {
+        let on_wire = u64::from(self.config.min_frame_bytes) + u64::from(self.config.framing_bytes);
+        span_of(on_wire, self.config.bandwidth_bits_per_s)
+    }
+
     /// How long a frame of `bytes` is on the wire, without the silence after it.
     #[inline]
     pub(super) fn serialization(&mut self, bytes: usize) -> Span {

@@ -62,6 +62,15 @@ pub enum Forwarding {
     StoreAndForward,
 }
 
+/// How long frames are on their way, from the instant at which they are ready for their sender's link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Until they are ready for the link behind the switch.
+    pub through_switch: Span,
+    /// Until they are at the receiver, whole.
+    pub to_node: Span,
+}
+
 /// The network's parameters.
 #[derive(Clone, Debug)]
 pub struct FabricConfig {
@@ -247,6 +256,15 @@ impl Fabric {
             counters.bytes_out += bytes as u64;
             deliveries.push(Delivery { to, at: arrived.tail, corrupt: corrupt.or(arrived.corrupt) });
         }
+    }
+
+    /// No frame is faster, whatever happens on the way: so long nothing that one node does can concern another.
+    pub fn shortest_way(&self) -> Way {
+        let links = || self.ports.iter().map(|port| &port.link);
+        let least = |spans: &mut dyn Iterator<Item = Span>| spans.min().unwrap_or(Span::ZERO);
+        let through_switch = least(&mut links().map(Link::latency)) + self.fall_through;
+        let over_link = least(&mut links().map(|link| link.latency() + link.shortest_serialization()));
+        Way { through_switch, to_node: through_switch + over_link }
     }
 
     /// Ports of the switch.

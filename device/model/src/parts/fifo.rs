@@ -55,8 +55,6 @@ struct Queue<T> {
     size: usize,
     /// Offset from `base` of the oldest word.
     read: usize,
-    /// Words of packets that were not taken.
-    used: usize,
     packets: VecDeque<Packet<T>>,
     /// Packets that were taken, and when their words are free.
     leaving: VecDeque<(Time, usize)>,
@@ -67,13 +65,16 @@ struct Queue<T> {
 #[derive(Clone, Debug)]
 pub struct FifoRam<T> {
     ram: Vec<u64>,
+    /// Words of each queue that are not used, and none of a queue that is closed. Beside one another, for a shell asks for
+    /// them at every step.
+    free: [usize; QUEUES],
     queues: [Option<Queue<T>>; QUEUES],
 }
 
 impl<T: Copy> FifoRam<T> {
     /// A RAM of `ram_words` words of 64 bits and no queue.
     pub fn new(ram_words: usize) -> Self {
-        Self { ram: vec![0; ram_words], queues: [const { None }; QUEUES] }
+        Self { ram: vec![0; ram_words], free: [0; QUEUES], queues: [const { None }; QUEUES] }
     }
 
     /// Gives `words` of the RAM to a queue.
@@ -93,30 +94,34 @@ impl<T: Copy> FifoRam<T> {
             base,
             size: words,
             read: 0,
-            used: 0,
-            packets: VecDeque::with_capacity(words),
-            leaving: VecDeque::with_capacity(words),
+            packets: VecDeque::new(),
+            leaving: VecDeque::new(),
             leaving_words: 0,
         });
+        self.free[queue] = words;
         Ok(())
     }
 
     /// Takes the queue's words back. Returns how many packets were in it.
     pub fn close(&mut self, queue: usize) -> usize {
+        if let Some(free) = self.free.get_mut(queue) {
+            *free = 0;
+        }
         self.queues.get_mut(queue).and_then(Option::take).map_or(0, |queue| queue.packets.len())
     }
 
-    /// Whether a packet of `words` fits behind those that were not taken.
+    /// Whether a packet of `words` fits behind those that were not taken. It has at least one word.
     pub fn accepts(&self, queue: usize, words: usize) -> bool {
-        self.queue(queue).is_some_and(|queue| queue.used + words <= queue.size)
+        self.free.get(queue).is_some_and(|&free| words.max(1) <= free)
     }
 
     /// When there is room for a packet of `words` that wants in at `ready`, given the packets that are leaving.
     pub fn room_at(&mut self, queue: usize, words: usize, ready: Time) -> Time {
+        let Some(&free) = self.free.get(queue) else { return ready };
         let Some(queue) = self.queue_mut(queue) else { return ready };
         let mut room = ready;
         while let Some(&(at, left)) = queue.leaving.front() {
-            let is_full = queue.used + queue.leaving_words + words > queue.size;
+            let is_full = queue.leaving_words + words > free;
             if at > room && !is_full {
                 break;
             }
@@ -132,14 +137,15 @@ impl<T: Copy> FifoRam<T> {
         if !self.accepts(queue, words.len()) {
             return false;
         }
+        let Some(free) = self.free.get_mut(queue) else { return false };
         let Some(queue) = self.queues.get_mut(queue).and_then(Option::as_mut) else { return false };
         let ram = &mut self.ram[queue.base..queue.base + queue.size];
-        let mut write = (queue.read + queue.used) % queue.size;
+        let mut write = (queue.read + queue.size - *free) % queue.size;
         for &word in words {
             ram[write] = word;
             write = if write + 1 == queue.size { 0 } else { write + 1 };
         }
-        queue.used += words.len();
+        *free -= words.len();
         queue.packets.push_back(Packet { words: words.len(), ready, note });
         true
     }
@@ -157,6 +163,7 @@ impl<T: Copy> FifoRam<T> {
     /// Takes the oldest packet and copies its words to the start of `out`, as many as fit. [`FifoRam::leave`] says when
     /// its room is free.
     pub fn take(&mut self, queue: usize, out: &mut [u64]) -> Option<Packet<T>> {
+        let free = self.free.get_mut(queue)?;
         let queue = self.queues.get_mut(queue)?.as_mut()?;
         let packet = queue.packets.pop_front()?;
         let ram = &self.ram[queue.base..queue.base + queue.size];
@@ -166,7 +173,7 @@ impl<T: Copy> FifoRam<T> {
             read = if read + 1 == queue.size { 0 } else { read + 1 };
         }
         queue.read = (queue.read + packet.words) % queue.size;
-        queue.used -= packet.words;
+        *free += packet.words;
         Some(packet)
     }
 

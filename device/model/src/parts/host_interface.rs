@@ -1,5 +1,7 @@
 //! One node's host processor and buses: the resources on which a NIC's crossings wait for one another.
 
+use alloc::sync::Arc;
+
 use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
 use crate::parts::profile::{BusPrices, MachineCycles, Price, Profile, WORD_BYTES};
 use crate::time::{Span, Time};
@@ -26,20 +28,6 @@ pub enum BusTransfer {
 }
 
 impl BusTransfer {
-    const KINDS: usize = Self::ALL.len();
-
-    /// In the order of their numbers.
-    const ALL: [Self; 8] = [
-        Self::PioWrite,
-        Self::PioWriteUncombined,
-        Self::PioRead,
-        Self::Doorbell,
-        Self::DmaWrite,
-        Self::DmaRead,
-        Self::DescriptorFetch,
-        Self::DescriptorWriteBack,
-    ];
-
     const fn crossing(self) -> Crossing {
         match self {
             Self::PioWrite | Self::PioWriteUncombined => Crossing::PioWrite,
@@ -71,19 +59,12 @@ impl BusTransfer {
     }
 }
 
-/// A transfer's price as it was worked out last: most are as long as the one before.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    bytes: u64,
-    cost: Cost,
-}
-
 /// Host processor, bus and ledger of one node.
 #[derive(Clone, Debug)]
 pub struct HostInterface {
-    profile: Profile,
+    /// Shared between the cards of a cluster, where there may be thousands.
+    profile: Arc<Profile>,
     ledger: Ledger,
-    known: [Known; BusTransfer::KINDS],
     host: Resource,
     /// Towards the NIC; on a bus with one direction at a time, the whole bus.
     inward: Resource,
@@ -96,14 +77,9 @@ pub struct HostInterface {
 
 impl HostInterface {
     /// An idle host and bus with these prices.
-    pub fn new(profile: Profile) -> Self {
-        let mut known = [Known::default(); BusTransfer::KINDS];
-        for transfer in BusTransfer::ALL {
-            known[transfer as usize].cost = cost_of(transfer.price(&profile.bus), 0);
-        }
+    pub fn new(profile: impl Into<Arc<Profile>>) -> Self {
         Self {
-            known,
-            profile,
+            profile: profile.into(),
             ledger: Ledger::default(),
             host: Resource::new(Place::Host),
             inward: Resource::new(Place::BusInward),
@@ -114,7 +90,7 @@ impl HostInterface {
     }
 
     /// The prices.
-    pub const fn profile(&self) -> &Profile {
+    pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
@@ -137,13 +113,10 @@ impl HostInterface {
     /// load until the data is back.
     #[inline]
     pub fn transfer(&mut self, transfer: BusTransfer, ready: Time, bytes: u64) -> Stage {
-        let known = &mut self.known[transfer as usize];
-        if known.bytes != bytes {
-            *known = Known { bytes, cost: cost_of(transfer.price(&self.profile.bus), bytes) };
-        }
+        let cost = cost_of(transfer.price(&self.profile.bus), bytes);
         let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
         let direction = if is_outward { &mut self.outward } else { &mut self.inward };
-        let stage = self.ledger.charge(transfer.crossing(), direction, ready, known.cost);
+        let stage = self.ledger.charge(transfer.crossing(), direction, ready, cost);
         match transfer {
             BusTransfer::PioWrite | BusTransfer::PioWriteUncombined | BusTransfer::Doorbell => {
                 self.host.hold_until(stage.released)
@@ -242,11 +215,6 @@ mod tests {
         (BusTransfer::DescriptorFetch, Crossing::DescriptorFetch),
         (BusTransfer::DescriptorWriteBack, Crossing::DescriptorWriteBack),
     ];
-
-    #[test]
-    fn numbers_are_places() {
-        assert!(BusTransfer::ALL.into_iter().enumerate().all(|(place, transfer)| transfer as usize == place));
-    }
 
     #[test]
     fn lengths_in_any_order_are_priced_as_each_by_itself() {

@@ -247,6 +247,8 @@ struct Recorder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     is_on: bool,
+    /// Whether the recorder keeps anything: looked at with each crossing, and the recorder then is not.
+    is_recording: bool,
     lines: [Line; Crossing::ALL.len()],
     current: Option<Message>,
     latency: Histogram,
@@ -257,6 +259,7 @@ impl Default for Ledger {
     fn default() -> Self {
         Self {
             is_on: true,
+            is_recording: false,
             lines: Default::default(),
             current: None,
             latency: Histogram::default(),
@@ -275,7 +278,9 @@ impl Ledger {
     /// Says whose crossings follow, until the next call.
     #[inline]
     pub fn attribute(&mut self, message: Option<Message>) {
-        self.current = message;
+        if self.is_recording {
+            self.current = message;
+        }
     }
 
     /// Whose crossings these are.
@@ -287,6 +292,7 @@ impl Ledger {
     /// Keeps the next stages, `most` at a time; zero keeps none, as at first. What was kept before stays.
     pub fn record_stages(&mut self, most: usize) {
         self.recorder.most = most;
+        self.is_recording = most > 0;
     }
 
     /// The stages kept since the last call, in the order in which they were charged, and how many more there were.
@@ -302,7 +308,7 @@ impl Ledger {
         if self.is_on {
             self.latency.enter(end.since(message.launched).as_ps());
         }
-        self.current = None;
+        self.attribute(None);
     }
 
     /// How long the messages took that ended here, from the sender's software to the receiver's, picoseconds.
@@ -351,7 +357,7 @@ impl Ledger {
             waited_ps: start.since(ready).as_ps(),
         });
         let stage = Stage { crossing, start, released, end };
-        if self.recorder.most > 0 {
+        if self.is_recording {
             self.record(&stage, resource.place, ready, &cost);
         }
         stage

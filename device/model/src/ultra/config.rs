@@ -1,5 +1,7 @@
 //! Parameters of an ULTRA card.
 
+use alloc::sync::Arc;
+
 use niclab_abi::receive;
 use thiserror::Error;
 
@@ -112,7 +114,7 @@ pub struct Config {
     /// The wait doubles each time up to this.
     pub credit_probe_most: Span,
     /// Prices.
-    pub profile: Profile,
+    pub profile: Arc<Profile>,
 }
 
 impl Config {
@@ -122,7 +124,7 @@ impl Config {
     pub const MAX_AUTHORIZATIONS: u16 = 256;
 
     /// A card as in the paper, with its RAM shared equally.
-    pub const fn new(node: u16, nodes: u32, profile: Profile) -> Self {
+    pub fn new(node: u16, nodes: u32, profile: impl Into<Arc<Profile>>) -> Self {
         const EQUAL_SHARE: u16 = Config::FIFO_RAM_WORDS / PORTS as u16;
         Self {
             node,
@@ -136,7 +138,7 @@ impl Config {
             flow_control: FlowControl::Credit,
             credit_probe_first: Span::from_ns(100_000),
             credit_probe_most: Span::from_ns(100_000_000),
-            profile,
+            profile: profile.into(),
         }
     }
 

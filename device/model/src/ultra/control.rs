@@ -11,7 +11,7 @@ use niclab_abi::{FromBytes, ToBytes};
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::nic::{HostRange, Output};
+use crate::nic::{HostRange, Output, ReplyBytes};
 use crate::time::Time;
 use crate::ultra::completer::AuthorizeError;
 use crate::ultra::config::{FlowControl, PORTS};
@@ -262,9 +262,9 @@ fn check_memory(open: &PortOpen) -> Result<(), ControlError> {
     if is_aligned && is_inside { Ok(()) } else { Err(ControlError::BadAddress) }
 }
 
-fn reply(status: u32, body: Option<&impl ToBytes>) -> SmallVec<[u8; 160]> {
+fn reply(status: u32, body: Option<&impl ToBytes>) -> ReplyBytes {
     let body_bytes = body.map_or(0, bytes_of);
-    let mut bytes = SmallVec::from_elem(0, Reply::BYTES + body_bytes);
+    let mut bytes = ReplyBytes::from_elem(0, Reply::BYTES + body_bytes);
     let (head, rest) = bytes.split_at_mut(Reply::BYTES);
     Reply { status, body_bytes: body_bytes as u32 }.to_bytes(head);
     if let Some(body) = body {

@@ -6,15 +6,10 @@ use crate::nic::{Content, DmaWords, Output};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::{Place, Resource, Stage};
 use crate::parts::message::Message;
-use crate::parts::profile::MachineCycles;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::ultra::counters::Counters;
-use crate::ultra::wire::MAX_WORDS;
 
 const WORD_BYTES: u64 = 8;
-
-/// How long a machine works on a packet of so many words.
-type Spans = [Span; MAX_WORDS + 1];
 
 /// The four state machines of the card (sections 3.1 and 3.2).
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +22,6 @@ pub(super) enum Machine {
 
 pub(super) struct Effects {
     pub(super) interface: HostInterface,
-    spans: [Spans; 4],
     machines: [Resource; 4],
     pub(super) outputs: VecDeque<Output>,
     pub(super) counters: Counters,
@@ -35,21 +29,35 @@ pub(super) struct Effects {
 
 impl Effects {
     pub(super) fn new(interface: HostInterface) -> Self {
-        let ni = interface.profile().ni;
-        let spans_of = |machine: MachineCycles| core::array::from_fn(|words| ni.span(machine, words as u64));
         Self {
-            spans: [ni.load, ni.transmit, ni.receive, ni.store].map(spans_of),
             machines: ["load", "tx", "rx", "store"].map(|name| Resource::new(Place::Machine(name))),
             interface,
-            outputs: VecDeque::with_capacity(16),
+            outputs: VecDeque::new(),
             counters: Counters::default(),
         }
     }
 
-    /// Lets a machine work on a packet of `words` words, [`MAX_WORDS`] at most.
+    /// The next effect. Once there is none, the next ones go where the first of these was, and not ever further around
+    /// the ring: of the memory of thousands of cards, little is in the processor's caches.
+    pub(super) fn next_output(&mut self) -> Option<Output> {
+        let output = self.outputs.pop_front();
+        if self.outputs.is_empty() {
+            self.outputs.clear();
+        }
+        output
+    }
+
+    /// Lets a machine work on a packet of `words` words.
     #[inline]
     pub(super) fn work(&mut self, machine: Machine, ready: Time, words: usize) -> Stage {
-        let span = self.spans[machine as usize][words.min(MAX_WORDS)];
+        let ni = &self.interface.profile().ni;
+        let cycles = match machine {
+            Machine::Load => ni.load,
+            Machine::Transmit => ni.transmit,
+            Machine::Receive => ni.receive,
+            Machine::Store => ni.store,
+        };
+        let span = ni.span(cycles, words as u64);
         self.interface.machine(&mut self.machines[machine as usize], ready, words as u64 * WORD_BYTES, span)
     }
 

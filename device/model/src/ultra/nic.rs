@@ -33,7 +33,7 @@ impl Ultra {
         Ok(Self {
             requester: Requester::new(&config),
             completer: Completer::new(&config),
-            effects: Effects::new(HostInterface::new(config.profile)),
+            effects: Effects::new(HostInterface::new(config.profile.clone())),
             shell_counts: ShellCounts::default(),
             config,
         })
@@ -91,7 +91,7 @@ impl Nic for Ultra {
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        self.effects.outputs.pop_front()
+        self.effects.next_output()
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 //! message, no flow control, and an interrupt for each notification.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::{HEADER_BYTES, Header, mac_of_node};
@@ -41,7 +42,8 @@ pub struct Tally {
 pub struct EthernetHost {
     node: u16,
     nic: Conventional,
-    flows: Vec<Flow>,
+    /// Those of all nodes.
+    flows: Arc<[Flow]>,
     /// When the NIC has read the last frame that it was told of: until then it needs no doorbell.
     told_until: Time,
     /// When the program has each message, its mark, and who sent it.
@@ -52,15 +54,8 @@ pub struct EthernetHost {
 impl EthernetHost {
     /// An idle host; it sends over those of `flows` that begin at it.
     #[must_use]
-    pub fn new(node: u16, nic: Conventional, flows: &[Flow]) -> Self {
-        Self {
-            node,
-            nic,
-            flows: flows.to_vec(),
-            told_until: Time::ZERO,
-            arrivals: VecDeque::new(),
-            tally: Tally::default(),
-        }
+    pub fn new(node: u16, nic: Conventional, flows: Arc<[Flow]>) -> Self {
+        Self { node, nic, flows, told_until: Time::ZERO, arrivals: VecDeque::new(), tally: Tally::default() }
     }
 
     /// The NIC.
@@ -127,6 +122,13 @@ impl EthernetHost {
         self.tally.sent_frames += 1;
         self.tally.sent_bytes += frame.len() as u64;
         effects.frames.push((self.told_until, (frame, Some(message))));
+    }
+
+    /// No later than [`Self::wake`], without asking the program.
+    #[must_use]
+    pub fn soonest(&self) -> Time {
+        let arrival = self.arrivals.front().map(|(at, ..)| *at);
+        arrival.into_iter().fold(self.nic.host_clock(), Time::min)
     }
 
     /// When the program has something to do next.

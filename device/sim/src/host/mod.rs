@@ -121,12 +121,20 @@ impl Host {
         }
     }
 
-    /// When the program has something to do next.
-    pub fn wake(&mut self, script: &mut Script) -> Option<Time> {
-        match self {
+    /// When the program has something to do next, at `earliest` or later; none if that is not before `known`.
+    pub fn wake(&mut self, earliest: Time, known: Option<Time>, script: &mut Script) -> Option<Time> {
+        let is_news = |at: &Time| known.is_none_or(|known| *at < known);
+        let soonest = match self {
+            Self::Ultra(host) => host.soonest(),
+            Self::Ethernet(host) => host.soonest(),
+        };
+        // Most often it is known, and the program need not be asked.
+        Some(earliest.max(soonest)).filter(is_news)?;
+        let next = match self {
             Self::Ultra(host) => host.wake(script),
             Self::Ethernet(host) => host.wake(script),
-        }
+        };
+        next.map(|at| at.max(earliest)).filter(is_news)
     }
 
     /// Whether a fault of the device keeps the program from seeing that it may send.

@@ -50,11 +50,8 @@ pub struct Refused {
 struct Port {
     end: End,
     number: u32,
-    sends: Option<FlowId>,
     slices: u64,
     launched: u64,
-    /// Of these, slots known to be free again.
-    taken: u64,
     received: u64,
     released: u64,
     release_interval: u64,
@@ -126,6 +123,16 @@ impl Port {
     }
 }
 
+/// A flow that a port sends over.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    flow: FlowId,
+    /// The port's place.
+    place: u32,
+    /// Slots of its requester page that are known to be free: the status line is only looked at where there is none.
+    free_slots: u32,
+}
+
 /// Interrupts by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
@@ -179,6 +186,8 @@ pub struct UltraHost {
     node: u16,
     nic: Box<dyn Nic>,
     ports: Vec<Port>,
+    /// What the program looks through to find a flow that it can send over.
+    senders: Vec<Sender>,
     memory: Memory,
     /// When the host has each message in hand, and the place of its port in `ports`.
     arrivals: VecDeque<(Time, usize)>,
@@ -186,6 +195,8 @@ pub struct UltraHost {
     replies: VecDeque<u32>,
     /// Faults of the device that are known.
     faults: u64,
+    /// Launches in the pages of all ports that the card has not taken yet.
+    waiting: usize,
     /// The latest instant at which the card wanted something done.
     latest: Time,
     /// The program does nothing before this instant.
@@ -200,11 +211,13 @@ impl UltraHost {
             node,
             nic,
             ports: Vec::new(),
+            senders: Vec::new(),
             memory: Memory::default(),
             arrivals: VecDeque::new(),
             tally: Tally::default(),
             replies: VecDeque::new(),
             faults: 0,
+            waiting: 0,
             latest: Time::ZERO,
             not_before: Time::ZERO,
         }
@@ -270,15 +283,15 @@ impl UltraHost {
     ) -> Result<(), Refused> {
         let place = self.ports.len();
         self.memory.open(place, slices);
+        let sender = |(flow, ..): (FlowId, u16, u32)| Sender { flow, place: place as u32, free_slots: SLOTS };
+        self.senders.extend(plan.sends.map(sender));
         let share = slices.checked_div(plan.partners.len() as u32).unwrap_or(slices).max(1);
         let quarter = u64::from(slices / 4).max(1);
         self.ports.push(Port {
             end: End { node: self.node, port: plan.number as u16 },
             number: plan.number,
-            sends: plan.sends.map(|(flow, ..)| flow),
             slices: slices.into(),
             launched: 0,
-            taken: 0,
             received: 0,
             released: 0,
             release_interval: quarter.min(u64::from(share / 2).max(1)),
@@ -355,11 +368,15 @@ impl UltraHost {
 
     /// The next launch of a page from which the card can take one.
     fn next_launch(&mut self) -> Option<(Time, PageStore)> {
-        let Self { ports, nic, .. } = self;
-        ports
+        let Self { ports, nic, waiting, .. } = self;
+        // Most often none waits, and the ports need not be looked at.
+        *waiting = waiting.checked_sub(1)?;
+        let next = ports
             .iter_mut()
             .find(|port| !port.page.is_empty() && nic.accepts_store(port.number))
-            .and_then(|port| port.page.pop_front())
+            .and_then(|port| port.page.pop_front());
+        *waiting += usize::from(next.is_none());
+        next
     }
 
     fn feed(&mut self, now: Time, input: Input<'_>, judge: &mut Judge, effects: &mut Effects) {
@@ -459,7 +476,7 @@ impl UltraHost {
         } else if what == Place::Status {
             port.on_status(&words, judge);
         }
-        self.memory.write(at, place, what, words);
+        self.memory.write(at, place, what, &words);
     }
 
     /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
@@ -472,12 +489,21 @@ impl UltraHost {
                 return;
             }
         }
-        let ready = now.max(self.clock());
+        if self.clock() > now {
+            return;
+        }
         let may_send = script.next(|flow| self.is_blocked(flow)).filter(|next| next.not_before <= now);
-        let Some(outgoing) = may_send.filter(|_| ready == now) else { return };
+        let Some(outgoing) = may_send else { return };
         let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
         self.launch(now, &mark, outgoing.interrupts, judge, effects);
         script.on_sent(outgoing.flow);
+    }
+
+    /// No later than [`Self::wake`], without asking the program.
+    #[must_use]
+    pub fn soonest(&self) -> Time {
+        let arrival = self.arrivals.front().map(|(at, _)| *at);
+        arrival.into_iter().chain(self.memory.next_visible()).fold(self.clock(), Time::min)
     }
 
     /// When the program has something to do next, seen from now.
@@ -495,24 +521,28 @@ impl UltraHost {
     }
 
     fn is_any_page_full(&self) -> bool {
-        self.ports.iter().any(|port| port.launched - port.taken >= u64::from(SLOTS))
+        self.senders.iter().any(|sender| sender.free_slots == 0)
     }
 
     /// Whether the page of a flow's port is full.
     fn is_blocked(&self, flow: FlowId) -> bool {
-        let of_flow = self.ports.iter().enumerate().find(|(_, port)| port.sends == Some(flow));
-        let Some((place, port)) = of_flow else { return true };
-        let full = |taken: u64| port.launched.wrapping_sub(taken) >= u64::from(SLOTS);
-        // The status line is only looked at where no slot is known to be free.
-        full(port.taken) && full(self.memory.status_word(place, STATUS_LAUNCHED))
+        let Some(sender) = self.senders.iter().find(|sender| sender.flow == flow) else { return true };
+        sender.free_slots == 0 && self.free_slots(sender.place as usize) == 0
+    }
+
+    /// Free slots of a port's page, as its status line has it.
+    fn free_slots(&self, place: usize) -> u32 {
+        let launched = self.ports.get(place).map_or(0, |port| port.launched);
+        let used = launched.wrapping_sub(self.memory.status_word(place, STATUS_LAUNCHED));
+        u64::from(SLOTS).saturating_sub(used) as u32
     }
 
     fn launch(&mut self, now: Time, mark: &Mark, interrupts: bool, judge: &mut Judge, effects: &mut Effects) {
-        let of_flow = self.ports.iter_mut().enumerate().find(|(_, port)| port.sends == Some(mark.flow));
-        let Some((place, port)) = of_flow else { return };
-        if port.launched - port.taken >= u64::from(SLOTS) {
-            port.taken = self.memory.status_word(place, STATUS_LAUNCHED);
-        }
+        let Some(index) = self.senders.iter().position(|sender| sender.flow == mark.flow) else { return };
+        let Sender { place, free_slots, .. } = self.senders[index];
+        let free_slots = if free_slots == 0 { self.free_slots(place as usize) } else { free_slots };
+        self.senders[index].free_slots = free_slots.saturating_sub(1);
+        let Some(port) = self.ports.get_mut(place as usize) else { return };
         port.launched += 1;
         let number = port.number;
         let count = (mark.bytes.div_ceil(8) as usize).min(PAYLOAD_WORDS);
@@ -525,6 +555,7 @@ impl UltraHost {
         // What waits in the page is taken first.
         if !port.page.is_empty() || !self.nic.accepts_store(number) {
             port.page.push_back((now, store));
+            self.waiting += 1;
             return;
         }
         self.tally.launches += 1;
@@ -562,6 +593,7 @@ impl UltraHost {
     fn consume(&mut self, now: Time, place: usize, judge: &mut Judge, effects: &mut Effects) {
         let Some(port) = self.ports.get_mut(place) else { return };
         port.received += 1;
+        self.memory.forget(place, port.received);
         if port.received - port.released >= port.release_interval {
             port.released = port.received;
             let (number, released) = (port.number, port.released);
