@@ -24,7 +24,7 @@ const GUEST_FOLDERS: [&str; 14] = [
     "/var", "/root",
 ];
 
-/// The cluster that the arguments describe, every value settled.
+/// The cluster that the arguments describe and that is to be booted, every value settled.
 ///
 /// # Errors
 /// When the file or an argument is wrong; the message names the place and the mend.
@@ -61,7 +61,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         file.name = Some(name.clone());
         source.set_by_flag("name", "--name");
     }
-    Ok(source.resolve(&file)?)
+    Ok(source.resolve_booted(&file)?)
 }
 
 /// Builds what is missing and makes the plan of a cluster of this name. Nothing of the cluster is started.

@@ -16,8 +16,8 @@ use crate::{DeviceFaults, Faults, NicConfig};
 pub struct ClusterFile {
     /// The cluster's name, by which the commands find it. `--name` wins over it.
     pub name: Option<String>,
-    /// How many nodes. Where there are more than `node` entries, the rest are named `node0`, `node1`, by rank.
-    #[schemars(range(min = 1, max = 64))]
+    /// How many nodes: 64 at most to boot, 4,096 to simulate. Where there are more than `node` entries, the rest are named `node0`, `node1`, by rank.
+    #[schemars(range(min = 1, max = 4096))]
     pub nodes: Option<u32>,
     /// Nodes with names or values of their own, in the order of their ranks.
     pub node: Vec<NodeEntry>,
@@ -25,7 +25,7 @@ pub struct ClusterFile {
     #[schemars(range(min = 96, max = 1_048_576))]
     pub memory_mib: u32,
     /// Virtual CPUs of each node.
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = 1, max = 4096))]
     pub vcpus: u32,
     /// Debian packages. With any, the guests get a Debian root file system that holds them.
     pub packages: Vec<String>,
@@ -81,7 +81,7 @@ pub struct NodeEntry {
     #[schemars(range(min = 96, max = 1_048_576))]
     pub memory_mib: Option<u32>,
     /// Virtual CPUs.
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = 1, max = 4096))]
     pub vcpus: Option<u32>,
     /// Debian packages, instead of the cluster's.
     pub packages: Option<Vec<String>>,

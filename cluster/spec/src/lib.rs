@@ -39,7 +39,7 @@ pub use link::{Faults, LinkConfig};
 pub use nic::{FlowControl, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};
 pub use profile::{Fact, Profile};
 pub use report::Report;
-pub use resolve::{Cluster, MAX_NODES, MIN_MEMORY_MIB, Node};
+pub use resolve::{Cluster, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};
 pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;
 pub use source::Source;

@@ -11,8 +11,11 @@ use crate::{
     NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
 };
 
-/// The most nodes of one cluster.
-pub const MAX_NODES: u32 = 64;
+/// The most nodes of one cluster, simulated.
+pub const MAX_NODES: u32 = 4_096;
+
+/// The most nodes of a cluster that is booted: each is a QEMU of its own.
+pub const MAX_BOOTED_NODES: u32 = 64;
 
 /// The least memory, in MiB, in which the guest kernel unpacks its initramfs.
 pub const MIN_MEMORY_MIB: u32 = 96;
@@ -112,6 +115,30 @@ impl Source {
             accelerator: file.accelerator,
             profile,
             seed: file.seed,
+        })
+    }
+
+    /// [`Self::resolve`] for a cluster that is to be booted, not simulated.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`], and [`SpecError::Invalid`] when there are more nodes than can be booted.
+    pub fn resolve_booted(&self, file: &ClusterFile) -> Result<Cluster, SpecError> {
+        let cluster = self.resolve(file)?;
+        match self.check_booted(&cluster) {
+            Some(problem) => Err(SpecError::Invalid(vec![problem])),
+            None => Ok(cluster),
+        }
+    }
+
+    /// What keeps `cluster`, which this source describes, from being booted.
+    pub(crate) fn check_booted(&self, cluster: &Cluster) -> Option<Problem> {
+        let count = cluster.nodes.len();
+        (count > MAX_BOOTED_NODES as usize).then(|| {
+            self.problem(
+                "nodes",
+                format!("{count} nodes are too many to boot, for each is a virtual machine"),
+                format!("use 1 to {MAX_BOOTED_NODES}, or simulate them: `niclab sim` takes {MAX_NODES}"),
+            )
         })
     }
 
@@ -480,10 +507,21 @@ mod tests {
     }
 
     #[test]
+    fn more_nodes_are_simulated_than_booted() {
+        let source = Source::from_text("c.toml", "seed = 1\nnodes = 65");
+        let file = source.cluster_file().unwrap();
+        assert_eq!(source.resolve(&file).unwrap().nodes.len(), 65);
+        let error = source.resolve_booted(&file).unwrap_err().to_string();
+        assert!(error.contains("c.toml:2:") && error.contains("`niclab sim` takes 4096"), "{error}");
+        let largest = resolve("nodes = 4096").unwrap();
+        assert_eq!(largest.nodes.last().map(|node| node.rank), Some(4_095));
+    }
+
+    #[test]
     fn impossible_values_are_refused_where_they_stand() {
         for (text, line, key) in [
             ("\nnodes = 0", 2, "nodes"),
-            ("nodes = 65", 1, "nodes"),
+            ("nodes = 4097", 1, "nodes"),
             ("nodes = 1\n[[node]]\n[[node]]", 1, "nodes"),
             ("memory_mib = 64", 1, "memory_mib"),
             ("[[node]]\nmemory_mib = 64", 2, "node[0].memory_mib"),

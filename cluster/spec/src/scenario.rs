@@ -283,6 +283,10 @@ impl Source {
     }
 
     fn scenario_cluster(&self, file: &ScenarioFile) -> Result<Cluster, SpecError> {
+        let resolve = match file.mode {
+            ScenarioMode::Sim => Self::resolve,
+            ScenarioMode::Live | ScenarioMode::Both => Self::resolve_booted,
+        };
         match (&file.cluster_file, &file.cluster) {
             (Some(_), Some(_)) => {
                 let mend = "keep one of the two";
@@ -294,10 +298,10 @@ impl Source {
             }
             (Some(path), None) => {
                 let source = Self::read(&self.path_of(path))?;
-                source.resolve(&source.cluster_file()?)
+                resolve(&source, &source.cluster_file()?)
             }
             (None, cluster) => {
-                self.within("cluster").resolve(cluster.as_ref().unwrap_or(&ClusterFile::default()))
+                resolve(&self.within("cluster"), cluster.as_ref().unwrap_or(&ClusterFile::default()))
             }
         }
     }
@@ -427,6 +431,15 @@ mod tests {
             }
             other => panic!("expected a problem of\n{text}\ngot {other:?}"),
         }
+    }
+
+    #[test]
+    fn a_scenario_that_boots_has_fewer_nodes_than_one_that_simulates() {
+        let with = |mode: &str| GOOD.replace("both", mode).replace("nodes = 2", "nodes = 66");
+        let (line, what) = problem(&with("live"));
+        assert!(line == 3 && what.contains("too many to boot"), "{line}: {what}");
+        let text = format!("{}[[budget]]\nwhat = \"pio_write\"\nper = \"message\"\nexact = 1\n", with("sim"));
+        assert_eq!(Source::from_text("s.toml", text).scenario().unwrap().cluster.nodes.len(), 66);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{DeviceFaults, Faults, LinkConfig, NicConfig, Profile, SimConfig, Workload, WorkloadKind};
 use serde::Serialize;
 
-use crate::run::{Options, RunError, run};
+use crate::run::{Options, Outcome, RunError, run};
 
 /// Partners of each node: as many as an ULTRA card has ports.
 const NEIGHBOURS: u32 = Workload::ULTRA_PORTS;
@@ -16,6 +16,9 @@ const NEIGHBOURS: u32 = Workload::ULTRA_PORTS;
 const NODES: [u32; 5] = [16, 64, 256, 1_024, 4_096];
 /// Slices of each receive queue: the programs of so many nodes exchange short bursts.
 const SLICES: u32 = 64;
+
+/// Most simulations of one number of nodes, of which the table shows the median: short ones need more.
+const ROUNDS: u32 = 15;
 
 /// One number of nodes.
 #[derive(Clone, Debug, Serialize)]
@@ -26,12 +29,17 @@ pub struct Row {
     pub messages: u64,
     /// Events carried out, with the ledger on.
     pub events: u64,
-    /// Wall time of the whole simulation.
+    /// Wall time of the whole simulation, the median of some.
     pub wall_ms: u64,
     /// Events for each second of wall time.
     pub events_per_wall_s: u64,
+    /// Wall time over `events * log2(events)`, as a multiple of the first row's: at most 1 where the simulator grows no
+    /// worse than n log n.
+    pub wall_over_n_log_n: f64,
     /// Most memory that the process had so far.
     pub peak_bytes: u64,
+    /// Memory over `events * log2(events)`, as a multiple of the first row's.
+    pub memory_over_n_log_n: f64,
 }
 
 /// The table.
@@ -41,29 +49,70 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+/// What was measured for one number of nodes.
+struct Measured {
+    nodes: u32,
+    messages: u64,
+    events: u64,
+    wall: Duration,
+    peak_bytes: u64,
+}
+
+impl Measured {
+    fn n_log_n(&self) -> f64 {
+        let events = self.events.max(2) as f64;
+        events * events.log2()
+    }
+
+    fn wall_over_n_log_n(&self) -> f64 {
+        self.wall.as_secs_f64() / self.n_log_n()
+    }
+
+    fn memory_over_n_log_n(&self) -> f64 {
+        self.peak_bytes as f64 / self.n_log_n()
+    }
+
+    fn row(&self, first: &Self) -> Row {
+        Row {
+            nodes: self.nodes,
+            messages: self.messages,
+            events: self.events,
+            wall_ms: self.wall.as_millis() as u64,
+            events_per_wall_s: (self.events as f64 / self.wall.as_secs_f64()) as u64,
+            wall_over_n_log_n: self.wall_over_n_log_n() / first.wall_over_n_log_n(),
+            peak_bytes: self.peak_bytes,
+            memory_over_n_log_n: self.memory_over_n_log_n() / first.memory_over_n_log_n(),
+        }
+    }
+}
+
 /// Measures every number of nodes up to `most`, with `count` messages from each node to each partner.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn measure(most: u32, count: u64) -> Result<Table, RunError> {
-    let rows = NODES.into_iter().filter(|&nodes| nodes <= most).map(|nodes| row(nodes, count));
-    Ok(Table { rows: rows.collect::<Result<_, _>>()? })
+    let measured = NODES.into_iter().filter(|&nodes| nodes <= most).map(|nodes| measured(nodes, count));
+    let measured: Vec<Measured> = measured.collect::<Result<_, RunError>>()?;
+    let row = |of_row: &Measured| measured.first().map(|first| of_row.row(first));
+    Ok(Table { rows: measured.iter().filter_map(row).collect() })
 }
 
-fn row(nodes: u32, count: u64) -> Result<Row, RunError> {
+fn measured(nodes: u32, count: u64) -> Result<Measured, RunError> {
     let config = exchange(nodes, count);
-    let begin = Instant::now();
-    let outcome = run(&config, &Options::default())?;
-    let elapsed = begin.elapsed();
-    let nanoseconds = elapsed.as_nanos().max(1);
-    Ok(Row {
-        nodes,
-        messages: outcome.received,
-        events: outcome.events,
-        wall_ms: elapsed.as_millis() as u64,
-        events_per_wall_s: (u128::from(outcome.events) * 1_000_000_000 / nanoseconds) as u64,
-        peak_bytes: peak_bytes(),
-    })
+    // An odd number, which has a median.
+    let rounds = (1_024 / nodes).clamp(1, ROUNDS) | 1;
+    let mut walls = Vec::new();
+    let mut last = None;
+    for _ in 0..rounds {
+        let begin = Instant::now();
+        let Outcome { events, received, .. } = run(&config, &Options::default())?;
+        walls.push(begin.elapsed().max(Duration::from_nanos(1)));
+        last = Some((events, received));
+    }
+    walls.sort_unstable();
+    let wall = walls.get(walls.len() / 2).copied().unwrap_or_default();
+    let (events, messages) = last.unwrap_or_default();
+    Ok(Measured { nodes, messages, events, wall, peak_bytes: peak_bytes() })
 }
 
 /// Nodes on a ring, each with eight partners.
@@ -111,18 +160,27 @@ fn peak_bytes() -> u64 {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{NEIGHBOURS} partners a node, 16 bytes a message, ledger on, one thread; wall time")?;
+        writeln!(f, "growth: over events * log2(events), first row = 1")?;
         writeln!(
             f,
-            "{:>6} {:>10} {:>11} {:>9} {:>11} {:>9}",
-            "nodes", "messages", "events", "wall ms", "events/s", "peak MiB"
+            "{:>6} {:>9} {:>9} {:>8} {:>9} {:>8} {:>12} {:>9} {:>14}",
+            "nodes",
+            "messages",
+            "events",
+            "wall ms",
+            "events/s",
+            "ns/event",
+            "time growth",
+            "peak MiB",
+            "memory growth"
         )?;
         for row in &self.rows {
-            let Row { nodes, messages, events, wall_ms, events_per_wall_s, peak_bytes } = row;
-            let peak_mib = peak_bytes >> 20;
-            writeln!(
-                f,
-                "{nodes:>6} {messages:>10} {events:>11} {wall_ms:>9} {events_per_wall_s:>11} {peak_mib:>9}"
-            )?;
+            let Row { nodes, messages, events, wall_ms, events_per_wall_s, .. } = row;
+            let ns_per_event = 1e9 / row.events_per_wall_s.max(1) as f64;
+            let (time, memory) = (row.wall_over_n_log_n, row.memory_over_n_log_n);
+            let peak_mib = row.peak_bytes >> 20;
+            write!(f, "{nodes:>6} {messages:>9} {events:>9} {wall_ms:>8} {events_per_wall_s:>9} ")?;
+            writeln!(f, "{ns_per_event:>8.0} {time:>12.2} {peak_mib:>9} {memory:>14.3}")?;
         }
         Ok(())
     }
@@ -140,5 +198,8 @@ mod tests {
         let (a, b) = (small.events / 16, large.events / 64);
         assert!(a.abs_diff(b) * 10 <= a, "events a node: {a} and {b}");
         assert!(large.peak_bytes > 0);
+        assert!((small.wall_over_n_log_n - 1.0).abs() < f64::EPSILON, "the first row is what others are held to");
+        let grown = |row: &Row| row.peak_bytes as f64 / (row.events as f64 * (row.events as f64).log2());
+        assert!((large.memory_over_n_log_n - grown(large) / grown(small)).abs() < 1e-9);
     }
 }
