@@ -198,7 +198,10 @@ mod tests {
         let (a, b) = (small.events / 16, large.events / 64);
         assert!(a.abs_diff(b) * 10 <= a, "events a node: {a} and {b}");
         assert!(large.peak_bytes > 0);
-        assert!((small.wall_over_n_log_n - 1.0).abs() < f64::EPSILON, "the first row is what others are held to");
+        assert!(
+            (small.wall_over_n_log_n - 1.0).abs() < f64::EPSILON,
+            "the first row is what others are held to"
+        );
         let grown = |row: &Row| row.peak_bytes as f64 / (row.events as f64 * (row.events as f64).log2());
         assert!((large.memory_over_n_log_n - grown(large) / grown(small)).abs() < 1e-9);
     }

@@ -63,11 +63,13 @@ pub struct Options<'a> {
     pub heals: bool,
     /// The folder at which the path of a recording starts.
     pub folder: PathBuf,
+    /// The text of the recording that is replayed, where it is not to be read from its path.
+    pub recording: Option<&'a str>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { wrap: &|_, nic| nic, heals: false, folder: PathBuf::new() }
+        Self { wrap: &|_, nic| nic, heals: false, folder: PathBuf::new(), recording: None }
     }
 }
 
@@ -93,7 +95,7 @@ pub fn run_observed(
         return Err(RunError::Workload(found));
     }
     let recording = config.workload.recording.as_deref();
-    let recording = recording.map(|path| read_recording(config, &options.folder.join(path))).transpose()?;
+    let recording = recording.map(|path| read_recording(config, path, options)).transpose()?;
     let plan = Plan::new(config, recording.as_ref());
     let mut world = World::new(config, &plan, options.wrap)?;
     let Plan { warmup, measured, .. } = plan;
@@ -122,7 +124,11 @@ pub fn run_observed(
     Ok(Outcome { report: report(config, since, &world), events, received })
 }
 
-fn read_recording(config: &SimConfig, path: &Path) -> Result<Recording, RecordingError> {
+fn read_recording(
+    config: &SimConfig,
+    path: &Path,
+    options: &Options<'_>,
+) -> Result<Recording, RecordingError> {
     let limits = Limits {
         nodes: config.nodes.len() as u32,
         message_bytes: Workload::ULTRA_PAYLOAD_BYTES,
@@ -130,7 +136,10 @@ fn read_recording(config: &SimConfig, path: &Path) -> Result<Recording, Recordin
         ports: Workload::ULTRA_PORTS as usize,
         open_ports: config.nodes.iter().map(|node| port_numbers(&node.nic.ultra).len()).min().unwrap_or(0),
     };
-    Recording::read(path, &limits)
+    match options.recording {
+        Some(text) => Recording::parse(path, text, &limits),
+        None => Recording::read(&options.folder.join(path), &limits),
+    }
 }
 
 fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {

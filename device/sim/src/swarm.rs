@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use niclab_model::fabric::faults::Random;
+use niclab_observe::recording::{Recorded, Recorder};
 use niclab_spec::report::Checked;
 use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{
-    DeviceFaults, Faults, FlowControl, LinkConfig, NicConfig, Profile, SimConfig, UltraParameters, Workload,
-    WorkloadKind,
+    DeviceFaults, Faults, FlowControl, Function, LinkConfig, NicConfig, Profile, SimConfig, UltraParameters,
+    Workload, WorkloadKind,
 };
 
 use crate::run::{Options, run};
@@ -21,6 +22,10 @@ use crate::run::{Options, run};
 const CONFIGURATION_STREAM: u64 = 1 << 42;
 /// Stream of the seed from which faults of devices are drawn.
 const DEVICE_FAULTS_STREAM: u64 = CONFIGURATION_STREAM + 1;
+/// The stream of what is replayed.
+const RECORDING_STREAM: u64 = 1 << 43;
+/// Most payload of a datagram on links as they are drawn.
+const MOST_DATAGRAM_BYTES: u32 = LinkConfig::DEFAULT_MTU_BYTES - Workload::ETHERNET_HEADERS_BYTES;
 
 /// One run of a swarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +109,8 @@ impl fmt::Display for Swarm {
 pub fn run_seed(seed: u64, options: &Options<'_>) -> SwarmRun {
     let config = configuration(seed);
     let what = describe(&config);
-    let options = Options { heals: true, ..options.clone() };
+    let recording = recording(&config);
+    let options = Options { heals: true, recording: recording.as_deref(), ..options.clone() };
     match run(&config, &options) {
         Ok(outcome) => SwarmRun {
             seed,
@@ -160,15 +166,44 @@ pub fn configuration(seed: u64) -> SimConfig {
     }
 }
 
+/// What a drawn configuration replays, if it does: messages between close ranks, at random times.
+#[must_use]
+pub fn recording(config: &SimConfig) -> Option<String> {
+    config.workload.recording.as_ref()?;
+    let mut dice = Dice(Random::new(config.seed, RECORDING_STREAM));
+    let nodes = config.nodes.len() as u32;
+    let mut time_ps = 0;
+    // Writing to memory does not fail.
+    let mut recorder = Recorder::new(Vec::new(), nodes).ok()?;
+    for _ in 0..config.workload.count {
+        time_ps += u64::from(dice.below(2_000_000));
+        let node = dice.below(nodes);
+        // A port has one destination: so far on.
+        let port = dice.below(Workload::ULTRA_PORTS.min(nodes - 1));
+        let message = Recorded {
+            model_time_ps: time_ps,
+            node: node as u16,
+            port: port as u16,
+            to: ((node + 1 + port) % nodes) as u16,
+            to_port: port as u16,
+            bytes: 8 * dice.below(9),
+            interrupt: dice.one_in(4),
+        };
+        recorder.add(&message).ok()?;
+    }
+    String::from_utf8(recorder.finish().ok()?).ok()
+}
+
 fn describe(config: &SimConfig) -> String {
     let SimConfig { workload, nodes, .. } = config;
     let is_faulty = nodes.iter().any(|node| node.link.faults != Faults::default());
     let has_mischief = nodes.iter().any(|node| !node.device_faults.is_none());
     format!(
-        "{} of {} messages of {} bytes among {} nodes with {} slices, profile {}{}{}",
+        "{} of {} messages of {} bytes{} among {} nodes with {} slices, profile {}{}{}",
         workload.kind.name(),
         workload.count,
         workload.message_bytes,
+        if workload.function == Function::Ethernet { " over the Ethernet function" } else { "" },
         nodes.len(),
         workload.slices,
         config.profile.name,
@@ -190,21 +225,27 @@ impl Dice {
     }
 
     fn workload(&mut self) -> Workload {
-        const KINDS: [WorkloadKind; 6] = [
+        const KINDS: [WorkloadKind; 7] = [
             WorkloadKind::PingPong,
             WorkloadKind::Stream,
             WorkloadKind::AllToAll,
             WorkloadKind::NeighbourExchange,
             WorkloadKind::Incast,
             WorkloadKind::Random,
+            WorkloadKind::Replay,
         ];
+        let is_ethernet = self.one_in(6);
         let kind = KINDS[self.below(KINDS.len() as u32) as usize];
         let has_neighbours = matches!(kind, WorkloadKind::NeighbourExchange | WorkloadKind::Random);
+        let interrupt_every = if self.one_in(3) { 1 + self.below(10) } else { 0 };
         Workload {
-            message_bytes: 8 * self.below(9),
+            function: if is_ethernet { Function::Ethernet } else { Function::Cluster },
+            message_bytes: if is_ethernet { self.below(1 + MOST_DATAGRAM_BYTES) } else { 8 * self.below(9) },
             count: (1 + self.below(200)).into(),
             warmup: self.below(20).into(),
-            interrupt_every: if self.one_in(3) { (1 + self.below(10)).into() } else { 0 },
+            interrupt_every: if is_ethernet { 0 } else { interrupt_every.into() },
+            // Drawn with the messages, and never a file.
+            recording: (kind == WorkloadKind::Replay).then(|| "drawn.jsonl".into()),
             slices: 8 << self.below(6),
             neighbours: has_neighbours.then(|| 1 + self.below(8)),
             ..Workload::new(kind)

@@ -11,7 +11,7 @@ use niclab_model::parts::mischief::{Mischief, Rates, Saboteur};
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::{self, Ultra};
 use niclab_observe::timeline::Owner;
-use niclab_spec::{FlowControl, Function, NicModel, SimConfig};
+use niclab_spec::{FlowControl, Function, NicModel, SimConfig, WorkloadKind};
 use thiserror::Error;
 
 use crate::host::ethernet::EthernetHost;
@@ -139,7 +139,7 @@ impl<'a> World<'a> {
             flights: Slab::default(),
             fabric,
             nodes: nodes.collect::<Result<_, WorldError>>()?,
-            judge: Judge::new(&flows, promise(config)),
+            judge: Judge::new(&flows, promise(config, plan)),
             events: 0,
             effects: Effects::default(),
             observer: None,
@@ -460,7 +460,7 @@ fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
 
 /// What this configuration promises of every message. Loss is only allowed where something is there to lose it: a faulty
 /// link, a switch's queue that credits can overfill, or no flow control.
-fn promise(config: &SimConfig) -> Promise {
+fn promise(config: &SimConfig, plan: &Plan) -> Promise {
     let is_controlled = config.nodes.iter().all(|node| node.nic.ultra.flow_control == FlowControl::Credit);
     let is_faulty = config.nodes.iter().any(|node| node.link.faults != niclab_spec::Faults::default());
     let most_under_way = u64::from(config.workload.slices) * ultra::config::PORTS as u64;
@@ -468,8 +468,9 @@ fn promise(config: &SimConfig) -> Promise {
     let is_deep = config.nodes.iter().all(|node| u64::from(node.link.queue_frames) >= 2 * most_under_way);
     if config.workload.function == Function::Ethernet {
         // A link that doubles or reorders does so to datagrams, and nothing holds a sender back.
-        let is_sound = !is_faulty && most_datagrams(config) <= least_queue(config);
-        return Promise { is_lossless: is_sound, is_lossless_when_healed: is_sound, is_ordered: !is_faulty };
+        let is_deep = most_datagrams(config, plan) <= least_queue(config);
+        let is_lossless = is_deep && !is_faulty;
+        return Promise { is_lossless, is_lossless_when_healed: is_deep, is_ordered: !is_faulty };
     }
     let is_lossless_when_healed = is_controlled && is_deep;
     let is_lossless = is_lossless_when_healed && !is_faulty;
@@ -477,7 +478,10 @@ fn promise(config: &SimConfig) -> Promise {
 }
 
 /// Datagrams that may wait for one link, if all are sent at once.
-fn most_datagrams(config: &SimConfig) -> u64 {
+fn most_datagrams(config: &SimConfig, plan: &Plan) -> u64 {
+    if config.workload.kind == WorkloadKind::Replay {
+        return plan.measured.iter().map(Script::unsent).sum();
+    }
     let per_node =
         config.workload.count.saturating_mul(config.workload.partners(config.nodes.len() as u32).into());
     per_node.saturating_mul(config.nodes.len() as u64)
