@@ -6,7 +6,7 @@
 mod tampered;
 
 use niclab_sim::run::{Options, run};
-use niclab_sim::swarm::configuration;
+use niclab_sim::swarm::{configuration, recording};
 use niclab_spec::report::Report;
 use niclab_spec::{ClusterFile, DeviceFaults, SimConfig, Source, Workload, WorkloadKind};
 use tampered::{Tamper, Tampered};
@@ -101,7 +101,10 @@ fn amid_faults(seed: u64) -> SimConfig {
 #[test]
 fn the_judge_excuses_faults_of_devices() {
     for seed in 1..=100 {
-        let outcome = run(&amid_faults(seed), &Options { heals: true, ..Options::default() }).unwrap();
+        let config = amid_faults(seed);
+        let recording = recording(&config);
+        let options = Options { heals: true, recording: recording.as_deref(), ..Options::default() };
+        let outcome = run(&config, &options).unwrap();
         let broken: Vec<_> = outcome.report.checks.iter().filter(|checked| !checked.held).collect();
         assert!(broken.is_empty(), "seed {seed}: {broken:#?}");
     }
@@ -112,8 +115,11 @@ fn a_broken_model_is_found_amid_faults_of_devices() {
     for tamper in Tamper::ALL {
         let is_found = |seed: u64| {
             let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
-            let options = Options { wrap: &wrap, heals: true, ..Options::default() };
-            let checks = run(&amid_faults(seed), &options).unwrap().report.checks;
+            let config = amid_faults(seed);
+            let recording = recording(&config);
+            let recording = recording.as_deref();
+            let options = Options { wrap: &wrap, heals: true, recording, ..Options::default() };
+            let checks = run(&config, &options).unwrap().report.checks;
             checks.iter().any(|checked| !checked.held && checked.name == tamper.found_by())
         };
         assert!((1..=200).any(is_found), "{tamper:?} was never found");

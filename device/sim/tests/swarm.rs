@@ -5,13 +5,30 @@
 mod tampered;
 
 use niclab_sim::run::Options;
-use niclab_sim::swarm::{Swarm, run_seed};
+use niclab_sim::swarm::{Swarm, configuration, run_seed};
+use niclab_spec::{Function, WorkloadKind};
 use tampered::{Tamper, Tampered};
 
 #[test]
 fn random_configurations_hold_every_check() {
     let swarm = Swarm::new(1, 300, 2);
     assert!(swarm.is_sound(), "{swarm}");
+}
+
+#[test]
+fn a_swarm_draws_every_kind_over_both_functions() {
+    let drawn = |kind, function| {
+        let is_it = |seed| {
+            let workload = configuration(seed).workload;
+            workload.kind == kind && workload.function == function
+        };
+        (1..=500).any(is_it)
+    };
+    for kind in WorkloadKind::ALL {
+        for function in [Function::Cluster, Function::Ethernet] {
+            assert!(drawn(kind, function), "{kind:?} over {function:?}");
+        }
+    }
 }
 
 #[test]

@@ -278,9 +278,7 @@ impl Ledger {
     /// Says whose crossings follow, until the next call.
     #[inline]
     pub fn attribute(&mut self, message: Option<Message>) {
-        if self.is_recording {
-            self.current = message;
-        }
+        self.current = message;
     }
 
     /// Whose crossings these are.
@@ -308,7 +306,7 @@ impl Ledger {
         if self.is_on {
             self.latency.enter(end.since(message.launched).as_ps());
         }
-        self.attribute(None);
+        self.current = None;
     }
 
     /// How long the messages took that ended here, from the sender's software to the receiver's, picoseconds.
