@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +16,7 @@ use niclab_model::fabric::faults::Random;
 use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
-use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{ClusterFile, Profile, SimConfig, Source, Workload, WorkloadKind};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -109,8 +110,8 @@ fn connected(guests: &[Arc<ClusterGuest>; 2], slices: u32) -> [GuestPort; 2] {
     ports
 }
 
-fn live(workload: &Workload, seed: u64) -> DaemonStats {
-    let lab = Lab::new(2, |_| ()).unwrap();
+fn live(workload: &Workload, profile: &Profile, seed: u64) -> DaemonStats {
+    let lab = Lab::new(2, |config| config.profile = profile.clone()).unwrap();
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
     let [mut a, mut b] = connected(&guests, workload.slices);
     let begin = Instant::now();
@@ -124,11 +125,19 @@ fn live(workload: &Workload, seed: u64) -> DaemonStats {
     ask(&lab, &Request::Stats).since(&before)
 }
 
-fn simulated(workload: &Workload) -> DaemonStats {
+/// The default profile, as `change` changes it.
+fn profile(change: impl FnOnce(&mut Profile)) -> Profile {
+    let mut profile = Profile::bundled("htx-200mhz").unwrap();
+    change(&mut profile);
+    profile
+}
+
+fn simulated(workload: &Workload, profile: &Profile) -> DaemonStats {
     let source = Source::from_text("two", "nodes = 2".to_owned());
     let cluster = source.resolve(&source.parse::<ClusterFile>().unwrap()).unwrap();
     let options = Options { folder: PathBuf::new(), ..Options::default() };
-    let outcome = run(&SimConfig::new(&cluster, "two", workload), &options).unwrap();
+    let config = SimConfig { profile: profile.clone(), ..SimConfig::new(&cluster, "two", workload) };
+    let outcome = run(&config, &options).unwrap();
     assert!(outcome.is_sound(), "{:?}", outcome.report.checks);
     let report = outcome.report;
     DaemonStats { model: report.model, nodes: report.nodes, fabric: report.fabric, ..DaemonStats::default() }
@@ -154,10 +163,14 @@ fn of_node(node: &NodeFigures) -> impl PartialEq + std::fmt::Debug {
     )
 }
 
-fn assert_same(workload: &Workload, seeds: std::ops::Range<u64>) {
-    let expected = simulated(workload);
+fn assert_same(workload: &Workload, seeds: Range<u64>) {
+    assert_same_on(workload, &profile(|_| ()), seeds);
+}
+
+fn assert_same_on(workload: &Workload, profile: &Profile, seeds: Range<u64>) {
+    let expected = simulated(workload, profile);
     for seed in seeds {
-        let found = live(workload, seed);
+        let found = live(workload, profile, seed);
         for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
             pretty_eq(&of_node(expected), &of_node(found), seed);
         }
@@ -207,8 +220,16 @@ fn a_stream_takes_the_same_model_time_live_as_simulated() {
 }
 
 #[test]
-fn a_stream_that_waits_for_credit_all_the_time_too() {
+fn a_stream_to_a_slow_receiver_too_which_waits_for_credit_and_for_slots() {
+    let slow = profile(|profile| profile.host.receive_ps.value = 1_500_000);
     for slices in [8, 16, 64] {
-        assert_same(&Workload { slices, ..workload(WorkloadKind::Stream, 500, 64) }, 0..10);
+        assert_same_on(&Workload { slices, ..workload(WorkloadKind::Stream, 500, 64) }, &slow, 0..10);
     }
+}
+
+#[test]
+fn both_do_on_a_bus_that_goes_one_way_at_a_time() {
+    let half = profile(|profile| profile.bus.directions.value = 1);
+    assert_same_on(&workload(WorkloadKind::PingPong, 200, 16), &half, 0..5);
+    assert_same_on(&workload(WorkloadKind::Stream, 1_000, 64), &half, 0..5);
 }
