@@ -33,6 +33,8 @@ struct Port {
     /// Entry of the descriptor look-up table: where the port sends. The paper's entry holds routing, TUPID and header;
     /// all follow from this.
     target: Option<Address>,
+    /// When the credit of the packet last sent was there.
+    opened: Time,
     /// Next wait of the credit probe.
     probe_wait: Span,
 }
@@ -109,6 +111,7 @@ impl Requester {
             status_visible: Time::ZERO,
             freed: VecDeque::new(),
             target: None,
+            opened: Time::ZERO,
             probe_wait: self.probe_first,
         });
         Ok(())
@@ -231,7 +234,11 @@ impl Requester {
         let Some(target) = port.target else { return };
         let window = &mut self.windows[index];
         // Whether its credit was fed to this model before it or after it.
-        let ready = ready.max(window.opened());
+        let opened = window.opened();
+        // Credit took so long that the card has asked for it: if it did so, then by a clock that is not the model's.
+        let waited_from = ready.max(core::mem::replace(&mut port.opened, opened));
+        effects.counters.unordered += u64::from(opened > waited_from + self.probe_first);
+        let ready = ready.max(opened);
         let header = Header {
             target,
             source: Address { node: self.node, port: index as u8 },
