@@ -405,7 +405,7 @@ impl From<Error> for Failure {
             Error::Refused { .. } | Error::Launch { .. } => NICLAB_ERROR_REFUSED,
             Error::TimedOut { .. } => NICLAB_ERROR_TIMEOUT,
             Error::DeviceGone { .. } => NICLAB_ERROR_GONE,
-            Error::Inconsistent { .. } => NICLAB_ERROR_INTERNAL,
+            Error::Inconsistent { .. } | Error::SlicesLost { .. } => NICLAB_ERROR_INTERNAL,
         };
         Self { code, text: Cow::Owned(CString::new(error.to_string()).unwrap_or_default()) }
     }

@@ -118,6 +118,24 @@ pub enum Error {
         waited: Duration,
     },
 
+    /// The device wrote later slices and left these out, or wrote what is no slice: their messages are lost. The port has
+    /// gone past them, and the next receive goes on behind.
+    #[error(
+        "{device}: port {port}: {count} slice(s) from number {number} on are lost: {what}; the messages in them are gone,          later ones can be received. Do device faults (`device_faults` of the cluster file) explain it?"
+    )]
+    SlicesLost {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u32,
+        /// The first slice that is lost, counted from 1 since the port was opened.
+        number: u64,
+        /// How many.
+        count: u64,
+        /// What is there instead.
+        what: String,
+    },
+
     /// A flush cannot know when its last packets left: they asked for no report.
     #[error(
         "{device}: port {port}: flush needs the last packet sent to carry the notification or the acknowledgement flag"

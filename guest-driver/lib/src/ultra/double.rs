@@ -115,6 +115,23 @@ pub(super) struct Nic {
     armed: u64,
     counts: Counts,
     waiting: VecDeque<Packet>,
+    /// What goes wrong next.
+    fault: Option<Fault>,
+}
+
+/// What the device does to one slice or status line that it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The status word of a slice, or all of a status line, is not written.
+    Stale,
+    /// The data of a slice ends before its last word.
+    Short,
+    /// These bits of a slice's status are flipped.
+    BadStatus(u64),
+    /// The interrupt of a slice is not raised.
+    LostInterrupt,
+    /// The interrupt of a slice is raised twice.
+    DoubledInterrupt,
 }
 
 #[derive(Default)]
@@ -149,6 +166,7 @@ pub(super) fn port(node: u32, slice_count: u32, progress: Progress) -> (Port, Ni
         armed: 0,
         counts: Counts::default(),
         waiting: VecDeque::new(),
+        fault: None,
     };
     nic.write_status();
     nic.fill_requester(progress.launched);
@@ -208,7 +226,9 @@ impl Nic {
         self.counts.notified += u64::from(notify);
         if notify || self.taken - self.reported >= u64::from(STATUS_LINE_INTERVAL) {
             self.reported = self.taken;
-            self.write_status();
+            if self.fault.take().is_none() {
+                self.write_status();
+            }
         }
         Some(packet)
     }
@@ -217,6 +237,18 @@ impl Nic {
     pub(super) fn deliver(&mut self, packet: Packet) {
         self.waiting.push_back(packet);
         self.store_waiting();
+    }
+
+    /// Stores `packet`, to which `fault` happens.
+    pub(super) fn deliver_with(&mut self, packet: Packet, fault: Fault) {
+        self.fault = Some(fault);
+        self.deliver(packet);
+        assert_eq!(self.fault, None, "there was no room");
+    }
+
+    /// The next status line is not written.
+    pub(super) fn lose_status_line(&mut self) {
+        self.fault = Some(Fault::Stale);
     }
 
     /// Reads the registers of the completer page, and goes on with what they allow.
@@ -232,7 +264,9 @@ impl Nic {
         let armed = self.armed_register();
         if armed != self.armed && armed <= self.stored {
             self.armed = armed;
-            self.wires.interrupt();
+            if self.fault.take_if(|fault| *fault == Fault::LostInterrupt).is_none() {
+                self.wires.interrupt();
+            }
         }
     }
 
@@ -250,23 +284,35 @@ impl Nic {
         let slice = &slices[(self.stored % self.slice_count) as usize];
         self.stored += 1;
         let words = packet.payload.len();
+        let wants_interrupt = packet.code & CODE_INTERRUPT != 0;
+        // Without one of its own it is the interrupt that the port asked for.
+        let fault = self.fault.take_if(|fault| *fault != Fault::LostInterrupt || wants_interrupt);
+        let data = words + 2 - usize::from(fault == Some(Fault::Short));
         for (word, &value) in
-            slice[SLICE_TAG_WORD - words..].iter().zip(packet.payload.iter().chain(&packet.tag))
+            slice[SLICE_TAG_WORD - words..].iter().zip(packet.payload.iter().chain(&packet.tag)).take(data)
         {
             store(word, value);
         }
         fence(Ordering::Release);
         let status = SliceStatus {
             words: words as u8,
-            interrupt: packet.code & CODE_INTERRUPT != 0,
+            interrupt: wants_interrupt,
             acknowledge: packet.code & CODE_ACKNOWLEDGE != 0,
             source_port: packet.source.port as u8,
             source_node: packet.source.node as u16,
             number: self.stored as u32,
         };
-        store(&slice[SLICE_STATUS_WORD], status.encode());
+        let flipped = if let Some(Fault::BadStatus(bits)) = fault { bits } else { 0 };
+        if fault != Some(Fault::Stale) {
+            store(&slice[SLICE_STATUS_WORD], status.encode() ^ flipped);
+        }
+        let interrupts = match fault {
+            Some(Fault::LostInterrupt) => 0,
+            Some(Fault::DoubledInterrupt) => 2,
+            _ => 1,
+        };
         if status.interrupt {
-            self.wires.interrupt();
+            (0..interrupts).for_each(|_| self.wires.interrupt());
         }
     }
 

@@ -10,6 +10,11 @@
 //!
 //! Messages of one port to another arrive once and in order as long as no link faults are configured: a receiver's
 //! slices are set aside for its senders by [`Port::authorize`], and a sender that ran out of them waits in its page.
+//!
+//! A faulty device is met with errors that name it: what it left out is [`Error::SlicesLost`] and the port goes on, counts
+//! that cannot be are [`Error::Inconsistent`], and what never comes is [`Error::TimedOut`]. A lost interrupt costs time
+//! alone: a sleeping receiver looks into memory every 100 ms. The NIC has no check sum over a slice, so that a slice which
+//! was cut short and says that all is well is known by its contents alone: the end of the data, which is the tag, is old.
 
 mod message;
 mod open;
@@ -17,6 +22,8 @@ mod parts;
 mod receiver;
 mod sender;
 
+#[cfg(test)]
+mod device_faults;
 #[cfg(test)]
 mod double;
 #[cfg(test)]

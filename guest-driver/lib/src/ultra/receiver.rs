@@ -5,12 +5,20 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET};
-use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_WORDS, SliceStatus};
+use niclab_abi::receive::{
+    SLICE_NUMBER_SHIFT, SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_VALID, SLICE_WORDS, SliceStatus,
+};
 
 use super::{Flags, Link, Message, PAYLOAD_WORDS};
 use crate::memory::{load, store};
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Deadline, Error, Memory, WaitPolicy};
+
+/// Looks for a message between two looks at the slices after it.
+const LOOKS_PER_CHECK: u32 = 4096;
+
+/// Slices after the next that [`Receiver::check`] looks at.
+const LOOK_AHEAD: u64 = 32;
 
 /// Receives at a port.
 #[derive(Debug)]
@@ -79,25 +87,63 @@ impl Receiver {
         // The device stored payload and tag before the status.
         fence(Ordering::Acquire);
         let message = copy_message(slice, status);
-        self.received = number;
-        self.link.received.store(number, Ordering::Relaxed);
+        self.advance();
+        Some(message)
+    }
+
+    /// The next slice is consumed.
+    #[inline]
+    fn advance(&mut self) {
+        self.received = self.received.wrapping_add(1);
+        self.link.received.store(self.received, Ordering::Relaxed);
         self.quiet.on_progress();
         if self.received.wrapping_sub(self.released) >= self.release_interval {
             self.release();
         }
-        Some(message)
     }
 
     /// The next message; waits for it as the [`WaitPolicy`] says.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`], [`Error::DeviceGone`].
+    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the port can be used on.
     #[inline]
     pub fn receive(&mut self, deadline: impl Into<Deadline>) -> Result<Message, Error> {
         match self.try_receive() {
             Some(message) => Ok(message),
             None => self.wait_for_message(deadline.into()),
+        }
+    }
+
+    /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past it
+    /// too. [`Receiver::receive`] does so while it waits; a program that only ever calls [`Receiver::try_receive`] may do
+    /// so when it has waited for long.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SlicesLost`], after which the port can be used on.
+    pub fn check(&mut self) -> Result<(), Error> {
+        let next = self.received.wrapping_add(1);
+        if let Some(status) = self.status_of(next) {
+            if SliceStatus::decode(status).is_some() {
+                return Ok(());
+            }
+            return Err(self.give_up(1, format!("its status word is {status:#018x}, which is none")));
+        }
+        let ahead = LOOK_AHEAD.min(u64::from(self.count) - 1);
+        let Some(later) = (1..=ahead).find(|ahead| self.status_of(next.wrapping_add(*ahead)).is_some())
+        else {
+            return Ok(());
+        };
+        // Slices become visible in the order of their numbers: what is not there behind this never will be.
+        fence(Ordering::Acquire);
+        let lost = (0..later).find(|ahead| self.status_of(next.wrapping_add(*ahead)).is_some());
+        match lost.unwrap_or(later) {
+            0 => Ok(()),
+            count => {
+                let found = next.wrapping_add(count);
+                Err(self.give_up(count, format!("slice {found} is there, and they are not")))
+            }
         }
     }
 
@@ -130,15 +176,39 @@ impl Receiver {
 
     fn wait_for_message(&mut self, deadline: Deadline) -> Result<Message, Error> {
         let mut wait = Wait::new("receive", self.policy, deadline);
+        let mut looks: u32 = 0;
         loop {
-            match wait.next(&mut self.quiet, &*self.link.backing)? {
-                Next::Look => {}
-                Next::Sleep(limit) => self.sleep(limit)?,
+            let next = wait.next(&mut self.quiet, &*self.link.backing);
+            looks = looks.wrapping_add(1);
+            if !matches!(next, Ok(Next::Look)) || looks.is_multiple_of(LOOKS_PER_CHECK) {
+                self.check()?;
+            }
+            if let Next::Sleep(limit) = next? {
+                self.sleep(limit)?;
             }
             if let Some(message) = self.try_receive() {
                 return Ok(message);
             }
         }
+    }
+
+    /// The status word of the slice of this number, if that is what the device last wrote in its place.
+    fn status_of(&self, number: u64) -> Option<u64> {
+        let index = (number.wrapping_sub(1) % u64::from(self.count)) as usize;
+        let (slices, _) = self.slices.words().as_chunks::<SLICE_WORDS>();
+        let status = load(&slices.get(index)?[SLICE_STATUS_WORD]);
+        let is_it = status & SLICE_VALID != 0 && (status >> SLICE_NUMBER_SHIFT) as u32 == number as u32;
+        is_it.then_some(status)
+    }
+
+    /// Goes past the next `count` slices, whose messages are lost.
+    fn give_up(&mut self, count: u64, what: String) -> Error {
+        let number = self.received.wrapping_add(1);
+        // One by one, as if they had been received: the device expects releases on the beat.
+        for _ in 0..count {
+            self.advance();
+        }
+        Error::SlicesLost { device: self.link.name(), port: self.link.address.port, number, count, what }
     }
 
     /// Sleeps until the next slice is stored, at most `limit`. A slice stored meanwhile interrupts at once, so that none
