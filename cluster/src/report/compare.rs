@@ -333,11 +333,12 @@ impl Figures {
             self.push(Section::Counts, format!("{prefix}{name}"), unit, sum);
         }
         type ReadMap = fn(&NodeFigures) -> Option<&BTreeMap<String, u64>>;
-        let maps: [(&str, ReadMap); 4] = [
+        let maps: [(&str, ReadMap); 5] = [
             ("interrupts", |node| Some(&node.interrupts)),
             ("/proc/interrupts", |node| node.guest_interrupts.as_ref()),
             ("violations", |node| Some(&node.violations)),
             ("link", |node| Some(&node.link_events)),
+            ("device faults", |node| Some(&node.device_faults)),
         ];
         for (what, read) in maps {
             let mut sums: BTreeMap<&str, u64> = BTreeMap::new();

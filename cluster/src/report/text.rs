@@ -91,6 +91,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
     add_counts(&mut sum.interrupts, &node.interrupts);
     add_counts(&mut sum.violations, &node.violations);
     add_counts(&mut sum.link_events, &node.link_events);
+    add_counts(&mut sum.device_faults, &node.device_faults);
 }
 
 fn heading(report: &Report) -> String {
@@ -233,6 +234,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
             ("interrupts by /proc/interrupts", node.guest_interrupts.as_ref().unwrap_or(&nothing)),
             ("violations", &node.violations),
             ("link", &node.link_events),
+            ("device faults", &node.device_faults),
         ];
         for (what, counts) in counts {
             let counts: Vec<String> =
