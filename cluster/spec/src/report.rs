@@ -394,6 +394,11 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     if frames > 0 {
         return Some(format!("{frames} Ethernet frames shared the network, and wall time decided when"));
     }
+    let faults = nodes.iter().flat_map(|node| node.device_faults.values());
+    let faults = faults.fold(0_u64, |sum, count| sum.wrapping_add(*count));
+    if faults > 0 {
+        return Some(format!("{faults} device faults, and wall time decided when programs got over them"));
+    }
     None
 }
 

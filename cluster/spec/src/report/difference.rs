@@ -181,6 +181,10 @@ mod tests {
         after.nodes[0].ethernet.sent_frames += 2;
         let model = after.since(&before).model;
         assert!(!model.is_exact && model.why_estimate.unwrap().starts_with("2 Ethernet frames"));
+        after.nodes[0].ethernet.sent_frames -= 2;
+        after.nodes[0].device_faults.insert("delay".to_owned(), 3);
+        let model = after.since(&before).model;
+        assert!(!model.is_exact && model.why_estimate.unwrap().starts_with("3 device faults"));
     }
 
     #[test]
