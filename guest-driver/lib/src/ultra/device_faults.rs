@@ -171,7 +171,7 @@ proptest! {
         let (mut received, mut lost) = (Vec::new(), Vec::new());
         for (index, &is_stale) in (1_u64..).zip(&stale) {
             // The last of every eight is written, so that the port can see what is missing.
-            if is_stale && index % 8 != 0 {
+            if is_stale && !index.is_multiple_of(8) {
                 nic.deliver_with(packet(index, false), Fault::Stale);
                 continue;
             }
@@ -184,7 +184,7 @@ proptest! {
                 }
             }
         }
-        let is_left_out = |index: &u64| stale[*index as usize - 1] && index % 8 != 0;
+        let is_left_out = |index: &u64| stale[*index as usize - 1] && !index.is_multiple_of(8);
         let last = received.last().copied().unwrap_or(0);
         prop_assert_eq!(&lost, &(1..=last).filter(is_left_out).collect::<Vec<_>>());
         prop_assert_eq!(&received, &(1..=last).filter(|index| !is_left_out(index)).collect::<Vec<_>>());
