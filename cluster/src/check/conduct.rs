@@ -5,7 +5,7 @@
 //! cues are those of `guest-driver/tools/src/cue.rs`.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::Sender},
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use niclab_agent::{Exec, ToGuest, ToHost};
 use thiserror::Error;
 
 use crate::{
-    agent_client::{AgentClient, AgentError, CommandHandle, CommandSender},
+    agent_client::{AgentClient, AgentError, CommandSender},
     running::{Event, Failure, RunningCluster},
 };
 
@@ -65,11 +65,17 @@ pub struct Ended {
 /// Where a node's benchmark is.
 enum State {
     Performing,
-    AtCue(String, CommandSender),
+    AtCue(String),
     Over(Ended),
 }
 
-type Shared = Arc<Mutex<State>>;
+/// What a node's thread and the conductor share.
+struct Player {
+    node: String,
+    state: Mutex<State>,
+    /// How to talk to the benchmark, once it was started.
+    sender: OnceLock<CommandSender>,
+}
 
 /// Runs the same benchmark on every node. `at_cue` is called when all that perform stopped at the same cue.
 ///
@@ -87,9 +93,9 @@ pub fn conduct(
         if let Some(ended) = all_over(&players) {
             return Ok(ended);
         }
-        if let Some(cue) = common_cue(running, &players)? {
+        if let Some(cue) = common_cue(&players)? {
             at_cue(running, &cue)?;
-            go_on(running, &players)?;
+            players.iter().try_for_each(|player| player.go_on())?;
             // Whatever happened meanwhile may have taken its event along.
             continue;
         }
@@ -100,109 +106,104 @@ pub fn conduct(
     }
 }
 
-fn start(running: &RunningCluster, argv: &[String]) -> Vec<Shared> {
+fn start(running: &RunningCluster, argv: &[String]) -> Vec<Arc<Player>> {
     let nodes = running.plan().nodes.iter().zip(running.agents());
     nodes
         .map(|(node, agent)| {
-            let state = Arc::new(Mutex::new(State::Performing));
+            let player = Arc::new(Player::new(&node.name));
             let exec = Exec { argv: argv.to_vec(), env: node.env.clone(), ..Exec::default() };
-            let player = Player {
-                node: node.name.clone(),
-                state: Arc::clone(&state),
-                sender: running.sender(),
+            let follower = Follower {
+                player: Arc::clone(&player),
+                events: running.sender(),
                 stdout: Vec::new(),
                 line: Vec::new(),
             };
             let agent = Arc::clone(agent);
-            thread::spawn(move || player.follow(&agent, exec));
-            state
+            thread::spawn(move || follower.follow(&agent, exec));
+            player
         })
         .collect()
 }
 
-fn lock(state: &Shared) -> MutexGuard<'_, State> {
-    // Nothing panics while it holds the lock; if it did, the state would still be whole.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// How all ended, once all did. A benchmark that failed ends the others: they would wait for it.
-fn all_over(players: &[Shared]) -> Option<Vec<Ended>> {
+fn all_over(players: &[Arc<Player>]) -> Option<Vec<Ended>> {
     let mut ended = Vec::new();
-    let mut is_any_performing = false;
+    let (mut is_any_performing, mut has_any_failed) = (false, false);
     for player in players {
-        match &*lock(player) {
-            State::Over(over) => ended.push(over.clone()),
-            State::Performing | State::AtCue(..) => {
-                is_any_performing = true;
-                ended.push(Ended {
-                    code: Err("another node's benchmark failed".to_owned()),
-                    stdout: Vec::new(),
-                });
-            }
+        if let State::Over(over) = &*player.state() {
+            has_any_failed |= over.code != Ok(0);
+            ended.push(over.clone());
+        } else {
+            is_any_performing = true;
+            ended.push(Ended { code: Err("another node's benchmark failed".to_owned()), stdout: Vec::new() });
         }
     }
-    let has_failed = |player: &Shared| matches!(&*lock(player), State::Over(over) if over.code != Ok(0));
-    (!is_any_performing || players.iter().any(has_failed)).then_some(ended)
+    (!is_any_performing || has_any_failed).then_some(ended)
 }
 
 /// The cue at which all stopped that are not over; none while one performs or when none is left.
-fn common_cue(running: &RunningCluster, players: &[Shared]) -> Result<Option<String>, ConductError> {
+fn common_cue(players: &[Arc<Player>]) -> Result<Option<String>, ConductError> {
     let mut common: Option<(String, String)> = None;
-    for (player, node) in players.iter().zip(&running.plan().nodes) {
-        match (&*lock(player), &common) {
+    for player in players {
+        match (&*player.state(), &common) {
             (State::Performing, _) => return Ok(None),
-            (State::Over(_), _) => {}
-            (State::AtCue(cue, _), None) => common = Some((node.name.clone(), cue.clone())),
-            (State::AtCue(cue, _), Some(one)) if one.1 != *cue => {
-                let other = (node.name.clone(), cue.clone());
+            (State::AtCue(cue), None) => common = Some((player.node.clone(), cue.clone())),
+            (State::AtCue(cue), Some(one)) if one.1 != *cue => {
+                let other = (player.node.clone(), cue.clone());
                 return Err(ConductError::OutOfStep { one: one.clone(), other });
             }
-            (State::AtCue(..), Some(_)) => {}
+            (State::AtCue(_), Some(_)) | (State::Over(_), _) => {}
         }
     }
     Ok(common.map(|(_, cue)| cue))
 }
 
-fn go_on(running: &RunningCluster, players: &[Shared]) -> Result<(), ConductError> {
-    for (player, node) in players.iter().zip(&running.plan().nodes) {
-        let mut state = lock(player);
-        let sender = match &*state {
-            State::AtCue(_, sender) => sender.clone(),
-            State::Performing | State::Over(_) => continue,
-        };
+impl Player {
+    fn new(node: &str) -> Self {
+        Self { node: node.to_owned(), state: Mutex::new(State::Performing), sender: OnceLock::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock; if it did, the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers the cue, if it stopped at one.
+    fn go_on(&self) -> Result<(), ConductError> {
+        let mut state = self.state();
+        let (State::AtCue(_), Some(sender)) = (&*state, self.sender.get()) else { return Ok(()) };
         // Before it can stop again.
         *state = State::Performing;
         drop(state);
         let sent = sender.send(ToGuest::Stdin(GO.to_vec()));
-        sent.map_err(|error| ConductError::Answer { node: node.name.clone(), error })?;
+        sent.map_err(|error| ConductError::Answer { node: self.node.clone(), error })
     }
-    Ok(())
 }
 
 /// Follows one node's benchmark, on a thread of its own.
-struct Player {
-    node: String,
-    state: Shared,
-    sender: Sender<Event>,
+struct Follower {
+    player: Arc<Player>,
+    events: Sender<Event>,
     stdout: Vec<u8>,
     line: Vec<u8>,
 }
 
-impl Player {
+impl Follower {
     fn follow(mut self, agent: &Arc<AgentClient>, exec: Exec) {
         let code = self.carry(agent, exec).map_err(|error| error.to_string());
         let stdout = std::mem::take(&mut self.stdout);
-        self.turn_into(State::Over(Ended { code, stdout }));
+        self.enter(State::Over(Ended { code, stdout }));
     }
 
-    fn turn_into(&self, state: State) {
-        *lock(&self.state) = state;
+    fn enter(&self, state: State) {
+        *self.player.state() = state;
         // If nobody listens any more, the cluster is being taken down.
-        let _ = self.sender.send(Event::Performance);
+        let _ = self.events.send(Event::Performance);
     }
 
     fn carry(&mut self, agent: &Arc<AgentClient>, exec: Exec) -> Result<u8, AgentError> {
         let command = agent.exec(exec)?;
+        let _ = self.player.sender.set(command.sender().clone());
         loop {
             let bytes = match command.next()? {
                 ToHost::Stdout(bytes) => {
@@ -211,15 +212,15 @@ impl Player {
                     bytes
                 }
                 ToHost::Stderr(bytes) => {
-                    bytes.iter().for_each(|byte| self.on_stderr(*byte, &command));
+                    bytes.iter().for_each(|byte| self.on_stderr(*byte));
                     bytes
                 }
                 ToHost::Exit(status) => {
-                    self.end_line(&command);
+                    self.end_line();
                     return Ok(status.shell_code());
                 }
                 ToHost::Refused(refusal) => {
-                    eprintln!("niclab: {}: {}", self.node, refusal.message);
+                    eprintln!("niclab: {}: {}", self.player.node, refusal.message);
                     return Ok(refusal.code);
                 }
                 _ => continue,
@@ -229,9 +230,9 @@ impl Player {
         }
     }
 
-    fn on_stderr(&mut self, byte: u8, command: &CommandHandle) {
+    fn on_stderr(&mut self, byte: u8) {
         if byte == b'\n' || self.line.len() == MAX_LINE_BYTES {
-            self.end_line(command);
+            self.end_line();
         }
         if byte != b'\n' {
             self.line.push(byte);
@@ -239,13 +240,74 @@ impl Player {
     }
 
     /// A line is whole: a cue, or something for the user.
-    fn end_line(&mut self, command: &CommandHandle) {
+    fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
         match line.strip_prefix(PREFIX) {
-            Some(cue) => self.turn_into(State::AtCue(cue.to_owned(), command.sender().clone())),
+            Some(cue) => self.enter(State::AtCue(cue.to_owned())),
             None if line.is_empty() => {}
-            None => eprintln!("{}: {line}", self.node),
+            None => eprintln!("{}: {line}", self.player.node),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn players(states: Vec<State>) -> Vec<Arc<Player>> {
+        let player = |(rank, state)| {
+            let player = Player::new(&format!("node{rank}"));
+            *player.state() = state;
+            Arc::new(player)
+        };
+        states.into_iter().enumerate().map(player).collect()
+    }
+
+    fn at(cue: &str) -> State {
+        State::AtCue(cue.to_owned())
+    }
+
+    fn over(code: u8) -> State {
+        State::Over(Ended { code: Ok(code), stdout: Vec::new() })
+    }
+
+    #[test]
+    fn a_cue_is_common_when_nobody_performs_any_more() {
+        let cue = |states| common_cue(&players(states)).unwrap();
+        assert_eq!(cue(vec![at("warm"), State::Performing]), None);
+        assert_eq!(cue(vec![at("warm"), at("warm"), over(0)]).as_deref(), Some("warm"));
+        assert_eq!(cue(vec![over(0), over(0)]), None);
+    }
+
+    #[test]
+    fn ends_at_different_cues_are_named() {
+        let error = common_cue(&players(vec![at("warm"), at("measured")])).unwrap_err().to_string();
+        assert!(error.contains("node0 stopped at the cue `warm`, and node1 at `measured`"), "{error}");
+    }
+
+    #[test]
+    fn one_that_fails_ends_all() {
+        assert!(all_over(&players(vec![over(0), State::Performing])).is_none());
+        let ended = all_over(&players(vec![over(3), at("warm")])).unwrap();
+        assert_eq!(ended[0].code, Ok(3));
+        assert!(ended[1].code.is_err());
+        assert!(all_over(&players(vec![over(0), over(0)])).is_some());
+    }
+
+    #[test]
+    fn a_line_that_is_a_cue_stops_its_player_and_no_other_line_does() {
+        let (events, happened) = mpsc::channel();
+        let player = Arc::new(Player::new("node0"));
+        let mut follower =
+            Follower { player: Arc::clone(&player), events, stdout: Vec::new(), line: Vec::new() };
+        let mut say = |text: &str| text.bytes().for_each(|byte| follower.on_stderr(byte));
+        say("a word of niclab-perf: cue warm\nniclab-perf: cue wa");
+        assert!(happened.try_recv().is_err() && matches!(*player.state(), State::Performing));
+        say("rm\n");
+        assert!(happened.try_recv().is_ok());
+        assert!(matches!(&*player.state(), State::AtCue(cue) if cue == "warm"));
     }
 }
