@@ -2,10 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// What goes wrong on a link, in both directions.
 ///
-/// Probabilities are drawn per frame from the cluster's seed, so a run can be repeated.
+/// Probabilities are drawn per frame from the cluster's seed, so a run can be repeated: docs/FAULTS.md says what that means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
@@ -23,8 +24,49 @@ pub struct Faults {
     pub reorder: f64,
     /// Model time added to each frame, in nanoseconds.
     pub delay_ns: u64,
-    /// The link is cut: carrier is lost and no frame passes.
+    /// The link is cut: no frame passes, and the guest's Ethernet function has no carrier.
     pub partition: bool,
+}
+
+/// A change of what goes wrong on a link; what is not named stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FaultsChange {
+    /// See [`Faults::loss`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub loss: Option<f64>,
+    /// See [`Faults::duplicate`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub duplicate: Option<f64>,
+    /// See [`Faults::corrupt`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub corrupt: Option<f64>,
+    /// See [`Faults::reorder`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub reorder: Option<f64>,
+    /// See [`Faults::delay_ns`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ns: Option<u64>,
+    /// See [`Faults::partition`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<bool>,
+}
+
+/// A fault that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum FaultError {
+    /// Not a probability.
+    #[error("`{name}` is {value}, which is no probability; give a number from 0 to 1, such as 0.01 for one frame in a hundred")]
+    NotAProbability {
+        /// The key of the fault.
+        name: &'static str,
+        /// What was given for it.
+        value: f64,
+    },
 }
 
 impl Faults {
@@ -39,10 +81,26 @@ impl Faults {
         ]
     }
 
-    /// Whether every probability is one.
+    /// Refuses what is no probability.
+    ///
+    /// # Errors
+    /// [`FaultError`] names the first.
+    pub fn check(&self) -> Result<(), FaultError> {
+        let wrong = self.probabilities().into_iter().find(|(_, p)| !(0.0..=1.0).contains(p));
+        wrong.map_or(Ok(()), |(name, value)| Err(FaultError::NotAProbability { name, value }))
+    }
+
+    /// These faults with a change.
     #[must_use]
-    pub fn is_possible(&self) -> bool {
-        self.probabilities().iter().all(|(_, p)| (0.0..=1.0).contains(p))
+    pub fn changed(&self, change: &FaultsChange) -> Self {
+        Self {
+            loss: change.loss.unwrap_or(self.loss),
+            duplicate: change.duplicate.unwrap_or(self.duplicate),
+            corrupt: change.corrupt.unwrap_or(self.corrupt),
+            reorder: change.reorder.unwrap_or(self.reorder),
+            delay_ns: change.delay_ns.unwrap_or(self.delay_ns),
+            partition: change.partition.unwrap_or(self.partition),
+        }
     }
 }
 
@@ -71,4 +129,27 @@ impl LinkConfig {
     pub const DEFAULT_MTU_BYTES: u32 = 1500;
     /// Queue depth where none is given.
     pub const DEFAULT_QUEUE_FRAMES: u32 = 65_536;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name() {
+        let before = Faults { loss: 0.25, duplicate: 0.5, delay_ns: 7, partition: true, ..Faults::default() };
+        assert_eq!(before.changed(&FaultsChange::default()), before);
+        let change = FaultsChange { duplicate: Some(0.0), partition: Some(false), ..FaultsChange::default() };
+        let after = Faults { duplicate: 0.0, partition: false, ..before };
+        assert_eq!(before.changed(&change), after);
+    }
+
+    #[test]
+    fn what_is_no_probability_is_named() {
+        for value in [-0.1, 1.000_001, f64::NAN, f64::INFINITY] {
+            let error = Faults { reorder: value, ..Faults::default() }.check().unwrap_err().to_string();
+            assert!(error.contains("`reorder`") && error.contains("0 to 1"), "{error}");
+        }
+        assert_eq!(Faults { loss: 1.0, ..Faults::default() }.check(), Ok(()));
+    }
 }

@@ -1,4 +1,8 @@
 //! What may go wrong on a link, drawn from a seed.
+//!
+//! The n-th frame that a direction of a link is asked to carry has draws of its own: they depend on the seed, the link, the
+//! direction and n, and on nothing else. Which faults they make of the frame depends on the probabilities at that moment. So
+//! a change while frames pass, or a fault on another frame, leaves the draws of every other frame as they were.
 
 use crate::time::Span;
 
@@ -58,6 +62,53 @@ impl Default for Faults {
     }
 }
 
+/// What goes wrong with one frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mishap {
+    /// It is lost, and nothing else matters.
+    pub(super) is_lost: bool,
+    /// It arrives twice.
+    pub(super) is_doubled: bool,
+    /// It arrives late.
+    pub(super) is_late: bool,
+    /// Bit that is flipped.
+    pub(super) flipped_bit: Option<u32>,
+}
+
+/// The draws for the frames of one direction of a link, by their number.
+#[derive(Clone, Debug)]
+pub(super) struct Draws(Random);
+
+impl Draws {
+    /// Draws for a frame: loss, doubling, corruption, which bit, reordering. Fixed, so that each frame has its own.
+    const PER_FRAME: u64 = 5;
+
+    /// Those of stream `stream` of `seed`, from the first frame on.
+    pub(super) const fn new(seed: u64, stream: u64) -> Self {
+        Self(Random::new(seed, stream))
+    }
+
+    /// The draws of the next frame, used or not: they are passed over at the price of an addition.
+    #[inline]
+    pub(super) const fn next_frame(&mut self) -> Random {
+        let of_frame = Random(self.0.0);
+        self.0.skip(Self::PER_FRAME);
+        of_frame
+    }
+}
+
+impl Mishap {
+    /// What `faults` make of a frame of `bytes` with these draws.
+    pub(super) fn draw(mut draws: Random, faults: &Faults, bytes: usize) -> Self {
+        let is_lost = draws.happens(faults.loss);
+        let is_doubled = draws.happens(faults.duplicate);
+        let is_corrupted = draws.happens(faults.corrupt);
+        let is_late = draws.happens(faults.reorder);
+        let bit = draws.below(u32::try_from(bytes * 8).unwrap_or(u32::MAX));
+        Self { is_lost, is_doubled, is_late, flipped_bit: is_corrupted.then_some(bit) }
+    }
+}
+
 /// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014): one word of state, passes
 /// the usual batteries, and streams of neighbouring seeds are independent.
 #[derive(Clone, Debug)]
@@ -71,9 +122,14 @@ impl Random {
         Self(base ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
+    /// Passes over so many numbers: the state is a counter.
+    const fn skip(&mut self, numbers: u64) {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(numbers));
+    }
+
     /// 64 random bits.
     pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.skip(1);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -117,6 +173,18 @@ mod tests {
         let mut random = Random::new(1, 0);
         assert!((0..1_000).all(|_| random.below(7) < 7));
         assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn a_frame_has_its_own_draws_whatever_became_of_those_before() {
+        let mut draws = Draws::new(9, 3);
+        let mut plain = Random::new(9, 3);
+        for _ in 0..10 {
+            let mut of_frame = draws.next_frame();
+            for _ in 0..Draws::PER_FRAME {
+                assert_eq!(of_frame.next(), plain.next());
+            }
+        }
     }
 
     #[test]

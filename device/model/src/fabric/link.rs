@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::HEADER_BYTES;
-use crate::fabric::faults::{Faults, Random};
+use crate::fabric::faults::{Draws, Faults, Mishap, Random};
 use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource};
 use crate::time::{Span, Time};
 
@@ -80,7 +80,7 @@ struct Direction {
     wire: Resource,
     /// When frames that had to wait begin to leave; only kept where the queue is bounded.
     waiting: VecDeque<Time>,
-    random: Random,
+    draws: Draws,
 }
 
 /// Both directions of a link.
@@ -99,7 +99,7 @@ pub(super) struct Link {
 
 impl Direction {
     fn new(place: Place, seed: u64, stream: u64) -> Self {
-        Self { wire: Resource::new(place), waiting: VecDeque::new(), random: Random::new(seed, stream) }
+        Self { wire: Resource::new(place), waiting: VecDeque::new(), draws: Draws::new(seed, stream) }
     }
 
     /// Whether a frame that is ready finds the queue full.
@@ -200,6 +200,9 @@ impl Link {
         counters: &mut PortCounters,
         ledger: &mut Ledger,
     ) -> Arrivals {
+        let direction = if is_to_node { &mut self.to_node } else { &mut self.to_switch };
+        // Of a frame that is dropped for another reason as well: its number is its place among all.
+        let draws = direction.draws.next_frame();
         if !self.is_up() {
             counters.dropped_down += 1;
             return NOTHING;
@@ -223,7 +226,7 @@ impl Link {
         }
         let arrival = Arrival { head: stage.start + self.config.latency, tail: stage.end, corrupt: None };
         if self.is_faulty {
-            afflict(arrival, bytes, &self.faults, &mut direction.random, counters)
+            afflict(arrival, bytes, &self.faults, draws, counters)
         } else {
             [Some(arrival), None]
         }
@@ -236,36 +239,32 @@ fn span_of(bytes: u64, bandwidth_bits_per_s: u64) -> Span {
     Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
 }
 
-/// Draws what goes wrong with a frame. Every frame takes the same number of draws.
+/// What comes through of a frame with these draws.
 fn afflict(
     mut arrival: Arrival,
     bytes: usize,
     faults: &Faults,
-    random: &mut Random,
+    draws: Random,
     counters: &mut PortCounters,
 ) -> Arrivals {
-    let is_lost = random.happens(faults.loss);
-    let is_doubled = random.happens(faults.duplicate);
-    let is_corrupted = random.happens(faults.corrupt);
-    let is_late = random.happens(faults.reorder);
-    let bit = random.below((bytes * 8) as u32);
-    if is_lost {
+    let mishap = Mishap::draw(draws, faults, bytes);
+    if mishap.is_lost {
         counters.dropped_lost += 1;
         return NOTHING;
     }
     arrival.head += faults.delay;
     arrival.tail += faults.delay;
     let first = arrival;
-    if is_corrupted {
+    if mishap.flipped_bit.is_some() {
         counters.corrupted += 1;
-        arrival.corrupt = Some(bit);
+        arrival.corrupt = mishap.flipped_bit;
     }
-    if is_late {
+    if mishap.is_late {
         counters.reordered += 1;
         arrival.head += faults.reorder_delay;
         arrival.tail += faults.reorder_delay;
     }
-    if is_doubled {
+    if mishap.is_doubled {
         counters.doubled += 1;
         return [Some(arrival), Some(first)];
     }

@@ -216,6 +216,31 @@ proptest! {
     }
 
     #[test]
+    fn what_befalls_a_frame_does_not_depend_on_the_faults_of_others(
+        seed: u64,
+        changes in prop::collection::vec(0..4_u8, 50),
+    ) {
+        let run = |with_changes: bool| {
+            let mut fabric = fabric(PLAIN, Forwarding::CutThrough, seed);
+            let mut seen = Vec::new();
+            for (i, change) in changes.iter().enumerate() {
+                let in_force = match change {
+                    1 if with_changes => Faults::NONE,
+                    2 if with_changes => Faults { partition: true, ..trouble() },
+                    3 if with_changes => Faults { loss: Chance::ALWAYS, ..trouble() },
+                    _ => trouble(),
+                };
+                // The last link: a frame that an earlier one drops never counts here.
+                assert!(fabric.set_faults(1, in_force));
+                let delivered = send(&mut fabric, i as u64 * 10_000, 0, &unicast(0, 1, 100));
+                seen.push((*change == 0).then_some(delivered));
+            }
+            seen
+        };
+        prop_assert_eq!(run(true), run(false));
+    }
+
+    #[test]
     fn every_frame_is_delivered_or_counted(
         seed: u64,
         sends in prop::collection::vec((0..4_u16, 0..4_u16, 14..1_600_usize, 0..50_000_u64), 0..100),
