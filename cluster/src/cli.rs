@@ -64,6 +64,11 @@ pub enum Command {
     ///
     /// A scenario with kind = "replay" and recording = "FILE" does that, by `niclab sim` (docs/SIMULATOR.md).
     Record(WatchArgs),
+    /// Let something go wrong on a node's link from now on, mend it, or show what goes wrong on all links.
+    ///
+    /// Changes what is named and keeps the rest. The faults are drawn from the cluster's seed, frame by frame; a change
+    /// restarts nothing (docs/FAULTS.md).
+    Fault(FaultArgs),
     /// Take a cluster down, and clean up after one whose niclab died.
     Down(DownArgs),
     /// Print every process and file of a cluster, and start none.
@@ -406,6 +411,53 @@ pub struct InspectArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `fault`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").multiple(true).requires("node"))]
+pub struct FaultArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node whose link it is. Without one, all links are shown.
+    pub node: Option<String>,
+    /// Probability that a frame is lost.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub loss: Option<f64>,
+    /// Probability that a frame arrives twice.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub duplicate: Option<f64>,
+    /// Probability that a frame is overtaken by the next one.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub reorder: Option<f64>,
+    /// Probability that one bit of a frame is flipped.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub corrupt: Option<f64>,
+    /// Model time added to each frame, in nanoseconds.
+    #[arg(long, value_name = "N", group = "change",
+        value_parser = clap::value_parser!(u64).range(..=niclab_spec::Faults::MAX_DELAY_NS))]
+    pub delay_ns: Option<u64>,
+    /// Cut the link: no frame passes, and the guest's network interface loses its carrier. With `=false`, mend that alone.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        group = "change")]
+    pub partition: Option<bool>,
+    /// Nothing goes wrong any more, and the link is not cut.
+    #[arg(long, group = "change",
+        conflicts_with_all = ["loss", "duplicate", "reorder", "corrupt", "delay_ns", "partition"])]
+    pub heal: bool,
+    /// Change nothing, and show what goes wrong and what it did to frames so far.
+    #[arg(long, conflicts_with = "change")]
+    pub show: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A number from 0 to 1.
+fn probability(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "give a number from 0 to 1, such as 0.01 for one frame in a hundred".to_owned())
 }
 
 /// Arguments of `exec`.

@@ -25,6 +25,7 @@ pub mod placement;
 pub mod plan;
 pub mod prepare;
 pub mod process;
+pub mod qmp;
 pub mod report;
 pub mod running;
 pub mod runtime;

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use niclab_spec::monitor::{Answer, DaemonHealth, DaemonStats, Request, STATS_VERSION};
+use niclab_spec::{
+    FaultsChange,
+    monitor::{Answer, DaemonHealth, DaemonStats, LinkStates, Request, STATS_VERSION},
+};
 use thiserror::Error;
 
 /// The daemon answers from counters; this long means that it hangs.
@@ -63,6 +66,29 @@ fn counters(socket: &Path, request: &Request) -> Result<DaemonStats, MonitorErro
 pub fn health(socket: &Path) -> Result<DaemonHealth, MonitorError> {
     match ask(socket, &Request::Health)? {
         Answer::Health(health) if health.version == STATS_VERSION => Ok(health),
+        _ => Err(MonitorError::Unexpected),
+    }
+}
+
+/// What goes wrong on all links.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn faults(socket: &Path) -> Result<LinkStates, MonitorError> {
+    link_states(socket, &Request::Faults)
+}
+
+/// Changes what goes wrong on a node's link, and tells what then goes wrong on all of them.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn change_faults(socket: &Path, node: &str, change: FaultsChange) -> Result<LinkStates, MonitorError> {
+    link_states(socket, &Request::ChangeFaults { node: node.to_owned(), change })
+}
+
+fn link_states(socket: &Path, request: &Request) -> Result<LinkStates, MonitorError> {
+    match ask(socket, request)? {
+        Answer::Faults(states) if states.version == STATS_VERSION => Ok(states),
         _ => Err(MonitorError::Unexpected),
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use niclab_images::Images;
 use niclab_spec::{
-    Cluster, MacAddress, Node,
+    Cluster, LinkConfig, MacAddress, Node,
     daemon::{DaemonConfig, NodeSockets},
     pci,
 };
@@ -22,6 +22,9 @@ use crate::accelerator::{Accelerator, Kind};
 
 /// The version of the plan's JSON.
 pub const PLAN_VERSION: u32 = 1;
+
+/// QEMU's name of each guest's Ethernet function.
+pub const ETHERNET_DEVICE: &str = "ethernet-function";
 
 /// The slot in which each guest finds its card.
 const CARD_SLOT: &str = "0x5";
@@ -128,6 +131,8 @@ pub struct NodePlan {
     pub agent_socket: PathBuf,
     /// Where QEMU itself is reached.
     pub qmp_socket: PathBuf,
+    /// The link is cut from the start: the guest's Ethernet function has no carrier.
+    pub is_cut: bool,
     /// What every command in the guest finds in its environment.
     pub env: BTreeMap<String, String>,
 }
@@ -205,6 +210,7 @@ fn node_plan(
         console: folder.join(format!("{rank}.console")),
         agent_socket: folder.join(format!("{rank}.agent")),
         qmp_socket: folder.join(format!("{rank}.qmp")),
+        is_cut: node.link.faults.partition,
         env,
     };
     for leading in &images.qemu.leading_args {
@@ -274,10 +280,18 @@ impl Arguments<'_> {
         let mac = node.mac();
         self.pair("-chardev", format!("socket,id=ethernet,path={}", double_commas(ethernet_socket)));
         self.pair("-netdev", "vhost-user,id=net,chardev=ethernet");
+        // Guests know the usual MTU by themselves.
+        let mtu = match node.link.mtu_bytes {
+            LinkConfig::DEFAULT_MTU_BYTES => String::new(),
+            bytes => format!(",host_mtu={bytes}"),
+        };
         // `romfile=` because a boot ROM would look for a network to boot from first.
         self.pair(
             "-device",
-            format!("virtio-net-pci,netdev=net,mac={mac},romfile=,addr={CARD_SLOT}.0,multifunction=on"),
+            format!(
+                "virtio-net-pci,id={ETHERNET_DEVICE},netdev=net,mac={mac}{mtu},romfile=,addr={CARD_SLOT}.0,\
+                 multifunction=on"
+            ),
         );
         self.pair("-chardev", format!("socket,id=cluster,path={}", double_commas(cluster_socket)));
         // `page-per-vq=on` gives the doorbell a page of its own, which can then be mapped into a program.
@@ -422,6 +436,18 @@ mod tests {
         {
             assert!(cluster.contains(part), "{cluster}");
         }
+    }
+
+    #[test]
+    fn a_guest_is_told_an_unusual_mtu_and_the_launcher_of_a_cut_link() {
+        let file = "[[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nfaults = { partition = true }";
+        let plan = plan_of(file, None, None);
+        let of_ethernet =
+            |rank| values(&plan, rank, "-device").into_iter().find(|d| d.starts_with("virtio-net-pci"));
+        assert!(!of_ethernet(0).unwrap().contains("host_mtu"));
+        assert!(of_ethernet(1).unwrap().contains(",host_mtu=9000,"));
+        assert!(of_ethernet(1).unwrap().contains(&format!("id={ETHERNET_DEVICE},")));
+        assert_eq!(plan.nodes.iter().map(|node| node.is_cut).collect::<Vec<_>>(), [false, true]);
     }
 
     #[test]

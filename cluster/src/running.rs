@@ -30,6 +30,7 @@ use crate::{
     placement::Placement,
     plan::{NodePlan, Plan},
     process::{Process, ProcessId, SpawnError, tail, wait_readable},
+    qmp::{Qmp, QmpError},
     runtime::{ClusterFolder, RuntimeError},
     signals,
 };
@@ -162,6 +163,15 @@ pub enum Failure {
         /// The end of the guest's console.
         console: String,
     },
+    /// A guest's carrier cannot be taken away.
+    #[error("the link of {node} is cut, but its guest's carrier cannot be taken away: {error}")]
+    Carrier {
+        /// The node.
+        node: String,
+        /// Why.
+        #[source]
+        error: QmpError,
+    },
     /// The commands took longer than allowed.
     #[error("the command was still running after {} s (--timeout)", .0.as_secs())]
     TimedOut(Duration),
@@ -279,6 +289,7 @@ impl RunningCluster {
         while self.agents.iter().any(Option::is_none) {
             match self.next_event(deadline)? {
                 Some(Event::Healthy(rank, agent)) => {
+                    self.settle_carrier(rank)?;
                     if let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) {
                         *slot = Some(agent);
                         on_healthy(node);
@@ -291,6 +302,13 @@ impl RunningCluster {
         let (guests, daemon) = self.pids();
         self.placement = Placement::follow(&guests, daemon);
         Ok(())
+    }
+
+    /// Takes the carrier of a guest whose link is cut, now that it has been seen to have one.
+    fn settle_carrier(&self, rank: usize) -> Result<(), Failure> {
+        let Some(node) = self.plan.nodes.get(rank).filter(|node| node.is_cut) else { return Ok(()) };
+        let taken = Qmp::connect(&node.qmp_socket).and_then(|mut qemu| qemu.set_carrier(false));
+        taken.map_err(|error| Failure::Carrier { node: node.name.clone(), error })
     }
 
     fn record(&self) -> Result<(), Failure> {

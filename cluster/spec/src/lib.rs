@@ -35,7 +35,7 @@ pub use address::MacAddress;
 pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults};
 pub use error::{Place, Problem, SpecError};
 pub use file::{AcceleratorChoice, ClusterFile, LinkEntry, NodeEntry, schema};
-pub use link::{Faults, LinkConfig};
+pub use link::{FaultError, Faults, FaultsChange, LinkConfig};
 pub use nic::{FlowControl, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};
 pub use profile::{Fact, Profile};
 pub use report::Report;

@@ -60,16 +60,27 @@ pub struct FaultsChange {
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum FaultError {
     /// Not a probability.
-    #[error("`{name}` is {value}, which is no probability; give a number from 0 to 1, such as 0.01 for one frame in a hundred")]
+    #[error(
+        "`{name}` is {value}, which is no probability; give a number from 0 to 1, such as 0.01 for one frame in a hundred"
+    )]
     NotAProbability {
         /// The key of the fault.
         name: &'static str,
         /// What was given for it.
         value: f64,
     },
+    /// Frames would be late for ever.
+    #[error("`delay_ns` is {delay_ns}, which is longer than a second; give at most {}", Faults::MAX_DELAY_NS)]
+    TooLate {
+        /// What was given.
+        delay_ns: u64,
+    },
 }
 
 impl Faults {
+    /// Largest delay, in nanoseconds.
+    pub const MAX_DELAY_NS: u64 = 1_000_000_000;
+
     /// The probabilities with the names of their keys.
     #[must_use]
     pub fn probabilities(&self) -> [(&'static str, f64); 4] {
@@ -81,13 +92,19 @@ impl Faults {
         ]
     }
 
-    /// Refuses what is no probability.
+    /// Refuses what cannot be.
     ///
     /// # Errors
     /// [`FaultError`] names the first.
     pub fn check(&self) -> Result<(), FaultError> {
         let wrong = self.probabilities().into_iter().find(|(_, p)| !(0.0..=1.0).contains(p));
-        wrong.map_or(Ok(()), |(name, value)| Err(FaultError::NotAProbability { name, value }))
+        if let Some((name, value)) = wrong {
+            return Err(FaultError::NotAProbability { name, value });
+        }
+        match self.delay_ns {
+            0..=Self::MAX_DELAY_NS => Ok(()),
+            delay_ns => Err(FaultError::TooLate { delay_ns }),
+        }
     }
 
     /// These faults with a change.
@@ -150,6 +167,8 @@ mod tests {
             let error = Faults { reorder: value, ..Faults::default() }.check().unwrap_err().to_string();
             assert!(error.contains("`reorder`") && error.contains("0 to 1"), "{error}");
         }
-        assert_eq!(Faults { loss: 1.0, ..Faults::default() }.check(), Ok(()));
+        let late = Faults { delay_ns: Faults::MAX_DELAY_NS + 1, ..Faults::default() };
+        assert!(late.check().unwrap_err().to_string().contains("at most 1000000000"));
+        assert_eq!(Faults { loss: 1.0, delay_ns: Faults::MAX_DELAY_NS, ..Faults::default() }.check(), Ok(()));
     }
 }

@@ -3,11 +3,13 @@
 //! A connection may ask any number of times. Counts are exact integers. Names end in the unit; what is not a count
 //! says which clock it is of, as in a report.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DeviceFaults, Faults,
+    DeviceFaults, Faults, FaultsChange,
     report::{FabricFigures, ModelFigures, NodeFigures},
     watch::{WatchRequest, WatchSummary},
 };
@@ -33,6 +35,15 @@ pub enum Request {
     /// Watch the cluster from now on, until the asking end is shut down for writing. Answered by [`Answer::Watching`]; the
     /// connection then carries what [`crate::watch`] says and takes no further request.
     Watch(WatchRequest),
+    /// What goes wrong on all links. Answered by [`Answer::Faults`].
+    Faults,
+    /// Change what goes wrong on one node's link from now on. Answered by [`Answer::Faults`], after the change.
+    ChangeFaults {
+        /// The node, by name.
+        node: String,
+        /// What changes; the rest stays.
+        change: FaultsChange,
+    },
     /// Replace the faults of one node's link from now on. Answered by [`Answer::Done`].
     SetFaults {
         /// The node, by name.
@@ -66,6 +77,8 @@ pub enum Answer {
     Watching,
     /// The watching is over, and the file is whole.
     Watched(WatchSummary),
+    /// To [`Request::Faults`] and [`Request::ChangeFaults`].
+    Faults(LinkStates),
     /// To [`Request::DeviceFaults`].
     DeviceFaults(DeviceFaults),
     /// The change was made.
@@ -130,6 +143,27 @@ impl NodeHealth {
     }
 }
 
+/// What goes wrong on links.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkStates {
+    /// [`STATS_VERSION`].
+    pub version: u32,
+    /// The nodes, by rank.
+    pub nodes: Vec<LinkState>,
+}
+
+/// What goes wrong on one node's link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkState {
+    /// Host name.
+    pub name: String,
+    /// The faults in force.
+    pub faults: Faults,
+    /// What faults and bounds did to frames since the daemon started, by name, as in
+    /// [`NodeFigures::link_events`]; what never happened is not there.
+    pub link_events: BTreeMap<String, u64>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +179,11 @@ mod tests {
             faults: Faults { partition: true, ..Faults::default() },
         };
         assert_eq!(serde_json::from_str::<Request>(&json(cut.clone())).unwrap(), cut);
+        let change = FaultsChange { loss: Some(0.5), ..FaultsChange::default() };
+        let change = Request::ChangeFaults { node: "node0".into(), change };
+        let line = r#"{"query":"change-faults","node":"node0","change":{"loss":0.5}}"#;
+        assert_eq!(json(change.clone()), line);
+        assert_eq!(serde_json::from_str::<Request>(line).unwrap(), change);
         let short = r#"{"query":"set-faults","node":"node0","faults":{"partition":true}}"#;
         assert_eq!(serde_json::from_str::<Request>(short).unwrap(), cut);
         let short = r#"{"query":"set-device-faults","node":"node0","faults":{"stale_at":[3]}}"#;

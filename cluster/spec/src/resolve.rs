@@ -428,7 +428,7 @@ impl Checker<'_> {
                 );
             }
         }
-        if faults.delay_ns > 1_000_000_000 {
+        if faults.delay_ns > Faults::MAX_DELAY_NS {
             self.report(
                 &format!("{path}.faults.delay_ns"),
                 format!("a delay of {} ns is longer than a second", faults.delay_ns),

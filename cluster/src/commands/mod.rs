@@ -5,6 +5,7 @@ mod check;
 mod doctor;
 mod down;
 mod exec;
+mod fault;
 mod figures;
 mod inspect;
 mod logs;
@@ -21,11 +22,12 @@ mod watch;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     cli::Command,
-    control::{self, ControlError, FAILURE, Reply, Request, Status},
+    control::{self, ControlError, FAILURE, PLAN, Reply, Request, Status},
+    plan::Plan,
     running::Failure,
     runtime::RuntimeRoot,
     signals, supervisor,
@@ -50,6 +52,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Plan(args) => plan::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Fault(args) => fault::run(&args),
         Command::Trace(args) => watch::trace(&args),
         Command::Capture(args) => watch::capture(&args),
         Command::Record(args) => watch::record(&args),
@@ -101,4 +104,11 @@ fn status_of(name: &str) -> Result<Status> {
         Reply::Status(status) => Ok(status),
         reply => Err(ControlError::Unexpected(Box::new(reply)).into()),
     }
+}
+
+/// The plan of a cluster that is up.
+fn plan_of(name: &str) -> Result<Plan> {
+    let path = folder_of(name)?.join(PLAN);
+    let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text).context("the cluster is of another build of niclab")
 }

@@ -1,19 +1,16 @@
 //! `niclab trace`, `niclab capture` and `niclab record`: files about a cluster that is up.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::mpsc,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use niclab_spec::watch::{WatchRequest, WatchSubject};
 
-use super::folder_of;
+use super::plan_of;
 use crate::{
     cli::{CaptureArgs, RunWatchArgs, WatchArgs},
-    control::PLAN,
-    plan::Plan,
     signals,
     watch::{WatchError, Watched, Watching},
 };
@@ -43,7 +40,7 @@ pub fn record(args: &WatchArgs) -> Result<u8> {
 }
 
 fn watch(args: &WatchArgs, subject: WatchSubject, links: &[String], usual: &str) -> Result<u8> {
-    let socket = monitor_of(&args.name.name)?;
+    let socket = plan_of(&args.name.name)?.monitor_socket;
     let path = args.output.as_deref().unwrap_or(Path::new(usual));
     let (over, end) = mpsc::channel();
     let signal = over.clone();
@@ -66,14 +63,6 @@ fn watch(args: &WatchArgs, subject: WatchSubject, links: &[String], usual: &str)
 fn wake(waiting: &mpsc::Sender<()>) {
     // Nobody waits any more when it is over already.
     let _ = waiting.send(());
-}
-
-/// Where the daemon of a cluster that is up answers.
-fn monitor_of(name: &str) -> Result<PathBuf> {
-    let path = folder_of(name)?.join(PLAN);
-    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let plan: Plan = serde_json::from_slice(&text).context("the cluster is of another build of niclab")?;
-    Ok(plan.monitor_socket)
 }
 
 /// The files that `niclab run` shall write.

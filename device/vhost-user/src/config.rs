@@ -2,7 +2,6 @@
 
 use niclab_abi::config::{DeviceConfig, MODEL_ULTRA};
 use niclab_abi::{ABI_VERSION, MAGIC};
-pub use niclab_assembly::faults;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
 use niclab_model::parts::profile::Profile;
@@ -83,7 +82,7 @@ fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigEr
     })?;
     let mut network = Network::new(fabric);
     for (number, node) in (0..).zip(&config.nodes) {
-        network.set_faults(number, faults(&node.link.faults));
+        network.set_faults(number, &node.link.faults);
     }
     Ok(network)
 }

@@ -11,15 +11,15 @@ use std::time::Duration;
 use niclab_assembly::figures::{device_faults, entries, fabric, histogram, link_events, named, refusals};
 use niclab_model::parts::histogram::Histogram;
 use niclab_spec::monitor::{
-    Answer, DaemonHealth, DaemonStats, MAX_REQUEST_BYTES, NodeHealth, Request, STATS_VERSION,
+    Answer, DaemonHealth, DaemonStats, LinkState, LinkStates, MAX_REQUEST_BYTES, NodeHealth, Request,
+    STATS_VERSION,
 };
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
-use niclab_spec::{DeviceFaultProblem, DeviceFaults};
+use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults};
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
 
-use crate::config::faults;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
@@ -151,16 +151,14 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
         }
         Request::Watch(_) => Answer::Error { message: "watching needs a connection of its own".to_owned() },
         Request::Health => Answer::Health(health(shell)),
-        Request::SetFaults { node, faults: wanted } => {
-            let number = match number_of(shell, node) {
-                Ok(number) => number,
-                Err(message) => return Answer::Error { message },
-            };
-            if !wanted.is_possible() {
-                return Answer::Error { message: "a probability outside of 0 to 1".to_owned() };
-            }
-            shell.set_faults(number as u16, faults(wanted));
-            Answer::Done
+        Request::Faults => Answer::Faults(link_states(shell, &shell.world())),
+        Request::ChangeFaults { node, change } => {
+            let changed = change_faults(shell, node, |faults| faults.changed(change));
+            changed.map_or_else(|message| Answer::Error { message }, Answer::Faults)
+        }
+        Request::SetFaults { node, faults } => {
+            let changed = change_faults(shell, node, |_| *faults);
+            changed.map_or_else(|message| Answer::Error { message }, |_| Answer::Done)
         }
         Request::DeviceFaults { node } => match number_of(shell, node) {
             Ok(number) => {
@@ -183,6 +181,30 @@ fn number_of(shell: &Shell, node: &str) -> Result<usize, String> {
     names()
         .position(|name| name == node)
         .ok_or_else(|| format!("no node `{node}`; there are {}", names().collect::<Vec<_>>().join(", ")))
+}
+
+/// Changes what goes wrong on the link of a node, and tells what then goes wrong on all of them.
+fn change_faults(
+    shell: &Shell,
+    node: &str,
+    change: impl FnOnce(&Faults) -> Faults,
+) -> Result<LinkStates, String> {
+    let number = number_of(shell, node)?;
+    let mut world = shell.world();
+    let faults = change(world.network.faults().get(number).unwrap_or(&Faults::default()));
+    faults.check().map_err(|error| error.to_string())?;
+    shell.set_faults(&mut world, number as u16, &faults);
+    Ok(link_states(shell, &world))
+}
+
+fn link_states(shell: &Shell, world: &World) -> LinkStates {
+    let nodes = (0..).zip(shell.nodes()).zip(world.network.faults());
+    let state = |((number, info), faults): ((u16, &crate::shell::NodeInfo), &Faults)| LinkState {
+        name: info.name.clone(),
+        faults: *faults,
+        link_events: world.network.fabric().counters(number).map(link_events).unwrap_or_default(),
+    };
+    LinkStates { version: STATS_VERSION, nodes: nodes.map(state).collect() }
 }
 
 fn set_device_faults(shell: &Shell, node: &str, faults: &DeviceFaults) -> Result<(), String> {

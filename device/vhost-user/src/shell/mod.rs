@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use niclab_abi::config::DeviceConfig;
-use niclab_model::fabric::faults::Faults;
+use niclab_spec::Faults;
 use parking_lot::{Mutex, MutexGuard};
 
 use self::quiet::Quiet;
@@ -80,11 +80,11 @@ impl Shell {
     }
 
     /// Sets what goes wrong on a node's link from now on. False when there is no such node.
-    pub fn set_faults(&self, node: u16, faults: Faults) -> bool {
-        if faults != Faults::NONE {
+    pub fn set_faults(&self, world: &mut World, node: u16, faults: &Faults) -> bool {
+        if *faults != Faults::default() {
             self.quiet.hurry();
         }
-        self.world().network.set_faults(node, faults)
+        world.network.set_faults(node, faults)
     }
 
     /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it back.

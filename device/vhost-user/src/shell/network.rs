@@ -43,7 +43,9 @@ impl PartialOrd for InFlight {
 /// Fabric and frames under way.
 pub struct Network {
     fabric: Fabric,
-    /// Whether anything can go wrong on each link.
+    /// What goes wrong on each link, in the words of whoever set it.
+    faults: Vec<niclab_spec::Faults>,
+    /// Whether that is anything.
     is_faulty: Vec<bool>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     /// The one frame under way, while there is only one: the common case needs no heap.
@@ -62,6 +64,7 @@ impl Network {
     /// Nothing under way.
     pub fn new(fabric: Fabric) -> Self {
         Self {
+            faults: vec![niclab_spec::Faults::default(); fabric.ports().into()],
             is_faulty: vec![false; fabric.ports().into()],
             fabric,
             in_flight: BinaryHeap::new(),
@@ -102,11 +105,19 @@ impl Network {
     }
 
     /// What goes wrong on a node's link from now on. False when there is no such node.
-    pub fn set_faults(&mut self, node: u16, faults: Faults) -> bool {
-        if let Some(is_faulty) = self.is_faulty.get_mut(usize::from(node)) {
+    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults) -> bool {
+        let faults = niclab_assembly::faults(wanted);
+        let number = usize::from(node);
+        if let (Some(kept), Some(is_faulty)) = (self.faults.get_mut(number), self.is_faulty.get_mut(number)) {
+            *kept = *wanted;
             *is_faulty = faults != Faults::NONE;
         }
         self.fabric.set_faults(node, faults)
+    }
+
+    /// What goes wrong on each node's link, by node.
+    pub fn faults(&self) -> &[niclab_spec::Faults] {
+        &self.faults
     }
 
     /// Takes a node's link up or down.
