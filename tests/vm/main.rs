@@ -4,6 +4,7 @@ mod device_faults;
 mod driver;
 mod faults;
 mod lifetime;
+mod links;
 mod messages;
 mod observe;
 mod packages;

@@ -10,7 +10,8 @@ use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
 use niclab_device::shell::world::World;
 use niclab_model::parts::ledger::Crossing;
-use niclab_spec::monitor::Request;
+use niclab_spec::monitor::{Answer, Request};
+use niclab_spec::{Faults, FaultsChange};
 
 const NONE: u64 = 0;
 const MERGEABLE: u64 = 1 << 15;
@@ -156,6 +157,46 @@ fn faults_show_and_end() {
     set(niclab_spec::Faults { duplicate: 1.0, ..Default::default() });
     from.send(&frame(lab.mac(0), lab.mac(1), 63)).unwrap();
     assert_eq!(to.receive(PATIENCE).unwrap().1, to.receive(PATIENCE).unwrap().1);
+}
+
+#[test]
+fn faults_are_changed_one_by_one_read_back_and_refused_by_name() {
+    let lab = lab(2);
+    let name = lab.config().nodes[1].name.clone();
+    let ask = |request: &Request| niclab_device::monitor::answer(lab.daemon().shell(), request);
+    let change =
+        |node: &str, change: FaultsChange| ask(&Request::ChangeFaults { node: node.to_owned(), change });
+    let states = |answer: Answer| match answer {
+        Answer::Faults(states) => states.nodes,
+        other => panic!("{other:?}"),
+    };
+    let lossy = states(change(&name, FaultsChange { loss: Some(1.0), ..Default::default() }));
+    assert_eq!(lossy[1].faults, Faults { loss: 1.0, ..Default::default() });
+    let cut = states(change(&name, FaultsChange { partition: Some(true), ..Default::default() }));
+    assert_eq!(cut[1].faults, Faults { loss: 1.0, partition: true, ..Default::default() });
+    assert_eq!((&cut[0].faults, &cut[0].name), (&Faults::default(), &lab.config().nodes[0].name));
+
+    let mut from = lab.ethernet(0, MERGEABLE).unwrap();
+    from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap();
+    until("the frame is dropped", || {
+        states(ask(&Request::Faults))[1].link_events.get("dropped_down") == Some(&1)
+    });
+    states(change(&name, FaultsChange { partition: Some(false), ..Default::default() }));
+    from.send(&frame(lab.mac(0), lab.mac(1), 60)).unwrap();
+    until("the frame is lost", || states(ask(&Request::Faults))[1].link_events.get("lost") == Some(&1));
+
+    for (node, wrong, part) in [
+        (name.as_str(), FaultsChange { corrupt: Some(1.5), ..Default::default() }, "`corrupt` is 1.5"),
+        (&name, FaultsChange { reorder: Some(f64::NAN), ..Default::default() }, "`reorder` is NaN"),
+        (&name, FaultsChange { delay_ns: Some(u64::MAX), ..Default::default() }, "`delay_ns`"),
+        ("nobody", FaultsChange::default(), "`nobody`"),
+    ] {
+        match change(node, wrong) {
+            Answer::Error { message } => assert!(message.contains(part), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(states(ask(&Request::Faults))[1].faults, lossy[1].faults, "a refusal changes nothing");
 }
 
 #[test]

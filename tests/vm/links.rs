@@ -1,0 +1,87 @@
+//! Faults on the links of clusters that run.
+
+use std::fs;
+use std::time::Duration;
+
+use niclab_tests::{Niclab, Outcome};
+use serde_json::Value;
+
+/// How long a command that gives up may take.
+const END: Duration = Duration::from_secs(60);
+
+/// Runs a ping-pong through the NICs on both nodes; gives what node 0 said.
+fn pingpong(niclab: &Niclab) -> Outcome {
+    let perf = ["niclab-perf", "pingpong", "--iterations", "50", "--poll", "adaptive", "--timeout", "3"];
+    let on = |node| [&["exec", node, "--"][..], &perf].concat();
+    let peer = niclab.start(on("node1"));
+    let outcome = niclab.run(on("node0"));
+    let peer = peer.finish(END);
+    assert_eq!(outcome.status.success(), peer.status.success(), "both or none\n{outcome}\n{peer}");
+    outcome
+}
+
+fn ping(niclab: &Niclab) -> Outcome {
+    niclab.run(["exec", "node0", "--", "ping", "-q", "-c", "3", "-i", "0.2", "-W", "2", "node1"])
+}
+
+/// A file of the network interface of a node, in the guest.
+fn of_interface(niclab: &Niclab, node: &str, file: &str) -> String {
+    let path = format!("/sys/class/net/eth0/{file}");
+    niclab.run(["exec", node, "--", "cat", &path]).success().stdout.trim().to_owned()
+}
+
+/// Frames that both nodes sent and received, and those that were dropped because the link of node 1 was cut.
+fn frames(niclab: &Niclab) -> [u64; 3] {
+    let seen = niclab.run(["inspect", "--json"]).json();
+    let nodes = seen["device"]["nodes"].as_array().expect("nodes");
+    let sum = |key: &str| {
+        let of_node = |node: &Value| ["cluster", "ethernet"].map(|function| node[function][key].as_u64());
+        nodes.iter().flat_map(of_node).flatten().sum()
+    };
+    let dropped = nodes[1]["link_events"]["dropped_down"].as_u64().unwrap_or_default();
+    [sum("sent_frames"), sum("received_frames"), dropped]
+}
+
+#[test]
+fn a_cut_link_stops_all_traffic_and_counts_it_until_it_is_healed() {
+    let niclab = Niclab::new();
+    let file =
+        "nodes = 2\n[[link]]\nmtu_bytes = 9000\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n";
+    fs::write(niclab.folder().join("cut.toml"), file).expect("a cluster file");
+    niclab.run(["up", "--cluster", "cut.toml"]).success();
+    assert_eq!(of_interface(&niclab, "node1", "carrier"), "0", "cut from the start");
+    assert_eq!(of_interface(&niclab, "node0", "mtu"), "9000");
+    let healed = niclab.run(["fault", "node1", "--heal"]).success();
+    assert!(healed.stdout.contains("whole"), "{healed}");
+    niclab.run(["exec", "node1", "--", "sh", "-c", "until ping -c 1 -W 1 node0; do :; done"]).success();
+    pingpong(&niclab).success();
+
+    let cut = niclab.run(["fault", "node1", "--partition", "--json"]).success().json();
+    assert_eq!(cut["nodes"][0]["faults"]["partition"], true, "{cut}");
+    assert_eq!(of_interface(&niclab, "node1", "carrier"), "0");
+    assert_eq!(of_interface(&niclab, "node0", "carrier"), "1", "the other link is whole");
+    let before = frames(&niclab);
+    assert!(!ping(&niclab).status.success());
+    let silent = pingpong(&niclab);
+    assert_ne!(silent.code(), 0, "{silent}");
+    let after = frames(&niclab);
+    let [sent, received, dropped] = [0, 1, 2].map(|at| after[at] - before[at]);
+    assert_eq!((received, dropped), (0, sent), "every frame that was sent is counted as dropped");
+    assert!(sent >= 4, "at least a ping and greetings");
+
+    // Other faults are changed by themselves, and the cut stays.
+    let changed = niclab.run(["fault", "node1", "--loss", "0.5", "--json"]).success().json();
+    let faults = &changed["nodes"][0]["faults"];
+    assert_eq!((&faults["loss"], &faults["partition"]), (&0.5.into(), &true.into()), "{changed}");
+    niclab.run(["fault", "node1", "--heal"]).success();
+    assert_eq!(of_interface(&niclab, "node1", "carrier"), "1");
+    niclab.run(["exec", "node1", "--", "sh", "-c", "until ping -c 1 -W 1 node0; do :; done"]).success();
+    ping(&niclab).success();
+    pingpong(&niclab).success();
+
+    let shown = niclab.run(["fault", "--show"]).success();
+    assert!(shown.stdout.contains("dropped_down") && shown.stdout.contains("node0"), "{shown}");
+    let unknown = niclab.run(["fault", "node9", "--loss", "0.1"]);
+    assert!(unknown.code() != 0 && unknown.stderr.contains("node0, node1"), "{unknown}");
+    niclab.run(["down"]).success();
+}
