@@ -67,7 +67,7 @@ fn a_wrong_flag_is_a_usage_error() {
 fn the_schema_is_json_and_refuses_unknown_keys() {
     let schema: serde_json::Value = serde_json::from_slice(&niclab(&["schema"]).stdout).unwrap();
     assert_eq!(schema["additionalProperties"], false);
-    assert!(schema["properties"]["nodes"]["maximum"] == 64);
+    assert!(schema["properties"]["nodes"]["maximum"] == 4096);
     assert!(schema["properties"]["memory_mib"]["description"].is_string());
 }
 
