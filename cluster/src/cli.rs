@@ -442,11 +442,15 @@ pub struct FaultArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         group = "change")]
     pub partition: Option<bool>,
-    /// Nothing goes wrong any more, and the link is not cut.
+    /// Change a fault of the NIC itself: KEY and VALUE as below `device_faults` in a cluster file, such as `stale=0.01` or
+    /// `stale_at=[3,7]`. Can be given more than once; what is not named stays.
+    #[arg(long, value_name = "KEY=VALUE", group = "change")]
+    pub device: Vec<String>,
+    /// Nothing goes wrong any more, neither on the link nor in the NIC, and the link is not cut.
     #[arg(long, group = "change",
-        conflicts_with_all = ["loss", "duplicate", "reorder", "corrupt", "delay_ns", "partition"])]
+        conflicts_with_all = ["loss", "duplicate", "reorder", "corrupt", "delay_ns", "partition", "device"])]
     pub heal: bool,
-    /// Change nothing, and show what goes wrong and what it did to frames so far.
+    /// Change nothing, and show what goes wrong and what it did so far.
     #[arg(long, conflicts_with = "change")]
     pub show: bool,
     /// Print JSON.

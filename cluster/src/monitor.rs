@@ -8,7 +8,7 @@ use std::{
 };
 
 use niclab_spec::{
-    FaultsChange,
+    DeviceFaults, FaultsChange,
     monitor::{Answer, DaemonHealth, DaemonStats, LinkStates, Request, STATS_VERSION},
 };
 use thiserror::Error;
@@ -84,6 +84,28 @@ pub fn faults(socket: &Path) -> Result<LinkStates, MonitorError> {
 /// [`MonitorError`].
 pub fn change_faults(socket: &Path, node: &str, change: FaultsChange) -> Result<LinkStates, MonitorError> {
     link_states(socket, &Request::ChangeFaults { node: node.to_owned(), change })
+}
+
+/// What goes wrong in a node's NIC.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn device_faults(socket: &Path, node: &str) -> Result<DeviceFaults, MonitorError> {
+    match ask(socket, &Request::DeviceFaults { node: node.to_owned() })? {
+        Answer::DeviceFaults(faults) => Ok(faults),
+        _ => Err(MonitorError::Unexpected),
+    }
+}
+
+/// Replaces what goes wrong in a node's NIC.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn set_device_faults(socket: &Path, node: &str, faults: DeviceFaults) -> Result<(), MonitorError> {
+    match ask(socket, &Request::SetDeviceFaults { node: node.to_owned(), faults })? {
+        Answer::Done => Ok(()),
+        _ => Err(MonitorError::Unexpected),
+    }
 }
 
 fn link_states(socket: &Path, request: &Request) -> Result<LinkStates, MonitorError> {

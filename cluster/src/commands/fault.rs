@@ -1,10 +1,11 @@
-//! `niclab fault`: what goes wrong on the links of a cluster that is up.
+//! `niclab fault`: what goes wrong on the links and in the NICs of a cluster that is up.
 
 use anyhow::{Context, Result, bail};
 use niclab_spec::{
-    Faults, FaultsChange,
+    DeviceFaults, Faults, FaultsChange,
     monitor::{LinkState, LinkStates},
 };
+use serde::Serialize;
 
 use super::{plan_of, terminal};
 use crate::{
@@ -22,15 +23,59 @@ use crate::{
 pub fn run(args: &FaultArgs) -> Result<u8> {
     let plan = plan_of(&args.name.name)?;
     let node = args.node.as_deref().map(|name| node_of(&plan, name)).transpose()?;
-    let mut states = match (node, change(args)) {
+    if let Some(node) = node.filter(|_| args.heal || !args.device.is_empty()) {
+        let before = monitor::device_faults(&plan.monitor_socket, &node.name)?;
+        let faults = if args.heal { DeviceFaults::default() } else { changed(&before, &args.device)? };
+        monitor::set_device_faults(&plan.monitor_socket, &node.name, faults)?;
+    }
+    let states = match (node, change(args)) {
         (Some(node), Some(change)) => apply(&plan, node, change)?,
         _ => monitor::faults(&plan.monitor_socket)?,
     };
-    if let Some(node) = node {
-        states.nodes.retain(|state| state.name == node.name);
-    }
+    let wanted = states.nodes.into_iter().filter(|state| node.is_none_or(|node| node.name == state.name));
+    let nodes = wanted.map(|link| {
+        let device_faults = monitor::device_faults(&plan.monitor_socket, &link.name)?;
+        Ok(NodeState { link, device_faults })
+    });
+    let states = NodeStates { version: states.version, nodes: nodes.collect::<Result<_>>()? };
     terminal::print(&if args.json { serde_json::to_string_pretty(&states)? } else { text(&states) })?;
     Ok(0)
+}
+
+/// What goes wrong at all nodes that were asked for.
+#[derive(Debug, Serialize)]
+struct NodeStates {
+    version: u32,
+    nodes: Vec<NodeState>,
+}
+
+/// What goes wrong at one node.
+#[derive(Debug, Serialize)]
+struct NodeState {
+    #[serde(flatten)]
+    link: LinkState,
+    device_faults: DeviceFaults,
+}
+
+/// The faults of a NIC, some of them changed as `--device` says.
+fn changed(before: &DeviceFaults, changes: &[String]) -> Result<DeviceFaults> {
+    let mut faults = serde_json::to_value(before)?;
+    for change in changes {
+        let (key, value) = change
+            .split_once('=')
+            .with_context(|| format!("--device {change}: write KEY=VALUE, such as stale=0.01"))?;
+        let value = serde_json::from_str(value).with_context(|| {
+            format!("--device {change}: the value is a number, or a list of numbers such as [3,7]")
+        })?;
+        if let Some(map) = faults.as_object_mut() {
+            map.insert(key.to_owned(), value);
+        }
+        // Key by key, so that the one that is wrong is named.
+        faults = serde_json::from_value::<DeviceFaults>(faults)
+            .and_then(serde_json::to_value)
+            .with_context(|| format!("--device {change}"))?;
+    }
+    Ok(serde_json::from_value(faults)?)
 }
 
 fn node_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a NodePlan> {
@@ -77,12 +122,33 @@ fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkState
     Ok(states)
 }
 
-fn text(states: &LinkStates) -> String {
+fn text(states: &NodeStates) -> String {
     let heading =
         ["node", "link", "loss", "duplicate", "reorder", "corrupt", "delay, model ns", "frames so far"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(states.nodes.iter().map(row));
-    table(&rows)
+    rows.extend(states.nodes.iter().map(|state| row(&state.link)));
+    let devices = states.nodes.iter().filter(|state| !state.device_faults.is_none());
+    let devices: Vec<String> = devices
+        .map(|state| format!("NIC of {}: {}\n", state.link.name, device_text(&state.device_faults)))
+        .collect();
+    format!("{}{}", table(&rows), devices.concat())
+}
+
+/// The faults of a NIC that happen at all.
+fn device_text(faults: &DeviceFaults) -> String {
+    let mut parts = Vec::new();
+    for rate in faults.rates() {
+        if rate.chance > 0.0 {
+            parts.push(format!("{} {}", rate.key, rate.chance));
+        }
+        if !rate.at.is_empty() {
+            parts.push(format!("{}_at {:?}", rate.key, rate.at));
+        }
+    }
+    if faults.delay > 0.0 || !faults.delay_at.is_empty() {
+        parts.push(format!("delay_ns {} (model time)", faults.delay_ns));
+    }
+    parts.join(", ")
 }
 
 fn row(state: &LinkState) -> Vec<String> {
@@ -134,6 +200,21 @@ mod tests {
     }
 
     #[test]
+    fn only_the_device_faults_that_are_named_change() {
+        let before = DeviceFaults { stale: 0.5, short_at: vec![3], ..DeviceFaults::default() };
+        let args = parsed("node0 --device stale=0 --device delay_at=[1,2] --device delay_ns=7").unwrap();
+        let expected = DeviceFaults { stale: 0.0, delay_at: vec![1, 2], delay_ns: 7, ..before.clone() };
+        assert_eq!(changed(&before, &args.device).unwrap(), expected);
+        assert_eq!(change(&args), None, "the link stays as it is");
+        for (wrong, part) in
+            [("stale", "KEY=VALUE"), ("stale=x", "[3,7]"), ("bald=1", "bald"), ("stale_at=1", "stale_at=1")]
+        {
+            let error = format!("{:#}", changed(&before, &[wrong.to_owned()]).unwrap_err());
+            assert!(error.contains(part), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_name() {
         for (line, part) in [
             ("node0 --loss 1.5", "--loss"),
@@ -155,9 +236,14 @@ mod tests {
         let events = [("dropped_down".to_owned(), 3), ("lost".to_owned(), 0)].into();
         let cut = LinkState { name: "node1".into(), faults, link_events: events };
         let whole = LinkState { name: "node0".into(), ..LinkState::default() };
-        let text = text(&LinkStates { version: 1, nodes: vec![whole, cut] });
+        let of = |link, device_faults| NodeState { link, device_faults };
+        let broken = DeviceFaults { stale: 0.5, short_at: vec![3, 7], ..DeviceFaults::default() };
+        let nodes = vec![of(whole, DeviceFaults::default()), of(cut, broken)];
+        let text = text(&NodeStates { version: 1, nodes });
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1][..7], ["node0", "whole", "0", "0", "0", "0", "0"]);
         assert_eq!(words[2], ["node1", "cut", "0.25", "0", "0", "0", "100", "dropped_down", "3"]);
+        assert_eq!(text.lines().nth(3), Some("NIC of node1: stale 0.5, short_at [3, 7]"));
+        assert_eq!(text.lines().count(), 4, "a NIC that is sound is not mentioned");
     }
 }
