@@ -158,7 +158,9 @@ impl Network {
             self.latest = self.latest.max(only.at);
             return Some(*only);
         }
-        let is_held = reordered != self.reordered();
+        let is_late = reordered != self.reordered();
+        // The double of a late frame is not late.
+        let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         for delivery in std::mem::take(&mut self.deliveries) {
             let mut copy = frame.clone();
             let byte =
@@ -166,7 +168,7 @@ impl Network {
             if let Some((bit, byte)) = byte {
                 *byte ^= 1 << (bit % 8);
             }
-            self.push(delivery.at, delivery.to, copy, message, is_held);
+            self.push(delivery.at, delivery.to, copy, message, is_late && Some(delivery.at) == late);
         }
         None
     }
@@ -277,5 +279,32 @@ impl Network {
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_model::fabric::link::LinkConfig;
+    use niclab_model::fabric::{FabricConfig, Forwarding};
+    use niclab_model::time::Span;
+
+    use super::*;
+
+    #[test]
+    fn the_double_of_a_late_frame_is_not_late() {
+        let fabric = Fabric::new(&FabricConfig {
+            links: vec![LinkConfig::ethernet(1_000_000_000); 2],
+            forwarding: Forwarding::CutThrough,
+            switch_fall_through: Span::ZERO,
+            seed: 1,
+        });
+        let mut network = Network::new(fabric.unwrap());
+        let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
+        assert!(network.set_faults(1, &faults));
+        let frame = FrameBytes::from_slice(&[0xff; 64]);
+        assert!(network.send(Time::ZERO, 0, &frame, None).is_none());
+        let double = network.only.take().expect("the double is under way");
+        assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
+        assert!(network.held[0].at > double.at);
     }
 }
