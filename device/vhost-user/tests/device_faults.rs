@@ -129,6 +129,8 @@ fn a_stale_status_line_tells_what_was_before() {
         assert!(b.try_launch(&[number], [0, 0], CODE_NOTIFY));
         b.announce();
         until("a message", || a.try_receive().is_some());
+        // Answered when what the launch caused is carried out to its end, the line included.
+        stats(&lab, 1);
         assert_eq!(b.status_line().notified, notified);
     }
     assert_eq!(stats(&lab, 1).device_faults, [("stale".to_owned(), 1)].into());
