@@ -9,6 +9,7 @@ use serde::Deserialize;
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi", &[]),
     ("niclab-abi-header", &["niclab-abi"]),
+    ("niclab-isa", &[]),
     ("niclab-model", &["niclab-abi"]),
     ("niclab-spec", &[]),
     ("niclab-observe", &["niclab-model"]),

@@ -1,0 +1,489 @@
+//! The wide word: six slots, one for each unit, which all do something in every cycle (sections 4.2.1 to 4.2.6).
+
+use thiserror::Error;
+
+use crate::bits::Bits;
+
+/// Bits of a word (Figure 4).
+pub const WORD_BITS: u32 = 164;
+
+/// A field of the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The slot, by the name of its unit.
+    pub slot: &'static str,
+    /// The field's name, unique within its slot.
+    pub name: &'static str,
+    /// Its lowest bit in the word.
+    pub first: u32,
+    /// Its width.
+    pub bits: u32,
+    /// What it says.
+    pub meaning: &'static str,
+}
+
+/// Why 164 bits are no word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// The value of a field says nothing.
+    #[error("field `{name}` of slot `{slot}` is {value}, which is not defined")]
+    Undefined {
+        /// The slot.
+        slot: &'static str,
+        /// The field.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// Bits past the last are set.
+    #[error("bits past the {WORD_BITS} of a word are set")]
+    TooWide,
+}
+
+/// What a field's bits stand for.
+trait Value: Sized {
+    fn to_bits(self) -> u64;
+    fn from_bits(bits: u64) -> Option<Self>;
+}
+
+impl Value for bool {
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+
+    fn from_bits(bits: u64) -> Option<Self> {
+        Some(bits != 0)
+    }
+}
+
+impl<const N: u32> Value for Bits<N> {
+    fn to_bits(self) -> u64 {
+        self.get().into()
+    }
+
+    fn from_bits(bits: u64) -> Option<Self> {
+        u32::try_from(bits).ok().and_then(Self::new)
+    }
+}
+
+macro_rules! choices {
+    ($(#[$doc:meta])* $name:ident { $($(#[$choice_doc:meta])* $choice:ident = $text:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            #[default]
+            $($(#[$choice_doc])* $choice),*
+        }
+
+        impl $name {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$choice),*];
+
+            /// As the assembler writes it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$choice => $text),* }
+            }
+        }
+
+        impl Value for $name {
+            fn to_bits(self) -> u64 {
+                self as u64
+            }
+
+            fn from_bits(bits: u64) -> Option<Self> {
+                Self::ALL.get(usize::try_from(bits).ok()?).copied()
+            }
+        }
+    };
+}
+
+choices! {
+    /// What the ALU does (section 4.2.2). Numbers are unsigned. There is no multiplication and no shift.
+    AluOp {
+        /// Sum, group by group of lanes.
+        Add = "add",
+        /// Difference, group by group.
+        Subtract = "sub",
+        /// Both.
+        And = "and",
+        /// Either.
+        Or = "or",
+        /// One of both.
+        Xor = "xor",
+        /// Neither.
+        Nor = "nor",
+        /// Any byte of the operands, or zero, for each byte of the result: [`Alu::byte_sources`].
+        Permute = "permute",
+        /// Compare: equal.
+        Equal = "eq",
+        /// Compare: not equal.
+        NotEqual = "ne",
+        /// Compare: less.
+        Less = "lt",
+        /// Compare: less or equal.
+        LessOrEqual = "le",
+        /// Compare: greater.
+        Greater = "gt",
+        /// Compare: greater or equal.
+        GreaterOrEqual = "ge",
+    }
+}
+
+impl AluOp {
+    /// Whether it writes predicates and no register.
+    #[must_use]
+    pub const fn is_compare(self) -> bool {
+        self as u8 >= Self::Equal as u8
+    }
+}
+
+choices! {
+    /// How the result of a comparison enters its predicate (section 4.2.2).
+    Combine {
+        /// It takes the place of what was there.
+        Overwrite = "=",
+        /// And.
+        And = "&=",
+        /// Or.
+        Or = "|=",
+    }
+}
+
+choices! {
+    /// Which half of operand b the immediate replaces (section 4.2.2).
+    Half {
+        /// None.
+        None = "none",
+        /// Bits 0 to 31.
+        Lower = "lower",
+        /// Bits 32 to 63.
+        Upper = "upper",
+    }
+}
+
+/// The sum of widths before field `index`.
+const fn first_bit(widths: &[u32], index: usize) -> u32 {
+    let mut sum = 0;
+    let mut place = 0;
+    while place < index {
+        sum += widths[place];
+        place += 1;
+    }
+    sum
+}
+
+/// The word's slots and fields, from bit 0 on: structures, table, encoder and decoder.
+macro_rules! slots {
+    ($($(#[$slot_doc:meta])* $slot:ident: $type:ident {
+        $($field:ident: $value:ty, $bits:literal, $meaning:literal;)*
+    })*) => {
+        $(
+            $(#[$slot_doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+            pub struct $type {
+                $(#[doc = $meaning] pub $field: $value,)*
+            }
+        )*
+
+        const WIDTHS: &[u32] = &[$($($bits,)*)*];
+
+        /// All fields of the word, by their place.
+        pub const FIELDS: &[Field] = &{
+            let mut fields = [$($(Field {
+                slot: stringify!($slot),
+                name: stringify!($field),
+                first: 0,
+                bits: $bits,
+                meaning: $meaning,
+            },)*)*];
+            let mut index = 0;
+            while index < fields.len() {
+                fields[index].first = first_bit(WIDTHS, index);
+                index += 1;
+            }
+            fields
+        };
+
+        /// One word: what each of the six units does in a cycle. The default does nothing.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct Word {
+            $($(#[$slot_doc])* pub $slot: $type,)*
+        }
+
+        impl Word {
+            /// The word's bits, bit 0 being the lowest of the first number.
+            #[must_use]
+            pub fn encode(&self) -> [u64; 3] {
+                let values = [$($(self.$slot.$field.to_bits(),)*)*];
+                let mut words = [0; 3];
+                for (field, value) in FIELDS.iter().zip(values) {
+                    insert(&mut words, field, value);
+                }
+                words
+            }
+
+            /// The word of these bits.
+            ///
+            /// # Errors
+            /// [`DecodeError`] names the field.
+            pub fn decode(words: [u64; 3]) -> Result<Self, DecodeError> {
+                if words[2] >> (WORD_BITS - 128) != 0 {
+                    return Err(DecodeError::TooWide);
+                }
+                let mut fields = FIELDS.iter();
+                Ok(Self { $($slot: $type { $($field: {
+                    // As many fields as the table has, for both come from here.
+                    let field = fields.next().unwrap_or(&FIELDS[0]);
+                    extract(words, field)?
+                },)* },)* })
+            }
+        }
+    };
+}
+
+slots! {
+    /// Input FIFO unit (section 4.2.6).
+    input: Input {
+        take: bool, 1, "take a word from the input FIFO; while it is empty, the whole word waits";
+        alu: Bits<4>, 4, "ALU register that gets it; 0: none";
+        ternary: Bits<4>, 4, "ternary register that gets it; 0: none";
+        permute: Bits<8>, 8, "for the ternary register: 2 bits for each 16-bit lane, from lane 0 on: which lane of the input it gets";
+    }
+    /// Data copy unit (section 4.2.6).
+    copy: Copy {
+        predicate: Bits<4>, 4, "copy only if this predicate is 1";
+        source: Bits<4>, 4, "ALU register to copy";
+        ternary: Bits<4>, 4, "ternary register that gets it; 0: none";
+        output: bool, 1, "append it to the output FIFO, which is never full";
+    }
+    /// ALU (section 4.2.2).
+    alu: Alu {
+        op: AluOp, 5, "operation";
+        a: Bits<4>, 4, "first operand";
+        b: Bits<4>, 4, "second operand";
+        dest: Bits<4>, 4, "register that gets the result; 0: none";
+        predicate: Bits<4>, 4, "write the result only if this predicate is 1; comparisons do not look at it";
+        join: Bits<3>, 3, "bit i: 16-bit lanes i and i + 1 work as one; permute: bytes 0-2 become zero";
+        lanes: Bits<4>, 4, "comparisons: lanes whose results are written, to predicates 8 to 11; permute: bytes 3-6 become zero";
+        combine: Combine, 2, "comparisons: how results enter their predicates; permute: 1 makes byte 7 zero";
+        half: Half, 2, "half of operand b that the immediate replaces";
+        immediate: Bits<32>, 32, "immediate; permute: 4 bits for each byte of the result, from byte 0 on: bit 3 chooses operand b, bits 0-2 its byte";
+    }
+    /// Ternary unit (section 4.2.3).
+    ternary: Ternary {
+        match0: Bits<4>, 4, "first word to compare";
+        match1: Bits<4>, 4, "second word to compare";
+        mask: Bits<4>, 4, "which bits are compared";
+        ignore: bool, 1, "bits that are set in the mask are ignored, instead of compared";
+        join: Bits<3>, 3, "bit i: 16-bit lanes i and i + 1 work as one";
+        lanes: Bits<4>, 4, "lanes whose results are written, to predicates 12 to 15";
+        combine: Combine, 2, "how results enter their predicates";
+    }
+    /// Predicate unit (section 4.2.4): two functions of two predicates each.
+    predicate: Predicate {
+        a0: Bits<4>, 4, "first argument of the first function";
+        b0: Bits<4>, 4, "its second argument";
+        function0: Bits<4>, 4, "its truth table: bit 2a + b is the result";
+        dest0: Bits<3>, 3, "predicate that gets it; 0: none";
+        a1: Bits<4>, 4, "first argument of the second function";
+        b1: Bits<4>, 4, "its second argument";
+        function1: Bits<4>, 4, "its truth table";
+        dest1: Bits<3>, 3, "predicate that gets it; 0: none";
+    }
+    /// Branch unit (section 4.2.5).
+    branch: Branch {
+        predicate: Bits<4>, 4, "predicate to look at";
+        sense: bool, 1, "taken when the predicate is this: never on predicate 0 and 0, always on predicate 0 and 1";
+        target: Bits<13>, 13, "absolute address; the two words behind the branch are executed first";
+    }
+}
+
+const _: () = assert!(first_bit(WIDTHS, WIDTHS.len()) == WORD_BITS);
+
+fn insert(words: &mut [u64; 3], field: &Field, value: u64) {
+    let (place, shift) = ((field.first / 64) as usize, field.first % 64);
+    words[place] |= value << shift;
+    if shift + field.bits > 64 {
+        words[place + 1] |= value >> (64 - shift);
+    }
+}
+
+fn bits_of(words: [u64; 3], field: &Field) -> u64 {
+    let (place, shift) = ((field.first / 64) as usize, field.first % 64);
+    let mut value = words[place] >> shift;
+    if shift + field.bits > 64 {
+        value |= words[place + 1] << (64 - shift);
+    }
+    value & (u64::MAX >> (64 - field.bits))
+}
+
+fn extract<T: Value>(words: [u64; 3], field: &Field) -> Result<T, DecodeError> {
+    let value = bits_of(words, field);
+    T::from_bits(value).ok_or(DecodeError::Undefined { slot: field.slot, name: field.name, value })
+}
+
+/// The lanes of the input as they are.
+pub const IDENTITY: Bits<8> = Bits::truncated(0b11_10_01_00);
+
+/// Where a byte of a permutation comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ByteSource {
+    /// It is zero.
+    Zero,
+    /// Byte of operand a, 0 to 7, 0 being the lowest.
+    A(u8),
+    /// Byte of operand b.
+    B(u8),
+}
+
+impl Alu {
+    /// A permutation of the bytes of `a` and `b` into `dest`, byte 0, the lowest, first. Of a byte's number the lower three
+    /// bits count.
+    #[must_use]
+    pub fn permutation(a: Bits<4>, b: Bits<4>, dest: Bits<4>, sources: [ByteSource; 8]) -> Self {
+        let (mut selectors, mut zeros) = (0, 0_u32);
+        for (place, source) in sources.into_iter().enumerate() {
+            let selector = match source {
+                ByteSource::Zero => {
+                    zeros |= 1 << place;
+                    0
+                }
+                ByteSource::A(byte) => u32::from(byte & 7),
+                ByteSource::B(byte) => 8 | u32::from(byte & 7),
+            };
+            selectors |= selector << (4 * place);
+        }
+        Self {
+            op: AluOp::Permute,
+            a,
+            b,
+            dest,
+            join: Bits::truncated(zeros),
+            lanes: Bits::truncated(zeros >> 3),
+            combine: if zeros >> 7 == 1 { Combine::And } else { Combine::Overwrite },
+            immediate: Bits::truncated(selectors),
+            ..Self::default()
+        }
+    }
+
+    /// Where the bytes of a permutation's result come from. Only [`AluOp::Permute`] reads the fields so.
+    #[must_use]
+    pub fn byte_sources(&self) -> [ByteSource; 8] {
+        let top = u32::from(self.combine == Combine::And);
+        let zeros = self.join.get() | self.lanes.get() << 3 | top << 7;
+        core::array::from_fn(|place| {
+            let selector = (self.immediate.get() >> (4 * place) & 15) as u8;
+            match selector {
+                _ if zeros >> place & 1 == 1 => ByteSource::Zero,
+                0..8 => ByteSource::A(selector),
+                _ => ByteSource::B(selector & 7),
+            }
+        })
+    }
+}
+
+impl Branch {
+    /// Whether it is taken whatever the predicates are.
+    #[must_use]
+    pub const fn is_always(&self) -> bool {
+        self.predicate.get() == 0 && self.sense
+    }
+
+    /// Whether it is never taken: there is no branch.
+    #[must_use]
+    pub const fn is_never(&self) -> bool {
+        self.predicate.get() == 0 && !self.sense
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Any 164 bits whose fields of few choices hold one of them.
+    fn encodable() -> impl Strategy<Value = [u64; 3]> {
+        let raw = (any::<u64>(), any::<u64>(), any::<u64>());
+        (raw, 0..AluOp::ALL.len() as u64, 0..3_u64, 0..3_u64, 0..3_u64).prop_map(
+            |((low, middle, high), op, combine, half, ternary)| {
+                let mut words = [low, middle, high & (u64::MAX >> (192 - WORD_BITS))];
+                for (slot, name, value) in [
+                    ("alu", "op", op),
+                    ("alu", "combine", combine),
+                    ("alu", "half", half),
+                    ("ternary", "combine", ternary),
+                ] {
+                    let field = FIELDS.iter().find(|field| (field.slot, field.name) == (slot, name)).unwrap();
+                    let mut mask = [0; 3];
+                    insert(&mut mask, field, u64::MAX >> (64 - field.bits));
+                    words.iter_mut().zip(mask).for_each(|(word, mask)| *word &= !mask);
+                    insert(&mut words, field, value);
+                }
+                words
+            },
+        )
+    }
+
+    #[test]
+    fn fields_fill_the_word_without_gap_or_overlap() {
+        let mut next = 0;
+        for field in FIELDS {
+            assert_eq!(field.first, next, "{field:?}");
+            next += field.bits;
+        }
+        assert_eq!(next, WORD_BITS);
+        let slots: [(&str, u32); 6] =
+            [("input", 17), ("copy", 13), ("alu", 64), ("ternary", 22), ("predicate", 30), ("branch", 18)];
+        for (slot, bits) in slots {
+            let of_slot = FIELDS.iter().filter(|field| field.slot == slot);
+            assert_eq!(of_slot.map(|field| field.bits).sum::<u32>(), bits, "{slot}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_does_nothing_is_zero() {
+        assert_eq!(Word::default().encode(), [0; 3]);
+        assert!(Word::default().branch.is_never());
+    }
+
+    #[test]
+    fn what_is_not_defined_is_named() {
+        let mut words = Word::default().encode();
+        let op = FIELDS.iter().find(|field| field.name == "op").unwrap();
+        insert(&mut words, op, 13);
+        let error = Word::decode(words).unwrap_err();
+        assert_eq!(error, DecodeError::Undefined { slot: "alu", name: "op", value: 13 });
+        assert_eq!(Word::decode([0, 0, 1 << 36]), Err(DecodeError::TooWide));
+    }
+
+    proptest! {
+        #[test]
+        fn every_encodable_word_round_trips(words in encodable()) {
+            let word = Word::decode(words).unwrap();
+            prop_assert_eq!(word.encode(), words);
+            prop_assert_eq!(Word::decode(word.encode()), Ok(word));
+        }
+
+        #[test]
+        fn whatever_decodes_is_encoded_as_it_was(low: u64, middle: u64, high: u64) {
+            if let Ok(word) = Word::decode([low, middle, high]) {
+                prop_assert_eq!(word.encode(), [low, middle, high]);
+            }
+        }
+
+        #[test]
+        fn permutations_round_trip(bytes in prop::array::uniform8(0..17_u8)) {
+            let sources = bytes.map(|byte| match byte {
+                0..8 => ByteSource::A(byte),
+                8..16 => ByteSource::B(byte & 7),
+                _ => ByteSource::Zero,
+            });
+            let alu = Alu::permutation(Bits::truncated(1), Bits::truncated(2), Bits::truncated(3), sources);
+            prop_assert_eq!(alu.byte_sources(), sources);
+            let word = Word { alu, ..Word::default() };
+            prop_assert_eq!(Word::decode(word.encode()).unwrap().alu.byte_sources(), sources);
+        }
+    }
+}
