@@ -13,6 +13,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-model", &["niclab-abi"]),
     ("niclab-spec", &[]),
     ("niclab-observe", &["niclab-model"]),
+    // The machines of a comparison, no part of any NIC.
+    ("niclab-processors", &[]),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
     ("niclab-sim", &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-observe", "niclab-spec"]),
     (

@@ -1,0 +1,218 @@
+//! The benchmark of the paper's figure 5, on any of the simulated machines.
+
+use thiserror::Error;
+
+use crate::embedded::{Embedded, EmbeddedConfig};
+use crate::layout::{self, Header, Item, Matched, flag};
+use crate::memory::{Memory, OutsideMemory};
+use crate::multithreaded::{Multithreaded, MultithreadedConfig};
+use crate::program::{self, Program, UnboundLabel};
+use crate::{ConfigError, Observer, SimulationError};
+
+/// All machines are compared at this clock (paper, section 6).
+pub const CLOCK_MHZ: u64 = 500;
+/// The longest list that is simulated: a bound on time, thirteen times the paper's longest.
+pub const MAX_ITEMS: u32 = 4096;
+/// Cycles that one header and one item may take before a run is given up: far beyond what any machine here needs.
+const LIMIT_CYCLES: u64 = 10_000;
+
+/// A benchmark that could not be run.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RunError {
+    /// The list's length.
+    #[error("a list of {items} items cannot be simulated; choose 1 to {MAX_ITEMS}")]
+    ListLength {
+        /// What was asked for.
+        items: u32,
+    },
+    /// The machine.
+    #[error("the machine cannot be built: {0}")]
+    Config(#[from] ConfigError),
+    /// A mistake in this crate's programs.
+    #[error("the program does not hang together: {0}")]
+    Program(#[from] UnboundLabel),
+    /// The program, or its data.
+    #[error("the simulation ended: {0}")]
+    Simulation(#[from] SimulationError),
+    /// The benchmark's own data.
+    #[error("the benchmark's data does not fit: {0}")]
+    Memory(#[from] OutsideMemory),
+    /// A machine that computes something else is not worth measuring.
+    #[error("header {header} matched {found:?} where {expected:?} is right: the simulated machine is wrong")]
+    WrongResult {
+        /// Its place among the pass's headers.
+        header: u32,
+        /// What the machine found.
+        found: Option<Matched>,
+        /// What it should have found.
+        expected: Option<Matched>,
+    },
+}
+
+/// A machine to simulate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Machine {
+    /// Table 2.
+    Embedded(EmbeddedConfig),
+    /// Table 3.
+    Multithreaded(MultithreadedConfig),
+}
+
+/// A machine with its program, and what it keeps between passes.
+#[derive(Clone, Debug)]
+pub struct Processor {
+    machine: Simulated,
+    program: Program,
+}
+
+#[derive(Clone, Debug)]
+enum Simulated {
+    Embedded(Box<Embedded>),
+    Multithreaded(Multithreaded),
+}
+
+impl Processor {
+    /// A machine with cold caches.
+    ///
+    /// # Errors
+    /// The configuration is impossible.
+    pub fn new(machine: Machine) -> Result<Self, RunError> {
+        Ok(match machine {
+            Machine::Embedded(config) => Self {
+                machine: Simulated::Embedded(Box::new(Embedded::new(config)?)),
+                program: program::embedded()?,
+            },
+            Machine::Multithreaded(config) => Self {
+                machine: Simulated::Multithreaded(Multithreaded::new(config)?),
+                program: program::multithreaded()?,
+            },
+        })
+    }
+
+    /// Matches [`layout::HEADERS`] copies of a header, which have just arrived from the network, against the list in
+    /// memory. Results are in memory afterwards. Returns the cycles of all of it.
+    ///
+    /// # Errors
+    /// The memory is not of [`layout::memory()`], or the simulation does not end within `limit` cycles.
+    pub fn pass(
+        &mut self,
+        memory: &mut Memory,
+        header: &Header,
+        limit: u64,
+        observer: &mut impl Observer,
+    ) -> Result<u64, RunError> {
+        layout::deliver(memory, header)?;
+        // The network writes past the caches: headers, and the pointers of their queue.
+        let written = [
+            layout::HEADER_RING..layout::HEADER_RING + layout::HEADERS * layout::HEADER_BYTES,
+            layout::QUEUE..layout::QUEUE + 8,
+        ];
+        let cycles = match &mut self.machine {
+            Simulated::Embedded(machine) => {
+                for addresses in written {
+                    machine.data_cache_mut().invalidate(addresses);
+                }
+                machine.run(&self.program, memory, limit, observer)?
+            }
+            Simulated::Multithreaded(machine) => {
+                for cache in machine.data_caches_mut() {
+                    for addresses in written.clone() {
+                        cache.invalidate(addresses);
+                    }
+                }
+                machine.run(&self.program, memory, limit, observer)?
+            }
+        };
+        Ok(cycles)
+    }
+}
+
+/// One pass of the benchmark: [`layout::HEADERS`] identical headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pass {
+    /// How far down the list the match is, in percent; none for the first pass, which fills the caches.
+    pub percent: Option<u32>,
+    /// Items that each header was compared with, the matching one included.
+    pub items_traversed: u32,
+    /// Model time of the whole pass.
+    pub model_cycles: u64,
+}
+
+impl Pass {
+    /// Model time of one match, in cycles.
+    pub fn cycles_per_match(&self) -> f64 {
+        self.model_cycles as f64 / f64::from(layout::HEADERS)
+    }
+
+    /// Model time of the whole pass, in nanoseconds at [`CLOCK_MHZ`].
+    pub fn model_ns(&self) -> u64 {
+        self.model_cycles * 1000 / CLOCK_MHZ
+    }
+
+    /// Model time of one item of one match, in nanoseconds at [`CLOCK_MHZ`].
+    pub fn model_ns_per_item(&self) -> f64 {
+        self.model_ns() as f64 / f64::from(layout::HEADERS * self.items_traversed)
+    }
+}
+
+/// Items traversed by a match at so many percent of a list: its first item at 0, all of it at 100.
+fn items_traversed(items: u32, percent: u32) -> u32 {
+    (items * percent / 100).max(1)
+}
+
+/// The match bits of the item at a place, different for each.
+fn match_bits(index: u32) -> u64 {
+    0x4d50_4900_0000_0000 | u64::from(index)
+}
+
+/// A posted receive as MPI makes them: bits and source given, offset managed by the receiver.
+fn posted_receive(index: u32) -> Item {
+    Item {
+        match_bits: match_bits(index),
+        dont_ignore: u64::MAX,
+        nid: 0,
+        pid: 7,
+        flags: flag::VALID | flag::PUTS,
+        threshold: 1,
+        length: 1 << 16,
+        local_offset: 0,
+        max_size: 0,
+    }
+}
+
+/// Runs the benchmark: a pass to the end of the list that fills the caches, then eleven from its first item to its
+/// last in tenths.
+///
+/// # Errors
+/// See [`RunError`]; every result of every pass is held against the right one.
+pub fn run(machine: Machine, items: u32) -> Result<Vec<Pass>, RunError> {
+    if !(1..=MAX_ITEMS).contains(&items) {
+        return Err(RunError::ListLength { items });
+    }
+    let list: Vec<Item> = (0..items).map(posted_receive).collect();
+    let mut memory = layout::memory(&list)?;
+    let mut processor = Processor::new(machine)?;
+    let limit = LIMIT_CYCLES * u64::from(layout::HEADERS * items);
+    let mut passes = Vec::new();
+    for percent in std::iter::once(None).chain((0..=100).step_by(10).map(Some)) {
+        let items_traversed = items_traversed(items, percent.unwrap_or(100));
+        let index = items_traversed - 1;
+        let header = Header {
+            match_bits: match_bits(index),
+            pid: 7,
+            operation: layout::PUT,
+            length: 1024,
+            remote_offset: 0,
+        };
+        let model_cycles = processor.pass(&mut memory, &header, limit, &mut ())?;
+        let expected = Some(Matched { index, offset: 0, length: 1024 });
+        for header in 0..layout::HEADERS {
+            let found = layout::result(&memory, header)?;
+            if found != expected {
+                return Err(RunError::WrongResult { header, found, expected });
+            }
+        }
+        passes.push(Pass { percent, items_traversed, model_cycles });
+    }
+    Ok(passes)
+}

@@ -1,0 +1,245 @@
+//! What instructions do. Timing models ask a [`Thread`] for its next instruction when they can take it, and get the
+//! dynamic stream: operation, operands, address and the way branches really went.
+
+use thiserror::Error;
+
+use crate::instruction::{Condition, Instruction, Operands, Register, Target};
+use crate::memory::{Memory, OutsideMemory};
+use crate::program::Program;
+
+/// A program that cannot go on. All of these are mistakes in a program or its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ExecutionError {
+    /// A load or store outside memory.
+    #[error("instruction {at}: {source}")]
+    Memory {
+        /// The instruction's number.
+        at: Target,
+        /// The access.
+        source: OutsideMemory,
+    },
+    /// Execution ran off the program.
+    #[error("there is no instruction {at}; end every path with a halt")]
+    NoInstruction {
+        /// The number asked for.
+        at: Target,
+    },
+}
+
+/// A memory access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Its first byte.
+    pub address: u32,
+    /// A store, otherwise a load.
+    pub is_store: bool,
+}
+
+/// One executed instruction of the dynamic stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Executed {
+    /// Its number in the program.
+    pub at: Target,
+    /// What it was.
+    pub instruction: Instruction,
+    /// What it read and wrote.
+    pub operands: Operands,
+    /// What it did to memory.
+    pub access: Option<Access>,
+    /// The instruction that follows it.
+    pub next: Target,
+}
+
+impl Executed {
+    /// Whether the stream went on elsewhere than at the next instruction in memory.
+    pub fn is_taken(&self) -> bool {
+        self.instruction.is_branch() && self.next != self.at + 1
+    }
+}
+
+/// How two compared values stood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    Less,
+    Equal,
+    Greater,
+}
+
+impl Order {
+    fn of<T: Ord>(a: T, b: T) -> Self {
+        match a.cmp(&b) {
+            std::cmp::Ordering::Less => Self::Less,
+            std::cmp::Ordering::Equal => Self::Equal,
+            std::cmp::Ordering::Greater => Self::Greater,
+        }
+    }
+
+    /// Of a record form: signed, with zero.
+    fn of_result(value: u32) -> Self {
+        Self::of(value.cast_signed(), 0)
+    }
+}
+
+/// The registers of one thread of execution.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Thread {
+    registers: [u32; 32],
+    order: Order,
+    carry: bool,
+    link: Target,
+    at: Target,
+}
+
+impl Thread {
+    /// Registers of zero, at the first instruction.
+    pub fn new() -> Self {
+        Self { registers: [0; 32], order: Order::Equal, carry: false, link: 0, at: 0 }
+    }
+
+    /// The thread that a spawn makes: a copy of this one, at the target.
+    pub fn spawned(&self, at: Target) -> Self {
+        Self { at, ..self.clone() }
+    }
+
+    /// The number of the next instruction.
+    pub fn at(&self) -> Target {
+        self.at
+    }
+
+    /// The value of a register.
+    pub fn register(&self, register: Register) -> u32 {
+        self.registers[register.index()]
+    }
+
+    fn set(&mut self, register: Register, value: u32) {
+        self.registers[register.index()] = value;
+    }
+
+    fn address(&self, base: Register, offset: i16) -> u32 {
+        self.register(base).wrapping_add_signed(i32::from(offset))
+    }
+
+    /// The next instruction, without executing it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn peek(&self, program: &Program) -> Result<Instruction, ExecutionError> {
+        program.get(self.at).ok_or(ExecutionError::NoInstruction { at: self.at })
+    }
+
+    /// Executes one instruction. Those of the multithreaded processor only move on: their effect is the processor's.
+    ///
+    /// # Errors
+    /// There is no instruction, or it touches no memory.
+    pub fn step(&mut self, program: &Program, memory: &mut Memory) -> Result<Executed, ExecutionError> {
+        let instruction = self.peek(program)?;
+        let at = self.at;
+        let access =
+            self.access(instruction, memory).map_err(|source| ExecutionError::Memory { at, source })?;
+        if access.is_none() && !instruction.is_branch() {
+            self.compute(instruction);
+        }
+        self.at = self.follow(instruction);
+        Ok(Executed { at, instruction, operands: instruction.operands(), access, next: self.at })
+    }
+
+    /// Loads and stores.
+    fn access(
+        &mut self,
+        instruction: Instruction,
+        memory: &mut Memory,
+    ) -> Result<Option<Access>, OutsideMemory> {
+        use Instruction::*;
+        let (address, is_store) = match instruction {
+            LoadWord(d, offset, base) => {
+                let address = self.address(base, offset);
+                self.set(d, memory.word(address)?);
+                (address, false)
+            }
+            LoadHalf(d, offset, base) => {
+                let address = self.address(base, offset);
+                self.set(d, u32::from(memory.half(address)?));
+                (address, false)
+            }
+            StoreWord(s, offset, base) => {
+                let address = self.address(base, offset);
+                memory.write(address, &self.register(s).to_be_bytes())?;
+                (address, true)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Access { address, is_store }))
+    }
+
+    /// Arithmetic, logic and compares.
+    fn compute(&mut self, instruction: Instruction) {
+        use Instruction::*;
+        match instruction {
+            LoadImmediate(d, value) => self.set(d, i32::from(value).cast_unsigned()),
+            LoadUpper(d, value) => self.set(d, u32::from(value) << 16),
+            OrImmediate(d, a, value) => self.set(d, self.register(a) | u32::from(value)),
+            AddImmediate(d, a, value) => {
+                self.set(d, self.register(a).wrapping_add_signed(i32::from(value)));
+            }
+            Move(d, a) => self.set(d, self.register(a)),
+            Xor(d, a, b) => self.set(d, self.register(a) ^ self.register(b)),
+            And(d, a, b) => self.set(d, self.register(a) & self.register(b)),
+            OrRecord(d, a, b) => {
+                let value = self.register(a) | self.register(b);
+                self.set(d, value);
+                self.order = Order::of_result(value);
+            }
+            AndImmediateRecord(d, a, mask) => {
+                let value = self.register(a) & u32::from(mask);
+                self.set(d, value);
+                self.order = Order::of_result(value);
+            }
+            SubtractFromCarrying(d, a, b) => self.subtract(d, a, b, true),
+            SubtractFromExtended(d, a, b) => self.subtract(d, a, b, self.carry),
+            CompareImmediate(a, value) => {
+                self.order = Order::of(self.register(a).cast_signed(), i32::from(value));
+            }
+            CompareLogicalImmediate(a, value) => {
+                self.order = Order::of(self.register(a), u32::from(value));
+            }
+            CompareLogical(a, b) => self.order = Order::of(self.register(a), self.register(b)),
+            _ => {}
+        }
+    }
+
+    /// PowerPC subtracts by adding the complement and a carry, which is set where nothing was borrowed.
+    fn subtract(&mut self, d: Register, a: Register, b: Register, carry: bool) {
+        let sum = u64::from(!self.register(a)) + u64::from(self.register(b)) + u64::from(carry);
+        self.set(d, sum as u32);
+        self.carry = sum >> 32 != 0;
+    }
+
+    /// Where execution goes on.
+    fn follow(&mut self, instruction: Instruction) -> Target {
+        use Instruction::*;
+        let next = self.at + 1;
+        match instruction {
+            Branch(target) => target,
+            BranchIf(condition, target) => {
+                let taken = match condition {
+                    Condition::Equal => self.order == Order::Equal,
+                    Condition::NotEqual => self.order != Order::Equal,
+                    Condition::Greater => self.order == Order::Greater,
+                };
+                if taken { target } else { next }
+            }
+            Call(target) => {
+                self.link = next;
+                target
+            }
+            Return => self.link,
+            _ => next,
+        }
+    }
+}
+
+impl Default for Thread {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,524 @@
+//! The multithreaded processor of the paper's table 3: 1, 2 or 16 simple cores, each with several contexts.
+//!
+//! A core issues one instruction a cycle, in order, from its next context that has one ready. A context waits for
+//! operands that are not there yet, for instructions that its cache does not hold, for a lock, and behind a taken
+//! branch; other contexts go on meanwhile. Threads that find no context wait outside and are swapped in. All cores
+//! share the width of memory.
+//!
+//! What the paper leaves open is decided in favour of this machine, and said where it is decided: locks live in hardware
+//! and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::cache::{Cache, CacheConfig, MemoryBus};
+use crate::instruction::{Instruction, Scoreboard};
+use crate::interpreter::Thread;
+use crate::layout::CODE;
+use crate::memory::Memory;
+use crate::program::Program;
+use crate::{ConfigError, Observer, SimulationError};
+
+/// The parameters of table 3 and section 5.3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MultithreadedConfig {
+    /// Cores.
+    pub cores: usize,
+    /// Hardware contexts of each core.
+    pub contexts_per_core: usize,
+    /// Data cache of each core.
+    pub data_cache: CacheConfig,
+    /// Instruction cache of each core.
+    pub instruction_cache: CacheConfig,
+    /// To the first part of a line, in cycles.
+    pub memory_latency_cycles: u64,
+    /// Width of memory, shared by all cores.
+    pub memory_bits_per_cycle: u32,
+    /// What a spawn takes, for parent and child.
+    pub spawn_cycles: u64,
+    /// What swapping a thread into a context takes.
+    pub swap_cycles: u64,
+    /// A core swaps threads in at every multiple of this many cycles, and when none of its contexts is active.
+    pub swap_interval_cycles: u64,
+    /// From taking a free lock to the thread's next instruction. The paper: "exceptionally fast"; one cycle.
+    pub lock_cycles: u64,
+    /// Cycles in which a context issues nothing behind a taken branch. The paper does not say. Two are a pipeline of
+    /// five stages that resolves branches in its third and has no prediction.
+    pub taken_branch_cycles: u64,
+    /// Whether a thread that waits for a lock asks for it again whenever its turn comes, and takes issue slots from the
+    /// core's other contexts, or sleeps until the lock is free. The paper does not say; asleep by default.
+    pub waiting_spins: bool,
+}
+
+impl MultithreadedConfig {
+    fn with(cores: usize, contexts_per_core: usize, cache_kib: u32, memory_bits_per_cycle: u32) -> Self {
+        let cache = CacheConfig { size_bytes: cache_kib * 1024, ways: 64, line_bytes: 32, hit_cycles: 1 };
+        Self {
+            cores,
+            contexts_per_core,
+            data_cache: cache,
+            instruction_cache: cache,
+            memory_latency_cycles: 10,
+            memory_bits_per_cycle,
+            spawn_cycles: 2,
+            swap_cycles: 10,
+            swap_interval_cycles: 1024,
+            lock_cycles: 1,
+            taken_branch_cycles: 2,
+            waiting_spins: false,
+        }
+    }
+
+    /// Table 3's first column.
+    pub fn one_core() -> Self {
+        Self::with(1, 8, 32, 128)
+    }
+
+    /// Table 3's second column.
+    pub fn two_cores() -> Self {
+        Self::with(2, 8, 16, 128)
+    }
+
+    /// Table 3's third column.
+    pub fn sixteen_cores() -> Self {
+        Self::with(16, 4, 16, 256)
+    }
+}
+
+/// A thread's number: 0 is the first, then in the order of spawning.
+pub type ThreadNumber = usize;
+
+/// A multithreaded processor. What it has cached outlives a run.
+#[derive(Clone, Debug)]
+pub struct Multithreaded {
+    config: MultithreadedConfig,
+    cores: Vec<Core>,
+    bus: MemoryBus,
+    now: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Core {
+    data_cache: Cache,
+    instruction_cache: Cache,
+    contexts: Vec<Option<ThreadNumber>>,
+    /// The context that is asked first in the next cycle.
+    turn: usize,
+}
+
+impl Multithreaded {
+    /// A processor with cold caches.
+    ///
+    /// # Errors
+    /// The configuration is impossible.
+    pub fn new(config: MultithreadedConfig) -> Result<Self, ConfigError> {
+        for (name, value) in [
+            ("number of cores", config.cores),
+            ("number of contexts", config.contexts_per_core),
+            ("swap interval", config.swap_interval_cycles as usize),
+            ("time of a lock", config.lock_cycles as usize),
+        ] {
+            if value == 0 {
+                return Err(ConfigError::Zero { name });
+            }
+        }
+        let core = Core {
+            data_cache: Cache::new(config.data_cache)?,
+            instruction_cache: Cache::new(config.instruction_cache)?,
+            contexts: vec![None; config.contexts_per_core],
+            turn: 0,
+        };
+        let bus = MemoryBus::new(config.memory_latency_cycles, config.memory_bits_per_cycle)?;
+        Ok(Self { config, cores: vec![core; config.cores], bus, now: 0 })
+    }
+
+    /// The data caches of all cores.
+    pub fn data_caches_mut(&mut self) -> impl Iterator<Item = &mut Cache> {
+        self.cores.iter_mut().map(|core| &mut core.data_cache)
+    }
+
+    /// Runs a program, its first thread on the first context, until that thread halts. Returns the cycles.
+    ///
+    /// # Errors
+    /// The program cannot go on, or does not end within `limit` cycles.
+    pub fn run(
+        &mut self,
+        program: &Program,
+        memory: &mut Memory,
+        limit: u64,
+        observer: &mut impl Observer,
+    ) -> Result<u64, SimulationError> {
+        let start = self.now;
+        for context in self.cores.iter_mut().flat_map(|core| &mut core.contexts) {
+            *context = None;
+        }
+        let mut run = Run { program, memory, observer, threads: Threads::new(self.now) };
+        self.place(0);
+        while !run.threads.halted {
+            if self.now - start == limit {
+                return Err(SimulationError::TooLong { cycles: limit });
+            }
+            for core in 0..self.cores.len() {
+                self.swap_in(core, &mut run)?;
+                self.issue(core, &mut run)?;
+            }
+            self.now += 1;
+        }
+        Ok(self.now - start)
+    }
+
+    /// Gives a thread a context of the core that has most of them free. Whether there was one.
+    fn place(&mut self, thread: ThreadNumber) -> bool {
+        let free = |core: &Core| core.contexts.iter().filter(|context| context.is_none()).count();
+        // The first of several equals.
+        let Some(core) = self.cores.iter_mut().rev().max_by_key(|core| free(core)) else { return false };
+        match core.contexts.iter_mut().find(|context| context.is_none()) {
+            Some(context) => {
+                *context = Some(thread);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Fills a core's free contexts with waiting threads, at the swap interval or if no context is active.
+    ///
+    /// Threads in a context stay there: since none may pass another, exchanging a thread for a later one never helps.
+    fn swap_in<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> Result<(), SimulationError> {
+        if run.threads.waiting.is_empty() || self.cores[core].contexts.iter().all(Option::is_some) {
+            return Ok(());
+        }
+        if !self.now.is_multiple_of(self.config.swap_interval_cycles) {
+            for thread in self.cores[core].contexts.iter().flatten() {
+                if run.is_active(*thread, self.now)? {
+                    return Ok(());
+                }
+            }
+        }
+        let mut ready = self.now;
+        for context in self.cores[core].contexts.iter_mut().filter(|context| context.is_none()) {
+            let Some(thread) = run.threads.waiting.pop_front() else { break };
+            ready += self.config.swap_cycles;
+            run.threads.all[thread].next_issue = ready;
+            *context = Some(thread);
+        }
+        Ok(())
+    }
+
+    /// Issues an instruction of the first context, from the core's turn on, that has one.
+    fn issue<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> Result<(), SimulationError> {
+        let contexts = self.config.contexts_per_core;
+        for offset in 0..contexts {
+            let context = (self.cores[core].turn + offset) % contexts;
+            let Some(thread) = self.cores[core].contexts[context] else { continue };
+            if run.is_ready(thread, self.now)? {
+                if !self.fetch(core, thread, run) {
+                    continue;
+                }
+            } else if self.config.waiting_spins && run.awaits_lock(thread, self.now)? {
+                self.cores[core].turn = (context + 1) % contexts;
+                return Ok(());
+            } else {
+                continue;
+            }
+            run.observer.on_issue(self.now, core, thread);
+            self.cores[core].turn = (context + 1) % contexts;
+            return self.execute(core, context, thread, run);
+        }
+        Ok(())
+    }
+
+    /// Whether a thread's next instruction is in the core's cache; if not, it is asked for.
+    fn fetch<O: Observer>(&mut self, core: usize, thread: ThreadNumber, run: &mut Run<O>) -> bool {
+        let state = &mut run.threads.all[thread];
+        let address = CODE + 4 * state.thread.at() as u32;
+        let hit = self.config.instruction_cache.hit_cycles;
+        let cache = &mut self.cores[core].instruction_cache;
+        let ready = cache.access(self.now, address, false, &mut self.bus, run.observer);
+        if ready > self.now + hit {
+            state.next_issue = ready - hit;
+        }
+        ready <= self.now + hit
+    }
+
+    fn execute<O: Observer>(
+        &mut self,
+        core: usize,
+        context: usize,
+        thread: ThreadNumber,
+        run: &mut Run<O>,
+    ) -> Result<(), SimulationError> {
+        let now = self.now;
+        let state = &mut run.threads.all[thread];
+        let executed = state.thread.step(run.program, run.memory)?;
+        state.next_issue = now + 1;
+        let mut ready = now + 1;
+        if let Some(access) = executed.access {
+            let cache = &mut self.cores[core].data_cache;
+            ready = cache.access(now, access.address, access.is_store, &mut self.bus, run.observer);
+        }
+        for name in executed.operands.destinations() {
+            state.ready.set(name, ready);
+        }
+        if executed.is_taken() {
+            state.next_issue += self.config.taken_branch_cycles;
+        }
+        match executed.instruction {
+            Instruction::Lock(register) | Instruction::Enter(register) => {
+                let address = state.thread.register(register);
+                state.next_issue = now + self.config.lock_cycles;
+                if matches!(executed.instruction, Instruction::Enter(_)) {
+                    run.threads.entered += 1;
+                }
+                run.threads.locks.insert(address, Lock::Held);
+                run.observer.on_lock(now, thread, address);
+            }
+            Instruction::Unlock(register) => {
+                let address = state.thread.register(register);
+                run.threads.locks.insert(address, Lock::FreeFrom(now + 1));
+                run.observer.on_unlock(now, thread, address);
+            }
+            Instruction::Spawn(target) => {
+                state.next_issue = now + self.config.spawn_cycles;
+                let child = state.thread.spawned(target);
+                self.spawn(child, run);
+            }
+            Instruction::Halt => {
+                self.cores[core].contexts[context] = None;
+                run.threads.running -= 1;
+                run.threads.halted = thread == 0;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A thread begins in a free context, or waits for one. Threads that wait already go first: a later thread in a
+    /// context would wait for them there.
+    fn spawn<O: Observer>(&mut self, child: Thread, run: &mut Run<O>) {
+        let number = run.threads.all.len();
+        run.threads.all.push(ThreadState::new(child, self.now + self.config.spawn_cycles));
+        run.threads.running += 1;
+        if !run.threads.waiting.is_empty() || !self.place(number) {
+            run.threads.waiting.push_back(number);
+        }
+    }
+}
+
+/// A thread and what an in-order core knows of it.
+struct ThreadState {
+    thread: Thread,
+    /// From when each register can be read.
+    ready: Scoreboard<u64>,
+    /// Nothing is issued before this cycle.
+    next_issue: u64,
+}
+
+impl ThreadState {
+    fn new(thread: Thread, next_issue: u64) -> Self {
+        Self { thread, ready: Scoreboard::new(0), next_issue }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Lock {
+    Held,
+    FreeFrom(u64),
+}
+
+struct Threads {
+    all: Vec<ThreadState>,
+    /// Spawned while no context was free, in order.
+    waiting: VecDeque<ThreadNumber>,
+    /// Threads that have not halted, the first one included.
+    running: usize,
+    /// How many threads have entered the list. The first is number 1: number 0 spawns them.
+    entered: usize,
+    locks: BTreeMap<u32, Lock>,
+    halted: bool,
+}
+
+impl Threads {
+    fn new(now: u64) -> Self {
+        Self {
+            all: vec![ThreadState::new(Thread::new(), now)],
+            waiting: VecDeque::new(),
+            running: 1,
+            entered: 0,
+            locks: BTreeMap::new(),
+            halted: false,
+        }
+    }
+
+    fn is_free(&self, address: u32, now: u64) -> bool {
+        match self.locks.get(&address) {
+            None => true,
+            Some(Lock::FreeFrom(cycle)) => *cycle <= now,
+            Some(Lock::Held) => false,
+        }
+    }
+}
+
+/// One run's program, contents of memory and threads.
+struct Run<'a, O> {
+    program: &'a Program,
+    memory: &'a mut Memory,
+    observer: &'a mut O,
+    threads: Threads,
+}
+
+impl<O: Observer> Run<'_, O> {
+    /// Whether a thread does not wait for others. One that waits for memory is active.
+    fn is_active(&self, thread: ThreadNumber, now: u64) -> Result<bool, SimulationError> {
+        let state = &self.threads.all[thread];
+        Ok(match state.thread.peek(self.program)? {
+            Instruction::Enter(register) => {
+                self.threads.entered + 1 == thread
+                    && self.threads.is_free(state.thread.register(register), now)
+            }
+            Instruction::Lock(register) => self.threads.is_free(state.thread.register(register), now),
+            Instruction::Join => self.threads.running == 1,
+            _ => true,
+        })
+    }
+
+    /// Whether a thread could go on if it had a lock.
+    fn awaits_lock(&self, thread: ThreadNumber, now: u64) -> Result<bool, SimulationError> {
+        let state = &self.threads.all[thread];
+        let instruction = state.thread.peek(self.program)?;
+        Ok(now >= state.next_issue
+            && matches!(instruction, Instruction::Lock(_) | Instruction::Enter(_))
+            && !self.is_active(thread, now)?)
+    }
+
+    /// Whether a thread's next instruction can be issued, if the core has it.
+    fn is_ready(&self, thread: ThreadNumber, now: u64) -> Result<bool, SimulationError> {
+        let state = &self.threads.all[thread];
+        if now < state.next_issue || !self.is_active(thread, now)? {
+            return Ok(false);
+        }
+        let operands = state.thread.peek(self.program)?.operands();
+        Ok(operands.sources().chain(operands.destinations()).all(|name| state.ready.get(name) <= now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instruction::Instruction::*;
+    use crate::instruction::r;
+
+    fn warm_cycles(config: MultithreadedConfig, instructions: &[Instruction]) -> u64 {
+        let program = Program::new(instructions.to_vec());
+        let (mut processor, mut memory) = (Multithreaded::new(config).unwrap(), Memory::new(4096));
+        processor.run(&program, &mut memory, 100_000, &mut ()).unwrap();
+        processor.run(&program, &mut memory, 100_000, &mut ()).unwrap()
+    }
+
+    fn one_core() -> MultithreadedConfig {
+        MultithreadedConfig::one_core()
+    }
+
+    #[test]
+    fn a_thread_issues_once_a_cycle_and_waits_behind_a_taken_branch() {
+        let chain = [[AddImmediate(r(3), r(3), 1); 20].as_slice(), &[Halt]].concat();
+        assert_eq!(warm_cycles(one_core(), &chain), 21);
+        assert_eq!(warm_cycles(one_core(), &[Branch(1), Branch(2), Halt]), 3, "to the next one is not taken");
+        assert_eq!(warm_cycles(one_core(), &[Branch(2), Halt, Halt]), 4);
+    }
+
+    /// Threads that each count to 40, beside each other.
+    fn counting(threads: usize) -> Vec<Instruction> {
+        let child = threads + 2;
+        let mut program = vec![Spawn(child); threads];
+        program.extend([Join, Halt]);
+        program.extend([AddImmediate(r(3), r(3), 1); 40]);
+        program.push(Halt);
+        program
+    }
+
+    #[test]
+    fn threads_share_a_core_and_have_cores_of_their_own() {
+        let spawns = one_core().spawn_cycles;
+        let alone = warm_cycles(one_core(), &counting(1));
+        assert_eq!(alone, spawns + 41 + 2, "spawn, 41 instructions, join, halt");
+        let shared = warm_cycles(one_core(), &counting(4));
+        assert!((4 * 41..4 * 41 + 20).contains(&shared), "{shared}: one issue slot for four");
+        let spread = warm_cycles(MultithreadedConfig::sixteen_cores(), &counting(4));
+        assert_eq!(spread, 4 * spawns + 41 + 2, "each beside the others");
+    }
+
+    #[test]
+    fn threads_without_a_context_are_swapped_in() {
+        let narrow = MultithreadedConfig { contexts_per_core: 2, ..one_core() };
+        // The first thread keeps a context; each of the others takes the second one when the one before is done.
+        let (two, three) = (warm_cycles(narrow, &counting(2)), warm_cycles(narrow, &counting(3)));
+        // The third spawn takes an issue slot from the first child.
+        assert_eq!(three - two, 1 + narrow.swap_cycles + 41);
+        let slow = MultithreadedConfig { swap_cycles: 100, ..narrow };
+        assert_eq!(warm_cycles(slow, &counting(3)) - three, 2 * 90);
+    }
+
+    #[test]
+    fn an_active_context_delays_swapping_to_the_interval() {
+        // The first thread does not wait: the second child comes in at the interval, or behind its last instruction.
+        let program = |busy: usize| {
+            let child = busy + 4;
+            let mut program = vec![Spawn(child), Spawn(child)];
+            program.extend(vec![AddImmediate(r(3), r(3), 1); busy]);
+            program.extend([Join, Halt]);
+            program.extend([AddImmediate(r(3), r(3), 1); 40]);
+            program.push(Halt);
+            program
+        };
+        let narrow = MultithreadedConfig { contexts_per_core: 2, ..one_core() };
+        let never = MultithreadedConfig { swap_interval_cycles: 1 << 40, ..narrow };
+        let often = MultithreadedConfig { swap_interval_cycles: 64, ..narrow };
+        assert!(warm_cycles(often, &program(500)) < warm_cycles(never, &program(500)));
+    }
+
+    #[test]
+    fn a_lock_is_held_by_one() {
+        // Two threads hold the same lock for 40 instructions each; then different ones.
+        let program = |second: i16| {
+            let mut program = vec![
+                LoadImmediate(r(4), 64),
+                Spawn(5),
+                LoadImmediate(r(4), second),
+                Spawn(5),
+                Branch(48),
+                Lock(r(4)),
+            ];
+            program.extend([AddImmediate(r(3), r(3), 1); 40]);
+            program.extend([Unlock(r(4)), Halt, Join, Halt]);
+            program
+        };
+        let sixteen = MultithreadedConfig::sixteen_cores();
+        let (same, different) = (warm_cycles(sixteen, &program(64)), warm_cycles(sixteen, &program(128)));
+        assert!(same > different + 30, "{same} and {different}");
+    }
+
+    #[test]
+    fn threads_that_spin_take_slots_from_their_neighbours() {
+        let program = {
+            let mut program = vec![LoadImmediate(r(4), 64)];
+            program.extend([Spawn(7); 4]);
+            program.extend([Join, Halt, Enter(r(4))]);
+            program.extend([AddImmediate(r(3), r(3), 1); 40]);
+            program.extend([Unlock(r(4)), Halt]);
+            program
+        };
+        let asleep = warm_cycles(one_core(), &program);
+        let spinning = warm_cycles(MultithreadedConfig { waiting_spins: true, ..one_core() }, &program);
+        assert!(spinning > 2 * asleep, "{spinning} and {asleep}");
+    }
+
+    #[test]
+    fn a_lock_that_never_comes_is_given_up() {
+        let program = Program::new(vec![LoadImmediate(r(4), 64), Lock(r(4)), Lock(r(4)), Halt]);
+        let (mut processor, mut memory) = (Multithreaded::new(one_core()).unwrap(), Memory::new(16));
+        assert_eq!(
+            processor.run(&program, &mut memory, 500, &mut ()),
+            Err(SimulationError::TooLong { cycles: 500 })
+        );
+    }
+}

@@ -1,0 +1,364 @@
+//! The programs: the paper's `match()` (figure 1) and its benchmark (figure 5), as a compiler of that time would have
+//! written them for 32-bit PowerPC.
+//!
+//! Written by hand after gcc 3.3 at `-O2`: blocks in the order of the source, failing tests branch forward to the end of
+//! the loop, 64-bit values in pairs of registers, nothing kept in registers across the loop that a store through a
+//! pointer of the same type might change (so the header is read again for every item), no branch hints.
+//! `md_valid()` and its like are bits of one half word that stays in a register.
+
+use thiserror::Error;
+
+use crate::instruction::Condition::{self, Equal, Greater, NotEqual};
+use crate::instruction::Instruction::{self, *};
+use crate::instruction::{Register, Target, r};
+use crate::layout::{self, flag, header, item};
+
+/// A program that does not hang together: a mistake in this module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("label {0} is branched to and stands nowhere; bind it in the program")]
+pub struct UnboundLabel(usize);
+
+/// Instructions; execution begins at the first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Program {
+    instructions: Vec<Instruction>,
+}
+
+impl Program {
+    /// A program of instructions whose targets are their numbers.
+    pub fn new(instructions: Vec<Instruction>) -> Self {
+        Self { instructions }
+    }
+
+    /// The instruction of that number.
+    pub fn get(&self, at: Target) -> Option<Instruction> {
+        self.instructions.get(at).copied()
+    }
+
+    /// All instructions.
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+}
+
+/// What a label stands for until the program is finished: branches carry it as their target.
+#[derive(Clone, Copy)]
+struct Label(usize);
+
+#[derive(Default)]
+struct Builder {
+    instructions: Vec<Instruction>,
+    labels: Vec<Option<Target>>,
+}
+
+impl Builder {
+    fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    fn bind(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.instructions.len());
+    }
+
+    fn emit(&mut self, instructions: &[Instruction]) {
+        self.instructions.extend_from_slice(instructions);
+    }
+
+    fn branch_if(&mut self, condition: Condition, label: Label) {
+        self.emit(&[BranchIf(condition, label.0)]);
+    }
+
+    fn branch(&mut self, label: Label) {
+        self.emit(&[Branch(label.0)]);
+    }
+
+    /// Labels become instruction numbers.
+    fn finish(mut self) -> Result<Program, UnboundLabel> {
+        for instruction in &mut self.instructions {
+            if let BranchIf(_, target) | Branch(target) | Call(target) | Spawn(target) = instruction {
+                *target = self.labels.get(*target).copied().flatten().ok_or(UnboundLabel(*target))?;
+            }
+        }
+        Ok(Program { instructions: self.instructions })
+    }
+}
+
+// Arguments of match(), in the registers that PowerPC's calling convention says.
+const CURRENT: Register = r(3);
+const HEADER: Register = r(4);
+const SOURCE_NID: Register = r(5);
+const OFFSET: Register = r(6);
+const LENGTH: Register = r(7);
+// Kept by the benchmark across calls.
+const LIST: Register = r(28);
+const RESULT: Register = r(29);
+const QUEUE: Register = r(30);
+const COUNT: Register = r(31);
+// Scratch. Pairs are high word, low word.
+const FLAGS: Register = r(8);
+const MD_LENGTH: (Register, Register) = (r(9), r(10));
+const REMAIN: (Register, Register) = (r(11), r(12));
+const SCRATCH: Register = r(0);
+
+/// Figure 5's inner loop for one processor: get a header, match it, 64 times.
+///
+/// # Errors
+/// A mistake in this module.
+pub fn embedded() -> Result<Program, UnboundLabel> {
+    let mut builder = Builder::default();
+    let (next_header, search) = (builder.label(), builder.label());
+    benchmark(&mut builder, next_header, |builder| {
+        builder.emit(&[Call(search.0), StoreWord(r(3), 12, RESULT)]);
+    });
+    builder.emit(&[Halt]);
+    get_next_header(&mut builder, next_header);
+    match_function(&mut builder, search, Locking::None);
+    builder.finish()
+}
+
+/// Figure 5's inner loop for the multithreaded processor: a new thread for each header, and locks on the items.
+///
+/// # Errors
+/// A mistake in this module.
+pub fn multithreaded() -> Result<Program, UnboundLabel> {
+    let mut builder = Builder::default();
+    let (next_header, search, thread) = (builder.label(), builder.label(), builder.label());
+    benchmark(&mut builder, next_header, |builder| builder.emit(&[Spawn(thread.0)]));
+    builder.emit(&[Join, Halt]);
+    builder.bind(thread);
+    builder.emit(&[Call(search.0), StoreWord(r(3), 12, RESULT), Halt]);
+    get_next_header(&mut builder, next_header);
+    match_function(&mut builder, search, Locking::HandOverHand);
+    builder.finish()
+}
+
+/// The loop around `invoke`, which finds the arguments of `match()` in their registers.
+fn benchmark(builder: &mut Builder, next_header: Label, invoke: impl FnOnce(&mut Builder)) {
+    for (register, address) in [(LIST, layout::LIST), (RESULT, layout::RESULTS), (QUEUE, layout::QUEUE)] {
+        let (upper, lower) = ((address >> 16) as u16, (address & 0xffff) as u16);
+        builder.emit(&[LoadUpper(register, upper), OrImmediate(register, register, lower)]);
+    }
+    builder.emit(&[LoadImmediate(COUNT, layout::HEADERS as i16)]);
+    let again = builder.label();
+    builder.bind(again);
+    builder.emit(&[
+        Call(next_header.0),
+        Move(HEADER, r(3)),
+        Move(CURRENT, LIST),
+        LoadImmediate(SOURCE_NID, 0),
+        Move(OFFSET, RESULT),
+        AddImmediate(LENGTH, RESULT, 8),
+    ]);
+    invoke(builder);
+    builder.emit(&[
+        AddImmediate(RESULT, RESULT, layout::RESULT_BYTES as i16),
+        AddImmediate(COUNT, COUNT, -1),
+        CompareImmediate(COUNT, 0),
+    ]);
+    builder.branch_if(NotEqual, again);
+}
+
+/// `getNextHeader()`, which the paper calls and does not show: waits for the queue to hold a header and returns its
+/// address. The header itself is first touched by `match()`.
+fn get_next_header(builder: &mut Builder, entry: Label) {
+    builder.bind(entry);
+    builder.emit(&[LoadWord(r(3), 0, QUEUE), LoadWord(r(9), 4, QUEUE), CompareLogical(r(3), r(9))]);
+    builder.branch_if(Equal, entry);
+    builder.emit(&[AddImmediate(r(9), r(3), layout::HEADER_BYTES as i16), StoreWord(r(9), 0, QUEUE), Return]);
+}
+
+/// What the paper added to `match()` for the multithreaded processor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Locking {
+    None,
+    /// A thread holds the lock of the item that it looks at, and gives it back when it has the next one's: nobody
+    /// passes, nobody looks at the same item.
+    HandOverHand,
+}
+
+impl Locking {
+    fn give_back(self, builder: &mut Builder) {
+        if self == Self::HandOverHand {
+            builder.emit(&[Unlock(CURRENT)]);
+        }
+    }
+}
+
+fn match_function(builder: &mut Builder, entry: Label, locking: Locking) {
+    let (top, next, none) = (builder.label(), builder.label(), builder.label());
+    builder.bind(entry);
+    builder.emit(&[CompareImmediate(CURRENT, 0)]);
+    builder.branch_if(Equal, none);
+    if locking == Locking::HandOverHand {
+        builder.emit(&[Enter(CURRENT)]);
+    }
+    builder.bind(top);
+    match_bits(builder, next);
+    match_ids(builder, next);
+    match_state(builder, next);
+    match_operation(builder, next);
+    effective_offset(builder);
+    remaining_space(builder, next);
+    receive_length(builder, next, locking);
+
+    builder.bind(next);
+    match locking {
+        Locking::None => {
+            builder.emit(&[LoadWord(CURRENT, item::NEXT, CURRENT), CompareImmediate(CURRENT, 0)]);
+            builder.branch_if(NotEqual, top);
+        }
+        Locking::HandOverHand => {
+            let last = builder.label();
+            builder.emit(&[LoadWord(r(9), item::NEXT, CURRENT), CompareImmediate(r(9), 0)]);
+            builder.branch_if(Equal, last);
+            builder.emit(&[Lock(r(9)), Unlock(CURRENT), Move(CURRENT, r(9))]);
+            builder.branch(top);
+            builder.bind(last);
+            builder.emit(&[Unlock(CURRENT)]);
+        }
+    }
+    builder.bind(none);
+    builder.emit(&[LoadImmediate(r(3), 0), Return]);
+}
+
+/// Lines 10 and 11.
+fn match_bits(builder: &mut Builder, next: Label) {
+    builder.emit(&[
+        LoadWord(r(9), item::MATCH_BITS, CURRENT),
+        LoadWord(r(10), item::MATCH_BITS + 4, CURRENT),
+        LoadWord(r(11), header::MATCH_BITS, HEADER),
+        LoadWord(r(12), header::MATCH_BITS + 4, HEADER),
+        Xor(r(9), r(9), r(11)),
+        Xor(r(10), r(10), r(12)),
+        LoadWord(r(11), item::DONT_IGNORE, CURRENT),
+        LoadWord(r(12), item::DONT_IGNORE + 4, CURRENT),
+        And(r(9), r(9), r(11)),
+        And(r(10), r(10), r(12)),
+        OrRecord(r(9), r(9), r(10)),
+    ]);
+    builder.branch_if(NotEqual, next);
+}
+
+/// Lines 13 to 15.
+fn match_ids(builder: &mut Builder, next: Label) {
+    let (pid, done) = (builder.label(), builder.label());
+    builder.emit(&[LoadWord(r(9), item::NID, CURRENT), CompareImmediate(r(9), -1)]);
+    builder.branch_if(Equal, pid);
+    builder.emit(&[CompareLogical(r(9), SOURCE_NID)]);
+    builder.branch_if(NotEqual, next);
+    builder.bind(pid);
+    builder.emit(&[LoadHalf(r(9), item::PID, CURRENT), CompareLogicalImmediate(r(9), layout::ANY_PID)]);
+    builder.branch_if(Equal, done);
+    builder.emit(&[LoadHalf(SCRATCH, header::PID, HEADER), CompareLogical(r(9), SCRATCH)]);
+    builder.branch_if(NotEqual, next);
+    builder.bind(done);
+}
+
+/// Lines 17 and 18.
+fn match_state(builder: &mut Builder, next: Label) {
+    builder.emit(&[LoadHalf(FLAGS, item::FLAGS, CURRENT), AndImmediateRecord(SCRATCH, FLAGS, flag::VALID)]);
+    builder.branch_if(Equal, next);
+    builder.emit(&[LoadWord(SCRATCH, item::THRESHOLD, CURRENT), CompareImmediate(SCRATCH, 0)]);
+    builder.branch_if(Equal, next);
+}
+
+/// Lines 20 to 22.
+fn match_operation(builder: &mut Builder, next: Label) {
+    let (get, done) = (builder.label(), builder.label());
+    builder
+        .emit(&[LoadHalf(SCRATCH, header::OPERATION, HEADER), CompareLogicalImmediate(SCRATCH, layout::PUT)]);
+    builder.branch_if(NotEqual, get);
+    builder.emit(&[AndImmediateRecord(SCRATCH, FLAGS, flag::PUTS)]);
+    builder.branch_if(Equal, next);
+    builder.branch(done);
+    builder.bind(get);
+    builder.emit(&[CompareLogicalImmediate(SCRATCH, layout::GET)]);
+    builder.branch_if(NotEqual, done);
+    builder.emit(&[AndImmediateRecord(SCRATCH, FLAGS, flag::GETS)]);
+    builder.branch_if(Equal, next);
+    builder.bind(done);
+}
+
+/// Branches to a label by an unsigned comparison of 64-bit pairs, and falls through otherwise.
+///
+/// With `or_equal`, equal values branch as well.
+fn branch_if_greater(
+    builder: &mut Builder,
+    (a, b): ((Register, Register), (Register, Register)),
+    or_equal: bool,
+    to: Label,
+) {
+    let done = builder.label();
+    builder.emit(&[CompareLogical(a.0, b.0)]);
+    builder.branch_if(Greater, to);
+    builder.branch_if(NotEqual, done);
+    builder.emit(&[CompareLogical(a.1, b.1)]);
+    builder.branch_if(Greater, to);
+    if or_equal {
+        builder.branch_if(Equal, to);
+    }
+    builder.bind(done);
+}
+
+/// Lines 24 to 33; the offset stays in the pair `REMAIN`.
+fn effective_offset(builder: &mut Builder) {
+    let (clamp, implicit, done) = (builder.label(), builder.label(), builder.label());
+    let store = [StoreWord(REMAIN.0, 0, OFFSET), StoreWord(REMAIN.1, 4, OFFSET)];
+    builder.emit(&[
+        LoadWord(MD_LENGTH.0, item::LENGTH, CURRENT),
+        LoadWord(MD_LENGTH.1, item::LENGTH + 4, CURRENT),
+        AndImmediateRecord(SCRATCH, FLAGS, flag::REMOTE_OFFSET),
+    ]);
+    builder.branch_if(Equal, implicit);
+    builder.emit(&[
+        LoadWord(REMAIN.0, header::REMOTE_OFFSET, HEADER),
+        LoadWord(REMAIN.1, header::REMOTE_OFFSET + 4, HEADER),
+    ]);
+    builder.emit(&store);
+    branch_if_greater(builder, (REMAIN, MD_LENGTH), true, clamp);
+    builder.branch(done);
+    builder.bind(clamp);
+    builder.emit(&[Move(REMAIN.0, MD_LENGTH.0), Move(REMAIN.1, MD_LENGTH.1)]);
+    builder.emit(&store);
+    builder.branch(done);
+    builder.bind(implicit);
+    builder.emit(&[
+        LoadWord(REMAIN.0, item::LOCAL_OFFSET, CURRENT),
+        LoadWord(REMAIN.1, item::LOCAL_OFFSET + 4, CURRENT),
+    ]);
+    builder.emit(&store);
+    builder.bind(done);
+}
+
+/// Lines 35 to 42.
+fn remaining_space(builder: &mut Builder, next: Label) {
+    let done = builder.label();
+    builder.emit(&[
+        SubtractFromCarrying(REMAIN.1, REMAIN.1, MD_LENGTH.1),
+        SubtractFromExtended(REMAIN.0, REMAIN.0, MD_LENGTH.0),
+        AndImmediateRecord(SCRATCH, FLAGS, flag::MAX_SIZE),
+    ]);
+    builder.branch_if(Equal, done);
+    builder.emit(&[AndImmediateRecord(SCRATCH, FLAGS, flag::TRUNCATE)]);
+    builder.branch_if(NotEqual, done);
+    builder.emit(&[LoadWord(r(9), item::MAX_SIZE, CURRENT), LoadWord(r(10), item::MAX_SIZE + 4, CURRENT)]);
+    branch_if_greater(builder, ((r(9), r(10)), REMAIN), false, next);
+    builder.bind(done);
+}
+
+/// Lines 44 to 50: the match function's good end.
+fn receive_length(builder: &mut Builder, next: Label, locking: Locking) {
+    let long = builder.label();
+    builder.emit(&[LoadWord(r(9), header::LENGTH, HEADER), LoadWord(r(10), header::LENGTH + 4, HEADER)]);
+    branch_if_greater(builder, ((r(9), r(10)), REMAIN), false, long);
+    builder.emit(&[StoreWord(r(10), 0, LENGTH)]);
+    locking.give_back(builder);
+    builder.emit(&[Return]);
+    builder.bind(long);
+    builder.emit(&[AndImmediateRecord(SCRATCH, FLAGS, flag::TRUNCATE)]);
+    builder.branch_if(Equal, next);
+    builder.emit(&[StoreWord(REMAIN.1, 0, LENGTH)]);
+    locking.give_back(builder);
+    builder.emit(&[Return]);
+}
