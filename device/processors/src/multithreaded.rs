@@ -426,6 +426,23 @@ mod tests {
         assert_eq!(warm_cycles(one_core(), &[Branch(2), Halt, Halt]), 4);
     }
 
+    #[test]
+    fn an_operand_from_memory_is_waited_for_at_its_first_use() {
+        let cycles = |last| {
+            let program =
+                Program::new(vec![LoadWord(r(3), 64, r(4)), AddImmediate(r(5), r(5), 1), last, Halt]);
+            let (mut processor, mut memory) = (Multithreaded::new(one_core()).unwrap(), Memory::new(4096));
+            processor.run(&program, &mut memory, 1000, &mut ()).unwrap();
+            for cache in processor.data_caches_mut() {
+                cache.invalidate(0..4096);
+            }
+            processor.run(&program, &mut memory, 1000, &mut ()).unwrap()
+        };
+        assert_eq!(cycles(AddImmediate(r(5), r(5), 1)), 4, "nobody waits");
+        // 10 cycles to the first half of the line, 1 to the second; then the use and the halt.
+        assert_eq!(cycles(AddImmediate(r(5), r(3), 1)), 13);
+    }
+
     /// Threads that each count to 40, beside each other.
     fn counting(threads: usize) -> Vec<Instruction> {
         let child = threads + 2;

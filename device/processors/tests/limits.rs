@@ -120,6 +120,8 @@ struct Order {
     holders: BTreeMap<u32, ThreadNumber>,
     /// The last thread to take each item's lock.
     last: BTreeMap<u32, ThreadNumber>,
+    /// The cycle in which each lock was given back.
+    given_back: BTreeMap<u32, u64>,
     locks: usize,
 }
 
@@ -127,13 +129,19 @@ impl Observer for Order {
     fn on_lock(&mut self, cycle: u64, thread: ThreadNumber, address: u32) {
         let other = self.holders.insert(address, thread);
         assert_eq!(other, None, "two threads at item {address:#x} in cycle {cycle}");
+        let given_back = self.given_back.get(&address);
+        assert!(
+            given_back.is_none_or(|then| *then < cycle),
+            "a lock is given back and taken in cycle {cycle}"
+        );
         let before = self.last.insert(address, thread);
         // Every thread goes to the end of the list: each item sees all of them, in order, pass by pass.
         assert_eq!(before.unwrap_or(0) % 64 + 1, thread, "a thread was passed at item {address:#x}");
         self.locks += 1;
     }
 
-    fn on_unlock(&mut self, _cycle: u64, thread: ThreadNumber, address: u32) {
+    fn on_unlock(&mut self, cycle: u64, thread: ThreadNumber, address: u32) {
+        self.given_back.insert(address, cycle);
         assert_eq!(self.holders.remove(&address), Some(thread), "a lock is given back by who has it");
     }
 }
