@@ -103,6 +103,15 @@ pub fn variations() -> Vec<(&'static str, Machine)> {
             Machine::Multithreaded(MultithreadedConfig { lock_cycles: 10, ..sixteen }),
         ),
         (
+            "16 cores, all three: spinning, items from memory, locks of 10 cycles",
+            Machine::Multithreaded(MultithreadedConfig {
+                waiting_spins: true,
+                data_cache: from_memory(sixteen.data_cache),
+                lock_cycles: 10,
+                ..sixteen
+            }),
+        ),
+        (
             "16 cores, taken branches cost nothing",
             Machine::Multithreaded(MultithreadedConfig { taken_branch_cycles: 0, ..sixteen }),
         ),
