@@ -37,16 +37,6 @@ impl Effects {
         }
     }
 
-    /// The next effect. Once there is none, the next ones go where the first of these was, and not ever further around
-    /// the ring: of the memory of thousands of cards, little is in the processor's caches.
-    pub(super) fn next_output(&mut self) -> Option<Output> {
-        let output = self.outputs.pop_front();
-        if self.outputs.is_empty() {
-            self.outputs.clear();
-        }
-        output
-    }
-
     /// Lets a machine work on a packet of `words` words.
     #[inline]
     pub(super) fn work(&mut self, machine: Machine, ready: Time, words: usize) -> Stage {

@@ -91,7 +91,7 @@ impl Nic for Ultra {
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        self.effects.next_output()
+        self.effects.outputs.pop_front()
     }
 
     #[inline]

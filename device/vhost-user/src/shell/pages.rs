@@ -204,6 +204,9 @@ impl Pages {
         // Stored before the first slice can arrive, so that it is never seen after a release that it is for.
         let interval = load(COMPLETER_INTERVAL_OFFSET);
         let Some(view) = self.ports.get_mut(port as usize) else { return [None; 3] };
+        if (view.released, view.armed, view.release_interval) == (released, armed, interval) {
+            return [None; 3];
+        }
         let changed = [
             (view.release_interval != interval).then_some(Register::ReleaseInterval(interval)),
             (view.released != released).then_some(Register::Released(released)),

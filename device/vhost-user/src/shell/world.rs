@@ -150,15 +150,12 @@ impl World {
                 }
                 break;
             }
-            if !card.pages.is_launched(port) {
-                break;
-            }
+            let Some(launch) = card.pages.take(port) else { break };
             // What the program told before this launch comes before it.
             if card.registers(port) {
                 self.settle(node);
             }
             let Some(card) = self.cards.get_mut(node) else { break };
-            let Some(launch) = card.pages.take(port) else { break };
             self.budget -= 1;
             taken += 1;
             card.store(launch);
