@@ -10,6 +10,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi", &[]),
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-isa", &[]),
+    ("niclab-asm", &["niclab-isa"]),
     ("niclab-model", &["niclab-abi"]),
     ("niclab-spec", &[]),
     ("niclab-observe", &["niclab-model"]),
@@ -25,7 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-tools", &["niclab-abi", "niclab-user"]),
     ("niclab-agent", &[]),
     ("niclab-images", &[]),
-    ("niclab-cluster", &["niclab-spec", "niclab-images", "niclab-agent"]),
+    ("niclab-cluster", &["niclab-spec", "niclab-images", "niclab-agent", "niclab-asm", "niclab-isa"]),
     ("niclab-checks", &[]),
     // The tests sit on top of everything.
     (

@@ -22,6 +22,42 @@ pub struct Field {
     pub meaning: &'static str,
 }
 
+impl Field {
+    /// The field `name` of slot `slot`, by its names.
+    #[must_use]
+    pub fn named(slot: &str, name: &str) -> Option<&'static Self> {
+        FIELDS.iter().find(|field| (field.slot, field.name) == (slot, name))
+    }
+
+    /// What the field holds in the bits of a word.
+    #[must_use]
+    pub fn get(&self, words: [u64; 3]) -> u64 {
+        let (place, shift) = ((self.first / 64) as usize, self.first % 64);
+        let mut value = words[place] >> shift;
+        if shift + self.bits > 64 {
+            value |= words[place + 1] << (64 - shift);
+        }
+        value & self.max()
+    }
+
+    /// Replaces what the field holds in the bits of a word; of `value` the lower bits count.
+    pub fn set(&self, words: &mut [u64; 3], value: u64) {
+        let (place, shift) = ((self.first / 64) as usize, self.first % 64);
+        let value = value & self.max();
+        words[place] = words[place] & !(self.max() << shift) | value << shift;
+        if shift + self.bits > 64 {
+            let shift = 64 - shift;
+            words[place + 1] = words[place + 1] & !(self.max() >> shift) | value >> shift;
+        }
+    }
+
+    /// The largest number that it holds.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        u64::MAX >> (64 - self.bits)
+    }
+}
+
 /// Why 164 bits are no word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
@@ -218,7 +254,7 @@ macro_rules! slots {
                 let values = [$($(self.$slot.$field.to_bits(),)*)*];
                 let mut words = [0; 3];
                 for (field, value) in FIELDS.iter().zip(values) {
-                    insert(&mut words, field, value);
+                    field.set(&mut words, value);
                 }
                 words
             }
@@ -301,25 +337,8 @@ slots! {
 
 const _: () = assert!(first_bit(WIDTHS, WIDTHS.len()) == WORD_BITS);
 
-fn insert(words: &mut [u64; 3], field: &Field, value: u64) {
-    let (place, shift) = ((field.first / 64) as usize, field.first % 64);
-    words[place] |= value << shift;
-    if shift + field.bits > 64 {
-        words[place + 1] |= value >> (64 - shift);
-    }
-}
-
-fn bits_of(words: [u64; 3], field: &Field) -> u64 {
-    let (place, shift) = ((field.first / 64) as usize, field.first % 64);
-    let mut value = words[place] >> shift;
-    if shift + field.bits > 64 {
-        value |= words[place + 1] << (64 - shift);
-    }
-    value & (u64::MAX >> (64 - field.bits))
-}
-
 fn extract<T: Value>(words: [u64; 3], field: &Field) -> Result<T, DecodeError> {
-    let value = bits_of(words, field);
+    let value = field.get(words);
     T::from_bits(value).ok_or(DecodeError::Undefined { slot: field.slot, name: field.name, value })
 }
 
@@ -415,11 +434,7 @@ mod tests {
                     ("alu", "half", half),
                     ("ternary", "combine", ternary),
                 ] {
-                    let field = FIELDS.iter().find(|field| (field.slot, field.name) == (slot, name)).unwrap();
-                    let mut mask = [0; 3];
-                    insert(&mut mask, field, u64::MAX >> (64 - field.bits));
-                    words.iter_mut().zip(mask).for_each(|(word, mask)| *word &= !mask);
-                    insert(&mut words, field, value);
+                    Field::named(slot, name).unwrap().set(&mut words, value);
                 }
                 words
             },
@@ -451,8 +466,7 @@ mod tests {
     #[test]
     fn what_is_not_defined_is_named() {
         let mut words = Word::default().encode();
-        let op = FIELDS.iter().find(|field| field.name == "op").unwrap();
-        insert(&mut words, op, 13);
+        Field::named("alu", "op").unwrap().set(&mut words, 13);
         let error = Word::decode(words).unwrap_err();
         assert_eq!(error, DecodeError::Undefined { slot: "alu", name: "op", value: 13 });
         assert_eq!(Word::decode([0, 0, 1 << 36]), Err(DecodeError::TooWide));

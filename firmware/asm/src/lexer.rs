@@ -1,0 +1,157 @@
+//! A source's lines as tokens that know where they stand.
+
+use crate::diagnostic::{Diagnostic, Place};
+
+/// A token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub kind: Kind,
+    pub place: Place,
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Name(String),
+    Number(u64),
+    /// One of [`SYMBOLS`].
+    Symbol(&'static str),
+    /// What stands between brackets, as it was written: lanes or bytes.
+    List(String),
+}
+
+/// Longer ones before those that they begin with.
+const SYMBOLS: &[&str] = &["&=", "|=", "<<", "..", "=", "|", ",", ":", ".", "(", ")", "+", "-", "*", "!"];
+
+/// What separates the slots of a word.
+pub(crate) const SEPARATOR: Kind = Kind::Symbol("|");
+
+/// The tokens of line `number`, without its comment. What is wrong goes to `diagnostics` and is left out.
+pub(crate) fn tokens(line: &str, number: usize, diagnostics: &mut Vec<Diagnostic>) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = line;
+    let mut column = 1;
+    while let Some(first) = rest.chars().next() {
+        if first == '#' {
+            break;
+        }
+        let (bytes, kind) = if first.is_whitespace() {
+            (first.len_utf8(), None)
+        } else {
+            match token(rest) {
+                Ok((bytes, kind)) => (bytes, Some(kind)),
+                Err((bytes, what, mend)) => {
+                    let place = Place { line: number, column, width: 1 };
+                    diagnostics.push(Diagnostic::error(place, what, mend));
+                    (bytes, None)
+                }
+            }
+        };
+        let (taken, left) = rest.split_at(bytes);
+        let width = taken.chars().count();
+        if let Some(kind) = kind {
+            tokens.push(Token { kind, place: Place { line: number, column, width } });
+        }
+        rest = left;
+        column += width;
+    }
+    tokens
+}
+
+type Complaint = (usize, String, &'static str);
+
+/// The token that `text`, which is not empty, begins with, and its length in bytes.
+fn token(text: &str) -> Result<(usize, Kind), Complaint> {
+    let first = text.chars().next().unwrap_or(' ');
+    if first.is_ascii_digit() {
+        let word = word_of(text);
+        let number = number(word).ok_or_else(|| {
+            (
+                word.len(),
+                format!("`{word}` is no number of 64 bits"),
+                "write 42, 0x2a, 0b101010 or 'A'; _ may separate digits",
+            )
+        })?;
+        return Ok((word.len(), Kind::Number(number)));
+    }
+    if first.is_ascii_alphabetic() || first == '_' {
+        let word = word_of(text);
+        return Ok((word.len(), Kind::Name(word.to_owned())));
+    }
+    if first == '\'' {
+        return character(text);
+    }
+    if first == '[' {
+        let end = text.find(['#', ']']).filter(|end| text.as_bytes().get(*end) == Some(&b']'));
+        let (end, inside) = end.and_then(|end| Some((end, text.get(1..end)?))).ok_or((
+            text.len(),
+            "the list has no end".to_owned(),
+            "close it with ] on the same line",
+        ))?;
+        return Ok((end + 1, Kind::List(inside.to_owned())));
+    }
+    let symbol = SYMBOLS.iter().find(|symbol| text.starts_with(**symbol));
+    let symbol = symbol.ok_or_else(|| {
+        (first.len_utf8(), format!("`{first}` means nothing here"), "remove it; a comment begins with #")
+    })?;
+    Ok((symbol.len(), Kind::Symbol(symbol)))
+}
+
+/// Letters, digits and underscores at the beginning of a text.
+fn word_of(text: &str) -> &str {
+    let end = text.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+    text.get(..end.unwrap_or(text.len())).unwrap_or(text)
+}
+
+fn number(word: &str) -> Option<u64> {
+    let digits = word.replace('_', "");
+    if let Some(digits) = digits.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).ok();
+    }
+    if let Some(digits) = digits.strip_prefix("0b") {
+        return u64::from_str_radix(digits, 2).ok();
+    }
+    digits.parse().ok()
+}
+
+fn character(text: &str) -> Result<(usize, Kind), Complaint> {
+    let mut characters = text.chars().skip(1);
+    match (characters.next(), characters.next()) {
+        (Some(character), Some('\'')) if character != '\'' => {
+            Ok((2 + character.len_utf8(), Kind::Number(u32::from(character).into())))
+        }
+        _ => Err((1, "a quote without one character and a second quote".to_owned(), "write 'A'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(line: &str) -> Vec<Kind> {
+        let mut diagnostics = Vec::new();
+        let tokens = tokens(line, 1, &mut diagnostics);
+        assert_eq!(diagnostics, []);
+        tokens.into_iter().map(|token| token.kind).collect()
+    }
+
+    #[test]
+    fn numbers_have_four_notations() {
+        let numbers = [42, 42, 42, 65].map(Kind::Number);
+        assert_eq!(kinds("42 0x2_a 0b10_1010 'A' # 7 'B"), numbers);
+    }
+
+    #[test]
+    fn a_combination_is_no_separator() {
+        assert_eq!(kinds("|= |"), [Kind::Symbol("|="), SEPARATOR]);
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        let mut diagnostics = Vec::new();
+        let found = tokens("'ä' x § [3 2", 4, &mut diagnostics);
+        assert_eq!(found[1].place, Place { line: 4, column: 5, width: 1 });
+        let columns: Vec<_> = diagnostics.iter().map(|diagnostic| diagnostic.place.column).collect();
+        assert_eq!(columns, [7, 9]);
+    }
+}

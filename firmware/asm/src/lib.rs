@@ -1,0 +1,25 @@
+//! The assembler of the match unit: [`assemble`] turns a source into words, [`listing`] shows them with their bits, and
+//! [`disassemble`] turns words back into a source that gives the same words.
+//!
+//! A line of the source is a word; its statements, one for each unit, are separated by `|`:
+//!
+//! ```text
+//! item:   t2 = in | p15 = match t1, t3, mask t2 | r4 = add r4, 1 if p8 | br found if p15
+//! ```
+//!
+//! docs/MATCH.md describes the language. Whatever is wrong with a source becomes a [`Diagnostic`] that names the place and
+//! the mend; all of them are reported at once.
+
+mod cursor;
+mod diagnostic;
+mod hazards;
+mod lexer;
+mod lists;
+mod source;
+mod statement;
+mod symbols;
+mod text;
+
+pub use diagnostic::{Diagnostic, Place, Rejected, Warning};
+pub use source::{Program, assemble};
+pub use text::{disassemble, listing};

@@ -1,0 +1,485 @@
+//! From the source's text to a program, in two passes: the first finds names and the addresses of words, the second reads
+//! the words.
+
+use std::collections::BTreeSet;
+
+use niclab_isa::{MAX_WORDS, Word};
+
+use crate::cursor::Cursor;
+use crate::diagnostic::{Diagnostic, Place, Rejected, Warning};
+use crate::hazards::{self, Finding};
+use crate::lexer::{Kind, SEPARATOR, Token, tokens};
+use crate::statement::{Builder, Places};
+use crate::symbols::{Meaning, Symbols, nearest};
+
+type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// A program that was assembled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its words; execution begins with the first.
+    pub words: Vec<Word>,
+    /// Labels and their addresses, by address.
+    pub labels: Vec<(String, usize)>,
+    /// What is suspicious about it, by place.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Assembles a source.
+///
+/// # Errors
+/// [`Rejected`] with everything that is wrong with the source.
+pub fn assemble(source: &str) -> std::result::Result<Program, Rejected> {
+    let mut assembler = Assembler::default();
+    assembler.collect(source);
+    let words = assembler.words();
+    assembler.check(&words);
+    let Assembler { mut diagnostics, symbols, .. } = assembler;
+    diagnostics.sort_by_key(|diagnostic| diagnostic.place);
+    if diagnostics.iter().any(|diagnostic| diagnostic.warning.is_none()) {
+        return Err(Rejected { diagnostics });
+    }
+    let words = words.into_iter().map(|(word, _)| word).collect();
+    Ok(Program { words, labels: symbols.labels(), warnings: diagnostics })
+}
+
+/// The statements of one word.
+struct Line {
+    tokens: Vec<Token>,
+    allowed: BTreeSet<Warning>,
+}
+
+#[derive(Default)]
+struct Assembler {
+    symbols: Symbols,
+    lines: Vec<Line>,
+    diagnostics: Vec<Diagnostic>,
+    /// What `.allow` named since the last word.
+    allowed: BTreeSet<Warning>,
+    /// Whether `.unchecked` stands in the source.
+    unchecked: bool,
+}
+
+impl Assembler {
+    /// The first pass.
+    fn collect(&mut self, source: &str) {
+        for (index, line) in source.lines().enumerate() {
+            let mut tokens = tokens(line, index + 1, &mut self.diagnostics);
+            if tokens.first().is_some_and(|token| token.kind == SEPARATOR) {
+                self.go_on(tokens);
+                continue;
+            }
+            while let Some(Kind::Name(name)) = tokens.first().map(|token| &token.kind)
+                && tokens.get(1).is_some_and(|token| token.kind == Kind::Symbol(":"))
+            {
+                let place = tokens.first().map_or(Place::default(), |token| token.place);
+                let defined = self.symbols.define(name, Meaning::Label(self.lines.len()), place);
+                self.note(defined);
+                tokens.drain(..2);
+            }
+            match tokens.first().map(|token| &token.kind) {
+                None => {}
+                Some(Kind::Symbol(".")) => {
+                    let done = self.directive(&tokens);
+                    self.note(done);
+                }
+                Some(_) => {
+                    let allowed = std::mem::take(&mut self.allowed);
+                    self.lines.push(Line { tokens, allowed });
+                }
+            }
+        }
+        let dangling = self.symbols.labels().into_iter().filter(|(_, address)| *address >= self.lines.len());
+        for (name, _) in dangling.collect::<Vec<_>>() {
+            let place = self.symbols.place_of(&name);
+            let what = format!("no word stands behind label `{name}`");
+            self.diagnostics.push(Diagnostic::error(place, what, "write a word behind it, or remove it"));
+        }
+        self.check_size();
+    }
+
+    /// A line that begins with a separator goes on with the word before it.
+    fn go_on(&mut self, tokens: Vec<Token>) {
+        let place = tokens.first().map_or(Place::default(), |token| token.place);
+        match self.lines.last_mut() {
+            Some(line) => line.tokens.extend(tokens),
+            None => self.diagnostics.push(Diagnostic::error(
+                place,
+                "there is no word that this line could go on with",
+                "remove the | at its beginning",
+            )),
+        }
+    }
+
+    fn check_size(&mut self) {
+        if let Some(first) = self.lines.get(MAX_WORDS) {
+            let place = first.tokens.first().map_or(Place::default(), |token| token.place);
+            let what = format!("the program has {} words", self.lines.len());
+            let mend = format!("make it shorter: a branch reaches {MAX_WORDS}");
+            self.diagnostics.push(Diagnostic::error(place, what, mend));
+        }
+        if self.lines.is_empty() && self.diagnostics.is_empty() {
+            let place = Place { line: 1, column: 1, width: 1 };
+            let mend = "write at least one word: `nop` does nothing";
+            self.diagnostics.push(Diagnostic::error(place, "the program has no word", mend));
+        }
+    }
+
+    fn note(&mut self, result: Result<()>) {
+        self.diagnostics.extend(result.err());
+    }
+
+    /// `.const NAME = NUMBER` and its kin.
+    fn directive(&mut self, tokens: &[Token]) -> Result<()> {
+        const MEND: &str = "write .const, .field, .reg, .pred, .allow or .unchecked";
+        let place = tokens.first().map_or(Place::default(), |token| token.place);
+        let mut cursor = Cursor::new(tokens, &self.symbols, place);
+        cursor.take();
+        let (directive, place) = cursor.name("a directive", MEND)?;
+        if directive == "unchecked" {
+            cursor.end()?;
+            self.unchecked = true;
+            return Ok(());
+        }
+        if directive == "allow" {
+            let (name, place) = cursor.name("a warning", "name the warning, as its message does")?;
+            cursor.end()?;
+            self.allowed.insert(warning(name, place)?);
+            return Ok(());
+        }
+        if !["const", "field", "reg", "pred"].contains(&directive) {
+            let what = format!("there is no directive .{directive}");
+            return Err(Diagnostic::error(place, what, MEND));
+        }
+        let (name, place) = cursor.name("a name", "write the name to define")?;
+        let meaning = match directive {
+            "const" => {
+                cursor.expect("=", "write .const NAME = NUMBER")?;
+                Meaning::Constant(cursor.expression()?)
+            }
+            "field" => field(&mut cursor)?,
+            "pred" => Meaning::Predicate(cursor.predicate()?),
+            _ => register(&mut cursor)?,
+        };
+        cursor.end()?;
+        let name = name.to_owned();
+        self.symbols.define(&name, meaning, place)
+    }
+
+    /// The second pass. A word with an error does nothing, so that addresses stay.
+    fn words(&mut self) -> Vec<(Word, Places)> {
+        let mut words = Vec::new();
+        for line in &self.lines {
+            let first = line.tokens.first().map_or(Place::default(), |token| token.place);
+            let mut builder = Builder::new(&self.symbols, whole(&line.tokens));
+            let mut before = first;
+            for statement in line.tokens.split(|token| token.kind == SEPARATOR) {
+                let result = builder.statement(statement, before);
+                self.diagnostics.extend(result.err());
+                before = statement.last().map_or(before, |token| token.place);
+            }
+            match builder.finish() {
+                Ok(word) => words.push(word),
+                Err(diagnostic) => {
+                    self.diagnostics.push(diagnostic);
+                    words.push((Word::default(), Places::at(first)));
+                }
+            }
+        }
+        words
+    }
+
+    /// Looks for hazards in a program that is correct so far.
+    fn check(&mut self, words: &[(Word, Places)]) {
+        if self.unchecked || !self.diagnostics.is_empty() {
+            return;
+        }
+        let program: Vec<Word> = words.iter().map(|(word, _)| *word).collect();
+        for finding in hazards::find(&program) {
+            let allowed = self.lines.get(finding.address).map(|line| &line.allowed);
+            let is_allowed = finding
+                .warning
+                .is_some_and(|warning| allowed.is_some_and(|allowed| allowed.contains(&warning)));
+            let places = words.get(finding.address).map(|(_, places)| places);
+            if let Some(places) = places.filter(|_| !is_allowed) {
+                let place = finding.unit.map_or(places.word, |unit| places.of(unit));
+                let mend = match finding.warning {
+                    Some(warning) => format!("{}: .allow {} before it", finding.mend, warning.name()),
+                    None => finding.mend,
+                };
+                let Finding { warning, what, .. } = finding;
+                self.diagnostics.push(Diagnostic { place, warning, what, mend });
+            }
+        }
+    }
+}
+
+/// `.reg NAME r3` or `t3`.
+fn register(cursor: &mut Cursor) -> Result<Meaning> {
+    const MEND: &str = "write r0 to r15 or t0 to t15; predicates are named by .pred";
+    let (name, place) = cursor.name("a register", MEND)?;
+    match cursor.symbols.look_up(name, place)? {
+        meaning @ (Meaning::Register(_) | Meaning::Ternary(_)) => Ok(meaning),
+        other => Err(Diagnostic::error(place, format!("`{name}` is {}", other.describe()), MEND)),
+    }
+}
+
+/// `.field NAME = HIGH..LOW`
+fn field(cursor: &mut Cursor) -> Result<Meaning> {
+    const MEND: &str = "write .field NAME = HIGH..LOW, bits 63 to 0";
+    cursor.expect("=", MEND)?;
+    let place = cursor.place();
+    let high = cursor.expression()?;
+    cursor.expect("..", MEND)?;
+    let low = cursor.expression()?;
+    let bit = |bit: u64| u32::try_from(bit).ok().filter(|bit| *bit < u64::BITS);
+    match (bit(low), bit(high)) {
+        (Some(low), Some(high)) if low <= high => Ok(Meaning::Field { low, high }),
+        _ => {
+            let what = format!("{high}..{low} are no bits of a 64-bit word");
+            Err(Diagnostic::error(place.to(cursor.last()), what, MEND))
+        }
+    }
+}
+
+fn warning(name: &str, place: Place) -> Result<Warning> {
+    let known = Warning::ALL.iter().find(|warning| warning.name() == name);
+    known.copied().ok_or_else(|| {
+        let names: Vec<&str> = Warning::ALL.iter().map(|warning| warning.name()).collect();
+        let mend = match nearest(name, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("write {}", names.join(", ")),
+        };
+        Diagnostic::error(place, format!("there is no warning `{name}`"), mend)
+    })
+}
+
+/// From the first token to the last one of the same line.
+fn whole(tokens: &[Token]) -> Place {
+    let first = tokens.first().map_or(Place::default(), |token| token.place);
+    let last = tokens.iter().rfind(|token| token.place.line == first.line);
+    last.map_or(first, |last| first.to(last.place))
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_isa::word::ByteSource::{A, B, Zero};
+    use niclab_isa::{AluOp, Bits, Combine, Half};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The word of a line, with definitions before it.
+    fn word(line: &str) -> Word {
+        let source = format!(
+            ".const BIG = 1 << 40\n.const FOUR = 2 * (1 + 1)\n.field nid = 63..32\n.field end = 6..6\n\
+             .reg length r3\n.reg bits t5\n.pred found p15\n{line}\n"
+        );
+        let program = assemble(&format!(".unchecked\n{source}"));
+        program.unwrap_or_else(|rejected| panic!("{line}: {rejected:?}")).words[0]
+    }
+
+    /// Messages for a source, with their lines and columns.
+    fn complaints(source: &str) -> Vec<String> {
+        let diagnostics = match assemble(source) {
+            Ok(program) => program.warnings,
+            Err(Rejected { mut diagnostics }) => {
+                diagnostics.retain(|diagnostic| diagnostic.warning.is_none());
+                diagnostics
+            }
+        };
+        let text = |diagnostic: &Diagnostic| {
+            let Place { line, column, .. } = diagnostic.place;
+            format!("{line}:{column}: {}; {}", diagnostic.what, diagnostic.mend)
+        };
+        diagnostics.iter().map(text).collect()
+    }
+
+    /// Asserts that the one complaint about a word begins and goes on so.
+    fn complains(line: &str, place: &str, part: &str) {
+        let complaints = complaints(line);
+        let [complaint] = complaints.as_slice() else { panic!("{line}: {complaints:?}") };
+        assert!(complaint.starts_with(place) && complaint.contains(part), "{line}: {complaint}");
+    }
+
+    #[test]
+    fn every_slot_says_what_its_unit_does() {
+        let input = word("r7, bits = in[2 3 0 1]").input;
+        assert!(input.take);
+        assert_eq!((input.alu.get(), input.ternary.get(), input.permute.get()), (7, 5, 0b10_11_00_01));
+        let copy = word("bits, out = copy length if found").copy;
+        assert_eq!((copy.source.get(), copy.ternary.get(), copy.output), (3, 5, true));
+        assert_eq!(copy.predicate.get(), 15);
+        let alu = word("r4 = sub r1, r2 upper FOUR [32 10] if p9").alu;
+        assert_eq!((alu.op, alu.a.get(), alu.b.get(), alu.dest.get()), (AluOp::Subtract, 1, 2, 4));
+        assert_eq!((alu.half, alu.immediate.get(), alu.join.get()), (Half::Upper, 4, 0b101));
+        assert_eq!(alu.predicate.get(), 9);
+        let compare = word("p11, p8 &= ge length, r2 [321 0]").alu;
+        assert_eq!((compare.op, compare.combine), (AluOp::GreaterOrEqual, Combine::And));
+        assert_eq!((compare.lanes.get(), compare.join.get()), (0b1001, 0b110));
+        let ternary = word("found |= match t1, bits, ignore t2").ternary;
+        assert_eq!((ternary.match0.get(), ternary.match1.get(), ternary.mask.get()), (1, 5, 2));
+        assert!(ternary.ignore && ternary.combine == Combine::Or && ternary.lanes.get() == 0b1000);
+        let branch = word("there: br there if !p3").branch;
+        assert_eq!((branch.predicate.get(), branch.sense, branch.target.get()), (3, false, 0));
+    }
+
+    #[test]
+    fn numbers_go_to_the_half_that_holds_them() {
+        let operand = |line| {
+            let alu = word(line).alu;
+            (alu.b.get(), alu.half, alu.immediate.get())
+        };
+        assert_eq!(operand("r1 = add r2, FOUR + 1 << 1"), (0, Half::Lower, 10));
+        assert_eq!(operand("r1 = add r2, BIG"), (0, Half::Upper, 0x100));
+        assert_eq!(operand("r1 = and r2, mask(nid)"), (0, Half::Upper, u32::MAX));
+        assert_eq!(operand("r1 = and r2, mask(end)"), (0, Half::Lower, 0x40));
+        assert_eq!(operand("r1 = or r0, r1 lower 'A'"), (1, Half::Lower, 65));
+    }
+
+    #[test]
+    fn permutations_name_bytes_from_the_highest_on() {
+        let alu = word("r1 = permute r2, length [0000 a.nid]").alu;
+        assert_eq!(alu.byte_sources(), [A(4), A(5), A(6), A(7), Zero, Zero, Zero, Zero]);
+        let alu = word("r1 = permute r2, length [a7 b6 0 0 b.nid]").alu;
+        assert_eq!(alu.byte_sources(), [B(4), B(5), B(6), B(7), Zero, Zero, B(6), A(7)]);
+    }
+
+    #[test]
+    fn predicate_functions_are_truth_tables() {
+        for (text, table) in [
+            ("p8 and p9", 0b1000),
+            ("p8 or p9", 0b1110),
+            ("p8 xor p9", 0b0110),
+            ("!p8 and p9", 0b0010),
+            ("p8 or !p9", 0b1101),
+            ("p8", 0b1100),
+            ("!p8", 0b0011),
+            ("0", 0b0000),
+            ("1", 0b1111),
+        ] {
+            assert_eq!(word(&format!("p1 = {text}")).predicate.function0.get(), table, "{text}");
+        }
+        let both = word("p1 = p8 | p2 = p9").predicate;
+        assert_eq!((both.dest0.get(), both.dest1.get(), both.a1.get()), (1, 2, 9));
+    }
+
+    #[test]
+    fn a_line_can_go_on_with_a_word_and_raw_fields_win() {
+        let word =
+            word("r1 = in   # the first\n  | out = copy r2\n  | raw copy.source = 9, branch.target = 3");
+        assert!(word.input.take && word.copy.output);
+        assert_eq!((word.copy.source, word.branch.target), (Bits::truncated(9), Bits::truncated(3)));
+    }
+
+    #[test]
+    fn errors_name_the_place_and_the_mend() {
+        complains("r1 = ad r2, 4", "1:6: nothing is called `ad`", "`add`?");
+        complains("r1 = add r2 4", "1:13: `,` must stand here", "comma");
+        complains("r1 = add r2,", "1:12: ", "missing behind this");
+        complains("r0 = add r1, r2", "1:1: an ALU register 0 is constant", "another");
+        complains("p8 = p1 and p2", "1:1: p8 is not written by the predicate unit", "p1 to p7");
+        complains("p3 = eq r1, r2", "1:1: ", "p8 to p11");
+        complains("r1 = in | r2 = in", "1:11: the word uses the input FIFO unit already", "another word");
+        complains("p1 = p8 | p2 = p8 | p3 = p8", "1:21: the word uses both functions", "another word");
+        complains("r1 = or r0, 0x1_0000_0001", "1:13: 0x100000001 is no immediate", "two words");
+        complains("r1 = add r1, 1 if !p3", "1:19: this unit works when", "p1 = !p5");
+        complains("p11 = eq r1, r2 if p1", "1:17: a comparison looks at no predicate", "&=");
+        complains("r1 = add r1, r2 [321]", "1:17: ", "[32 10]");
+        complains("r1 = permute r1, r2 [a0]", "1:21: [a0] names 1 bytes", "eight");
+        complains("out = copy t1", "1:12: `t1` is a ternary register", "r0 to r15");
+        complains(".const X = 1\n.const X = 2\nnop", "2:8: `X` is defined already, in line 1", "");
+        complains(".const r1 = 1\nnop", "1:8: `r1` is a name of the language", "");
+        complains(".reg x p1\nnop", "1:8: `p1` is a predicate", ".pred");
+        complains(".field f = 0..64\nnop", "1:12: ", "bits 63 to 0");
+        complains(".allow stale_predicates\nnop", "1:8: ", "`stale_predicate`?");
+        complains("start: nop\nbr strat", "2:4: nothing is called `strat`", "`start`?");
+        complains("nop\nend:", "2:1: no word stands behind label `end`", "");
+        complains("raw alu.sum = 1", "1:5: no slot has a field", "MATCH.md");
+        complains("raw alu.op = 13", "1:5: field `op` of slot `alu` is 13", "");
+        complains("raw alu.op = 32", "1:14: 32 does not fit", "0 to 31");
+        complains("| nop", "1:1: ", "|");
+        complains("br 9", "1:1: there is no word 9", "label");
+        complains("# nothing\n", "1:1: the program has no word", "nop");
+        complains(&format!("r1 = add r1, {}1", "(".repeat(40)), "1:46: ", ".const");
+    }
+
+    #[test]
+    fn all_errors_of_a_source_are_shown() {
+        let complaints = complaints("r1 = in | r2 = ad r1\nbr nowhere\n  § nop\nr0 = in\n");
+        let places: Vec<&str> = complaints.iter().filter_map(|text| text.split(' ').next()).collect();
+        assert_eq!(places, ["1:16:", "2:4:", "3:3:", "4:1:"]);
+    }
+
+    #[test]
+    fn two_writes_to_one_register_are_refused() {
+        complains("r1 = in | r1 = add r1, 1", "1:11: two units write r1 in one word", "another word");
+        complains("t1 = in | t1 = copy r1", "1:11: two units write t1", "another word");
+        complains("p1 = p8 | p1 = p9", "1:11: two units write p1", "another word");
+        assert!(assemble("r1, t1 = in | t2 = copy r1 | r2 = add r1, 1 | br 0\nnop\nnop").is_ok());
+    }
+
+    #[test]
+    fn hazards_of_time_are_warned_of_and_can_be_allowed() {
+        const END: &str = "\nnop\nnop\nend: br end\nnop\nnop\n";
+        complains(
+            &format!("p8 = eq r1, r2 | br end if p8{END}"),
+            "1:18: p8 is computed in this word",
+            ".allow",
+        );
+        complains(&format!("p1 = p8 | p2 = p1 and p3{END}"), "1:11: p1 is computed in this word", "later");
+        complains(
+            &format!("br end if p1\nnop\nbr end if p2{END}"),
+            "3:1: this stands in a delay slot",
+            "word 0",
+        );
+        complains("br 0\nnop", "2:1: execution runs past the last word", "delay slots");
+        complains(
+            &format!("br end\nnop\nnop\nnop\nnop{END}"),
+            "4:1: no path leads to words 3 to 6",
+            "remove",
+        );
+        // Meant: a collecting predicate, a new value one word later, and what is allowed.
+        assert!(
+            complaints(&format!("p1 = p1 and p8 | p8 = eq r1, r2\nbr end if p8\nnop\nnop{END}")).len() == 1
+        );
+        assert_eq!(
+            complaints(&format!("p1 = p1 and p9 | p8 = eq r1, r2\nbr end if p8\nnop\nnop{END}")),
+            [""; 0]
+        );
+        let allowed = format!("br end if p1\n.allow branch_in_delay_slot\nbr end if p2{END}");
+        assert_eq!(complaints(&allowed), [""; 0]);
+    }
+
+    #[test]
+    fn a_message_shows_the_line() {
+        let source = "nop\n\tr1 = add r2, wrong\n";
+        let rejected = assemble(source).unwrap_err();
+        let text = rejected.diagnostics[0].render("x.nma", source);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "x.nma:2:15: error: nothing is called `wrong`");
+        assert_eq!(lines[1], "  2 |  r1 = add r2, wrong");
+        assert_eq!(lines[2], "    |               ^^^^^");
+        assert!(lines[3].starts_with("  mend: "), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_does_harm(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "r1", "t2", "p3", "p9", "p15", "out", "=", "&=", "|=", "|", ",", "in", "copy", "match", "add", "eq",
+                "permute", "[3210]", "[", "]", "(", ")", "7", "0xfffffffffffffffff", "'", "'a'", "br", "if", "!", "x:", "x", ".const",
+                ".field", ".allow", "..", ".", "raw", "alu", "<<", "-", "*", "mask", "\n", "\n", "ä", "#", "nop", "and",
+            ]), 0..60),
+            noise in "\\PC{0,20}",
+        ) {
+            let source = format!("{}{noise}", pieces.join(" "));
+            if let Err(rejected) = assemble(&source) {
+                prop_assert!(rejected.diagnostics.iter().any(|diagnostic| diagnostic.warning.is_none()));
+                for diagnostic in &rejected.diagnostics {
+                    let _ = diagnostic.render("x", &source);
+                }
+            }
+        }
+    }
+}
