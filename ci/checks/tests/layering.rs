@@ -11,7 +11,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-isa", &[]),
     ("niclab-asm", &["niclab-isa"]),
-    ("niclab-model", &["niclab-abi"]),
+    ("niclab-model", &["niclab-abi", "niclab-isa"]),
     ("niclab-spec", &[]),
     ("niclab-observe", &["niclab-model"]),
     // The machines of a comparison, no part of any NIC.

@@ -17,6 +17,7 @@ extern crate alloc;
 
 pub mod conventional;
 pub mod fabric;
+pub mod matching;
 pub mod nic;
 pub mod parts;
 pub mod time;

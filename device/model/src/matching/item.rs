@@ -1,0 +1,164 @@
+//! Headers and list items: 64 bytes each, in eight words (section 3.1). Which field stands in which word is this project's
+//! choice, made so that the matching program can look at each word as it arrives.
+
+/// Words of a header, and of an item.
+pub const WORDS: usize = 8;
+
+/// A node that matches every node.
+pub const ANY_NODE: u32 = u32::MAX;
+
+/// A process that matches every process.
+pub const ANY_PROCESS: u16 = u16::MAX;
+
+/// A threshold that never runs out.
+pub const INFINITE: u32 = u32::MAX;
+
+/// What a message wants done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    /// Neither of the others: any descriptor takes it.
+    #[default]
+    Other,
+    /// Store into a descriptor's memory.
+    Put,
+    /// Read it.
+    Get,
+}
+
+/// What of a message's header the rule looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Match bits.
+    pub match_bits: u64,
+    /// Sending node.
+    pub node: u32,
+    /// Sending process.
+    pub process: u16,
+    /// What is wanted.
+    pub operation: Operation,
+    /// Bytes of the message.
+    pub length: u64,
+    /// Offset that the sender asks for.
+    pub remote_offset: u64,
+}
+
+impl Header {
+    /// The header as it travels. The words behind the remote offset are not looked at.
+    #[must_use]
+    pub const fn to_words(&self) -> [u64; WORDS] {
+        let ids = (self.node as u64) << 32 | (self.process as u64) << 16 | self.operation as u64;
+        [self.match_bits, ids, self.length, self.remote_offset, 0, 0, 0, 0]
+    }
+}
+
+/// Flags of an item, as bits of [`Item::to_words`]' third word.
+pub mod flag {
+    /// The memory descriptor is valid.
+    pub const VALID: u16 = 1 << 0;
+    /// It responds to puts.
+    pub const PUT: u16 = 1 << 1;
+    /// It responds to gets.
+    pub const GET: u16 = 1 << 2;
+    /// The sender says at which offset; else the descriptor does.
+    pub const REMOTE_OFFSET: u16 = 1 << 3;
+    /// It is inactive once less than its maximum size is left, unless it truncates.
+    pub const MAX_SIZE: u16 = 1 << 4;
+    /// A message that is too long is cut.
+    pub const TRUNCATE: u16 = 1 << 5;
+    /// No item: the end of the list.
+    pub const END: u16 = 1 << 6;
+}
+
+/// A match entry with its memory descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Match bits.
+    pub match_bits: u64,
+    /// Which of them count.
+    pub dont_ignore_bits: u64,
+    /// From which node, or [`ANY_NODE`].
+    pub node: u32,
+    /// From which process, or [`ANY_PROCESS`].
+    pub process: u16,
+    /// [`flag`].
+    pub flags: u16,
+    /// Bytes of the memory.
+    pub length: u64,
+    /// Where in it the next message begins, unless the sender says so. At most `length`.
+    pub local_offset: u64,
+    /// Bytes that must be left.
+    pub max_size: u64,
+    /// Messages that it still takes; zero: inactive.
+    pub threshold: u32,
+    /// Where the memory begins, or whatever stands for it: not looked at.
+    pub start: u64,
+}
+
+impl Item {
+    /// What ends a list. It passes the test of the match bits, so that the program's shortest path need not look for it.
+    pub const END: Self = Self {
+        match_bits: 0,
+        dont_ignore_bits: 0,
+        node: ANY_NODE,
+        process: ANY_PROCESS,
+        flags: flag::END,
+        length: 0,
+        local_offset: 0,
+        max_size: 0,
+        threshold: 0,
+        start: 0,
+    };
+
+    /// The item as it travels.
+    #[must_use]
+    pub const fn to_words(&self) -> [u64; WORDS] {
+        let ids = (self.node as u64) << 32 | (self.process as u64) << 16 | self.flags as u64;
+        [
+            self.match_bits,
+            self.dont_ignore_bits,
+            ids,
+            self.length,
+            self.local_offset,
+            self.max_size,
+            self.threshold as u64,
+            self.start,
+        ]
+    }
+
+    /// Whether a flag is set.
+    #[must_use]
+    pub const fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_stand_where_the_manual_says() {
+        let header = Header {
+            match_bits: 1,
+            node: 2,
+            process: 3,
+            operation: Operation::Get,
+            length: 4,
+            remote_offset: 5,
+        };
+        assert_eq!(header.to_words(), [1, 2 << 32 | 3 << 16 | 2, 4, 5, 0, 0, 0, 0]);
+        let item = Item {
+            match_bits: 1,
+            dont_ignore_bits: 2,
+            node: 3,
+            process: 4,
+            flags: flag::VALID | flag::TRUNCATE,
+            length: 5,
+            local_offset: 6,
+            max_size: 7,
+            threshold: 8,
+            start: 9,
+        };
+        assert_eq!(item.to_words(), [1, 2, 3 << 32 | 4 << 16 | 0x21, 5, 6, 7, 8, 9]);
+    }
+}

@@ -1,0 +1,13 @@
+//! The match unit and what feeds it ("An Architecture to Perform NIC Based MPI Matching", sections 3.2 and 4).
+//!
+//! * [`item`]: headers and list items, in the words in which they travel;
+//! * [`reference`]: the matching rule, plainly, from the paper's Figure 1;
+//! * [`unit`]: the microcoded engine, cycle by cycle;
+//! * [`program`]: the Portals matching program;
+//! * [`list_manager`]: streams headers and items to the unit, and hears its verdicts.
+
+pub mod item;
+pub mod list_manager;
+pub mod program;
+pub mod reference;
+pub mod unit;
