@@ -102,6 +102,15 @@ pub enum Command {
     /// The same file and seed give the same report, byte for byte. Exits with 1 when a check outside of the models did not
     /// hold, and with 2 when the scenario is wrong.
     Sim(SimArgs),
+    /// Assemble a program of the match unit into a firmware image.
+    ///
+    /// All errors are shown, each with its line and the mend; docs/MATCH.md describes the language. Exits with 1, and writes
+    /// nothing, where the source is refused.
+    Asm(AsmArgs),
+    /// Print a firmware image of the match unit as source, which assembles to the same image.
+    ///
+    /// Exits with 1 where the image is damaged or none.
+    Disasm(DisasmArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -381,6 +390,34 @@ pub enum SchemaOf {
     Profile,
     /// A scenario of `niclab check` and `niclab sim`.
     Scenario,
+}
+
+/// Arguments of `asm`.
+#[derive(Debug, Args)]
+pub struct AsmArgs {
+    /// The source.
+    #[arg(value_name = "FILE.nma")]
+    pub source: PathBuf,
+    /// Where to write the image. Without this, beside the source, as .nmi.
+    #[arg(short, long, value_name = "FILE.nmi")]
+    pub output: Option<PathBuf>,
+    /// Print every word with its address and bits.
+    #[arg(long)]
+    pub listing: bool,
+    /// Refuse a source that is warned of.
+    #[arg(long)]
+    pub deny_warnings: bool,
+}
+
+/// Arguments of `disasm`.
+#[derive(Debug, Args)]
+pub struct DisasmArgs {
+    /// The image.
+    #[arg(value_name = "FILE.nmi")]
+    pub image: PathBuf,
+    /// Print every word with its address and bits instead.
+    #[arg(long)]
+    pub listing: bool,
 }
 
 /// Arguments of `up`.

@@ -47,6 +47,8 @@ fn help_lists_every_subcommand_and_shows_examples() {
         "doctor",
         "bench",
         "report",
+        "asm",
+        "disasm",
         "schema",
         "Examples:",
     ] {

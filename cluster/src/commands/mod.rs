@@ -1,7 +1,9 @@
 //! One module for each subcommand.
 
+mod asm;
 mod bench;
 mod check;
+mod disasm;
 mod doctor;
 mod down;
 mod exec;
@@ -58,6 +60,8 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => watch::record(&args),
         Command::Check(args) => check::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Asm(args) => asm::run(&args),
+        Command::Disasm(args) => disasm::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),

@@ -377,7 +377,7 @@ mod tests {
         complains("r1 = ad r2, 4", "1:6: nothing is called `ad`", "`add`?");
         complains("r1 = add r2 4", "1:13: `,` must stand here", "comma");
         complains("r1 = add r2,", "1:12: ", "missing behind this");
-        complains("r0 = add r1, r2", "1:1: an ALU register 0 is constant", "another");
+        complains("r0 = add r1, r2", "1:1: r0 is constant", "another");
         complains("p8 = p1 and p2", "1:1: p8 is not written by the predicate unit", "p1 to p7");
         complains("p3 = eq r1, r2", "1:1: ", "p8 to p11");
         complains("r1 = in | r2 = in", "1:11: the word uses the input FIFO unit already", "another word");

@@ -354,14 +354,14 @@ impl Assignment {
     ) -> Result<(Option<A>, Option<B>)> {
         let (mut first, mut second) = (None, None);
         for (meaning, place) in &self.targets {
-            let zero = match meaning {
-                Meaning::Register(number) | Meaning::Ternary(number) | Meaning::Predicate(number) => {
-                    number.get() == 0
-                }
-                _ => false,
+            let constant = match meaning {
+                Meaning::Register(number) if number.get() == 0 => Some("r0"),
+                Meaning::Ternary(number) if number.get() == 0 => Some("t0"),
+                Meaning::Predicate(number) if number.get() == 0 => Some("p0"),
+                _ => None,
             };
-            if zero {
-                let what = format!("{} 0 is constant: what is written to it is lost", meaning.describe());
+            if let Some(constant) = constant {
+                let what = format!("{constant} is constant: what is written to it is lost");
                 return Err(Diagnostic::error(*place, what, "choose another one"));
             }
             let Some((a, b)) = kind(*meaning) else {

@@ -1,0 +1,101 @@
+//! `niclab asm` and `niclab disasm`: files, exit codes, and messages that name the place and the mend.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const PROGRAM: &str = "\
+# Sends every word back.
+again:  r1 = in
+        out = copy r1 | br again
+        nop
+        nop
+";
+
+/// Runs niclab in `folder`.
+fn niclab(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_niclab")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn an_image_disassembles_to_source_that_gives_the_same_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("echo.nma"), PROGRAM).unwrap();
+    let assembled = niclab(folder, &["asm", "echo.nma", "--listing"]);
+    assert_eq!((assembled.status.code(), text(&assembled.stderr).as_str()), (Some(0), ""));
+    let listing = text(&assembled.stdout);
+    assert!(listing.contains("again:") && listing.contains("out = copy r1 | br again"), "{listing}");
+
+    let disassembled = niclab(folder, &["disasm", "echo.nmi"]);
+    assert_eq!(disassembled.status.code(), Some(0));
+    fs::write(folder.join("again.nma"), &disassembled.stdout).unwrap();
+    assert_eq!(niclab(folder, &["asm", "again.nma", "-o", "other.nmi"]).status.code(), Some(0));
+    let image = |name: &str| fs::read(folder.join(name)).unwrap();
+    assert_eq!(image("echo.nmi"), image("other.nmi"));
+    let bits = niclab(folder, &["disasm", "echo.nmi", "--listing"]);
+    assert!(text(&bits.stdout).contains("    1  "), "{}", text(&bits.stdout));
+}
+
+#[test]
+fn a_refused_source_is_explained_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("bad.nma"), PROGRAM.replace("br again", "br agian | r0 = in")).unwrap();
+    let refused = niclab(folder, &["asm", "bad.nma"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let complaint = text(&refused.stderr);
+    for part in ["bad.nma:3:28: error: ", "`again`?", "^^^^^", "bad.nma:3:36: error: ", "2 errors"] {
+        assert!(complaint.contains(part), "no {part}: {complaint}");
+    }
+    assert!(refused.stdout.is_empty() && !folder.join("bad.nmi").exists());
+}
+
+#[test]
+fn warnings_are_shown_and_can_be_denied() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("loop.nma"), "nop\n").unwrap();
+    let denied = niclab(folder, &["asm", "loop.nma", "--deny-warnings"]);
+    assert_eq!(denied.status.code(), Some(1));
+    assert!(!folder.join("loop.nmi").exists());
+    let warned = niclab(folder, &["asm", "loop.nma"]);
+    assert_eq!(warned.status.code(), Some(0));
+    assert!(text(&warned.stderr).contains("warning[falls_through]"), "{}", text(&warned.stderr));
+    assert!(folder.join("loop.nmi").exists());
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let missing = niclab(folder, &["asm", "none.nma"]);
+    assert_eq!(missing.status.code(), Some(125));
+    assert!(text(&missing.stderr).contains("cannot read none.nma"), "{}", text(&missing.stderr));
+    fs::write(folder.join("echo.nma"), PROGRAM).unwrap();
+    let same = niclab(folder, &["asm", "echo.nma", "-o", "echo.nma"]);
+    assert_eq!(same.status.code(), Some(125));
+    assert!(text(&same.stderr).contains("mend: "), "{}", text(&same.stderr));
+    assert_eq!(fs::read_to_string(folder.join("echo.nma")).unwrap(), PROGRAM);
+
+    assert_eq!(niclab(folder, &["asm", "echo.nma"]).status.code(), Some(0));
+    let mut image = fs::read(folder.join("echo.nmi")).unwrap();
+    image[40] ^= 1;
+    fs::write(folder.join("echo.nmi"), &image).unwrap();
+    let damaged = niclab(folder, &["disasm", "echo.nmi"]);
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(
+        text(&damaged.stderr).contains("echo.nmi: the image's check sequence"),
+        "{}",
+        text(&damaged.stderr)
+    );
+    assert!(damaged.stdout.is_empty());
+}
