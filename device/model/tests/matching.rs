@@ -6,7 +6,7 @@ use niclab_isa::Word;
 use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 use niclab_model::matching::list_manager::{ListManager, Misbehaved, Outcome, Timing, Use};
 use niclab_model::matching::program::{
-    FAST_WORDS, FLUSH_WORDS, HEADER_WORDS, INITIALIZATION_WORDS, SHARED_WORDS, SLOW_WORDS, portals,
+    self, FAST_WORDS, FLUSH_WORDS, HEADER_WORDS, INITIALIZATION_WORDS, SHARED_WORDS, SLOW_WORDS,
 };
 use niclab_model::matching::reference::{Match, first_match};
 use niclab_model::matching::unit::{Step, Unit};
@@ -14,6 +14,10 @@ use proptest::prelude::*;
 
 /// Cycles after which a program is taken to hang.
 const WATCHDOG: u64 = 10_000;
+
+fn portals() -> Vec<Word> {
+    program::portals().unwrap()
+}
 
 /// Few values, so that they meet; and the ends of each range, where comparisons go wrong.
 fn small() -> impl Strategy<Value = u64> {

@@ -408,7 +408,7 @@ mod tests {
     };
 
     fn manager(uses: Use, items: impl IntoIterator<Item = Item>) -> ListManager {
-        let unit = Unit::new(&portals()).unwrap();
+        let unit = Unit::new(&portals().unwrap()).unwrap();
         let mut manager = ListManager::new(Timing::default(), uses, unit);
         for item in items {
             manager.append(item);

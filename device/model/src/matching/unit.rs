@@ -109,6 +109,12 @@ impl Operation {
 #[derive(Clone, Debug)]
 pub struct Unit {
     program: Box<[Operation]>,
+    state: State,
+}
+
+/// All that changes.
+#[derive(Clone, Debug)]
+struct State {
     alu: [u64; REGISTERS],
     ternary: [u64; REGISTERS],
     /// One bit each; number 0 is always 1.
@@ -129,33 +135,79 @@ impl Unit {
         check_targets(program)?;
         Ok(Self {
             program: program.iter().map(Operation::new).collect::<Vec<_>>().into(),
-            alu: [0; REGISTERS],
-            ternary: core::array::from_fn(|number| if number == 0 { u64::MAX } else { 0 }),
-            predicates: 1,
-            pc: 0,
-            taken: None,
-            cycles: 0,
-            issued: 0,
+            state: State {
+                alu: [0; REGISTERS],
+                ternary: core::array::from_fn(|number| if number == 0 { u64::MAX } else { 0 }),
+                predicates: 1,
+                pc: 0,
+                taken: None,
+                cycles: 0,
+                issued: 0,
+            },
         })
     }
 
     /// One cycle. `front` is what the input FIFO holds first.
     #[inline]
     pub fn step(&mut self, front: Option<u64>) -> Step {
-        let Some(operation) = self.program.get(self.pc) else { return Step::RanOut };
-        self.cycles += 1;
+        let Self { program, state } = self;
+        let Some(operation) = program.get(state.pc) else { return Step::RanOut };
+        state.cycles += 1;
         let took = operation.word.input.take;
         let input = match (took, front) {
             (true, None) => return Step::Waited,
             (true, Some(input)) => input,
             (false, _) => 0,
         };
-        let operation = *operation;
-        self.issued += 1;
-        let output = self.execute(&operation, input);
+        state.issued += 1;
+        let output = state.execute(operation, input);
         Step::Issued { took, output }
     }
 
+    /// The ALU's registers.
+    #[must_use]
+    pub const fn alu(&self) -> &[u64; REGISTERS] {
+        &self.state.alu
+    }
+
+    /// The ternary unit's registers.
+    #[must_use]
+    pub const fn ternary(&self) -> &[u64; REGISTERS] {
+        &self.state.ternary
+    }
+
+    /// The predicates.
+    #[must_use]
+    pub fn predicates(&self) -> [bool; PREDICATES] {
+        core::array::from_fn(|number| self.state.predicates >> number & 1 == 1)
+    }
+
+    /// The address of the next word.
+    #[must_use]
+    pub const fn pc(&self) -> usize {
+        self.state.pc
+    }
+
+    /// Where a branch that was taken leads, and how many words come before.
+    #[must_use]
+    pub const fn taken(&self) -> Option<(usize, usize)> {
+        self.state.taken
+    }
+
+    /// Cycles so far.
+    #[must_use]
+    pub const fn cycles(&self) -> u64 {
+        self.state.cycles
+    }
+
+    /// Words issued so far.
+    #[must_use]
+    pub const fn issued(&self) -> u64 {
+        self.state.issued
+    }
+}
+
+impl State {
     /// All slots of a word. Each reads what the word before left.
     #[inline]
     fn execute(&mut self, operation: &Operation, input: u64) -> Option<u64> {
@@ -219,48 +271,6 @@ impl Unit {
             None if is_taken => self.taken = Some((target, DELAY_SLOTS)),
             None => {}
         }
-    }
-
-    /// The ALU's registers.
-    #[must_use]
-    pub const fn alu(&self) -> &[u64; REGISTERS] {
-        &self.alu
-    }
-
-    /// The ternary unit's registers.
-    #[must_use]
-    pub const fn ternary(&self) -> &[u64; REGISTERS] {
-        &self.ternary
-    }
-
-    /// The predicates.
-    #[must_use]
-    pub fn predicates(&self) -> [bool; PREDICATES] {
-        core::array::from_fn(|number| self.predicates >> number & 1 == 1)
-    }
-
-    /// The address of the next word.
-    #[must_use]
-    pub const fn pc(&self) -> usize {
-        self.pc
-    }
-
-    /// Where a branch that was taken leads, and how many words come before.
-    #[must_use]
-    pub const fn taken(&self) -> Option<(usize, usize)> {
-        self.taken
-    }
-
-    /// Cycles so far.
-    #[must_use]
-    pub const fn cycles(&self) -> u64 {
-        self.cycles
-    }
-
-    /// Words issued so far.
-    #[must_use]
-    pub const fn issued(&self) -> u64 {
-        self.issued
     }
 }
 
