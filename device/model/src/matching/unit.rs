@@ -354,3 +354,211 @@ fn permute_lanes(input: u64, permute: Bits<8>) -> u64 {
         word | (input >> (LANE_BITS * from) & 0xffff) << (LANE_BITS * lane)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use niclab_isa::{Alu, Branch, Copy, Input, Predicate, Ternary};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bits<const N: u32>(value: u32) -> Bits<N> {
+        Bits::truncated(value)
+    }
+
+    fn take(register: u32) -> Word {
+        Word { input: Input { take: true, alu: bits(register), ..Input::default() }, ..Word::default() }
+    }
+
+    fn send(register: u32) -> Word {
+        let copy = Copy { source: bits(register), output: true, ..Copy::default() };
+        Word { copy, ..Word::default() }
+    }
+
+    /// What the program sends, given this input; the unit as it then is.
+    fn outputs(program: &[Word], input: &[u64]) -> (Vec<u64>, Unit) {
+        let mut unit = Unit::new(program).unwrap();
+        let mut input = input.iter().copied().peekable();
+        let mut sent = Vec::new();
+        for _ in 0..1_000 {
+            match unit.step(input.peek().copied()) {
+                Step::Issued { took, output } => {
+                    if took {
+                        input.next();
+                    }
+                    sent.extend(output);
+                }
+                Step::Waited | Step::RanOut => break,
+            }
+        }
+        (sent, unit)
+    }
+
+    /// The groups of lanes, as their lowest bits and widths: written down apart from the engine's.
+    fn plain_groups(join: u32) -> Vec<(u32, u32)> {
+        let mut groups = vec![(0, 16)];
+        for lane in 1..4 {
+            if join >> (lane - 1) & 1 == 1 {
+                groups.last_mut().unwrap().1 += 16;
+            } else {
+                groups.push((16 * lane, 16));
+            }
+        }
+        groups
+    }
+
+    fn part(word: u64, (low, width): (u32, u32)) -> u128 {
+        u128::from(word) >> low & ((1 << width) - 1)
+    }
+
+    proptest! {
+        #[test]
+        fn sums_and_differences_stay_in_their_groups(a: u64, b: u64, join in 0..8_u32, subtracts: bool) {
+            let op = if subtracts { AluOp::Subtract } else { AluOp::Add };
+            let alu = Alu { op, a: bits(1), b: bits(2), dest: bits(3), join: bits(join), ..Alu::default() };
+            let program = [take(1), take(2), Word { alu, ..Word::default() }, send(3)];
+            let (sent, _) = outputs(&program, &[a, b]);
+            let expected = plain_groups(join).into_iter().fold(0_u64, |word, group| {
+                let (a, b, size) = (part(a, group), part(b, group), 1_u128 << group.1);
+                let result = if subtracts { (a + size - b) % size } else { (a + b) % size };
+                word | (result << group.0) as u64
+            });
+            prop_assert_eq!(sent, [expected]);
+        }
+
+        #[test]
+        fn comparisons_give_each_lane_the_result_of_its_group(
+            a: u64, b: u64, like: bool, join in 0..8_u32, lanes in 0..16_u32, op in 7..13_usize, old in 0..16_u32, combine in 0..3_usize,
+        ) {
+            // Words that agree in some lanes.
+            let b = if like { a ^ (b & 0xffff_0000) } else { b };
+            let (op, combine) = (AluOp::ALL[op], Combine::ALL[combine]);
+            let alu = Alu { op, a: bits(1), b: bits(2), join: bits(join), lanes: bits(lanes), combine, ..Alu::default() };
+            let mut unit = Unit::new(&[Word { alu, ..Word::default() }]).unwrap();
+            (unit.state.alu[1], unit.state.alu[2]) = (a, b);
+            unit.state.predicates |= (old as u16) << ALU_PREDICATE;
+            unit.step(None);
+            for group in plain_groups(join) {
+                let (a, b) = (part(a, group), part(b, group));
+                let result = match op {
+                    AluOp::Equal => a == b,
+                    AluOp::NotEqual => a != b,
+                    AluOp::Less => a < b,
+                    AluOp::LessOrEqual => a <= b,
+                    AluOp::Greater => a > b,
+                    _ => a >= b,
+                };
+                for lane in group.0 / 16..(group.0 + group.1) / 16 {
+                    let was = old >> lane & 1 == 1;
+                    let expected = match (lanes >> lane & 1 == 1, combine) {
+                        (false, _) => was,
+                        (true, Combine::Overwrite) => result,
+                        (true, Combine::And) => was && result,
+                        (true, Combine::Or) => was || result,
+                    };
+                    prop_assert_eq!(unit.predicates()[ALU_PREDICATE + lane as usize], expected, "lane {}", lane);
+                }
+            }
+        }
+
+        #[test]
+        fn the_ternary_unit_compares_under_its_mask(a: u64, b: u64, mask: u64, like: bool, ignore: bool, join in 0..8_u32) {
+            let b = if like { a ^ (b & !mask) } else { b };
+            let ternary = Ternary {
+                match0: bits(1), match1: bits(2), mask: bits(3), ignore, join: bits(join), lanes: bits(15), ..Ternary::default()
+            };
+            let mut unit = Unit::new(&[Word { ternary, ..Word::default() }]).unwrap();
+            unit.state.ternary[1..4].copy_from_slice(&[a, b, mask]);
+            unit.step(None);
+            let mask = if ignore { !mask } else { mask };
+            for group in plain_groups(join) {
+                let equal = part(a & mask, group) == part(b & mask, group);
+                for lane in group.0 / 16..(group.0 + group.1) / 16 {
+                    prop_assert_eq!(unit.predicates()[TERNARY_PREDICATE + lane as usize], equal);
+                }
+            }
+        }
+
+        #[test]
+        fn predicate_functions_are_their_tables(table in 0..16_u32, a: bool, b: bool) {
+            let predicate =
+                Predicate { a0: bits(8), b0: bits(9), function0: bits(table), dest0: bits(3), ..Predicate::default() };
+            let mut unit = Unit::new(&[Word { predicate, ..Word::default() }]).unwrap();
+            unit.state.predicates |= u16::from(a) << 8 | u16::from(b) << 9;
+            unit.step(None);
+            prop_assert_eq!(unit.predicates()[3], table >> (2 * u32::from(a) + u32::from(b)) & 1 == 1);
+        }
+    }
+
+    #[test]
+    fn the_two_words_behind_a_branch_are_executed_and_their_branches_are_none() {
+        let to = |target, word: Word| Word {
+            branch: Branch { sense: true, target: bits(target), ..Branch::default() },
+            ..word
+        };
+        let number = |register, immediate| {
+            let alu = Alu {
+                dest: bits(register),
+                join: bits(7),
+                half: Half::Lower,
+                immediate: bits(immediate),
+                ..Alu::default()
+            };
+            Word { alu, ..Word::default() }
+        };
+        let program = [
+            number(1, 10),
+            to(6, number(2, 20)),
+            to(5, send(1)),
+            to(5, send(2)),
+            send(1),
+            send(1),
+            number(3, 30),
+            send(3),
+        ];
+        assert_eq!(outputs(&program, &[]).0, [10, 20, 30]);
+    }
+
+    #[test]
+    fn a_word_that_needs_input_waits_whole_and_a_branch_with_it() {
+        let alu = Alu {
+            dest: bits(2),
+            a: bits(2),
+            join: bits(7),
+            half: Half::Lower,
+            immediate: bits(1),
+            ..Alu::default()
+        };
+        let go = Branch { sense: true, target: bits(3), ..Branch::default() };
+        let program = [Word { branch: go, ..Word::default() }, Word { alu, ..take(1) }, send(2), send(1)];
+        let mut unit = Unit::new(&program).unwrap();
+        unit.step(None);
+        for _ in 0..5 {
+            assert_eq!(unit.step(None), Step::Waited);
+        }
+        assert_eq!((unit.alu()[2], unit.taken(), unit.pc()), (0, Some((3, 2)), 1));
+        assert_eq!(unit.step(Some(7)), Step::Issued { took: true, output: None });
+        assert_eq!(unit.step(None), Step::Issued { took: false, output: Some(1) });
+        assert_eq!(unit.step(None), Step::Issued { took: false, output: Some(7) });
+        assert_eq!(unit.step(None), Step::RanOut);
+        assert_eq!((unit.cycles(), unit.issued()), (9, 4));
+    }
+
+    #[test]
+    fn constants_cannot_be_written_and_predicated_results_are_not() {
+        let never = bits(5);
+        let set = |dest: u32, predicate: Bits<4>| Alu {
+            dest: bits(dest),
+            predicate,
+            join: bits(7),
+            half: Half::Lower,
+            immediate: bits(9),
+            ..Alu::default()
+        };
+        let word = |alu| Word { alu, ..Word::default() };
+        let program = [word(set(0, bits(0))), word(set(1, never)), send(0), send(1), take(0), send(0)];
+        assert_eq!(outputs(&program, &[3]).0, [0, 0, 0]);
+    }
+}
