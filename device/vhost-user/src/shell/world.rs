@@ -326,3 +326,113 @@ impl World {
         self.serve_stalled();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::sync::Mutex;
+
+    use niclab_abi::PAGE_BYTES;
+    use niclab_abi::bar::{
+        COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, completer_page, launch_word, requester_page,
+    };
+    use niclab_abi::control::Statistics;
+    use niclab_model::fabric::link::LinkConfig;
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
+    use niclab_model::nic::{HostRange, Input, Nic, Register, ShellCounts};
+    use niclab_model::parts::ledger::Ledger;
+    use niclab_model::time::Span;
+    use smallvec::SmallVec;
+
+    use super::*;
+
+    /// A card whose program releases a slice and launches just when its page is looked at.
+    struct Busy {
+        page: File,
+        inputs: Arc<Mutex<Vec<&'static str>>>,
+        ledger: Ledger,
+    }
+
+    impl Busy {
+        fn store(&self, page: u32, offset: u64, word: u64) {
+            self.page.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset).unwrap();
+        }
+    }
+
+    impl Nic for Busy {
+        fn handle(&mut self, _: Time, input: Input<'_>) {
+            let name = match input {
+                Input::Register { register: Register::Released(1), .. } => "released",
+                Input::PageStore(_) => "launched",
+                _ => "something else",
+            };
+            self.inputs.lock().unwrap().push(name);
+        }
+
+        fn accepts_store(&self, _: u32) -> bool {
+            self.store(completer_page(0), COMPLETER_RELEASED_OFFSET, 1);
+            self.store(requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
+            true
+        }
+
+        fn memory_named_by(&self, _: &[u8]) -> SmallVec<[HostRange; 2]> {
+            SmallVec::new()
+        }
+
+        fn poll_output(&mut self) -> Option<Output> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Option<Time> {
+            None
+        }
+
+        fn is_open(&self, port: u32) -> bool {
+            port == 0
+        }
+
+        fn host_clock(&self) -> Time {
+            Time::ZERO
+        }
+
+        fn delivered(&self, _: u32) -> u64 {
+            1
+        }
+
+        fn unordered(&self) -> u64 {
+            0
+        }
+
+        fn ledger(&self) -> &Ledger {
+            &self.ledger
+        }
+
+        fn ledger_mut(&mut self) -> &mut Ledger {
+            &mut self.ledger
+        }
+
+        fn statistics(&self, _: &ShellCounts) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    #[test]
+    fn what_a_program_stored_before_a_launch_is_told_before_it() {
+        let fabric = Fabric::new(&FabricConfig {
+            links: vec![LinkConfig::ethernet(1_000_000_000)],
+            forwarding: Forwarding::CutThrough,
+            switch_fall_through: Span::ZERO,
+            seed: 1,
+        });
+        let pages = Pages::new(1).unwrap();
+        let inputs = Arc::default();
+        let page = pages.file().try_clone().unwrap();
+        let nic = Busy { page, inputs: Arc::clone(&inputs), ledger: Ledger::default() };
+        let network = Network::new(fabric.unwrap());
+        let mut world = World::new(vec![(Box::new(nic), pages, 1)], Profile::default(), network, 1);
+        world.cards[0].follow_ports();
+        world.serve_pages(0);
+        assert_eq!(*inputs.lock().unwrap(), ["released", "launched"]);
+    }
+}
