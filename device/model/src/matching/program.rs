@@ -16,19 +16,6 @@ pub const SUCCEEDED: u64 = 1;
 /// When the item behind one that matched is drained.
 pub const DONE: u64 = 2;
 
-/// Words before the header's: executed once.
-pub const INITIALIZATION_WORDS: usize = 4;
-/// Words that take a header, the last of which takes the first word of an item.
-pub const HEADER_WORDS: usize = 9;
-/// Words that each item passes.
-pub const SHARED_WORDS: usize = 6;
-/// Words for an item whose match bits fit.
-pub const FAST_WORDS: usize = 7;
-/// Words for one that uses a remote offset or a maximum size.
-pub const SLOW_WORDS: usize = 10;
-/// Words that drain the item behind one that matched.
-pub const FLUSH_WORDS: usize = 8;
-
 /// The program.
 ///
 /// # Errors
