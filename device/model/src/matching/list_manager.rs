@@ -5,6 +5,8 @@
 //! that behind one that matches the unit finds exactly one more entity of eight words: the item that was begun, or, where none
 //! was, the end of the list. With that drained the unit says that it is done, and the next header comes.
 
+pub mod inspect;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

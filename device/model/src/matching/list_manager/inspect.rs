@@ -1,0 +1,121 @@
+//! What a list manager holds between two cycles, for debuggers and waveforms. It changes nothing.
+
+use alloc::vec::Vec;
+
+use super::{ListManager, Timing};
+
+/// A list manager between two cycles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The input FIFO, the word that the unit takes next first.
+    pub input: Vec<Travelling>,
+    /// Words on their way from the unit, the oldest first.
+    pub output: Vec<Travelling>,
+    /// The header that is being matched.
+    pub matching: Option<Matching>,
+    /// Headers behind it.
+    pub headers_waiting: usize,
+    /// No header begins before this cycle.
+    pub free_at: u64,
+}
+
+/// A word between list manager and unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Travelling {
+    /// The word.
+    pub word: u64,
+    /// The first cycle in which it can be taken.
+    pub from_cycle: u64,
+}
+
+/// A header that is being matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matching {
+    /// The cycle in which it began.
+    pub began: u64,
+    /// Words sent for it, its own eight first.
+    pub sent: usize,
+    /// Items judged, the end of the list included.
+    pub judged: usize,
+    /// What the unit is to say next.
+    pub phase: Phase,
+}
+
+/// What a list manager waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A verdict on the next item.
+    Verdict,
+    /// The offset, behind `succeeded`.
+    Offset,
+    /// The length, behind the offset.
+    Length,
+    /// `done`, behind the length.
+    Done,
+}
+
+impl ListManager {
+    /// What it holds. [`Self::cycle`] is the cycle that comes next.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let travelling =
+            |(from_cycle, word): &(u64, u64)| Travelling { word: *word, from_cycle: *from_cycle };
+        let matching = self.job.as_ref().map(|job| Matching {
+            began: job.began,
+            sent: job.sent,
+            judged: job.verdicts,
+            phase: match job.result.as_deref() {
+                None => Phase::Verdict,
+                Some([]) => Phase::Offset,
+                Some([_]) => Phase::Length,
+                Some(_) => Phase::Done,
+            },
+        });
+        State {
+            input: self.input.iter().map(travelling).collect(),
+            output: self.output.iter().map(travelling).collect(),
+            matching,
+            headers_waiting: self.headers.len(),
+            free_at: self.free_at,
+        }
+    }
+
+    /// Its cycles and sizes.
+    #[must_use]
+    pub const fn timing(&self) -> &Timing {
+        &self.timing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matching::item::{Header, INFINITE, Item, flag};
+    use crate::matching::list_manager::Use;
+    use crate::matching::program::portals;
+    use crate::matching::unit::Unit;
+
+    #[test]
+    fn the_phases_of_a_match_are_seen() {
+        let mut manager =
+            ListManager::new(Timing::default(), Use::Keep, Unit::new(&portals().unwrap()).unwrap());
+        assert_eq!(manager.state(), State::default());
+        let item = Item { flags: flag::VALID, threshold: INFINITE, ..Item::default() };
+        manager.append(item);
+        (0..2).for_each(|_| manager.on_header(Header::default()));
+        assert_eq!(manager.state().headers_waiting, 2);
+        manager.tick().unwrap();
+        let state = manager.state();
+        assert_eq!(state.input, [Travelling { word: 0, from_cycle: 1 }]);
+        assert_eq!((state.headers_waiting, state.matching.unwrap().sent), (1, 1));
+
+        let mut phases = Vec::new();
+        while manager.poll_outcome().is_none() {
+            phases.extend(manager.state().matching.map(|matching| matching.phase));
+            manager.tick().unwrap();
+        }
+        phases.dedup();
+        assert_eq!(phases, [Phase::Verdict, Phase::Offset, Phase::Length, Phase::Done]);
+        assert!(manager.state().free_at > manager.cycle() - 1);
+    }
+}
