@@ -29,7 +29,8 @@
  * 3. [`receive`]: slices and the status line, which the device writes into host memory;
  * 4. [`control`]: requests on the control queue;
  * 5. [`event`]: what an interrupt tells;
- * 6. [`ioctl`]: the character device between the kernel driver and a user program.
+ * 6. [`matching`]: what the Match NIC adds: commands, events, regions, firmware;
+ * 7. [`ioctl`]: the character device between the kernel driver and a user program.
  *
  * `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
  */
@@ -132,14 +133,14 @@ struct niclab_device_config {
 	 */
 	__u32 control_timeout_ms;
 
-	/* Zero. */
-	__u32 reserved0;
+	/* Match: match entries that fit into device memory. Otherwise zero. */
+	__u32 match_entries;
 
 	/* Ethernet address of the card, first byte lowest; the upper two bytes are zero. */
 	__u64 mac;
 
-	/* Zero. */
-	__u64 reserved1;
+	/* Match: most bytes of a message. Otherwise zero. */
+	__u64 max_message_bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_device_config, 64);
 
@@ -699,6 +700,442 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
  */
 #define NICLAB_CAUSE_UNAUTHORIZED 3U
 
+/* The firmware misbehaved: the device has taken its built-in program and goes on with it (Match). No port is meant. */
+#define NICLAB_CAUSE_FIRMWARE 4U
+
+/*
+ * The Match NIC: commands in the requester page, events in the receive queue, counters beside the status line.
+ *
+ * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every model
+ * ([`crate::bar`], [`crate::receive`]). A slot carries a command where ULTRA's carries a packet, and a slice carries an
+ * event where ULTRA's carries a message: the status word, which is written last, has the number of the event in the same
+ * bits as a slice has its own, and is polled in the same way.
+ *
+ * Semantics are those of Portals 3.0 (the specification that the paper's matching rule is of): a port has
+ * [`PORTALS`] portal table entries, each with a list of posted match entries and an overflow list behind it. A match
+ * entry and its memory descriptor are one here.
+ */
+
+/* Portal table entries of each port. */
+#define NICLAB_PORTALS 8U
+
+/* Counters of each port. */
+#define NICLAB_COUNTERS 32U
+
+/* Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags. */
+#define NICLAB_COMMAND_MASK 255U
+
+/*
+ * Command: sends part of a region to a portal of another port.
+ *
+ * | word | content |
+ * |---|---|
+ * | 0 | match bits |
+ * | 1 | header data, given to the receiver with the event |
+ * | 2 | user value, given back with every event of this command |
+ * | 3 | region, bits 0..32; portal, 32..40; target port, 40..48; target node, 48..64 |
+ * | 4 | offset in the region |
+ * | 5 | bytes |
+ * | 6 | remote offset, for entries with [`ENTRY_REMOTE_OFFSET`] |
+ * | 7 | counter plus one in bits 0..8, or zero: counts what would have been an event of [`EVENT_SENT`], [`EVENT_ACK`] |
+ * | 8, 9 | zero |
+ */
+#define NICLAB_COMMAND_PUT 1U
+
+/*
+ * Command: fetches what a portal of another port has into part of a region. Words as [`COMMAND_PUT`]; the counter counts
+ * [`EVENT_REPLY`].
+ */
+#define NICLAB_COMMAND_GET 2U
+
+/*
+ * Command: appends a match entry to a list of this port. Its handle is the launch's sequence number. Before it is linked,
+ * the unexpected messages of the portal are searched, oldest first: those that it matches are its own at once
+ * ([`EVENT_PUT_OVERFLOW`]).
+ *
+ * | word | content |
+ * |---|---|
+ * | 0 | match bits |
+ * | 1 | ignore bits: those that are not compared |
+ * | 2 | user value |
+ * | 3 | region, bits 0..32; portal, 32..40; source port or [`ANY_PORT`], 40..48; source node or [`ANY_NODE`], 48..64 |
+ * | 4 | offset in the region |
+ * | 5 | bytes |
+ * | 6 | threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`] |
+ * | 7 | counter plus one in bits 0..8, or zero: counts its operations |
+ * | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left |
+ * | 9 | zero |
+ */
+#define NICLAB_COMMAND_APPEND 3U
+
+/*
+ * Command: unlinks the match entry whose handle is in word 0; the other words are zero. Answered by [`EVENT_UNLINKED`].
+ * Messages that it has begun to take are taken to their end.
+ */
+#define NICLAB_COMMAND_UNLINK 4U
+
+/*
+ * Command: one interrupt as soon as the successes of the counter in word 0 are at least word 1, at once when they are
+ * already; word 1 zero disarms. The other words are zero.
+ */
+#define NICLAB_COMMAND_ARM_COUNTER 5U
+
+/* Flag of [`COMMAND_PUT`]: the receiving NIC interrupts its host once the event is stored. */
+#define NICLAB_COMMAND_INTERRUPT 256U
+
+/* Flag of [`COMMAND_PUT`]: [`EVENT_ACK`] tells what became of it at the receiver. */
+#define NICLAB_COMMAND_ACK 512U
+
+/* Flag of [`COMMAND_PUT`]: [`EVENT_SENT`] tells when the memory may be used again. */
+#define NICLAB_COMMAND_SENT 1024U
+
+/*
+ * Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: successes are counted and not told by events, but for
+ * [`EVENT_UNLINKED`]. Failures are always told by events.
+ */
+#define NICLAB_COMMAND_COUNT_ONLY 2048U
+
+/* Flag of [`COMMAND_APPEND`]: answers puts. */
+#define NICLAB_ENTRY_PUT 0x10000U
+
+/* Flag of [`COMMAND_APPEND`]: answers gets. */
+#define NICLAB_ENTRY_GET 0x20000U
+
+/* Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on. */
+#define NICLAB_ENTRY_REMOTE_OFFSET 0x40000U
+
+/* Flag of [`COMMAND_APPEND`]: word 8 counts. */
+#define NICLAB_ENTRY_MAX_SIZE 0x80000U
+
+/* Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match. */
+#define NICLAB_ENTRY_TRUNCATE 0x100000U
+
+/* Flag of [`COMMAND_APPEND`]: for the overflow list. */
+#define NICLAB_ENTRY_OVERFLOW 0x200000U
+
+/* Flag of [`COMMAND_APPEND`]: no event when it unlinks itself. */
+#define NICLAB_ENTRY_NO_UNLINK_EVENT 0x400000U
+
+/* Source of [`COMMAND_APPEND`]: from any node. */
+#define NICLAB_ANY_NODE 0xffffU
+
+/* Source of [`COMMAND_APPEND`]: from any port. */
+#define NICLAB_ANY_PORT 255U
+
+/* Threshold of [`COMMAND_APPEND`]: never unlinks itself for it. */
+#define NICLAB_THRESHOLD_INFINITE 0xffffffffU
+
+/* An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last. */
+struct niclab_match_event {
+
+	/* User value of the entry, or of the command. */
+	__u64 user;
+
+	/* Match bits of the message. */
+	__u64 match_bits;
+
+	/* Header data of the put. */
+	__u64 header_data;
+
+	/* Bytes that the initiator asked for. */
+	__u64 requested_bytes;
+
+	/* Bytes that were stored or sent. */
+	__u64 moved_bytes;
+
+	/* Offset of the first of them in the entry's memory, or in the command's. */
+	__u64 offset;
+
+	/* Initiator: node, bits 48..64; port, 32..48. Handle of the entry, or of the command, 0..32. */
+	__u64 source;
+
+	/* [`EVENT_PUT_OVERFLOW`]: the handle of the overflow entry in whose memory the message is. Otherwise zero. */
+	__u64 overflow_handle;
+
+	/* [`EVENT_PUT_OVERFLOW`]: the user value of that entry. Otherwise zero. */
+	__u64 overflow_user;
+
+	/* Zero. */
+	__u64 reserved;
+
+	/* Kind, bits 0..8; result, 8..16; portal, 16..24; zero, 24..32; the event's number, from 1 and wrapping, 32..64. */
+	__u64 status;
+};
+NICLAB_ASSERT_SIZE(struct niclab_match_event, 88);
+
+/* [`MatchEvent::status`]: lowest bit of the result. */
+#define NICLAB_EVENT_RESULT_SHIFT 8U
+
+/* [`MatchEvent::status`]: lowest bit of the portal. */
+#define NICLAB_EVENT_PORTAL_SHIFT 16U
+
+/* Kind: a put was stored in a posted entry. */
+#define NICLAB_EVENT_PUT 1U
+
+/* Kind: a put was stored in an overflow entry: it was not expected. */
+#define NICLAB_EVENT_PUT_UNEXPECTED 2U
+
+/* Kind: an entry that is appended takes a message that came before it. The data is in the overflow entry's memory. */
+#define NICLAB_EVENT_PUT_OVERFLOW 3U
+
+/* Kind: a get has read a posted entry. */
+#define NICLAB_EVENT_GET 4U
+
+/* Kind: all of a put has left the memory. */
+#define NICLAB_EVENT_SENT 5U
+
+/* Kind: a put was stored at the receiver, or was not. */
+#define NICLAB_EVENT_ACK 6U
+
+/* Kind: what a get asked for was stored, or could not be had. */
+#define NICLAB_EVENT_REPLY 7U
+
+/* Kind: an entry is not linked any more. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came. */
+#define NICLAB_EVENT_UNLINKED 8U
+
+/* Kind: a command was refused; the result says why. Nothing of it was done. */
+#define NICLAB_EVENT_REFUSED 9U
+
+/* Result: done. */
+#define NICLAB_RESULT_OK 0U
+
+/* Result: done, but cut: the entry had less room than the message is long. */
+#define NICLAB_RESULT_TRUNCATED 1U
+
+/* Result: no entry matched at the target, neither posted nor for overflow. */
+#define NICLAB_RESULT_NO_MATCH 2U
+
+/* Result: the target had no room: for events, for unexpected messages, or the port does not read. */
+#define NICLAB_RESULT_NO_ROOM 3U
+
+/* Result: the target port is not open, or there is no such node or portal. */
+#define NICLAB_RESULT_NO_TARGET 4U
+
+/* Result: the region is closed, or never was one of this port; or memory of it went away meanwhile. */
+#define NICLAB_RESULT_BAD_REGION 5U
+
+/* Result: offset and bytes go beyond the region. */
+#define NICLAB_RESULT_BAD_RANGE 6U
+
+/* Result: reserved bits or words are not zero, or a value is out of its range. */
+#define NICLAB_RESULT_BAD_VALUE 7U
+
+/* Result: there is no such command. */
+#define NICLAB_RESULT_BAD_COMMAND 8U
+
+/* Result: no such entry is linked. */
+#define NICLAB_RESULT_NOT_FOUND 9U
+
+/* Result: device memory is full of match entries, and so is the spill area. */
+#define NICLAB_RESULT_LIST_FULL 10U
+
+/*
+ * A counter, in the port's first page of receive memory: counter `c` is at [`COUNTERS_OFFSET`]` + 16 c`. Both only
+ * grow. Written as one burst, `success` last.
+ */
+struct niclab_match_counter {
+
+	/* Operations that failed. */
+	__u64 failure;
+
+	/* Operations that were done. */
+	__u64 success;
+};
+NICLAB_ASSERT_SIZE(struct niclab_match_counter, 16);
+
+/*
+ * Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a whole
+ * page for this model.
+ */
+#define NICLAB_COUNTERS_OFFSET 1024U
+
+/* Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`]. */
+#define NICLAB_OP_REGION_OPEN 9U
+
+/* Adds extents to a region that has not all yet: [`RegionName`] with their number, and the extents. No answer's body. */
+#define NICLAB_OP_REGION_EXTEND 10U
+
+/*
+ * Closes a region: [`RegionName`] with no extents. Its entries are unlinked without events; once answered, the device
+ * touches the memory no more.
+ */
+#define NICLAB_OP_REGION_CLOSE 11U
+
+/*
+ * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
+ * matched by the program before; a refused image changes nothing.
+ */
+#define NICLAB_OP_FIRMWARE_LOAD 12U
+
+/* Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. */
+#define NICLAB_OP_SPILL_OPEN 13U
+
+/* Reads the counters of this model: no body, answered by [`MatchStatistics`]. */
+#define NICLAB_OP_MATCH_STATISTICS 14U
+
+/* Most extents in one request. */
+#define NICLAB_MAX_EXTENTS 128U
+
+/* A stretch of host memory: part of a region. */
+struct niclab_extent {
+
+	/* Guest-physical address. */
+	__u64 address;
+
+	/* Bytes. */
+	__u64 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_extent, 16);
+
+/* Body of [`OP_REGION_OPEN`]; `extents` [`Extent`]s follow. */
+struct niclab_region_open {
+
+	/* The port. */
+	__u32 port;
+
+	/* Extents that follow in this request, 1..=[`MAX_EXTENTS`]. */
+	__u32 extents;
+
+	/* Bytes of the region, all extents together. Until so many are there no command may use it. */
+	__u64 bytes;
+
+	/* Zero. */
+	__u64 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_region_open, 24);
+
+/* Answer to [`OP_REGION_OPEN`]. */
+struct niclab_region_opened {
+
+	/* The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the number. */
+	__u32 region;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_region_opened, 8);
+
+/* Body of [`OP_REGION_EXTEND`], where `extents` [`Extent`]s follow, and of [`OP_REGION_CLOSE`]. */
+struct niclab_region_name {
+
+	/* The port. */
+	__u32 port;
+
+	/* The region. */
+	__u32 region;
+
+	/* Extents that follow in this request. */
+	__u32 extents;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
+
+/* Body of [`OP_FIRMWARE_LOAD`]. */
+struct niclab_firmware_load {
+
+	/* Guest-physical address of the image. */
+	__u64 address;
+
+	/* Bytes of the image; zero: the built-in program again. */
+	__u32 bytes;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_firmware_load, 16);
+
+/* Answer to [`OP_FIRMWARE_LOAD`]. */
+struct niclab_firmware_loaded {
+
+	/* Words of the program. */
+	__u32 words;
+
+	/* Its checksum. */
+	__u32 checksum;
+};
+NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
+
+/* Body of [`OP_SPILL_OPEN`]. */
+struct niclab_spill_open {
+
+	/* Guest-physical address, aligned to 64 bytes. */
+	__u64 address;
+
+	/* Bytes: 64 for each match entry. */
+	__u64 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
+
+/* No firmware image, or one that is cut: wrong magic word or length. */
+#define NICLAB_STATUS_FIRMWARE_IMAGE 9U
+
+/* The image's checksum does not fit its content. */
+#define NICLAB_STATUS_FIRMWARE_CHECKSUM 10U
+
+/* The image is of a version that this device does not run. */
+#define NICLAB_STATUS_FIRMWARE_VERSION 11U
+
+/* A word of the program has a value that is not defined. */
+#define NICLAB_STATUS_FIRMWARE_WORD 12U
+
+/* The program is longer than the control store. */
+#define NICLAB_STATUS_FIRMWARE_SIZE 13U
+
+/* Answer to [`OP_MATCH_STATISTICS`]: counts since the device was made, never reset by a driver. */
+struct niclab_match_statistics {
+
+	/* Headers that were matched against a list. */
+	__u64 headers;
+
+	/* Entries that they were compared with. */
+	__u64 entries_traversed;
+
+	/* Cycles of the match unit. */
+	__u64 unit_cycles;
+
+	/* Messages taken by posted entries. */
+	__u64 expected;
+
+	/* Messages taken by overflow entries. */
+	__u64 unexpected;
+
+	/* Unexpected messages taken by entries that were appended later. */
+	__u64 claimed;
+
+	/* Messages that no entry took. */
+	__u64 unmatched;
+
+	/* Messages refused for want of room. */
+	__u64 refused_for_room;
+
+	/* Messages cut. */
+	__u64 truncated;
+
+	/* Entries linked now. */
+	__u64 entries;
+
+	/* Entries that lie in the spill area now. */
+	__u64 entries_spilled;
+
+	/* Entries that were read from the spill area. */
+	__u64 spill_reads;
+
+	/* Programs that misbehaved and were replaced by the built-in one. */
+	__u64 firmware_fallbacks;
+
+	/* Frames sent again. */
+	__u64 retransmissions;
+
+	/* Frames discarded: damaged, doubled, or ahead of one that was lost. */
+	__u64 frames_discarded;
+
+	/* Commands refused. */
+	__u64 commands_refused;
+};
+NICLAB_ASSERT_SIZE(struct niclab_match_statistics, 128);
+
 /*
  * The character device `/dev/niclabN`, between the kernel driver and a user program.
  *
@@ -781,6 +1218,23 @@ struct niclab_peer {
 };
 NICLAB_ASSERT_SIZE(struct niclab_peer, 16);
 
+/* Argument of [`IOCTL_REGISTER`] and [`IOCTL_DEREGISTER`]. */
+struct niclab_registration {
+
+	/* [`IOCTL_REGISTER`]: first byte in the program's memory; the memory must be writable. */
+	__u64 address;
+
+	/* [`IOCTL_REGISTER`]: its length, 1..; need not be whole pages. */
+	__u64 bytes;
+
+	/* The region: out of [`IOCTL_REGISTER`], into [`IOCTL_DEREGISTER`]. */
+	__u32 region;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
+
 /* Copies the [`crate::config::DeviceConfig`] out. */
 #define NICLAB_IOCTL_INFO 0x8040f500U
 
@@ -804,5 +1258,15 @@ NICLAB_ASSERT_SIZE(struct niclab_peer, 16);
  * [`crate::config::DeviceConfig::control_timeout_ms`]. The file needs no port.
  */
 #define NICLAB_IOCTL_CHECK 0xf506U
+
+/*
+ * Pins part of the program's memory and registers it with the device for the file's port, [`Registration`] (Match). It stays
+ * pinned until it is deregistered, the port is closed or the file is, be it by the death of the process. `EFAULT`: not
+ * all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region left.
+ */
+#define NICLAB_IOCTL_REGISTER 0xc018f507U
+
+/* Takes that back. Once done, the device touches the memory no more. `ENOENT`: there is no such region. */
+#define NICLAB_IOCTL_DEREGISTER 0x4018f508U
 
 #endif /* NICLAB_ABI_H */

@@ -40,11 +40,11 @@ layout! {
         /// Longest time a control request may take, milliseconds of wall time. A driver that waited longer takes the
         /// device for dead.
         pub control_timeout_ms: u32,
-        /// Zero.
-        pub reserved0: u32,
+        /// Match: match entries that fit into device memory. Otherwise zero.
+        pub match_entries: u32,
         /// Ethernet address of the card, first byte lowest; the upper two bytes are zero.
         pub mac: u64,
-        /// Zero.
-        pub reserved1: u64,
+        /// Match: most bytes of a message. Otherwise zero.
+        pub max_message_bytes: u64,
     }
 }

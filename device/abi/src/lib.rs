@@ -12,7 +12,8 @@
 //! 3. [`receive`]: slices and the status line, which the device writes into host memory;
 //! 4. [`control`]: requests on the control queue;
 //! 5. [`event`]: what an interrupt tells;
-//! 6. [`ioctl`]: the character device between the kernel driver and a user program.
+//! 6. [`matching`]: what the Match NIC adds: commands, events, regions, firmware;
+//! 7. [`ioctl`]: the character device between the kernel driver and a user program.
 //!
 //! `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
 
@@ -23,6 +24,7 @@ pub mod config;
 pub mod control;
 pub mod event;
 pub mod ioctl;
+pub mod matching;
 pub mod receive;
 
 /// Version of everything in this crate. A driver refuses a device that speaks another version.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use niclab_abi::control::Statistics;
 use niclab_model::fabric::{Fabric, PortCounters};
-use niclab_model::nic::{Nic, Output};
+use niclab_model::nic::Nic;
 use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Ledger, Line};
 use niclab_model::parts::mischief::Record;
@@ -72,17 +72,12 @@ pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::Devic
 }
 
 fn device_fault(record: &Record) -> report::DeviceFault {
-    let (at, message) = match &record.intended {
-        Output::DmaWrite { at, message, .. }
-        | Output::Interrupt { at, message, .. }
-        | Output::Frame { at, message, .. } => (at, *message),
-        Output::Reply { at, .. } => (at, None),
-    };
+    let message = record.intended.message();
     report::DeviceFault {
         number: record.number,
         fault: record.fault.name().to_owned(),
         opportunity: record.opportunity,
-        model_time_ps: at.as_ps(),
+        model_time_ps: record.intended.at().as_ps(),
         message_from: message.map(|message| message.node),
         message_number: message.map(|message| message.number),
     }

@@ -4,6 +4,8 @@
 //! by page stores (ULTRA, GRIM), by descriptors (GAMMA, INIC) or by commands on a queue (Match); inputs are added here
 //! with the first model that needs them, never beside it.
 
+use core::ops::Range;
+
 use niclab_abi::control::Statistics;
 use smallvec::SmallVec;
 
@@ -24,6 +26,9 @@ pub type DmaWords = SmallVec<[u64; DMA_BUFFER_WORDS]>;
 
 /// Words of a DMA write that live inline.
 pub const DMA_BUFFER_WORDS: usize = 12;
+
+/// Stretches of host memory, one behind the other. Two live inline: a page's end and the next page's begin.
+pub type HostRanges = SmallVec<[HostRange; 2]>;
 
 /// Bytes of the answer to a control request. The longest, with statistics, lives inline.
 pub type ReplyBytes = SmallVec<[u8; 136]>;
@@ -57,6 +62,15 @@ pub enum Input<'a> {
         /// What [`Output::Frame`] said of it.
         message: Option<Message>,
     },
+    /// What [`Output::DmaRead`] asked for.
+    DmaData {
+        /// Token of the output.
+        token: u64,
+        /// What the output wanted appended to, and behind it the bytes; none of them unless all are there.
+        bytes: FrameBytes,
+        /// Whether they are: otherwise not all of the ranges were the guest's memory.
+        is_whole: bool,
+    },
     /// The time that [`Nic::poll_timeout`] named has come.
     Timeout,
     /// The host is gone or was reset: forget every port and all of its memory at once, write nothing more.
@@ -64,7 +78,7 @@ pub enum Input<'a> {
 }
 
 /// Most bytes of a control request that a shell passes on: larger than any body of [`niclab_abi::control`].
-pub const MAX_CONTROL_BYTES: usize = 256;
+pub const MAX_CONTROL_BYTES: usize = 4096;
 
 /// Totals since the device was made that a model cannot know, and reports among its statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,11 +143,12 @@ pub enum Content {
 }
 
 /// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
+/// Models only name memory that the host gave them in a control request; a shell still checks every address against the
+/// guest's memory table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Store `words` into host memory from `address` on, in ascending order, the last word with release ordering after
-    /// all others. The model only names memory that the host gave it in a control request; the shell still checks
-    /// every address against the guest's memory table.
+    /// all others.
     DmaWrite {
         /// When the last word is visible to the host.
         at: Time,
@@ -144,6 +159,32 @@ pub enum Output {
         /// What that is to the host.
         content: Content,
         /// The message that caused it, where one did and the ledger knows.
+        message: Option<Message>,
+    },
+    /// Store a part of the frame that the model was given last into host memory, byte by byte where it must be: data, of
+    /// which a later write tells. A shell carries it out before it gives the model anything else.
+    DmaFrame {
+        /// When the last byte is visible to the host.
+        at: Time,
+        /// Which bytes of the frame.
+        bytes: Range<usize>,
+        /// Where to: as many bytes, in this order.
+        ranges: HostRanges,
+        /// The message whose data it is, where the ledger knows.
+        message: Option<Message>,
+    },
+    /// Load host memory, append it to `into`, and answer by [`Input::DmaData`] at the same instant, before the next output
+    /// is polled.
+    DmaRead {
+        /// When the last byte is in the NIC.
+        at: Time,
+        /// Comes back with the answer.
+        token: u64,
+        /// Where from, in this order.
+        ranges: HostRanges,
+        /// What the bytes are appended to: the head of a frame, so that data is copied once.
+        into: FrameBytes,
+        /// The message that it is for, where the ledger knows.
         message: Option<Message>,
     },
     /// Send a frame into the link.
@@ -178,15 +219,55 @@ pub enum Output {
     },
 }
 
+impl Output {
+    /// When it is to be done.
+    #[inline]
+    pub const fn at(&self) -> Time {
+        match self {
+            Self::DmaWrite { at, .. }
+            | Self::DmaFrame { at, .. }
+            | Self::DmaRead { at, .. }
+            | Self::Frame { at, .. }
+            | Self::Interrupt { at, .. }
+            | Self::Reply { at, .. } => *at,
+        }
+    }
+
+    /// The message that caused it, where one did and the ledger knows.
+    #[inline]
+    pub const fn message(&self) -> Option<Message> {
+        match self {
+            Self::DmaWrite { message, .. }
+            | Self::DmaFrame { message, .. }
+            | Self::DmaRead { message, .. }
+            | Self::Frame { message, .. }
+            | Self::Interrupt { message, .. } => *message,
+            Self::Reply { .. } => None,
+        }
+    }
+
+    /// When it is to be done, to put it off.
+    pub const fn at_mut(&mut self) -> &mut Time {
+        match self {
+            Self::DmaWrite { at, .. }
+            | Self::DmaFrame { at, .. }
+            | Self::DmaRead { at, .. }
+            | Self::Frame { at, .. }
+            | Self::Interrupt { at, .. }
+            | Self::Reply { at, .. } => at,
+        }
+    }
+}
+
 /// A NIC model.
 pub trait Nic {
     /// Takes one input at model time `now`. Never fails: what is wrong is answered, counted or raised, as the host
     /// interface says.
     fn handle(&mut self, now: Time, input: Input<'_>);
 
-    /// The host memory that a control request would let the model write. A shell refuses the request with
+    /// The host memory that a control request would let the model touch. A shell refuses the request with
     /// [`niclab_abi::control::STATUS_BAD_ADDRESS`] unless all of it is memory of the guest, and only then passes it on.
-    fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]>;
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges;
 
     /// The next effect, until there is none. Drained after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;

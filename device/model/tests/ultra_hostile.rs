@@ -143,6 +143,7 @@ impl Guard {
                 }
                 Output::Interrupt { port, .. } => assert!(port < 8),
                 Output::Frame { .. } => {}
+                other @ (Output::DmaFrame { .. } | Output::DmaRead { .. }) => panic!("{other:?}"),
             }
         }
         assert_eq!(replies, usize::from(matches!(attack, Attack::Request(_))));

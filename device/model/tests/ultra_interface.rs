@@ -92,7 +92,7 @@ impl Pair {
                 assert_eq!((node, port), (1, 0));
                 self.causes.push(cause);
             }
-            Output::Reply { .. } => panic!("nobody asked"),
+            other => panic!("nobody asked for {other:?}"),
         }
     }
 

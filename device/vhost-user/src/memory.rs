@@ -4,6 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use niclab_model::nic::{FrameBytes, HostRange};
+use smallvec::SmallVec;
 use thiserror::Error;
 use vm_memory::mmap::MmapRegion;
 use vm_memory::{
@@ -127,6 +129,43 @@ impl DmaMemory {
         }
         Ok(())
     }
+
+    /// Stores `bytes` into `ranges`, one behind the other, as far as there are bytes and room. Nothing is stored when any of
+    /// the ranges is refused.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn store_bytes(&self, bytes: &[u8], ranges: &[HostRange]) -> Result<(), MemoryError> {
+        let places = self.slices(ranges)?;
+        let mut rest = bytes;
+        for place in places {
+            let (part, behind) = rest.split_at(place.len().min(rest.len()));
+            place.copy_from(part);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Appends the bytes of `ranges` to `bytes`; none of them when any is refused.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn load_bytes(&self, ranges: &[HostRange], bytes: &mut FrameBytes) -> Result<(), MemoryError> {
+        for place in self.slices(ranges)? {
+            let have = bytes.len();
+            bytes.resize(have + place.len(), 0);
+            place.copy_to(bytes.get_mut(have..).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    fn slices(&self, ranges: &[HostRange]) -> Result<SmallVec<[VolatileSlice<'_>; 2]>, MemoryError> {
+        let slice = |range: &HostRange| {
+            let outside = MemoryError::Outside { address: range.address, bytes: range.bytes };
+            self.slice(range.address, usize::try_from(range.bytes).map_err(|_| outside)?)
+        };
+        ranges.iter().map(slice).collect()
+    }
 }
 
 #[cfg(test)]
@@ -170,6 +209,28 @@ mod tests {
             Err(MemoryError::Unaligned { address: 0x1004, alignment: 8 })
         );
         assert!(memory.slice(0x1000, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn bytes_cross_ranges_and_are_all_or_none() {
+        let (table, memory) = memory();
+        let range = |address, bytes| HostRange { address, bytes };
+        let ranges = [range(0x1ffd, 3), range(0x10_0001, 2)];
+        memory.store_bytes(b"bytes", &ranges).unwrap();
+        assert_eq!(table.read_obj::<[u8; 2]>(GuestAddress(0x10_0001)).unwrap(), *b"es");
+        let mut loaded = FrameBytes::from_slice(b"head ");
+        memory.load_bytes(&ranges, &mut loaded).unwrap();
+        assert_eq!(loaded.as_slice(), b"head bytes");
+        let beyond = [range(0x1000, 4), range(0x10_0ffd, 4)];
+        let outside = Err(MemoryError::Outside { address: 0x10_0ffd, bytes: 4 });
+        assert_eq!(memory.store_bytes(b"12345678", &beyond), outside);
+        assert_eq!(
+            table.read_obj::<u32>(GuestAddress(0x1000)).unwrap(),
+            0,
+            "a refused store leaves no trace"
+        );
+        assert_eq!(memory.load_bytes(&beyond, &mut loaded), outside);
+        assert_eq!(loaded.as_slice(), b"head bytes");
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The card: requester and completer on one bus and one link.
 
 use niclab_abi::control::Statistics;
-use smallvec::SmallVec;
 
-use crate::nic::{HostRange, Input, Nic, Output, ShellCounts};
+use crate::nic::{HostRanges, Input, Nic, Output, ShellCounts};
 use crate::parts::host_interface::HostInterface;
 use crate::parts::ledger::Ledger;
 use crate::time::Time;
@@ -74,6 +73,8 @@ impl Nic for Ultra {
             }
             Input::Control { token, request } => self.on_control(now, token, request),
             Input::ShellCounts(counts) => self.shell_counts = counts,
+            // It never reads host memory.
+            Input::DmaData { .. } => {}
             Input::Timeout => while requester.on_timeout(now, effects) {},
             Input::HostReset => {
                 for port in 0..PORTS {
@@ -85,7 +86,7 @@ impl Nic for Ultra {
         }
     }
 
-    fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]> {
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
         control::memory_named_by(request)
     }
 

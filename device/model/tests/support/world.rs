@@ -155,7 +155,7 @@ impl World {
                 }
             }
             Output::Frame { at, frame, message } => self.send(node, at, &frame, message),
-            Output::Reply { .. } => panic!("nobody asked"),
+            other => panic!("nobody asked for {other:?}"),
         }
     }
 

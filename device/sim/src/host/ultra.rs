@@ -385,11 +385,7 @@ impl UltraHost {
             let output = self.nic.poll_output();
             self.note_faults(judge);
             let Some(output) = output else { break };
-            let (Output::Frame { at, .. }
-            | Output::DmaWrite { at, .. }
-            | Output::Interrupt { at, .. }
-            | Output::Reply { at, .. }) = output;
-            self.latest = self.latest.max(at);
+            self.latest = self.latest.max(output.at());
             match output {
                 Output::Frame { at, frame, message } => {
                     self.tally.sent_frames += 1;
@@ -400,6 +396,9 @@ impl UltraHost {
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, judge),
                 Output::Reply { bytes, .. } => {
                     self.replies.extend(Reply::from_bytes(&bytes).map(|reply| reply.status));
+                }
+                Output::DmaFrame { .. } | Output::DmaRead { .. } => {
+                    judge.fail(Check::RightMemory, || "a card without regions touched one".to_owned());
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
 use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS, Statistics};
 use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes};
-use niclab_model::nic::{Input, Nic, ShellCounts};
+use niclab_model::nic::{FrameBytes, HostRange, Input, Nic, ShellCounts};
 use niclab_model::parts::message::Message;
 use niclab_model::parts::mischief::{Mischief, Saboteur};
 use niclab_model::time::Time;
@@ -243,7 +243,7 @@ impl Card {
         };
         self.is_running = true;
         let ranges = self.nic.memory_named_by(&request);
-        let is_memory = |range: &niclab_model::nic::HostRange| {
+        let is_memory = |range: &HostRange| {
             usize::try_from(range.bytes).is_ok_and(|bytes| self.memory.slice(range.address, bytes).is_ok())
         };
         if !ranges.iter().all(is_memory) {
@@ -317,6 +317,23 @@ impl Card {
         if self.memory.store_words(address, words).is_err() {
             violation(&mut self.counts.violations, "dma_outside_memory");
         }
+    }
+
+    /// Stores bytes of a frame into the guest's memory, unless the guest is not there to expect it.
+    pub fn store_bytes(&mut self, bytes: &[u8], ranges: &[HostRange]) {
+        if self.is_running && self.memory.store_bytes(bytes, ranges).is_err() {
+            violation(&mut self.counts.violations, "dma_outside_memory");
+        }
+    }
+
+    /// Loads what the model asked for, and gives it to the model.
+    pub fn load(&mut self, at: Time, token: u64, ranges: &[HostRange], into: FrameBytes) {
+        let mut bytes = into;
+        let is_whole = self.is_running && self.memory.load_bytes(ranges, &mut bytes).is_ok();
+        if !is_whole {
+            violation(&mut self.counts.violations, "dma_outside_memory");
+        }
+        self.nic.handle(at, Input::DmaData { token, bytes, is_whole });
     }
 
     /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory.

@@ -190,7 +190,7 @@ impl World {
             while let Some(arrival) = self.network.pop() {
                 let to = usize::from(arrival.to);
                 self.arrive(to, arrival.at, &arrival.frame, arrival.message);
-                self.carry_out(to);
+                self.carry_out_with(to, &arrival.frame);
             }
             let Some((node, due)) = self.next_overdue() else { return };
             if let Some(card) = self.cards.get_mut(node) {
@@ -219,46 +219,53 @@ impl World {
         }
     }
 
-    /// Carries out what the model of `node` wants done. A frame that is the only one under way arrives at once, and what
-    /// it causes is under way afterwards.
+    /// Carries out what the model of `node` wants done.
     #[inline]
     fn carry_out(&mut self, node: usize) {
+        self.carry_out_with(node, &[]);
+    }
+
+    /// The same, after it was given `given`. A frame that is the only one under way arrives at once, and what it causes is
+    /// under way afterwards.
+    #[inline]
+    fn carry_out_with(&mut self, node: usize, given: &[u8]) {
         while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
-            let Some((at, frame, message)) = self.perform(node, &output) else { continue };
-            if let Some(delivery) = self.network.send(at, node as u16, frame, message) {
+            let Some((at, frame, message)) = self.perform(node, output, given) else { continue };
+            if let Some(delivery) = self.network.send(at, node as u16, &frame, message) {
                 let to = usize::from(delivery.to);
-                self.arrive(to, delivery.at, frame, message);
+                self.arrive(to, delivery.at, &frame, message);
                 while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
-                    if let Some((at, frame, message)) = self.perform(to, &output) {
-                        self.network.keep(at, to as u16, frame, message);
+                    if let Some((at, frame, message)) = self.perform(to, output, &frame) {
+                        self.network.keep(at, to as u16, &frame, message);
                     }
                 }
             }
         }
     }
 
-    /// Performs one output; one that is a frame is given back, counted.
+    /// Performs one output of a model that was given the frame `given` last; one that is a frame is given back, counted.
     #[inline]
-    fn perform<'a>(
+    fn perform(
         &mut self,
         node: usize,
-        output: &'a Output,
-    ) -> Option<(Time, &'a FrameBytes, Option<Message>)> {
+        output: Output,
+        given: &[u8],
+    ) -> Option<(Time, FrameBytes, Option<Message>)> {
         let card = self.cards.get_mut(node)?;
-        let (Output::DmaWrite { at, .. }
-        | Output::Frame { at, .. }
-        | Output::Interrupt { at, .. }
-        | Output::Reply { at, .. }) = output;
-        self.latest = self.latest.max(*at);
+        self.latest = self.latest.max(output.at());
         match output {
-            Output::DmaWrite { address, words, .. } => card.write(*address, words),
+            Output::DmaWrite { address, words, .. } => card.write(address, &words),
             Output::Frame { at, frame, message } => {
                 card.counts.traffic.sent_frames += 1;
                 card.counts.traffic.sent_bytes += frame.len() as u64;
-                return Some((*at, frame, *message));
+                return Some((at, frame, message));
             }
-            Output::Interrupt { cause, port, .. } => card.raise(*cause, *port),
-            Output::Reply { token, bytes, .. } => card.reply(*token, bytes),
+            Output::DmaFrame { bytes, ranges, .. } => {
+                card.store_bytes(given.get(bytes).unwrap_or_default(), &ranges);
+            }
+            Output::DmaRead { at, token, ranges, into, .. } => card.load(at, token, &ranges, into),
+            Output::Interrupt { cause, port, .. } => card.raise(cause, port),
+            Output::Reply { token, bytes, .. } => card.reply(token, &bytes),
         }
         None
     }

@@ -1,0 +1,363 @@
+//! The Match NIC: commands in the requester page, events in the receive queue, counters beside the status line.
+//!
+//! Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every model
+//! ([`crate::bar`], [`crate::receive`]). A slot carries a command where ULTRA's carries a packet, and a slice carries an
+//! event where ULTRA's carries a message: the status word, which is written last, has the number of the event in the same
+//! bits as a slice has its own, and is polled in the same way.
+//!
+//! Semantics are those of Portals 3.0 (the specification that the paper's matching rule is of): a port has
+//! [`PORTALS`] portal table entries, each with a list of posted match entries and an overflow list behind it. A match
+//! entry and its memory descriptor are one here.
+
+use crate::layout;
+
+/// Portal table entries of each port.
+pub const PORTALS: u32 = 8;
+/// Counters of each port.
+pub const COUNTERS: u32 = 32;
+
+/// Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags.
+pub const COMMAND_MASK: u32 = 0xff;
+/// Command: sends part of a region to a portal of another port.
+///
+/// | word | content |
+/// |---|---|
+/// | 0 | match bits |
+/// | 1 | header data, given to the receiver with the event |
+/// | 2 | user value, given back with every event of this command |
+/// | 3 | region, bits 0..32; portal, 32..40; target port, 40..48; target node, 48..64 |
+/// | 4 | offset in the region |
+/// | 5 | bytes |
+/// | 6 | remote offset, for entries with [`ENTRY_REMOTE_OFFSET`] |
+/// | 7 | counter plus one in bits 0..8, or zero: counts what would have been an event of [`EVENT_SENT`], [`EVENT_ACK`] |
+/// | 8, 9 | zero |
+pub const COMMAND_PUT: u32 = 1;
+/// Command: fetches what a portal of another port has into part of a region. Words as [`COMMAND_PUT`]; the counter counts
+/// [`EVENT_REPLY`].
+pub const COMMAND_GET: u32 = 2;
+/// Command: appends a match entry to a list of this port. Its handle is the launch's sequence number. Before it is linked,
+/// the unexpected messages of the portal are searched, oldest first: those that it matches are its own at once
+/// ([`EVENT_PUT_OVERFLOW`]).
+///
+/// | word | content |
+/// |---|---|
+/// | 0 | match bits |
+/// | 1 | ignore bits: those that are not compared |
+/// | 2 | user value |
+/// | 3 | region, bits 0..32; portal, 32..40; source port or [`ANY_PORT`], 40..48; source node or [`ANY_NODE`], 48..64 |
+/// | 4 | offset in the region |
+/// | 5 | bytes |
+/// | 6 | threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`] |
+/// | 7 | counter plus one in bits 0..8, or zero: counts its operations |
+/// | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left |
+/// | 9 | zero |
+pub const COMMAND_APPEND: u32 = 3;
+/// Command: unlinks the match entry whose handle is in word 0; the other words are zero. Answered by [`EVENT_UNLINKED`].
+/// Messages that it has begun to take are taken to their end.
+pub const COMMAND_UNLINK: u32 = 4;
+/// Command: one interrupt as soon as the successes of the counter in word 0 are at least word 1, at once when they are
+/// already; word 1 zero disarms. The other words are zero.
+pub const COMMAND_ARM_COUNTER: u32 = 5;
+
+/// Flag of [`COMMAND_PUT`]: the receiving NIC interrupts its host once the event is stored.
+pub const COMMAND_INTERRUPT: u32 = 1 << 8;
+/// Flag of [`COMMAND_PUT`]: [`EVENT_ACK`] tells what became of it at the receiver.
+pub const COMMAND_ACK: u32 = 1 << 9;
+/// Flag of [`COMMAND_PUT`]: [`EVENT_SENT`] tells when the memory may be used again.
+pub const COMMAND_SENT: u32 = 1 << 10;
+/// Flag of [`COMMAND_PUT`], [`COMMAND_GET`] and [`COMMAND_APPEND`]: successes are counted and not told by events, but for
+/// [`EVENT_UNLINKED`]. Failures are always told by events.
+pub const COMMAND_COUNT_ONLY: u32 = 1 << 11;
+
+/// Flag of [`COMMAND_APPEND`]: answers puts.
+pub const ENTRY_PUT: u32 = 1 << 16;
+/// Flag of [`COMMAND_APPEND`]: answers gets.
+pub const ENTRY_GET: u32 = 1 << 17;
+/// Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on.
+pub const ENTRY_REMOTE_OFFSET: u32 = 1 << 18;
+/// Flag of [`COMMAND_APPEND`]: word 8 counts.
+pub const ENTRY_MAX_SIZE: u32 = 1 << 19;
+/// Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match.
+pub const ENTRY_TRUNCATE: u32 = 1 << 20;
+/// Flag of [`COMMAND_APPEND`]: for the overflow list.
+pub const ENTRY_OVERFLOW: u32 = 1 << 21;
+/// Flag of [`COMMAND_APPEND`]: no event when it unlinks itself.
+pub const ENTRY_NO_UNLINK_EVENT: u32 = 1 << 22;
+
+/// Source of [`COMMAND_APPEND`]: from any node.
+pub const ANY_NODE: u64 = 0xffff;
+/// Source of [`COMMAND_APPEND`]: from any port.
+pub const ANY_PORT: u64 = 0xff;
+/// Threshold of [`COMMAND_APPEND`]: never unlinks itself for it.
+pub const THRESHOLD_INFINITE: u64 = 0xffff_ffff;
+
+layout! {
+    /// An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last.
+    pub struct MatchEvent: 88 {
+        /// User value of the entry, or of the command.
+        pub user: u64,
+        /// Match bits of the message.
+        pub match_bits: u64,
+        /// Header data of the put.
+        pub header_data: u64,
+        /// Bytes that the initiator asked for.
+        pub requested_bytes: u64,
+        /// Bytes that were stored or sent.
+        pub moved_bytes: u64,
+        /// Offset of the first of them in the entry's memory, or in the command's.
+        pub offset: u64,
+        /// Initiator: node, bits 48..64; port, 32..48. Handle of the entry, or of the command, 0..32.
+        pub source: u64,
+        /// [`EVENT_PUT_OVERFLOW`]: the handle of the overflow entry in whose memory the message is. Otherwise zero.
+        pub overflow_handle: u64,
+        /// [`EVENT_PUT_OVERFLOW`]: the user value of that entry. Otherwise zero.
+        pub overflow_user: u64,
+        /// Zero.
+        pub reserved: u64,
+        /// Kind, bits 0..8; result, 8..16; portal, 16..24; zero, 24..32; the event's number, from 1 and wrapping, 32..64.
+        pub status: u64,
+    }
+}
+const _: () = assert!(size_of::<MatchEvent>() as u64 == crate::receive::SLICE_BYTES);
+
+/// [`MatchEvent::status`]: lowest bit of the result.
+pub const EVENT_RESULT_SHIFT: u32 = 8;
+/// [`MatchEvent::status`]: lowest bit of the portal.
+pub const EVENT_PORTAL_SHIFT: u32 = 16;
+
+/// Kind: a put was stored in a posted entry.
+pub const EVENT_PUT: u32 = 1;
+/// Kind: a put was stored in an overflow entry: it was not expected.
+pub const EVENT_PUT_UNEXPECTED: u32 = 2;
+/// Kind: an entry that is appended takes a message that came before it. The data is in the overflow entry's memory.
+pub const EVENT_PUT_OVERFLOW: u32 = 3;
+/// Kind: a get has read a posted entry.
+pub const EVENT_GET: u32 = 4;
+/// Kind: all of a put has left the memory.
+pub const EVENT_SENT: u32 = 5;
+/// Kind: a put was stored at the receiver, or was not.
+pub const EVENT_ACK: u32 = 6;
+/// Kind: what a get asked for was stored, or could not be had.
+pub const EVENT_REPLY: u32 = 7;
+/// Kind: an entry is not linked any more. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came.
+pub const EVENT_UNLINKED: u32 = 8;
+/// Kind: a command was refused; the result says why. Nothing of it was done.
+pub const EVENT_REFUSED: u32 = 9;
+
+/// Result: done.
+pub const RESULT_OK: u32 = 0;
+/// Result: done, but cut: the entry had less room than the message is long.
+pub const RESULT_TRUNCATED: u32 = 1;
+/// Result: no entry matched at the target, neither posted nor for overflow.
+pub const RESULT_NO_MATCH: u32 = 2;
+/// Result: the target had no room: for events, for unexpected messages, or the port does not read.
+pub const RESULT_NO_ROOM: u32 = 3;
+/// Result: the target port is not open, or there is no such node or portal.
+pub const RESULT_NO_TARGET: u32 = 4;
+/// Result: the region is closed, or never was one of this port; or memory of it went away meanwhile.
+pub const RESULT_BAD_REGION: u32 = 5;
+/// Result: offset and bytes go beyond the region.
+pub const RESULT_BAD_RANGE: u32 = 6;
+/// Result: reserved bits or words are not zero, or a value is out of its range.
+pub const RESULT_BAD_VALUE: u32 = 7;
+/// Result: there is no such command.
+pub const RESULT_BAD_COMMAND: u32 = 8;
+/// Result: no such entry is linked.
+pub const RESULT_NOT_FOUND: u32 = 9;
+/// Result: device memory is full of match entries, and so is the spill area.
+pub const RESULT_LIST_FULL: u32 = 10;
+
+layout! {
+    /// A counter, in the port's first page of receive memory: counter `c` is at [`COUNTERS_OFFSET`]` + 16 c`. Both only
+    /// grow. Written as one burst, `success` last.
+    pub struct MatchCounter: 16 {
+        /// Operations that failed.
+        pub failure: u64,
+        /// Operations that were done.
+        pub success: u64,
+    }
+}
+
+/// Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a whole
+/// page for this model.
+pub const COUNTERS_OFFSET: u64 = 1024;
+const _: () = assert!(COUNTERS_OFFSET + COUNTERS as u64 * 16 <= crate::PAGE_BYTES);
+
+/// Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`].
+pub const OP_REGION_OPEN: u32 = 9;
+/// Adds extents to a region that has not all yet: [`RegionName`] with their number, and the extents. No answer's body.
+pub const OP_REGION_EXTEND: u32 = 10;
+/// Closes a region: [`RegionName`] with no extents. Its entries are unlinked without events; once answered, the device
+/// touches the memory no more.
+pub const OP_REGION_CLOSE: u32 = 11;
+/// Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
+/// matched by the program before; a refused image changes nothing.
+pub const OP_FIRMWARE_LOAD: u32 = 12;
+/// Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver.
+pub const OP_SPILL_OPEN: u32 = 13;
+/// Reads the counters of this model: no body, answered by [`MatchStatistics`].
+pub const OP_MATCH_STATISTICS: u32 = 14;
+
+/// Most extents in one request.
+pub const MAX_EXTENTS: u32 = 128;
+
+layout! {
+    /// A stretch of host memory: part of a region.
+    pub struct Extent: 16 {
+        /// Guest-physical address.
+        pub address: u64,
+        /// Bytes.
+        pub bytes: u64,
+    }
+}
+
+layout! {
+    /// Body of [`OP_REGION_OPEN`]; `extents` [`Extent`]s follow.
+    pub struct RegionOpen: 24 {
+        /// The port.
+        pub port: u32,
+        /// Extents that follow in this request, 1..=[`MAX_EXTENTS`].
+        pub extents: u32,
+        /// Bytes of the region, all extents together. Until so many are there no command may use it.
+        pub bytes: u64,
+        /// Zero.
+        pub reserved: u64,
+    }
+}
+
+layout! {
+    /// Answer to [`OP_REGION_OPEN`].
+    pub struct RegionOpened: 8 {
+        /// The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the number.
+        pub region: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_REGION_EXTEND`], where `extents` [`Extent`]s follow, and of [`OP_REGION_CLOSE`].
+    pub struct RegionName: 16 {
+        /// The port.
+        pub port: u32,
+        /// The region.
+        pub region: u32,
+        /// Extents that follow in this request.
+        pub extents: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_FIRMWARE_LOAD`].
+    pub struct FirmwareLoad: 16 {
+        /// Guest-physical address of the image.
+        pub address: u64,
+        /// Bytes of the image; zero: the built-in program again.
+        pub bytes: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Answer to [`OP_FIRMWARE_LOAD`].
+    pub struct FirmwareLoaded: 8 {
+        /// Words of the program.
+        pub words: u32,
+        /// Its checksum.
+        pub checksum: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_SPILL_OPEN`].
+    pub struct SpillOpen: 16 {
+        /// Guest-physical address, aligned to 64 bytes.
+        pub address: u64,
+        /// Bytes: 64 for each match entry.
+        pub bytes: u64,
+    }
+}
+
+/// No firmware image, or one that is cut: wrong magic word or length.
+pub const STATUS_FIRMWARE_IMAGE: u32 = 9;
+/// The image's checksum does not fit its content.
+pub const STATUS_FIRMWARE_CHECKSUM: u32 = 10;
+/// The image is of a version that this device does not run.
+pub const STATUS_FIRMWARE_VERSION: u32 = 11;
+/// A word of the program has a value that is not defined.
+pub const STATUS_FIRMWARE_WORD: u32 = 12;
+/// The program is longer than the control store.
+pub const STATUS_FIRMWARE_SIZE: u32 = 13;
+
+layout! {
+    /// Answer to [`OP_MATCH_STATISTICS`]: counts since the device was made, never reset by a driver.
+    pub struct MatchStatistics: 128 {
+        /// Headers that were matched against a list.
+        pub headers: u64,
+        /// Entries that they were compared with.
+        pub entries_traversed: u64,
+        /// Cycles of the match unit.
+        pub unit_cycles: u64,
+        /// Messages taken by posted entries.
+        pub expected: u64,
+        /// Messages taken by overflow entries.
+        pub unexpected: u64,
+        /// Unexpected messages taken by entries that were appended later.
+        pub claimed: u64,
+        /// Messages that no entry took.
+        pub unmatched: u64,
+        /// Messages refused for want of room.
+        pub refused_for_room: u64,
+        /// Messages cut.
+        pub truncated: u64,
+        /// Entries linked now.
+        pub entries: u64,
+        /// Entries that lie in the spill area now.
+        pub entries_spilled: u64,
+        /// Entries that were read from the spill area.
+        pub spill_reads: u64,
+        /// Programs that misbehaved and were replaced by the built-in one.
+        pub firmware_fallbacks: u64,
+        /// Frames sent again.
+        pub retransmissions: u64,
+        /// Frames discarded: damaged, doubled, or ahead of one that was lost.
+        pub frames_discarded: u64,
+        /// Commands refused.
+        pub commands_refused: u64,
+    }
+}
+
+/// Kind of an event, from its status word.
+pub const fn event_kind(status: u64) -> u32 {
+    (status & 0xff) as u32
+}
+
+/// Result of an event, from its status word.
+pub const fn event_result(status: u64) -> u32 {
+    (status >> EVENT_RESULT_SHIFT & 0xff) as u32
+}
+
+/// Status word of an event.
+pub const fn event_status(kind: u32, result: u32, portal: u32, number: u32) -> u64 {
+    (kind as u64 & 0xff)
+        | (result as u64 & 0xff) << EVENT_RESULT_SHIFT
+        | (portal as u64 & 0xff) << EVENT_PORTAL_SHIFT
+        | (number as u64) << crate::receive::SLICE_NUMBER_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_word_keeps_its_fields_apart() {
+        let status = event_status(EVENT_REFUSED, RESULT_LIST_FULL, PORTALS - 1, u32::MAX);
+        assert_eq!((event_kind(status), event_result(status)), (EVENT_REFUSED, RESULT_LIST_FULL));
+        assert_eq!(status >> EVENT_PORTAL_SHIFT & 0xff, u64::from(PORTALS) - 1);
+        assert_eq!(status >> crate::receive::SLICE_NUMBER_SHIFT, u64::from(u32::MAX));
+        assert_eq!(status >> 24 & 0xff, 0);
+    }
+}
