@@ -10,9 +10,10 @@ pub mod inspect;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::matching::fifo::Fifos;
 use crate::matching::item::{Header, INFINITE, Item, WORDS, flag};
 use crate::matching::program::{DONE, FAILED, SUCCEEDED};
-use crate::matching::unit::{OUTPUT_CYCLES, Step, Unit};
+use crate::matching::unit::Unit;
 
 /// Cycles and sizes of a list manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +106,13 @@ enum Change {
 /// A header being matched.
 #[derive(Clone, Debug)]
 struct Job {
-    header: [u64; WORDS],
     began: u64,
+    /// What is being sent: the header, an item or the end of the list.
+    entity: [u64; WORDS],
     /// Words sent, those of the header first.
     sent: usize,
+    /// Words that were begun: entities times eight.
+    begun: usize,
     /// Items judged.
     verdicts: usize,
     /// Words that followed `succeeded`.
@@ -122,7 +126,7 @@ struct Job {
 impl Job {
     /// Whether the entity with this index may be begun: an item, or the end of the list, which stands behind the last item,
     /// and behind one that matched if nothing else was begun there.
-    fn begin_entity(&mut self, index: usize, items: usize) -> bool {
+    fn may_begin(&mut self, index: usize, items: usize) -> bool {
         if self.last.is_some() || index > self.verdicts + 1 {
             return false;
         }
@@ -131,6 +135,11 @@ impl Job {
             self.last = Some(index);
         }
         true
+    }
+
+    /// What is left to send of the entity that was begun.
+    fn rest(&self) -> &[u64] {
+        self.entity.get(WORDS - (self.begun - self.sent)..).unwrap_or_default()
     }
 }
 
@@ -141,10 +150,7 @@ pub struct ListManager {
     uses: Use,
     unit: Unit,
     cycle: u64,
-    /// Words on their way to the unit, and from which cycle on it can take them.
-    input: VecDeque<(u64, u64)>,
-    /// Words on their way back, and from which cycle on they are here.
-    output: VecDeque<(u64, u64)>,
+    fifos: Fifos,
     list: Vec<(Handle, Item)>,
     /// Changes that wait for the end of a header: a list is not changed under the unit's eyes.
     changes: VecDeque<Change>,
@@ -165,8 +171,7 @@ impl ListManager {
             uses,
             unit,
             cycle: 0,
-            input: VecDeque::new(),
-            output: VecDeque::new(),
+            fifos: Fifos::new(timing.fifo_words),
             list: Vec::new(),
             changes: VecDeque::new(),
             next_handle: 0,
@@ -231,7 +236,8 @@ impl ListManager {
     /// [`Misbehaved`].
     pub fn run(&mut self, watchdog: u64) -> Result<(), Misbehaved> {
         while !self.is_idle() {
-            self.tick()?;
+            let ends = self.job.as_ref().map_or(self.cycle, |job| job.began) + watchdog + 1;
+            self.advance(ends.saturating_sub(self.cycle).max(1))?;
             if self.job.as_ref().is_some_and(|job| self.cycle - job.began > watchdog) {
                 return Err(Misbehaved::Watchdog { cycles: watchdog });
             }
@@ -244,25 +250,24 @@ impl ListManager {
     /// # Errors
     /// [`Misbehaved`].
     pub fn tick(&mut self) -> Result<(), Misbehaved> {
-        while let Some(&(_, word)) = self.output.front().filter(|(at, _)| *at <= self.cycle) {
-            self.output.pop_front();
+        self.advance(1)
+    }
+
+    /// The next cycle, and up to `most` in which nothing is to be decided: until an entity has been sent, or something that
+    /// the unit wrote is there.
+    fn advance(&mut self, most: u64) -> Result<(), Misbehaved> {
+        while let Some(word) = self.fifos.take_output(self.cycle) {
             self.on_output(word)?;
         }
         self.begin();
-        self.send();
-        let front = self.input.front().filter(|(at, _)| *at <= self.cycle).map(|(_, word)| *word);
-        match self.unit.step(front) {
-            Step::Issued { took, output } => {
-                if took {
-                    self.input.pop_front();
-                }
-                self.output.extend(output.map(|word| (self.cycle + OUTPUT_CYCLES, word)));
-            }
-            Step::Waited => {}
-            Step::RanOut => return Err(Misbehaved::RanOut { pc: self.unit.pc() }),
+        let pause = self.begin_entity();
+        let feed = self.job.as_ref().map_or(&[][..], Job::rest);
+        let burst = self.unit.run(&mut self.fifos, feed, self.cycle, most.min(pause));
+        if let Some(job) = &mut self.job {
+            job.sent += burst.sent;
         }
-        self.cycle += 1;
-        Ok(())
+        self.cycle += burst.cycles;
+        if burst.ran_out { Err(Misbehaved::RanOut { pc: self.unit.pc() }) } else { Ok(()) }
     }
 
     fn begin(&mut self) {
@@ -271,9 +276,10 @@ impl ListManager {
         }
         let Some(header) = self.headers.pop_front() else { return };
         self.job = Some(Job {
-            header: header.to_words(),
             began: self.cycle,
+            entity: header.to_words(),
             sent: 0,
+            begun: WORDS,
             verdicts: 0,
             result: None,
             end: None,
@@ -281,34 +287,34 @@ impl ListManager {
         });
     }
 
-    /// Sends the next word, if one may be sent.
-    fn send(&mut self) {
-        let Some(job) = &mut self.job else { return };
-        if self.input.len() >= self.timing.fifo_words {
-            return;
+    /// Begins to send the next entity, if one may be begun. In how many cycles to try again, if nothing that the unit writes
+    /// comes before.
+    fn begin_entity(&mut self) -> u64 {
+        let Some(job) = &mut self.job else { return self.free_at.saturating_sub(self.cycle).max(1) };
+        if job.sent < job.begun {
+            return u64::MAX;
         }
-        let place = job.sent % WORDS;
-        let word = if job.sent < WORDS {
-            job.header[place]
+        if !self.fifos.has_room() {
+            return 1;
+        }
+        let index = job.sent / WORDS - 1;
+        if !job.may_begin(index, self.list.len()) {
+            return u64::MAX;
+        }
+        job.entity = if job.end == Some(index) {
+            Item::END.to_words()
         } else {
-            let index = job.sent / WORDS - 1;
-            if place == 0 && !job.begin_entity(index, self.list.len()) {
-                return;
+            let available = index.checked_sub(self.timing.cache_items).map_or(0, |behind| {
+                job.began + self.timing.memory_latency + (behind * WORDS) as u64
+            });
+            if available > self.cycle {
+                return available - self.cycle;
             }
-            if job.end == Some(index) {
-                Item::END.to_words()[place]
-            } else {
-                let available = index.checked_sub(self.timing.cache_items).map_or(0, |behind| {
-                    job.began + self.timing.memory_latency + (behind * WORDS + place) as u64
-                });
-                let Some((_, item)) = self.list.get(index).filter(|_| available <= self.cycle) else {
-                    return;
-                };
-                item.to_words()[place]
-            }
+            let Some((_, item)) = self.list.get(index) else { return u64::MAX };
+            item.to_words()
         };
-        job.sent += 1;
-        self.input.push_back((self.cycle + 1, word));
+        job.begun += WORDS;
+        u64::MAX
     }
 
     fn on_output(&mut self, word: u64) -> Result<(), Misbehaved> {

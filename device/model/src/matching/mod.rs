@@ -6,6 +6,7 @@
 //! * [`program`]: the Portals matching program;
 //! * [`list_manager`]: streams headers and items to the unit, and hears its verdicts.
 
+pub mod fifo;
 pub mod item;
 pub mod list_manager;
 pub mod program;

@@ -4,22 +4,23 @@
 //! the word before it left. So the machine can be described, and is executed here, one word at a time; a cycle is a word
 //! that was issued or a wait for input. Two things depend on the stages and are kept: a branch takes effect behind the two
 //! words that follow it, and what is written to the output FIFO is there [`OUTPUT_CYCLES`] after its word was issued.
+//!
+//! Words are taken apart when the program is loaded (`operation`). [`Unit::step`] executes one cycle and [`Unit::run`] many;
+//! tests hold both, cycle by cycle, to an interpreter of the words as they are written (`plain`).
+
+mod operation;
+#[cfg(test)]
+mod plain;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use niclab_isa::image::{ImageError, check_targets};
-use niclab_isa::word::ByteSource;
-use niclab_isa::{
-    ALU_PREDICATE, AluOp, Bits, Combine, DELAY_SLOTS, Half, LANES, PREDICATES, REGISTERS, TERNARY_PREDICATE,
-    Word,
-};
+use niclab_isa::{DELAY_SLOTS, PREDICATES, REGISTERS, Word};
 
-/// Cycles from the issue of a word until what it wrote can be taken out of the output FIFO: it is written at the end of the
-/// third stage.
-pub const OUTPUT_CYCLES: u64 = 3;
-
-const LANE_BITS: usize = 16;
+use self::operation::{Operation, active};
+pub use super::fifo::OUTPUT_CYCLES;
+use super::fifo::Fifos;
 
 /// What a cycle brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,93 +38,43 @@ pub enum Step {
     RanOut,
 }
 
-/// 16-bit lanes that work as one.
-#[derive(Clone, Copy, Debug)]
-struct Group {
-    mask: u64,
-    lanes: u8,
-}
-
-/// The groups of each value of a `join` field, and how many there are.
-const GROUPS: [([Group; LANES], usize); 8] = {
-    let mut all = [([Group { mask: 0, lanes: 0 }; LANES], 0); 8];
-    let mut join = 0;
-    while join < 8 {
-        let (groups, count) = &mut all[join];
-        let mut lane = 0;
-        while lane < LANES {
-            let is_new = lane == 0 || join >> (lane - 1) & 1 == 0;
-            if is_new {
-                *count += 1;
-            }
-            groups[*count - 1].mask |= 0xffff << (LANE_BITS * lane);
-            groups[*count - 1].lanes |= 1 << lane;
-            lane += 1;
-        }
-        join += 1;
-    }
-    all
-};
-
-fn groups(join: Bits<3>) -> &'static [Group] {
-    let (groups, count) = &GROUPS[join.index()];
-    &groups[..*count]
-}
-
-/// A word, taken apart for execution.
-#[derive(Clone, Copy, Debug)]
-struct Operation {
-    word: Word,
-    /// Bits of operand b that the immediate leaves, and the immediate in its place.
-    keep: u64,
-    immediate: u64,
-    alu_groups: &'static [Group],
-    ternary_groups: &'static [Group],
-    is_compare: bool,
-    has_ternary: bool,
-    has_predicate: bool,
-}
-
-impl Operation {
-    fn new(word: &Word) -> Self {
-        let immediate = u64::from(word.alu.immediate.get());
-        let (keep, immediate) = match word.alu.half {
-            Half::None => (u64::MAX, 0),
-            Half::Lower => (u64::MAX << 32, immediate),
-            Half::Upper => (u64::MAX >> 32, immediate << 32),
-        };
-        Self {
-            word: *word,
-            keep,
-            immediate,
-            alu_groups: groups(word.alu.join),
-            ternary_groups: groups(word.ternary.join),
-            is_compare: word.alu.op.is_compare(),
-            has_ternary: word.ternary.lanes.get() != 0,
-            has_predicate: word.predicate.dest0.get() | word.predicate.dest1.get() != 0,
-        }
-    }
+/// What [`Unit::run`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// Cycles that passed.
+    pub cycles: u64,
+    /// Words of the feed that entered the input FIFO.
+    pub sent: usize,
+    /// There is no next word. The cycle in which that was found is not counted.
+    pub ran_out: bool,
 }
 
 /// The engine with a program.
 #[derive(Clone, Debug)]
 pub struct Unit {
     program: Box<[Operation]>,
-    state: State,
-}
-
-/// All that changes.
-#[derive(Clone, Debug)]
-struct State {
-    alu: [u64; REGISTERS],
-    ternary: [u64; REGISTERS],
-    /// One bit each; number 0 is always 1.
-    predicates: u16,
-    pc: usize,
-    /// A branch that was taken: where it leads, and how many words come before.
-    taken: Option<(usize, usize)>,
+    registers: Registers,
+    control: Control,
     cycles: u64,
     issued: u64,
+}
+
+/// Both register files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Registers {
+    alu: [u64; REGISTERS],
+    ternary: [u64; REGISTERS],
+}
+
+/// What decides on the next word: small, to stay in registers of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Control {
+    pc: usize,
+    /// Where a branch that was taken leads, and how many words come before; there is none when that is zero.
+    target: u16,
+    delay: u8,
+    /// One bit each; number 0 is always 1.
+    predicates: u16,
 }
 
 impl Unit {
@@ -135,233 +86,232 @@ impl Unit {
         check_targets(program)?;
         Ok(Self {
             program: program.iter().map(Operation::new).collect::<Vec<_>>().into(),
-            state: State {
+            registers: Registers {
                 alu: [0; REGISTERS],
                 ternary: core::array::from_fn(|number| if number == 0 { u64::MAX } else { 0 }),
-                predicates: 1,
-                pc: 0,
-                taken: None,
-                cycles: 0,
-                issued: 0,
             },
+            control: Control { pc: 0, target: 0, delay: 0, predicates: 1 },
+            cycles: 0,
+            issued: 0,
         })
     }
 
     /// One cycle. `front` is what the input FIFO holds first.
     #[inline]
     pub fn step(&mut self, front: Option<u64>) -> Step {
-        let Self { program, state } = self;
-        let Some(operation) = program.get(state.pc) else { return Step::RanOut };
-        state.cycles += 1;
-        let took = operation.word.input.take;
-        let input = match (took, front) {
-            (true, None) => return Step::Waited,
-            (true, Some(input)) => input,
-            (false, _) => 0,
-        };
-        state.issued += 1;
-        let output = state.execute(operation, input);
-        Step::Issued { took, output }
+        let step = cycle(&self.program, &mut self.registers, &mut self.control, front);
+        self.cycles += u64::from(step != Step::RanOut);
+        self.issued += u64::from(matches!(step, Step::Issued { .. }));
+        step
+    }
+
+    /// Up to `most` cycles, the first of which has the number `now`. In each a word of `feed` enters the input FIFO, if
+    /// there is room. It ends earlier when the last word of the feed has entered, and when the output FIFO holds something
+    /// that can be taken.
+    #[inline]
+    pub fn run(&mut self, fifos: &mut Fifos, feed: &[u64], now: u64, most: u64) -> Burst {
+        let mut control = self.control;
+        let mut rest = feed.iter();
+        let mut most = fifos.output_at().map_or(most, |at| most.min(at.saturating_sub(now)));
+        let (mut cycles, mut issued, mut ran_out) = (0, 0, false);
+        while cycles < most {
+            // What enters in a cycle cannot be taken in it.
+            let front = fifos.front();
+            if fifos.has_room()
+                && let Some(word) = rest.next()
+            {
+                fifos.push(*word);
+            }
+            match cycle(&self.program, &mut self.registers, &mut control, front) {
+                Step::Issued { took, output } => {
+                    issued += 1;
+                    if took {
+                        fifos.pop();
+                    }
+                    if let Some(word) = output {
+                        fifos.write(now + cycles, word);
+                        most = most.min(cycles + OUTPUT_CYCLES);
+                    }
+                    cycles += 1;
+                }
+                // Nothing enters, so nothing changes.
+                Step::Waited if feed.is_empty() => cycles = most,
+                Step::Waited => cycles += 1,
+                Step::RanOut => {
+                    ran_out = true;
+                    break;
+                }
+            }
+            if rest.as_slice().is_empty() && !feed.is_empty() {
+                break;
+            }
+        }
+        self.control = control;
+        self.cycles += cycles;
+        self.issued += issued;
+        Burst { cycles, sent: feed.len() - rest.as_slice().len(), ran_out }
     }
 
     /// The ALU's registers.
     #[must_use]
     pub const fn alu(&self) -> &[u64; REGISTERS] {
-        &self.state.alu
+        &self.registers.alu
     }
 
     /// The ternary unit's registers.
     #[must_use]
     pub const fn ternary(&self) -> &[u64; REGISTERS] {
-        &self.state.ternary
+        &self.registers.ternary
     }
 
     /// The predicates.
     #[must_use]
     pub fn predicates(&self) -> [bool; PREDICATES] {
-        core::array::from_fn(|number| self.state.predicates >> number & 1 == 1)
+        core::array::from_fn(|number| self.control.predicates >> number & 1 == 1)
     }
 
     /// The address of the next word.
     #[must_use]
     pub const fn pc(&self) -> usize {
-        self.state.pc
+        self.control.pc
     }
 
     /// Where a branch that was taken leads, and how many words come before.
     #[must_use]
     pub const fn taken(&self) -> Option<(usize, usize)> {
-        self.state.taken
+        let Control { target, delay, .. } = self.control;
+        if delay == 0 { None } else { Some((target as usize, delay as usize)) }
     }
 
     /// Cycles so far.
     #[must_use]
     pub const fn cycles(&self) -> u64 {
-        self.state.cycles
+        self.cycles
     }
 
     /// Words issued so far.
     #[must_use]
     pub const fn issued(&self) -> u64 {
-        self.state.issued
+        self.issued
     }
 }
 
-impl State {
-    /// All slots of a word. Each reads what the word before left.
-    #[inline]
-    fn execute(&mut self, operation: &Operation, input: u64) -> Option<u64> {
-        let Word { input: input_slot, copy, alu, ternary, predicate, branch } = &operation.word;
-        let before = self.predicates;
-        let is_set = |number: Bits<4>| before >> number.get() & 1 == 1;
+/// One cycle of the unit.
+#[inline(always)]
+fn cycle(
+    program: &[Operation],
+    registers: &mut Registers,
+    control: &mut Control,
+    front: Option<u64>,
+) -> Step {
+    let Some(operation) = program.get(control.pc) else { return Step::RanOut };
+    let took = operation.has(active::TAKE);
+    let input = match front {
+        None if took => return Step::Waited,
+        None => 0,
+        Some(input) => input,
+    };
+    let before = control.predicates;
+    let (predicates, output) = registers.execute(operation, input, before);
+    control.predicates = predicates;
+    control.advance(operation, before);
+    Step::Issued { took, output }
+}
+
+impl Registers {
+    /// All slots of a word but the branch: the new predicates, and what goes to the output. Each slot reads what the word
+    /// before left.
+    #[inline(always)]
+    fn execute(&mut self, operation: &Operation, input: u64, before: u16) -> (u16, Option<u64>) {
+        let is_set = |number: u8| before >> number & 1 == 1;
         let mut predicates = before;
-
-        let a = self.alu[alu.a.index()];
-        let b = self.alu[alu.b.index()] & operation.keep | operation.immediate;
-        let copied = self.alu[copy.source.index()];
-        let is_copied = is_set(copy.predicate);
-        if operation.has_ternary {
-            let mask = self.ternary[ternary.mask.index()];
-            let mask = if ternary.ignore { !mask } else { mask };
-            let differ = (self.ternary[ternary.match0.index()] ^ self.ternary[ternary.match1.index()]) & mask;
-            let equal = lanes_where(operation.ternary_groups, |mask| differ & mask == 0);
-            predicates = enter(predicates, TERNARY_PREDICATE, equal, ternary.lanes, ternary.combine);
+        if operation.has(active::TERNARY) {
+            let slot = &operation.ternary;
+            let mask = *register(&mut self.ternary, slot.mask) ^ slot.invert;
+            let differ =
+                (*register(&mut self.ternary, slot.match0) ^ *register(&mut self.ternary, slot.match1)) & mask;
+            let equal = operation::tops_of_nonzero(differ, slot.tops) ^ slot.tops;
+            predicates = slot.results.enter(predicates, equal);
         }
-        if operation.is_compare {
-            let holds = lanes_where(operation.alu_groups, |mask| compare(alu.op, a & mask, b & mask));
-            predicates = enter(predicates, ALU_PREDICATE, holds, alu.lanes, alu.combine);
+        let mut output = None;
+        // The copy reads before ALU and input write, and writes where the ternary unit has read. Input below it: the FIFO's
+        // ports read before they write, so that of two results for one register the other one stays.
+        let mut copied = None;
+        if operation.has(active::COPY) && is_set(operation.copy_predicate) {
+            let word = *register(&mut self.alu, operation.copy_source);
+            copied = Some(word);
+            output = operation.copy_output.then_some(word);
         }
-        if operation.has_predicate {
-            let of = |a, b, table: Bits<4>| table.has(2 * u32::from(is_set(a)) + u32::from(is_set(b)));
-            let first = of(predicate.a0, predicate.b0, predicate.function0);
-            let second = of(predicate.a1, predicate.b1, predicate.function1);
-            predicates = assign(predicates, predicate.dest0, first);
-            predicates = assign(predicates, predicate.dest1, second);
+        let mut result = None;
+        if operation.has(active::COMPUTE | active::COMPARE) {
+            let slot = &operation.alu;
+            let a = *register(&mut self.alu, slot.a);
+            let b = *register(&mut self.alu, slot.b) & slot.keep | slot.immediate;
+            if operation.has(active::COMPARE) {
+                predicates = slot.results.enter(predicates, slot.compare(a, b));
+            } else if is_set(slot.predicate) {
+                result = Some(slot.compute(a, b));
+            }
         }
-        let result = if operation.is_compare { 0 } else { compute(operation, a, b) };
-
-        // The ports of the input FIFO read before they write, so that the others' results stay.
-        if input_slot.take {
-            self.alu[input_slot.alu.index()] = input;
-            self.ternary[input_slot.ternary.index()] = permute_lanes(input, input_slot.permute);
+        if operation.has(active::PREDICATE) {
+            for function in &operation.functions {
+                predicates = function.apply(predicates, before);
+            }
         }
-        if !operation.is_compare && is_set(alu.predicate) {
-            self.alu[alu.dest.index()] = result;
+        if operation.has(active::TAKE) {
+            let permuted = if operation.has(active::PERMUTE) { operation.permuted(input) } else { input };
+            *register(&mut self.alu, operation.input_alu) = input;
+            *register(&mut self.ternary, operation.input_ternary) = permuted;
         }
-        if is_copied {
-            self.ternary[copy.ternary.index()] = copied;
+        if let Some(result) = result {
+            *register(&mut self.alu, operation.alu.dest) = result;
+        }
+        if let Some(copied) = copied {
+            *register(&mut self.ternary, operation.copy_ternary) = copied;
         }
         self.alu[0] = 0;
         self.ternary[0] = u64::MAX;
-        self.predicates = predicates;
-        self.advance(!branch.is_never() && is_set(branch.predicate) == branch.sense, branch.target.index());
-        (copy.output && is_copied).then_some(copied)
+        (predicates, output)
     }
+}
 
+/// A register of a file, by its four bits.
+#[inline(always)]
+const fn register(file: &mut [u64; REGISTERS], number: u8) -> &mut u64 {
+    &mut file[number as usize % REGISTERS]
+}
+
+impl Control {
     /// The next word's place. A branch behind one that was taken is none.
-    #[inline]
-    fn advance(&mut self, is_taken: bool, target: usize) {
+    #[inline(always)]
+    fn advance(&mut self, operation: &Operation, before: u16) {
         self.pc += 1;
-        match &mut self.taken {
-            Some((target, 1)) => {
-                self.pc = *target;
-                self.taken = None;
+        if self.delay != 0 {
+            self.delay -= 1;
+            if self.delay == 0 {
+                self.pc = usize::from(self.target);
             }
-            Some((_, left)) => *left -= 1,
-            None if is_taken => self.taken = Some((target, DELAY_SLOTS)),
-            None => {}
+        } else if operation.has(active::BRANCH)
+            && (before >> operation.branch_predicate & 1 == 1) == operation.branch_sense
+        {
+            (self.target, self.delay) = (operation.branch_target, DELAY_SLOTS as u8);
         }
     }
-}
-
-/// The lanes of those groups for which `holds`.
-#[inline]
-fn lanes_where(groups: &[Group], holds: impl Fn(u64) -> bool) -> u8 {
-    groups.iter().fold(0, |lanes, group| if holds(group.mask) { lanes | group.lanes } else { lanes })
-}
-
-/// Enters the results of a comparison into the four predicates from `first` on.
-#[inline]
-fn enter(predicates: u16, first: usize, results: u8, enabled: Bits<4>, combine: Combine) -> u16 {
-    let enabled = (enabled.get() as u16) << first;
-    let results = u16::from(results) << first;
-    match combine {
-        Combine::Overwrite => predicates & !enabled | results & enabled,
-        Combine::And => predicates & (results | !enabled),
-        Combine::Or => predicates | results & enabled,
-    }
-}
-
-#[inline]
-fn assign(predicates: u16, dest: Bits<3>, value: bool) -> u16 {
-    if dest.get() == 0 {
-        return predicates;
-    }
-    predicates & !(1 << dest.get()) | u16::from(value) << dest.get()
-}
-
-#[inline]
-fn compare(op: AluOp, a: u64, b: u64) -> bool {
-    match op {
-        AluOp::Equal => a == b,
-        AluOp::NotEqual => a != b,
-        AluOp::Less => a < b,
-        AluOp::LessOrEqual => a <= b,
-        AluOp::Greater => a > b,
-        AluOp::GreaterOrEqual => a >= b,
-        AluOp::Add | AluOp::Subtract | AluOp::And | AluOp::Or | AluOp::Xor | AluOp::Nor | AluOp::Permute => {
-            false
-        }
-    }
-}
-
-#[inline]
-fn compute(operation: &Operation, a: u64, b: u64) -> u64 {
-    let by_group = |of_group: &dyn Fn(u64, u64) -> u64| {
-        operation
-            .alu_groups
-            .iter()
-            .fold(0, |sum, group| sum | of_group(a & group.mask, b & group.mask) & group.mask)
-    };
-    match operation.word.alu.op {
-        AluOp::Add if operation.alu_groups.len() == 1 => a.wrapping_add(b),
-        AluOp::Subtract if operation.alu_groups.len() == 1 => a.wrapping_sub(b),
-        AluOp::Add => by_group(&u64::wrapping_add),
-        AluOp::Subtract => by_group(&u64::wrapping_sub),
-        AluOp::And => a & b,
-        AluOp::Or => a | b,
-        AluOp::Xor => a ^ b,
-        AluOp::Nor => !(a | b),
-        AluOp::Permute => permute_bytes(a, b, operation.word.alu.byte_sources()),
-        // Comparisons write no register.
-        _ => 0,
-    }
-}
-
-fn permute_bytes(a: u64, b: u64, sources: [ByteSource; 8]) -> u64 {
-    let byte = |source| match source {
-        ByteSource::Zero => 0,
-        ByteSource::A(place) => a.to_le_bytes()[usize::from(place & 7)],
-        ByteSource::B(place) => b.to_le_bytes()[usize::from(place & 7)],
-    };
-    u64::from_le_bytes(sources.map(byte))
-}
-
-#[inline]
-fn permute_lanes(input: u64, permute: Bits<8>) -> u64 {
-    (0..LANES).fold(0, |word, lane| {
-        let from = (permute.get() >> (2 * lane) & 3) as usize;
-        word | (input >> (LANE_BITS * from) & 0xffff) << (LANE_BITS * lane)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::vec;
 
-    use niclab_isa::{Alu, Branch, Copy, Input, Predicate, Ternary};
+    use alloc::collections::VecDeque;
+
+    use niclab_isa::{
+        ALU_PREDICATE, Alu, AluOp, Bits, Branch, Combine, Copy, FIELDS, Field, Half, Input, Predicate,
+        TERNARY_PREDICATE, Ternary,
+    };
     use proptest::prelude::*;
 
+    use super::plain::Plain;
     use super::*;
 
     fn bits<const N: u32>(value: u32) -> Bits<N> {
@@ -437,8 +387,8 @@ mod tests {
             let (op, combine) = (AluOp::ALL[op], Combine::ALL[combine]);
             let alu = Alu { op, a: bits(1), b: bits(2), join: bits(join), lanes: bits(lanes), combine, ..Alu::default() };
             let mut unit = Unit::new(&[Word { alu, ..Word::default() }]).unwrap();
-            (unit.state.alu[1], unit.state.alu[2]) = (a, b);
-            unit.state.predicates |= (old as u16) << ALU_PREDICATE;
+            (unit.registers.alu[1], unit.registers.alu[2]) = (a, b);
+            unit.control.predicates |= (old as u16) << ALU_PREDICATE;
             unit.step(None);
             for group in plain_groups(join) {
                 let (a, b) = (part(a, group), part(b, group));
@@ -470,7 +420,7 @@ mod tests {
                 match0: bits(1), match1: bits(2), mask: bits(3), ignore, join: bits(join), lanes: bits(15), ..Ternary::default()
             };
             let mut unit = Unit::new(&[Word { ternary, ..Word::default() }]).unwrap();
-            unit.state.ternary[1..4].copy_from_slice(&[a, b, mask]);
+            unit.registers.ternary[1..4].copy_from_slice(&[a, b, mask]);
             unit.step(None);
             let mask = if ignore { !mask } else { mask };
             for group in plain_groups(join) {
@@ -486,9 +436,123 @@ mod tests {
             let predicate =
                 Predicate { a0: bits(8), b0: bits(9), function0: bits(table), dest0: bits(3), ..Predicate::default() };
             let mut unit = Unit::new(&[Word { predicate, ..Word::default() }]).unwrap();
-            unit.state.predicates |= u16::from(a) << 8 | u16::from(b) << 9;
+            unit.control.predicates |= u16::from(a) << 8 | u16::from(b) << 9;
             unit.step(None);
             prop_assert_eq!(unit.predicates()[3], table >> (2 * u32::from(a) + u32::from(b)) & 1 == 1);
+        }
+    }
+
+    /// Any word, in which many slots do nothing, so that all paths through the engine are taken.
+    fn word(words: usize) -> impl Strategy<Value = Word> {
+        let choices = (0..AluOp::ALL.len() as u64, 0..3_u64, 0..3_u64, 0..3_u64, 0..words as u64);
+        (any::<[u64; 3]>(), any::<u8>(), choices).prop_map(|(mut bits, idle, choices)| {
+            let (op, combine, half, ternary, target) = choices;
+            for (slot, name, value) in [
+                ("alu", "op", op),
+                ("alu", "combine", combine),
+                ("alu", "half", half),
+                ("ternary", "combine", ternary),
+                ("branch", "target", target),
+            ] {
+                Field::named(slot, name).unwrap().set(&mut bits, value);
+            }
+            let slots = ["input", "copy", "alu", "ternary", "predicate", "branch"];
+            for (slot, name) in slots.iter().enumerate() {
+                if idle >> slot & 1 == 1 {
+                    FIELDS.iter().filter(|field| field.slot == *name).for_each(|field| field.set(&mut bits, 0));
+                }
+            }
+            bits[2] &= u64::MAX >> (192 - niclab_isa::WORD_BITS);
+            Word::decode(bits).unwrap()
+        })
+    }
+
+    fn program() -> impl Strategy<Value = Vec<Word>> {
+        (1..24_usize).prop_flat_map(|words| prop::collection::vec(word(words), words))
+    }
+
+    /// Words that often agree in some of their lanes.
+    fn input() -> impl Strategy<Value = Vec<u64>> {
+        let lane = prop_oneof![4 => 0..3_u16, 1 => Just(u16::MAX), 1 => any::<u16>()];
+        let word = prop::array::uniform4(lane).prop_map(|lanes| {
+            lanes.into_iter().fold(0, |word, lane| word << 16 | u64::from(lane))
+        });
+        prop::collection::vec(word, 1..60)
+    }
+
+    /// What both engines keep, comparably.
+    fn state(unit: &Unit) -> (Registers, Control) {
+        let target = unit.taken().map_or(0, |(target, _)| target as u16);
+        (unit.registers.clone(), Control { target, ..unit.control })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn each_cycle_is_that_of_the_plain_engine(program in program(), input in input(), arrivals: [u64; 4]) {
+            let (mut unit, mut plain) = (Unit::new(&program).unwrap(), Plain::new(&program));
+            let mut input = input.into_iter().cycle().peekable();
+            for cycle in 0..256 {
+                let front = input.peek().copied().filter(|_| arrivals[cycle / 64] >> (cycle % 64) & 1 == 1);
+                let step = plain.step(front);
+                prop_assert_eq!(unit.step(front), step);
+                prop_assert_eq!(state(&unit), plain.state(), "cycle {}", cycle);
+                if matches!(step, Step::Issued { took: true, .. }) {
+                    input.next();
+                }
+            }
+        }
+
+        #[test]
+        fn many_cycles_at_once_are_those_of_the_plain_engine(
+            program in program(),
+            bursts in prop::collection::vec((input(), 0..12_usize, 1..20_u64), 1..30),
+            room in 1..9_usize,
+        ) {
+            let (mut unit, mut plain) = (Unit::new(&program).unwrap(), Plain::new(&program));
+            let mut fifos = Fifos::new(room);
+            let (mut waiting, mut written, mut now) = (VecDeque::new(), VecDeque::new(), 0);
+            for (feed, words, most) in &bursts {
+                while written.front().is_some_and(|(at, _)| *at <= now) {
+                    prop_assert_eq!(fifos.take_output(now), written.pop_front().map(|(_, word)| word));
+                }
+                let feed = &feed[..feed.len().min(*words)];
+                let burst = unit.run(&mut fifos, feed, now, *most);
+                prop_assert!(burst.cycles <= *most);
+                let mut rest = feed.iter();
+                for _ in 0..burst.cycles + u64::from(burst.ran_out) {
+                    prop_assert!(written.front().is_none_or(|(at, _)| *at > now), "it ends when there is output");
+                    let front = waiting.front().copied();
+                    if waiting.len() < room {
+                        waiting.extend(rest.next());
+                    }
+                    match plain.step(front) {
+                        Step::Issued { took, output } => {
+                            if took {
+                                waiting.pop_front();
+                            }
+                            written.extend(output.map(|word| (now + OUTPUT_CYCLES, word)));
+                        }
+                        Step::Waited => {}
+                        Step::RanOut => prop_assert!(burst.ran_out),
+                    }
+                    now += 1;
+                }
+                now -= u64::from(burst.ran_out);
+                prop_assert_eq!(burst.sent, feed.len() - rest.as_slice().len());
+                let ended_early = burst.ran_out
+                    || rest.as_slice().is_empty() && !feed.is_empty()
+                    || written.front().is_some_and(|(at, _)| *at <= now);
+                prop_assert!(burst.cycles == *most || ended_early);
+                prop_assert_eq!(state(&unit), plain.state());
+                prop_assert!(fifos.input().eq(waiting.iter().copied()));
+                prop_assert!(fifos.output().eq(written.iter().copied()));
+                prop_assert_eq!(unit.cycles(), now);
+                if burst.ran_out {
+                    break;
+                }
+            }
         }
     }
 
