@@ -290,7 +290,10 @@ impl ListManager {
     /// Begins to send the next entity, if one may be begun. In how many cycles to try again, if nothing that the unit writes
     /// comes before.
     fn begin_entity(&mut self) -> u64 {
-        let Some(job) = &mut self.job else { return self.free_at.saturating_sub(self.cycle).max(1) };
+        let Some(job) = &mut self.job else {
+            let pause = if self.headers.is_empty() { 0 } else { self.free_at.saturating_sub(self.cycle) };
+            return pause.max(1);
+        };
         if job.sent < job.begun {
             return u64::MAX;
         }
@@ -304,9 +307,9 @@ impl ListManager {
         job.entity = if job.end == Some(index) {
             Item::END.to_words()
         } else {
-            let available = index.checked_sub(self.timing.cache_items).map_or(0, |behind| {
-                job.began + self.timing.memory_latency + (behind * WORDS) as u64
-            });
+            let available = index
+                .checked_sub(self.timing.cache_items)
+                .map_or(0, |behind| job.began + self.timing.memory_latency + (behind * WORDS) as u64);
             if available > self.cycle {
                 return available - self.cycle;
             }

@@ -4,6 +4,7 @@
 //! * [`reference`]: the matching rule, plainly, from the paper's Figure 1;
 //! * [`unit`]: the microcoded engine, cycle by cycle;
 //! * [`program`]: the Portals matching program;
+//! * [`fifo`]: the two FIFOs between list manager and unit;
 //! * [`list_manager`]: streams headers and items to the unit, and hears its verdicts.
 
 pub mod fifo;

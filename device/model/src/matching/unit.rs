@@ -19,8 +19,8 @@ use niclab_isa::image::{ImageError, check_targets};
 use niclab_isa::{DELAY_SLOTS, PREDICATES, REGISTERS, Word};
 
 use self::operation::{Operation, active};
-pub use super::fifo::OUTPUT_CYCLES;
 use super::fifo::Fifos;
+pub use super::fifo::OUTPUT_CYCLES;
 
 /// What a cycle brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,8 +228,9 @@ impl Registers {
         if operation.has(active::TERNARY) {
             let slot = &operation.ternary;
             let mask = *register(&mut self.ternary, slot.mask) ^ slot.invert;
-            let differ =
-                (*register(&mut self.ternary, slot.match0) ^ *register(&mut self.ternary, slot.match1)) & mask;
+            let differ = (*register(&mut self.ternary, slot.match0)
+                ^ *register(&mut self.ternary, slot.match1))
+                & mask;
             let equal = operation::tops_of_nonzero(differ, slot.tops) ^ slot.tops;
             predicates = slot.results.enter(predicates, equal);
         }
@@ -459,7 +460,10 @@ mod tests {
             let slots = ["input", "copy", "alu", "ternary", "predicate", "branch"];
             for (slot, name) in slots.iter().enumerate() {
                 if idle >> slot & 1 == 1 {
-                    FIELDS.iter().filter(|field| field.slot == *name).for_each(|field| field.set(&mut bits, 0));
+                    FIELDS
+                        .iter()
+                        .filter(|field| field.slot == *name)
+                        .for_each(|field| field.set(&mut bits, 0));
                 }
             }
             bits[2] &= u64::MAX >> (192 - niclab_isa::WORD_BITS);
@@ -474,9 +478,8 @@ mod tests {
     /// Words that often agree in some of their lanes.
     fn input() -> impl Strategy<Value = Vec<u64>> {
         let lane = prop_oneof![4 => 0..3_u16, 1 => Just(u16::MAX), 1 => any::<u16>()];
-        let word = prop::array::uniform4(lane).prop_map(|lanes| {
-            lanes.into_iter().fold(0, |word, lane| word << 16 | u64::from(lane))
-        });
+        let word = prop::array::uniform4(lane)
+            .prop_map(|lanes| lanes.into_iter().fold(0, |word, lane| word << 16 | u64::from(lane)));
         prop::collection::vec(word, 1..60)
     }
 

@@ -24,7 +24,7 @@ pub struct State {
 pub struct Travelling {
     /// The word.
     pub word: u64,
-    /// The first cycle in which it can be taken.
+    /// The first cycle, of those to come, in which it can be taken.
     pub from_cycle: u64,
 }
 
@@ -58,8 +58,7 @@ impl ListManager {
     /// What it holds. [`Self::cycle`] is the cycle that comes next.
     #[must_use]
     pub fn state(&self) -> State {
-        let travelling =
-            |(from_cycle, word): &(u64, u64)| Travelling { word: *word, from_cycle: *from_cycle };
+        let travelling = |(from_cycle, word)| Travelling { word, from_cycle };
         let matching = self.job.as_ref().map(|job| Matching {
             began: job.began,
             sent: job.sent,
@@ -72,8 +71,9 @@ impl ListManager {
             },
         });
         State {
-            input: self.input.iter().map(travelling).collect(),
-            output: self.output.iter().map(travelling).collect(),
+            // What has entered by now can all be taken in the next cycle.
+            input: self.fifos.input().map(|word| travelling((self.cycle, word))).collect(),
+            output: self.fifos.output().map(travelling).collect(),
             matching,
             headers_waiting: self.headers.len(),
             free_at: self.free_at,

@@ -129,7 +129,7 @@ impl Function {
     /// `predicates` with the function of those `before` in place.
     #[inline]
     pub fn apply(&self, predicates: u16, before: u16) -> u16 {
-        let row = 2 * (before >> self.a & 1) | before >> self.b & 1;
+        let row = 2 * (before >> self.a & 1) + (before >> self.b & 1);
         let value = (u16::from(self.table) >> row & 1).wrapping_neg();
         predicates & !self.dest | value & self.dest
     }

@@ -133,7 +133,7 @@ impl Plain {
 
 impl State {
     /// All slots of a word. Each reads what the word before left.
-        fn execute(&mut self, operation: &Operation, input: u64) -> Option<u64> {
+    fn execute(&mut self, operation: &Operation, input: u64) -> Option<u64> {
         let Word { input: input_slot, copy, alu, ternary, predicate, branch } = &operation.word;
         let before = self.predicates;
         let is_set = |number: Bits<4>| before >> number.get() & 1 == 1;
@@ -182,7 +182,7 @@ impl State {
     }
 
     /// The next word's place. A branch behind one that was taken is none.
-        fn advance(&mut self, is_taken: bool, target: usize) {
+    fn advance(&mut self, is_taken: bool, target: usize) {
         self.pc += 1;
         match &mut self.taken {
             Some((target, 1)) => {
@@ -270,4 +270,3 @@ fn permute_lanes(input: u64, permute: Bits<8>) -> u64 {
         word | (input >> (LANE_BITS * from) & 0xffff) << (LANE_BITS * lane)
     })
 }
-
