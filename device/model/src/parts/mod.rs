@@ -6,10 +6,12 @@
 //! * [`host_interface`]: host processor and bus of one node, on which crossings wait for one another;
 //! * [`fifo`]: a RAM that pointer memory splits into queues;
 //! * [`credit`]: end-to-end credit flow control, both sides;
+//! * [`go_back_n`]: a reliable link between two cards on a lossy wire;
 //! * [`mischief`]: faults of the device itself, around any model.
 
 pub mod credit;
 pub mod fifo;
+pub mod go_back_n;
 pub mod histogram;
 pub mod host_interface;
 pub mod ledger;

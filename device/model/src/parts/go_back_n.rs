@@ -1,0 +1,407 @@
+//! Reliable delivery, in order, between two cards: go-back-N with cumulative acknowledgements.
+//!
+//! Each card keeps one [`GoBackN`] for each peer, which has both directions. The sender numbers its frames and keeps each
+//! until it is **acknowledged**: an acknowledgement names the first number that has not arrived, and so speaks for all
+//! frames before it. At most a window of frames is kept. The receiver takes the frame whose number is next, and nothing
+//! else; what is doubled or ahead it discards, and answers with an acknowledgement, which repairs a lost one.
+//!
+//! A timer runs exactly while a frame is not acknowledged. When it expires, all that are kept go again and the wait
+//! doubles up to a bound; an acknowledgement that moves the window resets it. The protocol never gives up: links of a
+//! cluster lose frames, but do not end.
+//!
+//! Numbers have 32 bits and wrap. A frame or an acknowledgement that is older than 2^31 frames would be taken for a new
+//! one; no link keeps one so long.
+//!
+//! The protocol knows nothing of a frame's form: a model writes [`GoBackN::next_sequence`] and
+//! [`GoBackN::acknowledge`] into its own heads, and checks frames for damage before it reads them.
+
+use alloc::collections::VecDeque;
+
+use crate::time::{Span, Time};
+
+/// How far `a` is ahead of `b` among 32-bit numbers that wrap; zero when it is not.
+const fn ahead(a: u32, b: u32) -> u32 {
+    let distance = a.wrapping_sub(b);
+    if distance as i32 > 0 { distance } else { 0 }
+}
+
+/// What both cards agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Most frames that are sent and not acknowledged; zero counts as one.
+    pub window_frames: u32,
+    /// How long a frame waits for its acknowledgement before it goes again the first time. Longer than a round trip with
+    /// a full window under way, or frames go twice for nothing.
+    pub first_wait: Span,
+    /// The longest such wait, as it doubles.
+    pub longest_wait: Span,
+}
+
+/// What a frame that arrives is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reception {
+    /// The next one: it is counted as arrived, and to be delivered.
+    Next,
+    /// One that arrived before: discard it, and acknowledge.
+    Doubled,
+    /// One behind a frame that is missing: discard it, and acknowledge.
+    Ahead,
+}
+
+/// One card's state of the link to one peer: what it sends and what it receives. `F` is what is kept of a frame.
+#[derive(Clone, Debug)]
+pub struct GoBackN<F> {
+    config: Config,
+    /// Frames that are not acknowledged, oldest first.
+    kept: VecDeque<F>,
+    /// Number of the oldest of them, or of the next frame if there are none.
+    oldest: u32,
+    wait: Span,
+    deadline: Option<Time>,
+    /// Number of the frame that is to arrive next.
+    expected: u32,
+}
+
+impl<F> GoBackN<F> {
+    /// A link on which nothing was sent. Both cards begin at number zero.
+    pub const fn new(config: Config) -> Self {
+        Self {
+            config,
+            kept: VecDeque::new(),
+            oldest: 0,
+            wait: config.first_wait,
+            deadline: None,
+            expected: 0,
+        }
+    }
+
+    /// Whether the window has room for another frame.
+    #[inline]
+    pub fn can_send(&self) -> bool {
+        self.kept.len() < self.window()
+    }
+
+    /// The number of the next frame that is sent.
+    #[inline]
+    pub fn next_sequence(&self) -> u32 {
+        self.oldest.wrapping_add(self.kept.len() as u32)
+    }
+
+    /// Keeps a frame that is sent at `now`, and returns its number. The caller has asked [`GoBackN::can_send`].
+    #[inline]
+    pub fn send(&mut self, now: Time, frame: F) -> u32 {
+        let sequence = self.next_sequence();
+        self.kept.push_back(frame);
+        if self.deadline.is_none() {
+            self.deadline = Some(now + self.wait);
+        }
+        sequence
+    }
+
+    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of a
+    /// window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
+    #[inline]
+    pub fn wants_acknowledgement(&self) -> bool {
+        let quarter = (self.config.window_frames / 4).max(1);
+        let fills_window = self.kept.len() + 1 >= self.window();
+        fills_window || self.next_sequence().wrapping_add(1).is_multiple_of(quarter)
+    }
+
+    /// Takes an acknowledgement: all frames before `number` have arrived. True when the window moved; one that is old,
+    /// doubled or absurd changes nothing.
+    #[inline]
+    pub fn on_acknowledged(&mut self, now: Time, number: u32) -> bool {
+        let arrived = ahead(number, self.oldest) as usize;
+        if arrived == 0 || arrived > self.kept.len() {
+            return false;
+        }
+        self.kept.drain(..arrived);
+        self.oldest = number;
+        self.wait = self.config.first_wait;
+        self.deadline = (!self.kept.is_empty()).then(|| now + self.wait);
+        true
+    }
+
+    /// Takes the number of a frame that arrived whole, and says what it is.
+    #[inline]
+    pub const fn receive(&mut self, sequence: u32) -> Reception {
+        if sequence == self.expected {
+            self.expected = sequence.wrapping_add(1);
+            Reception::Next
+        } else if ahead(sequence, self.expected) > 0 {
+            Reception::Ahead
+        } else {
+            Reception::Doubled
+        }
+    }
+
+    /// What an acknowledgement says now: the number before which all frames have arrived. Costs nothing to write into
+    /// every frame.
+    #[inline]
+    pub const fn acknowledge(&self) -> u32 {
+        self.expected
+    }
+
+    /// When frames go again, unless they are acknowledged before: none if there are none.
+    #[inline]
+    pub const fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// The frames that go again at `now`, oldest first: none before the deadline.
+    pub fn expire(&mut self, now: Time) -> impl ExactSizeIterator<Item = &F> {
+        let is_due = self.deadline.is_some_and(|deadline| deadline <= now);
+        if is_due {
+            self.wait = self.wait.times(2).min(self.config.longest_wait).max(self.config.first_wait);
+            self.deadline = Some(now + self.wait);
+        }
+        let count = if is_due { self.kept.len() } else { 0 };
+        self.kept.range(..count)
+    }
+
+    fn window(&self) -> usize {
+        self.config.window_frames.max(1) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CONFIG: Config =
+        Config { window_frames: 8, first_wait: Span::from_ns(10), longest_wait: Span::from_ns(40) };
+
+    fn at(ns: u64) -> Time {
+        Time::ZERO + Span::from_ns(ns)
+    }
+
+    fn starting_at(config: Config, sequence: u32) -> GoBackN<u32> {
+        GoBackN { oldest: sequence, expected: sequence, ..GoBackN::new(config) }
+    }
+
+    #[test]
+    fn the_timer_runs_exactly_while_a_frame_is_not_acknowledged() {
+        let mut link = GoBackN::new(CONFIG);
+        assert_eq!(link.deadline(), None);
+        assert_eq!(link.send(at(0), 'a'), 0);
+        assert_eq!(link.send(at(5), 'b'), 1);
+        assert_eq!(link.deadline(), Some(at(10)), "that of the oldest");
+        assert!(link.on_acknowledged(at(7), 1));
+        assert_eq!(link.deadline(), Some(at(17)), "anew for what is left");
+        assert!(link.on_acknowledged(at(8), 2));
+        assert_eq!(link.deadline(), None);
+    }
+
+    #[test]
+    fn the_wait_doubles_to_a_bound_and_progress_resets_it() {
+        let mut link = GoBackN::new(CONFIG);
+        link.send(at(0), 'a');
+        link.send(at(0), 'b');
+        assert_eq!(link.expire(at(9)).count(), 0);
+        let mut deadlines = Vec::new();
+        for _ in 0..4 {
+            let due = link.deadline().unwrap();
+            assert!(link.expire(due).eq(&['a', 'b']));
+            deadlines.push(due);
+        }
+        assert_eq!(deadlines, [at(10), at(30), at(70), at(110)]);
+        assert!(link.on_acknowledged(at(115), 1));
+        assert_eq!(link.deadline(), Some(at(125)));
+    }
+
+    #[test]
+    fn a_full_window_waits_for_an_acknowledgement_that_some_frame_asked_for() {
+        let mut link = GoBackN::new(CONFIG);
+        let mut asked = Vec::new();
+        while link.can_send() {
+            asked.push(link.wants_acknowledgement());
+            link.send(at(0), 0);
+        }
+        assert_eq!(asked, [false, true, false, true, false, true, false, true]);
+        assert!(link.on_acknowledged(at(1), 3));
+        assert!(link.can_send());
+        let mut one = GoBackN::new(Config { window_frames: 0, ..CONFIG });
+        assert!(one.can_send() && one.wants_acknowledgement());
+        one.send(at(0), 0);
+        assert!(!one.can_send(), "a window of nothing is one of one frame");
+    }
+
+    #[test]
+    fn absurd_acknowledgements_change_nothing() {
+        let mut link = starting_at(CONFIG, u32::MAX);
+        assert_eq!([0, 1, 2].map(|frame| link.send(at(0), frame)), [u32::MAX, 0, 1]);
+        for absurd in [u32::MAX, u32::MAX - 1, 3, 0x8000_0000] {
+            assert!(!link.on_acknowledged(at(1), absurd), "{absurd}");
+        }
+        assert_eq!(link.expire(at(10)).len(), 3);
+        assert!(link.on_acknowledged(at(11), 2), "numbers wrap");
+        assert_eq!((link.deadline(), link.next_sequence()), (None, 2));
+    }
+
+    /// What is on a wire: to which card, number, acknowledgement, and the frame unless it is an acknowledgement alone.
+    #[derive(Clone, Copy, Debug)]
+    struct Flight {
+        to: usize,
+        sequence: u32,
+        acknowledged: u32,
+        frame: Option<(u32, bool)>,
+    }
+
+    /// Two cards, and a wire that loses, doubles, delays and reorders what is on it.
+    struct World {
+        links: [GoBackN<(u32, bool)>; 2],
+        wire: VecDeque<Flight>,
+        now: Time,
+        sent: [u32; 2],
+        delivered: [Vec<u32>; 2],
+    }
+
+    impl World {
+        fn new(window_frames: u32, sequence: u32) -> Self {
+            let config = Config { window_frames, ..CONFIG };
+            let link =
+                GoBackN { oldest: sequence, expected: sequence, ..GoBackN::<(u32, bool)>::new(config) };
+            Self {
+                links: [link.clone(), link],
+                wire: VecDeque::new(),
+                now: Time::ZERO,
+                sent: [0; 2],
+                delivered: Default::default(),
+            }
+        }
+
+        fn send(&mut self, from: usize, is_last: bool) {
+            let link = &mut self.links[from];
+            if !link.can_send() {
+                return;
+            }
+            let frame = (self.sent[from], is_last || link.wants_acknowledgement());
+            self.sent[from] += 1;
+            let acknowledged = link.acknowledge();
+            let sequence = link.send(self.now, frame);
+            self.wire.push_back(Flight { to: 1 - from, sequence, acknowledged, frame: Some(frame) });
+        }
+
+        fn deliver(&mut self, flight: Flight) {
+            let link = &mut self.links[flight.to];
+            link.on_acknowledged(self.now, flight.acknowledged);
+            let Some((number, is_asked)) = flight.frame else { return };
+            let reception = link.receive(flight.sequence);
+            if reception == Reception::Next {
+                self.delivered[flight.to].push(number);
+            }
+            if is_asked || reception != Reception::Next {
+                let acknowledged = link.acknowledge();
+                self.wire.push_back(Flight {
+                    to: 1 - flight.to,
+                    acknowledged,
+                    frame: None,
+                    ..Flight { sequence: 0, ..flight }
+                });
+            }
+        }
+
+        fn expire(&mut self, from: usize) {
+            let link = &mut self.links[from];
+            let Some(due) = link.deadline() else { return };
+            self.now = self.now.max(due);
+            let (oldest, acknowledged) = (link.oldest, link.acknowledge());
+            let again = link.expire(self.now).copied().enumerate().map(|(number, frame)| Flight {
+                to: 1 - from,
+                sequence: oldest.wrapping_add(number as u32),
+                acknowledged,
+                frame: Some(frame),
+            });
+            self.wire.extend(again);
+        }
+
+        fn step(&mut self, action: u8, node: usize, place: usize) {
+            let place = place % (self.wire.len() + 1);
+            self.now += Span::from_ns(1);
+            match action {
+                0..=5 => self.send(node, action == 0),
+                6 => drop(self.wire.remove(place)),
+                7 => {
+                    if let Some(&flight) = self.wire.get(place) {
+                        self.wire.push_back(flight);
+                    }
+                }
+                8 | 9 => {
+                    if let Some(flight) = self.wire.remove(place) {
+                        self.deliver(flight);
+                    }
+                }
+                10 => self.expire(node),
+                _ => {
+                    if let Some(flight) = self.wire.pop_front() {
+                        self.deliver(flight);
+                    }
+                }
+            }
+        }
+
+        /// The wire is good from now on: what is left arrives, and timers fire while there are any.
+        fn finish(&mut self) {
+            for _ in 0..4 {
+                while let Some(flight) = self.wire.pop_front() {
+                    self.deliver(flight);
+                }
+                (0..2).for_each(|node| self.expire(node));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_arrives_once_and_in_order_whatever_the_wire_does(
+            window in 0..12_u32,
+            first in prop_oneof![Just(0), Just(u32::MAX - 5), Just(i32::MAX as u32 - 5), any::<u32>()],
+            script in prop::collection::vec((0..18_u8, 0..2_usize, any::<usize>()), 0..600),
+        ) {
+            let mut world = World::new(window, first);
+            for (action, node, place) in script {
+                world.step(action, node, place);
+                for link in &world.links {
+                    prop_assert!(link.kept.len() <= link.window());
+                    prop_assert_eq!(link.deadline().is_some(), !link.kept.is_empty());
+                }
+            }
+            world.finish();
+            for (node, link) in world.links.iter().enumerate() {
+                prop_assert!(world.delivered[1 - node].iter().copied().eq(0..world.sent[node]));
+                prop_assert!(link.kept.is_empty(), "nothing is kept");
+                prop_assert_eq!(link.deadline(), None);
+            }
+        }
+
+        /// A wire that loses at any rate below one, and frames are resent by the timers alone.
+        #[test]
+        fn a_wire_that_loses_most_only_takes_longer(losses in prop::collection::vec(0..4_u8, 2000)) {
+            let mut world = World::new(8, u32::MAX - 20);
+            let mut losses = losses.into_iter().cycle();
+            let mut rounds = 0;
+            while world.delivered.iter().any(|delivered| delivered.len() < 60) && rounds < 20_000 {
+                rounds += 1;
+                for node in 0..2 {
+                    if world.sent[node] < 60 {
+                        world.send(node, false);
+                    }
+                }
+                for _ in 0..world.wire.len() {
+                    let Some(flight) = world.wire.pop_front() else { break };
+                    if losses.next() == Some(0) {
+                        world.deliver(flight);
+                    }
+                }
+                (0..2).for_each(|node| world.expire(node));
+            }
+            for delivered in &world.delivered {
+                prop_assert!(delivered.iter().copied().eq(0..60));
+            }
+        }
+    }
+}
