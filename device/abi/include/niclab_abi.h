@@ -963,11 +963,14 @@ NICLAB_ASSERT_SIZE(struct niclab_match_counter, 16);
 
 /*
  * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
- * matched by the program before; a refused image changes nothing.
+ * matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
  */
 #define NICLAB_OP_FIRMWARE_LOAD 12U
 
-/* Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. */
+/*
+ * Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The device
+ * forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
+ */
 #define NICLAB_OP_SPILL_OPEN 13U
 
 /* Reads the counters of this model: no body, answered by [`MatchStatistics`]. */
@@ -1224,7 +1227,7 @@ struct niclab_registration {
 	/* [`IOCTL_REGISTER`]: first byte in the program's memory; the memory must be writable. */
 	__u64 address;
 
-	/* [`IOCTL_REGISTER`]: its length, 1..; need not be whole pages. */
+	/* [`IOCTL_REGISTER`]: its length, 1..=[`MAX_REGISTRATION_BYTES`]; need not be whole pages. */
 	__u64 bytes;
 
 	/* The region: out of [`IOCTL_REGISTER`], into [`IOCTL_DEREGISTER`]. */
@@ -1234,6 +1237,9 @@ struct niclab_registration {
 	__u32 reserved;
 };
 NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
+
+/* Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded. */
+#define NICLAB_MAX_REGISTRATION_BYTES 0x40000000U
 
 /* Copies the [`crate::config::DeviceConfig`] out. */
 #define NICLAB_IOCTL_INFO 0x8040f500U
@@ -1262,7 +1268,8 @@ NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 /*
  * Pins part of the program's memory and registers it with the device for the file's port, [`Registration`] (Match). It stays
  * pinned until it is deregistered, the port is closed or the file is, be it by the death of the process. `EFAULT`: not
- * all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region left.
+ * all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region
+ * left; `EOPNOTSUPP`: this model has no regions.
  */
 #define NICLAB_IOCTL_REGISTER 0xc018f507U
 

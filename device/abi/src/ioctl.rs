@@ -70,7 +70,7 @@ layout! {
     pub struct Registration: 24 {
         /// [`IOCTL_REGISTER`]: first byte in the program's memory; the memory must be writable.
         pub address: u64,
-        /// [`IOCTL_REGISTER`]: its length, 1..; need not be whole pages.
+        /// [`IOCTL_REGISTER`]: its length, 1..=[`MAX_REGISTRATION_BYTES`]; need not be whole pages.
         pub bytes: u64,
         /// The region: out of [`IOCTL_REGISTER`], into [`IOCTL_DEREGISTER`].
         pub region: u32,
@@ -78,6 +78,9 @@ layout! {
         pub reserved: u32,
     }
 }
+
+/// Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded.
+pub const MAX_REGISTRATION_BYTES: u64 = 1 << 30;
 
 const READ: u32 = 2;
 const WRITE: u32 = 1;
@@ -104,7 +107,8 @@ pub const IOCTL_REVOKE: u32 = request(WRITE, 5, size_of::<Peer>());
 pub const IOCTL_CHECK: u32 = request(0, 6, 0);
 /// Pins part of the program's memory and registers it with the device for the file's port, [`Registration`] (Match). It stays
 /// pinned until it is deregistered, the port is closed or the file is, be it by the death of the process. `EFAULT`: not
-/// all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region left.
+/// all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region
+/// left; `EOPNOTSUPP`: this model has no regions.
 pub const IOCTL_REGISTER: u32 = request(READ | WRITE, 7, size_of::<Registration>());
 /// Takes that back. Once done, the device touches the memory no more. `ENOENT`: there is no such region.
 pub const IOCTL_DEREGISTER: u32 = request(WRITE, 8, size_of::<Registration>());

@@ -191,9 +191,10 @@ pub const OP_REGION_EXTEND: u32 = 10;
 /// touches the memory no more.
 pub const OP_REGION_CLOSE: u32 = 11;
 /// Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
-/// matched by the program before; a refused image changes nothing.
+/// matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
 pub const OP_FIRMWARE_LOAD: u32 = 12;
-/// Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver.
+/// Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The device
+/// forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
 pub const OP_SPILL_OPEN: u32 = 13;
 /// Reads the counters of this model: no body, answered by [`MatchStatistics`].
 pub const OP_MATCH_STATISTICS: u32 = 14;
