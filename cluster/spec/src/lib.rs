@@ -36,7 +36,7 @@ pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults};
 pub use error::{Place, Problem, SpecError};
 pub use file::{AcceleratorChoice, ClusterFile, LinkEntry, NodeEntry, schema};
 pub use link::{FaultError, Faults, FaultsChange, LinkConfig};
-pub use nic::{FlowControl, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};
+pub use nic::{FlowControl, MatchParameters, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};
 pub use profile::{Fact, Profile};
 pub use report::Report;
 pub use resolve::{Cluster, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};

@@ -10,6 +10,8 @@ pub enum NicModel {
     /// ULTRA: requester and completer, one I/O cycle per message.
     #[default]
     Ultra,
+    /// Match: posted receives that a microcoded unit compares with what arrives.
+    Match,
 }
 
 impl NicModel {
@@ -18,6 +20,7 @@ impl NicModel {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ultra => "ultra",
+            Self::Match => "match",
         }
     }
 
@@ -26,11 +29,12 @@ impl NicModel {
     pub const fn default_profile(self) -> &'static str {
         match self {
             Self::Ultra => "htx-200mhz",
+            Self::Match => "match-500mhz",
         }
     }
 
     /// All models, for messages and completions.
-    pub const ALL: &'static [Self] = &[Self::Ultra];
+    pub const ALL: &'static [Self] = &[Self::Ultra, Self::Match];
 }
 
 /// How the daemon waits for work. This costs wall time only; model time does not see it.
@@ -59,6 +63,9 @@ pub struct NicConfig {
     pub poll_for_us: u32,
     /// Parameters of the ULTRA model.
     pub ultra: UltraParameters,
+    /// Parameters of the Match model.
+    #[serde(rename = "match")]
+    pub matching: MatchParameters,
 }
 
 impl Default for NicConfig {
@@ -68,6 +75,7 @@ impl Default for NicConfig {
             wait: WaitPolicy::default(),
             poll_for_us: 50,
             ultra: UltraParameters::default(),
+            matching: MatchParameters::default(),
         }
     }
 }
@@ -131,6 +139,54 @@ impl Default for UltraParameters {
             authorized_partners_per_port: 16,
             unauthorized: Unauthorized::default(),
             flow_control: FlowControl::default(),
+        }
+    }
+}
+
+/// Parameters of the Match model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MatchParameters {
+    /// Match entries that fit into device memory, 64 bytes each. Further ones lie in the spill area, in host memory, and
+    /// are read from there whenever a list is traversed.
+    #[schemars(range(min = 16, max = 65_536))]
+    pub match_entries: u32,
+    /// The longest message, in bytes.
+    #[schemars(range(min = 64, max = 1_073_741_824))]
+    pub max_message_bytes: u64,
+    /// Frames that may be under way to one node before the first of them is acknowledged.
+    #[schemars(range(min = 1, max = 1024))]
+    pub window_frames: u32,
+    /// Unexpected messages of one port that may wait for a receive.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub unexpected_messages: u32,
+    /// How long a frame waits for its acknowledgement before it goes again, in microseconds of model time. Doubles with
+    /// each time.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub retransmit_us: u32,
+}
+
+impl MatchParameters {
+    /// Each parameter's key, value, and the least and the most that it can be.
+    pub(crate) fn ranges(&self) -> [(&'static str, u64, core::ops::RangeInclusive<u64>); 5] {
+        [
+            ("match_entries", self.match_entries.into(), 16..=65_536),
+            ("max_message_bytes", self.max_message_bytes, 64..=1 << 30),
+            ("window_frames", self.window_frames.into(), 1..=1_024),
+            ("unexpected_messages", self.unexpected_messages.into(), 1..=65_536),
+            ("retransmit_us", self.retransmit_us.into(), 1..=1_000_000),
+        ]
+    }
+}
+
+impl Default for MatchParameters {
+    fn default() -> Self {
+        Self {
+            match_entries: 1024,
+            max_message_bytes: 16 << 20,
+            window_frames: 32,
+            unexpected_messages: 1024,
+            retransmit_us: 100,
         }
     }
 }

@@ -279,6 +279,15 @@ impl Checker<'_> {
                 "use at most 1000000, or wait = \"poll\"",
             );
         }
+        for (key, value, range) in nic.matching.ranges() {
+            if !range.contains(&value) {
+                self.report(
+                    &format!("{path}.match.{key}"),
+                    format!("{value} is out of range"),
+                    format!("use {} to {}", range.start(), range.end()),
+                );
+            }
+        }
         let ultra = &nic.ultra;
         self.fifo(&format!("{path}.ultra.fifo_words_per_port"), &ultra.fifo_words_per_port);
         self.fifo(
@@ -459,6 +468,7 @@ fn is_package_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NicModel;
 
     fn resolve(text: &str) -> Result<Cluster, SpecError> {
         let source = Source::from_text("c.toml", text);
@@ -484,6 +494,17 @@ mod tests {
         assert_eq!(cluster.nodes[1].address().to_string(), "10.77.0.2");
         assert_eq!(cluster.nodes[0].memory_mib, 256);
         assert_eq!(cluster.profile.name, "htx-200mhz");
+    }
+
+    #[test]
+    fn a_model_brings_its_own_profile() {
+        let cluster = resolve("[nic]\nmodel = \"match\"\n[nic.match]\nmatch_entries = 16").unwrap();
+        assert_eq!(cluster.profile.name, "match-500mhz");
+        let nic = &cluster.nodes[1].nic;
+        assert_eq!(
+            (nic.model, nic.matching.match_entries, nic.matching.window_frames),
+            (NicModel::Match, 16, 32)
+        );
     }
 
     #[test]
@@ -554,6 +575,8 @@ mod tests {
             ("[device_faults]\nshort_at = [0]", 2, "device_faults.short_at"),
             ("[[node]]\ndevice_faults = { delay_ns = 0 }", 2, "node[0].device_faults.delay_ns"),
             ("[nic.ultra]\nauthorized_partners_per_port = 0", 2, "nic.ultra.authorized_partners_per_port"),
+            ("[nic.match]\nmatch_entries = 15", 2, "nic.match.match_entries"),
+            ("[[node]]\n[node.nic.match]\nwindow_frames = 0", 3, "node[0].nic.match.window_frames"),
         ] {
             let (found_line, found_key, message) = problem(text);
             assert_eq!((found_line, found_key.as_str()), (line, key), "{text}: {message}");

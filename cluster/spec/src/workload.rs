@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cluster, NicConfig, NicModel, Problem, Source, UltraParameters};
+use crate::{Cluster, MatchParameters, NicConfig, NicModel, Problem, Source, UltraParameters};
 
 /// Messages between the nodes of a cluster. Only `kind` is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,8 +17,8 @@ pub struct Workload {
     /// Which function of the card carries the messages.
     #[serde(default)]
     pub function: Function,
-    /// Payload of a message, in bytes. ULTRA carries 0 to 64 in whole words of 8; the Ethernet function any number that
-    /// fits the MTU behind its headers. `random` draws each message's size, at most this.
+    /// Payload of a message, in bytes. ULTRA carries 0 to 64 in whole words of 8; Match any number up to its
+    /// `max_message_bytes`; the Ethernet function any number that fits the MTU behind its headers. `random` draws each message's size, at most this.
     #[serde(default = "default_message_bytes")]
     pub message_bytes: u32,
     /// Measured messages: round trips of a ping-pong pair, else what a sender sends to each of its partners (`random`:
@@ -32,7 +32,8 @@ pub struct Workload {
     /// Each so-manieth message interrupts its receiver; 0: none does. ULTRA's are counted from 1 in each direction.
     #[serde(default)]
     pub interrupt_every: u64,
-    /// Slices of each ULTRA receive queue, shared equally by those who send to it: a power of two.
+    /// Slices of each ULTRA receive queue, shared equally by those who send to it, or events of each Match event queue: a
+    /// power of two.
     #[serde(default = "default_slices")]
     #[schemars(range(min = 8, max = 4096))]
     pub slices: u32,
@@ -292,6 +293,23 @@ impl Workload {
                 }
             }
             (Function::Cluster, NicModel::Ultra) => self.check_ultra(&node.nic.ultra, nodes, problems),
+            (Function::Cluster, NicModel::Match) => self.check_match(&node.nic.matching, problems),
+        }
+    }
+
+    fn check_match(&self, matching: &MatchParameters, problems: &mut Problems) {
+        if u64::from(self.message_bytes) > matching.max_message_bytes {
+            let what = format!("a message of {} bytes is longer than a Match card sends", self.message_bytes);
+            let mend = format!("use at most {}, or raise `max_message_bytes`", matching.max_message_bytes);
+            problems.add("message_bytes", what, &mend);
+        }
+        self.check_slices(problems);
+    }
+
+    fn check_slices(&self, problems: &mut Problems) {
+        if !self.slices.is_power_of_two() || !(8..=4096).contains(&self.slices) {
+            let what = format!("a receive queue of {} slices is impossible", self.slices);
+            problems.add("slices", what, "use a power of two from 8 to 4096");
         }
     }
 
@@ -301,10 +319,7 @@ impl Workload {
             let what = format!("an ULTRA packet cannot carry {bytes} bytes");
             problems.add("message_bytes", what, "use 0 to 64 in whole words of 8");
         }
-        if !self.slices.is_power_of_two() || !(8..=4096).contains(&self.slices) {
-            let what = format!("a receive queue of {} slices is impossible", self.slices);
-            problems.add("slices", what, "use a power of two from 8 to 4096");
-        }
+        self.check_slices(problems);
         let open = |(requester, completer): (&u16, &u16)| *requester != 0 && *completer != 0;
         let shares = ultra.fifo_words_per_port.iter().zip(&ultra.completer_fifo_words_per_port);
         let ports = shares.filter(|&shares| open(shares)).count() as u32;
@@ -361,12 +376,15 @@ mod tests {
     use crate::ClusterFile;
 
     fn problems(nodes: u32, workload: &str) -> Vec<Problem> {
+        problems_of(ClusterFile { nodes: Some(nodes), ..ClusterFile::default() }, workload)
+    }
+
+    fn problems_of(file: ClusterFile, workload: &str) -> Vec<Problem> {
         #[derive(serde::Deserialize)]
         struct File {
             workload: Workload,
         }
         let source = Source::from_text("s.toml", format!("[workload]\n{workload}"));
-        let file = ClusterFile { nodes: Some(nodes), ..ClusterFile::default() };
         let cluster = Source::default().resolve(&file).unwrap();
         let File { workload } = source.parse().unwrap();
         source.workload_problems("workload", &workload, &cluster)
@@ -412,6 +430,16 @@ mod tests {
             assert_eq!((problem.place.as_ref().unwrap().line, problem.key.as_str()), (line, key), "{text}");
             assert!(problem.to_string().contains(part), "{problem}");
         }
+    }
+
+    #[test]
+    fn a_match_card_sends_what_is_not_too_long() {
+        let nic = NicConfig { model: NicModel::Match, ..NicConfig::default() };
+        let file = ClusterFile { nic, ..ClusterFile::default() };
+        assert_eq!(problems_of(file.clone(), "kind = 'stream'\nmessage_bytes = 1000001"), []);
+        let found = problems_of(file, "kind = 'stream'\nmessage_bytes = 16777217\nslices = 7");
+        let keys: Vec<_> = found.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, ["workload.message_bytes", "workload.slices"]);
     }
 
     #[test]

@@ -45,6 +45,16 @@ pub enum WorldError {
         #[source]
         error: ultra::config::ConfigError,
     },
+    /// No host of the simulator drives this model.
+    #[error(
+        "node {node}: no host of the simulator drives a `{model}` card; boot the cluster by `niclab run`"
+    )]
+    Model {
+        /// Host name.
+        node: String,
+        /// Name of the model.
+        model: &'static str,
+    },
     /// A link's parameters.
     #[error("{0}; correct the cluster's [[link]] tables")]
     Link(#[from] LinkError),
@@ -118,7 +128,9 @@ impl<'a> World<'a> {
                 let host = EthernetHost::new(number, nic, Arc::clone(&flows));
                 return Ok(idle(Host::Ethernet(Box::new(host))));
             }
-            let NicModel::Ultra = node.nic.model;
+            if node.nic.model != NicModel::Ultra {
+                return Err(WorldError::Model { node: node.name.clone(), model: node.nic.model.name() });
+            }
             let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
             let error = |error| WorldError::Nic { node: node.name.clone(), error };
             let nic = Ultra::new(parameters).map_err(error)?;

@@ -34,6 +34,16 @@ pub enum ConfigError {
         #[source]
         error: ultra::config::ConfigError,
     },
+    /// The model is not part of this daemon.
+    #[error(
+        "node {node}: this daemon has no `{model}` card; choose another `model` in the cluster file's [nic] table"
+    )]
+    Model {
+        /// Host name.
+        node: String,
+        /// Name of the model.
+        model: &'static str,
+    },
     /// A link's parameters.
     #[error("{0}; correct the cluster file's [[link]] tables")]
     Link(#[from] LinkError),
@@ -116,6 +126,7 @@ fn card(
             let error = |error| ConfigError::Nic { node: node.name.clone(), error };
             Ok((Box::new(ultra::Ultra::new(config).map_err(error)?), device))
         }
+        NicModel::Match => Err(ConfigError::Model { node: node.name.clone(), model: node.nic.model.name() }),
     }
 }
 
