@@ -8,6 +8,9 @@
  * niclab_pci.c      what the virtio core does not tell: capabilities, the doorbell's page
  * niclab_bar.c      the BAR
  * niclab_port.c     opening and closing a port, its receive memory
+ * niclab_region.c   memory of programs, pinned and registered with the device
+ * niclab_spill.c    memory for match entries that do not fit into the device
+ * niclab_firmware.c firmware of the match unit
  * niclab_map.c      what a file may map
  * niclab_chr.c      the character device
  * niclab_sysfs.c    attributes
@@ -55,9 +58,28 @@ static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB 
 #define NICLAB_EVENT_BUFFERS 64U
 
 /* Causes counted by themselves; index 0 counts those that this driver does not know. */
-#define NICLAB_CAUSES (NICLAB_CAUSE_UNAUTHORIZED + 1)
+#define NICLAB_CAUSES (NICLAB_CAUSE_FIRMWARE + 1)
+
+/* Longest body of a control request: that of NICLAB_OP_REGION_OPEN. */
+#define NICLAB_CONTROL_BODY_BYTES \
+	(sizeof(struct niclab_region_open) + NICLAB_MAX_EXTENTS * sizeof(struct niclab_extent))
+
+/* Room for the name of a firmware file and a zero. */
+#define NICLAB_FIRMWARE_NAME_BYTES 64U
 
 struct niclab_control_buffer;
+
+/**
+ * struct niclab_program - a program that the device has taken.
+ * @name: name of its file.
+ * @words: its length.
+ * @checksum: its checksum, by the device.
+ */
+struct niclab_program {
+	char name[NICLAB_FIRMWARE_NAME_BYTES];
+	u32 words;
+	u32 checksum;
+};
 
 /**
  * struct niclab - one NIC.
@@ -72,6 +94,12 @@ struct niclab_control_buffer;
  * @dead: the device did not answer, or the driver has let go of it: nothing reaches it any more. Set under @lock and
  *        never cleared.
  * @files: open files, under @lock.
+ * @spill: memory for match entries that the device does not hold, or NULL. Under @lock.
+ * @spill_bytes: its size, whole pages.
+ * @builtin: the program that the device is built with (Match).
+ * @firmware: the program that was loaded last, under @lock.
+ * @fallbacks: programs that the device had replaced by @builtin when that was loaded: if there are more now, it is not
+ *             what runs.
  * @bar: the BAR in kernel space.
  * @bar_address: its physical address.
  * @doorbell_address: physical address of the doorbell's page; zero when it cannot be mapped.
@@ -95,6 +123,12 @@ struct niclab {
 	struct niclab_control_buffer *control;
 	bool dead;
 	struct list_head files;
+
+	void *spill;
+	size_t spill_bytes;
+	struct niclab_program builtin;
+	struct niclab_program firmware;
+	u64 fallbacks;
 
 	void __iomem *bar;
 	phys_addr_t bar_address;
@@ -120,6 +154,7 @@ struct niclab {
  * @generation: counts the file's ports, so that a mapping of an earlier port is not taken for one of this.
  * @memory: receive memory: status line, then slices.
  * @memory_bytes: its size, whole pages.
+ * @regions: memory registered for the port, under &niclab.lock.
  * @wait: sleepers in poll and read.
  * @pending: causes for the port since the last read. Under &niclab.event_lock.
  */
@@ -133,6 +168,7 @@ struct niclab_file {
 	unsigned long generation;
 	void *memory;
 	size_t memory_bytes;
+	struct list_head regions;
 
 	wait_queue_head_t wait;
 	u64 pending;
@@ -141,6 +177,15 @@ struct niclab_file {
 static inline bool niclab_is_dead(const struct niclab *nic)
 {
 	return READ_ONCE(nic->dead);
+}
+
+/*
+ * Whether an error of niclab_control() is the device's own no, which promises that it holds no memory that the request
+ * named. Silence and nonsense promise nothing.
+ */
+static inline bool niclab_is_refusal(int err)
+{
+	return err != -ENODEV && err != -EPROTO;
 }
 
 static inline size_t niclab_requester_offset(u32 port)
@@ -181,8 +226,24 @@ void niclab_bar_clear_port(struct niclab *nic, u32 port);
 
 /* niclab_port.c */
 int niclab_port_open(struct niclab_file *file, struct niclab_open_port *argument);
-void niclab_port_close(struct niclab_file *file);
-void niclab_port_abandon(struct niclab_file *file, bool quiet);
+void niclab_port_close(struct niclab_file *file, struct list_head *regions);
+void niclab_port_abandon(struct niclab_file *file, bool quiet, struct list_head *regions);
+void niclab_memory_free(struct niclab *nic, void *memory, size_t bytes, bool quiet);
+
+/* niclab_region.c */
+int niclab_region_register(struct niclab_file *file, struct niclab_registration *argument);
+int niclab_region_deregister(struct niclab_file *file, u32 name);
+void niclab_region_detach(struct niclab_file *file, bool quiet, struct list_head *regions);
+void niclab_region_release(struct niclab *nic, struct list_head *regions);
+
+/* niclab_spill.c */
+int niclab_spill_open(struct niclab *nic);
+void niclab_spill_free(struct niclab *nic, bool quiet);
+
+/* niclab_firmware.c */
+int niclab_firmware_start(struct niclab *nic);
+int niclab_firmware_store(struct niclab *nic, const char *text);
+ssize_t niclab_firmware_show(struct niclab *nic, char *text);
 
 /* niclab_map.c */
 int niclab_mmap(struct file *filp, struct vm_area_struct *vma);

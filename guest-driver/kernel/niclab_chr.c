@@ -26,6 +26,7 @@ static int niclab_open(struct inode *inode, struct file *filp)
 		return -ENOMEM;
 	file->nic = nic;
 	file->mapping = filp->f_mapping;
+	INIT_LIST_HEAD(&file->regions);
 	init_waitqueue_head(&file->wait);
 
 	err = niclab_lock(nic);
@@ -44,11 +45,13 @@ static int niclab_release(struct inode *inode, struct file *filp)
 {
 	struct niclab_file *file = filp->private_data;
 	struct niclab *nic = file->nic;
+	LIST_HEAD(regions);
 
 	mutex_lock(&nic->lock);
-	niclab_port_close(file);
+	niclab_port_close(file, &regions);
 	list_del(&file->entry);
 	mutex_unlock(&nic->lock);
+	niclab_region_release(nic, &regions);
 	kfree(file);
 	return 0;
 }
@@ -61,6 +64,7 @@ static long niclab_ioctl_info(struct niclab_file *file, void __user *user)
 static long niclab_ioctl_open_port(struct niclab_file *file, void __user *user)
 {
 	struct niclab_open_port argument;
+	LIST_HEAD(regions);
 	int err;
 
 	if (copy_from_user(&argument, user, sizeof(argument)))
@@ -75,22 +79,25 @@ static long niclab_ioctl_open_port(struct niclab_file *file, void __user *user)
 
 	/* The program does not know its port: it must not keep it. */
 	mutex_lock(&file->nic->lock);
-	niclab_port_close(file);
+	niclab_port_close(file, &regions);
 	mutex_unlock(&file->nic->lock);
+	niclab_region_release(file->nic, &regions);
 	return -EFAULT;
 }
 
 static long niclab_ioctl_close_port(struct niclab_file *file)
 {
 	int err = niclab_lock(file->nic);
+	LIST_HEAD(regions);
 
 	if (err)
 		return err;
 	err = file->open ? 0 : -ENOTCONN;
-	niclab_port_close(file);
+	niclab_port_close(file, &regions);
 	if (!err && niclab_is_dead(file->nic))
 		err = -ENODEV;
 	mutex_unlock(&file->nic->lock);
+	niclab_region_release(file->nic, &regions);
 	return err;
 }
 
@@ -147,6 +154,31 @@ static long niclab_ioctl_check(struct niclab_file *file)
 	return err;
 }
 
+static long niclab_ioctl_register(struct niclab_file *file, void __user *user)
+{
+	struct niclab_registration argument;
+	int err;
+
+	if (copy_from_user(&argument, user, sizeof(argument)))
+		return -EFAULT;
+	err = niclab_region_register(file, &argument);
+	if (err || !copy_to_user(user, &argument, sizeof(argument)))
+		return err;
+
+	/* The program does not know its region: it must not keep it. */
+	niclab_region_deregister(file, argument.region);
+	return -EFAULT;
+}
+
+static long niclab_ioctl_deregister(struct niclab_file *file, void __user *user)
+{
+	struct niclab_registration argument;
+
+	if (copy_from_user(&argument, user, sizeof(argument)))
+		return -EFAULT;
+	return argument.reserved ? -EINVAL : niclab_region_deregister(file, argument.region);
+}
+
 static long niclab_ioctl(struct file *filp, unsigned int command, unsigned long argument)
 {
 	struct niclab_file *file = filp->private_data;
@@ -167,6 +199,10 @@ static long niclab_ioctl(struct file *filp, unsigned int command, unsigned long 
 		return niclab_ioctl_peer(file, command, user);
 	case NICLAB_IOCTL_CHECK:
 		return niclab_ioctl_check(file);
+	case NICLAB_IOCTL_REGISTER:
+		return niclab_ioctl_register(file, user);
+	case NICLAB_IOCTL_DEREGISTER:
+		return niclab_ioctl_deregister(file, user);
 	default:
 		return -ENOTTY;
 	}

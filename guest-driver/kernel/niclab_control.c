@@ -26,10 +26,11 @@
  */
 struct niclab_control_buffer {
 	struct niclab_request request;
-	u8 body[sizeof(struct niclab_port_open)];
+	u8 body[NICLAB_CONTROL_BODY_BYTES];
 	struct niclab_reply reply;
 	u8 answer[sizeof(struct niclab_statistics)];
 };
+static_assert(sizeof(struct niclab_match_statistics) <= sizeof_field(struct niclab_control_buffer, answer));
 
 int niclab_control_init(struct niclab *nic)
 {
@@ -132,6 +133,16 @@ static int niclab_errno(u32 status)
 		return -ENOSPC;
 	case NICLAB_STATUS_NOT_FOUND:
 		return -ENOENT;
+	case NICLAB_STATUS_FIRMWARE_IMAGE:
+		return -ENOEXEC;
+	case NICLAB_STATUS_FIRMWARE_CHECKSUM:
+		return -EBADMSG;
+	case NICLAB_STATUS_FIRMWARE_VERSION:
+		return -EPROTONOSUPPORT;
+	case NICLAB_STATUS_FIRMWARE_WORD:
+		return -EILSEQ;
+	case NICLAB_STATUS_FIRMWARE_SIZE:
+		return -EFBIG;
 	default:
 		return -EPROTO;
 	}

@@ -117,6 +117,14 @@ static int niclab_queues_create(struct niclab *nic)
 	return err;
 }
 
+/* What only the Match NIC needs. */
+static int niclab_match_start(struct niclab *nic)
+{
+	int err = niclab_firmware_start(nic);
+
+	return err ? err : niclab_spill_open(nic);
+}
+
 /* Wakes the device, waits for its BAR, and closes what an earlier driver may have left open. */
 static int niclab_start(struct niclab *nic)
 {
@@ -131,8 +139,28 @@ static int niclab_start(struct niclab *nic)
 	err = niclab_control(nic, NICLAB_OP_PING, NULL, 0, NULL, 0);
 	if (!err)
 		err = niclab_control(nic, NICLAB_OP_RESET, NULL, 0, NULL, 0);
+	if (!err && nic->config.model == NICLAB_MODEL_MATCH)
+		err = niclab_match_start(nic);
 	mutex_unlock(&nic->lock);
 	return err ? err : niclab_bar_wait(nic);
+}
+
+/* Takes everything away from the files that are open, and lets go of the device. */
+static void niclab_quit(struct niclab *nic)
+{
+	struct niclab_file *file;
+	LIST_HEAD(regions);
+	bool quiet;
+
+	mutex_lock(&nic->lock);
+	niclab_map_remove(nic);
+	quiet = !niclab_control(nic, NICLAB_OP_RESET, NULL, 0, NULL, 0);
+	list_for_each_entry(file, &nic->files, entry)
+		niclab_port_abandon(file, quiet, &regions);
+	niclab_spill_free(nic, quiet);
+	niclab_bury(nic);
+	mutex_unlock(&nic->lock);
+	niclab_region_release(nic, &regions);
 }
 
 /* Ends all traffic of the rings: afterwards the transport promises that the device does not touch them. */
@@ -181,27 +209,13 @@ static int niclab_probe(struct virtio_device *vdev)
 	dev_info(&nic->dev, "node %u of %u, %u ports\n", nic->config.node, nic->config.nodes, nic->config.ports);
 	return 0;
 stop:
+	niclab_quit(nic);
 	niclab_stop(nic);
 unreserve:
 	niclab_chr_unreserve(nic);
 put:
 	put_device(&nic->dev);
 	return err;
-}
-
-/* Takes everything away from the files that are open, and lets go of the device. */
-static void niclab_quit(struct niclab *nic)
-{
-	struct niclab_file *file;
-	bool quiet;
-
-	mutex_lock(&nic->lock);
-	niclab_map_remove(nic);
-	quiet = !niclab_control(nic, NICLAB_OP_RESET, NULL, 0, NULL, 0);
-	list_for_each_entry(file, &nic->files, entry)
-		niclab_port_abandon(file, quiet);
-	niclab_bury(nic);
-	mutex_unlock(&nic->lock);
 }
 
 static void niclab_remove(struct virtio_device *vdev)

@@ -58,8 +58,14 @@ static int niclab_port_request(struct niclab *nic, struct niclab_open_port *argu
 	return 0;
 }
 
-/* The device may write into the memory until it has said that it closed the port: if it never does, it keeps it. */
-static void niclab_port_free(struct niclab *nic, void *memory, size_t bytes, bool quiet)
+/**
+ * niclab_memory_free - frees memory that the device was given to write into, unless it keeps it.
+ * @nic: the NIC.
+ * @memory: the memory, from alloc_pages_exact().
+ * @bytes: its size.
+ * @quiet: the device promised not to write there any more. If it never does, the memory is never used again.
+ */
+void niclab_memory_free(struct niclab *nic, void *memory, size_t bytes, bool quiet)
 {
 	if (quiet)
 		free_pages_exact(memory, bytes);
@@ -92,8 +98,7 @@ int niclab_port_open(struct niclab_file *file, struct niclab_open_port *argument
 		return -ENOMEM;
 	err = niclab_port_request(nic, argument, memory);
 	if (err) {
-		/* A refusal promises that the port is not open; silence and nonsense promise nothing. */
-		niclab_port_free(nic, memory, argument->receive_bytes, err != -ENODEV && err != -EPROTO);
+		niclab_memory_free(nic, memory, argument->receive_bytes, niclab_is_refusal(err));
 		return err;
 	}
 
@@ -131,41 +136,44 @@ static bool niclab_port_ask_close(struct niclab_file *file)
 }
 
 /* Forgets the port, which the device has closed or never will. */
-static void niclab_port_forget(struct niclab_file *file, bool quiet)
+static void niclab_port_forget(struct niclab_file *file, bool quiet, struct list_head *regions)
 {
 	struct niclab *nic = file->nic;
 
 	niclab_event_detach(file);
 	if (quiet)
 		niclab_bar_clear_port(nic, file->port);
-	niclab_port_free(nic, file->memory, file->memory_bytes, quiet);
+	niclab_memory_free(nic, file->memory, file->memory_bytes, quiet);
 	file->memory = NULL;
+	niclab_region_detach(file, quiet, regions);
 }
 
 /**
  * niclab_port_close - closes a file's port, and forgets it whatever the device says.
  * @file: the file; its NIC is locked. Without a port nothing happens.
+ * @regions: where its regions go, for niclab_region_release().
  */
-void niclab_port_close(struct niclab_file *file)
+void niclab_port_close(struct niclab_file *file, struct list_head *regions)
 {
 	lockdep_assert_held(&file->nic->lock);
 	if (!file->open)
 		return;
 	/* The owner loses its pages before the device hears of it, lest it store into pages that are somebody else's. */
 	niclab_port_unmap(file);
-	niclab_port_forget(file, niclab_port_ask_close(file));
+	niclab_port_forget(file, niclab_port_ask_close(file), regions);
 }
 
 /**
  * niclab_port_abandon - takes a file's port away when the driver lets go of the device.
  * @file: the file; its NIC is locked. Without a port nothing happens.
  * @quiet: the device promised to have closed all ports.
+ * @regions: where its regions go, for niclab_region_release().
  */
-void niclab_port_abandon(struct niclab_file *file, bool quiet)
+void niclab_port_abandon(struct niclab_file *file, bool quiet, struct list_head *regions)
 {
 	lockdep_assert_held(&file->nic->lock);
 	if (!file->open)
 		return;
 	niclab_port_unmap(file);
-	niclab_port_forget(file, quiet);
+	niclab_port_forget(file, quiet, regions);
 }

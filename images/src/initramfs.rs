@@ -70,6 +70,10 @@ const GUEST_FILES: [(&str, u32, &str); 8] = [
     ("etc/profile", 0o644, "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin\n"),
 ];
 
+/// Programs of match units, for the kernel's firmware loader: path, content.
+const FIRMWARE: [(&str, &[u8]); 1] =
+    [("usr/lib/firmware/niclab/portals.nmi", include_bytes!("../../firmware/programs/portals.nmi"))];
+
 /// Everything an initramfs is made from.
 pub(crate) struct Inputs<'a> {
     pub tree: &'a Tree,
@@ -87,6 +91,9 @@ impl Inputs<'_> {
             KeyBuilder::new(RECIPE).text(&self.tree.id.to_string()).text(&self.module_key.to_string());
         for (path, mode, content) in GUEST_FILES {
             key = key.text(path).text(&mode.to_string()).text(content);
+        }
+        for (path, content) in FIRMWARE {
+            key = key.text(path).bytes(content);
         }
         for tool in self.tools {
             key = key.text(tool_name(tool)?).file(tool)?;
@@ -153,6 +160,9 @@ fn base(archive: &mut File, tree: &Tree) -> Result<(), ImageError> {
         archive.symlink("usr/bin/busybox", "/usr/lib/niclab/busybox")?;
         for (path, mode, content) in GUEST_FILES {
             archive.file(path, mode, content.as_bytes())?;
+        }
+        for (path, content) in FIRMWARE {
+            archive.file(path, 0o644, content)?;
         }
         Ok(())
     };
@@ -256,6 +266,8 @@ mod tests {
             members.iter().find(|(n, ..)| n == name).map(|(_, mode, data)| (*mode, data.as_slice()))
         };
         assert_eq!(content("usr/lib/niclab/bin/niclab-agent"), Some((0o100_755, b"first".as_slice())));
+        let firmware = content("usr/lib/firmware/niclab/portals.nmi");
+        assert!(firmware.is_some_and(|(mode, data)| mode == 0o100_644 && data.starts_with(b"nicmatch")));
         assert_eq!(content("usr/bin/ls"), Some((0o120_777, b"/usr/lib/niclab/busybox".as_slice())));
         assert!(
             content("init").is_some_and(|(mode, data)| mode == 0o100_755 && data.starts_with(b"#!/bin/sh"))
