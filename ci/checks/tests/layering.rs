@@ -16,6 +16,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-observe", &["niclab-model"]),
     // The machines of a comparison, no part of any NIC.
     ("niclab-processors", &[]),
+    // Runs programs of the match unit; what it prints of them the assembler knows.
+    ("niclab-matching", &["niclab-asm", "niclab-isa", "niclab-model"]),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
     ("niclab-sim", &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-observe", "niclab-spec"]),
     (

@@ -1,4 +1,4 @@
-//! The assembler of the match unit: [`assemble`] turns a source into words, [`listing`] shows them with their bits, and
+//! The assembler of the match unit: [`assemble`] turns a source into words, [`listing`] and [`lines`] show them, and
 //! [`disassemble`] turns words back into a source that gives the same words.
 //!
 //! A line of the source is a word; its statements, one for each unit, are separated by `|`:
@@ -22,4 +22,4 @@ mod text;
 
 pub use diagnostic::{Diagnostic, Place, Rejected, Warning};
 pub use source::{Program, assemble};
-pub use text::{disassemble, listing};
+pub use text::{disassemble, lines, listing};

@@ -38,18 +38,23 @@ pub fn disassemble(words: &[Word]) -> String {
 pub fn listing(program: &Program) -> String {
     let mut text =
         format!("# {} words. Address, the 164 bits of the word, its slots.\n", program.words.len());
-    let mut names = target_names(&program.words);
-    // Of several labels of one word the listing's branches name one.
-    names.extend(program.labels.iter().map(|(name, address)| (*address, name.clone())));
-    for (address, word) in program.words.iter().enumerate() {
+    for (address, (word, slots)) in program.words.iter().zip(lines(program)).enumerate() {
         for (name, _) in program.labels.iter().filter(|(_, labelled)| *labelled == address) {
             let _ = writeln!(text, "\n{name}:");
         }
         let [low, middle, high] = word.encode();
-        let slots = statements(word, &names);
         let _ = writeln!(text, "{address:5}  {high:09x}_{middle:016x}_{low:016x}  {slots}");
     }
     text
+}
+
+/// Each word as a line of source, without its label.
+#[must_use]
+pub fn lines(program: &Program) -> Vec<String> {
+    let mut names = target_names(&program.words);
+    // Of several labels of one word the branches name one.
+    names.extend(program.labels.iter().map(|(name, address)| (*address, name.clone())));
+    program.words.iter().map(|word| statements(word, &names)).collect()
 }
 
 type Names = BTreeMap<usize, String>;

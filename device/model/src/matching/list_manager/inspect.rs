@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{ListManager, Timing};
+use super::{Handle, ListManager, Timing};
+use crate::matching::item::Item;
 
 /// A list manager between two cycles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,11 @@ impl ListManager {
         }
     }
 
+    /// The list as it is, each item with the handle that it got.
+    pub fn linked(&self) -> impl Iterator<Item = (Handle, &Item)> {
+        self.list.iter().map(|(handle, item)| (*handle, item))
+    }
+
     /// Its cycles and sizes.
     #[must_use]
     pub const fn timing(&self) -> &Timing {
@@ -90,7 +96,7 @@ impl ListManager {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::item::{Header, INFINITE, Item, flag};
+    use crate::matching::item::{Header, INFINITE, flag};
     use crate::matching::list_manager::Use;
     use crate::matching::program::portals;
     use crate::matching::unit::Unit;
@@ -101,7 +107,8 @@ mod tests {
             ListManager::new(Timing::default(), Use::Keep, Unit::new(&portals().unwrap()).unwrap());
         assert_eq!(manager.state(), State::default());
         let item = Item { flags: flag::VALID, threshold: INFINITE, ..Item::default() };
-        manager.append(item);
+        let handle = manager.append(item);
+        assert_eq!(manager.linked().collect::<Vec<_>>(), [(handle, &item)]);
         (0..2).for_each(|_| manager.on_header(Header::default()));
         assert_eq!(manager.state().headers_waiting, 2);
         manager.tick().unwrap();

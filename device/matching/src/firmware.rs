@@ -1,0 +1,183 @@
+//! The program that the unit executes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use niclab_asm::{Program, assemble, lines};
+use niclab_isa::image::{self, ImageError};
+use niclab_isa::{MAX_WORDS, Word};
+use thiserror::Error;
+
+/// The source of the program that every unit is built with: its labels. The words are the image's.
+const PORTALS: &str = include_str!("../../../firmware/programs/portals.nma");
+
+/// A program cannot be executed.
+#[derive(Debug, Error)]
+pub enum FirmwareError {
+    /// The file cannot be read.
+    #[error("cannot read the program {}: {error}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It is an image, and a bad one.
+    #[error("{}: {error}", file.display())]
+    Image {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        error: ImageError,
+    },
+    /// It is a source, and not a right one.
+    #[error("{complaints}{}: {error}\n  mend: `niclab asm` shows its warnings as well", file.display())]
+    Source {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it, each with the line.
+        complaints: String,
+        /// How much that is.
+        #[source]
+        error: niclab_asm::Rejected,
+    },
+    /// It is neither.
+    #[error(
+        "{} is neither a firmware image nor a source\n  mend: write a source as docs/MATCH.md says; \
+         `niclab asm FILE.nma -o FILE.nmi` makes an image of it",
+        .0.display()
+    )]
+    Neither(PathBuf),
+}
+
+/// A program with what people call its words.
+#[derive(Clone, Debug)]
+pub struct Firmware {
+    name: String,
+    program: Program,
+    lines: Vec<String>,
+}
+
+impl Firmware {
+    /// The program in this file, image or source; or else the one that every unit is built with.
+    ///
+    /// # Errors
+    /// [`FirmwareError`].
+    pub fn load(file: Option<&Path>) -> Result<Self, FirmwareError> {
+        let Some(file) = file else { return Self::built_in() };
+        let bytes =
+            std::fs::read(file).map_err(|error| FirmwareError::Read { file: file.to_owned(), error })?;
+        let is_image = bytes.starts_with(&image::MAGIC) || file.extension().is_some_and(|end| end == "nmi");
+        let program = if is_image {
+            let words = image::read(&bytes, MAX_WORDS);
+            let words = words.map_err(|error| FirmwareError::Image { file: file.to_owned(), error })?;
+            Program { words, labels: Vec::new(), warnings: Vec::new() }
+        } else {
+            let source = String::from_utf8(bytes).ok().filter(|source| !source.contains('\0'));
+            from_source(file, &source.ok_or_else(|| FirmwareError::Neither(file.to_owned()))?)?
+        };
+        Ok(Self::new(file.display().to_string(), program))
+    }
+
+    fn built_in() -> Result<Self, FirmwareError> {
+        let name = Path::new("portals.nma");
+        Ok(Self::new("built-in".to_owned(), from_source(name, PORTALS)?))
+    }
+
+    fn new(name: String, program: Program) -> Self {
+        let lines = lines(&program);
+        Self { name, program, lines }
+    }
+
+    /// The file, or `built-in`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its words.
+    #[must_use]
+    pub fn words(&self) -> &[Word] {
+        &self.program.words
+    }
+
+    /// Names of words, by address. An image has none.
+    #[must_use]
+    pub fn labels(&self) -> &[(String, usize)] {
+        &self.program.labels
+    }
+
+    /// A word as a line of source; behind the last one, nothing.
+    #[must_use]
+    pub fn line(&self, address: usize) -> &str {
+        self.lines.get(address).map_or("", String::as_str)
+    }
+
+    /// The address of a label.
+    #[must_use]
+    pub fn address(&self, label: &str) -> Option<usize> {
+        self.labels().iter().find(|(name, _)| name == label).map(|(_, address)| *address)
+    }
+
+    /// Where a word stands: the label before it and its distance, or the address where there is none.
+    #[must_use]
+    pub fn place(&self, address: usize) -> String {
+        let before = self.labels().iter().filter(|(_, labelled)| *labelled <= address);
+        match before.max_by_key(|(_, labelled)| *labelled) {
+            Some((name, labelled)) if *labelled == address => name.clone(),
+            Some((name, labelled)) => format!("{name}+{}", address - labelled),
+            None => address.to_string(),
+        }
+    }
+}
+
+fn from_source(file: &Path, source: &str) -> Result<Program, FirmwareError> {
+    assemble(source).map_err(|error| {
+        let name = file.display().to_string();
+        let errors = error.diagnostics.iter().filter(|diagnostic| diagnostic.warning.is_none());
+        let complaints = errors.map(|diagnostic| diagnostic.render(&name, source)).collect();
+        FirmwareError::Source { file: file.to_owned(), complaints, error }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_model::matching::program;
+
+    use super::*;
+
+    #[test]
+    fn the_built_in_program_is_the_units_and_has_labels() {
+        let firmware = Firmware::load(None).unwrap();
+        assert_eq!(firmware.words(), program::portals().unwrap());
+        assert_eq!(firmware.place(0), "0");
+        let flush = firmware.address("flush").unwrap();
+        assert_eq!(
+            (firmware.place(flush).as_str(), firmware.place(flush + 2).as_str()),
+            ("flush", "flush+2")
+        );
+        assert_eq!(firmware.line(flush + 1), "in");
+    }
+
+    #[test]
+    fn images_and_sources_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = |name: &str, bytes: &[u8]| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, bytes).unwrap();
+            Firmware::load(Some(&file)).map_err(|error| error.to_string())
+        };
+        assert_eq!(load("a.bin", program::PORTALS).unwrap().words().len(), 44);
+        assert_eq!(load("a.txt", b"again: in | br again\nnop\nnop\n").unwrap().labels().len(), 1);
+        let error = load("a.nmi", b"in\n").unwrap_err();
+        assert!(error.contains("a.nmi: this is no match unit firmware"), "{error}");
+        let error = load("a.nma", b"inn\n").unwrap_err();
+        assert!(error.contains("a.nma:1:1: error") && error.contains("an error"), "{error}");
+        let error = load("a.nma", b"\xff\x00").unwrap_err();
+        assert!(error.contains("neither") && error.contains("niclab asm"), "{error}");
+        let error = Firmware::load(Some(&folder.path().join("none"))).unwrap_err().to_string();
+        assert!(error.contains("cannot read the program"), "{error}");
+    }
+}

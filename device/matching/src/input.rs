@@ -1,0 +1,345 @@
+//! Lists and headers as JSON. docs/MATCH.md has the tables of keys.
+//!
+//! Words of 64 bits may be numbers or, since many writers of JSON round what is beyond 2^53, text: `"0x1f"`, `"42"`.
+
+mod number;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// A file of items or of headers cannot be used.
+#[derive(Debug, Error)]
+pub enum InputError {
+    /// It cannot be read.
+    #[error("cannot read {}: {error}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It is no JSON, or a value is not what its key wants.
+    #[error("{}: {at}: {error}\n  mend: {}", file.display(), mend(error))]
+    Json {
+        /// The file.
+        file: PathBuf,
+        /// The path of the key: `[3].length` is that of the fourth entry.
+        at: String,
+        /// What is wrong, and in which line.
+        #[source]
+        error: serde_json::Error,
+    },
+    /// The next message would begin behind the memory.
+    #[error(
+        "{}: [{index}].local_offset: {offset} is beyond the item's length, {length}\n  mend: an offset is at most the \
+         length; an item that is full has the same number in both",
+        file.display()
+    )]
+    Offset {
+        /// The file.
+        file: PathBuf,
+        /// The item.
+        index: usize,
+        /// Its offset.
+        offset: u64,
+        /// Its length.
+        length: u64,
+    },
+}
+
+fn mend(error: &serde_json::Error) -> &'static str {
+    if error.is_data() {
+        "docs/MATCH.md, \"Running a program\", has all keys and what they take"
+    } else {
+        "the file is one JSON array of objects, `[{...}, {...}]`"
+    }
+}
+
+/// Reads a list.
+///
+/// # Errors
+/// [`InputError`].
+pub fn read_list(file: &Path) -> Result<Vec<Item>, InputError> {
+    let entries: Vec<ItemEntry> = read(file)?;
+    let items = entries.into_iter().enumerate().map(|(index, entry)| {
+        let (offset, length) = (entry.local_offset, entry.length);
+        if offset > length {
+            return Err(InputError::Offset { file: file.to_owned(), index, offset, length });
+        }
+        Ok(Item::from(entry))
+    });
+    items.collect()
+}
+
+/// Reads headers.
+///
+/// # Errors
+/// [`InputError`].
+pub fn read_headers(file: &Path) -> Result<Vec<Header>, InputError> {
+    let entries: Vec<HeaderEntry> = read(file)?;
+    Ok(entries.into_iter().map(Header::from).collect())
+}
+
+fn read<T: DeserializeOwned>(file: &Path) -> Result<Vec<T>, InputError> {
+    let text = fs::read(file).map_err(|error| InputError::Read { file: file.to_owned(), error })?;
+    let json = |at: String, error| InputError::Json { file: file.to_owned(), at, error };
+    let mut reader = serde_json::Deserializer::from_slice(&text);
+    let entries = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let at = match error.path().to_string() {
+            whole if whole == "." => "the file".to_owned(),
+            path => path,
+        };
+        json(at, error.into_inner())
+    })?;
+    reader.end().map_err(|error| json("the file".to_owned(), error))?;
+    Ok(entries)
+}
+
+/// An item as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ItemEntry {
+    #[serde(deserialize_with = "number::word")]
+    match_bits: u64,
+    #[serde(default, deserialize_with = "number::word")]
+    ignore_bits: u64,
+    #[serde(default = "number::any_node", deserialize_with = "number::node_or_any")]
+    node: u32,
+    #[serde(default = "number::any_process", deserialize_with = "number::process_or_any")]
+    process: u16,
+    #[serde(default = "usual_flags")]
+    flags: Vec<Flag>,
+    #[serde(deserialize_with = "number::word")]
+    length: u64,
+    #[serde(default, deserialize_with = "number::word")]
+    local_offset: u64,
+    #[serde(default, deserialize_with = "number::word")]
+    max_size: u64,
+    #[serde(default = "number::infinite", deserialize_with = "number::threshold")]
+    threshold: u32,
+    #[serde(default, deserialize_with = "number::word")]
+    start: u64,
+}
+
+/// A flag by its name.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Flag(u16);
+
+/// The names of flags.
+const FLAGS: [(&str, u16); 6] = [
+    ("valid", flag::VALID),
+    ("put", flag::PUT),
+    ("get", flag::GET),
+    ("remote_offset", flag::REMOTE_OFFSET),
+    ("max_size", flag::MAX_SIZE),
+    ("truncate", flag::TRUNCATE),
+];
+
+fn usual_flags() -> Vec<Flag> {
+    vec![Flag(flag::VALID), Flag(flag::PUT), Flag(flag::GET)]
+}
+
+/// No flag is called so.
+#[derive(Debug, Error)]
+enum FlagError {
+    #[error("the list manager itself ends the list: an item has no flag `end`")]
+    End,
+    #[error("no flag is called `{0}`; flags are valid, put, get, remote_offset, max_size and truncate")]
+    Unknown(String),
+}
+
+impl TryFrom<String> for Flag {
+    type Error = FlagError;
+
+    fn try_from(name: String) -> Result<Self, FlagError> {
+        match FLAGS.iter().find(|(known, _)| *known == name) {
+            Some((_, bit)) => Ok(Self(*bit)),
+            None if name == "end" => Err(FlagError::End),
+            None => Err(FlagError::Unknown(name)),
+        }
+    }
+}
+
+impl From<ItemEntry> for Item {
+    fn from(entry: ItemEntry) -> Self {
+        Self {
+            match_bits: entry.match_bits,
+            dont_ignore_bits: !entry.ignore_bits,
+            node: entry.node,
+            process: entry.process,
+            flags: entry.flags.iter().fold(0, |flags, Flag(bit)| flags | bit),
+            length: entry.length,
+            local_offset: entry.local_offset,
+            max_size: entry.max_size,
+            threshold: entry.threshold,
+            start: entry.start,
+        }
+    }
+}
+
+/// A header as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderEntry {
+    #[serde(deserialize_with = "number::word")]
+    match_bits: u64,
+    #[serde(default, deserialize_with = "number::node")]
+    node: u32,
+    #[serde(default, deserialize_with = "number::process")]
+    process: u16,
+    #[serde(default)]
+    operation: OperationName,
+    #[serde(deserialize_with = "number::word")]
+    length: u64,
+    #[serde(default, deserialize_with = "number::word")]
+    remote_offset: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OperationName {
+    #[default]
+    Put,
+    Get,
+    Other,
+}
+
+impl From<HeaderEntry> for Header {
+    fn from(entry: HeaderEntry) -> Self {
+        Self {
+            match_bits: entry.match_bits,
+            node: entry.node,
+            process: entry.process,
+            operation: match entry.operation {
+                OperationName::Put => Operation::Put,
+                OperationName::Get => Operation::Get,
+                OperationName::Other => Operation::Other,
+            },
+            length: entry.length,
+            remote_offset: entry.remote_offset,
+        }
+    }
+}
+
+/// An item in one line.
+#[must_use]
+pub fn item_text(item: &Item) -> String {
+    let or = |value: u64, wildcard: u64, name: &str| {
+        if value == wildcard { name.to_owned() } else { value.to_string() }
+    };
+    let flags: Vec<&str> = FLAGS.iter().filter(|(_, bit)| item.has(*bit)).map(|(name, _)| *name).collect();
+    format!(
+        "match {:#x} ignore {:#x} node {} process {} length {} offset {} max_size {} threshold {} [{}]",
+        item.match_bits,
+        !item.dont_ignore_bits,
+        or(item.node.into(), ANY_NODE.into(), "any"),
+        or(item.process.into(), ANY_PROCESS.into(), "any"),
+        item.length,
+        item.local_offset,
+        item.max_size,
+        or(item.threshold.into(), INFINITE.into(), "infinite"),
+        flags.join(" "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    fn list(text: &str) -> Result<Vec<Item>, String> {
+        read_list(file(text).path()).map_err(|error| error.to_string())
+    }
+
+    fn headers(text: &str) -> Result<Vec<Header>, String> {
+        read_headers(file(text).path()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_said_is_usual() {
+        let [item] = list(r#"[{"match_bits": 5, "length": 10}]"#).unwrap()[..] else { panic!("an item") };
+        let expected = Item {
+            match_bits: 5,
+            dont_ignore_bits: u64::MAX,
+            node: ANY_NODE,
+            process: ANY_PROCESS,
+            flags: flag::VALID | flag::PUT | flag::GET,
+            length: 10,
+            threshold: INFINITE,
+            ..Item::default()
+        };
+        assert_eq!(item, expected);
+        let [header] = headers(r#"[{"match_bits": "0xffff_ffff_ffff_ffff", "length": "7"}]"#).unwrap()[..]
+        else {
+            panic!("a header")
+        };
+        let expected =
+            Header { match_bits: u64::MAX, length: 7, operation: Operation::Put, ..Header::default() };
+        assert_eq!(header, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_place_and_mend() {
+        let item =
+            |keys: &str| list(&format!(r#"[{{"match_bits": 1, "length": 8}}, {{"match_bits": 1, {keys}}}]"#));
+        for (keys, parts) in [
+            (r#""length": 8, "local_offset": 9"#, &["[1].local_offset: 9", "length, 8", "at most"][..]),
+            (r#""length": 8, "flags": ["valid", "end"]"#, &["[1].flags[1]", "list manager", "line 1"]),
+            (r#""length": 8, "flags": ["valid", "pot"]"#, &["[1].flags[1]", "`pot`", "put, get"]),
+            (r#""length": 8, "ignored": 1"#, &["[1].ignored", "unknown field `ignored`", "`ignore_bits`"]),
+            (r#""length": 8, "node": 4294967295"#, &["[1].node", "4294967294", "\"any\""]),
+            (r#""length": 8, "process": 65535"#, &["[1].process", "65534"]),
+            (r#""length": 8, "process": "some""#, &["[1].process", "\"some\"", "\"any\""]),
+            (r#""length": 8, "threshold": -1"#, &["[1].threshold", "-1", "\"infinite\""]),
+            (r#""length": 18446744073709551616"#, &["[1].length", "18446744073709551615"]),
+            (r#""length": 8, "max_size": 1.5"#, &["[1].max_size", "1.5"]),
+            (r#""length": 8, "length": 9"#, &["duplicate field `length`"]),
+            (r#""start": 8"#, &["[1]: missing field `length`"]),
+        ] {
+            let error = item(keys).unwrap_err();
+            for part in parts.iter().chain(&["mend: "]) {
+                assert!(error.contains(part), "no {part}: {error}");
+            }
+        }
+        for text in ["", "[", "{}", "[1]", "[] []", "\u{fffd}"] {
+            let error = list(text).unwrap_err();
+            assert!(error.contains("mend: ") && error.contains("line 1"), "{text}: {error}");
+        }
+        let error = headers(r#"[{"match_bits": 1, "length": 1, "operation": "push"}]"#).unwrap_err();
+        assert!(error.contains("[0].operation") && error.contains("`put`, `get`, `other`"), "{error}");
+        let error = read_list(Path::new("/none/list.json")).unwrap_err().to_string();
+        assert!(error.contains("cannot read /none/list.json"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_stands_in_a_file_breaks_the_reader(text in ".{0,200}") {
+            prop_assert!(list(&text).is_err() || text.contains('['));
+        }
+
+        #[test]
+        fn words_are_read_in_every_form(value: u64) {
+            for form in [format!("{value}"), format!("\"{value}\""), format!("\"{value:#x}\"")] {
+                let [item] = list(&format!(r#"[{{"match_bits": {form}, "length": {form}}}]"#)).unwrap()[..] else {
+                    panic!("an item")
+                };
+                prop_assert_eq!((item.match_bits, item.length), (value, value));
+            }
+        }
+    }
+}

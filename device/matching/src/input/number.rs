@@ -1,0 +1,102 @@
+//! Numbers of a limited range, some of which have a word for one value.
+
+use std::fmt;
+
+use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, INFINITE};
+use serde::Deserializer;
+use serde::de::{Error, Unexpected, Visitor};
+
+/// A word of 64 bits.
+pub fn word<'de, D: Deserializer<'de>>(reader: D) -> Result<u64, D::Error> {
+    reader.deserialize_any(Number { most: u64::MAX, word: None })
+}
+
+/// A header's node.
+pub fn node<'de, D: Deserializer<'de>>(reader: D) -> Result<u32, D::Error> {
+    short(reader, u32::MAX, None)
+}
+
+/// A header's process.
+pub fn process<'de, D: Deserializer<'de>>(reader: D) -> Result<u16, D::Error> {
+    short(reader, u16::MAX, None)
+}
+
+/// An item's node.
+pub fn node_or_any<'de, D: Deserializer<'de>>(reader: D) -> Result<u32, D::Error> {
+    short(reader, ANY_NODE - 1, Some(("any", ANY_NODE)))
+}
+
+/// An item's process.
+pub fn process_or_any<'de, D: Deserializer<'de>>(reader: D) -> Result<u16, D::Error> {
+    short(reader, ANY_PROCESS - 1, Some(("any", ANY_PROCESS)))
+}
+
+/// An item's threshold.
+pub fn threshold<'de, D: Deserializer<'de>>(reader: D) -> Result<u32, D::Error> {
+    short(reader, INFINITE - 1, Some(("infinite", INFINITE)))
+}
+
+/// The node of an item that says none.
+pub const fn any_node() -> u32 {
+    ANY_NODE
+}
+
+/// The process of an item that says none.
+pub const fn any_process() -> u16 {
+    ANY_PROCESS
+}
+
+/// The threshold of an item that says none.
+pub const fn infinite() -> u32 {
+    INFINITE
+}
+
+fn short<'de, D, T>(reader: D, most: T, word: Option<(&'static str, T)>) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Into<u64> + TryFrom<u64>,
+{
+    let number = Number { most: most.into(), word: word.map(|(name, value)| (name, value.into())) };
+    let value = reader.deserialize_any(number)?;
+    T::try_from(value).map_err(|_| D::Error::invalid_value(Unexpected::Unsigned(value), &number))
+}
+
+/// A number from 0 to `most`, or the value that a word stands for.
+#[derive(Clone, Copy)]
+struct Number {
+    most: u64,
+    word: Option<(&'static str, u64)>,
+}
+
+impl Visitor<'_> for Number {
+    type Value = u64;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a number from 0 to {}, decimal or as \"0x...\"", self.most)?;
+        self.word.map_or(Ok(()), |(name, _)| write!(formatter, ", or \"{name}\""))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+        if value <= self.most { Ok(value) } else { Err(E::invalid_value(Unexpected::Unsigned(value), &self)) }
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+        if let Some((_, value)) = self.word.filter(|(name, _)| *name == text) {
+            return Ok(value);
+        }
+        let wrong = || E::invalid_value(Unexpected::Str(text), &self);
+        let value = parse(text).ok_or_else(wrong)?;
+        if value <= self.most { Ok(value) } else { Err(wrong()) }
+    }
+}
+
+/// A number as people write it: decimal or hexadecimal, digits perhaps grouped by `_`.
+pub fn parse(text: &str) -> Option<u64> {
+    let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+    let plain: String = digits.chars().filter(|digit| *digit != '_').collect();
+    // The parser would take a sign, too.
+    if !plain.starts_with(|first: char| first.is_digit(radix)) {
+        return None;
+    }
+    u64::from_str_radix(&plain, radix).ok()
+}

@@ -1,0 +1,15 @@
+//! The match unit at the desk: the same unit and list manager as in a NIC, with a list and headers out of files.
+//!
+//! * [`input`]: the files, lists and headers as JSON;
+//! * [`firmware`]: the program, as an image, as a source, or the one that every unit is built with;
+//! * [`machine`]: unit and list manager, and what each cycle brought;
+//! * [`results`]: what became of the headers;
+//! * [`trace`]: a waveform of every cycle.
+//!
+//! docs/MATCH.md, "Running a program" and "Debugging", is the manual.
+
+pub mod firmware;
+pub mod input;
+pub mod machine;
+pub mod results;
+pub mod trace;

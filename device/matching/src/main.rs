@@ -1,0 +1,125 @@
+//! `niclab-match`: runs a program of the match unit, and steps through it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use niclab_matching::firmware::Firmware;
+use niclab_matching::input::{read_headers, read_list};
+use niclab_matching::machine::{Machine, Setup, Stopped, watchdog};
+use niclab_matching::results::Results;
+use niclab_matching::trace::{TickError, Trace, tick};
+use niclab_model::matching::list_manager::Use;
+
+/// Runs programs of the match unit on lists and headers, and steps through them.
+///
+/// `niclab match` starts this program. Exit codes: 0 when every header has its outcome, 1 when the program had to be stopped, 2
+/// when it cannot be run at all. docs/MATCH.md describes the files.
+#[derive(Debug, Parser)]
+#[command(name = "niclab-match", bin_name = "niclab match", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Match headers against a list, and print for each which item takes it, and in how many cycles.
+    Run(RunArguments),
+}
+
+/// What is run on what.
+#[derive(Debug, Args)]
+struct SetupArguments {
+    /// The program, as an image or as a source. Without this, the one that every unit is built with.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// The list: a JSON array of items.
+    #[arg(long, value_name = "LIST.json")]
+    list: PathBuf,
+    /// The headers: a JSON array, in the order of arrival.
+    #[arg(long, value_name = "HEADERS.json")]
+    headers: PathBuf,
+    /// Keep items that match as they are, as the paper's benchmark does. Without this their thresholds fall and their offsets
+    /// move on.
+    #[arg(long)]
+    keep: bool,
+    /// Stop a program that takes more cycles for a header. Default: 4096, and 256 for each item.
+    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..))]
+    watchdog: Option<u64>,
+    /// Write a waveform of every cycle to this file (VCD), for GTKWave.
+    #[arg(long, value_name = "FILE.vcd")]
+    trace: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    #[command(flatten)]
+    setup: SetupArguments,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+/// The code of a program that was stopped.
+const STOPPED: u8 = 1;
+/// The code where nothing could be run.
+const REFUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    let result = match &Arguments::parse().command {
+        Action::Run(arguments) => run(arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("niclab-match: {error}");
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
+fn setup(arguments: &SetupArguments) -> Result<Setup, Failure> {
+    let items = read_list(&arguments.list)?;
+    Ok(Setup {
+        firmware: Firmware::load(arguments.program.as_deref())?,
+        headers: read_headers(&arguments.headers)?,
+        uses: if arguments.keep { Use::Keep } else { Use::Consume },
+        watchdog: arguments.watchdog.unwrap_or_else(|| watchdog(items.len())),
+        items,
+    })
+}
+
+fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
+    let setup = setup(&arguments.setup)?;
+    let mut machine = Machine::new(&setup)?;
+    let stopped = match &arguments.setup.trace {
+        None => machine.run().err(),
+        Some(path) => traced(&mut machine, Trace::create(path)?)?,
+    };
+    let results = Results::new(&setup, &machine);
+    let text =
+        if arguments.json { serde_json::to_string_pretty(&results)? + "\n" } else { results.to_string() };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(stopped.map_or(ExitCode::SUCCESS, |stopped| {
+        eprintln!("niclab-match: {stopped}");
+        ExitCode::from(STOPPED)
+    }))
+}
+
+/// Runs to the end with a waveform; why the program was stopped, if it was.
+fn traced(machine: &mut Machine, mut trace: Trace) -> Result<Option<Stopped>, Failure> {
+    let mut stopped = None;
+    while !machine.is_done() && stopped.is_none() {
+        match tick(machine, Some(&mut trace)) {
+            Ok(_) => {}
+            Err(TickError::Stopped(why)) => stopped = Some(why),
+            Err(TickError::Trace(error)) => return Err(error.into()),
+        }
+    }
+    trace.finish(machine)?;
+    Ok(stopped)
+}

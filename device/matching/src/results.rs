@@ -1,0 +1,118 @@
+//! What became of the headers, for programs and for people.
+
+use std::fmt;
+
+use niclab_model::matching::list_manager::Use;
+use serde::Serialize;
+
+use crate::machine::{Machine, Setup};
+
+/// The clock of the paper's match unit (section 5.2).
+pub const CLOCK_HZ: u64 = 500_000_000;
+
+/// The version of the JSON.
+pub const VERSION: u32 = 1;
+
+/// What became of one header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The item that took it, by its place in the file.
+    pub index: Option<usize>,
+    /// Where in its memory the message begins.
+    pub offset: Option<u64>,
+    /// How many bytes of the message are stored.
+    pub length: Option<u64>,
+    /// Model cycles from its first word to where the next header's could follow.
+    pub cycles: u64,
+    /// Items that were judged.
+    pub traversed: usize,
+}
+
+/// Why the program was stopped before all headers were matched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// The header that was being matched, by its place in the file.
+    pub header: usize,
+    /// What it did, and the mend.
+    pub message: String,
+}
+
+/// What became of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Results {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The program's file, or `built-in`.
+    pub program: String,
+    /// Its words.
+    pub words: usize,
+    /// Items of the list.
+    pub items: usize,
+    /// Whether items that matched were kept as they were.
+    pub keep: bool,
+    /// [`CLOCK_HZ`].
+    pub clock_hz: u64,
+    /// Model cycles in all.
+    pub cycles: u64,
+    /// One entry for each header that was matched, in order.
+    pub headers: Vec<Found>,
+    /// Why there are fewer entries than headers.
+    pub error: Option<Failure>,
+}
+
+impl Results {
+    /// What became of everything that was given, as far as the machine is.
+    #[must_use]
+    pub fn new(setup: &Setup, machine: &Machine) -> Self {
+        Self {
+            version: VERSION,
+            program: setup.firmware.name().to_owned(),
+            words: setup.firmware.words().len(),
+            items: setup.items.len(),
+            keep: setup.uses == Use::Keep,
+            clock_hz: CLOCK_HZ,
+            cycles: machine.cycles(),
+            headers: machine.found().to_vec(),
+            error: machine
+                .stopped()
+                .map(|stopped| Failure { header: stopped.header, message: stopped.to_string() }),
+        }
+    }
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, words, items, keep, cycles, clock_hz, .. } = self;
+        let uses = if *keep { "kept as they are" } else { "used up" };
+        writeln!(
+            formatter,
+            "program {program}, {words} words; list of {items}, items that match are {uses}"
+        )?;
+        write_found(formatter, &self.headers)?;
+        let model_ns = u128::from(*cycles) * 1_000_000_000 / u128::from(*clock_hz);
+        writeln!(formatter, "{cycles} cycles, {model_ns} ns of model time")
+    }
+}
+
+/// Writes the table of what was found.
+///
+/// # Errors
+/// As `out`.
+pub fn write_found(out: &mut dyn fmt::Write, headers: &[Found]) -> fmt::Result {
+    writeln!(
+        out,
+        "{:>8} {:>8} {:>20} {:>20} {:>9} {:>9}",
+        "header", "index", "offset", "length", "cycles", "traversed"
+    )?;
+    let or_none = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+    for (header, found) in headers.iter().enumerate() {
+        let index = found.index.map_or_else(|| "none".to_owned(), |index| index.to_string());
+        let (offset, length) = (or_none(found.offset), or_none(found.length));
+        writeln!(
+            out,
+            "{header:>8} {index:>8} {offset:>20} {length:>20} {:>9} {:>9}",
+            found.cycles, found.traversed
+        )?;
+    }
+    Ok(())
+}
