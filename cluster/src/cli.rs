@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -111,6 +111,12 @@ pub enum Command {
     ///
     /// Exits with 1 where the image is damaged or none.
     Disasm(DisasmArgs),
+    /// Run a program of the match unit on a list and headers, or step through it.
+    ///
+    /// `niclab match run` prints for each header which item takes it, and in how many cycles; `niclab match debug` stops at
+    /// words, headers and verdicts and shows the unit; both write waveforms (docs/MATCH.md). Exits with 1 where the program had
+    /// to be stopped, and with 2 where it cannot be run.
+    Match(MatchArgs),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -418,6 +424,18 @@ pub struct DisasmArgs {
     /// Print every word with its address and bits instead.
     #[arg(long)]
     pub listing: bool,
+}
+
+/// Arguments of `match`.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct MatchArgs {
+    /// Use no network when the program behind this command is built.
+    #[arg(long)]
+    pub offline: bool,
+    /// What to do: `run` or `debug`, with their options; `niclab match run --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    pub arguments: Vec<OsString>,
 }
 
 /// Arguments of `up`.

@@ -11,7 +11,10 @@ use niclab_images::Terminal;
 use niclab_spec::{Report, SimConfig};
 use thiserror::Error;
 
-use crate::{process::die_with_owner, tools::locate_simulator};
+use crate::{
+    process::die_with_owner,
+    tools::{self, SIMULATOR},
+};
 
 /// The code with which the simulator says that one of its checks did not hold. The report says which.
 const CHECK_FAILED: i32 = 1;
@@ -43,7 +46,7 @@ impl Simulator {
     /// # Errors
     /// When it can be neither.
     pub fn locate(offline: bool) -> Result<Self> {
-        Ok(Self(locate_simulator(offline, &Terminal::new())?))
+        Ok(Self(tools::locate(SIMULATOR, offline, &Terminal::new())?))
     }
 
     /// Runs one simulation. A report whose checks did not all hold is a report.

@@ -1,4 +1,4 @@
-//! Finds niclab's own programs: the daemon and the simulator for the host, the agent and the benchmark for the guests.
+//! Finds niclab's own programs: the daemon and the tools for the host, the agent and the benchmark for the guests.
 //!
 //! In a source tree cargo builds them (and knows when there is nothing to do); an installed `niclab` finds them beside
 //! itself. `NICLAB_PROGRAMS` names a folder that holds all of them and wins over both.
@@ -16,12 +16,26 @@ use crate::process::die_with_owner;
 
 /// The daemon.
 const DEVICE: &str = "niclab-device";
-/// The simulator.
-const SIMULATOR: &str = "niclab-sim";
 /// What guests get.
 const GUEST_PROGRAMS: [&str; 2] = ["niclab-agent", "niclab-perf"];
 /// Guests run any Debian, so their programs carry their C library along.
 const GUEST_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// A program of the host that needs neither guests nor the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tool {
+    program: &'static str,
+    package: &'static str,
+    /// What people call it.
+    what: &'static str,
+}
+
+/// The simulator.
+pub const SIMULATOR: Tool = Tool { program: "niclab-sim", package: "niclab-sim", what: "the simulator" };
+
+/// What runs programs of the match unit.
+pub const MATCH_UNIT: Tool =
+    Tool { program: "niclab-match", package: "niclab-matching", what: "the match unit" };
 
 /// A program of niclab's is missing.
 #[derive(Debug, Error)]
@@ -85,18 +99,18 @@ impl Programs {
     }
 }
 
-/// Finds the simulator, or builds it. It needs neither guests nor the daemon.
+/// Finds a tool, or builds it.
 ///
 /// # Errors
 /// [`ToolError`].
-pub fn locate_simulator(offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
+pub fn locate(tool: Tool, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
     if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
-        return find(SIMULATOR, Path::new(&folder), "NICLAB_PROGRAMS names that folder");
+        return find(tool.program, Path::new(&folder), "NICLAB_PROGRAMS names that folder");
     }
     let own = env::current_exe().map_err(ToolError::Cargo)?;
     match SourceTree::find(&own) {
-        Ok(tree) => tree.build_simulator(offline, progress),
-        Err(why) => find(SIMULATOR, own.parent().unwrap_or(Path::new("/")), &why),
+        Ok(tree) => tree.build_tool(tool, offline, progress),
+        Err(why) => find(tool.program, own.parent().unwrap_or(Path::new("/")), &why),
     }
 }
 
@@ -148,11 +162,11 @@ impl SourceTree {
         })
     }
 
-    fn build_simulator(&self, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
-        let mut simulator = self.cargo(&self.target, offline);
-        simulator.args(["-p", SIMULATOR, "--bin", SIMULATOR]);
-        run(simulator, "the simulator", progress)?;
-        Ok(self.target.join("release").join(SIMULATOR))
+    fn build_tool(&self, tool: Tool, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
+        let mut cargo = self.cargo(&self.target, offline);
+        cargo.args(["-p", tool.package, "--bin", tool.program]);
+        run(cargo, tool.what, progress)?;
+        Ok(self.target.join("release").join(tool.program))
     }
 
     fn cargo(&self, target: &Path, offline: bool) -> Command {
@@ -228,7 +242,7 @@ mod tests {
         assert!(tree.root.join("cluster/Cargo.toml").is_file());
         assert!(own.starts_with(&tree.target));
         assert!(SourceTree::find(Path::new("/usr/bin/niclab")).is_err());
-        let error = find(SIMULATOR, Path::new("/nowhere"), "reason").unwrap_err().to_string();
+        let error = find(SIMULATOR.program, Path::new("/nowhere"), "reason").unwrap_err().to_string();
         assert!(error.contains("niclab-sim") && error.contains("/nowhere"), "{error}");
     }
 }

@@ -24,7 +24,7 @@ const MEMORY_GOAL: Goal = Goal::Below(2.0);
 /// # Errors
 /// When the program cannot be found or built, fails, or prints something else.
 pub fn measure(options: &Options) -> Result<Measured> {
-    let program = tools::locate_simulator(options.cluster.offline, &Terminal::new())?;
+    let program = tools::locate(tools::SIMULATOR, options.cluster.offline, &Terminal::new())?;
     let mut command = Command::new(&program);
     command.args(["bench", "--json"]).stdin(Stdio::null()).stderr(Stdio::piped());
     die_with_owner(&mut command);

@@ -11,6 +11,7 @@ mod fault;
 mod figures;
 mod inspect;
 mod logs;
+mod match_unit;
 mod plan;
 mod profile;
 mod report;
@@ -62,6 +63,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Sim(args) => sim::run(&args),
         Command::Asm(args) => asm::run(&args),
         Command::Disasm(args) => disasm::run(&args),
+        Command::Match(args) => match_unit::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),

@@ -298,9 +298,11 @@ impl Machine {
 
         let after = self.manager.state();
         let is_issued = self.manager.unit().issued() > issued;
-        // What a word wrote, and what the list manager sent, stands last, with a time that tells it from what stood there.
+        let took = before.manager.input.first().copied().filter(|_| takes && is_issued);
+        let is_fed = after.input.len() + usize::from(took.is_some()) > before.manager.input.len();
+        // What a word wrote stands last, with a time that tells it from what stood there.
         let appended = after.output.last().filter(|word| word.from_cycle == number + OUTPUT_CYCLES);
-        let fed = after.input.last().filter(|word| word.from_cycle == number + 1);
+        let fed = after.input.last().copied().filter(|_| is_fed);
         let heard = before.manager.output.first().filter(|word| word.from_cycle <= number);
         let began = after.matching.is_some_and(|matching| matching.began == number);
         self.stages = Stages {
@@ -312,9 +314,9 @@ impl Machine {
         let cycle = Cycle {
             number,
             stages: self.stages,
-            took: before.manager.input.first().filter(|_| takes && is_issued).map(|word| word.word),
+            took,
             appended: appended.map(|word| word.word),
-            fed: fed.map(|word| word.word),
+            fed,
             heard: heard.map(|word| word.word),
             began: began.then_some(self.found.len()),
             ended: (collected > 0).then(|| self.found.len() - 1),

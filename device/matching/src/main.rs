@@ -46,7 +46,7 @@ struct SetupArguments {
     #[arg(long)]
     keep: bool,
     /// Stop a program that takes more cycles for a header. Default: 4096, and 256 for each item.
-    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..=MOST_WATCHDOG))]
     watchdog: Option<u64>,
     /// Write a waveform of every cycle to this file (VCD), for GTKWave.
     #[arg(long, value_name = "FILE.vcd")]
@@ -61,6 +61,9 @@ struct RunArguments {
     #[arg(long)]
     json: bool,
 }
+
+/// The longest watchdog: six days of the modelled clock, and far from where sums of cycles would overflow.
+const MOST_WATCHDOG: u64 = 1 << 48;
 
 type Failure = Box<dyn std::error::Error>;
 

@@ -137,7 +137,7 @@ fn list_manager() -> Vec<Signal> {
         Signal::moved("sends", 64, |cycle| cycle.fed),
         Signal::moved("hears", 64, |cycle| cycle.heard),
         Signal::new("input_fifo_fill", COUNT_BITS, |view| view.before.manager.input.len() as u64),
-        Signal::new("input_fifo_front", 64, |view| view.before.manager.input.first().map(|word| word.word)),
+        Signal::new("input_fifo_front", 64, |view| view.before.manager.input.first().copied()),
         Signal::new("output_fifo_fill", COUNT_BITS, |view| view.before.manager.output.len() as u64),
         Signal::new("headers_waiting", COUNT_BITS, |view| view.before.manager.headers_waiting as u64),
     ]

@@ -8,8 +8,8 @@ use crate::matching::item::Item;
 /// A list manager between two cycles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The input FIFO, the word that the unit takes next first.
-    pub input: Vec<Travelling>,
+    /// The input FIFO, the word that the unit takes next first. All of them can be taken in the next cycle.
+    pub input: Vec<u64>,
     /// Words on their way from the unit, the oldest first.
     pub output: Vec<Travelling>,
     /// The header that is being matched.
@@ -20,7 +20,7 @@ pub struct State {
     pub free_at: u64,
 }
 
-/// A word between list manager and unit.
+/// A word on its way from the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Travelling {
     /// The word.
@@ -72,8 +72,7 @@ impl ListManager {
             },
         });
         State {
-            // What has entered by now can all be taken in the next cycle.
-            input: self.fifos.input().map(|word| travelling((self.cycle, word))).collect(),
+            input: self.fifos.input().collect(),
             output: self.fifos.output().map(travelling).collect(),
             matching,
             headers_waiting: self.headers.len(),
@@ -113,7 +112,7 @@ mod tests {
         assert_eq!(manager.state().headers_waiting, 2);
         manager.tick().unwrap();
         let state = manager.state();
-        assert_eq!(state.input, [Travelling { word: 0, from_cycle: 1 }]);
+        assert_eq!(state.input, [0]);
         assert_eq!((state.headers_waiting, state.matching.unwrap().sent), (1, 1));
 
         let mut phases = Vec::new();
