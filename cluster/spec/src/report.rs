@@ -231,6 +231,9 @@ pub struct NodeFigures {
     /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run: `cluster` and `ethernet`. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_interrupts: Option<BTreeMap<String, u64>>,
+    /// What only this NIC's model counts, by name: for Match, those of its `MatchStatistics` (docs/DEVICE-TABLES.md).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nic_counts: BTreeMap<String, u64>,
     /// What the guest did that it must not, by name.
     pub violations: BTreeMap<String, u64>,
     /// What the fabric did to frames on this node's link (lost, duplicated, …), by name.

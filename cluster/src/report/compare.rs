@@ -333,9 +333,10 @@ impl Figures {
             self.push(Section::Counts, format!("{prefix}{name}"), unit, sum);
         }
         type ReadMap = fn(&NodeFigures) -> Option<&BTreeMap<String, u64>>;
-        let maps: [(&str, ReadMap); 5] = [
+        let maps: [(&str, ReadMap); 6] = [
             ("interrupts", |node| Some(&node.interrupts)),
             ("/proc/interrupts", |node| node.guest_interrupts.as_ref()),
+            ("NIC", |node| Some(&node.nic_counts)),
             ("violations", |node| Some(&node.violations)),
             ("link", |node| Some(&node.link_events)),
             ("device faults", |node| Some(&node.device_faults)),

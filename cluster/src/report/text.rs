@@ -89,6 +89,7 @@ fn add(sum: &mut NodeFigures, node: &NodeFigures) {
         }
     };
     add_counts(&mut sum.interrupts, &node.interrupts);
+    add_counts(&mut sum.nic_counts, &node.nic_counts);
     add_counts(&mut sum.violations, &node.violations);
     add_counts(&mut sum.link_events, &node.link_events);
     add_counts(&mut sum.device_faults, &node.device_faults);
@@ -232,6 +233,7 @@ fn counters_text(nodes: &[NodeFigures]) -> String {
         let counts = [
             ("interrupts", &node.interrupts),
             ("interrupts by /proc/interrupts", node.guest_interrupts.as_ref().unwrap_or(&nothing)),
+            ("NIC", &node.nic_counts),
             ("violations", &node.violations),
             ("link", &node.link_events),
             ("device faults", &node.device_faults),

@@ -83,6 +83,11 @@ fn device_fault(record: &Record) -> report::DeviceFault {
     }
 }
 
+/// What only a card's model counts, by name.
+pub fn nic_counts(nic: &dyn Nic) -> BTreeMap<String, u64> {
+    named(nic.counters())
+}
+
 /// What a card refused or threw away, by name.
 pub fn refusals(statistics: &Statistics) -> BTreeMap<String, u64> {
     named([

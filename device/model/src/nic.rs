@@ -4,6 +4,7 @@
 //! by page stores (ULTRA, GRIM), by descriptors (GAMMA, INIC) or by commands on a queue (Match); inputs are added here
 //! with the first model that needs them, never beside it.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use niclab_abi::control::Statistics;
@@ -301,6 +302,11 @@ pub trait Nic {
 
     /// What a driver reads by [`niclab_abi::control::OP_STATISTICS`], with these counts of the shell.
     fn statistics(&self, shell: &ShellCounts) -> Statistics;
+
+    /// What only this model counts, by name, for reports: totals since it was made, which only grow.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 
     /// Who puts faults into what this model wants done; a model by itself has nobody. See [`crate::parts::mischief`].
     fn saboteur(&self) -> Option<&Saboteur> {

@@ -81,6 +81,7 @@ fn ultra_figures(host: &UltraHost) -> NodeFigures {
         model_latency: figures::histogram(nic.ledger().latency()),
         interrupts: interrupts(&host.interrupts()),
         ports: host.ports().map(port_figures).collect(),
+        nic_counts: figures::nic_counts(nic),
         violations: figures::refusals(&model),
         ..NodeFigures::default()
     }

@@ -24,7 +24,8 @@ use vmm_sys_util::event::{EventConsumer, EventNotifier};
 use crate::connection::{Exit, Wake};
 use crate::memory::DmaMemory;
 use crate::ring::Burst;
-use crate::shell::Shell;
+use crate::shell::world::World;
+use crate::shell::{Shell, in_turns};
 use crate::vring::{GuestMemory, Vring};
 
 /// One connection of the cluster function.
@@ -92,6 +93,8 @@ impl ClusterFunction {
         if let Some(card) = world.cards.get_mut(self.node) {
             card.want_doorbell(true);
         }
+        // What came for this node from others may wait for no page of theirs.
+        in_turns(&mut world, World::go_on);
         self.shell.did(&mut world);
     }
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use niclab_assembly::figures::{device_faults, entries, fabric, histogram, link_events, named, refusals};
+use niclab_assembly::figures::{
+    device_faults, entries, fabric, histogram, link_events, named, nic_counts, refusals,
+};
 use niclab_model::parts::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, DaemonHealth, DaemonStats, LinkState, LinkStates, MAX_REQUEST_BYTES, NodeHealth, Request,
@@ -16,6 +18,7 @@ use niclab_spec::monitor::{
 };
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
 use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults};
+use parking_lot::MutexGuard;
 use thiserror::Error;
 use vhost_user_backend::VringT;
 use virtio_queue::QueueT;
@@ -23,7 +26,7 @@ use virtio_queue::QueueT;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
-use crate::shell::{Connected, Shell};
+use crate::shell::{Connected, Shell, in_turns};
 use crate::watch::serve::serve;
 
 /// The monitor socket cannot be served.
@@ -135,15 +138,13 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
 pub fn answer(shell: &Shell, request: &Request) -> Answer {
     match request {
         Request::Stats => {
-            let mut world = shell.world();
-            world.catch_up();
+            let mut world = caught_up(shell);
             let stats = stats(shell, &world);
             shell.did(&mut world);
             Answer::Stats(stats)
         }
         Request::BeginMeasurement => {
-            let mut world = shell.world();
-            world.catch_up();
+            let mut world = caught_up(shell);
             world.begin_measurement();
             let before = stats(shell, &world);
             shell.did(&mut world);
@@ -173,6 +174,13 @@ pub fn answer(shell: &Shell, request: &Request) -> Answer {
             Err(message) => Answer::Error { message },
         },
     }
+}
+
+/// The world, with all carried through that programs have done.
+fn caught_up(shell: &Shell) -> MutexGuard<'_, World> {
+    let mut world = shell.world();
+    in_turns(&mut world, World::catch_up);
+    world
 }
 
 /// The number of the node of this name, or what to tell whoever asked for it.
@@ -286,6 +294,7 @@ fn card_figures(card: &Card) -> NodeFigures {
         interrupts: named(causes.chain([("control", card.control.interrupts)])),
         suppressed_interrupts: card.events.suppressed,
         ports: port_figures(card),
+        nic_counts: nic_counts(&*card.nic),
         violations: named(violations.chain(of_shell)),
         unordered: card.unordered(),
         model_time_ps: card.clock().as_ps(),

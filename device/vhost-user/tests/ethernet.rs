@@ -204,10 +204,12 @@ fn nobody_sends_in_the_name_of_a_port() {
     let lab = lab(2);
     let mut from = lab.ethernet(0, MERGEABLE).unwrap();
     let mut to = lab.ethernet(1, MERGEABLE).unwrap();
-    let mut forged = frame(lab.mac(0), lab.mac(1), 100);
-    forged[12..14].copy_from_slice(&0x88b5_u16.to_be_bytes());
-    from.send(&forged).unwrap();
+    for ether_type in [0x88b5_u16, 0x88b6] {
+        let mut forged = frame(lab.mac(0), lab.mac(1), 100);
+        forged[12..14].copy_from_slice(&ether_type.to_be_bytes());
+        from.send(&forged).unwrap();
+    }
     from.send(&frame(lab.mac(0), lab.mac(1), 70)).unwrap();
     assert_eq!(to.receive(PATIENCE).unwrap().1.len(), 70);
-    assert_eq!(violations(&lab, 0)["ethernet_forged_cluster_frame"], 1);
+    assert_eq!(violations(&lab, 0)["ethernet_forged_cluster_frame"], 2);
 }

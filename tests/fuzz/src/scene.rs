@@ -163,7 +163,7 @@ impl Scene {
 
     /// Puts a frame on the wire at node 1, as a card that is out of its mind would.
     pub fn inject(&mut self, frame: FrameBytes) {
-        self.world.network.keep(Time::ZERO, 1, &frame, None);
+        self.world.network.keep(Time::ZERO, 1, frame, None);
         self.world.serve_pages(0);
         self.world.pass_time();
     }

@@ -47,6 +47,7 @@ impl NodeFigures {
         self.ethernet.subtract(&before.ethernet);
         self.cluster.subtract(&before.cluster);
         subtract_counts(&mut self.interrupts, &before.interrupts);
+        subtract_counts(&mut self.nic_counts, &before.nic_counts);
         subtract_counts(&mut self.violations, &before.violations);
         subtract_counts(&mut self.link_events, &before.link_events);
         let faults_before = before.device_faults.values().fold(0, |sum: u64, count| sum.wrapping_add(*count));

@@ -9,6 +9,9 @@ pub const HEADER_BYTES: usize = 14;
 /// EtherType of ULTRA packets: the first of the two that IEEE 802 leaves to local experiments.
 pub const ETHER_TYPE_ULTRA: u16 = 0x88b5;
 
+/// EtherType of the Match NIC's frames: the second of them.
+pub const ETHER_TYPE_MATCH: u16 = 0x88b6;
+
 /// The address to which everybody listens.
 pub const BROADCAST: Mac = [0xff; 6];
 

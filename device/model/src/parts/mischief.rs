@@ -448,6 +448,10 @@ impl<N: Nic + ?Sized> Nic for Mischief<N> {
         self.nic.statistics(shell)
     }
 
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.nic.counters()
+    }
+
     fn saboteur(&self) -> Option<&Saboteur> {
         Some(&self.saboteur)
     }

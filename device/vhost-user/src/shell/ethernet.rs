@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Deliveries;
-use niclab_model::fabric::ethernet::ETHER_TYPE_ULTRA;
+use niclab_model::fabric::ethernet::{ETHER_TYPE_MATCH, ETHER_TYPE_ULTRA};
 use niclab_model::parts::message::Message;
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::Time;
@@ -439,7 +439,7 @@ impl Sender<'_, '_> {
         }
         let ethernet = frame.ethernet_header();
         let [.., high, low] = ethernet;
-        if u16::from_be_bytes([high, low]) == ETHER_TYPE_ULTRA {
+        if matches!(u16::from_be_bytes([high, low]), ETHER_TYPE_ULTRA | ETHER_TYPE_MATCH) {
             // Whoever may send these could send in the name of any port of any node.
             return Err("ethernet_forged_cluster_frame");
         }

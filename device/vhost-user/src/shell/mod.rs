@@ -61,6 +61,19 @@ pub struct Shell {
     started: Instant,
 }
 
+/// Most turns of [`in_turns`]: seconds at worst, where guests never pause.
+const MOST_TURNS: usize = 1 << 14;
+
+/// Takes `step` until it says that there is no more, and lets others have the world between two steps.
+pub fn in_turns(world: &mut MutexGuard<'_, World>, step: impl Fn(&mut World) -> bool) {
+    for _ in 0..MOST_TURNS {
+        if !step(world) {
+            return;
+        }
+        MutexGuard::bump(world);
+    }
+}
+
 impl Shell {
     /// A shell for this world, whose nodes are described by `nodes`.
     pub fn new(world: World, nodes: Vec<NodeInfo>) -> Arc<Self> {

@@ -137,26 +137,31 @@ impl Network {
         self.is_faulty.iter().any(|is_faulty| *is_faulty)
     }
 
-    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is returned, so that
-    /// the frame need not be kept; otherwise its arrivals are under way afterwards.
+    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back with the
+    /// frame, which need not be kept then; otherwise its arrivals are under way afterwards.
     #[inline]
     pub fn send(
         &mut self,
         at: Time,
         from: u16,
-        frame: &FrameBytes,
+        frame: FrameBytes,
         message: Option<Message>,
-    ) -> Option<Delivery> {
+    ) -> Option<(Delivery, FrameBytes)> {
         let reordered = self.reordered();
         self.deliveries.clear();
         if self.taps.is_any() {
-            self.taps.forward(&mut self.fabric, at, from, frame, message, &mut self.deliveries);
+            self.taps.forward(&mut self.fabric, at, from, &frame, message, &mut self.deliveries);
         } else {
-            self.fabric.forward(at, from, frame, message, &mut self.deliveries);
+            self.fabric.forward(at, from, &frame, message, &mut self.deliveries);
         }
-        if let ([only], None, true) = (self.deliveries.as_slice(), reordered, self.is_idle()) {
-            self.latest = self.latest.max(only.at);
-            return Some(*only);
+        // Without faults on any link a frame has one arrival, and is sound.
+        if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
+            if self.is_idle() {
+                self.latest = self.latest.max(only.at);
+                return Some((only, frame));
+            }
+            self.push(only.at, only.to, frame, message, false);
+            return None;
         }
         let is_late = reordered != self.reordered();
         // The double of a late frame is not late.
@@ -174,16 +179,23 @@ impl Network {
     }
 
     /// Sends a frame of a model; its arrivals are under way afterwards.
-    pub fn keep(&mut self, at: Time, from: u16, frame: &FrameBytes, message: Option<Message>) {
-        if let Some(delivery) = self.send(at, from, frame, message) {
-            self.push(delivery.at, delivery.to, frame.clone(), message, false);
+    #[inline]
+    pub fn keep(&mut self, at: Time, from: u16, frame: FrameBytes, message: Option<Message>) {
+        if let Some((delivery, frame)) = self.send(at, from, frame, message) {
+            self.push(delivery.at, delivery.to, frame, message, false);
         }
+    }
+
+    /// Whether frames are under way that nothing holds back.
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        self.only.is_some() || !self.in_flight.is_empty()
     }
 
     /// Whether nothing is under way.
     #[inline]
     fn is_idle(&self) -> bool {
-        self.only.is_none() && self.in_flight.is_empty() && self.held.is_empty()
+        !self.is_moving() && self.held.is_empty()
     }
 
     #[inline]
@@ -302,7 +314,7 @@ mod tests {
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
         assert!(network.set_faults(1, &faults));
         let frame = FrameBytes::from_slice(&[0xff; 64]);
-        assert!(network.send(Time::ZERO, 0, &frame, None).is_none());
+        assert!(network.send(Time::ZERO, 0, frame, None).is_none());
         let double = network.only.take().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Shell;
+use super::world::World;
+use super::{Shell, in_turns};
 
 /// Wall time without any activity before the earliest deadline of model time fires, where faults were ever injected.
 pub const GRACE: Duration = Duration::from_millis(5);
@@ -86,9 +87,9 @@ impl Quiet {
 
     fn pass(&self, shell: &Shell) {
         let mut world = shell.world();
-        let world = &mut *world;
         if !world.ethernet.release_held() {
             world.pass_time();
+            in_turns(&mut world, World::go_on);
         }
         world.show();
         let waits = world.is_waiting() || world.ethernet.is_holding();

@@ -22,6 +22,10 @@ use crate::memory::DmaMemory;
 /// many and no more.
 const LAUNCH_BUDGET: u32 = 1024;
 
+/// Bytes of a frame that cost as much of the budget as a slot: a guest that launches long messages delays others no more
+/// than one that launches many. Frames that are shorter come one for a slot, and cost nothing more.
+const BYTES_OF_LAUNCH: u32 = 256;
+
 /// Cards, Ethernet functions and network.
 pub struct World {
     /// The cluster functions, by node.
@@ -100,11 +104,17 @@ impl World {
         clocks.fold(self.network.latest().max(self.latest), Time::max)
     }
 
-    /// Looks at every page once more, so that all that programs have done is counted.
-    pub fn catch_up(&mut self) {
-        for node in 0..self.cards.len() {
-            while self.serve_pages(node).more {}
-        }
+    /// Looks at every page once more, so that all that programs have done is counted. True when there is more.
+    pub fn catch_up(&mut self) -> bool {
+        (0..self.cards.len()).any(|node| self.serve_pages(node).more)
+    }
+
+    /// Goes on with what is under way. True when there is more.
+    pub fn go_on(&mut self) -> bool {
+        self.budget = LAUNCH_BUDGET;
+        self.settle(0);
+        self.serve_stalled();
+        self.network.is_moving()
     }
 
     /// A measured part begins: all hosts begin at the same instant, when nothing that was begun before is busy, and their
@@ -123,10 +133,15 @@ impl World {
     pub fn serve_pages(&mut self, node: usize) -> Found {
         self.budget = LAUNCH_BUDGET;
         let mut found = Found::default();
+        // What another look left under way comes first.
+        if self.network.is_moving() {
+            found.work += 1;
+            self.settle(node);
+        }
         let ports = self.cards.get(node).map_or(0, Card::ports);
         for port in 0..ports {
             let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
-            if card.registers(port) {
+            if self.budget > 0 && card.registers(port) {
                 found.work += 1;
                 self.settle(node);
             }
@@ -182,15 +197,22 @@ impl World {
         }
     }
 
-    /// Carries out what the model of `node` wants done, and all that follows from it on every node.
+    /// Carries out what the model of `node` wants done, and all that follows from it on every node, as far as the budget
+    /// goes: what is then under way stays so until the next look at any page.
     #[inline]
     fn settle(&mut self, node: usize) {
         self.carry_out(node);
         loop {
-            while let Some(arrival) = self.network.pop() {
+            while self.budget > 0
+                && let Some(arrival) = self.network.pop()
+            {
                 let to = usize::from(arrival.to);
+                self.spend(&arrival.frame);
                 self.arrive(to, arrival.at, &arrival.frame, arrival.message);
                 self.carry_out_with(to, &arrival.frame);
+            }
+            if self.budget == 0 {
+                return;
             }
             let Some((node, due)) = self.next_overdue() else { return };
             if let Some(card) = self.cards.get_mut(node) {
@@ -212,6 +234,12 @@ impl World {
         self.cards.iter().enumerate().find_map(|(node, card)| Some((node, due(card)?)))
     }
 
+    /// A frame costs budget as it is long.
+    #[inline]
+    fn spend(&mut self, frame: &FrameBytes) {
+        self.budget = self.budget.saturating_sub(frame.len() as u32 / BYTES_OF_LAUNCH);
+    }
+
     #[inline]
     fn arrive(&mut self, to: usize, at: Time, frame: &[u8], message: Option<Message>) {
         if let Some(card) = self.cards.get_mut(to) {
@@ -231,12 +259,13 @@ impl World {
     fn carry_out_with(&mut self, node: usize, given: &[u8]) {
         while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
             let Some((at, frame, message)) = self.perform(node, output, given) else { continue };
-            if let Some(delivery) = self.network.send(at, node as u16, &frame, message) {
+            if let Some((delivery, frame)) = self.network.send(at, node as u16, frame, message) {
                 let to = usize::from(delivery.to);
+                self.spend(&frame);
                 self.arrive(to, delivery.at, &frame, message);
                 while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
-                    if let Some((at, frame, message)) = self.perform(to, output, &frame) {
-                        self.network.keep(at, to as u16, &frame, message);
+                    if let Some((at, answer, message)) = self.perform(to, output, &frame) {
+                        self.network.keep(at, to as u16, answer, message);
                     }
                 }
             }
@@ -279,7 +308,7 @@ impl World {
             self.settle(node);
             if !taken {
                 self.serve_stalled();
-                return more;
+                return more || self.network.is_moving();
             }
         }
         true
@@ -292,15 +321,15 @@ impl World {
         }
     }
 
-    /// The host of `node` is gone or starts anew.
+    /// The host of `node` is gone or starts anew. What others had under way may still be so: see [`World::go_on`].
     pub fn host_reset(&mut self, node: usize) {
         let Some(card) = self.cards.get_mut(node) else { return };
         if card.is_stalled {
             self.stalled -= 1;
         }
         card.host_reset();
-        self.settle(node);
         self.budget = LAUNCH_BUDGET;
+        self.settle(node);
         self.serve_stalled();
     }
 
@@ -313,14 +342,16 @@ impl World {
 
     /// Whether anything waits for model time to pass.
     pub fn is_waiting(&self) -> bool {
-        self.network.is_holding() || self.cards.iter().any(|card| card.nic.poll_timeout().is_some())
+        self.network.is_moving()
+            || self.network.is_holding()
+            || self.cards.iter().any(|card| card.nic.poll_timeout().is_some())
     }
 
     /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.
     /// Nothing is in flight, so that nothing can precede it.
     pub fn pass_time(&mut self) {
         self.budget = LAUNCH_BUDGET;
-        if !self.network.release_all() {
+        if !self.network.is_moving() && !self.network.release_all() {
             let deadlines = self.cards.iter().enumerate();
             let deadlines = deadlines.filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
             let Some((deadline, node)) = deadlines.min() else { return };
