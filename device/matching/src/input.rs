@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
+pub use number::parse as parse_number;
+
 /// A file of items or of headers cannot be used.
 #[derive(Debug, Error)]
 pub enum InputError {

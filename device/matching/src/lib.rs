@@ -4,10 +4,12 @@
 //! * [`firmware`]: the program, as an image, as a source, or the one that every unit is built with;
 //! * [`machine`]: unit and list manager, and what each cycle brought;
 //! * [`results`]: what became of the headers;
+//! * [`debugger`]: stops, steps and shows;
 //! * [`trace`]: a waveform of every cycle.
 //!
 //! docs/MATCH.md, "Running a program" and "Debugging", is the manual.
 
+pub mod debugger;
 pub mod firmware;
 pub mod input;
 pub mod machine;

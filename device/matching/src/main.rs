@@ -1,10 +1,11 @@
 //! `niclab-match`: runs a program of the match unit, and steps through it.
 
-use std::io::Write as _;
+use std::io::{self, BufRead, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use niclab_matching::debugger::Debugger;
 use niclab_matching::firmware::Firmware;
 use niclab_matching::input::{read_headers, read_list};
 use niclab_matching::machine::{Machine, Setup, Stopped, watchdog};
@@ -27,6 +28,10 @@ struct Arguments {
 enum Action {
     /// Match headers against a list, and print for each which item takes it, and in how many cycles.
     Run(RunArguments),
+    /// Step through a program: commands from standard input, `help` lists them.
+    ///
+    /// What a command finds wrong does not end it; Ctrl-D and `quit` do.
+    Debug(DebugArguments),
 }
 
 /// What is run on what.
@@ -62,6 +67,15 @@ struct RunArguments {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+struct DebugArguments {
+    #[command(flatten)]
+    setup: SetupArguments,
+    /// Do this before commands are read from standard input. May be repeated.
+    #[arg(short, long, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
 /// The longest watchdog: six days of the modelled clock, and far from where sums of cycles would overflow.
 const MOST_WATCHDOG: u64 = 1 << 48;
 
@@ -75,6 +89,7 @@ const REFUSED: u8 = 2;
 fn main() -> ExitCode {
     let result = match &Arguments::parse().command {
         Action::Run(arguments) => run(arguments),
+        Action::Debug(arguments) => debug(arguments),
     };
     match result {
         Ok(code) => code,
@@ -106,7 +121,7 @@ fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let results = Results::new(&setup, &machine);
     let text =
         if arguments.json { serde_json::to_string_pretty(&results)? + "\n" } else { results.to_string() };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    io::stdout().lock().write_all(text.as_bytes())?;
     Ok(stopped.map_or(ExitCode::SUCCESS, |stopped| {
         eprintln!("niclab-match: {stopped}");
         ExitCode::from(STOPPED)
@@ -125,4 +140,45 @@ fn traced(machine: &mut Machine, mut trace: Trace) -> Result<Option<Stopped>, Fa
     }
     trace.finish(machine)?;
     Ok(stopped)
+}
+
+/// What stands before a command.
+const PROMPT: &str = "(match) ";
+
+fn debug(arguments: &DebugArguments) -> Result<ExitCode, Failure> {
+    let mut debugger = Debugger::new(setup(&arguments.setup)?, arguments.setup.trace.clone())?;
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let is_terminal = input.is_terminal();
+    write!(output, "{}", debugger.greeting())?;
+    let mut given = arguments.command.iter();
+    loop {
+        let command = given.next().cloned();
+        // A script's commands are shown as if they had been typed.
+        let is_typed = command.is_none() && is_terminal;
+        if is_typed {
+            write!(output, "{PROMPT}")?;
+            output.flush()?;
+        }
+        let Some(line) = command.map_or_else(|| next_line(&mut input), |command| Ok(Some(command)))? else {
+            break;
+        };
+        if !is_typed {
+            writeln!(output, "{PROMPT}{}", line.trim_end())?;
+        }
+        let reply = debugger.execute(&line)?;
+        write!(output, "{}", reply.text)?;
+        if reply.quits {
+            break;
+        }
+    }
+    output.flush()?;
+    debugger.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The next line, whatever bytes it has; none at the end of the input.
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let bytes = input.read_until(b'\n', &mut line)?;
+    Ok((bytes > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
 }

@@ -91,6 +91,7 @@ impl Visitor<'_> for Number {
 }
 
 /// A number as people write it: decimal or hexadecimal, digits perhaps grouped by `_`.
+#[must_use]
 pub fn parse(text: &str) -> Option<u64> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
     let plain: String = digits.chars().filter(|digit| *digit != '_').collect();

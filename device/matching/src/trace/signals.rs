@@ -167,7 +167,7 @@ impl<W: Write> Wave<W> {
     pub fn begin(out: W) -> io::Result<Self> {
         let mut out = Writer::new(out);
         out.version(concat!("niclab ", env!("CARGO_PKG_VERSION")))?;
-        out.comment("match unit and list manager; model time, a cycle of 2 ns for each rise of the clock")?;
+        out.comment(&format!("model time: a cycle is {CYCLE_NS} ns and begins where the clock rises"))?;
         out.timescale(1, TimescaleUnit::NS)?;
         out.add_module("niclab")?;
         let clock = out.add_wire(1, "clock")?;

@@ -1,0 +1,281 @@
+//! The debugger: goes on by cycles, stops at words and events, and shows the machine. Commands are lines of text, and what they
+//! say is text, so that a terminal and a script are the same to it.
+
+mod command;
+mod show;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use niclab_isa::image::ImageError;
+use thiserror::Error;
+
+use crate::input::parse_number;
+use crate::machine::{Cycle, Machine, Setup, Snapshot, Stages, Stopped};
+use crate::results::write_found;
+use crate::trace::{TickError, Trace, TraceError, tick};
+use command::{COMMANDS, Command, CommandError, Event, Point};
+
+/// Cycles whose stages are kept.
+const HISTORY: usize = 1_024;
+
+/// The debugger itself cannot go on. What a user does wrong is no such thing.
+#[derive(Debug, Error)]
+pub enum DebugError {
+    /// The program cannot be executed.
+    #[error(transparent)]
+    Program(#[from] ImageError),
+    /// The waveform cannot be written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// What is said to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Lines for the user.
+    pub text: String,
+    /// Whether that was the last command.
+    pub quits: bool,
+}
+
+/// A place to stop at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Word(usize),
+    Event(Event),
+}
+
+/// Why it stopped.
+enum Why {
+    Breakpoint(usize),
+    Count,
+    Done,
+    Stopped(Stopped),
+}
+
+/// A machine under the debugger.
+pub struct Debugger {
+    setup: Setup,
+    machine: Machine,
+    /// The waveform's file.
+    path: Option<PathBuf>,
+    trace: Option<Trace>,
+    /// Breakpoints by their numbers, from 1 on.
+    stops: Vec<(usize, Stop)>,
+    next_stop: usize,
+    /// The machine before the last command that moved it.
+    before: Snapshot,
+    /// The stages of the last cycles.
+    history: VecDeque<(u64, Stages)>,
+}
+
+impl Debugger {
+    /// A machine before its first cycle; with the file of a waveform, if one is wanted.
+    ///
+    /// # Errors
+    /// [`DebugError`].
+    pub fn new(setup: Setup, path: Option<PathBuf>) -> Result<Self, DebugError> {
+        let machine = Machine::new(&setup)?;
+        let trace = path.as_deref().map(Trace::create).transpose()?;
+        let before = machine.snapshot();
+        let (stops, history) = (Vec::new(), VecDeque::new());
+        Ok(Self { setup, machine, path, trace, stops, next_stop: 1, before, history })
+    }
+
+    /// What is said first.
+    #[must_use]
+    pub fn greeting(&self) -> String {
+        let Setup { firmware, items, headers, .. } = &self.setup;
+        let (name, words) = (firmware.name(), firmware.words().len());
+        let (items, headers) = (items.len(), headers.len());
+        format!(
+            "program {name}, {words} words; {items} items, {headers} headers; `help` lists the commands\n"
+        ) + &show::next(&self.machine)
+    }
+
+    /// Does what a line says. What is wrong with the line is said and changes nothing.
+    ///
+    /// # Errors
+    /// [`DebugError`].
+    pub fn execute(&mut self, line: &str) -> Result<Reply, DebugError> {
+        let command = command::parse(line);
+        let quits = command == Ok(Command::Quit);
+        let text = match command {
+            Ok(Command::Step(count)) => self.advance(count, true)?,
+            Ok(Command::Continue(count)) => self.advance(count.unwrap_or(u64::MAX), false)?,
+            Ok(Command::Restart) => self.restart()?,
+            Ok(command) => self.answer(command).unwrap_or_else(|error| complaint(&error)),
+            Err(error) => complaint(&error),
+        };
+        Ok(Reply { text, quits })
+    }
+
+    /// No command follows: the waveform appears.
+    ///
+    /// # Errors
+    /// [`DebugError`].
+    pub fn finish(self) -> Result<(), DebugError> {
+        Ok(self.trace.map_or(Ok(()), |trace| trace.finish(&self.machine))?)
+    }
+
+    /// Commands that do not move the machine.
+    fn answer(&mut self, command: Command) -> Result<String, CommandError> {
+        let Self { machine, before, .. } = self;
+        Ok(match command {
+            Command::Break(point) => self.add(point)?,
+            Command::Breaks => self.stops_text(),
+            Command::Delete(number) => self.delete(number)?,
+            Command::Registers => show::registers(&machine.snapshot(), before),
+            Command::Predicates => show::predicates(&machine.snapshot(), before),
+            Command::Fifos => show::fifos(machine),
+            Command::Pipeline(cycles) => {
+                let skipped = self.history.len().saturating_sub(usize::try_from(cycles).unwrap_or(HISTORY));
+                show::pipeline(machine.firmware(), self.history.iter().skip(skipped))
+            }
+            Command::Manager => show::manager(machine, &self.setup.headers),
+            Command::List => show::list(machine),
+            Command::Program(place) => {
+                let around = place.map(|place| self.address(&place)).transpose()?;
+                show::program(&self.machine, around)
+            }
+            Command::Results => {
+                let mut text = String::new();
+                // Writing to a string does not fail.
+                let _ = write_found(&mut text, machine.found());
+                text
+            }
+            Command::Help => help(),
+            Command::Step(_) | Command::Continue(_) | Command::Restart | Command::Quit | Command::Nothing => {
+                String::new()
+            }
+        })
+    }
+
+    fn address(&self, place: &str) -> Result<usize, CommandError> {
+        let firmware = self.machine.firmware();
+        let words = firmware.words().len();
+        let number = parse_number(place).and_then(|address| usize::try_from(address).ok());
+        let found = firmware.address(place).or(number).filter(|address| *address < words);
+        found.ok_or_else(|| {
+            let labels: Vec<&str> = firmware.labels().iter().map(|(name, _)| name.as_str()).collect();
+            let labels = if labels.is_empty() { "no labels".to_owned() } else { labels.join(", ") };
+            let there_is = format!("it has words 0 to {}, and {labels}", words - 1);
+            CommandError::Place { place: place.to_owned(), there_is }
+        })
+    }
+
+    fn add(&mut self, point: Point) -> Result<String, CommandError> {
+        let stop = match point {
+            Point::Word(place) => Stop::Word(self.address(&place)?),
+            Point::Event(event) => Stop::Event(event),
+        };
+        let number = self.next_stop;
+        self.next_stop += 1;
+        self.stops.push((number, stop));
+        Ok(format!("breakpoint {number}: {}\n", self.stop_text(stop)))
+    }
+
+    fn delete(&mut self, number: Option<usize>) -> Result<String, CommandError> {
+        let before = self.stops.len();
+        self.stops.retain(|(own, _)| number.is_some_and(|number| number != *own));
+        match number {
+            Some(number) if self.stops.len() == before => Err(CommandError::Breakpoint(number)),
+            _ => Ok(self.stops_text()),
+        }
+    }
+
+    fn stop_text(&self, stop: Stop) -> String {
+        match stop {
+            Stop::Word(address) => format!("word {}", show::at(self.machine.firmware(), address)),
+            Stop::Event(event) => format!("on {}", event.name()),
+        }
+    }
+
+    fn stops_text(&self) -> String {
+        if self.stops.is_empty() {
+            return "no breakpoints\n".to_owned();
+        }
+        self.stops
+            .iter()
+            .map(|(number, stop)| format!("breakpoint {number}: {}\n", self.stop_text(*stop)))
+            .collect()
+    }
+
+    fn restart(&mut self) -> Result<String, DebugError> {
+        self.machine = Machine::new(&self.setup)?;
+        // The old waveform goes away before the new one begins.
+        self.trace = None;
+        self.trace = self.path.as_deref().map(Trace::create).transpose()?;
+        self.before = self.machine.snapshot();
+        self.history.clear();
+        Ok(show::next(&self.machine))
+    }
+
+    /// Goes on for so many cycles, unless something stops it.
+    fn advance(&mut self, count: u64, shows: bool) -> Result<String, DebugError> {
+        self.before = self.machine.snapshot();
+        let mut text = String::new();
+        let why = self.cycles(count, |machine, cycle| {
+            if shows {
+                text += &show::cycle(machine.firmware(), cycle, &machine.snapshot());
+            }
+        })?;
+        let cycle = self.machine.cycles();
+        match why {
+            Why::Count => {}
+            Why::Breakpoint(number) => text += &format!("breakpoint {number}, before cycle {cycle}\n"),
+            Why::Done => {
+                text += &format!(
+                    "every header has its outcome, after {cycle} cycles; `results` shows them, `restart` begins \
+                     anew\n"
+                );
+                return Ok(text);
+            }
+            Why::Stopped(stopped) => text += &format!("the program was stopped: {stopped}\n"),
+        }
+        Ok(text + &show::next(&self.machine))
+    }
+
+    fn cycles(&mut self, count: u64, mut each: impl FnMut(&Machine, &Cycle)) -> Result<Why, DebugError> {
+        for _ in 0..count {
+            if self.machine.is_done() {
+                return Ok(Why::Done);
+            }
+            let cycle = match tick(&mut self.machine, self.trace.as_mut()) {
+                Ok(cycle) => cycle,
+                Err(TickError::Stopped(stopped)) => return Ok(Why::Stopped(stopped)),
+                Err(TickError::Trace(error)) => return Err(error.into()),
+            };
+            if self.history.len() == HISTORY {
+                self.history.pop_front();
+            }
+            self.history.push_back((cycle.number, cycle.stages));
+            each(&self.machine, &cycle);
+            if let Some((number, _)) = self.stops.iter().find(|(_, stop)| self.is_at(*stop, &cycle)) {
+                return Ok(Why::Breakpoint(*number));
+            }
+        }
+        Ok(Why::Count)
+    }
+
+    fn is_at(&self, stop: Stop, cycle: &Cycle) -> bool {
+        match stop {
+            // A word that waits is where it was.
+            Stop::Word(address) => self.machine.pc() == address && !cycle.stages.waits,
+            Stop::Event(Event::Header) => cycle.began.is_some(),
+            Stop::Event(Event::Verdict) => cycle.verdict().is_some(),
+            Stop::Event(Event::Outcome) => cycle.ended.is_some(),
+        }
+    }
+}
+
+fn complaint(error: &CommandError) -> String {
+    format!("error: {error}\n")
+}
+
+fn help() -> String {
+    let line = |(_, usage, does): &(&str, &str, &str)| format!("{usage}\n        {does}\n");
+    COMMANDS.iter().map(line).collect::<String>()
+        + "A command may be cut short, as far as no other begins so. Numbers are decimal or 0x....\n"
+}

@@ -1,0 +1,171 @@
+//! `niclab-match debug`, by scripts: what it shows, and that nothing that is said to it ends it but the end.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
+
+mod support;
+
+use std::fs;
+
+use support::{folder, on_files, text};
+
+/// What the debugger says to these commands; the text behind each prompt is one entry.
+fn session(options: &[&str], script: &str) -> Vec<String> {
+    let folder = folder();
+    let output = on_files(folder.path(), "debug", options, script);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).split("(match) ").map(str::to_owned).collect()
+}
+
+fn holds(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+}
+
+#[test]
+fn cycles_are_shown_one_by_one() {
+    let said = session(&["--command", "step 2"], "step 3\nregisters\nfifos\n");
+    holds(&said[0], &["program built-in, 44 words; 3 items, 3 headers", "next: cycle 0, word 0: "]);
+    holds(&said[1], &["step 2\n", "cycle 0 ", "issues 0: r12 = add", "header 0 begins", "sends 0x5"]);
+    let fifth = said[2].split("cycle 4 ").nth(1).unwrap();
+    holds(
+        fifth,
+        &["issues 4 header: t1 = in", "unit takes 0x5", "t1: 0x0 -> 0x5", "r14: 0x0 -> 0xffffffffffffffff"],
+    );
+    holds(fifth, &["next: cycle 5, word 5 header+1"]);
+    // What the last command changed is marked, and what the one before it did is not.
+    holds(&said[3], &["r14 0xffffffffffffffff *", "r12 0x0020004000180000 ", "t1 0x0000000000000005 *"]);
+    assert!(!said[3].contains("r12 0x0020004000180000 *"), "{}", said[3]);
+    holds(&said[4], &["input, 4 of 16:\n    0x100090001\n    0x40\n", "output, 0:"]);
+    assert_eq!(said.len(), 5, "the end of input ends it");
+}
+
+#[test]
+fn it_stops_at_words_and_events() {
+    let script = "break fast\ncontinue\nlist\nbreak on verdict\nc\nc\npredicates\ndelete 1\nbreak\ndelete\n\
+                  break on outcome\nc\nresults\nbreak at 13\nbreak on header\nc\nmanager\n";
+    let said = session(&["--keep"], script);
+    holds(&said[1], &["breakpoint 1: word 19 fast"]);
+    // The word in the delay slot of the branch that sends 'failed' for the first item.
+    holds(
+        &said[2],
+        &["breakpoint 1, before cycle 19\n", "word 19 fast, branches to item in 2 words: r10 = in"],
+    );
+    holds(&said[3], &[">     0  match 0x6 ", "      2  match 0x5 ignore 0x0 node 1 process any"]);
+    // Sent in cycle 18, heard three cycles later.
+    holds(&said[5], &["breakpoint 2, before cycle 22"]);
+    // A word that is reached twice stops twice.
+    holds(&said[6], &["breakpoint 1, before cycle 26"]);
+    holds(&said[7], &["p0=1 ", "p7=1*", "p12=1 "]);
+    assert_eq!(said[9], "break\nbreakpoint 2: on verdict\n");
+    assert_eq!(said[10], "delete\nno breakpoints\n");
+    holds(&said[12], &["breakpoint 3, before cycle "]);
+    holds(&said[13], &["       0        2                    0                   64        58         3"]);
+    holds(&said[16], &["breakpoint 5, before cycle "]);
+    holds(
+        &said[17],
+        &["1 of 3 headers wait", "header 1, since cycle 58: match 0x5 node 1 process 9 Put length 64"],
+    );
+}
+
+#[test]
+fn stages_are_shown_by_cycle() {
+    let folder = folder();
+    // The second word waits until the header's first word is there.
+    fs::write(
+        folder.path().join("take.nma"),
+        "start: r1 = add r0, 1\nr2 = in\nr3 = in\nstop: br stop\nnop\nnop\n",
+    )
+    .unwrap();
+    let output =
+        on_files(folder.path(), "debug", &["--program", "take.nma"], "step 6\npipeline 6\npipeline 1\n");
+    let said = text(&output.stdout);
+    let rows: Vec<Vec<&str>> = said
+        .split("(match) pipeline 6\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .skip(1)
+        .take(6)
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    // The first word of the header is sent in cycle 0 and can be taken from cycle 1 on.
+    assert_eq!(rows[0], ["0", "start", "-", "-"]);
+    assert_eq!(rows[1], ["1", "start+1", "start", "-"]);
+    assert_eq!(rows[2], ["2", "start+2", "start+1", "start"]);
+    assert_eq!(rows[5], ["5", "stop+2", "stop+1", "stop"]);
+    assert_eq!(said.split("(match) pipeline 1\n").nth(1).unwrap().lines().count(), 2);
+
+    fs::write(folder.path().join("wait.nma"), "start: r2 = in\nr3 = in\nstop: br stop\nnop\nnop\n").unwrap();
+    let output = on_files(folder.path(), "debug", &["--program", "wait.nma"], "step 3\npipeline\n");
+    let said = text(&output.stdout);
+    let rows: Vec<Vec<&str>> = said
+        .split("(match) pipeline\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .skip(1)
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            vec!["0", "start", "(waits)", "-", "-"],
+            vec!["1", "start", "-", "-"],
+            vec!["2", "start+1", "start", "-"]
+        ]
+    );
+    holds(&said, &["cycle 0      waits at 0 start"]);
+}
+
+#[test]
+fn what_a_user_does_wrong_does_not_end_it() {
+    let script = "fly\nstep one\nbreak nowhere\nbreak 44\ndelete 7\nprogram 99\nr\n\nstep 10001\n\u{7f}\nresults\nquit\nstep\n";
+    let said = session(&[], script);
+    for (entry, part) in [
+        (1, "error: no command is called `fly`"),
+        (2, "error: `one` is not what `step` takes"),
+        (3, "error: the program has no word `nowhere`; it has words 0 to 43, and header, next, item"),
+        (4, "error: the program has no word `44`"),
+        (5, "error: there is no breakpoint 7"),
+        (6, "error: the program has no word `99`"),
+        (7, "registers, results, restart"),
+        (9, "continue 10001"),
+        (10, "error: no command"),
+        (11, "traversed"),
+    ] {
+        assert!(said[entry].contains(part), "no {part}: {}", said[entry]);
+    }
+    assert_eq!(said.last().unwrap(), "quit\n", "nothing is done behind quit");
+}
+
+#[test]
+fn a_program_that_misbehaves_can_be_looked_at() {
+    let folder = folder();
+    fs::write(folder.path().join("end.nma"), "r1 = add r0, 7\nout = copy r1\nin\n").unwrap();
+    let output =
+        on_files(folder.path(), "debug", &["--program", "end.nma"], "c\nregisters\nstep\nrestart\nstep 2\n");
+    let said: Vec<String> = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
+    assert_eq!(output.status.code(), Some(0));
+    holds(
+        &said[1],
+        &["the program was stopped: header 0: the program ran out of its end, at word 3", "mend: "],
+    );
+    holds(&said[1], &["next: nothing; the program's last word is 2"]);
+    holds(&said[2], &["r1 0x0000000000000007 *"]);
+    holds(&said[3], &["the program was stopped"]);
+    holds(&said[4], &["next: cycle 0, word 0: "]);
+    holds(&said[5], &["r1: 0x0 -> 0x7", "unit sends 0x7"]);
+
+    fs::write(folder.path().join("loop.nma"), "again: br again\nnop\nnop\n").unwrap();
+    let output = on_files(folder.path(), "debug", &["--program", "loop.nma", "--watchdog", "90"], "c\nc\n");
+    holds(&text(&output.stdout), &["did not end a header within 90 cycles", "--watchdog"]);
+}
+
+#[test]
+fn the_end_is_said_once_it_is_there() {
+    let said = session(&[], "continue\nstep\nresults\n");
+    holds(&said[1], &["every header has its outcome, after "]);
+    holds(&said[2], &["every header has its outcome, after "]);
+    holds(&said[3], &["    none"]);
+}
