@@ -422,6 +422,9 @@ NICLAB_ASSERT_SIZE(struct niclab_status_line, 64);
 /* [`StatusLine::refusal`]: [`crate::bar::CompleterPage::released`] fell or ran ahead of what was stored. */
 #define NICLAB_REFUSED_RELEASE 4U
 
+/* [`StatusLine::refusal`]: Match: the command was refused; the event says why. */
+#define NICLAB_REFUSED_COMMAND 5U
+
 /*
  * Requests on the control queue.
  *

@@ -116,6 +116,8 @@ pub const REFUSED_LENGTH: u64 = 2;
 pub const REFUSED_NO_ROUTE: u64 = 3;
 /// [`StatusLine::refusal`]: [`crate::bar::CompleterPage::released`] fell or ran ahead of what was stored.
 pub const REFUSED_RELEASE: u64 = 4;
+/// [`StatusLine::refusal`]: Match: the command was refused; the event says why.
+pub const REFUSED_COMMAND: u64 = 5;
 
 #[cfg(test)]
 mod tests {

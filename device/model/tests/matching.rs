@@ -108,6 +108,7 @@ fn timing() -> impl Strategy<Value = Timing> {
             memory_latency,
             fifo_words,
             turnaround,
+            ..Timing::default()
         },
     )
 }

@@ -125,6 +125,21 @@ impl Item {
         ]
     }
 
+    /// The item takes a message: its threshold falls and its own offset moves on. Whether it is used up: its threshold is
+    /// zero, or less is left than its maximum size.
+    pub fn consume(&mut self, stored: u64) -> bool {
+        if !self.has(flag::REMOTE_OFFSET) {
+            self.local_offset = self.local_offset.saturating_add(stored).min(self.length);
+        }
+        if self.threshold != INFINITE {
+            self.threshold = self.threshold.saturating_sub(1);
+        }
+        let is_short = self.has(flag::MAX_SIZE)
+            && !self.has(flag::REMOTE_OFFSET)
+            && self.length - self.local_offset < self.max_size;
+        self.threshold == 0 || is_short
+    }
+
     /// Whether a flag is set.
     #[must_use]
     pub const fn has(&self, flag: u16) -> bool {

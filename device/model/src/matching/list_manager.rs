@@ -4,14 +4,21 @@
 //! is not there, and the others follow at one word a cycle. It is at most one item ahead of the item that is being judged, so
 //! that behind one that matches the unit finds exactly one more entity of eight words: the item that was begun, or, where none
 //! was, the end of the list. With that drained the unit says that it is done, and the next header comes.
+//!
+//! It keeps as many lists as it is made with, and a header names one of them, or two that it is matched against as if they were
+//! one: that is how posted entries come before those for unexpected messages. Items that card memory does not hold are read
+//! from where they lie instead, later ([`Timing::spill_latency`]).
 
 pub mod inspect;
 
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::matching::fifo::Fifos;
-use crate::matching::item::{Header, INFINITE, Item, WORDS, flag};
+use smallvec::SmallVec;
+
+use crate::matching::item::{Header, Item, WORDS};
 use crate::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::matching::unit::Unit;
 
@@ -28,11 +35,37 @@ pub struct Timing {
     /// buffer. Fitted: with five, a header costs 30 cycles and 8 for each item traversed, which gives all three ratios that
     /// the paper publishes (section 6.1: 19 %, 6 % and 2.3 % over hardware).
     pub turnaround: u64,
+    /// Cycles from the begin of a header to the first word of the first item that is spilled.
+    pub spill_latency: u64,
+    /// Cycles from one spilled item to the next. All that a header meets are asked for as it begins, one behind the other.
+    pub spill_interval: u64,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { cache_items: 2, memory_latency: 16, fifo_words: 16, turnaround: 5 }
+        Self {
+            cache_items: 2,
+            memory_latency: 16,
+            fifo_words: 16,
+            turnaround: 5,
+            spill_latency: 0,
+            spill_interval: WORDS as u64,
+        }
+    }
+}
+
+impl Timing {
+    /// When the item at `index` is here, in cycles from the begin of the header.
+    const fn from_memory(&self, index: usize) -> u64 {
+        match index.checked_sub(self.cache_items) {
+            None => 0,
+            Some(behind) => self.memory_latency + (behind * WORDS) as u64,
+        }
+    }
+
+    /// When an item is here that has so many spilled items before it.
+    const fn from_spill(&self, before: usize) -> u64 {
+        self.spill_latency.saturating_add(self.spill_interval.saturating_mul(before as u64))
     }
 }
 
@@ -41,7 +74,8 @@ impl Default for Timing {
 pub enum Use {
     /// Nothing: the paper's benchmark (section 5.1).
     Keep,
-    /// Its threshold falls, its local offset moves on, and at zero it is unlinked.
+    /// Its threshold falls and its local offset moves on. It is unlinked when the threshold is zero, or when less is left than
+    /// its maximum size.
     #[default]
     Consume,
 }
@@ -50,6 +84,46 @@ pub enum Use {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(u64);
 
+impl Handle {
+    /// A handle of the caller's choice, for [`ListManager::link`].
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a header is matched against: one list, or two as if they were one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    /// The list whose items come first.
+    pub first: usize,
+    /// The list behind it.
+    pub then: Option<usize>,
+}
+
+/// Where an item lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// In the card's memory.
+    #[default]
+    Card,
+    /// In another, from which it is fetched whenever a header comes to it.
+    Spilled,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Linked {
+    handle: Handle,
+    item: Item,
+    store: Store,
+}
+
 /// What became of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -57,6 +131,8 @@ pub struct Outcome {
     pub matched: Option<Matched>,
     /// Items that were judged.
     pub traversed: usize,
+    /// Items that were fetched because they are spilled.
+    pub spill_reads: usize,
     /// Cycles from its first word to where the next header's could follow.
     pub cycles: u64,
 }
@@ -72,6 +148,8 @@ pub struct Matched {
     pub offset: u64,
     /// How many bytes of it are stored.
     pub length: u64,
+    /// Whether that has used the item up, so that it is not linked any more.
+    pub is_unlinked: bool,
 }
 
 /// The program does not keep to the hand-shake.
@@ -89,6 +167,14 @@ pub enum Misbehaved {
         /// What it wrote.
         word: u64,
     },
+    /// It gave an item that is used more than the item or the message has.
+    #[error("the program put {length} bytes at {offset}, outside of the item or more than the message has")]
+    Result {
+        /// Where the message would begin.
+        offset: u64,
+        /// How much of it would be stored.
+        length: u64,
+    },
     /// It did not end in time.
     #[error("the program did not end a header within {cycles} cycles")]
     Watchdog {
@@ -99,14 +185,19 @@ pub enum Misbehaved {
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    Append(Handle, Item),
+    Link(usize, Linked),
     Unlink(Handle),
 }
 
 /// A header being matched.
 #[derive(Clone, Debug)]
 struct Job {
+    search: Search,
+    /// Bytes of the message.
+    length: u64,
     began: u64,
+    /// Spilled items begun.
+    spill_reads: usize,
     /// What is being sent: the header, an item or the end of the list.
     entity: [u64; WORDS],
     /// Words sent, those of the header first.
@@ -116,7 +207,7 @@ struct Job {
     /// Items judged.
     verdicts: usize,
     /// Words that followed `succeeded`.
-    result: Option<Vec<u64>>,
+    result: Option<SmallVec<[u64; 2]>>,
     /// Which entity behind the header is the end of the list, once that is decided.
     end: Option<usize>,
     /// The entity behind which nothing is sent any more.
@@ -151,11 +242,11 @@ pub struct ListManager {
     unit: Unit,
     cycle: u64,
     fifos: Fifos,
-    list: Vec<(Handle, Item)>,
+    lists: Vec<Vec<Linked>>,
     /// Changes that wait for the end of a header: a list is not changed under the unit's eyes.
     changes: VecDeque<Change>,
     next_handle: u64,
-    headers: VecDeque<Header>,
+    headers: VecDeque<(Search, Header)>,
     job: Option<Job>,
     /// No header begins before this cycle.
     free_at: u64,
@@ -163,16 +254,22 @@ pub struct ListManager {
 }
 
 impl ListManager {
-    /// With an empty list.
+    /// With one list, which is empty.
     #[must_use]
     pub fn new(timing: Timing, uses: Use, unit: Unit) -> Self {
+        Self::with_lists(1, timing, uses, unit)
+    }
+
+    /// With so many lists, all empty.
+    #[must_use]
+    pub fn with_lists(lists: usize, timing: Timing, uses: Use, unit: Unit) -> Self {
         Self {
             timing,
             uses,
             unit,
             cycle: 0,
             fifos: Fifos::new(timing.fifo_words),
-            list: Vec::new(),
+            lists: vec![Vec::new(); lists],
             changes: VecDeque::new(),
             next_handle: 0,
             headers: VecDeque::new(),
@@ -182,24 +279,35 @@ impl ListManager {
         }
     }
 
-    /// Appends an item to the list: headers that were not begun yet find it.
+    /// Appends an item to the first list: headers that were not begun yet find it.
     pub fn append(&mut self, item: Item) -> Handle {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
-        self.changes.push_back(Change::Append(handle, item));
-        self.apply_changes();
+        self.link(0, handle, item, Store::Card);
         handle
     }
 
-    /// Takes an item out of the list: headers that were not begun yet do not find it. One that is gone already stays gone.
+    /// Appends an item to a list under a handle that no other item has. There is nothing to append to in a list that is not
+    /// among those that the manager was made with.
+    pub fn link(&mut self, list: usize, handle: Handle, item: Item, store: Store) {
+        self.changes.push_back(Change::Link(list, Linked { handle, item, store }));
+        self.apply_changes();
+    }
+
+    /// Takes an item out of its list: headers that were not begun yet do not find it. One that is gone already stays gone.
     pub fn unlink(&mut self, handle: Handle) {
         self.changes.push_back(Change::Unlink(handle));
         self.apply_changes();
     }
 
-    /// A header arrived.
+    /// A header arrived for the first list.
     pub fn on_header(&mut self, header: Header) {
-        self.headers.push_back(header);
+        self.on_header_for(Search::default(), header);
+    }
+
+    /// A header arrived for these lists.
+    pub fn on_header_for(&mut self, search: Search, header: Header) {
+        self.headers.push_back((search, header));
     }
 
     /// What became of the next header, in the order of arrival.
@@ -207,9 +315,29 @@ impl ListManager {
         self.outcomes.pop_front()
     }
 
-    /// The list as it is.
+    /// The first list as it is.
     pub fn list(&self) -> impl Iterator<Item = &Item> {
-        self.list.iter().map(|(_, item)| item)
+        self.items(0)
+    }
+
+    /// A list as it is.
+    pub fn items(&self, list: usize) -> impl Iterator<Item = &Item> {
+        self.lists.get(list).into_iter().flatten().map(|linked| &linked.item)
+    }
+
+    /// Items that a header would meet at most.
+    #[must_use]
+    pub fn searched(&self, search: Search) -> usize {
+        items_of(&self.lists, search)
+    }
+
+    /// Begins anew with another unit. Headers that have no outcome yet are forgotten; the lists stay.
+    pub fn restart(&mut self, unit: Unit) {
+        self.unit = unit;
+        self.fifos = Fifos::new(self.timing.fifo_words);
+        self.headers.clear();
+        self.job = None;
+        self.apply_changes();
     }
 
     /// The unit.
@@ -274,9 +402,12 @@ impl ListManager {
         if self.job.is_some() || self.cycle < self.free_at {
             return;
         }
-        let Some(header) = self.headers.pop_front() else { return };
+        let Some((search, header)) = self.headers.pop_front() else { return };
         self.job = Some(Job {
+            search,
+            length: header.length,
             began: self.cycle,
+            spill_reads: 0,
             entity: header.to_words(),
             sent: 0,
             begun: WORDS,
@@ -301,28 +432,32 @@ impl ListManager {
             return 1;
         }
         let index = job.sent / WORDS - 1;
-        if !job.may_begin(index, self.list.len()) {
+        if !job.may_begin(index, items_of(&self.lists, job.search)) {
             return u64::MAX;
         }
         job.entity = if job.end == Some(index) {
             Item::END.to_words()
         } else {
-            let available = index
-                .checked_sub(self.timing.cache_items)
-                .map_or(0, |behind| job.began + self.timing.memory_latency + (behind * WORDS) as u64);
+            let Some((list, place)) = locate(&self.lists, job.search, index) else { return u64::MAX };
+            let Some(linked) = self.lists.get(list).and_then(|list| list.get(place)) else { return u64::MAX };
+            let available = match linked.store {
+                Store::Card => self.timing.from_memory(index),
+                Store::Spilled => self.timing.from_spill(job.spill_reads),
+            };
+            let available = job.began.saturating_add(available);
             if available > self.cycle {
                 return available - self.cycle;
             }
-            let Some((_, item)) = self.list.get(index) else { return u64::MAX };
-            item.to_words()
+            job.spill_reads += usize::from(linked.store == Store::Spilled);
+            linked.item.to_words()
         };
         job.begun += WORDS;
         u64::MAX
     }
 
     fn on_output(&mut self, word: u64) -> Result<(), Misbehaved> {
-        let items = self.list.len();
         let Some(job) = &mut self.job else { return Err(Misbehaved::Verdict { word }) };
+        let items = items_of(&self.lists, job.search);
         match (&mut job.result, word) {
             (None, FAILED) => {
                 job.verdicts += 1;
@@ -331,18 +466,36 @@ impl ListManager {
                 }
             }
             (None, SUCCEEDED) if job.verdicts < items => {
-                job.result = Some(Vec::with_capacity(2));
+                job.result = Some(SmallVec::new());
                 // What was begun behind it is sent to its end, and nothing behind that.
                 let begun = job.sent.saturating_sub(WORDS).div_ceil(WORDS);
                 if begun > job.verdicts + 1 {
                     job.last = Some(begun - 1);
                 }
             }
-            (Some(result), word) if result.len() < 2 => result.push(word),
+            (Some(result), word) if result.len() < 2 => {
+                result.push(word);
+                return self.check_result();
+            }
             (Some(_), DONE) => self.end(),
             (_, word) => return Err(Misbehaved::Verdict { word }),
         }
         Ok(())
+    }
+
+    /// An item is used for what it has, whatever the program says.
+    fn check_result(&self) -> Result<(), Misbehaved> {
+        let Some(job) = self.job.as_ref().filter(|_| self.uses == Use::Consume) else { return Ok(()) };
+        let Some([offset, length]) = job.result.as_deref() else { return Ok(()) };
+        let (offset, length) = (*offset, *length);
+        let item = locate(&self.lists, job.search, job.verdicts)
+            .and_then(|(list, place)| self.lists.get(list)?.get(place))
+            .map(|linked| linked.item);
+        let is_inside = |item: Item| offset.checked_add(length).is_some_and(|end| end <= item.length);
+        if length <= job.length && item.is_some_and(is_inside) {
+            return Ok(());
+        }
+        Err(Misbehaved::Result { offset, length })
     }
 
     /// The header is over.
@@ -350,30 +503,30 @@ impl ListManager {
         let Some(job) = self.job.take() else { return };
         self.free_at = self.cycle + self.timing.turnaround - 1;
         let taken = job.result.as_deref().and_then(|result| match *result {
-            [offset, length] => Some((offset, length, self.list.get(job.verdicts)?.0)),
+            [offset, length] => self.take(job.search, job.verdicts, offset, length),
             _ => None,
         });
-        let matched =
-            taken.map(|(offset, length, handle)| Matched { handle, index: job.verdicts, offset, length });
-        let traversed = if matched.is_some() { job.verdicts + 1 } else { self.list.len() };
-        self.outcomes.push_back(Outcome { matched, traversed, cycles: self.free_at - job.began });
-        if let Some(matched) = matched.filter(|_| self.uses == Use::Consume) {
-            self.consume(&matched);
-        }
+        self.outcomes.push_back(Outcome {
+            matched: taken,
+            // Behind the last item, the end of the list was judged.
+            traversed: if taken.is_some() { job.verdicts + 1 } else { job.verdicts.saturating_sub(1) },
+            spill_reads: job.spill_reads,
+            cycles: self.free_at - job.began,
+        });
         self.apply_changes();
     }
 
-    fn consume(&mut self, matched: &Matched) {
-        let Some((_, item)) = self.list.get_mut(matched.index) else { return };
-        if !item.has(flag::REMOTE_OFFSET) {
-            item.local_offset = item.local_offset.saturating_add(matched.length).min(item.length);
+    /// The item at `index` takes a message.
+    fn take(&mut self, search: Search, index: usize, offset: u64, length: u64) -> Option<Matched> {
+        let (list, place) = locate(&self.lists, search, index)?;
+        let list = self.lists.get_mut(list)?;
+        let linked = list.get_mut(place)?;
+        let handle = linked.handle;
+        let is_unlinked = self.uses == Use::Consume && linked.item.consume(length);
+        if is_unlinked {
+            list.remove(place);
         }
-        if item.threshold != INFINITE {
-            item.threshold -= 1;
-            if item.threshold == 0 {
-                self.list.remove(matched.index);
-            }
-        }
+        Some(Matched { handle, index, offset, length, is_unlinked })
     }
 
     fn apply_changes(&mut self) {
@@ -382,19 +535,40 @@ impl ListManager {
         }
         for change in core::mem::take(&mut self.changes) {
             match change {
-                Change::Append(handle, item) => self.list.push((handle, item)),
-                Change::Unlink(handle) => self.list.retain(|(other, _)| *other != handle),
+                Change::Link(list, linked) => {
+                    if let Some(list) = self.lists.get_mut(list) {
+                        list.push(linked);
+                    }
+                }
+                Change::Unlink(handle) => {
+                    for list in &mut self.lists {
+                        list.retain(|linked| linked.handle != handle);
+                    }
+                }
             }
         }
     }
 }
 
+/// How many items a search has before it.
+fn items_of(lists: &[Vec<Linked>], search: Search) -> usize {
+    let items = |list: usize| lists.get(list).map_or(0, Vec::len);
+    items(search.first) + search.then.map_or(0, items)
+}
+
+/// The list and the place in it of an item of a search.
+fn locate(lists: &[Vec<Linked>], search: Search, index: usize) -> Option<(usize, usize)> {
+    let in_first = lists.get(search.first).map_or(0, Vec::len);
+    match index.checked_sub(in_first) {
+        None => Some((search.first, index)),
+        Some(place) => Some((search.then?, place)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-
     use super::*;
-    use crate::matching::item::Operation;
+    use crate::matching::item::{INFINITE, Operation, flag};
     use crate::matching::program::portals;
 
     const ITEM: Item = Item {

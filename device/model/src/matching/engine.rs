@@ -1,0 +1,243 @@
+//! Matching on the card: all lists of all ports in one list manager, device memory and spill area, and the firmware.
+
+use alloc::vec::Vec;
+
+use niclab_abi::matching::PORTALS;
+use niclab_isa::Word;
+use niclab_isa::image::ImageError;
+
+use crate::matching::config::{Config, PORTS};
+use crate::matching::effects::{Effects, WORD_BYTES};
+use crate::matching::item::{Header, Item, WORDS};
+use crate::matching::list_manager::{Handle, ListManager, Matched, Outcome, Search, Store, Timing, Use};
+use crate::matching::program;
+use crate::matching::unit::Unit;
+use crate::nic::{Content, DmaWords};
+use crate::parts::host_interface::BusTransfer;
+use crate::parts::profile::Profile;
+use crate::time::Time;
+
+/// Bytes of an entry in memory.
+pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
+
+/// Cycles of the match unit to look at one unexpected message while an entry is appended: as many as an item that does not
+/// match. The paper has no unexpected messages; ours.
+pub(super) const UNEXPECTED_CYCLES: u64 = 8;
+
+/// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first.
+const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
+/// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
+const WATCHDOG_ITEM_CYCLES: u64 = 64;
+
+/// Where entries lie that the card's memory does not hold.
+#[derive(Clone, Debug)]
+struct Spill {
+    address: u64,
+    places: u64,
+    /// Places that were never used begin here.
+    unused: u64,
+    free: Vec<u64>,
+}
+
+/// Where an entry lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the card's memory.
+    Card,
+    /// In this place of the spill area.
+    Spilled(u64),
+}
+
+/// A list: of a port's portal, posted or for overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct List {
+    pub(super) port: usize,
+    pub(super) portal: u8,
+    pub(super) is_overflow: bool,
+}
+
+impl List {
+    const COUNT: usize = PORTS * PORTALS as usize * 2;
+
+    const fn index(self) -> usize {
+        (self.port * PORTALS as usize + self.portal as usize) * 2 + self.is_overflow as usize
+    }
+}
+
+/// What became of a header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    /// The handle of the entry that takes the message, and how.
+    pub(super) matched: Option<(u32, Matched)>,
+    /// When that is known.
+    pub(super) at: Time,
+    /// The program misbehaved, and the built-in one has taken over.
+    pub(super) has_fallen_back: bool,
+}
+
+/// The matching of a card.
+#[derive(Clone, Debug)]
+pub(super) struct Engine {
+    manager: ListManager,
+    builtin: Unit,
+    card_places: u64,
+    card_used: u64,
+    spill: Option<Spill>,
+}
+
+impl Engine {
+    pub(super) fn new(config: &Config) -> Result<Self, ImageError> {
+        let builtin = Unit::new(&program::portals()?)?;
+        let timing = timing(&config.profile);
+        Ok(Self {
+            manager: ListManager::with_lists(List::COUNT, timing, Use::Consume, builtin.clone()),
+            builtin,
+            card_places: config.match_entries.into(),
+            card_used: 0,
+            spill: None,
+        })
+    }
+
+    /// Entries that have a place, and those of them that are spilled.
+    pub(super) fn entries(&self) -> (u64, u64) {
+        let spilled = self.spill.as_ref().map_or(0, |spill| spill.unused - spill.free.len() as u64);
+        (self.card_used + spilled, spilled)
+    }
+
+    /// Gives memory for entries; false when there is some already.
+    pub(super) fn open_spill(&mut self, address: u64, bytes: u64) -> bool {
+        if self.spill.is_some() {
+            return false;
+        }
+        self.spill = Some(Spill { address, places: bytes / ENTRY_BYTES, unused: 0, free: Vec::new() });
+        true
+    }
+
+    /// Takes that memory back. No entry lies in it any more.
+    pub(super) fn close_spill(&mut self) {
+        self.spill = None;
+    }
+
+    /// A place for an entry, in the card's memory where there is one.
+    pub(super) fn take_place(&mut self) -> Option<Place> {
+        if self.card_used < self.card_places {
+            self.card_used += 1;
+            return Some(Place::Card);
+        }
+        let spill = self.spill.as_mut()?;
+        if let Some(place) = spill.free.pop() {
+            return Some(Place::Spilled(place));
+        }
+        if spill.unused >= spill.places {
+            return None;
+        }
+        spill.unused += 1;
+        Some(Place::Spilled(spill.unused - 1))
+    }
+
+    pub(super) fn give_place_back(&mut self, place: Place) {
+        match (place, &mut self.spill) {
+            (Place::Card, _) => self.card_used = self.card_used.saturating_sub(1),
+            (Place::Spilled(place), Some(spill)) => spill.free.push(place),
+            (Place::Spilled(_), None) => {}
+        }
+    }
+
+    /// Appends an entry to a list. Returns when it is where it belongs.
+    pub(super) fn link(
+        &mut self,
+        ready: Time,
+        list: List,
+        handle: u32,
+        item: Item,
+        place: Place,
+        effects: &mut Effects,
+    ) -> Time {
+        let name = Handle::new((list.port as u64) << 32 | u64::from(handle));
+        match (place, &self.spill) {
+            (Place::Spilled(place), Some(spill)) => {
+                self.manager.link(list.index(), name, item, Store::Spilled);
+                let words = DmaWords::from_slice(&item.to_words());
+                effects.dma_write(ready, spill.address + place * ENTRY_BYTES, words, Content::Data)
+            }
+            _ => {
+                self.manager.link(list.index(), name, item, Store::Card);
+                ready
+            }
+        }
+    }
+
+    /// Takes an entry out of its list.
+    pub(super) fn unlink(&mut self, port: usize, handle: u32) {
+        self.manager.unlink(Handle::new((port as u64) << 32 | u64::from(handle)));
+    }
+
+    /// Matches a header against the posted entries of a portal, and then, where it may, against those for overflow.
+    pub(super) fn search(
+        &mut self,
+        ready: Time,
+        posted: List,
+        with_overflow: bool,
+        header: &Header,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let overflow = List { is_overflow: true, ..posted };
+        let search = Search { first: posted.index(), then: with_overflow.then_some(overflow.index()) };
+        let (outcome, has_fallen_back) = match self.run(search, header) {
+            Some(outcome) => (Some(outcome), false),
+            None => {
+                self.manager.restart(self.builtin.clone());
+                effects.counters.firmware_fallbacks += 1;
+                (self.run(search, header), true)
+            }
+        };
+        // The built-in program always ends; if it did not, no entry would take the message.
+        let Some(outcome) = outcome else { return Verdict { matched: None, at: ready, has_fallen_back } };
+        let stage = effects.match_cycles(ready, outcome.cycles);
+        effects.counters.headers += 1;
+        effects.counters.entries_traversed += outcome.traversed as u64;
+        effects.counters.spill_reads += outcome.spill_reads as u64;
+        for _ in 0..outcome.spill_reads {
+            effects.interface.transfer(BusTransfer::DescriptorFetch, stage.start, ENTRY_BYTES);
+        }
+        let matched = outcome.matched.map(|matched| (matched.handle.number() as u32, matched));
+        Verdict { matched, at: stage.end, has_fallen_back }
+    }
+
+    /// What the program says of one header; nothing when it misbehaves.
+    fn run(&mut self, search: Search, header: &Header) -> Option<Outcome> {
+        let timing = self.manager.timing();
+        let items = self.manager.searched(search);
+        let each = WATCHDOG_ITEM_CYCLES + timing.spill_interval;
+        let watchdog = WATCHDOG_HEADER_CYCLES + timing.spill_latency + each * items as u64;
+        self.manager.on_header_for(search, *header);
+        self.manager.run(watchdog).ok()?;
+        self.manager.poll_outcome()
+    }
+
+    /// Loads a program; none: the built-in one.
+    ///
+    /// # Errors
+    /// When a branch leads out of the program.
+    pub(super) fn load(&mut self, program: Option<&[Word]>) -> Result<(), ImageError> {
+        let unit = program.map_or_else(|| Ok(self.builtin.clone()), Unit::new)?;
+        self.manager.restart(unit);
+        Ok(())
+    }
+}
+
+/// What reading a spilled entry over the bus takes, in cycles of the unit, where the bus is free.
+fn timing(profile: &Profile) -> Timing {
+    let price = profile.bus.descriptor_fetch;
+    let clock_ps = profile.ni.clock_ps.max(1);
+    let cycles = |ps: u64| ps.div_ceil(clock_ps);
+    let occupancy_ps = price.occupancy(ENTRY_BYTES).as_ps();
+    // Whatever the prices are, a header ends.
+    const MOST: u64 = 1 << 32;
+    let latency_ps = occupancy_ps.saturating_add(price.latency().as_ps());
+    Timing {
+        spill_latency: cycles(latency_ps).min(MOST),
+        spill_interval: cycles(occupancy_ps).clamp(WORDS as u64, MOST),
+        ..Timing::default()
+    }
+}

@@ -1,0 +1,251 @@
+//! Regions: host memory that was registered for a port, in the stretches in which it lies.
+
+use alloc::vec::Vec;
+
+use niclab_abi::matching::Extent;
+use thiserror::Error;
+
+use crate::nic::{HostRange, HostRanges};
+
+/// Why a region cannot be opened or extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum RegionError {
+    #[error(
+        "a region or an extent has no bytes, runs past the end of the address space, or is more than was said"
+    )]
+    BadValue,
+    #[error("the port has as many regions or extents as it may")]
+    NoSpace,
+    #[error("there is no such region")]
+    NotFound,
+}
+
+/// A stretch of a region.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// Where in the region it begins.
+    offset: u64,
+    memory: HostRange,
+}
+
+/// A region.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    bytes: u64,
+    /// Bytes of the stretches that are there.
+    filled: u64,
+    stretches: Vec<Stretch>,
+}
+
+impl Region {
+    /// Whether `bytes` from `offset` on are inside.
+    pub(super) fn holds(&self, offset: u64, bytes: u64) -> bool {
+        offset.checked_add(bytes).is_some_and(|end| end <= self.bytes)
+    }
+
+    /// Where `bytes` from `offset` on lie; what is outside of the region is left out.
+    pub(super) fn ranges(&self, offset: u64, bytes: u64) -> HostRanges {
+        let mut ranges = HostRanges::new();
+        let mut left = bytes.min(self.bytes.saturating_sub(offset));
+        let mut at = offset;
+        let first = self.stretches.partition_point(|stretch| stretch.offset + stretch.memory.bytes <= offset);
+        for stretch in self.stretches.get(first..).unwrap_or_default() {
+            if left == 0 {
+                break;
+            }
+            let skipped = at - stretch.offset;
+            let taken = left.min(stretch.memory.bytes - skipped);
+            ranges.push(HostRange { address: stretch.memory.address + skipped, bytes: taken });
+            at += taken;
+            left -= taken;
+        }
+        ranges
+    }
+
+    /// Adds stretches, all or none. Returns how many more there are.
+    fn extend(&mut self, extents: &[Extent]) -> Result<usize, RegionError> {
+        let mut filled = self.filled;
+        for extent in extents {
+            let is_inside = extent.address.checked_add(extent.bytes).is_some();
+            filled = filled.checked_add(extent.bytes).ok_or(RegionError::BadValue)?;
+            if extent.bytes == 0 || !is_inside || filled > self.bytes {
+                return Err(RegionError::BadValue);
+            }
+        }
+        let before = self.stretches.len();
+        for &Extent { address, bytes } in extents {
+            match self.stretches.last_mut() {
+                Some(Stretch { memory, .. }) if memory.address + memory.bytes == address => {
+                    memory.bytes += bytes
+                }
+                _ => {
+                    self.stretches.push(Stretch { offset: self.filled, memory: HostRange { address, bytes } })
+                }
+            }
+            self.filled += bytes;
+        }
+        Ok(self.stretches.len() - before)
+    }
+}
+
+/// A place for a region.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// How many regions it has held, from 1, so that the name of one is not that of another, and none is zero.
+    generation: u16,
+    region: Option<Region>,
+}
+
+/// The regions of a port. The table outlives the port, so that names of regions of its last user mean nothing to the next.
+#[derive(Clone, Debug)]
+pub(super) struct Regions {
+    places: Vec<Place>,
+    most: usize,
+    stretches: usize,
+    most_stretches: usize,
+}
+
+impl Regions {
+    pub(super) fn new(regions: u32, extents: u32) -> Self {
+        // A name has 16 bits for the place.
+        let most = (regions as usize).min(1 << 16);
+        Self { places: Vec::new(), most, stretches: 0, most_stretches: extents as usize }
+    }
+
+    /// Opens a region of `bytes`, of which `extents` are a part or all. Returns its name.
+    pub(super) fn open(&mut self, bytes: u64, extents: &[Extent]) -> Result<u32, RegionError> {
+        if bytes == 0 || extents.is_empty() {
+            return Err(RegionError::BadValue);
+        }
+        let free = self.places.iter().position(|place| place.region.is_none());
+        let place = free.unwrap_or(self.places.len());
+        if place >= self.most || self.stretches + extents.len() > self.most_stretches {
+            return Err(RegionError::NoSpace);
+        }
+        let mut region = Region { bytes, filled: 0, stretches: Vec::new() };
+        self.stretches += region.extend(extents)?;
+        if free.is_none() {
+            self.places.push(Place::default());
+        }
+        let Some(found) = self.places.get_mut(place) else { return Err(RegionError::NoSpace) };
+        found.generation = found.generation.wrapping_add(1).max(1);
+        found.region = Some(region);
+        Ok(place as u32 | u32::from(found.generation) << 16)
+    }
+
+    /// Adds extents to a region.
+    pub(super) fn extend(&mut self, name: u32, extents: &[Extent]) -> Result<(), RegionError> {
+        let is_full = self.stretches + extents.len() > self.most_stretches;
+        let region =
+            self.place_mut(name).and_then(|place| place.region.as_mut()).ok_or(RegionError::NotFound)?;
+        if is_full {
+            return Err(RegionError::NoSpace);
+        }
+        if extents.is_empty() {
+            return Err(RegionError::BadValue);
+        }
+        self.stretches += region.extend(extents)?;
+        Ok(())
+    }
+
+    /// Closes a region; false when there is none of this name.
+    pub(super) fn close(&mut self, name: u32) -> bool {
+        let region = self.place_mut(name).and_then(|place| place.region.take());
+        self.stretches -= region.as_ref().map_or(0, |region| region.stretches.len());
+        region.is_some()
+    }
+
+    /// Closes all.
+    pub(super) fn close_all(&mut self) {
+        self.places.iter_mut().for_each(|place| place.region = None);
+        self.stretches = 0;
+    }
+
+    /// The region of this name, once all of it is there.
+    pub(super) fn get(&self, name: u32) -> Option<&Region> {
+        let place = self.places.get((name & 0xffff) as usize)?;
+        let region = place.region.as_ref().filter(|_| u32::from(place.generation) == name >> 16)?;
+        (region.filled == region.bytes).then_some(region)
+    }
+
+    fn place_mut(&mut self, name: u32) -> Option<&mut Place> {
+        let place = self.places.get_mut((name & 0xffff) as usize)?;
+        (u32::from(place.generation) == name >> 16).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn extent(address: u64, bytes: u64) -> Extent {
+        Extent { address, bytes }
+    }
+
+    #[test]
+    fn names_of_closed_regions_mean_nothing() {
+        let mut regions = Regions::new(2, 10);
+        let first = regions.open(8, &[extent(0x100, 8)]).unwrap();
+        assert!(regions.get(first).is_some());
+        assert!(regions.close(first) && !regions.close(first));
+        let second = regions.open(8, &[extent(0x200, 8)]).unwrap();
+        assert_ne!(first, second);
+        assert!(regions.get(first).is_none() && regions.get(second).is_some());
+        regions.close_all();
+        assert!(regions.get(second).is_none());
+        assert_ne!(regions.open(8, &[extent(0x200, 8)]).unwrap(), second);
+    }
+
+    #[test]
+    fn a_region_is_of_use_when_all_of_it_is_there() {
+        let mut regions = Regions::new(2, 3);
+        let name = regions.open(24, &[extent(0x100, 8)]).unwrap();
+        assert!(regions.get(name).is_none());
+        assert_eq!(regions.extend(name, &[extent(0x300, 8), extent(0x200, 9)]), Err(RegionError::BadValue));
+        assert_eq!(regions.extend(name ^ 1, &[extent(0x300, 8)]), Err(RegionError::NotFound));
+        assert_eq!(regions.extend(name, &[extent(0x300, 8), extent(0x200, 8)]), Ok(()));
+        assert!(regions.get(name).unwrap().holds(24, 0) && !regions.get(name).unwrap().holds(24, 1));
+        assert_eq!(regions.open(8, &[extent(0, 8)]), Err(RegionError::NoSpace), "of extents");
+        assert!(regions.close(name));
+        assert_eq!(regions.open(8, &[]), Err(RegionError::BadValue));
+        assert_eq!(regions.open(8, &[extent(u64::MAX, 8)]), Err(RegionError::BadValue));
+        regions.open(8, &[extent(0, 8)]).unwrap();
+        regions.open(8, &[extent(0, 8)]).unwrap();
+        assert_eq!(regions.open(8, &[extent(0, 8)]), Err(RegionError::NoSpace), "of regions");
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_the_bytes_of_the_extents_in_their_order(
+            lengths in prop::collection::vec((1..20_u64, any::<bool>()), 1..10),
+            offset in 0..200_u64,
+            bytes in 0..200_u64,
+        ) {
+            let mut address = 0x1000;
+            let mut plain = vec![];
+            let extents: Vec<Extent> = lengths
+                .iter()
+                .map(|&(bytes, touches)| {
+                    address += if touches { 0 } else { 0x100 };
+                    let extent = extent(address, bytes);
+                    plain.extend(address..address + bytes);
+                    address += bytes;
+                    extent
+                })
+                .collect();
+            let mut regions = Regions::new(1, 100);
+            let name = regions.open(plain.len() as u64, &extents).unwrap();
+            let region = regions.get(name).unwrap();
+            let found: Vec<u64> =
+                region.ranges(offset, bytes).iter().flat_map(|r| r.address..r.address + r.bytes).collect();
+            let begin = (offset as usize).min(plain.len());
+            let end = (begin + bytes as usize).min(plain.len());
+            prop_assert_eq!(found, &plain[begin..end]);
+            prop_assert_eq!(region.holds(offset, bytes), offset + bytes <= plain.len() as u64);
+        }
+    }
+}
