@@ -106,7 +106,7 @@ impl Config {
             match_entries: 1_024,
             max_events: receive::MAX_SLICES,
             regions_per_port: 4_096,
-            extents_per_port: 1 << 16,
+            extents_per_port: 1 << 18,
             unexpected_messages: 1_024,
             max_message_bytes: 16 << 20,
             commands_under_way: 64,

@@ -39,7 +39,7 @@ pub(super) enum ControlError {
     BadLength,
     #[error("the port does not exist or is not open")]
     BadPort,
-    #[error("the port is open already")]
+    #[error("the port is open already, or there is a spill area already")]
     PortBusy,
     #[error("the memory is not aligned, is not the guest's, or runs past the end of the address space")]
     BadAddress,
@@ -265,7 +265,7 @@ impl Match {
         if open.bytes == 0 || !open.bytes.is_multiple_of(ENTRY_BYTES) {
             return Err(ControlError::BadValue);
         }
-        if self.engine.open_spill(open.address, open.bytes) { Ok(()) } else { Err(ControlError::BadValue) }
+        if self.engine.open_spill(open.address, open.bytes) { Ok(()) } else { Err(ControlError::PortBusy) }
     }
 
     fn load_firmware(

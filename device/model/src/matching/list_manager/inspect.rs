@@ -82,7 +82,7 @@ impl ListManager {
 
     /// The list as it is, each item with the handle that it got.
     pub fn linked(&self) -> impl Iterator<Item = (Handle, &Item)> {
-        self.list.iter().map(|(handle, item)| (*handle, item))
+        self.lists.first().into_iter().flatten().map(|linked| (linked.handle, &linked.item))
     }
 
     /// Its cycles and sizes.
