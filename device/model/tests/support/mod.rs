@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub mod matching;
 pub mod world;
 
 use std::collections::BTreeMap;
