@@ -92,6 +92,14 @@ impl Device {
         statistics::read(&self.name, &self.sysfs().join("statistics"))
     }
 
+    /// Fails unless the NIC is of the model, which is called `expected`.
+    pub(crate) fn expect_model(&self, model: Model, expected: &'static str) -> Result<(), Error> {
+        if self.info.model == model {
+            return Ok(());
+        }
+        Err(Error::WrongModel { device: self.name.clone(), found: self.info.model.to_string(), expected })
+    }
+
     /// The device's name for messages.
     pub(crate) fn name(&self) -> &str {
         &self.name

@@ -37,6 +37,7 @@ pub mod capi;
 mod device;
 mod error;
 mod memory;
+mod port;
 mod statistics;
 pub mod ultra;
 mod wait;

@@ -17,8 +17,6 @@
 //! was cut short and says that all is well is known by its contents alone: the end of the data, which is the tag, is old.
 
 mod message;
-mod open;
-mod parts;
 mod receiver;
 mod sender;
 
@@ -30,16 +28,14 @@ mod double;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 pub use message::{Flags, Message};
-pub use open::PortOptions;
-pub use parts::{Parts, Progress};
 pub use receiver::Receiver;
-pub use sender::{Refusal, Sender, Status};
+pub use sender::Sender;
 
-use crate::memory::{full_fence, load};
-use crate::{Address, Backing, Deadline, Error, Memory, WaitPolicy};
+use crate::port::{self, Link};
+pub use crate::port::{Parts, PortOptions, Progress, Refusal, Status};
+use crate::{Address, Deadline, Device, Error, Model, WaitPolicy};
 
 /// Most payload words of a message.
 pub const PAYLOAD_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS;
@@ -58,6 +54,27 @@ pub struct Port {
 }
 
 impl Port {
+    /// Opens a port of `device`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongModel`], [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
+        device.expect_model(Model::Ultra, "ultra")?;
+        Self::from_parts(port::open(device, options)?)
+    }
+
+    /// A port of the given parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Inconsistent`] names the part that is too small.
+    pub fn from_parts(parts: Parts) -> Result<Self, Error> {
+        let (link, requester, queue) = parts.assemble()?;
+        let (sender, receiver) = (Sender::new(requester), Receiver::new(queue));
+        Ok(Self { address: link.address, link, sender, receiver })
+    }
+
     /// This port on the cluster network.
     pub fn address(&self) -> Address {
         self.address
@@ -87,10 +104,10 @@ impl Port {
     /// [`Error::DeviceGone`].
     pub fn authorize(&mut self, source: Address, credits: u32) -> Result<(), Error> {
         // Told before the source can send.
-        let interval = self.receiver.narrow_release_interval(credits);
+        let interval = self.receiver.queue().narrow_release_interval(credits);
         let authorized = self.link.backing.authorize(source, credits);
         if authorized.is_err() {
-            self.receiver.set_release_interval(interval);
+            self.receiver.queue().set_release_interval(interval);
         }
         authorized
     }
@@ -179,42 +196,5 @@ impl Port {
     /// As there.
     pub fn flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         self.sender.flush(deadline)
-    }
-}
-
-/// What both halves of a port share: the way to the device.
-struct Link {
-    address: Address,
-    info: Memory,
-    /// Slices consumed since the port was opened: what a launch says of the other half.
-    received: AtomicU64,
-    backing: Box<dyn Backing>,
-}
-
-impl Link {
-    /// Tells the device of stores to a page of the port, unless it polls them. `niclab_abi::bar::InfoPage::doorbell` has
-    /// the protocol: store, full barrier, only then look whether it sleeps.
-    #[inline]
-    fn announce(&self) {
-        const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
-        full_fence();
-        let wanted = self
-            .info
-            .words()
-            .get(DOORBELL_WORD)
-            .is_none_or(|word| load(word) != niclab_abi::bar::DOORBELL_SPARED);
-        if wanted {
-            self.backing.ring();
-        }
-    }
-
-    fn name(&self) -> String {
-        self.backing.name().into()
-    }
-}
-
-impl std::fmt::Debug for Link {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Link").field("device", &self.backing.name()).finish_non_exhaustive()
     }
 }

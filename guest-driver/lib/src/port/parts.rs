@@ -6,7 +6,7 @@ use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{CompleterPage, InfoPage};
 use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_WORDS, StatusLine};
 
-use super::{Link, Port, Receiver, Sender};
+use super::{Link, Queue, Record, Requester};
 use crate::{Address, Backing, Error, Memory};
 
 /// All that makes a port: for whoever opened one by other means than the character device.
@@ -19,9 +19,9 @@ pub struct Parts {
     pub requester: Memory,
     /// The port's completer page, `niclab_abi::bar::CompleterPage`.
     pub completer: Memory,
-    /// The port's status line, `niclab_abi::receive::StatusLine`; only read.
+    /// The port's status line, `niclab_abi::receive::StatusLine`, and what else the model has on its page; only read.
     pub status: Memory,
-    /// The port's slices, a power of two of them; only read.
+    /// The port's slices or events, a power of two of them; only read.
     pub slices: Memory,
     /// The far side.
     pub backing: Box<dyn Backing>,
@@ -32,20 +32,20 @@ pub struct Parts {
 /// How far a port is, for a program that takes over an open one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Packets launched since it was opened.
+    /// Packets or commands launched since it was opened.
     pub launched: u64,
-    /// Slices received and released since it was opened.
+    /// Slices or events received and released since it was opened.
     pub received: u64,
 }
 
-impl Port {
-    /// A port of the given parts.
+impl Parts {
+    /// The halves of a port, and what they share.
     ///
     /// # Errors
     ///
     /// [`Error::Inconsistent`] names the part that is too small.
-    pub fn from_parts(parts: Parts) -> Result<Self, Error> {
-        let Parts { address, info, requester, completer, status, slices, backing, progress } = parts;
+    pub(crate) fn assemble<R: Record>(self) -> Result<(Arc<Link>, Requester, Queue<R>), Error> {
+        let Self { address, info, requester, completer, status, slices, backing, progress } = self;
         let device = backing.name().to_owned();
         let need = |what: &str, memory: &Memory, bytes: usize| {
             let have = memory.words().len() * 8;
@@ -75,8 +75,8 @@ impl Port {
             });
         };
         let link = Arc::new(Link { address, info, received: progress.received.into(), backing });
-        let sender = Sender::new(Arc::clone(&link), requester, status, progress.launched);
-        let receiver = Receiver::new(Arc::clone(&link), completer, slices, count, progress.received);
-        Ok(Self { address, link, sender, receiver })
+        let requester = Requester::new(Arc::clone(&link), requester, status, progress.launched);
+        let queue = Queue::new(Arc::clone(&link), completer, slices, count, progress.received);
+        Ok((link, requester, queue))
     }
 }

@@ -7,12 +7,12 @@ use niclab_abi::control::PORT_ANY;
 use niclab_abi::ioctl::{
     IOCTL_OPEN_PORT, MAP_COMPLETER, MAP_INFO, MAP_RECEIVE, MAP_REQUESTER, OpenPort, RECEIVE_SLICES_OFFSET,
 };
-use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_BYTES, StatusLine};
+use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_BYTES};
 use nix::errno::Errno;
 
-use super::{Parts, Port, Progress};
+use super::{Parts, Progress};
 use crate::backing::{CharacterDevice, descriptor, request_error};
-use crate::{Address, Device, Error, Memory, Model};
+use crate::{Address, Device, Error, Memory};
 
 nix::ioctl_readwrite_bad!(
     /// Opens a port for the file.
@@ -21,7 +21,8 @@ nix::ioctl_readwrite_bad!(
     OpenPort
 );
 
-/// How to open a port; the default is any free port, 256 slices and an equal share of the requester's FIFO.
+/// How to open a port; the default is any free port, 256 slices (ULTRA) or events (Match), and an equal share of the
+/// requester's FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortOptions {
     port: Option<u32>,
@@ -42,7 +43,7 @@ impl PortOptions {
         Self { port: Some(port), ..self }
     }
 
-    /// Slices of the receive queue: a power of two from 8 to [`crate::DeviceInfo::max_slices`].
+    /// Slices of the receive queue, events of the Match NIC's: a power of two from 8 to [`crate::DeviceInfo::max_slices`].
     #[must_use]
     pub fn slices(self, slices: u32) -> Self {
         Self { slices, ..self }
@@ -55,51 +56,42 @@ impl PortOptions {
     }
 }
 
-impl Port {
-    /// Opens a port of `device`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::WrongModel`], [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`].
-    pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
-        if device.info().model != Model::Ultra {
-            return Err(Error::WrongModel {
-                device: device.name().into(),
-                found: device.info().model.to_string(),
-                expected: "ultra",
-            });
-        }
-        check_options(&options, device)?;
-        let file = device.open_file()?;
-        let opened = open_port(&file, device.name(), &options)?;
-        let map = |what: &str, offset: u64, bytes: usize, write: bool| {
-            Memory::map(&file, offset, bytes, write).map_err(|source| Error::Refused {
-                device: device.name().into(),
-                operation: format!("map the {what} of port {}", opened.port),
-                source,
-            })
-        };
-        let page = PAGE_BYTES as usize;
-        let info = map("information page", MAP_INFO, page, false)?;
-        let requester = map("requester page", MAP_REQUESTER, page, true)?;
-        let completer = map("completer page", MAP_COMPLETER, page, true)?;
-        let receive_bytes = usize::try_from(opened.receive_bytes).unwrap_or(usize::MAX) & !7;
-        let receive = map("receive memory", MAP_RECEIVE, receive_bytes, false)?;
-        let (status, slices) = receive_parts(&receive, opened.slices).ok_or_else(|| Error::Inconsistent {
+/// Opens a port of `device`, whatever its model, and maps what belongs to it.
+///
+/// # Errors
+///
+/// [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`], [`Error::Inconsistent`].
+pub(crate) fn open(device: &Device, options: PortOptions) -> Result<Parts, Error> {
+    check_options(&options, device)?;
+    let file = device.open_file()?;
+    let opened = open_port(&file, device.name(), &options)?;
+    let map = |what: &str, offset: u64, bytes: usize, write: bool| {
+        Memory::map(&file, offset, bytes, write).map_err(|source| Error::Refused {
             device: device.name().into(),
-            what: format!("{receive_bytes} bytes of receive memory are too few for {} slices", opened.slices),
-        })?;
-        Self::from_parts(Parts {
-            address: Address { node: device.info().node, port: opened.port },
-            info,
-            requester,
-            completer,
-            status,
-            slices,
-            backing: Box::new(CharacterDevice::new(device.name().into(), file)?),
-            progress: Progress::default(),
+            operation: format!("map the {what} of port {}", opened.port),
+            source,
         })
-    }
+    };
+    let page = PAGE_BYTES as usize;
+    let info = map("information page", MAP_INFO, page, false)?;
+    let requester = map("requester page", MAP_REQUESTER, page, true)?;
+    let completer = map("completer page", MAP_COMPLETER, page, true)?;
+    let receive_bytes = usize::try_from(opened.receive_bytes).unwrap_or(usize::MAX) & !7;
+    let receive = map("receive memory", MAP_RECEIVE, receive_bytes, false)?;
+    let (status, slices) = receive_parts(&receive, opened.slices).ok_or_else(|| Error::Inconsistent {
+        device: device.name().into(),
+        what: format!("{receive_bytes} bytes of receive memory are too few for {} slices", opened.slices),
+    })?;
+    Ok(Parts {
+        address: Address { node: device.info().node, port: opened.port },
+        info,
+        requester,
+        completer,
+        status,
+        slices,
+        backing: Box::new(CharacterDevice::new(device.name().into(), file)?),
+        progress: Progress::default(),
+    })
 }
 
 fn check_options(options: &PortOptions, device: &Device) -> Result<(), Error> {
@@ -141,11 +133,11 @@ fn open_port(file: &File, device: &str, options: &PortOptions) -> Result<OpenPor
     }
 }
 
-/// Status line and slices of the receive memory.
+/// The page of the status line, and the slices, of the receive memory.
 fn receive_parts(receive: &Memory, slices: u32) -> Option<(Memory, Memory)> {
     let first = (RECEIVE_SLICES_OFFSET / 8) as usize;
     let words = (SLICE_BYTES / 8) as usize * slices as usize;
-    Some((receive.part(0..size_of::<StatusLine>() / 8)?, receive.part(first..first.checked_add(words)?)?))
+    Some((receive.part(0..first)?, receive.part(first..first.checked_add(words)?)?))
 }
 
 #[cfg(test)]
@@ -153,11 +145,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn receive_memory_is_status_line_then_slices() {
+    fn receive_memory_is_the_page_of_the_status_line_then_slices() {
         let words = 512 + 8 * 11;
         let receive = Memory::from_words((0..words).map(std::sync::atomic::AtomicU64::new).collect());
         let (status, slices) = receive_parts(&receive, 8).expect("large enough");
-        assert_eq!(status.words().len(), 8);
+        assert_eq!(status.words().len(), 512);
         assert_eq!(crate::memory::load(&slices.words()[0]), 512);
         assert!(receive_parts(&receive, 16).is_none());
     }
