@@ -5,12 +5,15 @@ use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use niclab_abi::ioctl::{IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_REVOKE, IOCTL_ROUTE, MAP_DOORBELL, Peer};
+use niclab_abi::ioctl::{
+    IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, MAP_DOORBELL,
+    Peer, Registration,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::Error;
 use crate::memory::Doorbell;
+use crate::{Error, Memory};
 
 /// A port of the cluster network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,15 +76,35 @@ pub trait Backing: Send + Sync {
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn revoke(&self, source: Address) -> Result<(), Error>;
+
+    /// Registers memory with the device for the port (Match); returns the region's name. The caller keeps the memory until
+    /// [`Backing::deregister`] succeeded, and for ever when it does not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn register(&self, memory: &Memory) -> Result<u32, Error>;
+
+    /// Takes that back: once this succeeded, the device touches the memory no more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn deregister(&self, region: u32) -> Result<(), Error>;
 }
 
 mod requests {
     //! System calls of `niclab_abi::ioctl`, each with its argument's type.
-    use super::{IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_REVOKE, IOCTL_ROUTE, Peer};
+    use super::{
+        IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, Peer,
+        Registration,
+    };
     nix::ioctl_write_ptr_bad!(route, IOCTL_ROUTE, Peer);
     nix::ioctl_write_ptr_bad!(authorize, IOCTL_AUTHORIZE, Peer);
     nix::ioctl_write_ptr_bad!(revoke, IOCTL_REVOKE, Peer);
     nix::ioctl_none_bad!(check, IOCTL_CHECK);
+    nix::ioctl_readwrite_bad!(register, IOCTL_REGISTER, Registration);
+    nix::ioctl_write_ptr_bad!(deregister, IOCTL_DEREGISTER, Registration);
 }
 
 /// A port behind the kernel driver: an open file of the character device that owns it.
@@ -176,6 +199,23 @@ impl Backing for CharacterDevice {
         // SAFETY: as in `route`.
         let result = unsafe { requests::revoke(descriptor(&self.file), &raw const peer) };
         self.result(result, || format!("revoke {source}"))
+    }
+
+    fn register(&self, memory: &Memory) -> Result<u32, Error> {
+        let bytes = memory.bytes() as u64;
+        let mut registration = Registration { address: memory.address(), bytes, ..Registration::default() };
+        // SAFETY: `registration` is what the request reads and writes, and lives during the call. What the device will do
+        // to the memory that it names, `Memory` allows: its words are atomics, and whoever registers keeps them.
+        let result = unsafe { requests::register(descriptor(&self.file), &raw mut registration) };
+        self.result(result, || format!("register {bytes} bytes of memory (more than `ulimit -l` allows?)"))?;
+        Ok(registration.region)
+    }
+
+    fn deregister(&self, region: u32) -> Result<(), Error> {
+        let registration = Registration { region, ..Registration::default() };
+        // SAFETY: as in `route`.
+        let result = unsafe { requests::deregister(descriptor(&self.file), &raw const registration) };
+        self.result(result, || format!("deregister region {region:#x}"))
     }
 }
 

@@ -402,7 +402,10 @@ impl From<Error> for Failure {
             Error::AbiVersion { .. } | Error::WrongModel { .. } => NICLAB_ERROR_MISMATCH,
             Error::PortBusy { .. } => NICLAB_ERROR_BUSY,
             Error::BadValue { .. } | Error::NothingReported { .. } => NICLAB_ERROR_VALUE,
-            Error::Refused { .. } | Error::Launch { .. } => NICLAB_ERROR_REFUSED,
+            Error::Refused { .. }
+            | Error::Launch { .. }
+            | Error::NoMemory { .. }
+            | Error::Transfer { .. } => NICLAB_ERROR_REFUSED,
             Error::TimedOut { .. } => NICLAB_ERROR_TIMEOUT,
             Error::DeviceGone { .. } => NICLAB_ERROR_GONE,
             Error::Inconsistent { .. } | Error::SlicesLost { .. } => NICLAB_ERROR_INTERNAL,

@@ -154,6 +154,10 @@ pub struct DeviceInfo {
     pub max_slices: u32,
     /// Authorization entries of one port.
     pub authorizations: u32,
+    /// Match: match entries that fit into device memory. Otherwise zero.
+    pub match_entries: u32,
+    /// Match: most bytes of a message. Otherwise zero.
+    pub max_message_bytes: u64,
     /// Longest time a control request may take, wall time.
     pub control_timeout: Duration,
     /// Ethernet address of the card.
@@ -170,6 +174,8 @@ impl DeviceInfo {
             ports: config.ports,
             max_slices: config.max_slices,
             authorizations: config.authorizations,
+            match_entries: config.match_entries,
+            max_message_bytes: config.max_message_bytes,
             control_timeout: Duration::from_millis(config.control_timeout_ms.into()),
             mac: [m0, m1, m2, m3, m4, m5],
         }
@@ -183,7 +189,7 @@ pub enum Model {
     Inic,
     /// Logical channels and active messages.
     Grim,
-    /// Microcoded match engine.
+    /// Microcoded match engine: [`crate::matching`].
     Match,
     /// Requester and completer, one I/O cycle a message: [`crate::ultra`].
     Ultra,

@@ -72,6 +72,15 @@ pub enum Error {
         port: String,
     },
 
+    /// The machine has no memory for a buffer.
+    #[error("no memory for a buffer of {bytes} bytes: {source}; give the guest more or ask for less")]
+    NoMemory {
+        /// How large it was to be.
+        bytes: usize,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+
     /// A value is out of its range; nothing was done.
     #[error("{what} is {value}, but must be {range}")]
     BadValue {
@@ -105,6 +114,19 @@ pub enum Error {
         count: u64,
         /// Why the last one was.
         reason: &'static str,
+    },
+
+    /// A message could not be moved (Match).
+    #[error("{device}: port {port}: cannot {operation}: {outcome}")]
+    Transfer {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u32,
+        /// What was tried.
+        operation: &'static str,
+        /// What the NIC says.
+        outcome: crate::matching::Outcome,
     },
 
     /// Nothing came within the deadline, although the device lives.

@@ -21,7 +21,8 @@
 //! The layers, from the outside in:
 //!
 //! - [`Device`] and [`DeviceInfo`]: find a NIC, ask what it is, read its [`Statistics`];
-//! - one module per NIC model, [`ultra`] the first: a port with its sender and its receiver;
+//! - one module per NIC model: [`ultra`], a port with its sender and its receiver; [`matching`], a port whose NIC matches
+//!   messages with the memory posted for them, and MPI's semantics on top of it;
 //! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
 //!   the in-process front end of the device daemon bring their own, and run the very same port code;
 //! - [`Memory`]: pages shared with a device. All `unsafe` for them is in that module;
@@ -36,6 +37,7 @@ mod backing;
 pub mod capi;
 mod device;
 mod error;
+pub mod matching;
 mod memory;
 mod port;
 mod statistics;

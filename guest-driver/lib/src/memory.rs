@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// 64-bit words that a device also reads or writes. Cheap to clone: clones share the memory.
 #[derive(Clone)]
@@ -54,6 +54,18 @@ impl Memory {
         Self { first: first.cast(), words, keep }
     }
 
+    /// Zeroed pages of this process, whole ones, for at least `bytes`: memory to register with a NIC.
+    ///
+    /// # Errors
+    ///
+    /// Of the kernel: not enough memory; `InvalidInput` for no bytes at all.
+    pub fn pages(bytes: usize) -> io::Result<Self> {
+        let page = niclab_abi::PAGE_BYTES as usize;
+        let bytes = bytes.checked_next_multiple_of(page).ok_or(io::ErrorKind::InvalidInput)?;
+        let mapping = Mapping::anonymous(bytes)?;
+        Ok(Self { first: mapping.start.cast(), words: bytes / size_of::<u64>(), keep: Arc::new(mapping) })
+    }
+
     /// Maps `bytes`, a multiple of 8, from `offset` of `file`, shared; for writing too when `write` is set.
     pub(crate) fn map(file: &File, offset: u64, bytes: usize, write: bool) -> io::Result<Self> {
         let mapping = Mapping::new(file, offset, bytes, write)?;
@@ -72,6 +84,92 @@ impl Memory {
     pub fn part(&self, range: Range<usize>) -> Option<Self> {
         let words = self.words().get(range)?;
         Some(Self { first: NonNull::from(words).cast(), words: words.len(), keep: Arc::clone(&self.keep) })
+    }
+}
+
+/// Bytes, of which any number may lie at any offset. What another side writes meanwhile is seen or not, byte by byte, and
+/// what lies beside the bytes is never touched.
+impl Memory {
+    /// Bytes of the memory.
+    pub fn bytes(&self) -> usize {
+        self.words * size_of::<u64>()
+    }
+
+    /// Address of the first byte in this process.
+    pub(crate) fn address(&self) -> u64 {
+        self.first.as_ptr().addr() as u64
+    }
+
+    /// Copies the bytes from `offset` on into `out`; `false`, and nothing is copied, when they are not all there.
+    #[must_use]
+    pub fn copy_out(&self, offset: usize, out: &mut [u8]) -> bool {
+        let Some(Span { first, head, words }) = self.span(offset, out.len()) else { return false };
+        let (begin, rest) = out.split_at_mut(head.len().min(out.len()));
+        let (middle, end) = rest.as_chunks_mut::<8>();
+        let (whole, last) = words.split_at(middle.len());
+        if let Some(first) = first {
+            begin.copy_from_slice(&first.load(Ordering::Relaxed).to_ne_bytes()[head]);
+        }
+        for (bytes, word) in middle.iter_mut().zip(whole) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        if let Some(last) = last.first() {
+            end.copy_from_slice(&last.load(Ordering::Relaxed).to_ne_bytes()[..end.len()]);
+        }
+        true
+    }
+
+    /// Copies `bytes` to `offset`; `false`, and nothing is copied, when there is not so much room.
+    #[must_use]
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
+        let Some(Span { first, head, words }) = self.span(offset, bytes.len()) else { return false };
+        let (begin, rest) = bytes.split_at(head.len().min(bytes.len()));
+        let (middle, end) = rest.as_chunks::<8>();
+        let (whole, last) = words.split_at(middle.len());
+        if let Some(first) = first {
+            merge(first, head, begin);
+        }
+        for (word, bytes) in whole.iter().zip(middle) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        if let Some(last) = last.first() {
+            merge(last, 0..end.len(), end);
+        }
+        true
+    }
+
+    /// The words in which `bytes` from `offset` on lie.
+    fn span(&self, offset: usize, bytes: usize) -> Option<Span<'_>> {
+        let end = offset.checked_add(bytes).filter(|&end| end <= self.bytes())?;
+        let (word, lane) = (offset / 8, offset % 8);
+        if lane == 0 {
+            let words = self.words().get(word..end.div_ceil(8))?;
+            return Some(Span { first: None, head: 0..0, words });
+        }
+        let head = lane..(lane + bytes).min(8);
+        // Where all bytes lie in the first word, none follows.
+        let words = self.words().get(word + 1..end.div_ceil(8).max(word + 1))?;
+        Some(Span { first: self.words().get(word), head, words })
+    }
+}
+
+/// Where bytes lie: those of the first word, when it is not taken from its begin, and the words behind.
+struct Span<'a> {
+    first: Option<&'a AtomicU64>,
+    head: Range<usize>,
+    words: &'a [AtomicU64],
+}
+
+/// Replaces some bytes of a word. The others may be written by a device at the same time, and are not lost.
+fn merge(word: &AtomicU64, place: Range<usize>, bytes: &[u8]) {
+    let merged = |old: u64| {
+        let mut new = old.to_ne_bytes();
+        new[place.clone()].copy_from_slice(bytes);
+        Some(u64::from_ne_bytes(new))
+    };
+    if !bytes.is_empty() {
+        // The closure always has a new value, so that this cannot fail.
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merged);
     }
 }
 
@@ -112,6 +210,14 @@ impl Mapping {
         let access = if write { ProtFlags::PROT_READ | ProtFlags::PROT_WRITE } else { ProtFlags::PROT_READ };
         // SAFETY: the kernel chooses an address that is free, so that no memory of this process is replaced.
         let start = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file.as_fd(), offset)? };
+        Ok(Self { start, bytes })
+    }
+
+    fn anonymous(bytes: usize) -> io::Result<Self> {
+        let length = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: as in `new`.
+        let start = unsafe { mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE)? };
         Ok(Self { start, bytes })
     }
 }
@@ -157,7 +263,42 @@ pub(crate) fn store(word: &AtomicU64, value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Bytes at any offset arrive, and their neighbours stay.
+        #[test]
+        fn bytes_are_copied_in_and_out_and_their_neighbours_stay(
+            offset in 0..48_usize,
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let memory = Memory::from_words((0..8).map(|_| AtomicU64::new(u64::MAX)).collect());
+            let fits = offset + bytes.len() <= 64;
+            prop_assert_eq!(memory.copy_in(offset, &bytes), fits);
+            let mut all = [0; 64];
+            prop_assert!(memory.copy_out(0, &mut all));
+            let mut expected = [0xff; 64];
+            if fits {
+                expected[offset..offset + bytes.len()].copy_from_slice(&bytes);
+                let mut out = vec![0; bytes.len()];
+                prop_assert!(memory.copy_out(offset, &mut out));
+                prop_assert_eq!(out, bytes);
+            } else {
+                prop_assert!(!memory.copy_out(offset, &mut vec![0; bytes.len()]));
+            }
+            prop_assert_eq!(all, expected);
+        }
+    }
+
+    #[test]
+    fn pages_are_whole_and_zero() {
+        let memory = Memory::pages(5000).expect("two pages");
+        assert_eq!((memory.bytes(), memory.address() % 4096), (8192, 0));
+        assert!(memory.words().iter().all(|word| load(word) == 0));
+        assert!(Memory::pages(0).is_err() && Memory::pages(usize::MAX).is_err());
+    }
 
     #[test]
     fn parts_share_the_memory_and_keep_it() {

@@ -19,7 +19,7 @@ use crate::memory::{full_fence, load};
 use crate::{Address, Backing, Memory};
 
 /// What both halves of a port share: the way to the device.
-pub(crate) struct Link {
+pub struct Link {
     pub(crate) address: Address,
     info: Memory,
     /// Slices consumed since the port was opened: what a launch says of the other half.

@@ -96,6 +96,14 @@ impl Backing for PortEnd {
     fn revoke(&self, _: Address) -> Result<(), Error> {
         self.check()
     }
+
+    fn register(&self, _: &Memory) -> Result<u32, Error> {
+        unreachable!("ULTRA has no regions")
+    }
+
+    fn deregister(&self, _: u32) -> Result<(), Error> {
+        unreachable!("ULTRA has no regions")
+    }
 }
 
 /// The device's end.

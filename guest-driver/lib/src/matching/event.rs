@@ -1,0 +1,227 @@
+//! Events: what became of messages and commands.
+
+use std::sync::atomic::AtomicU64;
+
+use niclab_abi::matching::{
+    EVENT_ACK, EVENT_GET, EVENT_PORTAL_SHIFT, EVENT_PUT, EVENT_PUT_OVERFLOW, EVENT_PUT_UNEXPECTED,
+    EVENT_REFUSED, EVENT_REPLY, EVENT_SENT, EVENT_UNLINKED, RESULT_BAD_COMMAND, RESULT_BAD_RANGE,
+    RESULT_BAD_REGION, RESULT_BAD_VALUE, RESULT_LIST_FULL, RESULT_NO_MATCH, RESULT_NO_ROOM, RESULT_NO_TARGET,
+    RESULT_NOT_FOUND, RESULT_OK, RESULT_TRUNCATED, event_kind, event_result,
+};
+use niclab_abi::receive::SLICE_WORDS;
+
+use crate::Address;
+use crate::memory::load;
+use crate::port::Record;
+
+/// A match entry or a command, by the number of its launch. Used once in the life of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(pub(super) u32);
+
+impl Handle {
+    /// Its number, as C programs and traces know it.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The handle of a number that [`Handle::number`] gave.
+    pub fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A message was stored in a posted entry.
+    Put,
+    /// A message was stored in an overflow entry: it was not expected.
+    Unexpected,
+    /// The entry, just appended, takes a message that had come before it.
+    Claimed {
+        /// The overflow entry in whose memory, at [`Event::offset`], the message is.
+        overflow: Handle,
+        /// The user value of that entry.
+        overflow_user: u64,
+    },
+    /// A get has read the entry.
+    Get,
+    /// All of a put has left the memory.
+    Sent,
+    /// A put was stored at the receiver, or was not.
+    Acknowledged,
+    /// What a get asked for was stored, or could not be had.
+    Reply,
+    /// The entry is not linked any more.
+    Unlinked,
+    /// The command was refused: nothing of it was done.
+    Refused,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// Done, but cut: the entry had less room than the message is long.
+    Truncated,
+    /// No entry matched at the target.
+    NoMatch,
+    /// The target had no room for events or unexpected messages, or its program does not read.
+    NoRoom,
+    /// The target port is not open, or there is no such node.
+    NoTarget,
+    /// The region is closed, or memory of it went away meanwhile.
+    BadRegion,
+    /// Offset and bytes go beyond the region.
+    BadRange,
+    /// A value is out of its range.
+    BadValue,
+    /// There is no such command.
+    BadCommand,
+    /// No such entry is linked.
+    NotFound,
+    /// Neither device memory nor the spill area has room for another entry.
+    ListFull,
+    /// A result that this library does not know.
+    Other(u32),
+}
+
+impl Outcome {
+    fn from_number(number: u32) -> Self {
+        match number {
+            RESULT_OK => Self::Done,
+            RESULT_TRUNCATED => Self::Truncated,
+            RESULT_NO_MATCH => Self::NoMatch,
+            RESULT_NO_ROOM => Self::NoRoom,
+            RESULT_NO_TARGET => Self::NoTarget,
+            RESULT_BAD_REGION => Self::BadRegion,
+            RESULT_BAD_RANGE => Self::BadRange,
+            RESULT_BAD_VALUE => Self::BadValue,
+            RESULT_BAD_COMMAND => Self::BadCommand,
+            RESULT_NOT_FOUND => Self::NotFound,
+            RESULT_LIST_FULL => Self::ListFull,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Whether the operation was carried out, if only in part.
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Done | Self::Truncated)
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Done => "done",
+            Self::Truncated => "the message was cut: post more memory for it",
+            Self::NoMatch => {
+                "no entry of the target matched: post it, or an overflow entry, before the message"
+            }
+            Self::NoRoom => {
+                "the target had no room: its program must read its events, and take unexpected messages"
+            }
+            Self::NoTarget => "the target port is not open: is the peer running?",
+            Self::BadRegion => "the region is not registered any more: keep it until the operation has ended",
+            Self::BadRange => "the bytes are not all in the region",
+            Self::BadValue => "a value of the command is out of its range",
+            Self::BadCommand => "the device does not know the command: build device and program alike",
+            Self::NotFound => "the entry is not linked any more",
+            Self::ListFull => {
+                "the card is full of match entries: unlink some, or give the card more (`match_entries`)"
+            }
+            Self::Other(_) => "a result that this library does not know: build device and program alike",
+        })
+    }
+}
+
+/// An event: a copy, so that its place in the queue is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: Kind,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The entry, or the command.
+    pub handle: Handle,
+    /// User value of the entry, or of the command.
+    pub user: u64,
+    /// Who sent the message. The NIC says so, not the sender: it can be relied on.
+    pub initiator: Address,
+    /// The portal.
+    pub portal: u32,
+    /// Match bits of the message.
+    pub match_bits: u64,
+    /// Header data of the put.
+    pub header_data: u64,
+    /// Bytes that the initiator asked for.
+    pub requested_bytes: u64,
+    /// Bytes that were moved.
+    pub moved_bytes: u64,
+    /// Offset of the first of them in the memory of the entry, of the overflow entry, or of the command.
+    pub offset: u64,
+}
+
+impl Event {
+    /// From the words of a record with this status; `None` for a kind that this library does not know.
+    #[inline]
+    pub(super) fn decode(words: &[AtomicU64; SLICE_WORDS], status: u64) -> Option<Self> {
+        let [
+            user,
+            match_bits,
+            header_data,
+            requested_bytes,
+            moved_bytes,
+            offset,
+            source,
+            overflow,
+            overflow_user,
+            ..,
+        ] = words;
+        let kind = match event_kind(status) {
+            EVENT_PUT => Kind::Put,
+            EVENT_PUT_UNEXPECTED => Kind::Unexpected,
+            EVENT_PUT_OVERFLOW => {
+                Kind::Claimed { overflow: Handle(load(overflow) as u32), overflow_user: load(overflow_user) }
+            }
+            EVENT_GET => Kind::Get,
+            EVENT_SENT => Kind::Sent,
+            EVENT_ACK => Kind::Acknowledged,
+            EVENT_REPLY => Kind::Reply,
+            EVENT_UNLINKED => Kind::Unlinked,
+            EVENT_REFUSED => Kind::Refused,
+            _ => return None,
+        };
+        let source = load(source);
+        Some(Self {
+            kind,
+            outcome: Outcome::from_number(event_result(status)),
+            handle: Handle(source as u32),
+            user: load(user),
+            initiator: Address { node: (source >> 48) as u32, port: (source >> 32) as u32 & 0xffff },
+            portal: (status >> EVENT_PORTAL_SHIFT) as u32 & 0xff,
+            match_bits: load(match_bits),
+            header_data: load(header_data),
+            requested_bytes: load(requested_bytes),
+            moved_bytes: load(moved_bytes),
+            offset: load(offset),
+        })
+    }
+}
+
+/// The event queue's kind of record.
+#[derive(Debug)]
+pub(super) struct EventRecord;
+
+impl Record for EventRecord {
+    #[inline]
+    fn is_written(status: u64) -> bool {
+        event_kind(status) != 0
+    }
+
+    #[inline]
+    fn is_sound(status: u64) -> bool {
+        (EVENT_PUT..=EVENT_REFUSED).contains(&event_kind(status))
+    }
+}

@@ -1,0 +1,269 @@
+//! Ports against the double of the cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::double::{Network, network};
+use super::{Append, Count, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink};
+use crate::{Address, Error, Memory, WaitPolicy};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two nodes with a region of a page each.
+struct Pair {
+    ports: [Port; 2],
+    regions: [Region; 2],
+    network: Network,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (ports, network) = network(2, 16);
+        let ports: [Port; 2] = ports.try_into().expect("two");
+        let regions = [0, 1].map(|node: usize| ports[node].allocate(4096).expect("a region"));
+        Self { ports, regions, network }
+    }
+
+    fn event(&mut self, node: usize) -> Event {
+        self.network.run();
+        self.ports[node].try_event().expect("an event")
+    }
+
+    fn nothing(&mut self, node: usize) {
+        self.network.run();
+        assert_eq!(self.ports[node].try_event(), None);
+    }
+}
+
+fn node(node: u32) -> Address {
+    Address { node, port: 0 }
+}
+
+fn portal(number: u32) -> Target {
+    Target { port: node(1), portal: number }
+}
+
+#[test]
+fn a_put_is_stored_where_it_was_posted_and_told() {
+    let mut pair = Pair::new();
+    let entry = Append::put(3, pair.regions[1].span(100..200).expect("within"))
+        .match_bits(0xab00, 0xff)
+        .source_node(0)
+        .user(17);
+    let handle = pair.ports[1].launch(&entry, SECOND).expect("launched");
+    pair.regions[0].write(8, b"hello, portal").expect("within");
+    let put = Put::new(portal(3), pair.regions[0].span(8..21).expect("within"))
+        .match_bits(0xab42)
+        .header_data(99)
+        .user(5)
+        .sent()
+        .ack();
+    pair.network.run();
+    let command = pair.ports[0].launch(&put, SECOND).expect("launched");
+
+    let expected = Event {
+        kind: Kind::Put,
+        outcome: Outcome::Done,
+        handle,
+        user: 17,
+        initiator: node(0),
+        portal: 3,
+        match_bits: 0xab42,
+        header_data: 99,
+        requested_bytes: 13,
+        moved_bytes: 13,
+        offset: 0,
+    };
+    assert_eq!(pair.event(1), expected);
+    let mut text = [0; 13];
+    pair.regions[1].read(100, &mut text).expect("within");
+    assert_eq!(&text, b"hello, portal");
+    assert_eq!(pair.event(1).kind, Kind::Unlinked);
+    let (sent, acknowledged) = (pair.event(0), pair.event(0));
+    assert_eq!((sent.kind, sent.handle, sent.user), (Kind::Sent, command, 5));
+    assert_eq!((acknowledged.kind, acknowledged.outcome), (Kind::Acknowledged, Outcome::Done));
+    pair.nothing(0);
+    pair.nothing(1);
+}
+
+#[test]
+fn what_nobody_posted_is_told_to_who_asked() {
+    let mut pair = Pair::new();
+    let put = Put::new(portal(0), pair.regions[0].all()).ack();
+    pair.ports[0].launch(&put, SECOND).expect("launched");
+    assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
+    let nowhere = Target { port: node(7), portal: 0 };
+    pair.ports[0].launch(&Put::new(nowhere, pair.regions[0].all()).ack(), SECOND).expect("launched");
+    assert_eq!(pair.event(0).outcome, Outcome::NoTarget);
+    pair.nothing(1);
+}
+
+#[test]
+fn an_unexpected_message_is_claimed_from_the_overflow_entry() {
+    let mut pair = Pair::new();
+    let overflow =
+        Append::put(0, pair.regions[1].all()).match_bits(0, u64::MAX).overflow().persistent().user(1);
+    let overflow = pair.ports[1].launch(&overflow, SECOND).expect("launched");
+    pair.network.run();
+    let put = Put::new(portal(0), pair.regions[0].span(0..16).expect("within")).match_bits(4);
+    pair.ports[0].launch(&put, SECOND).expect("launched");
+    assert_eq!(pair.event(1).kind, Kind::Unexpected);
+
+    let entry =
+        Append::put(0, pair.regions[1].span(0..64).expect("within")).match_bits(4, 0).no_unlink_event();
+    let handle = pair.ports[1].launch(&entry, SECOND).expect("launched");
+    let claimed = pair.event(1);
+    assert_eq!(claimed.kind, Kind::Claimed { overflow, overflow_user: 1 });
+    assert_eq!((claimed.handle, claimed.moved_bytes), (handle, 16));
+    pair.nothing(1);
+}
+
+#[test]
+fn a_get_fetches_what_the_entry_has() {
+    let mut pair = Pair::new();
+    pair.regions[1].write(40, &[7; 24]).expect("within");
+    let entry = Append::get(2, pair.regions[1].span(32..96).expect("within")).remote_offset().persistent();
+    pair.ports[1].launch(&entry, SECOND).expect("launched");
+    pair.network.run();
+    let get = Get::new(portal(2), pair.regions[0].span(0..24).expect("within")).remote_offset(8).user(3);
+    pair.ports[0].launch(&get, SECOND).expect("launched");
+    let reply = pair.event(0);
+    assert_eq!((reply.kind, reply.user, reply.moved_bytes), (Kind::Reply, 3, 24));
+    let mut bytes = [0; 24];
+    pair.regions[0].read(0, &mut bytes).expect("within");
+    assert_eq!(bytes, [7; 24]);
+    let read = pair.event(1);
+    assert_eq!((read.kind, read.offset), (Kind::Get, 8));
+}
+
+#[test]
+fn an_entry_is_unlinked_once() {
+    let mut pair = Pair::new();
+    let entry = Append::put(0, pair.regions[1].all()).persistent();
+    let handle = pair.ports[1].launch(&entry, SECOND).expect("launched");
+    for outcome in [Outcome::Done, Outcome::NotFound] {
+        pair.ports[1].launch(&Unlink(handle), SECOND).expect("launched");
+        let event = pair.event(1);
+        assert_eq!((event.kind, event.handle, event.outcome), (Kind::Unlinked, handle, outcome));
+    }
+}
+
+#[test]
+fn successes_are_counted_and_failures_told() {
+    let mut pair = Pair::new();
+    let entry = Append::put(0, pair.regions[1].span(0..8).expect("within"))
+        .threshold(2)
+        .remote_offset()
+        .counter(31)
+        .count_only()
+        .no_unlink_event();
+    pair.ports[1].launch(&entry, SECOND).expect("launched");
+    pair.network.run();
+    let put = Put::new(portal(0), pair.regions[0].span(0..8).expect("within")).counter(0).ack().count_only();
+    for _ in 0..3 {
+        pair.ports[0].launch(&put, SECOND).expect("launched");
+    }
+    assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
+    pair.nothing(0);
+    pair.nothing(1);
+    assert_eq!(pair.ports[0].counter(0).expect("a counter"), Count { successes: 2, failures: 1 });
+    let commands = pair.ports[1].commands();
+    assert_eq!(commands.wait_counter(31, 2, SECOND).expect("there already").successes, 2);
+    let error = commands.wait_counter(31, 3, Duration::from_millis(1)).expect_err("never");
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    assert!(commands.counter(32).is_err());
+}
+
+#[test]
+fn a_counter_that_is_slept_for_interrupts() {
+    let Pair { ports: [mut sender, mut receiver], regions, network } = Pair::new();
+    let network = network.pumped();
+    receiver.set_wait_policy(WaitPolicy::Block);
+    let entry = Append::put(0, regions[1].all()).persistent().counter(0).count_only();
+    receiver.launch(&entry, SECOND).expect("launched");
+    network.lock().unwrap().run();
+    let put = Put::new(portal(0), regions[0].span(0..8).expect("within"));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || receiver.commands().wait_counter(0, 2, 20 * SECOND));
+        for _ in 0..2 {
+            sender.launch(&put, SECOND).expect("launched");
+            network.lock().unwrap().run();
+        }
+        assert_eq!(waiting.join().expect("no panic").expect("counted").successes, 2);
+    });
+}
+
+#[test]
+fn a_region_of_another_port_is_refused_before_it_is_launched() {
+    let mut pair = Pair::new();
+    let error =
+        pair.ports[0].launch(&Put::new(portal(0), pair.regions[1].all()), SECOND).expect_err("foreign");
+    assert!(error.to_string().contains("registered for"), "{error}");
+    assert_eq!(pair.ports[0].commands().launched(), 0);
+}
+
+#[test]
+fn values_that_have_no_room_in_a_command_are_refused() {
+    let mut pair = Pair::new();
+    let span = pair.regions[0].span(0..8).expect("within");
+    let port = &mut pair.ports[0];
+    let far = Target { port: node(0xffff), portal: 0 };
+    let strange = Target { port: Address { node: 1, port: 255 }, portal: 0 };
+    for put in [Put::new(portal(8), span), Put::new(far, span), Put::new(strange, span)] {
+        assert!(matches!(port.try_launch(&put), Err(Error::BadValue { .. })), "{put:?}");
+    }
+    let append = Append::put(0, span);
+    for append in [append.source_node(0xffff), append.source_port(255), append.counter(32)] {
+        assert!(matches!(port.try_launch(&append), Err(Error::BadValue { .. })), "{append:?}");
+    }
+    assert!(pair.regions[0].span(0..4097).is_err());
+    #[allow(clippy::reversed_empty_ranges)]
+    let reversed = pair.regions[0].span(8..0);
+    assert!(reversed.is_err());
+    assert!(pair.regions[0].write(4090, &[0; 7]).is_err());
+}
+
+#[test]
+fn a_region_is_deregistered_with_its_last_clone_and_its_entries_go_with_it() {
+    let mut pair = Pair::new();
+    let region = pair.ports[1].allocate(1).expect("a region");
+    pair.ports[1].launch(&Append::put(0, region.all()), SECOND).expect("launched");
+    pair.network.run();
+    let clone = region.clone();
+    drop(region);
+    assert_eq!((pair.network.nics[1].wires.regions(), pair.network.nics[1].linked()), (2, 1));
+    drop(clone);
+    assert_eq!((pair.network.nics[1].wires.regions(), pair.network.nics[1].linked()), (1, 0));
+}
+
+#[test]
+fn memory_is_never_given_back_when_the_device_does_not_confirm() {
+    let pair = Pair::new();
+    let words: Arc<[AtomicU64]> = (0..8).map(AtomicU64::new).collect();
+    let region = pair.ports[0].register(Memory::from_words(Arc::clone(&words))).expect("a region");
+    drop(region);
+    assert_eq!(Arc::strong_count(&words), 1, "given back once deregistered");
+    let region = pair.ports[0].register(Memory::from_words(Arc::clone(&words))).expect("a region");
+    pair.network.nics[0].wires.dead.store(true, Ordering::SeqCst);
+    drop(region);
+    assert_eq!(Arc::strong_count(&words), 2, "a device that does not answer may still write");
+}
+
+#[test]
+fn a_program_that_reads_no_events_holds_up_its_own_commands() {
+    let mut pair = Pair::new();
+    let mut launched = 0;
+    // Each unlink of nothing is one event.
+    while pair.ports[0].try_launch(&Unlink(Handle::from_number(u32::MAX))).expect("a sound port").is_some() {
+        pair.network.run();
+        launched += 1;
+        assert!(launched < 1000, "nothing holds it up");
+    }
+    let error = pair.ports[0].launch(&Unlink(Handle::from_number(1)), Duration::from_millis(1));
+    assert!(matches!(error, Err(Error::TimedOut { .. })));
+    for _ in 0..launched {
+        assert_eq!(pair.event(0).outcome, Outcome::NotFound);
+    }
+    pair.nothing(0);
+}
