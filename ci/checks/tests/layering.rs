@@ -14,8 +14,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-model", &["niclab-abi", "niclab-isa"]),
     ("niclab-spec", &[]),
     ("niclab-observe", &["niclab-model"]),
-    // The machines of a comparison, no part of any NIC.
-    ("niclab-processors", &[]),
+    // The machines of a comparison, no part of any NIC, and the match unit beside them.
+    ("niclab-processors", &["niclab-isa", "niclab-model"]),
     // Runs programs of the match unit; what it prints of them the assembler knows.
     ("niclab-matching", &["niclab-asm", "niclab-isa", "niclab-model"]),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),

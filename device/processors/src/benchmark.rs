@@ -1,5 +1,6 @@
 //! The benchmark of the paper's figure 5, on any of the simulated machines.
 
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::embedded::{Embedded, EmbeddedConfig};
@@ -13,6 +14,8 @@ use crate::{ConfigError, Observer, SimulationError};
 pub const CLOCK_MHZ: u64 = 500;
 /// The longest list that is simulated: a bound on time, thirteen times the paper's longest.
 pub const MAX_ITEMS: u32 = 4096;
+/// The lengths of the paper's lists.
+pub const LISTS: [u32; 4] = [10, 30, 100, 300];
 /// Cycles that one header and one item may take before a run is given up: far beyond what any machine here needs.
 const LIMIT_CYCLES: u64 = 10_000;
 
@@ -128,7 +131,7 @@ impl Processor {
 }
 
 /// One pass of the benchmark: [`layout::HEADERS`] identical headers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Pass {
     /// How far down the list the match is, in percent; none for the first pass, which fills the caches.
     pub percent: Option<u32>,
@@ -143,16 +146,14 @@ impl Pass {
     pub fn cycles_per_match(&self) -> f64 {
         self.model_cycles as f64 / f64::from(layout::HEADERS)
     }
+}
 
-    /// Model time of the whole pass, in nanoseconds at [`CLOCK_MHZ`].
-    pub fn model_ns(&self) -> u64 {
-        self.model_cycles * 1000 / CLOCK_MHZ
-    }
-
-    /// Model time of one item of one match, in nanoseconds at [`CLOCK_MHZ`].
-    pub fn model_ns_per_item(&self) -> f64 {
-        self.model_ns() as f64 / f64::from(layout::HEADERS * self.items_traversed)
-    }
+/// The passes in their order: how far down the list each goes, in percent, and the items that a match traverses then. The
+/// first one fills the caches.
+pub(crate) fn passes(items: u32) -> impl Iterator<Item = (Option<u32>, u32)> {
+    std::iter::once(None)
+        .chain((0..=100).step_by(10).map(Some))
+        .map(move |percent| (percent, items_traversed(items, percent.unwrap_or(100))))
 }
 
 /// Items traversed by a match at so many percent of a list: its first item at 0, all of it at 100.
@@ -161,7 +162,7 @@ fn items_traversed(items: u32, percent: u32) -> u32 {
 }
 
 /// The match bits of the item at a place, different for each.
-fn match_bits(index: u32) -> u64 {
+pub(crate) fn match_bits(index: u32) -> u64 {
     0x4d50_4900_0000_0000 | u64::from(index)
 }
 
@@ -194,8 +195,7 @@ pub fn run(machine: Machine, items: u32) -> Result<Vec<Pass>, RunError> {
     let mut processor = Processor::new(machine)?;
     let limit = LIMIT_CYCLES * u64::from(layout::HEADERS * items);
     let mut passes = Vec::new();
-    for percent in std::iter::once(None).chain((0..=100).step_by(10).map(Some)) {
-        let items_traversed = items_traversed(items, percent.unwrap_or(100));
+    for (percent, items_traversed) in self::passes(items) {
         let index = items_traversed - 1;
         let header = Header {
             match_bits: match_bits(index),

@@ -10,9 +10,11 @@
 //! * [`embedded`], [`predictor`]: table 2, an out-of-order processor after SimpleScalar;
 //! * [`multithreaded`]: table 3, in-order cores with several contexts, locks and threads;
 //! * [`benchmark`]: figure 5 on any of them;
-//! * [`comparison`]: what comes out, beside what the paper says.
+//! * [`match_unit`]: the same on the NIC's match unit;
+//! * [`comparison`]: all of them on the paper's lists;
+//! * [`rate`]: how fast this computer simulates the match unit.
 //!
-//! All times are model time. The same machine and list give the same cycles on every computer.
+//! All times but those of [`rate`] are model time. The same machine and list give the same cycles on every computer.
 
 pub mod benchmark;
 pub mod cache;
@@ -21,10 +23,12 @@ pub mod embedded;
 pub mod instruction;
 pub mod interpreter;
 pub mod layout;
+pub mod match_unit;
 pub mod memory;
 pub mod multithreaded;
 pub mod predictor;
 pub mod program;
+pub mod rate;
 
 use std::ops::Range;
 

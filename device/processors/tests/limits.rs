@@ -181,7 +181,6 @@ fn passes_go_from_the_first_item_to_the_last() {
     assert_eq!(traversed, [30, 1, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30]);
     assert_eq!(passes[0].percent, None);
     assert!(passes[0].model_cycles > passes[11].model_cycles, "the first pass fills the caches");
-    assert_eq!(passes[11].model_ns(), passes[11].model_cycles * 2);
 }
 
 #[test]

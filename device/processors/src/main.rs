@@ -1,0 +1,57 @@
+//! `niclab-compare`: the match unit and the processors on the paper's benchmark, and how fast the match unit is simulated.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use niclab_processors::comparison::Comparison;
+use niclab_processors::rate::Rates;
+
+/// Compares the match unit with other machines.
+///
+/// `niclab figures match` and `niclab bench --only match` start this program.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Run the benchmark on all machines and print what it took, as JSON.
+    Figures,
+    /// Measure how fast the match unit is simulated.
+    Bench(BenchArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct BenchArguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// How often everything is measured.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("niclab-compare: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(action: &Action) -> Result<(), Box<dyn std::error::Error>> {
+    let text = match action {
+        Action::Figures => serde_json::to_string(&Comparison::new()?)? + "\n",
+        Action::Bench(arguments) => {
+            let rates = Rates::measure(arguments.rounds)?;
+            if arguments.json { serde_json::to_string_pretty(&rates)? + "\n" } else { rates.to_string() }
+        }
+    };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}

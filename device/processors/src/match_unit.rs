@@ -1,0 +1,287 @@
+//! The match unit on the benchmark: the engine and the list manager of the NIC, with the program that the NIC has.
+//!
+//! Its passes are not computed but run, cycle by cycle, and so are the counts that the paper gives for its program's segments
+//! (section 4.3): the cycles between the moments at which the unit is at a segment's first word.
+
+use niclab_isa::image::ImageError;
+use niclab_isa::{PREDICATES, REGISTERS, WORD_BITS};
+use niclab_model::matching::item::{Header, Item, Operation, WORDS, flag};
+use niclab_model::matching::list_manager::{ListManager, Matched, Misbehaved, Timing, Use};
+use niclab_model::matching::program;
+use niclab_model::matching::unit::{Step, Unit};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::benchmark::{self, Pass, RunError};
+use crate::comparison::{List, measure};
+use crate::layout::HEADERS;
+
+/// Table 1: the segments of the program, in the order in which they stand in it, and their words.
+pub const SEGMENTS: [(&str, usize); 6] = [
+    ("initialization", 4),
+    ("header", 9),
+    ("list item, shared", 6),
+    ("list item, fast path", 7),
+    ("list item, slow path", 10),
+    ("flush", 8),
+];
+
+/// Cycles that a header and an item may take before a run is given up.
+const WATCHDOG_CYCLES: u64 = 1_000;
+const PROCESS: u16 = 7;
+const MESSAGE_BYTES: u64 = 1024;
+
+/// A benchmark of the match unit that could not be run.
+#[derive(Debug, Error)]
+pub enum MatchUnitError {
+    /// The program.
+    #[error("the match unit's program cannot be loaded: {0}")]
+    Program(#[from] ImageError),
+    /// The match unit.
+    #[error("the match unit does not keep to its hand-shake: {0}")]
+    Misbehaved(#[from] Misbehaved),
+    /// What it found.
+    #[error(
+        "a header that item {expected} takes was given to {found:?}: the match unit or its program is wrong"
+    )]
+    WrongResult {
+        /// The item's place.
+        expected: usize,
+        /// What it found.
+        found: Option<Matched>,
+    },
+    /// The program is not the paper's.
+    #[error(
+        "the program does not pass from word {from} to word {to}, where its segments should begin; SEGMENTS has their lengths"
+    )]
+    Segments {
+        /// Where it should have been,
+        from: usize,
+        /// and then.
+        to: usize,
+    },
+    /// Another machine.
+    #[error(transparent)]
+    Processor(#[from] RunError),
+}
+
+/// The match unit's results.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct MatchUnit {
+    /// Its program's words.
+    pub program_words: usize,
+    /// What parts of the program take.
+    pub model_cycles: Counts,
+    /// Bits that it keeps.
+    pub bits: Memories,
+    /// The benchmark.
+    pub lists: Vec<List>,
+}
+
+/// Cycles of parts of the program, where input never lacks (section 4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Counts {
+    /// From an item whose match bits differ to the next one.
+    pub item_that_differs: u64,
+    /// From an item that matches to the flush.
+    pub item_that_matches: u64,
+    /// The flush.
+    pub flush: u64,
+    /// A header whose first item matches, from its first word to the end of the flush.
+    pub header: u64,
+}
+
+/// Bits of the unit's memories (section 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Memories {
+    /// The program, as long as it is.
+    pub program: u64,
+    /// The ALU's registers.
+    pub alu_registers: u64,
+    /// The ternary unit's registers.
+    pub ternary_registers: u64,
+    /// The predicates.
+    pub predicates: u64,
+    /// The input FIFO, as [`Timing::default`] has it.
+    pub input_fifo: u64,
+    /// The list manager's cache.
+    pub item_cache: u64,
+}
+
+impl MatchUnit {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`MatchUnitError`].
+    pub fn new() -> Result<Self, MatchUnitError> {
+        let program_words = program::portals()?.len();
+        let registers = REGISTERS as u64 * 64;
+        let timing = Timing::default();
+        Ok(Self {
+            program_words,
+            model_cycles: Counts::measure()?,
+            bits: Memories {
+                program: program_words as u64 * u64::from(WORD_BITS),
+                alu_registers: registers,
+                ternary_registers: registers,
+                predicates: PREDICATES as u64,
+                input_fifo: timing.fifo_words as u64 * 64,
+                item_cache: (timing.cache_items * WORDS) as u64 * 64,
+            },
+            lists: measure(run)?,
+        })
+    }
+}
+
+pub(crate) fn unit() -> Result<Unit, MatchUnitError> {
+    Ok(Unit::new(&program::portals()?)?)
+}
+
+/// The benchmark's posted receive at a place, and the header that it takes.
+fn item(index: u32) -> Item {
+    Item {
+        match_bits: benchmark::match_bits(index),
+        dont_ignore_bits: u64::MAX,
+        node: 0,
+        process: PROCESS,
+        flags: flag::VALID | flag::PUT,
+        length: 1 << 16,
+        threshold: 1,
+        ..Item::default()
+    }
+}
+
+fn header(index: u32) -> Header {
+    Header {
+        match_bits: benchmark::match_bits(index),
+        node: 0,
+        process: PROCESS,
+        operation: Operation::Put,
+        length: MESSAGE_BYTES,
+        remote_offset: 0,
+    }
+}
+
+/// A match unit whose list is the benchmark's, of `items` items. Nothing is taken out of the list (section 5.1).
+///
+/// # Errors
+/// When the program cannot be loaded.
+pub fn machine(items: u32) -> Result<ListManager, MatchUnitError> {
+    let mut manager = ListManager::new(Timing::default(), Use::Keep, unit()?);
+    for index in 0..items {
+        manager.append(item(index));
+    }
+    Ok(manager)
+}
+
+/// One pass: as many headers as [`HEADERS`] that the item at `index` takes, all there from the start. Its cycles.
+///
+/// # Errors
+/// When the unit finds something else.
+pub fn pass(manager: &mut ListManager, index: u32) -> Result<u64, MatchUnitError> {
+    for _ in 0..HEADERS {
+        manager.on_header(header(index));
+    }
+    manager.run(WATCHDOG_CYCLES * (u64::from(index) + 1))?;
+    let expected = index as usize;
+    let mut cycles = 0;
+    while let Some(outcome) = manager.poll_outcome() {
+        match outcome.matched {
+            Some(found) if (found.index, found.offset, found.length) == (expected, 0, MESSAGE_BYTES) => {}
+            found => return Err(MatchUnitError::WrongResult { expected, found }),
+        }
+        cycles += outcome.cycles;
+    }
+    Ok(cycles)
+}
+
+/// The benchmark.
+///
+/// # Errors
+/// [`MatchUnitError`].
+pub fn run(items: u32) -> Result<Vec<Pass>, MatchUnitError> {
+    let mut manager = machine(items)?;
+    benchmark::passes(items)
+        .map(|(percent, items_traversed)| {
+            let model_cycles = pass(&mut manager, items_traversed - 1)?;
+            Ok(Pass { percent, items_traversed, model_cycles })
+        })
+        .collect()
+}
+
+/// The words of a header that the second of two items takes, with another item behind it; over and over.
+pub(crate) fn stream() -> Vec<u64> {
+    let entities = [header(1).to_words(), item(0).to_words(), item(1).to_words(), item(2).to_words()];
+    entities.concat()
+}
+
+impl Counts {
+    fn measure() -> Result<Self, MatchUnitError> {
+        let begins = |segment: usize| SEGMENTS.iter().take(segment).map(|(_, words)| words).sum();
+        let [to_header, to_item, to_flush] = [1, 2, 5].map(begins);
+        // The cycles in which the first words of these segments are issued, of a header whose first item differs.
+        let visits = visits(&stream(), [to_header, to_item, to_flush])?;
+        let cycle = |place: usize, expected: usize| match visits.get(place) {
+            Some((pc, cycle)) if *pc == expected => Ok(*cycle),
+            _ => Err(MatchUnitError::Segments { from: to_header, to: expected }),
+        };
+        let (begin, differs) = (cycle(0, to_header)?, cycle(1, to_item)?);
+        let (matches, flush, end) = (cycle(2, to_item)?, cycle(3, to_flush)?, cycle(4, to_header)?);
+        let item_that_differs = matches - differs;
+        Ok(Self {
+            item_that_differs,
+            item_that_matches: flush - matches,
+            flush: end - flush,
+            header: end - begin - item_that_differs,
+        })
+    }
+}
+
+/// When the unit issues the words at `places`, over two headers.
+fn visits(words: &[u64], places: [usize; 3]) -> Result<Vec<(usize, u64)>, MatchUnitError> {
+    let mut unit = unit()?;
+    let mut visits = Vec::new();
+    let mut input = words.iter().cycle().take(2 * words.len()).copied().peekable();
+    loop {
+        if places.contains(&unit.pc()) {
+            visits.push((unit.pc(), unit.cycles()));
+        }
+        match unit.step(input.peek().copied()) {
+            Step::Issued { took: true, .. } => drop(input.next()),
+            Step::Issued { .. } => {}
+            Step::Waited | Step::RanOut => return Ok(visits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_the_papers() {
+        let expected = Counts { item_that_differs: 8, item_that_matches: 14, flush: 8, header: 31 };
+        assert_eq!(Counts::measure().unwrap(), expected);
+        let words: usize = SEGMENTS.iter().map(|(_, words)| words).sum();
+        assert_eq!(words, program::portals().unwrap().len());
+    }
+
+    #[test]
+    fn a_wrong_match_is_an_error() {
+        let mut manager = machine(2).unwrap();
+        manager.append(item(7));
+        // The item at place 7 stands at place 2.
+        assert!(matches!(pass(&mut manager, 7), Err(MatchUnitError::WrongResult { expected: 7, .. })));
+    }
+
+    #[test]
+    fn a_match_costs_six_cycles_over_the_hardware_that_fits_the_papers_ratios() {
+        for items in benchmark::LISTS {
+            // The first pass also initializes the program.
+            for pass in run(items).unwrap().iter().skip(1) {
+                let hardware = u64::from(HEADERS * (24 + 8 * pass.items_traversed));
+                assert_eq!(pass.model_cycles - hardware, 384);
+            }
+        }
+    }
+}

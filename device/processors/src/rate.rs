@@ -1,0 +1,125 @@
+//! How fast this computer simulates the match unit: cycles of model time for each second of wall time, on one core.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use niclab_model::matching::fifo::Fifos;
+use niclab_model::matching::list_manager::Timing;
+use serde::Serialize;
+
+use crate::benchmark::LISTS;
+use crate::match_unit::{self, MatchUnitError};
+
+/// Wall time of one measurement: long beside what a core loses to others at a time.
+const ROUND: Duration = Duration::from_millis(200);
+/// Looks at the clock are this many cycles apart, at least.
+const BATCH_CYCLES: u64 = 100_000;
+
+/// One way to run the unit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rate {
+    /// The unit alone, or the length of the list that its list manager streams.
+    pub items: Option<u32>,
+    /// Cycles of the match unit for each second of wall time, in each round.
+    pub model_cycles_per_wall_s: Vec<f64>,
+}
+
+/// All ways, measured in turns.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rates {
+    /// The unit alone first.
+    pub rates: Vec<Rate>,
+}
+
+impl Rates {
+    /// Measures, in so many rounds.
+    ///
+    /// # Errors
+    /// When the unit does not work.
+    pub fn measure(rounds: u32) -> Result<Self, MatchUnitError> {
+        let ways = std::iter::once(None).chain([1].into_iter().chain(LISTS).map(Some));
+        let mut rates: Vec<Rate> =
+            ways.map(|items| Rate { items, model_cycles_per_wall_s: Vec::new() }).collect();
+        for _ in 0..rounds {
+            for rate in &mut rates {
+                let measured = rate.items.map_or_else(alone, with_list)?;
+                rate.model_cycles_per_wall_s.push(measured);
+            }
+        }
+        Ok(Self { rates })
+    }
+}
+
+/// The unit is fed a word a cycle.
+fn alone() -> Result<f64, MatchUnitError> {
+    let (mut unit, words) = (match_unit::unit()?, match_unit::stream());
+    let mut fifos = Fifos::new(Timing::default().fifo_words);
+    let mut feed = words.as_slice();
+    per_second(|| {
+        let begin = unit.cycles();
+        while unit.cycles() < begin + BATCH_CYCLES {
+            let now = unit.cycles();
+            while fifos.take_output(now).is_some() {}
+            if feed.is_empty() {
+                feed = &words;
+            }
+            let burst = unit.run(&mut fifos, feed, now, BATCH_CYCLES);
+            feed = feed.get(burst.sent..).unwrap_or_default();
+        }
+        Ok(unit.cycles() - begin)
+    })
+}
+
+/// All headers match at the end of the list.
+fn with_list(items: u32) -> Result<f64, MatchUnitError> {
+    let mut manager = match_unit::machine(items)?;
+    per_second(|| {
+        let begin = manager.cycle();
+        while manager.cycle() < begin + BATCH_CYCLES {
+            match_unit::pass(&mut manager, items - 1)?;
+        }
+        Ok(manager.cycle() - begin)
+    })
+}
+
+/// Repeats what takes some cycles until [`ROUND`] is over.
+fn per_second(mut cycles: impl FnMut() -> Result<u64, MatchUnitError>) -> Result<f64, MatchUnitError> {
+    let (begin, mut sum) = (Instant::now(), 0);
+    while begin.elapsed() < ROUND {
+        sum += cycles()?;
+    }
+    Ok(sum as f64 / begin.elapsed().as_secs_f64())
+}
+
+impl fmt::Display for Rates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "million cycles of the match unit for each second of wall time, on one core, round by round"
+        )?;
+        for rate in &self.rates {
+            match rate.items {
+                None => write!(f, "{:<32}", "the unit alone")?,
+                Some(items) => write!(f, "{:<32}", format!("with the list manager, {items} items"))?,
+            }
+            for rate in &rate.model_cycles_per_wall_s {
+                write!(f, "{:>8.1}", rate / 1e6)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_is_measured_in_every_round() {
+        let Rates { rates } = Rates::measure(2).unwrap();
+        assert_eq!(rates.len(), 2 + LISTS.len());
+        assert!(rates.iter().all(|rate| rate.model_cycles_per_wall_s.len() == 2));
+        assert!(rates.iter().flat_map(|rate| &rate.model_cycles_per_wall_s).all(|rate| *rate > 0.0));
+    }
+}
