@@ -88,9 +88,9 @@ pub enum Command {
     Report(ReportArgs),
     /// List platform profiles, show the numbers of one with their sources, or check one of your own.
     Profile(ProfileArgs),
-    /// Make a paper's figures anew in the simulator, each number beside the paper's.
+    /// Make a paper's figures anew in the models, each number beside the paper's.
     ///
-    /// Exits with 1 where a claim of the paper does not hold.
+    /// Exits with 1 where a claim of the paper does not hold; of the match unit's paper, a claim about the match unit.
     Figures(FiguresArgs),
     /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
     ///
@@ -362,16 +362,18 @@ pub struct FiguresArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Use no network when the simulator has to be built.
+    /// Use no network when the program that makes them has to be built.
     #[arg(long)]
     pub offline: bool,
 }
 
-/// A paper whose figures the simulator makes.
+/// A paper whose figures are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PaperFigures {
     /// ULTRA: latency and bandwidth over packet size.
     Ultra,
+    /// The match unit: time to match on lists of different length, beside processors.
+    Match,
 }
 
 /// Arguments of `schema`.
@@ -628,4 +630,6 @@ pub enum BenchSection {
     Device,
     /// The simulator, over numbers of nodes.
     Sim,
+    /// The match unit: cycles simulated in a second, alone and with its list manager.
+    Match,
 }

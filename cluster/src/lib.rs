@@ -8,6 +8,7 @@
 //! * [`watch`] brings timelines, captures and recordings from the daemon into files;
 //! * [`supervisor`] keeps a cluster up behind [`control`], its socket, for the commands that come later;
 //! * [`bench`] measures whole clusters beside what they are compared with;
+//! * [`figures`] puts what models do beside what papers say; [`simulator`] and [`comparison`] run the programs that do it;
 //! * [`check`] holds the simulated runs of scenarios to their budgets;
 //! * [`commands`] has one module for each subcommand, and [`cli`] their arguments.
 
@@ -17,6 +18,7 @@ pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod commands;
+pub mod comparison;
 pub mod control;
 pub mod figures;
 pub mod monitor;

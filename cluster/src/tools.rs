@@ -37,6 +37,10 @@ pub const SIMULATOR: Tool = Tool { program: "niclab-sim", package: "niclab-sim",
 pub const MATCH_UNIT: Tool =
     Tool { program: "niclab-match", package: "niclab-matching", what: "the match unit" };
 
+/// What compares the match unit with processors.
+pub const COMPARISON: Tool =
+    Tool { program: "niclab-compare", package: "niclab-processors", what: "the processors to compare with" };
+
 /// A program of niclab's is missing.
 #[derive(Debug, Error)]
 pub enum ToolError {

@@ -1,11 +1,11 @@
 //! What `niclab bench` measures: messages and TCP between guests beside QEMU's own network, boots, memory, a large
-//! cluster, and the device in process.
+//! cluster, the device in process, the simulator and the match unit.
 //!
 //! A wall time on a shared machine says little by itself. So whatever is compared is measured in the same boot, in
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`boot`], [`scale`], [`device`] and [`sim`] are the sections, [`figure`] and [`report`] what they give;
+//! [`guests`], [`boot`], [`scale`], [`device`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
 //! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's,
 //! and [`interference`] says who else used the machine.
 
@@ -16,6 +16,7 @@ pub mod device;
 pub mod figure;
 pub mod guests;
 pub mod interference;
+pub mod matching;
 pub mod memory;
 pub mod perf;
 pub mod report;
@@ -73,7 +74,9 @@ pub fn run(options: &Options) -> Result<BenchReport> {
     let root = RuntimeRoot::locate()?;
     root.sweep();
     let machine = Machine::this();
-    let is_hosted = |section: &BenchSection| matches!(section, BenchSection::Device | BenchSection::Sim);
+    let is_hosted = |section: &BenchSection| {
+        matches!(section, BenchSection::Device | BenchSection::Sim | BenchSection::Match)
+    };
     let boots_guests = !options.sections.iter().all(is_hosted);
     // Builds what is missing now, so that no section's time contains it.
     let platform = boots_guests
@@ -119,6 +122,7 @@ fn what(section: BenchSection) -> &'static str {
         BenchSection::Scale => "16 guests of 128 MiB: boot, and ping between all pairs",
         BenchSection::Device => "the device in process, without QEMU",
         BenchSection::Sim => "the simulator, over numbers of nodes",
+        BenchSection::Match => "the match unit, alone and with its list manager",
     }
 }
 
@@ -129,6 +133,7 @@ fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Resu
         BenchSection::Scale => scale::measure(options, root),
         BenchSection::Device => device::measure(options),
         BenchSection::Sim => sim::measure(options),
+        BenchSection::Match => matching::measure(options),
     }
 }
 

@@ -1,13 +1,19 @@
-//! `niclab figures`: a paper's figures, made anew by the simulator, beside the paper's numbers.
+//! `niclab figures`: a paper's figures, made anew, beside the paper's numbers.
 
 use std::fs;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 
 use super::terminal;
 use crate::{
     cli::{FiguresArgs, PaperFigures},
-    figures::{plot, ultra::UltraFigures},
+    comparison,
+    figures::{
+        matching::{MatchFigures, Measurements},
+        plot::{self, Panel},
+        ultra::UltraFigures,
+    },
     simulator::Simulator,
 };
 
@@ -17,16 +23,34 @@ const CLAIM_BROKEN: u8 = 1;
 /// Makes them.
 ///
 /// # Errors
-/// When the simulator is missing or fails, or the drawing cannot be written.
+/// When the program that makes them is missing or fails, or the drawing cannot be written.
 pub fn run(args: &FiguresArgs) -> Result<u8> {
-    let PaperFigures::Ultra = args.paper;
-    let simulator = Simulator::locate(args.offline)?;
-    let figures = UltraFigures::measure(&mut |config| simulator.run(config))?;
+    match args.paper {
+        PaperFigures::Ultra => {
+            let simulator = Simulator::locate(args.offline)?;
+            let figures = UltraFigures::measure(&mut |config| simulator.run(config))?;
+            show(args, &figures, &figures.panels(), UltraFigures::text, figures.hold())
+        }
+        PaperFigures::Match => {
+            let measured = Measurements::read(&comparison::output(&["figures"], args.offline)?)?;
+            let figures = MatchFigures::new(measured);
+            show(args, &figures, &figures.panels(), MatchFigures::text, figures.hold())
+        }
+    }
+}
+
+fn show<F: Serialize>(
+    args: &FiguresArgs,
+    figures: &F,
+    panels: &[Panel],
+    text: impl Fn(&F) -> String,
+    hold: bool,
+) -> Result<u8> {
     if let Some(path) = &args.svg {
-        fs::write(path, plot::svg(&figures.panels()))
+        fs::write(path, plot::svg(panels))
             .with_context(|| format!("cannot write the drawing {}", path.display()))?;
     }
-    let text = if args.json { serde_json::to_string_pretty(&figures)? } else { figures.text() };
+    let text = if args.json { serde_json::to_string_pretty(figures)? } else { text(figures) };
     terminal::print(&text)?;
-    Ok(if figures.hold() { 0 } else { CLAIM_BROKEN })
+    Ok(if hold { 0 } else { CLAIM_BROKEN })
 }

@@ -1,4 +1,5 @@
-//! The papers' figures, made anew by the simulator, each number beside the paper's.
+//! The papers' figures, made anew, each number beside the paper's.
 
+pub mod matching;
 pub mod plot;
 pub mod ultra;

@@ -11,8 +11,30 @@ pub struct Panel {
     pub x_label: String,
     /// Name and unit of the vertical axis.
     pub y_label: String,
+    /// How numbers become places, on both axes.
+    pub scale: Scale,
+    /// Where the names of the series stand.
+    pub legend: Legend,
     /// What is drawn.
     pub series: Vec<Series>,
+}
+
+/// How numbers become places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// From 0 on, evenly.
+    Linear,
+    /// By their logarithms; all numbers are above 0.
+    Logarithmic,
+}
+
+/// Where the names of the series stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Legend {
+    /// In the area's upper left, where lines that rise leave room.
+    Inside,
+    /// To the right of the area.
+    Beside,
 }
 
 /// Points that belong together.
@@ -41,6 +63,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 52.0;
+/// Width of a legend beside the area.
+const LEGEND: f64 = 160.0;
 /// About how many lines of a grid a reader can follow.
 const GRID_LINES: f64 = 6.0;
 
@@ -61,50 +85,88 @@ pub fn svg(panels: &[Panel]) -> String {
     svg + "</svg>\n"
 }
 
-/// One axis: from 0 to its end, in steps that people count in.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// One axis, with lines where people count.
+#[derive(Clone, Debug, PartialEq)]
 struct Axis {
+    scale: Scale,
+    /// Its first and last number, and where they are drawn.
+    begin: f64,
     end: f64,
-    step: f64,
-    /// Where 0 is drawn, and where the end.
     from: f64,
     to: f64,
+    ticks: Vec<f64>,
 }
 
+/// The steps in which people count, within ten.
+const NICE: [f64; 3] = [1.0, 2.0, 5.0];
+
 impl Axis {
-    fn new(largest: f64, from: f64, to: f64) -> Self {
-        let rough = largest.max(f64::MIN_POSITIVE) / GRID_LINES;
-        let decade = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0].map(|nice| nice * decade).into_iter().find(|step| *step >= rough);
-        let step = step.unwrap_or(10.0 * decade);
-        Self { end: (largest / step).ceil().max(1.0) * step, step, from, to }
+    /// For numbers from `smallest` to `largest`, drawn from one place to another.
+    fn new(scale: Scale, (smallest, largest): (f64, f64), (from, to): (f64, f64)) -> Self {
+        let ticks = match scale {
+            Scale::Linear => linear_ticks(largest),
+            Scale::Logarithmic => logarithmic_ticks(smallest, largest),
+        };
+        let begin = ticks.first().copied().unwrap_or_default();
+        let end = ticks.last().copied().unwrap_or(1.0);
+        Self { scale, begin, end, from, to, ticks }
     }
 
     fn place(&self, value: f64) -> f64 {
-        self.from + value / self.end * (self.to - self.from)
+        let share = match self.scale {
+            Scale::Linear => (value - self.begin) / (self.end - self.begin),
+            Scale::Logarithmic => (value / self.begin).ln() / (self.end / self.begin).ln(),
+        };
+        self.from + share * (self.to - self.from)
     }
+}
 
-    fn ticks(self) -> impl Iterator<Item = f64> {
-        (0..=(self.end / self.step).round() as u32).map(move |tick| f64::from(tick) * self.step)
-    }
+/// From 0 in even steps to the first at or above `largest`.
+fn linear_ticks(largest: f64) -> Vec<f64> {
+    let rough = largest.max(f64::MIN_POSITIVE) / GRID_LINES;
+    let decade = 10_f64.powf(rough.log10().floor());
+    let step = NICE.map(|nice| nice * decade).into_iter().find(|step| *step >= rough);
+    let step = step.unwrap_or(10.0 * decade);
+    let steps = (largest / step).ceil().max(1.0) as u32;
+    (0..=steps).map(|tick| f64::from(tick) * step).collect()
+}
+
+/// 1, 2 and 5 of each decade, from the last at or below `smallest` to the first at or above `largest`.
+fn logarithmic_ticks(smallest: f64, largest: f64) -> Vec<f64> {
+    let smallest = smallest.max(f64::MIN_POSITIVE);
+    let decades = smallest.log10().floor() as i32..=largest.max(smallest).log10().floor() as i32 + 1;
+    // Decades below 1 by division: the quotient is the nearest number there is, and is written so.
+    let decade = |power: i32| if power < 0 { 1.0 / 10_f64.powi(-power) } else { 10_f64.powi(power) };
+    let all: Vec<f64> = decades.flat_map(|power| NICE.map(|nice| nice * decade(power))).collect();
+    let begin = all.iter().rposition(|tick| *tick <= smallest).unwrap_or_default();
+    let end = all.iter().position(|tick| *tick >= largest).unwrap_or(all.len() - 1);
+    all.get(begin..=end.max(begin + 1)).unwrap_or_default().to_vec()
 }
 
 fn draw(panel: &Panel, svg: &mut String) {
     let points = || panel.series.iter().flat_map(|series| &series.points);
-    let largest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
-    let x = Axis::new(largest(|point| point.0), LEFT, WIDTH - RIGHT);
-    let y = Axis::new(largest(|point| point.1), PANEL_HEIGHT - BOTTOM, TOP);
-    grid(panel, x, y, svg);
+    let range = |of: fn(&(f64, f64)) -> f64| {
+        points().map(of).fold((f64::INFINITY, 0.0), |(least, most), value| {
+            (f64::min(least, value), f64::max(most, value))
+        })
+    };
+    let (right, legend_x) = match panel.legend {
+        Legend::Inside => (WIDTH - RIGHT, LEFT + 16.0),
+        Legend::Beside => (WIDTH - RIGHT - LEGEND, WIDTH - LEGEND),
+    };
+    let x = Axis::new(panel.scale, range(|point| point.0), (LEFT, right));
+    let y = Axis::new(panel.scale, range(|point| point.1), (PANEL_HEIGHT - BOTTOM, TOP));
+    grid(panel, &x, &y, svg);
     for (number, series) in panel.series.iter().enumerate() {
-        draw_series(series, x, y, svg);
-        legend(series, number, svg);
+        draw_series(series, &x, &y, svg);
+        legend(series, legend_x, number, svg);
     }
 }
 
-fn grid(panel: &Panel, x: Axis, y: Axis, svg: &mut String) {
+fn grid(panel: &Panel, x: &Axis, y: &Axis, svg: &mut String) {
     let (left, right, bottom, top) = (x.from, x.to, y.from, y.to);
-    for tick in x.ticks() {
-        let at = x.place(tick);
+    for tick in &x.ticks {
+        let at = x.place(*tick);
         let _ = writeln!(
             svg,
             "<path d=\"M{at:.1} {bottom:.1}V{top:.1}\" stroke=\"#ddd\"/>\
@@ -112,8 +174,8 @@ fn grid(panel: &Panel, x: Axis, y: Axis, svg: &mut String) {
             bottom + 16.0
         );
     }
-    for tick in y.ticks() {
-        let at = y.place(tick);
+    for tick in &y.ticks {
+        let at = y.place(*tick);
         let _ = writeln!(
             svg,
             "<path d=\"M{left:.1} {at:.1}H{right:.1}\" stroke=\"#ddd\"/>\
@@ -136,7 +198,7 @@ fn grid(panel: &Panel, x: Axis, y: Axis, svg: &mut String) {
     );
 }
 
-fn draw_series(series: &Series, x: Axis, y: Axis, svg: &mut String) {
+fn draw_series(series: &Series, x: &Axis, y: &Axis, svg: &mut String) {
     let places: Vec<(f64, f64)> =
         series.points.iter().map(|point| (x.place(point.0), y.place(point.1))).collect();
     if let Style::Line(colour) = series.style {
@@ -164,9 +226,9 @@ fn mark(style: Style, x: f64, y: f64, svg: &mut String) {
     };
 }
 
-/// One line of the legend, in the area's upper left, where lines that rise leave room.
-fn legend(series: &Series, number: usize, svg: &mut String) {
-    let (x, y) = (LEFT + 16.0, TOP + 16.0 + 17.0 * number as f64);
+/// One line of the legend.
+fn legend(series: &Series, x: f64, number: usize, svg: &mut String) {
+    let y = TOP + 16.0 + 17.0 * number as f64;
     mark(series.style, x, y - 4.0, svg);
     let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 12.0, escape(&series.name));
 }
@@ -184,11 +246,21 @@ mod tests {
     proptest! {
         #[test]
         fn an_axis_holds_its_largest_value_and_few_round_ticks(largest in 0.001..1e9_f64) {
-            let axis = Axis::new(largest, 0.0, 100.0);
+            let axis = Axis::new(Scale::Linear, (0.0, largest), (0.0, 100.0));
             prop_assert!(axis.end >= largest * 0.999_999 && axis.end <= largest * 2.0);
-            let ticks: Vec<f64> = axis.ticks().collect();
-            prop_assert!((3..=8).contains(&ticks.len()), "{:?}", ticks);
+            prop_assert!((3..=8).contains(&axis.ticks.len()), "{:?}", axis.ticks);
             prop_assert!(axis.place(largest) <= 100.000_1);
+        }
+
+        #[test]
+        fn a_logarithmic_axis_holds_its_numbers_between_two_lines(smallest in 0.001..1e6_f64, times in 1.0..1e6_f64) {
+            let axis = Axis::new(Scale::Logarithmic, (smallest, smallest * times), (0.0, 100.0));
+            prop_assert!(axis.begin <= smallest && axis.begin * 2.5 >= smallest * 0.999_999, "{:?}", axis);
+            prop_assert!(axis.end >= smallest * times && axis.ticks.len() >= 2, "{:?}", axis);
+            let (first, last) = (axis.place(smallest), axis.place(smallest * times));
+            prop_assert!(0.0 <= first && first <= last && last <= 100.000_1, "{} {}", first, last);
+            let middle = axis.place((axis.begin * axis.end).sqrt());
+            prop_assert!((middle - 50.0).abs() < 1e-6, "{}", middle);
         }
     }
 
@@ -203,6 +275,8 @@ mod tests {
             title: "<t>".to_owned(),
             x_label: "x".to_owned(),
             y_label: "y".to_owned(),
+            scale: Scale::Linear,
+            legend: Legend::Inside,
             series: vec![series(Style::Line("blue")), series(Style::Rings("red"))],
         };
         let text = svg(&[panel]);

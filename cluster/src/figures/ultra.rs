@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use niclab_spec::{ClusterFile, Report, SimConfig, Source, Workload, WorkloadKind};
 use serde::Serialize;
 
-use super::plot::{Panel, Series, Style};
+use super::plot::{Legend, Panel, Scale, Series, Style};
 use crate::output::table;
 
 /// The version of [`UltraFigures`].
@@ -191,6 +191,8 @@ impl UltraFigures {
             title: format!("ULTRA at 200 MHz: {title}, in the simulator"),
             x_label: "packet, payload and tag (bytes)".to_owned(),
             y_label: y_label.to_owned(),
+            scale: Scale::Linear,
+            legend: Legend::Inside,
             series,
         };
         [

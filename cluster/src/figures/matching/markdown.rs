@@ -1,0 +1,213 @@
+//! The figures as tables, for docs/figures/match.md.
+
+use std::fmt::Write as _;
+
+use super::{
+    Compared, Ideal, List, Machine, MatchFigures, Measurements, PUBLISHED_OVERHEADS, Unit,
+    claims::{CLAIMS, Set},
+};
+
+const ABOUT: &str = "\
+# The match unit beside other machines
+
+The benchmark of the paper's Figure 5: 64 identical headers against lists of 10, 30, 100 and 300 items, first to the list's end
+to fill caches, then from its first item to its last in tenths. All times are model time, at 500 MHz for every machine. The
+match unit is the NIC's own, engine and list manager, cycle by cycle; [what the processors are](../PROCESSORS.md). Written by
+`niclab figures match --svg docs/figures/match.svg >docs/figures/match.md`; a test holds it.
+
+![Time and ratio to ideal hardware over the items traversed](match.svg)
+";
+
+// Writing to a string does not fail.
+
+/// All of it.
+pub(super) fn text(figures: &MatchFigures) -> String {
+    let measured = &figures.measured;
+    let mut text = ABOUT.to_owned();
+    match_unit(&mut text, &figures.compared);
+    readings(&mut text, measured);
+    claims(&mut text, measured);
+    areas(&mut text, measured);
+    decisions(&mut text, measured);
+    for (title, processors) in [
+        ("As described: branches learned, waiting threads asleep", &measured.as_described),
+        ("Otherwise: branches predicted not taken, waiting threads spin", &measured.otherwise),
+    ] {
+        benchmark(&mut text, title, measured, processors);
+    }
+    text
+}
+
+fn match_unit(text: &mut String, compared: &[Compared]) {
+    *text += "\n## The match unit's own numbers\n\nIdeal hardware: 24 cycles, and 8 for each item.\n\n\
+              | sections 4.3 and 6.1 | unit | paper | engine | difference | |\n|---|---|---|---|---|---|\n";
+    for Compared { figure, unit, paper, model, holds } in compared {
+        let (name, difference, model) = match unit {
+            Unit::Words => ("words", format!("{:+}", model - paper), format!("{model}")),
+            Unit::Cycles => ("cycles", format!("{:+}", model - paper), format!("{model}")),
+            Unit::Percent => ("%", format!("{:+.2} points", model - paper), format!("{model:.2}")),
+        };
+        let holds = if *holds { "holds" } else { "does not hold" };
+        let _ = writeln!(text, "| {figure} | {name} | {paper} | {model} | {difference} | {holds} |");
+    }
+}
+
+/// The published ratios under each reading of ideal hardware.
+fn readings(text: &mut String, measured: &Measurements) {
+    *text += "\n## Which ideal hardware the published ratios mean\n\n\
+              How much longer than ideal hardware the match unit takes. The paper states 8 cycles for the header and 8 for \
+              each item, and says that the unit needs 6 more for each match; its ratios fit neither that, nor what its unit \
+              takes, but 24 and 8.\n\n\
+              | items | paper | engine over 24 + 8 | difference | engine over 8 + 8 | difference | 6 cycles over 8 + 8 | \
+              difference |\n|---|---|---|---|---|---|---|---|\n";
+    let points = measured.by_items(&measured.match_unit.lists);
+    for (items, paper, _) in PUBLISHED_OVERHEADS {
+        let Some((_, cycles)) = points.iter().find(|(of, _)| *of == f64::from(items)) else { continue };
+        let stated = Ideal::Stated.cycles(items);
+        let _ = write!(text, "| {items} | {paper} % |");
+        for time in [cycles / Ideal::Fitting.cycles(items), cycles / stated, (stated + 6.0) / stated] {
+            let overhead = (time - 1.0) * 100.0;
+            let _ = write!(text, " {overhead:.2} % | {:+.2} points |", overhead - paper);
+        }
+        text.push('\n');
+    }
+}
+
+fn claims(text: &mut String, measured: &Measurements) {
+    *text += "\n## The paper's claims about processors\n\nShares of ideal hardware after the reading that fits the paper's \
+              ratios, 24 + 8 cycles for each item.\n\n\
+              | claim | paper | as described | difference | otherwise | difference | why |\n|---|---|---|---|---|---|---|\n";
+    let [described, otherwise] =
+        [&measured.as_described, &measured.otherwise].map(|processors| Set { measured, processors });
+    for claim in &CLAIMS {
+        let (first, second) = ((claim.of)(&described), (claim.of)(&otherwise));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            claim.subject,
+            claim.paper,
+            claim.written(first),
+            claim.difference(first),
+            claim.written(second),
+            claim.difference(second),
+            claim.why,
+        );
+    }
+}
+
+/// Table 4: machine, square millimetres, and how many times the match unit that is, as printed.
+const AREAS: [(&str, f64, f64); 5] = [
+    ("match unit, with list manager", 1.3, 1.0),
+    ("PPC 440", 6.0, 4.6),
+    ("multithreaded, 1 core", 5.0, 3.8),
+    ("multithreaded, 2 cores", 10.0, 7.7),
+    ("multithreaded, 16 cores", 80.0, 61.5),
+];
+/// Section 6.2: what CACTI says of the unit's memories, in square millimetres at 90 nm.
+const MEMORIES_MM2: f64 = 0.326;
+
+fn areas(text: &mut String, measured: &Measurements) {
+    let unit_mm2 = AREAS.first().map_or(f64::NAN, |(_, mm2, _)| *mm2);
+    *text += "\n## Area\n\nThe areas are the paper's (Table 4, 90 nm); niclab estimates none. The ratios are recomputed \
+              from them.\n\n\
+              | machine | mm² | ratio, paper | ratio, recomputed | difference |\n|---|---|---|---|---|\n";
+    for (machine, mm2, printed) in AREAS {
+        let ratio = mm2 / unit_mm2;
+        let _ = writeln!(text, "| {machine} | {mm2} | {printed} | {ratio:.2} | {:+.2} |", ratio - printed);
+    }
+    let doubled = 4.0 * MEMORIES_MM2;
+    let bits = &measured.match_unit.bits;
+    let memories = [
+        ("program, as long as it is", bits.program),
+        ("ALU registers", bits.alu_registers),
+        ("ternary registers", bits.ternary_registers),
+        ("predicates", bits.predicates),
+        ("input FIFO", bits.input_fifo),
+        ("list manager's cache of items", bits.item_cache),
+    ];
+    let _ = write!(
+        text,
+        "\nThe paper's {unit_mm2} mm² is what CACTI says of the unit's memories, {MEMORIES_MM2} mm², doubled for the \
+         functional units and doubled again for the list manager: {doubled:.3}. How large each memory was taken to be it does \
+         not say. The engine's, for whoever wants to estimate them anew ({} words of {} bits are the program):\n\n\
+         | memory | bits |\n|---|---|\n",
+        measured.match_unit.program_words,
+        bits.program / measured.match_unit.program_words.max(1),
+    );
+    for (memory, bits) in memories {
+        let _ = writeln!(text, "| {memory} | {bits} |");
+    }
+    let _ = writeln!(text, "| all | {} |", memories.iter().map(|(_, bits)| bits).sum::<u64>());
+}
+
+fn decisions(text: &mut String, measured: &Measurements) {
+    *text += "\n## What hangs on each decision\n\nWhat the paper leaves open about processors. Cycles of one match.\n\n\
+              | machine | first item | 10 items | 100 items | 300 items |\n|---|---|---|---|---|\n";
+    for Machine { name, lists } in &measured.variations {
+        let [ten, hundred, three_hundred] = [10, 100, 300].map(|items| measured.full(lists, items));
+        let first = measured.first(lists);
+        let _ = writeln!(text, "| {name} | {first:.1} | {ten:.1} | {hundred:.1} | {three_hundred:.1} |");
+    }
+}
+
+/// What the paper's Figures 6 and 7 show of each list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum View {
+    Total,
+    EachItem,
+    Ratio,
+}
+
+fn benchmark(text: &mut String, title: &str, measured: &Measurements, processors: &[Machine]) {
+    let _ = write!(text, "\n## {title}\n");
+    for (index, unit) in measured.match_unit.lists.iter().enumerate() {
+        let others = processors.iter().filter_map(|machine| machine.lists.get(index));
+        let lists: Vec<&List> = std::iter::once(unit).chain(others).collect();
+        let machines = processors.iter().map(|machine| machine.name.as_str());
+        let names: Vec<&str> = std::iter::once("match unit").chain(machines).collect();
+        for view in [View::Total, View::EachItem, View::Ratio] {
+            heading(text, view, unit.items, &names);
+            for row in 0..unit.passes.len() {
+                table_row(text, view, measured, &lists, row);
+            }
+        }
+    }
+}
+
+fn heading(text: &mut String, view: View, items: u32, names: &[&str]) {
+    let what = match view {
+        View::Total => "total time, µs",
+        View::EachItem => "time of each item, ns",
+        View::Ratio => "times ideal hardware's time, 24 + 8 and (8 + 8)",
+    };
+    let mut columns = vec!["list traversed", "items"];
+    columns.extend(names);
+    if view != View::Ratio {
+        columns.extend(["ideal, 24 + 8", "ideal, 8 + 8"]);
+    }
+    let (names, rules) = (columns.join(" | "), "|---".repeat(columns.len()));
+    let _ = write!(text, "\n{items} items: {what}.\n\n| {names} |\n{rules}|\n");
+}
+
+/// One pass on all machines; none for the pass that fills caches.
+fn table_row(text: &mut String, view: View, measured: &Measurements, lists: &[&List], row: usize) {
+    let passes: Vec<_> = lists.iter().filter_map(|list| list.passes.get(row)).collect();
+    let Some((percent, items)) = passes.first().and_then(|pass| Some((pass.percent?, pass.items_traversed)))
+    else {
+        return;
+    };
+    let ideals @ [fitting, stated] = [Ideal::Fitting, Ideal::Stated].map(|ideal| ideal.cycles(items));
+    let simulated = passes.iter().map(|pass| measured.per_match(pass));
+    let all_times = |scale: f64| {
+        let times = simulated.clone().chain(ideals);
+        times.map(|cycles| format!("{:.2}", cycles * measured.ns_per_cycle() * scale)).collect::<Vec<_>>()
+    };
+    let cells = match view {
+        View::Total => all_times(f64::from(measured.headers_per_pass) / 1e3),
+        View::EachItem => all_times(1.0 / f64::from(items)),
+        View::Ratio => {
+            simulated.map(|cycles| format!("{:.2} ({:.2})", cycles / fitting, cycles / stated)).collect()
+        }
+    };
+    let _ = writeln!(text, "| {percent} % | {items} | {} |", cells.join(" | "));
+}
