@@ -4,6 +4,7 @@
  *
  *   niclab-selftest [/dev/niclabN]         all tests; as root also those that unbind the driver
  *   niclab-selftest death [/dev/niclabN]   waits until the device dies (stop its daemon), then tests what is left
+ *   niclab-selftest hold [/dev/niclabN]    a Match: registers memory, posts a receive, says so, and waits to be killed
  *
  * No port may be open meanwhile. Output is TAP; the exit code is 0 when every test passed, 1 when one failed, 2 when
  * they could not run.
@@ -15,20 +16,24 @@
 
 int main(int count, char **arguments)
 {
-	bool death = count > 1 && !strcmp(arguments[1], "death");
-	int path = death ? 2 : 1;
+	bool death = count > 1 && !strcmp(arguments[1], "death"), hold = count > 1 && !strcmp(arguments[1], "hold");
+	int path = death || hold ? 2 : 1;
 
 	if (count > path + 1 || (count > path && arguments[path][0] != '/')) {
-		fprintf(stderr, "usage: %s [death] [/dev/niclabN]\n", arguments[0]);
+		fprintf(stderr, "usage: %s [death | hold] [/dev/niclabN]\n", arguments[0]);
 		return 2;
 	}
 	if (count > path)
 		device_path = arguments[path];
 	if (death)
 		return watch_death();
+	if (hold)
+		return hold_region();
 	tests_of_ports();
 	tests_of_maps();
 	tests_of_interrupts();
 	tests_of_life();
+	tests_of_regions();
+	tests_of_firmware();
 	return tap_finish();
 }

@@ -123,6 +123,29 @@ const char *nic_virtio_name(void)
 	return strrchr(target, '/') ? strrchr(target, '/') + 1 : target;
 }
 
+int nic_binding_write(const char *file, const char *device)
+{
+	char path[128];
+	int fd, error = 0;
+
+	snprintf(path, sizeof(path), NIC_BUS "%s", file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	if (write(fd, device, strlen(device)) < 0)
+		error = errno;
+	close(fd);
+	return error;
+}
+
+int nic_rebind(void)
+{
+	const char *name = nic_virtio_name();
+	int error = name ? nic_binding_write("unbind", name) : ENODEV;
+
+	return error ? error : nic_binding_write("bind", name);
+}
+
 long long nic_line_interrupts(void)
 {
 	FILE *file = fopen("/proc/interrupts", "re");

@@ -66,6 +66,15 @@ long long nic_attribute(const char *name);
 /* Name of the NIC's virtio device, or NULL. */
 const char *nic_virtio_name(void);
 
+/* The driver's folder of the bus. */
+#define NIC_BUS "/sys/bus/virtio/drivers/niclab/"
+
+/* Writes a virtio device's name to the driver's file bind or unbind, which root may. */
+int nic_binding_write(const char *file, const char *device);
+
+/* Unbinds the driver from the NIC, and binds it again. */
+int nic_rebind(void);
+
 /* Interrupts of the NIC's line by the kernel's own count; -1 when the line is shared with another device. */
 long long nic_line_interrupts(void);
 
@@ -84,6 +93,13 @@ void tests_of_ports(void);
 void tests_of_maps(void);
 void tests_of_interrupts(void);
 void tests_of_life(void);
+void tests_of_regions(void);
+void tests_of_firmware(void);
 int watch_death(void);
+int hold_region(void);
+
+/* test_region.c: parts of watch_death(), which do nothing where there are no regions. */
+void register_with_the_doomed(int fd);
+void death_leaves_memory_pinned(void);
 
 #endif /* SELFTEST_H */

@@ -14,7 +14,6 @@
 #include "selftest.h"
 
 #define PAGE NICLAB_PAGE_BYTES
-#define BUS "/sys/bus/virtio/drivers/niclab/"
 
 /* An open port with a mapping of each kind that has been touched. */
 struct victim {
@@ -104,20 +103,6 @@ static void a_process_can_be_killed_at_any_point(void)
 	close(fd);
 }
 
-/* Writes the NIC's virtio device to bind or unbind. Returns 0 or an errno. */
-static int binding_write(const char *file, const char *device)
-{
-	int fd = open(file, O_WRONLY | O_CLOEXEC);
-	int error = 0;
-
-	if (fd < 0)
-		return errno;
-	if (write(fd, device, strlen(device)) < 0)
-		error = errno;
-	close(fd);
-	return error;
-}
-
 /* What holds for an open file whose device has gone. */
 static void expect_gone(struct victim *victim)
 {
@@ -146,13 +131,13 @@ static void unbinding_under_open_files(void)
 	pthread_t thread;
 	void *events = NULL;
 
-	if (!name || access(BUS "unbind", W_OK)) {
+	if (!name || access(NIC_BUS "unbind", W_OK)) {
 		tap_skip("only root can unbind a device");
 		return;
 	}
 	victim_open(&victim, 0);
 	EXPECT_EQ(pthread_create(&thread, NULL, wait_for_hangup, &victim.fd), 0);
-	EXPECT_ERRNO(binding_write(BUS "unbind", name), 0);
+	EXPECT_ERRNO(nic_binding_write("unbind", name), 0);
 	EXPECT_EQ(pthread_join(thread, &events), 0);
 	EXPECT_EQ((intptr_t)events, POLLERR | POLLHUP);
 	expect_gone(&victim);
@@ -162,7 +147,7 @@ static void unbinding_under_open_files(void)
 	EXPECT(access(device_path, F_OK) && errno == ENOENT);
 
 	/* The device comes back under the same name while the old file is still open. */
-	EXPECT_ERRNO(binding_write(BUS "bind", name), 0);
+	EXPECT_ERRNO(nic_binding_write("bind", name), 0);
 	EXPECT_EQ(nic_attribute("healthy"), 1);
 	expect_gone(&victim);
 	victim_close(&victim);
@@ -172,15 +157,12 @@ static void unbinding_under_open_files(void)
 
 static void binding_again_and_again(void)
 {
-	const char *name = nic_virtio_name();
-
-	if (!name || access(BUS "unbind", W_OK)) {
+	if (access(NIC_BUS "unbind", W_OK)) {
 		tap_skip("only root can unbind a device");
 		return;
 	}
 	for (int i = 0; i < 5; i++) {
-		EXPECT_ERRNO(binding_write(BUS "unbind", name), 0);
-		EXPECT_ERRNO(binding_write(BUS "bind", name), 0);
+		EXPECT_ERRNO(nic_rebind(), 0);
 		EXPECT_EQ(nic_attribute("healthy"), 1);
 	}
 }
@@ -226,9 +208,11 @@ static void death_leaves_the_memory_readable(void)
 int watch_death(void)
 {
 	victim_open(&doomed, 0);
+	register_with_the_doomed(doomed.fd);
 	tap_run("the death of the device is noticed in bounded time", death_is_noticed);
 	tap_run("a dead device cannot be opened", death_is_told_to_newcomers);
 	tap_run("what was received stays readable", death_leaves_the_memory_readable);
 	victim_close(&doomed);
+	tap_run("what a dead device may still write to stays pinned", death_leaves_memory_pinned);
 	return tap_finish();
 }
