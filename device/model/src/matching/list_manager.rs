@@ -175,6 +175,14 @@ pub enum Misbehaved {
         /// How much of it would be stored.
         length: u64,
     },
+    /// A queue's program gave a command that there is not, or that makes no sense where it stood.
+    #[error(
+        "the queue's program gave the command {word:#x}, which there is not or which cannot be carried out now"
+    )]
+    Command {
+        /// Its last word.
+        word: u64,
+    },
     /// It did not end in time.
     #[error("the program did not end a header within {cycles} cycles")]
     Watchdog {

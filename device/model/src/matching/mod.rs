@@ -9,7 +9,8 @@
 //! * [`reference`]: the matching rule, plainly, from the paper's Figure 1;
 //! * [`fifo`], [`unit`]: the microcoded engine, cycle by cycle;
 //! * [`program`]: the Portals matching program;
-//! * [`list_manager`]: streams headers and items to the unit, and hears its verdicts.
+//! * [`list_manager`]: streams headers and items to the unit, and hears its verdicts;
+//! * [`queue_manager`]: the same for one list, decided by a program on a second unit.
 //!
 //! The NIC (section 3.1): a program launches commands in its requester page (`commands`, `execute`); messages leave in frames
 //! ([`wire`]) over a link that loses nothing (`messages`); where they arrive, each header is matched by the unit (`engine`)
@@ -42,6 +43,7 @@ mod messages;
 pub mod nic;
 mod port;
 pub mod program;
+pub mod queue_manager;
 mod reception;
 pub mod reference;
 mod regions;

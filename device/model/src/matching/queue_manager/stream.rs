@@ -1,0 +1,134 @@
+//! Sends headers and items to the match unit, and says which item each of its verdicts is about.
+
+use alloc::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::memory::{Fetched, SLOT_OF_END};
+use super::{Group, command};
+use crate::matching::item::{Header, WORDS};
+use crate::matching::list_manager::Misbehaved;
+use crate::matching::program::{DONE, FAILED, SUCCEEDED};
+
+/// What the match unit says of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The item's slot.
+    pub slot: u16,
+    /// Offset and length, when it takes the message.
+    pub result: Option<(u64, u64)>,
+}
+
+impl Verdict {
+    /// As the queue's program gets it.
+    pub fn words(&self) -> Group {
+        let slot = command::at(self.slot);
+        match self.result {
+            None => Group::from_slice(&[slot | command::FAILED]),
+            Some((offset, length)) => Group::from_slice(&[slot | command::SUCCEEDED, offset, length]),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    is_header: bool,
+    entity: Fetched,
+}
+
+/// What is on its way to the match unit, and what the unit owes for it.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    turnaround: u64,
+    transfers: VecDeque<Transfer>,
+    /// Words sent of the first.
+    sent: usize,
+    /// A header is being matched.
+    is_busy: bool,
+    /// No header begins before this cycle.
+    free_at: u64,
+    /// Slots of items that have no verdict, the first one first.
+    judged: VecDeque<u16>,
+    /// What the unit said of an item that takes the message: the words behind `succeeded`.
+    result: Option<SmallVec<[u64; 2]>>,
+}
+
+impl Stream {
+    /// With nothing to send.
+    pub const fn new(turnaround: u64) -> Self {
+        Self {
+            turnaround,
+            transfers: VecDeque::new(),
+            sent: 0,
+            is_busy: false,
+            free_at: 0,
+            judged: VecDeque::new(),
+            result: None,
+        }
+    }
+
+    /// A header is to be sent once the unit is done with the one before.
+    pub fn begin(&mut self, header: &Header) {
+        let entity = Fetched { words: header.to_words(), at: 0 };
+        self.transfers.push_back(Transfer { is_header: true, entity });
+    }
+
+    /// An item is to be sent.
+    pub fn send(&mut self, slot: u16, entity: Fetched) {
+        self.judged.push_back(slot);
+        self.transfers.push_back(Transfer { is_header: false, entity });
+    }
+
+    /// The word that is sent in this cycle.
+    pub fn next_word(&mut self, cycle: u64) -> Option<u64> {
+        let Transfer { is_header, entity } = self.transfers.front()?;
+        let is_there = if *is_header && self.sent == 0 {
+            !self.is_busy && self.free_at <= cycle
+        } else {
+            entity.at + self.sent as u64 <= cycle
+        };
+        let word = *entity.words.get(self.sent).filter(|_| is_there)?;
+        self.is_busy = true;
+        self.sent += 1;
+        if self.sent == WORDS {
+            self.sent = 0;
+            self.transfers.pop_front();
+        }
+        Some(word)
+    }
+
+    /// The match unit wrote a word: the verdict that is complete with it.
+    pub fn on_output(&mut self, cycle: u64, word: u64) -> Result<Option<Verdict>, Misbehaved> {
+        let first = self.judged.front().copied();
+        match (&mut self.result, word, first) {
+            (None, FAILED, Some(slot)) => {
+                self.judged.pop_front();
+                if slot == SLOT_OF_END {
+                    self.end(cycle);
+                }
+                return Ok(Some(Verdict { slot, result: None }));
+            }
+            (None, SUCCEEDED, Some(slot)) if slot != SLOT_OF_END => self.result = Some(SmallVec::new()),
+            (Some(result), word, Some(slot)) if result.len() < 2 => {
+                result.push(word);
+                if let [offset, length] = **result {
+                    return Ok(Some(Verdict { slot, result: Some((offset, length)) }));
+                }
+            }
+            (Some(_), DONE, _) => {
+                // The item that matched, and the one behind it that was drained.
+                self.judged.drain(..self.judged.len().min(2));
+                self.end(cycle);
+            }
+            (_, word, _) => return Err(Misbehaved::Verdict { word }),
+        }
+        Ok(None)
+    }
+
+    /// The unit is done with a header.
+    fn end(&mut self, cycle: u64) {
+        self.free_at = cycle + self.turnaround - 1;
+        self.is_busy = false;
+        self.result = None;
+    }
+}
