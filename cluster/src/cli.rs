@@ -374,6 +374,8 @@ pub enum PaperFigures {
     Ultra,
     /// The match unit: time to match on lists of different length, beside processors.
     Match,
+    /// Match cards in guests that are booted for it: latency over the depth of the list, matched on card and host.
+    MatchLive,
 }
 
 /// Arguments of `schema`.
@@ -596,6 +598,9 @@ pub struct DoctorArgs {
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
+    /// What to measure; everything, where nothing is named.
+    #[arg(value_enum, value_name = "SECTION", conflicts_with = "only")]
+    pub sections: Vec<BenchSection>,
     /// Print JSON, versioned.
     #[arg(long)]
     pub json: bool,
@@ -618,10 +623,12 @@ pub struct BenchArgs {
 
 /// A part of `bench`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum BenchSection {
     /// Two guests: messages, TCP over the Ethernet function, TCP over QEMU's -netdev stream.
     Guests,
+    /// Four guests: messages between two Match cards beside two ULTRA cards.
+    MatchGuests,
     /// Two guests: time to healthy, the daemon's memory.
     Boot,
     /// 16 guests of 128 MiB: time to healthy, ping between all pairs.

@@ -9,9 +9,12 @@ use super::{
     Measured, Options, baseline,
     figure::{Clock, Figure, Goal},
     memory::{self, ResidentMemory},
-    perf::{self, Path},
+    perf::{self, Pair, Path},
 };
 use crate::{cli::ClusterArgs, running::RunningCluster, runtime::RuntimeRoot};
+
+/// Payload of a round trip.
+const MESSAGE_BYTES: usize = 16;
 
 /// Round trips of one sample through requester pages.
 const ULTRA_ROUND_TRIPS: u64 = 5_000;
@@ -51,20 +54,21 @@ impl Sample {
     ];
 
     fn take(self, running: &mut RunningCluster) -> Result<f64> {
-        let ethernet = || Path::Tcp(running.plan().nodes.iter().map(|node| node.address).collect());
-        let baseline = || Path::Tcp(baseline::ADDRESSES.to_vec());
+        let pair = Pair::from(match self {
+            Self::UltraRoundTrip => Path::Ultra,
+            Self::EthernetRoundTrip | Self::EthernetBandwidth => {
+                Path::Tcp(running.plan().nodes.iter().map(|node| node.address).collect())
+            }
+            Self::BaselineRoundTrip | Self::BaselineBandwidth => Path::Tcp(baseline::ADDRESSES.to_vec()),
+        });
         match self {
-            Self::UltraRoundTrip => perf::round_trip_us(running, &Path::Ultra, ULTRA_ROUND_TRIPS),
-            Self::EthernetRoundTrip => {
-                let path = ethernet();
-                perf::round_trip_us(running, &path, TCP_ROUND_TRIPS)
+            Self::UltraRoundTrip => perf::round_trip_us(running, &pair, MESSAGE_BYTES, ULTRA_ROUND_TRIPS),
+            Self::EthernetRoundTrip | Self::BaselineRoundTrip => {
+                perf::round_trip_us(running, &pair, MESSAGE_BYTES, TCP_ROUND_TRIPS)
             }
-            Self::BaselineRoundTrip => perf::round_trip_us(running, &baseline(), TCP_ROUND_TRIPS),
-            Self::EthernetBandwidth => {
-                let path = ethernet();
-                perf::bandwidth_mb_per_s(running, &path, WRITE_BYTES, WRITES)
+            Self::EthernetBandwidth | Self::BaselineBandwidth => {
+                perf::bandwidth_mb_per_s(running, &pair, WRITE_BYTES, WRITES)
             }
-            Self::BaselineBandwidth => perf::bandwidth_mb_per_s(running, &baseline(), WRITE_BYTES, WRITES),
         }
     }
 

@@ -5,7 +5,7 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`boot`], [`scale`], [`device`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
+//! [`guests`], [`match_guests`], [`boot`], [`scale`], [`device`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
 //! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's,
 //! and [`interference`] says who else used the machine.
 
@@ -16,6 +16,7 @@ pub mod device;
 pub mod figure;
 pub mod guests;
 pub mod interference;
+pub mod match_guests;
 pub mod matching;
 pub mod memory;
 pub mod perf;
@@ -29,6 +30,7 @@ use std::{
 };
 
 use anyhow::Result;
+use niclab_spec::Cluster;
 
 use crate::{
     cli::{BenchSection, ClusterArgs},
@@ -118,6 +120,7 @@ fn what(section: BenchSection) -> &'static str {
         BenchSection::Guests => {
             "two guests: messages, and TCP over the NIC's Ethernet function and over QEMU's -netdev stream"
         }
+        BenchSection::MatchGuests => "four guests: messages between two Match cards beside two ULTRA cards",
         BenchSection::Boot => "two guests: boot from a warm cache, and the daemon's memory",
         BenchSection::Scale => "16 guests of 128 MiB: boot, and ping between all pairs",
         BenchSection::Device => "the device in process, without QEMU",
@@ -129,6 +132,7 @@ fn what(section: BenchSection) -> &'static str {
 fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Result<Measured> {
     match section {
         BenchSection::Guests => guests::measure(options, root),
+        BenchSection::MatchGuests => match_guests::measure(options, root),
         BenchSection::Boot => boot::measure(options, root),
         BenchSection::Scale => scale::measure(options, root),
         BenchSection::Device => device::measure(options),
@@ -165,6 +169,17 @@ fn boot(
     let begin = Instant::now();
     let mut plan = plan(options, root, args)?;
     adjust(&mut plan);
+    start(root, args, plan, begin)
+}
+
+/// Boots `cluster`.
+fn boot_cluster(options: &Options, root: &RuntimeRoot, cluster: &Cluster) -> Result<Booted> {
+    let begin = Instant::now();
+    let plan = plan_cluster(options, root, &options.cluster, cluster)?;
+    start(root, &options.cluster, plan, begin)
+}
+
+fn start(root: &RuntimeRoot, args: &ClusterArgs, plan: Plan, begin: Instant) -> Result<Booted> {
     let preparation = begin.elapsed();
     let folder = root.claim(&plan.name)?;
     let timeout = args.boot_timeout(plan.nodes.len());
@@ -176,7 +191,15 @@ fn boot(
 }
 
 fn plan(options: &Options, root: &RuntimeRoot, args: &ClusterArgs) -> Result<Plan> {
-    let cluster = prepare::cluster(args)?;
+    plan_cluster(options, root, args, &prepare::cluster(args)?)
+}
+
+fn plan_cluster(
+    options: &Options,
+    root: &RuntimeRoot,
+    args: &ClusterArgs,
+    cluster: &Cluster,
+) -> Result<Plan> {
     let name = format!("{RUN_PREFIX}{}", std::process::id());
-    prepare::plan(args, &cluster, &name, root, options.cluster.offline)
+    prepare::plan(args, cluster, &name, root, options.cluster.offline)
 }

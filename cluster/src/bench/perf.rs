@@ -25,8 +25,10 @@ pub struct NoSuchNumber {
 /// How two nodes talk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// Requester pages of the NIC.
+    /// Requester pages of an ULTRA card.
     Ultra,
+    /// Posted receives of a Match card.
+    Match,
     /// TCP between these addresses, by rank.
     Tcp(Vec<Ipv4Addr>),
 }
@@ -35,6 +37,7 @@ impl Path {
     fn arguments(&self) -> Vec<String> {
         match self {
             Self::Ultra => ["--transport", "ultra"].map(str::to_owned).to_vec(),
+            Self::Match => ["--transport", "match"].map(str::to_owned).to_vec(),
             Self::Tcp(addresses) => {
                 let list: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
                 vec!["--transport".to_owned(), "tcp".to_owned(), "--addresses".to_owned(), list.join(",")]
@@ -43,24 +46,45 @@ impl Path {
     }
 }
 
-/// Median round trip of `iterations` messages of 16 bytes between the first two nodes, in microseconds of wall time.
+/// Two nodes that talk: this one and the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Rank of the lower one, which is even: programs talk in such pairs.
+    pub first: usize,
+    /// How they talk.
+    pub path: Path,
+}
+
+impl From<Path> for Pair {
+    fn from(path: Path) -> Self {
+        Self { first: 0, path }
+    }
+}
+
+/// Median round trip of `iterations` messages of `size_bytes` between two nodes, in microseconds of wall time.
 ///
 /// # Errors
 /// When the command fails on a node.
-pub fn round_trip_us(running: &mut RunningCluster, path: &Path, iterations: u64) -> Result<f64> {
-    let counts = ["--size".to_owned(), "16".to_owned(), "--iterations".to_owned(), iterations.to_string()];
-    let text = run(running, "pingpong", path, &counts)?;
+pub fn round_trip_us(
+    running: &mut RunningCluster,
+    pair: &Pair,
+    size_bytes: usize,
+    iterations: u64,
+) -> Result<f64> {
+    let counts =
+        ["--size".to_owned(), size_bytes.to_string(), "--iterations".to_owned(), iterations.to_string()];
+    let text = run(running, "pingpong", pair, &counts)?;
     Ok(number(&text, "/sections/0/rows/0/round_trip/p50_wall_ns")? / 1e3)
 }
 
-/// Bandwidth of `iterations` writes of `size_bytes` from the first node to the second, in 10^6 bytes per second of wall
+/// Bandwidth of `iterations` messages or writes of `size_bytes` from the lower rank to the higher, in 10^6 bytes per second of wall
 /// time.
 ///
 /// # Errors
 /// When the command fails on a node.
 pub fn bandwidth_mb_per_s(
     running: &mut RunningCluster,
-    path: &Path,
+    pair: &Pair,
     size_bytes: usize,
     iterations: u64,
 ) -> Result<f64> {
@@ -70,16 +94,17 @@ pub fn bandwidth_mb_per_s(
         // Enough for the connection's window to open.
         ["--warmup".to_owned(), (iterations / 4).to_string()],
     ];
-    let text = run(running, "stream", path, counts.as_flattened())?;
+    let text = run(running, "stream", pair, counts.as_flattened())?;
     Ok(number(&text, "/sections/0/rows/0/payload_bytes_per_s_wall")? / 1e6)
 }
 
 /// Runs the same command at both ends; the report is the first one's.
-fn run(running: &mut RunningCluster, benchmark: &str, path: &Path, arguments: &[String]) -> Result<String> {
+fn run(running: &mut RunningCluster, benchmark: &str, pair: &Pair, arguments: &[String]) -> Result<String> {
     let mut argv = vec!["niclab-perf".to_owned(), benchmark.to_owned(), "--json".to_owned()];
-    argv.extend(path.arguments());
+    argv.extend(pair.path.arguments());
     argv.extend_from_slice(arguments);
-    let commands: Vec<NodeCommand> = (0..2).map(|rank| NodeCommand { rank, argv: argv.clone() }).collect();
+    let ranks = pair.first..pair.first + 2;
+    let commands: Vec<NodeCommand> = ranks.map(|rank| NodeCommand { rank, argv: argv.clone() }).collect();
     Ok(command::run(running, &commands, LIMIT)?.into_iter().next().unwrap_or_default())
 }
 

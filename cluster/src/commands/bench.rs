@@ -17,7 +17,7 @@ const INCOMPLETE: u8 = 1;
 /// # Errors
 /// When nothing could be measured.
 pub fn run(args: &BenchArgs) -> Result<u8> {
-    let mut sections = args.only.clone();
+    let mut sections = [args.sections.as_slice(), &args.only].concat();
     if sections.is_empty() {
         sections = BenchSection::value_variants().to_vec();
     }
