@@ -13,8 +13,9 @@ use niclab_model::parts::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
 };
 use niclab_model::time::Span;
-use niclab_model::ultra;
+use niclab_model::{matching, ultra};
 use niclab_spec::{DeviceFaultRate, FlowControl, Unauthorized};
+use thiserror::Error;
 
 /// The parameters of node `number`'s ULTRA card, in a cluster of `nodes` nodes.
 pub fn ultra(
@@ -37,6 +38,47 @@ pub fn ultra(
         },
         ..ultra::Config::new(number, nodes.into(), profile)
     }
+}
+
+/// The parameters of node `number`'s Match card, in a cluster of `nodes` nodes whose links all carry frames with a payload
+/// of `mtu_bytes`.
+pub fn matching(
+    parameters: &niclab_spec::MatchParameters,
+    number: u16,
+    nodes: u16,
+    mtu_bytes: u32,
+    profile: impl Into<Arc<Profile>>,
+) -> matching::Config {
+    let config = matching::Config::new(number, nodes.into(), profile);
+    let first = Span::from_ns(u64::from(parameters.retransmit_us) * 1_000);
+    matching::Config {
+        mtu_bytes,
+        match_entries: parameters.match_entries,
+        max_message_bytes: parameters.max_message_bytes,
+        window_frames: parameters.window_frames,
+        unexpected_messages: parameters.unexpected_messages,
+        retransmit_first: first,
+        // A wait that is long at first may still double a few times.
+        retransmit_most: config.retransmit_most.max(first.times(8)),
+        ..config
+    }
+}
+
+/// The largest payload that every link of these carries.
+pub fn least_mtu_bytes<'a>(links: impl IntoIterator<Item = &'a niclab_spec::LinkConfig>) -> u32 {
+    let mtus = links.into_iter().map(|link| link.mtu_bytes);
+    mtus.min().unwrap_or(niclab_spec::LinkConfig::DEFAULT_MTU_BYTES)
+}
+
+/// A card's parameters are those of no card that there can be.
+#[derive(Debug, Error)]
+pub enum CardError {
+    /// ULTRA.
+    #[error(transparent)]
+    Ultra(#[from] ultra::config::ConfigError),
+    /// Match.
+    #[error(transparent)]
+    Match(#[from] matching::config::ConfigError),
 }
 
 /// A link.
@@ -143,6 +185,32 @@ mod tests {
     fn the_bundled_profile_is_the_models_own() {
         let bundled = niclab_spec::Profile::bundled("ultra-200mhz-htx").unwrap();
         assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
+    }
+
+    fn link_of_spec() -> niclab_spec::LinkConfig {
+        niclab_spec::Source::default().resolve(&niclab_spec::ClusterFile::default()).unwrap().nodes[0].link
+    }
+
+    #[test]
+    fn a_match_card_is_as_the_cluster_file_says() {
+        let links =
+            [9_000, 1_200, 1_500].map(|mtu_bytes| niclab_spec::LinkConfig { mtu_bytes, ..link_of_spec() });
+        let own = niclab_spec::MatchParameters {
+            match_entries: 16,
+            max_message_bytes: 17,
+            window_frames: 18,
+            unexpected_messages: 19,
+            retransmit_us: 20_000,
+        };
+        let config = matching(&own, 1, 3, least_mtu_bytes(&links), Profile::default());
+        assert_eq!((config.node, config.nodes, config.mtu_bytes), (1, 3, 1_200));
+        assert_eq!((config.match_entries, config.max_message_bytes, config.window_frames), (16, 17, 18));
+        assert_eq!((config.unexpected_messages, config.retransmit_first), (19, Span::from_ns(20_000_000)));
+        assert_eq!(config.retransmit_most, Span::from_ns(160_000_000));
+        assert_eq!(matching::Match::new(config).err(), None);
+        let plain = niclab_spec::MatchParameters::default();
+        let default = matching(&plain, 0, 2, least_mtu_bytes([]), Profile::default());
+        assert_eq!(default, matching::Config::new(0, 2, Profile::default()), "as the model's own");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! From the launcher's configuration to a world of cards.
 
-use niclab_abi::config::{DeviceConfig, MODEL_ULTRA};
+use niclab_abi::config::{DeviceConfig, MODEL_MATCH, MODEL_ULTRA};
 use niclab_abi::{ABI_VERSION, MAGIC};
+use niclab_assembly::CardError;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::Span;
-use niclab_model::ultra;
+use niclab_model::{matching, ultra};
 use niclab_spec::NicModel;
 use niclab_spec::daemon::{DaemonConfig, DaemonNode};
 use thiserror::Error;
@@ -32,17 +33,7 @@ pub enum ConfigError {
         node: String,
         /// Why.
         #[source]
-        error: ultra::config::ConfigError,
-    },
-    /// The model is not part of this daemon.
-    #[error(
-        "node {node}: this daemon has no `{model}` card; choose another `model` in the cluster file's [nic] table"
-    )]
-    Model {
-        /// Host name.
-        node: String,
-        /// Name of the model.
-        model: &'static str,
+        error: CardError,
     },
     /// A link's parameters.
     #[error("{0}; correct the cluster file's [[link]] tables")]
@@ -63,10 +54,12 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
     let nodes = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
     let nodes = nodes.ok_or(ConfigError::Nodes(config.nodes.len()))?;
     let profile = niclab_assembly::profile(&config.profile);
+    let mtu_bytes = niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link));
     let mut cards = Vec::new();
     let mut infos = Vec::new();
     for (number, node) in (0..nodes).zip(&config.nodes) {
-        let (nic, device) = card(node, number, nodes, profile)?;
+        let (nic, device) = card(node, number, nodes, mtu_bytes, profile)
+            .map_err(|error| ConfigError::Nic { node: node.name.clone(), error })?;
         let ports = device.ports;
         let pages = Pages::new(ports)?;
         let device = DeviceConfig { bar_pages: (pages.bytes() / niclab_abi::PAGE_BYTES) as u32, ..device };
@@ -85,7 +78,7 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
 fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigError> {
     let fabric = Fabric::new(&FabricConfig {
         links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
-        // ULTRA's network is ATOLL's, which cuts through.
+        // ULTRA's network is ATOLL's, which cuts through; Match's paper has none.
         forwarding: Forwarding::CutThrough,
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
@@ -102,8 +95,9 @@ fn card(
     node: &DaemonNode,
     number: u16,
     nodes: u16,
+    mtu_bytes: u32,
     profile: Profile,
-) -> Result<(AnyNic, DeviceConfig), ConfigError> {
+) -> Result<(AnyNic, DeviceConfig), CardError> {
     let device = DeviceConfig {
         magic: MAGIC,
         abi_version: ABI_VERSION,
@@ -123,10 +117,20 @@ fn card(
                 authorizations: config.authorizations.into(),
                 ..device
             };
-            let error = |error| ConfigError::Nic { node: node.name.clone(), error };
-            Ok((Box::new(ultra::Ultra::new(config).map_err(error)?), device))
+            Ok((Box::new(ultra::Ultra::new(config)?), device))
         }
-        NicModel::Match => Err(ConfigError::Model { node: node.name.clone(), model: node.nic.model.name() }),
+        NicModel::Match => {
+            let config = niclab_assembly::matching(&node.nic.matching, number, nodes, mtu_bytes, profile);
+            let device = DeviceConfig {
+                model: MODEL_MATCH,
+                ports: matching::config::PORTS as u32,
+                max_slices: config.max_events,
+                match_entries: config.match_entries,
+                max_message_bytes: config.max_message_bytes,
+                ..device
+            };
+            Ok((Box::new(matching::Match::new(config)?), device))
+        }
     }
 }
 
@@ -157,6 +161,20 @@ mod tests {
         assert_eq!((device.node, device.nodes, device.ports), (1, 2, 8));
         assert_eq!(device.mac.to_le_bytes()[..6], config().nodes[1].mac.0);
         assert!(device.bar_pages.is_power_of_two());
+    }
+
+    #[test]
+    fn a_match_card_says_what_it_holds() {
+        let mut of_match = config();
+        of_match.nodes[1].nic.model = NicModel::Match;
+        of_match.nodes[1].nic.matching.match_entries = 77;
+        let (_, infos) = build(&of_match, 2).unwrap();
+        let device = infos[1].config;
+        assert_eq!(
+            (device.model, device.match_entries, device.max_message_bytes),
+            (MODEL_MATCH, 77, 16 << 20)
+        );
+        assert_eq!((infos[0].config.model, infos[0].config.match_entries), (MODEL_ULTRA, 0));
     }
 
     #[test]

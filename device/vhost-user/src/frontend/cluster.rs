@@ -22,7 +22,7 @@ use crate::ring::Buffer;
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 const REPLY_ROOM: usize = Reply::BYTES + Statistics::BYTES;
-const REQUEST_ROOM: usize = 256;
+const REQUEST_ROOM: usize = niclab_model::nic::MAX_CONTROL_BYTES;
 
 /// The driver's part of the queues.
 struct Queues {

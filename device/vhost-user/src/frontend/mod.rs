@@ -8,11 +8,13 @@
 //! * [`DriverRing`]: a driver's side of a virtqueue;
 //! * [`Connection`]: what every vhost-user connection goes through;
 //! * [`ClusterGuest`] and [`GuestPort`]: the cluster function's driver, and one open port;
+//! * [`MatchPort`]: one open port of a Match card;
 //! * [`EthernetGuest`]: the Ethernet function's driver.
 
 mod cluster;
 mod connection;
 mod ethernet;
+mod matching;
 mod memory;
 mod port;
 mod ring;
@@ -22,6 +24,7 @@ use thiserror::Error;
 pub use self::cluster::{ClusterGuest, TIMEOUT};
 pub use self::connection::{Connection, MappedBar};
 pub use self::ethernet::EthernetGuest;
+pub use self::matching::{Entry, MatchPort, Target};
 pub use self::memory::GuestMemory;
 pub use self::port::{GuestPort, Received};
 pub use self::ring::DriverRing;

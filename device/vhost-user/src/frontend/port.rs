@@ -16,7 +16,7 @@ use niclab_abi::control::{
     Route,
 };
 use niclab_abi::receive::{
-    SLICE_BYTES, SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_WORDS, SliceStatus, StatusLine,
+    SLICE_BYTES, SLICE_NUMBER_SHIFT, SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_WORDS, SliceStatus, StatusLine,
 };
 
 use super::{ClusterGuest, FrontendError};
@@ -56,7 +56,8 @@ impl GuestPort {
     pub fn open(guest: &Arc<ClusterGuest>, slices: u32) -> Result<Self, FrontendError> {
         let memory = guest.memory();
         let slices_address = memory.allocate(u64::from(slices) * SLICE_BYTES, 64)?;
-        let status_address = memory.allocate(size_of::<StatusLine>() as u64, 64)?;
+        // A page, as for a card that writes counters behind the status line.
+        let status_address = memory.allocate(niclab_abi::PAGE_BYTES, niclab_abi::PAGE_BYTES)?;
         let open = PortOpen { port: PORT_ANY, slices, slices_address, status_address, ..PortOpen::default() };
         let opened = guest.command(OP_PORT_OPEN, &open)?;
         let opened = PortOpened::from_bytes(&opened).ok_or(FrontendError::Malformed("a short PortOpened"))?;
@@ -81,6 +82,11 @@ impl GuestPort {
     /// Guest-physical addresses of the slices and of the status line.
     pub const fn addresses(&self) -> (u64, u64) {
         (self.slices_address, self.status_address)
+    }
+
+    /// Whose port it is.
+    pub const fn guest(&self) -> &Arc<ClusterGuest> {
+        &self.guest
     }
 
     /// Sets where the port sends.
@@ -112,16 +118,31 @@ impl GuestPort {
     /// Stores payload and tag into the next slot and launches it, without a doorbell. False when the page is full.
     #[inline]
     pub fn try_launch(&mut self, payload: &[u64], tag: [u64; TAG_WORDS], flags: u16) -> bool {
-        let ahead = u64::from(SLOTS);
-        if u64::from(self.launched) >= self.seen_launched + ahead {
-            self.seen_launched = self.status_word(0);
-            if u64::from(self.launched) >= self.seen_launched + ahead {
-                return false;
-            }
+        if self.is_page_full() {
+            return false;
         }
         let Some(begin) = SLOT_TAG_WORD.checked_sub(payload.len()) else { return false };
         self.store_slot(begin, payload, tag, begin_code(begin) | flags);
         true
+    }
+
+    /// The same for a command: all words of the slot, and the lower half of the launch word. Returns the launch's number.
+    #[inline]
+    pub fn try_command(&mut self, code: u32, words: &[u64; PAYLOAD_WORDS + TAG_WORDS]) -> Option<u32> {
+        (!self.is_page_full()).then(|| {
+            self.launch_raw(code, words);
+            self.launched
+        })
+    }
+
+    /// Whether the next slot still holds a launch that the device has not taken, as far as it has told.
+    #[inline]
+    fn is_page_full(&mut self) -> bool {
+        let is_full = |port: &Self| u64::from(port.launched) >= port.seen_launched + u64::from(SLOTS);
+        if is_full(self) {
+            self.seen_launched = self.status_word(0);
+        }
+        is_full(self)
     }
 
     /// Launches the next slot with any code at all, page full or not.
@@ -131,6 +152,7 @@ impl GuestPort {
         for (place, word) in slot.iter().zip(words) {
             place.store(word.to_le(), Ordering::Relaxed);
         }
+        self.store_received(slot);
         if let Some(launch) = slot.get(SLOT_LAUNCH_WORD) {
             let word = launch_word(0, self.launched) | u64::from(code);
             launch.store(word.to_le(), Ordering::Release);
@@ -145,11 +167,17 @@ impl GuestPort {
         for (place, word) in burst.iter().zip(payload.iter().chain(&tag)) {
             place.store(word.to_le(), Ordering::Relaxed);
         }
-        if let Some(received) = slot.get(SLOT_RECEIVED_WORD) {
-            received.store((RECEIVED_KNOWN | u64::from(self.taken as u32)).to_le(), Ordering::Relaxed);
-        }
+        self.store_received(slot);
         if let Some(launch) = slot.get(SLOT_LAUNCH_WORD) {
             launch.store(launch_word(code, self.launched).to_le(), Ordering::Release);
+        }
+    }
+
+    /// Says beside a launch what was received before it.
+    #[inline]
+    fn store_received(&self, slot: &[AtomicU64]) {
+        if let Some(received) = slot.get(SLOT_RECEIVED_WORD) {
+            received.store((RECEIVED_KNOWN | u64::from(self.taken as u32)).to_le(), Ordering::Relaxed);
         }
     }
 
@@ -163,10 +191,7 @@ impl GuestPort {
     /// Takes the next slice if it has arrived.
     #[inline]
     pub fn try_receive(&mut self) -> Option<Received> {
-        let index = self.taken % u64::from(self.slices);
-        let memory = self.guest.memory();
-        let slice =
-            memory.atomics::<AtomicU64>(self.slices_address + index * SLICE_BYTES, SLICE_WORDS).ok()?;
+        let slice = self.next_slice()?;
         let word = u64::from_le(slice.get(SLICE_STATUS_WORD)?.load(Ordering::Acquire));
         let status = SliceStatus::decode(word)?;
         if status.number != (self.taken as u32).wrapping_add(1) {
@@ -181,6 +206,29 @@ impl GuestPort {
         }
         self.taken += 1;
         Some(received)
+    }
+
+    /// Takes the words of the next slice as they are, if it has arrived: an event of a card whose slices are events.
+    #[inline]
+    pub fn try_take(&mut self) -> Option<[u64; SLICE_WORDS]> {
+        let slice = self.next_slice()?;
+        let status = u64::from_le(slice.get(SLICE_STATUS_WORD)?.load(Ordering::Acquire));
+        if (status >> SLICE_NUMBER_SHIFT) as u32 != (self.taken as u32).wrapping_add(1) {
+            return None;
+        }
+        let mut words = [0; SLICE_WORDS];
+        for (word, place) in words.iter_mut().zip(slice) {
+            *word = u64::from_le(place.load(Ordering::Relaxed));
+        }
+        self.taken += 1;
+        Some(words)
+    }
+
+    /// Where the next slice will be.
+    #[inline]
+    fn next_slice(&self) -> Option<&[AtomicU64]> {
+        let index = self.taken % u64::from(self.slices);
+        self.guest.memory().atomics(self.slices_address + index * SLICE_BYTES, SLICE_WORDS).ok()
     }
 
     /// Tells the device that [`Self::release_lazily`] will be called after each slice. Before a sender is authorized.
