@@ -64,6 +64,30 @@ fn an_image_is_run_on_files() {
 }
 
 #[test]
+fn a_script_debugs_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("list.json"), r#"[{"match_bits": 1, "length": 8}]"#).unwrap();
+    fs::write(folder.join("headers.json"), r#"[{"match_bits": 1, "length": 8}]"#).unwrap();
+    fs::write(folder.join("loop.nma"), "again: in\n br again\nnop\nnop\n").unwrap();
+    let files = ["--program", "loop.nma", "--list", "list.json", "--headers", "headers.json"];
+    let options = ["--watchdog", "200", "--trace", "loop.vcd"];
+    let arguments = [&["match", "debug", "--command", "break again"], &files[..], &options[..]].concat();
+    let output = niclab(folder, &arguments, "continue\nquit\n");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("breakpoint 1: word 0 again") && said.contains("breakpoint 1, before cycle 5"),
+        "{said}"
+    );
+    assert!(fs::read_to_string(folder.join("loop.vcd")).unwrap().contains("$timescale 1 ns $end"));
+
+    let output = niclab(folder, &[&["match", "run"], &files[..], &options[..2]].concat(), "");
+    assert_eq!(output.status.code(), Some(1), "the program's own code");
+    assert!(text(&output.stderr).contains("within 200 cycles"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn help_is_the_programs_own() {
     let folder = tempfile::tempdir().unwrap();
     let help = niclab(folder.path(), &["match", "run", "--help"], "");

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -89,6 +90,23 @@ pub fn read_headers(file: &Path) -> Result<Vec<Header>, InputError> {
     Ok(entries.into_iter().map(Header::from).collect())
 }
 
+/// The JSON Schema of a list.
+#[must_use]
+pub fn list_schema() -> Schema {
+    titled(schema_for!(Vec<ItemEntry>), "list")
+}
+
+/// The JSON Schema of headers.
+#[must_use]
+pub fn headers_schema() -> Schema {
+    titled(schema_for!(Vec<HeaderEntry>), "headers")
+}
+
+fn titled(mut schema: Schema, title: &str) -> Schema {
+    schema.insert("title".to_owned(), title.into());
+    schema
+}
+
 fn read<T: DeserializeOwned>(file: &Path) -> Result<Vec<T>, InputError> {
     let text = fs::read(file).map_err(|error| InputError::Read { file: file.to_owned(), error })?;
     let json = |at: String, error| InputError::Json { file: file.to_owned(), at, error };
@@ -105,34 +123,56 @@ fn read<T: DeserializeOwned>(file: &Path) -> Result<Vec<T>, InputError> {
 }
 
 /// An item as it is written.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "item")]
 struct ItemEntry {
+    /// Match bits.
     #[serde(deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     match_bits: u64,
+    /// Match bits that do not count.
     #[serde(default, deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     ignore_bits: u64,
+    /// The node that may send.
     #[serde(default = "number::any_node", deserialize_with = "number::node_or_any")]
+    #[schemars(default = "number::any_name", schema_with = "number::node_or_any_schema")]
     node: u32,
+    /// The process that may send.
     #[serde(default = "number::any_process", deserialize_with = "number::process_or_any")]
+    #[schemars(default = "number::any_name", schema_with = "number::process_or_any_schema")]
     process: u16,
+    /// Flags that are set.
     #[serde(default = "usual_flags")]
+    #[schemars(default = "usual_flag_names")]
     flags: Vec<Flag>,
+    /// Bytes of the memory.
     #[serde(deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     length: u64,
+    /// Where the next message begins, unless its sender says so. At most the length.
     #[serde(default, deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     local_offset: u64,
+    /// Bytes that must be left, with the flag of this name.
     #[serde(default, deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     max_size: u64,
+    /// Messages that the item still takes.
     #[serde(default = "number::infinite", deserialize_with = "number::threshold")]
+    #[schemars(default = "number::infinite_name", schema_with = "number::threshold_schema")]
     threshold: u32,
+    /// Where the memory begins. Not looked at.
     #[serde(default, deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     start: u64,
 }
 
 /// A flag by its name.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
+#[schemars(rename = "flag", extend("enum" = FLAGS.map(|(name, _)| name)))]
 struct Flag(u16);
 
 /// The names of flags.
@@ -145,8 +185,13 @@ const FLAGS: [(&str, u16); 6] = [
     ("truncate", flag::TRUNCATE),
 ];
 
+/// The flags of an item that says none: the first three.
 fn usual_flags() -> Vec<Flag> {
-    vec![Flag(flag::VALID), Flag(flag::PUT), Flag(flag::GET)]
+    FLAGS.iter().take(3).map(|(_, bit)| Flag(*bit)).collect()
+}
+
+fn usual_flag_names() -> Vec<&'static str> {
+    FLAGS.iter().take(3).map(|(name, _)| *name).collect()
 }
 
 /// No flag is called so.
@@ -188,30 +233,49 @@ impl From<ItemEntry> for Item {
 }
 
 /// A header as it is written.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "header")]
 struct HeaderEntry {
+    /// Match bits.
     #[serde(deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     match_bits: u64,
+    /// The node that sends.
     #[serde(default, deserialize_with = "number::node")]
+    #[schemars(schema_with = "number::node_schema")]
     node: u32,
+    /// The process that sends.
     #[serde(default, deserialize_with = "number::process")]
+    #[schemars(schema_with = "number::process_schema")]
     process: u16,
+    /// What is wanted.
     #[serde(default)]
+    #[schemars(default = "usual_operation_name")]
     operation: OperationName,
+    /// Bytes of the message.
     #[serde(deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     length: u64,
+    /// The offset that the sender asks for.
     #[serde(default, deserialize_with = "number::word")]
+    #[schemars(schema_with = "number::word_schema")]
     remote_offset: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// What a message wants done.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "operation")]
 enum OperationName {
     #[default]
     Put,
     Get,
     Other,
+}
+
+fn usual_operation_name() -> &'static str {
+    "put"
 }
 
 impl From<HeaderEntry> for Header {

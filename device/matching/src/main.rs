@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use niclab_matching::debugger::Debugger;
 use niclab_matching::firmware::Firmware;
-use niclab_matching::input::{read_headers, read_list};
+use niclab_matching::input::{headers_schema, list_schema, read_headers, read_list};
 use niclab_matching::machine::{Machine, Setup, Stopped, watchdog};
-use niclab_matching::results::Results;
+use niclab_matching::results::{Results, results_schema};
 use niclab_matching::trace::{TickError, Trace, tick};
 use niclab_model::matching::list_manager::Use;
 
@@ -32,6 +32,22 @@ enum Action {
     ///
     /// What a command finds wrong does not end it; Ctrl-D and `quit` do.
     Debug(DebugArguments),
+    /// Print the JSON Schema of a list, of headers, or of what `run --json` prints.
+    Schema {
+        /// Of what.
+        #[arg(value_enum)]
+        what: SchemaOf,
+    },
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SchemaOf {
+    /// Of the list.
+    List,
+    /// Of the headers.
+    Headers,
+    /// Of what `run --json` prints.
+    Results,
 }
 
 /// What is run on what.
@@ -90,6 +106,7 @@ fn main() -> ExitCode {
     let result = match &Arguments::parse().command {
         Action::Run(arguments) => run(arguments),
         Action::Debug(arguments) => debug(arguments),
+        Action::Schema { what } => print_schema(*what),
     };
     match result {
         Ok(code) => code,
@@ -140,6 +157,16 @@ fn traced(machine: &mut Machine, mut trace: Trace) -> Result<Option<Stopped>, Fa
     }
     trace.finish(machine)?;
     Ok(stopped)
+}
+
+fn print_schema(what: SchemaOf) -> Result<ExitCode, Failure> {
+    let schema = match what {
+        SchemaOf::List => list_schema(),
+        SchemaOf::Headers => headers_schema(),
+        SchemaOf::Results => results_schema(),
+    };
+    writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&schema)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What stands before a command.

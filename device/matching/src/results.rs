@@ -3,6 +3,7 @@
 use std::fmt;
 
 use niclab_model::matching::list_manager::Use;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use crate::machine::{Machine, Setup};
@@ -14,7 +15,7 @@ pub const CLOCK_HZ: u64 = 500_000_000;
 pub const VERSION: u32 = 1;
 
 /// What became of one header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Found {
     /// The item that took it, by its place in the file.
     pub index: Option<usize>,
@@ -29,7 +30,7 @@ pub struct Found {
 }
 
 /// Why the program was stopped before all headers were matched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Failure {
     /// The header that was being matched, by its place in the file.
     pub header: usize,
@@ -38,9 +39,9 @@ pub struct Failure {
 }
 
 /// What became of all.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Results {
-    /// [`VERSION`].
+    /// The version of this form: 1.
     pub version: u32,
     /// The program's file, or `built-in`.
     pub program: String,
@@ -50,7 +51,7 @@ pub struct Results {
     pub items: usize,
     /// Whether items that matched were kept as they were.
     pub keep: bool,
-    /// [`CLOCK_HZ`].
+    /// The clock of the match unit, in Hz of model time.
     pub clock_hz: u64,
     /// Model cycles in all.
     pub cycles: u64,
@@ -92,6 +93,12 @@ impl fmt::Display for Results {
         let model_ns = u128::from(*cycles) * 1_000_000_000 / u128::from(*clock_hz);
         writeln!(formatter, "{cycles} cycles, {model_ns} ns of model time")
     }
+}
+
+/// The JSON Schema of [`Results`].
+#[must_use]
+pub fn results_schema() -> Schema {
+    schema_for!(Results)
 }
 
 /// Writes the table of what was found.

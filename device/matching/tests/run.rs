@@ -4,8 +4,10 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use support::{folder, on_files, text};
@@ -147,5 +149,46 @@ fn what_cannot_be_run_is_refused() {
         }
         // Not a waveform of nothing, either.
         assert!(!complaint.contains("panicked"), "{complaint}");
+    }
+}
+
+#[test]
+fn the_manuals_example_is_what_is_printed() {
+    let manual = include_str!("../../../docs/MATCH.md");
+    let example = |name: &str| {
+        let (_, behind) = manual.split_once(&format!("```json {name}\n")).unwrap();
+        behind.split_once("```").unwrap().0
+    };
+    let folder = folder();
+    fs::write(folder.path().join("list.json"), example("list")).unwrap();
+    fs::write(folder.path().join("headers.json"), example("headers")).unwrap();
+    let output = on_files(folder.path(), "run", &["--json"], "");
+    assert_eq!(text(&output.stdout), example("results"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_manual_has_the_keys_of_the_schemas() {
+    let manual = include_str!("../../../docs/MATCH.md");
+    for (what, definition) in [("list", "item"), ("headers", "header")] {
+        let (_, table) = manual
+            .split_once(&format!("| key of an {definition} |"))
+            .unwrap_or_else(|| manual.split_once(&format!("| key of a {definition} |")).unwrap());
+        let table = table.split_once("\n\n").unwrap().0;
+        let listed: BTreeSet<&str> = table.lines().skip(2).filter_map(|row| row.split('`').nth(1)).collect();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_niclab-match")).args(["schema", what]).output().unwrap();
+        let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(schema["title"], what);
+        let properties = schema["$defs"][definition]["properties"].as_object().unwrap();
+        assert_eq!(listed, properties.keys().map(String::as_str).collect::<BTreeSet<_>>());
+        for (key, property) in properties {
+            let default = property.get("default").map_or("refused".to_owned(), Value::to_string);
+            let row = table.lines().find(|row| row.starts_with(&format!("| `{key}` |"))).unwrap();
+            let shown = row.replace(['`', ' ', '"'], "");
+            assert!(
+                shown.contains(&format!("|{}|", default.replace('"', ""))),
+                "{key}: {default} is not in {row}"
+            );
+        }
     }
 }

@@ -260,6 +260,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_manual_has_every_command() {
+        let mut table = String::from("| command | what it does |\n|---|---|\n");
+        for (_, usage, does) in COMMANDS {
+            table += &format!("| `{}` | {does} |\n", usage.replace('|', "\\|"));
+        }
+        let manual = include_str!("../../../../docs/MATCH.md");
+        assert!(manual.contains(&table), "docs/MATCH.md must contain:\n\n{table}");
+    }
+
     proptest! {
         #[test]
         fn every_line_is_a_command_or_an_error(line: String) {

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, INFINITE};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
+use serde_json::json;
 
 /// A word of 64 bits.
 pub fn word<'de, D: Deserializer<'de>>(reader: D) -> Result<u64, D::Error> {
@@ -23,17 +25,65 @@ pub fn process<'de, D: Deserializer<'de>>(reader: D) -> Result<u16, D::Error> {
 
 /// An item's node.
 pub fn node_or_any<'de, D: Deserializer<'de>>(reader: D) -> Result<u32, D::Error> {
-    short(reader, ANY_NODE - 1, Some(("any", ANY_NODE)))
+    short(reader, ANY_NODE - 1, Some((any_name(), ANY_NODE)))
 }
 
 /// An item's process.
 pub fn process_or_any<'de, D: Deserializer<'de>>(reader: D) -> Result<u16, D::Error> {
-    short(reader, ANY_PROCESS - 1, Some(("any", ANY_PROCESS)))
+    short(reader, ANY_PROCESS - 1, Some((any_name(), ANY_PROCESS)))
 }
 
 /// An item's threshold.
 pub fn threshold<'de, D: Deserializer<'de>>(reader: D) -> Result<u32, D::Error> {
-    short(reader, INFINITE - 1, Some(("infinite", INFINITE)))
+    short(reader, INFINITE - 1, Some((infinite_name(), INFINITE)))
+}
+
+/// The schema of [`word`].
+pub fn word_schema(_: &mut SchemaGenerator) -> Schema {
+    schema(u64::MAX, None)
+}
+
+/// The schema of [`node`].
+pub fn node_schema(_: &mut SchemaGenerator) -> Schema {
+    schema(u32::MAX.into(), None)
+}
+
+/// The schema of [`process`].
+pub fn process_schema(_: &mut SchemaGenerator) -> Schema {
+    schema(u16::MAX.into(), None)
+}
+
+/// The schema of [`node_or_any`].
+pub fn node_or_any_schema(_: &mut SchemaGenerator) -> Schema {
+    schema(u64::from(ANY_NODE) - 1, Some(any_name()))
+}
+
+/// The schema of [`process_or_any`].
+pub fn process_or_any_schema(_: &mut SchemaGenerator) -> Schema {
+    schema(u64::from(ANY_PROCESS) - 1, Some(any_name()))
+}
+
+/// The schema of [`threshold`].
+pub fn threshold_schema(_: &mut SchemaGenerator) -> Schema {
+    schema(u64::from(INFINITE) - 1, Some(infinite_name()))
+}
+
+/// How a wildcard is written.
+pub const fn any_name() -> &'static str {
+    "any"
+}
+
+/// How a threshold that never runs out is written.
+pub const fn infinite_name() -> &'static str {
+    "infinite"
+}
+
+fn schema(most: u64, word: Option<&str>) -> Schema {
+    let number = json!({"type": "integer", "minimum": 0, "maximum": most});
+    let text = json!({"type": "string", "pattern": "^(0x[0-9a-fA-F][0-9a-fA-F_]*|[0-9][0-9_]*)$"});
+    let word = word.map(|word| json!({"const": word}));
+    let forms: Vec<_> = [number, text].into_iter().chain(word).collect();
+    json_schema!({"anyOf": forms})
 }
 
 /// The node of an item that says none.

@@ -235,3 +235,24 @@ fn change<W: Write>(out: &mut Writer<W>, id: IdCode, width: u32, level: &Level) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_names_every_signal() {
+        let manual = include_str!("../../../../docs/MATCH.md");
+        let (_, waveforms) = manual.split_once("### Waveforms").unwrap();
+        for signal in unit().into_iter().chain(list_manager()) {
+            // Registers and predicates are named by their first and last.
+            let is_numbered =
+                signal.name.starts_with(['r', 't', 'p']) && signal.name.len() <= 3 && signal.name != "pc";
+            let name = if is_numbered { format!("{}1` to `", &signal.name[..1]) } else { signal.name };
+            assert!(
+                waveforms.contains(&format!("`{name}`")) || is_numbered && waveforms.contains(&name),
+                "{name}"
+            );
+        }
+    }
+}
