@@ -370,7 +370,7 @@ impl World {
         }
         let draw = self.below(100);
         let is_any = draw < self.faults;
-        let place = if is_any && draw % 5 == 0 { self.below(waiting as u64) as usize } else { 0 };
+        let place = if is_any && draw.is_multiple_of(5) { self.below(waiting as u64) as usize } else { 0 };
         let mut flying = self.cluster.wire.remove(place).unwrap();
         match draw % 5 {
             1 if is_any => return true,

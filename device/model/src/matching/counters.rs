@@ -87,6 +87,27 @@ impl Counters {
         }
     }
 
+    /// The fields of [`MatchStatistics`] that only grow, by their names.
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 14] {
+        let all = self.match_statistics(0, 0);
+        [
+            ("headers", all.headers),
+            ("entries_traversed", all.entries_traversed),
+            ("unit_cycles", all.unit_cycles),
+            ("expected", all.expected),
+            ("unexpected", all.unexpected),
+            ("claimed", all.claimed),
+            ("unmatched", all.unmatched),
+            ("refused_for_room", all.refused_for_room),
+            ("truncated", all.truncated),
+            ("spill_reads", all.spill_reads),
+            ("firmware_fallbacks", all.firmware_fallbacks),
+            ("retransmissions", all.retransmissions),
+            ("frames_discarded", all.frames_discarded),
+            ("commands_refused", all.commands_refused),
+        ]
+    }
+
     /// The counts of this model, with the entries that are linked now, and those of them that are spilled.
     pub const fn match_statistics(&self, entries: u64, entries_spilled: u64) -> MatchStatistics {
         MatchStatistics {

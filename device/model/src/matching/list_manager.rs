@@ -56,7 +56,7 @@ impl Default for Timing {
 
 impl Timing {
     /// When the item at `index` is here, in cycles from the begin of the header.
-    const fn from_memory(&self, index: usize) -> u64 {
+    const fn memory_cycles(&self, index: usize) -> u64 {
         match index.checked_sub(self.cache_items) {
             None => 0,
             Some(behind) => self.memory_latency + (behind * WORDS) as u64,
@@ -64,7 +64,7 @@ impl Timing {
     }
 
     /// When an item is here that has so many spilled items before it.
-    const fn from_spill(&self, before: usize) -> u64 {
+    const fn spill_cycles(&self, before: usize) -> u64 {
         self.spill_latency.saturating_add(self.spill_interval.saturating_mul(before as u64))
     }
 }
@@ -449,8 +449,8 @@ impl ListManager {
             let Some((list, place)) = locate(&self.lists, job.search, index) else { return u64::MAX };
             let Some(linked) = self.lists.get(list).and_then(|list| list.get(place)) else { return u64::MAX };
             let available = match linked.store {
-                Store::Card => self.timing.from_memory(index),
-                Store::Spilled => self.timing.from_spill(job.spill_reads),
+                Store::Card => self.timing.memory_cycles(index),
+                Store::Spilled => self.timing.spill_cycles(job.spill_reads),
             };
             let available = job.began.saturating_add(available);
             if available > self.cycle {
@@ -466,14 +466,16 @@ impl ListManager {
     fn on_output(&mut self, word: u64) -> Result<(), Misbehaved> {
         let Some(job) = &mut self.job else { return Err(Misbehaved::Verdict { word }) };
         let items = items_of(&self.lists, job.search);
+        // A verdict on something that was not begun is none.
+        let is_begun = job.sent > (job.verdicts + 1) * WORDS;
         match (&mut job.result, word) {
-            (None, FAILED) => {
+            (None, FAILED) if is_begun => {
                 job.verdicts += 1;
                 if job.verdicts > items {
                     self.end();
                 }
             }
-            (None, SUCCEEDED) if job.verdicts < items => {
+            (None, SUCCEEDED) if is_begun && job.verdicts < items => {
                 job.result = Some(SmallVec::new());
                 // What was begun behind it is sent to its end, and nothing behind that.
                 let begun = job.sent.saturating_sub(WORDS).div_ceil(WORDS);

@@ -357,8 +357,12 @@ impl Match {
         loop {
             let finished = &mut self.peers.all[place].finished;
             let is_before = |sequence: u32| number.wrapping_sub(sequence) as i32 > 0;
-            let Some(finished) = finished.pop_front_if(|it| is_before(it.sequence)) else { break };
-            self.on_done(now, finished.done, RESULT_OK);
+            let Some(Finished { done, .. }) = finished.front().copied().filter(|it| is_before(it.sequence))
+            else {
+                break;
+            };
+            finished.pop_front();
+            self.on_done(now, done, RESULT_OK);
         }
     }
 

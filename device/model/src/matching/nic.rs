@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use niclab_abi::control::Statistics;
 use niclab_abi::matching::MatchStatistics;
@@ -208,5 +209,9 @@ impl Nic for Match {
 
     fn statistics(&self, shell: &ShellCounts) -> Statistics {
         self.effects.counters.statistics(shell)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.effects.counters.by_name().into()
     }
 }
