@@ -22,9 +22,9 @@ use crate::memory::DmaMemory;
 /// many and no more.
 const LAUNCH_BUDGET: u32 = 1024;
 
-/// Bytes of a frame that cost as much of the budget as a slot: a guest that launches long messages delays others no more
-/// than one that launches many. Frames that are shorter come one for a slot, and cost nothing more.
-const BYTES_OF_LAUNCH: u32 = 256;
+/// Most bytes of frames carried through before the lock is given up: a guest that launches long messages delays others no
+/// more than one that launches many.
+const CARRY_BUDGET: usize = 256 << 10;
 
 /// Cards, Ethernet functions and network.
 pub struct World {
@@ -41,6 +41,7 @@ pub struct World {
     /// How many cards have a stalled slot.
     stalled: usize,
     budget: u32,
+    carry_budget: usize,
     /// The latest instant at which a model wanted something done.
     latest: Time,
 }
@@ -67,6 +68,7 @@ impl World {
             has_mischief: false,
             stalled: 0,
             budget: 0,
+            carry_budget: 0,
             latest: Time::ZERO,
         }
     }
@@ -111,7 +113,7 @@ impl World {
 
     /// Goes on with what is under way. True when there is more.
     pub fn go_on(&mut self) -> bool {
-        self.budget = LAUNCH_BUDGET;
+        self.renew_budget();
         self.settle(0);
         self.serve_stalled();
         self.network.is_moving()
@@ -131,24 +133,24 @@ impl World {
     /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
     #[inline]
     pub fn serve_pages(&mut self, node: usize) -> Found {
-        self.budget = LAUNCH_BUDGET;
+        self.renew_budget();
         let mut found = Found::default();
-        // What another look left under way comes first.
-        if self.network.is_moving() {
-            found.work += 1;
-            self.settle(node);
-        }
         let ports = self.cards.get(node).map_or(0, Card::ports);
         for port in 0..ports {
             let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
-            if self.budget > 0 && card.registers(port) {
+            if card.registers(port) {
                 found.work += 1;
                 self.settle(node);
             }
             found.work += self.serve_port(node, port);
         }
+        // What another look left under way: behind what this node launches, which may come earlier in model time.
+        if self.network.is_moving() && self.carry_budget > 0 {
+            found.work += 1;
+            self.settle(node);
+        }
         self.serve_stalled();
-        found.more = self.budget == 0;
+        found.more = self.budget == 0 || self.network.is_moving();
         found
     }
 
@@ -203,7 +205,7 @@ impl World {
     fn settle(&mut self, node: usize) {
         self.carry_out(node);
         loop {
-            while self.budget > 0
+            while self.carry_budget > 0
                 && let Some(arrival) = self.network.pop()
             {
                 let to = usize::from(arrival.to);
@@ -211,7 +213,7 @@ impl World {
                 self.arrive(to, arrival.at, &arrival.frame, arrival.message);
                 self.carry_out_with(to, &arrival.frame);
             }
-            if self.budget == 0 {
+            if self.carry_budget == 0 {
                 return;
             }
             let Some((node, due)) = self.next_overdue() else { return };
@@ -234,10 +236,15 @@ impl World {
         self.cards.iter().enumerate().find_map(|(node, card)| Some((node, due(card)?)))
     }
 
-    /// A frame costs budget as it is long.
     #[inline]
     fn spend(&mut self, frame: &FrameBytes) {
-        self.budget = self.budget.saturating_sub(frame.len() as u32 / BYTES_OF_LAUNCH);
+        self.carry_budget = self.carry_budget.saturating_sub(frame.len());
+    }
+
+    #[inline]
+    const fn renew_budget(&mut self) {
+        self.budget = LAUNCH_BUDGET;
+        self.carry_budget = CARRY_BUDGET;
     }
 
     #[inline]
@@ -328,7 +335,7 @@ impl World {
             self.stalled -= 1;
         }
         card.host_reset();
-        self.budget = LAUNCH_BUDGET;
+        self.renew_budget();
         self.settle(node);
         self.serve_stalled();
     }
@@ -350,7 +357,7 @@ impl World {
     /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.
     /// Nothing is in flight, so that nothing can precede it.
     pub fn pass_time(&mut self) {
-        self.budget = LAUNCH_BUDGET;
+        self.renew_budget();
         if !self.network.is_moving() && !self.network.release_all() {
             let deadlines = self.cards.iter().enumerate();
             let deadlines = deadlines.filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));

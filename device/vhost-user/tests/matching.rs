@@ -1,0 +1,477 @@
+//! The Match NIC through the daemon's sockets: messages of all sizes, and guests that do what they must not.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{PATIENCE, lab_with, stats, until, violations};
+use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
+use niclab_abi::matching::*;
+use niclab_device::frontend::{ClusterGuest, Entry, FrontendError, MatchPort, Target};
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer;
+use niclab_spec::monitor::{Answer, Request};
+use niclab_spec::{Faults, NicModel};
+use proptest::prelude::*;
+
+/// Registered memory of each side, and what is left free behind it for a second registration.
+const BYTES: u64 = 1 << 20;
+
+fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
+    lab_with(nodes, |config| {
+        for node in &mut config.nodes {
+            node.nic.model = NicModel::Match;
+            node.link.mtu_bytes = mtu_bytes;
+        }
+    })
+}
+
+/// A guest with an open port and a registered mebibyte.
+struct Side {
+    node: u16,
+    port: MatchPort,
+    address: u64,
+    region: u32,
+}
+
+impl Side {
+    fn new(lab: &Lab, node: u16) -> Self {
+        Self::on(&lab.guest(node.into()).unwrap(), node)
+    }
+
+    fn on(guest: &Arc<ClusterGuest>, node: u16) -> Self {
+        let port = MatchPort::open(guest, 64).unwrap();
+        let address = guest.memory().allocate(BYTES, 4096).unwrap();
+        let region = port.register(address, BYTES).unwrap();
+        Self { node, port, address, region }
+    }
+
+    fn number(&self) -> u8 {
+        self.port.port().number() as u8
+    }
+
+    fn fill(&self, seed: u8, bytes: usize) {
+        let data: Vec<u8> = pattern(seed, bytes);
+        self.port.port().guest().memory().slice(self.address, bytes).unwrap().copy_from(&data);
+    }
+
+    fn holds(&self, seed: u8, offset: u64, bytes: usize) -> bool {
+        let mut data = vec![0; bytes];
+        self.port.port().guest().memory().slice(self.address + offset, bytes).unwrap().copy_to(&mut data);
+        data == pattern(seed, bytes)
+    }
+
+    /// All of the memory, for entries.
+    fn entry(&self) -> Entry {
+        Entry { region: self.region, bytes: BYTES, flags: ENTRY_PUT, threshold: 1, ..Entry::default() }
+    }
+
+    /// So many bytes from the begin of the memory to `to`.
+    fn target(&self, to: &Self, bytes: u64) -> Target {
+        Target { node: to.node, port: to.number(), region: self.region, bytes, ..Target::default() }
+    }
+
+    fn append(&mut self, entry: &Entry) -> u32 {
+        let handle = self.port.try_append(entry).expect("a free slot");
+        self.port.announce();
+        handle
+    }
+
+    fn put(&mut self, target: &Target) {
+        self.port.try_put(target).expect("a free slot");
+        self.port.announce();
+    }
+
+    fn get(&mut self, target: &Target) {
+        self.port.try_get(target).expect("a free slot");
+        self.port.announce();
+    }
+
+    /// The next event: its kind, its result, and all of it.
+    fn event(&mut self) -> (u32, u32, MatchEvent) {
+        let mut event = None;
+        until("an event", || {
+            event = self.port.try_event();
+            event.is_some()
+        });
+        let event = event.unwrap();
+        (event_kind(event.status), event_result(event.status), event)
+    }
+
+    fn expect(&mut self, kind: u32, result: u32) -> MatchEvent {
+        let (found_kind, found_result, event) = self.event();
+        assert_eq!((found_kind, found_result), (kind, result), "{event:?}");
+        event
+    }
+
+    /// The device has taken all that was launched: what it did at once is done.
+    fn settle(&self) {
+        self.port.port().guest().statistics().unwrap();
+    }
+}
+
+fn pattern(seed: u8, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index as u8).wrapping_mul(31) ^ (index >> 8) as u8 ^ seed).collect()
+}
+
+/// A put of `bytes` into a posted entry, checked at both ends.
+fn exchange(from: &mut Side, to: &mut Side, seed: u8, bytes: u64) {
+    from.fill(seed, bytes as usize);
+    to.append(&to.entry());
+    to.settle();
+    from.put(&Target { flags: COMMAND_ACK, ..from.target(to, bytes) });
+    let put = to.expect(EVENT_PUT, RESULT_OK);
+    assert_eq!((put.requested_bytes, put.moved_bytes), (bytes, bytes));
+    to.expect(EVENT_UNLINKED, RESULT_OK);
+    assert!(to.holds(seed, 0, bytes as usize), "{bytes}");
+    assert_eq!(from.expect(EVENT_ACK, RESULT_OK).moved_bytes, bytes);
+}
+
+fn set_faults(lab: &Lab, node: usize, faults: Faults) {
+    let request = Request::SetFaults { node: lab.config().nodes[node].name.clone(), faults };
+    assert_eq!(answer(lab.daemon().shell(), &request), Answer::Done);
+}
+
+#[test]
+fn puts_of_all_sizes_arrive_whole() {
+    for mtu_bytes in [256, 1500, 9000] {
+        let lab = match_lab(2, mtu_bytes);
+        let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+        for (seed, bytes) in (1..).zip([0, 1, 7, 8, 64, 1_411, 1_412, 1_413, 8_999, 65_536, BYTES - 1, BYTES])
+        {
+            exchange(&mut a, &mut b, seed, bytes);
+            exchange(&mut b, &mut a, !seed, bytes);
+        }
+        assert!(violations(&lab, 0).is_empty() && violations(&lab, 1).is_empty());
+        let counts = stats(&lab, 1).nic_counts;
+        assert_eq!((counts["expected"], counts["headers"]), (12, 12), "{counts:?}");
+        let world = lab.daemon().shell().world();
+        assert!(!world.is_waiting(), "a timer runs though all is acknowledged");
+    }
+}
+
+#[test]
+fn a_get_fetches_what_an_entry_offers() {
+    let lab = match_lab(2, 1500);
+    let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+    for (seed, bytes) in [(1, 0), (2, 64), (3, 100_000), (4, BYTES)] {
+        b.fill(seed, bytes as usize);
+        b.append(&Entry { flags: ENTRY_GET, ..b.entry() });
+        b.settle();
+        a.get(&Target { user: 5, ..a.target(&b, bytes) });
+        let reply = a.expect(EVENT_REPLY, RESULT_OK);
+        assert_eq!((reply.user, reply.moved_bytes), (5, bytes));
+        assert!(a.holds(seed, 0, bytes as usize), "{bytes}");
+        b.expect(EVENT_GET, RESULT_OK);
+        b.expect(EVENT_UNLINKED, RESULT_OK);
+    }
+    a.get(&a.target(&b, 8));
+    a.expect(EVENT_REPLY, RESULT_NO_MATCH);
+}
+
+#[test]
+fn what_nobody_expected_waits_for_its_receive() {
+    let lab = match_lab(2, 1500);
+    let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+    let overflow = Entry { flags: ENTRY_PUT | ENTRY_OVERFLOW, threshold: 2, ignore_bits: !0, ..b.entry() };
+    b.append(&overflow);
+    b.settle();
+    for tag in [1, 2] {
+        a.fill(tag, 5_000);
+        a.put(&Target { match_bits: tag.into(), ..a.target(&b, 5_000) });
+        b.expect(EVENT_PUT_UNEXPECTED, RESULT_OK);
+    }
+    b.expect(EVENT_UNLINKED, RESULT_OK);
+    for tag in [2, 1] {
+        b.append(&Entry { match_bits: tag.into(), user: 40 + u64::from(tag), ..b.entry() });
+        let event = b.expect(EVENT_PUT_OVERFLOW, RESULT_OK);
+        assert_eq!((event.user, event.match_bits), (40 + u64::from(tag), tag.into()));
+        assert!(b.holds(tag, event.offset, 5_000));
+        b.expect(EVENT_UNLINKED, RESULT_OK);
+    }
+}
+
+#[test]
+fn memory_in_pieces_is_one_region() {
+    let lab = match_lab(2, 9000);
+    let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+    // Backwards, so that no two touch; more than two requests carry.
+    let pages = BYTES / 4096 / 2;
+    let mut extents: Vec<Extent> =
+        (0..pages).map(|page| Extent { address: b.address + page * 8192, bytes: 4096 }).collect();
+    extents.reverse();
+    extents[0].bytes = 100;
+    assert!(extents.len() > MAX_EXTENTS as usize - 1);
+    extents.extend((0..200).map(|part| Extent { address: b.address + 4096 + part * 16, bytes: 3 }));
+    let bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
+    let region = b.port.register_extents(&extents).unwrap();
+    a.fill(9, bytes as usize);
+    b.append(&Entry { region, bytes, ..b.entry() });
+    b.settle();
+    a.put(&a.target(&b, bytes));
+    b.expect(EVENT_PUT, RESULT_OK);
+    let memory = b.port.port().guest().memory();
+    let mut found = vec![0; bytes as usize];
+    let mut rest = &mut found[..];
+    for extent in &extents {
+        let (place, behind) = rest.split_at_mut(extent.bytes as usize);
+        memory.slice(extent.address, place.len()).unwrap().copy_to(place);
+        rest = behind;
+    }
+    assert!(found == pattern(9, bytes as usize));
+}
+
+/// One look at a page carries a part of a long message through, and what others launch meanwhile need not wait for its end.
+#[test]
+fn a_long_message_takes_turns_with_others() {
+    let lab = match_lab(4, 1500);
+    let mut sides: Vec<Side> = (0..4).map(|node| Side::new(&lab, node)).collect();
+    let [a, b, c, d] = sides.as_mut_slice() else { unreachable!() };
+    b.append(&b.entry());
+    d.append(&Entry { threshold: THRESHOLD_INFINITE, flags: ENTRY_PUT | ENTRY_REMOTE_OFFSET, ..d.entry() });
+    (b.settle(), d.settle());
+    a.fill(7, BYTES as usize);
+    // Nobody rings: this thread alone looks at the pages.
+    let shell = lab.daemon().shell();
+    a.port.try_put(&a.target(b, BYTES)).unwrap();
+    assert!(shell.poll_once(0).more, "one look carries all of the message through");
+    c.port.try_put(&c.target(d, 8)).unwrap();
+    shell.poll_once(2);
+    assert!(d.port.try_event().is_some(), "the other message waits for the long one");
+    assert!(b.port.try_event().is_none());
+    let mut turns = 3;
+    while shell.poll_once(0).more {
+        turns += 1;
+    }
+    assert!((4..100).contains(&turns), "{turns}");
+    b.expect(EVENT_PUT, RESULT_OK);
+    assert!(!shell.world().is_waiting());
+}
+
+#[test]
+fn nothing_is_lost_on_links_that_lose_double_damage_and_reorder() {
+    let lab = match_lab(2, 1500);
+    let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+    let faults = Faults { loss: 0.1, duplicate: 0.1, corrupt: 0.1, reorder: 0.1, ..Faults::default() };
+    (set_faults(&lab, 0, faults), set_faults(&lab, 1, faults));
+    for (seed, bytes) in (1..).zip([0, 64, 3_000, 20_000, 100_000]) {
+        exchange(&mut a, &mut b, seed, bytes);
+        exchange(&mut b, &mut a, !seed, bytes);
+    }
+    let counts = stats(&lab, 0).nic_counts;
+    assert!(counts["retransmissions"] > 0 && counts["frames_discarded"] > 0, "{counts:?}");
+    until("all is acknowledged", || !lab.daemon().shell().world().is_waiting());
+}
+
+/// A lab of four: node 0 is hostile, node 1 its partner, nodes 2 and 3 must not notice.
+struct Scene {
+    lab: Lab,
+    hostile: Side,
+    partner: Side,
+    others: [Side; 2],
+}
+
+impl Scene {
+    fn new() -> Self {
+        let lab = match_lab(4, 1500);
+        let [hostile, partner] = [0, 1].map(|node| Side::new(&lab, node));
+        let others = [2, 3].map(|node| Side::new(&lab, node));
+        Self { lab, hostile, partner, others }
+    }
+
+    fn assert_others_go_on(&mut self) {
+        let [a, b] = &mut self.others;
+        for (seed, bytes) in [(1, 64), (2, 100_000)] {
+            exchange(a, b, seed, bytes);
+            exchange(b, a, seed, bytes);
+        }
+        assert!(violations(&self.lab, 2).is_empty() && violations(&self.lab, 3).is_empty());
+    }
+}
+
+fn status<T: std::fmt::Debug>(result: Result<T, FrontendError>) -> u32 {
+    match result {
+        Err(FrontendError::Refused { status, .. }) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn memory_that_is_not_the_guests_is_no_region() {
+    let mut scene = Scene::new();
+    let Side { port, address, .. } = &scene.hostile;
+    let end = port.port().guest().memory().end();
+    for (address, bytes) in [(end - 8, 16), (end, 1), (0, 8), (*address, u64::MAX), (u64::MAX, 1)] {
+        let refused = status(port.register(address, bytes));
+        assert!([STATUS_BAD_ADDRESS, STATUS_BAD_VALUE].contains(&refused), "{address:#x} {bytes}: {refused}");
+    }
+    let good = Extent { address: *address, bytes: 8 };
+    let bad = Extent { address: end, bytes: 8 };
+    assert_eq!(status(port.register_extents(&[good, bad])), STATUS_BAD_ADDRESS);
+    assert_eq!(status(port.register(*address, 0)), STATUS_BAD_VALUE);
+    assert_eq!(status(port.deregister(77)), STATUS_NOT_FOUND);
+    let of_nobody = RegionOpen { port: 5, extents: 1, bytes: 8, reserved: 0 };
+    let mut body = vec![0; 24 + 16];
+    niclab_abi::ToBytes::to_bytes(&of_nobody, &mut body);
+    niclab_abi::ToBytes::to_bytes(&good, &mut body[24..]);
+    assert_eq!(status(port.port().guest().request(OP_REGION_OPEN, &body)), STATUS_BAD_PORT);
+    scene.assert_others_go_on();
+}
+
+#[test]
+fn regions_that_are_closed_are_touched_no_more() {
+    let mut scene = Scene::new();
+    let Scene { hostile, partner, .. } = &mut scene;
+    let before = hostile.target(partner, 64);
+    hostile.append(&hostile.entry());
+    hostile.settle();
+    hostile.port.deregister(hostile.region).unwrap();
+    assert_eq!(status(hostile.port.deregister(hostile.region)), STATUS_NOT_FOUND);
+    hostile.put(&before);
+    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
+    hostile.append(&hostile.entry());
+    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
+    // The entry went with its memory.
+    hostile.fill(0x55, 64);
+    partner.put(&Target { flags: COMMAND_ACK, ..partner.target(hostile, 64) });
+    partner.expect(EVENT_ACK, RESULT_NO_MATCH);
+    assert!(hostile.holds(0x55, 0, 64));
+    // The name means nothing, even once the number is in use again.
+    let again = hostile.port.register(hostile.address, BYTES).unwrap();
+    assert_ne!(again, hostile.region);
+    hostile.put(&before);
+    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
+    scene.assert_others_go_on();
+}
+
+#[test]
+fn a_closed_region_ends_its_transfers() {
+    let lab = match_lab(2, 1500);
+    let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+    b.append(&b.entry());
+    b.settle();
+    // The link is cut, so that the put stays under way.
+    set_faults(&lab, 1, Faults { partition: true, ..Faults::default() });
+    a.put(&Target { flags: COMMAND_ACK | COMMAND_SENT, ..a.target(&b, BYTES) });
+    a.settle();
+    a.port.deregister(a.region).unwrap();
+    set_faults(&lab, 1, Faults::default());
+    let (_, result, event) = a.event();
+    assert_eq!(result, RESULT_BAD_REGION, "{event:?}");
+    // The link lives on.
+    let region = b.region;
+    a.region = a.port.register(a.address, BYTES).unwrap();
+    a.fill(3, 500);
+    b.append(&Entry { match_bits: 8, region, ..b.entry() });
+    b.settle();
+    a.put(&Target { match_bits: 8, ..a.target(&b, 500) });
+    until("the second put", || {
+        b.port.try_event().is_some_and(|event| event.match_bits == 8 && event_kind(event.status) == EVENT_PUT)
+    });
+    assert!(b.holds(3, 0, 500));
+}
+
+#[test]
+fn what_is_beyond_a_region_is_refused() {
+    let mut scene = Scene::new();
+    let Scene { hostile, partner, .. } = &mut scene;
+    let target = hostile.target(partner, 8);
+    for (offset, bytes) in [(BYTES, 1), (0, BYTES + 1), (u64::MAX, 8), (BYTES - 7, 8)] {
+        hostile.put(&Target { offset, bytes, ..target });
+        hostile.expect(EVENT_REFUSED, RESULT_BAD_RANGE);
+        hostile.append(&Entry { offset, bytes, ..hostile.entry() });
+        hostile.expect(EVENT_REFUSED, RESULT_BAD_RANGE);
+    }
+    hostile.put(&Target { node: 4, ..target });
+    hostile.expect(EVENT_REFUSED, RESULT_NO_TARGET);
+    hostile.put(&Target { bytes: u64::MAX, ..target });
+    hostile.expect(EVENT_REFUSED, RESULT_BAD_VALUE);
+    hostile.put(&Target { region: partner.region ^ 0xffff_0000, ..target });
+    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
+    assert_eq!(stats(&scene.lab, 0).nic_counts["commands_refused"], 11);
+    scene.assert_others_go_on();
+}
+
+#[test]
+fn a_flood_of_long_messages_delays_nobody_for_long() {
+    let mut scene = Scene::new();
+    let target = scene.hostile.target(&scene.partner, BYTES);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let Scene { hostile, others, .. } = &mut scene;
+        let stop = &stop;
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                // Nobody expects them, and nobody looks at the events.
+                hostile.port.try_put(&target);
+                hostile.port.port().guest().ring();
+            }
+        });
+        let [a, b] = others;
+        for seed in 0..20 {
+            exchange(a, b, seed, 10_000);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    scene.assert_others_go_on();
+}
+
+#[test]
+fn a_guest_that_vanishes_leaves_no_receives_behind() {
+    let mut scene = Scene::new();
+    let mut partner = scene.partner;
+    scene.hostile.append(&scene.hostile.entry());
+    scene.hostile.settle();
+    let number = scene.hostile.number();
+    let target = partner.target(&scene.hostile, 100_000);
+    for _ in 0..8 {
+        scene.hostile.put(&scene.hostile.target(&partner, BYTES));
+    }
+    drop(scene.hostile);
+    until("node 0 is gone", || !scene.lab.daemon().shell().connected()[0].cluster);
+    partner.put(&Target { flags: COMMAND_ACK, ..target });
+    // A new guest has the same card, and none of what was posted.
+    let mut hostile = Side::new(&scene.lab, 0);
+    assert_eq!(hostile.number(), number);
+    let acknowledged = partner.expect(EVENT_ACK, RESULT_NO_MATCH);
+    assert_eq!(acknowledged.moved_bytes, 0);
+    exchange(&mut partner, &mut hostile, 5, 3_000);
+    scene.partner = partner;
+    scene.hostile = hostile;
+    scene.assert_others_go_on();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Commands of random words: each is answered or done, and the daemon and the others go on.
+    #[test]
+    fn garbage_commands_are_answered(
+        commands in prop::collection::vec((any::<u32>(), 0..8_u32, any::<[u64; 10]>()), 1..100),
+    ) {
+        let mut scene = Scene::new();
+        for (code, command, mut words) in commands {
+            // Half of them almost sound.
+            let code = if command == 0 { code } else { command | (code & 0xff << 8) };
+            if code & 1 == 1 {
+                words[3] = u64::from(scene.hostile.region) | (words[3] & 7) << 40 | (words[3] >> 3 & 1) << 48;
+                words[4] &= 0xf_ffff;
+                words[5] &= 0xf_ffff;
+                words[7..].fill(0);
+            }
+            let begin = std::time::Instant::now();
+            while scene.hostile.port.port_mut().try_command(code, &words).is_none() {
+                while scene.hostile.port.try_event().is_some() {}
+                assert!(begin.elapsed() < PATIENCE, "commands are taken no more");
+            }
+            scene.hostile.port.announce();
+            while scene.hostile.port.try_event().is_some() {}
+        }
+        scene.hostile.settle();
+        scene.assert_others_go_on();
+        prop_assert!(!violations(&scene.lab, 0).contains_key("dma_outside_memory"));
+    }
+}
