@@ -377,3 +377,95 @@ fn compare(measured: &Measurements) -> Vec<Compared> {
 fn overhead_name(items: u32) -> String {
     format!("over ideal hardware, {items} {}", if items == 1 { "item" } else { "items" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every machine takes as long as the match unit of the paper.
+    fn sample() -> Measurements {
+        let pass = |list: u32, place: u32| {
+            let percent = place.checked_sub(1).map(|tenth| 10 * tenth);
+            let items_traversed = (list * percent.unwrap_or(100) / 100).max(1);
+            Pass { percent, items_traversed, model_cycles: 64 * u64::from(30 + 8 * items_traversed) }
+        };
+        let lists: Vec<List> = LISTS
+            .map(|items| List { items, passes: (0..12).map(|place| pass(items, place)).collect() })
+            .into();
+        let machines = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| Machine { name: (*name).to_owned(), lists: lists.clone() })
+                .collect::<Vec<_>>()
+        };
+        let processors = machines(&["embedded", "1 core", "2 cores", "16 cores"]);
+        Measurements {
+            version: MEASUREMENTS_VERSION,
+            clock_mhz: 500,
+            headers_per_pass: 64,
+            match_unit: MatchUnit {
+                program_words: 44,
+                model_cycles: Counts { item_that_differs: 8, item_that_matches: 14, flush: 8, header: 31 },
+                bits: Memories {
+                    program: 44 * 164,
+                    alu_registers: 1024,
+                    ternary_registers: 1024,
+                    predicates: 16,
+                    input_fifo: 1024,
+                    item_cache: 1024,
+                },
+                lists: lists.clone(),
+            },
+            as_described: processors.clone(),
+            otherwise: processors,
+            variations: machines(&["embedded, otherwise"]),
+        }
+    }
+
+    fn read(measured: &Measurements) -> Result<Measurements> {
+        Measurements::read(&serde_json::to_vec(measured).unwrap())
+    }
+
+    #[test]
+    fn the_papers_match_unit_holds_and_one_cycle_more_does_not() {
+        assert!(MatchFigures::new(sample()).hold());
+        let mut slower = sample();
+        slower.match_unit.lists[3].passes[7].model_cycles += 64;
+        let figures = MatchFigures::new(slower);
+        let broken: Vec<&Compared> = figures.compared.iter().filter(|compared| !compared.holds).collect();
+        assert_eq!((broken.len(), broken[0].model), (1, 448.0));
+        assert!(figures.text().contains("| 384 | 448 | +64 | does not hold |"), "{}", figures.text());
+    }
+
+    #[test]
+    fn figures_of_another_version_or_of_fewer_machines_are_refused() {
+        assert_eq!(read(&sample()).unwrap(), sample());
+        let complaint = |change: fn(&mut Measurements)| {
+            let mut measured = sample();
+            change(&mut measured);
+            read(&measured).unwrap_err().to_string()
+        };
+        assert!(complaint(|measured| measured.version = 2).contains("version 2"));
+        assert!(complaint(|measured| measured.otherwise.truncate(3)).contains("8 machines"));
+        assert!(complaint(|measured| measured.match_unit.lists[0].passes.truncate(11)).contains("(10, 11)"));
+        assert!(Measurements::read(b"[]").unwrap_err().to_string().contains("something else than figures"));
+    }
+
+    #[test]
+    fn a_row_has_all_machines_and_both_ideals() {
+        let text = MatchFigures::new(sample()).text();
+        // One item: 38 cycles of 2 ns, 64 times.
+        let row = "| 0 % | 1 | 4.86 | 4.86 | 4.86 | 4.86 | 4.86 | 4.10 | 2.05 |";
+        assert_eq!(text.matches(row).count(), 8, "four lists, two sets");
+        assert!(text.contains("| 100 % | 300 | 1.00 (1.01) |"), "{text}");
+    }
+
+    #[test]
+    fn lines_go_through_every_depth_once() {
+        let panels = MatchFigures::new(sample()).panels();
+        let points = &panels[0].series[0].points;
+        assert_eq!((points[0], points[points.len() - 1]), ((1.0, 76.0), (300.0, 4_860.0)));
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(panels.map(|panel| panel.series.len()), [7, 8]);
+    }
+}
