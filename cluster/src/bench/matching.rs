@@ -1,4 +1,5 @@
-//! The match unit: cycles of model time that one core simulates in a second.
+//! The match unit: cycles of model time that one core simulates in a second of its own time, which other programs on a busy
+//! machine do not lengthen.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -30,13 +31,13 @@ fn figures(rates: &Value) -> Option<Vec<Figure>> {
 }
 
 fn figure(rate: &Value) -> Option<Figure> {
-    let rounds = rate.get("model_cycles_per_wall_s")?.as_array()?;
+    let rounds = rate.get("model_cycles_per_processor_s")?.as_array()?;
     let samples = rounds.iter().map(|rate| Some(rate.as_f64()? * 1e-6)).collect::<Option<Vec<f64>>>()?;
     let (name, what) = match rate.get("items")?.as_u64() {
-        None => ("match_unit_rate".to_owned(), "the match unit alone, one core".to_owned()),
+        None => ("match_unit_rate".to_owned(), "the match unit alone, a core's time".to_owned()),
         Some(items) => {
             let plural = if items == 1 { "item" } else { "items" };
-            let what = format!("match unit and list manager, {items} {plural}, one core");
+            let what = format!("match unit and list manager, {items} {plural}, a core's time");
             (format!("match_unit_list_rate_{items}"), what)
         }
     };
@@ -52,8 +53,8 @@ mod tests {
     #[test]
     fn each_way_to_run_the_unit_is_a_figure() {
         let rates = json!({"rates": [
-            {"items": null, "model_cycles_per_wall_s": [4e8, 2e8, 3.5e8]},
-            {"items": 10, "model_cycles_per_wall_s": [1e8]},
+            {"items": null, "model_cycles_per_processor_s": [4e8, 2e8, 3.5e8]},
+            {"items": 10, "model_cycles_per_processor_s": [1e8]},
         ]});
         let found = figures(&rates).unwrap();
         assert_eq!(

@@ -1,16 +1,18 @@
-//! How fast this computer simulates the match unit: cycles of model time for each second of wall time, on one core.
+//! How fast this computer simulates the match unit: cycles of model time for each second that a core works on it. That is
+//! wall time less what other programs take of the core meanwhile.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use niclab_model::matching::fifo::Fifos;
 use niclab_model::matching::list_manager::Timing;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::benchmark::LISTS;
 use crate::match_unit::{self, MatchUnitError};
 
-/// Wall time of one measurement: long beside what a core loses to others at a time.
+/// Processor time of one measurement.
 const ROUND: Duration = Duration::from_millis(200);
 /// Looks at the clock are this many cycles apart, at least.
 const BATCH_CYCLES: u64 = 100_000;
@@ -20,8 +22,8 @@ const BATCH_CYCLES: u64 = 100_000;
 pub struct Rate {
     /// The unit alone, or the length of the list that its list manager streams.
     pub items: Option<u32>,
-    /// Cycles of the match unit for each second of wall time, in each round.
-    pub model_cycles_per_wall_s: Vec<f64>,
+    /// Cycles of the match unit for each second of processor time, in each round.
+    pub model_cycles_per_processor_s: Vec<f64>,
 }
 
 /// All ways, measured in turns.
@@ -39,11 +41,11 @@ impl Rates {
     pub fn measure(rounds: u32) -> Result<Self, MatchUnitError> {
         let ways = std::iter::once(None).chain([1].into_iter().chain(LISTS).map(Some));
         let mut rates: Vec<Rate> =
-            ways.map(|items| Rate { items, model_cycles_per_wall_s: Vec::new() }).collect();
+            ways.map(|items| Rate { items, model_cycles_per_processor_s: Vec::new() }).collect();
         for _ in 0..rounds {
             for rate in &mut rates {
                 let measured = rate.items.map_or_else(alone, with_list)?;
-                rate.model_cycles_per_wall_s.push(measured);
+                rate.model_cycles_per_processor_s.push(measured);
             }
         }
         Ok(Self { rates })
@@ -84,25 +86,31 @@ fn with_list(items: u32) -> Result<f64, MatchUnitError> {
 
 /// Repeats what takes some cycles until [`ROUND`] is over.
 fn per_second(mut cycles: impl FnMut() -> Result<u64, MatchUnitError>) -> Result<f64, MatchUnitError> {
-    let (begin, mut sum) = (Instant::now(), 0);
-    while begin.elapsed() < ROUND {
+    let (begin, mut sum) = (processor_time(), 0);
+    loop {
         sum += cycles()?;
+        let took = processor_time().saturating_sub(begin);
+        if took >= ROUND {
+            return Ok(sum as f64 / took.as_secs_f64());
+        }
     }
-    Ok(sum as f64 / begin.elapsed().as_secs_f64())
+}
+
+/// What this thread has had of a core so far.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "million cycles of the match unit for each second of wall time, on one core, round by round"
-        )?;
+        writeln!(f, "million cycles of the match unit for each second of a core's time, round by round")?;
         for rate in &self.rates {
             match rate.items {
                 None => write!(f, "{:<32}", "the unit alone")?,
                 Some(items) => write!(f, "{:<32}", format!("with the list manager, {items} items"))?,
             }
-            for rate in &rate.model_cycles_per_wall_s {
+            for rate in &rate.model_cycles_per_processor_s {
                 write!(f, "{:>8.1}", rate / 1e6)?;
             }
             writeln!(f)?;
@@ -119,7 +127,7 @@ mod tests {
     fn every_way_is_measured_in_every_round() {
         let Rates { rates } = Rates::measure(2).unwrap();
         assert_eq!(rates.len(), 2 + LISTS.len());
-        assert!(rates.iter().all(|rate| rate.model_cycles_per_wall_s.len() == 2));
-        assert!(rates.iter().flat_map(|rate| &rate.model_cycles_per_wall_s).all(|rate| *rate > 0.0));
+        assert!(rates.iter().all(|rate| rate.model_cycles_per_processor_s.len() == 2));
+        assert!(rates.iter().flat_map(|rate| &rate.model_cycles_per_processor_s).all(|rate| *rate > 0.0));
     }
 }
