@@ -1,8 +1,15 @@
 //! What a benchmark needs of a transport: messages with a tag, in order, to one peer.
 
+use std::time::Duration;
+
 use niclab_user::ultra::Flags;
 
 use crate::Failure;
+
+/// Byte `index` of the pattern that measured messages carry: any but zeros, which a lazy transport could compress or skip.
+pub const fn pattern(index: usize) -> u8 {
+    index as u8 ^ 0xa5
+}
 
 /// A connection to one peer. No call allocates once the channel is set up.
 pub trait Channel {
@@ -23,7 +30,26 @@ pub trait Channel {
     /// What the transport says; a time-out.
     fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure>;
 
-    /// The next message if it is there: its payload into the front of `buffer`.
+    /// [`Channel::try_send`] of a payload that is the begin of the [`pattern`]. A transport that keeps the pattern in memory
+    /// which its NIC reads sends it from there.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn try_send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
+        self.try_send(payload, tag, flags)
+    }
+
+    /// [`Channel::send`] of a payload that is the begin of the [`pattern`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        self.send(payload, tag, flags)
+    }
+
+    /// The next message if it is there: its payload into the front of `buffer`, as much as that holds.
     ///
     /// # Errors
     ///
@@ -43,6 +69,16 @@ pub trait Channel {
     ///
     /// What the transport says; a time-out.
     fn flush(&mut self) -> Result<(), Failure>;
+}
+
+/// A channel whose messages can interrupt their receiver.
+pub trait Interrupting: Channel {
+    /// Interrupts for this end since the last call; sleeps up to `timeout` for the first one.
+    ///
+    /// # Errors
+    ///
+    /// What the NIC says.
+    fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure>;
 }
 
 /// What a message is for.
@@ -80,6 +116,9 @@ pub struct Tag {
 impl Tag {
     /// Upper 16 bits of the first word.
     const MAGIC: u64 = 0x6e70;
+
+    /// Bits of the first word that all tags have, above 48 bits that differ.
+    pub const MATCH_BITS: u64 = Self::MAGIC << 48;
 
     /// As the NIC carries it: two words.
     pub fn encode(self) -> [u64; 2] {

@@ -9,6 +9,7 @@ use niclab_user::WaitPolicy;
 
 use crate::Failure;
 use crate::bench::{End, FlagPlan};
+use crate::matching::Matching;
 
 /// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.
 ///
@@ -46,7 +47,8 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 with ULTRA, 1 MiB with TCP, 64 MiB with
+    /// Match
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -67,6 +69,12 @@ pub struct RunArguments {
     /// Ask for an acknowledgement with each message: the NIC tells the sender when it was stored
     #[arg(long)]
     pub acknowledge: bool,
+    /// Match: post so many receives that match nothing in front of those that do
+    #[arg(long, default_value_t = 0, value_name = "RECEIVES", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub depth: u32,
+    /// Match: let the program match, in a list of its own, what the NIC would match otherwise: the baseline
+    #[arg(long)]
+    pub host_matching: bool,
     /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
     ///
     /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own messages,
@@ -79,6 +87,11 @@ impl RunArguments {
     /// Payload sizes to run.
     pub fn sizes(&self) -> Vec<usize> {
         if self.all { vec![8, 16, 32, 64] } else { vec![self.size] }
+    }
+
+    /// Who matches, and against how many receives that match nothing.
+    pub fn matching(&self) -> Matching {
+        Matching { depth: self.depth, by_host: self.host_matching }
     }
 
     /// Flags of the messages.
@@ -112,13 +125,13 @@ pub struct DemoArguments {
 /// With whom to talk, and by what means.
 #[derive(Clone, Debug, Args)]
 pub struct WorldArguments {
-    /// How to send
-    #[arg(short, long, value_enum, default_value_t = Transport::Ultra)]
-    pub transport: Transport,
-    /// Rank of this node; without it, ULTRA takes the NIC's node number
+    /// How to send [default: as the NIC can]
+    #[arg(short, long, value_enum)]
+    pub transport: Option<Transport>,
+    /// Rank of this node; without it, the NIC's node number is taken
     #[arg(long, env = "NICLAB_RANK")]
     pub rank: Option<u32>,
-    /// Ranks of the cluster; without it, ULTRA takes what the NIC says
+    /// Ranks of the cluster; without it, what the NIC says
     #[arg(long, env = "NICLAB_SIZE")]
     pub ranks: Option<u32>,
     /// Rank to talk to, instead of the neighbour
@@ -136,11 +149,11 @@ pub struct WorldArguments {
     /// Port of the NIC, the same at both ends
     #[arg(long, default_value_t = 0)]
     pub port: u32,
-    /// Slices of the receive queue: a power of two
+    /// Slices of the receive queue, or events of the Match NIC's: a power of two
     #[arg(long, default_value_t = 256)]
     pub slices: u32,
-    /// How to wait: `spin` wants a core for each spinning end, and one for the daemon [default: spin with ULTRA, block
-    /// with TCP]
+    /// How to wait: `spin` wants a core for each spinning end, and one for the daemon [default: spin with a NIC,
+    /// block with TCP]
     #[arg(long, value_enum)]
     pub poll: Option<Poll>,
     /// Longest wait for the peer, and for any message, in seconds
@@ -154,8 +167,10 @@ pub struct WorldArguments {
 /// How to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
-    /// The NIC's requester pages
+    /// An ULTRA NIC's requester pages
     Ultra,
+    /// A Match NIC's puts, into receives that are posted
+    Match,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
 }
@@ -165,6 +180,7 @@ impl Transport {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ultra => "ultra",
+            Self::Match => "match",
             Self::Tcp => "tcp",
         }
     }
@@ -184,10 +200,12 @@ pub enum Poll {
 impl WorldArguments {
     /// How to wait.
     pub fn policy(&self) -> WaitPolicy {
-        match (self.poll, self.transport) {
-            (Some(Poll::Spin), _) | (None, Transport::Ultra) => WaitPolicy::Spin,
-            (Some(Poll::Block), _) | (None, Transport::Tcp) => WaitPolicy::Block,
-            (Some(Poll::Adaptive), _) => WaitPolicy::ADAPTIVE,
+        match self.poll {
+            Some(Poll::Spin) => WaitPolicy::Spin,
+            Some(Poll::Block) => WaitPolicy::Block,
+            Some(Poll::Adaptive) => WaitPolicy::ADAPTIVE,
+            None if self.transport == Some(Transport::Tcp) => WaitPolicy::Block,
+            None => WaitPolicy::Spin,
         }
     }
 
@@ -252,6 +270,14 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn tcp_blocks_and_a_nic_is_polled() {
+        assert_eq!(world("--transport tcp").policy(), WaitPolicy::Block);
+        assert_eq!(world("--transport match").policy(), WaitPolicy::Spin);
+        assert_eq!(world("").policy(), WaitPolicy::Spin);
+        assert_eq!(world("--transport tcp --poll spin").policy(), WaitPolicy::Spin);
     }
 
     #[test]

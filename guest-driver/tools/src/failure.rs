@@ -78,6 +78,34 @@ pub enum Failure {
         peer: String,
     },
 
+    /// The NIC did not do what it was asked to.
+    #[error("{peer}: cannot {operation}: {outcome}")]
+    Matching {
+        /// The peer.
+        peer: String,
+        /// What was tried.
+        operation: &'static str,
+        /// What the NIC says.
+        outcome: niclab_user::matching::Outcome,
+    },
+
+    /// A message arrived that is not what was sent.
+    #[error(
+        "{peer}: byte {offset} of message {number} is {found:#04x} instead of {expected:#04x}: the data was damaged on its way"
+    )]
+    Damaged {
+        /// The peer.
+        peer: String,
+        /// The message.
+        number: u64,
+        /// Its first wrong byte.
+        offset: usize,
+        /// What it should be.
+        expected: u8,
+        /// What it is.
+        found: u8,
+    },
+
     /// A message came that does not belong where the run is.
     #[error(
         "{peer}: expected {expected}, received {found}: a message was lost, or the port is used by others"

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::bench::{Latency, Outcome, Step, interrupts};
 use crate::counters::{Counters, Span};
+use crate::matching::Matching;
 
 /// Version of the JSON document: raised when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;
@@ -21,12 +22,15 @@ pub struct Document {
     pub command: &'static str,
     /// Which clock all times are of: `wall`.
     pub clock: &'static str,
-    /// `ultra` or `tcp`.
+    /// `ultra`, `match` or `tcp`.
     pub transport: &'static str,
     /// This rank.
     pub rank: u32,
     /// The other rank.
     pub peer: u32,
+    /// Who matches messages, and how many receives are in front; with `match`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matching: Option<Matching>,
     /// One section for each benchmark.
     pub sections: Vec<Section>,
     /// Interrupts, where they are what is asked for.
@@ -98,6 +102,10 @@ pub fn write_json(document: &Document, out: &mut impl Write) -> io::Result<()> {
 /// Of `out`.
 pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
     let Document { transport, rank, peer, .. } = document;
+    if let Some(Matching { depth, by_host }) = document.matching {
+        let who = if by_host { "the program" } else { "the NIC" };
+        writeln!(out, "matched by {who}, {depth} receives that match nothing in front")?;
+    }
     for section in &document.sections {
         writeln!(
             out,

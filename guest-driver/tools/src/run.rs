@@ -3,18 +3,20 @@
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
-use niclab_user::{Device, WaitPolicy};
+use niclab_user::{Device, Model, WaitPolicy};
 
 use crate::Failure;
 use crate::bench::{Buffers, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
-use crate::channel::Channel;
+use crate::channel::{Channel, Interrupting};
 use crate::cli::{Command, InterruptArguments, Pair, RunArguments, Transport, WorldArguments};
 use crate::counters::{Counters, Span};
 use crate::cue;
+use crate::matching::{self, MatchChannel, Matching};
 use crate::meeting;
+use crate::nic::{self, NicOptions};
 use crate::report::{self, Document, Row, Section};
 use crate::tcp::{self, TcpChannel, TcpOptions};
-use crate::ultra::{self, UltraChannel, UltraOptions};
+use crate::ultra::{self, UltraChannel};
 
 /// A benchmark that any channel can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,7 @@ struct Plan {
     command: &'static str,
     parts: Vec<Part>,
     flags: FlagPlan,
+    matching: Matching,
     /// Stop at cues; then there is one part of one size.
     is_conducted: bool,
 }
@@ -87,6 +90,7 @@ impl Plan {
                 warmup: arguments.warmup.unwrap_or(warmup),
             }],
             flags: arguments.flags(),
+            matching: arguments.matching(),
             is_conducted: arguments.conducted,
         }
     }
@@ -100,12 +104,18 @@ impl Plan {
             command: "demo",
             parts: vec![part(Benchmark::Pingpong, &[8, 16, 32, 64]), part(Benchmark::Stream, &[16, 64])],
             flags: FlagPlan::default(),
+            matching: Matching::default(),
             is_conducted: false,
         }
     }
 
     fn sizes(&self) -> impl Iterator<Item = usize> {
         self.parts.iter().flat_map(|part| part.sizes.iter().copied())
+    }
+
+    /// Largest payload.
+    fn payload_bytes(&self) -> usize {
+        self.sizes().max().unwrap_or_default()
     }
 }
 
@@ -129,31 +139,71 @@ fn bench_as_told(arguments: &RunArguments, benchmark: Benchmark) -> Result<(), F
 }
 
 fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
-    match world.transport {
-        Transport::Ultra => bench_ultra(world, plan),
-        Transport::Tcp => bench_tcp(world, plan),
+    if world.transport == Some(Transport::Tcp) {
+        refuse_matching(Transport::Tcp, plan)?;
+        return bench_tcp(world, plan);
+    }
+    let options = nic_options(world, world.policy());
+    let device = nic::open_device(&options)?;
+    let transport = transport_of(world, &device);
+    let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
+    let setting = Setting { world, device: &device, pair, transport };
+    match transport {
+        Transport::Match => {
+            plan.sizes().try_for_each(|bytes| matching::check_size(&device, bytes))?;
+            let (bytes, matching) = (plan.payload_bytes(), plan.matching);
+            bench_nic(&setting, plan, MatchChannel::open(&device, &options, pair.peer, bytes, matching)?)
+        }
+        _ => {
+            refuse_matching(transport, plan)?;
+            plan.sizes().try_for_each(ultra::check_size)?;
+            bench_nic(&setting, plan, UltraChannel::open(&device, &options, pair.peer)?)
+        }
     }
 }
 
-fn bench_ultra(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
-    plan.sizes().try_for_each(ultra::check_size)?;
-    let options = ultra_options(world, world.policy());
-    let device = ultra::open_device(&options)?;
-    let Some(pair) = ultra_pair(world, &device)? else { return Ok(()) };
-    let mut channel = UltraChannel::open(&device, &options, pair.peer)?;
+/// What the command line says, or as the NIC can.
+fn transport_of(world: &WorldArguments, device: &Device) -> Transport {
+    world.transport.unwrap_or(match device.info().model {
+        Model::Match => Transport::Match,
+        _ => Transport::Ultra,
+    })
+}
+
+fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
+    if plan.matching == Matching::default() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "messages are not matched with --transport {}: drop --depth and --host-matching, or choose --transport match",
+        transport.name()
+    )))
+}
+
+/// Where a benchmark runs.
+struct Setting<'a> {
+    world: &'a WorldArguments,
+    device: &'a Device,
+    pair: Pair,
+    transport: Transport,
+}
+
+fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> Result<(), Failure> {
+    let &Setting { world, device, pair, transport } = setting;
     // A conductor makes both ends meet, and greetings would be counted with what is measured.
     if !plan.is_conducted {
         meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
     }
-    let before = Counters::read(&device)?;
+    let before = Counters::read(device)?;
     let (sections, steps) = run_parts(&mut channel, plan, pair)?;
-    let span = Span { before, after: Counters::read(&device)? };
+    let span = Span { before, after: Counters::read(device)? };
     let peer_span = Span::from_words(meeting::part(&mut channel, steps, span.to_words())?);
     let document = Document {
         sections,
+        matching: (transport == Transport::Match).then_some(plan.matching),
         device: Some(span),
         peer_device: Some(peer_span),
-        ..document(world, plan.command, pair)
+        ..document(transport, plan.command, pair)
     };
     print(world, pair, &document)
 }
@@ -163,7 +213,7 @@ fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
         let mend = "drop --interrupt-every, --notify and --acknowledge, or choose --transport ultra";
         return Err(Failure::Usage(format!("TCP has no message flags: {mend}")));
     }
-    let payload_bytes = plan.sizes().max().unwrap_or_default();
+    let payload_bytes = plan.payload_bytes();
     if payload_bytes > tcp::MAX_PAYLOAD_BYTES {
         let most = tcp::MAX_PAYLOAD_BYTES;
         return Err(Failure::Usage(format!(
@@ -190,7 +240,7 @@ fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
     let (sections, steps) = run_parts(&mut channel, plan, pair)?;
     meeting::part(&mut channel, steps, [0; 6])?;
-    print(world, pair, &Document { sections, ..document(world, plan.command, pair) })
+    print(world, pair, &Document { sections, ..document(Transport::Tcp, plan.command, pair) })
 }
 
 /// Runs a step; where it is conducted, in two parts with cues around them, each numbered from 1.
@@ -216,7 +266,7 @@ fn run_step(
 
 /// Runs all steps; at the first end, their rows. Also the number of steps.
 fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec<Section>, u8), Failure> {
-    let mut buffers = Buffers::new(plan.sizes().max().unwrap_or_default());
+    let mut buffers = Buffers::new(plan.payload_bytes());
     let mut sections = Vec::new();
     let mut number = 0;
     for part in &plan.parts {
@@ -240,10 +290,9 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
 }
 
 fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
-    const COMMAND: &str = "interrupts";
     let world = &arguments.world;
-    if world.transport != Transport::Ultra {
-        return Err(Failure::Usage("interrupts are counted with --transport ultra only".into()));
+    if world.transport == Some(Transport::Tcp) {
+        return Err(Failure::Usage("interrupts are counted with --transport ultra and match only".into()));
     }
     if world.poll.is_some_and(|poll| poll != crate::cli::Poll::Spin) {
         return Err(Failure::Usage(
@@ -251,30 +300,52 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
                 .into(),
         ));
     }
-    let options = ultra_options(world, WaitPolicy::Spin);
-    let device = ultra::open_device(&options)?;
-    let Some(pair) = ultra_pair(world, &device)? else { return Ok(()) };
-    let mut channel = UltraChannel::open(&device, &options, pair.peer)?;
+    let options = nic_options(world, WaitPolicy::Spin);
+    let device = nic::open_device(&options)?;
+    let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
+    let transport = transport_of(world, &device);
+    let setting = Setting { world, device: &device, pair, transport };
+    match transport {
+        Transport::Match => {
+            let matching = Matching::default();
+            let channel = MatchChannel::open(&device, &options, pair.peer, INTERRUPT_BYTES, matching)?;
+            count_interrupts_over(&setting, arguments, channel)
+        }
+        _ => count_interrupts_over(&setting, arguments, UltraChannel::open(&device, &options, pair.peer)?),
+    }
+}
+
+/// Payload of a message that interrupts.
+const INTERRUPT_BYTES: usize = 16;
+
+fn count_interrupts_over(
+    setting: &Setting<'_>,
+    arguments: &InterruptArguments,
+    mut channel: impl Interrupting,
+) -> Result<(), Failure> {
+    const COMMAND: &str = "interrupts";
+    let &Setting { world, device, pair, transport } = setting;
     let plan = format!("{COMMAND} {} {}", arguments.iterations, arguments.interrupt_every);
     meeting::meet(&mut channel, COMMAND, &plan, world.timeout())?;
     let flags = FlagPlan { interrupt_every: arguments.interrupt_every, ..FlagPlan::default() };
     let step = Step {
         number: 1,
         end: pair.end,
-        payload_bytes: 16,
+        payload_bytes: INTERRUPT_BYTES,
         iterations: arguments.iterations,
         warmup: 0,
         flags,
     };
-    let account = interrupts::run(&mut channel, &device, &step, &mut Buffers::new(16), world.timeout())?;
+    let mut buffers = Buffers::new(INTERRUPT_BYTES);
+    let account = interrupts::run(&mut channel, device, &step, &mut buffers, world.timeout())?;
     meeting::part(&mut channel, step.number, [0; 6])?;
     // Both ends print: each counted its own interrupts.
-    write(world, &Document { interrupts: Some(account), ..document(world, COMMAND, pair) })?;
+    write(world, &Document { interrupts: Some(account), ..document(transport, COMMAND, pair) })?;
     account.check()
 }
 
-fn ultra_options(world: &WorldArguments, policy: WaitPolicy) -> UltraOptions {
-    UltraOptions {
+fn nic_options(world: &WorldArguments, policy: WaitPolicy) -> NicOptions {
+    NicOptions {
         device: world.device.clone(),
         port: world.port,
         slices: world.slices,
@@ -283,7 +354,7 @@ fn ultra_options(world: &WorldArguments, policy: WaitPolicy) -> UltraOptions {
     }
 }
 
-fn ultra_pair(world: &WorldArguments, device: &Device) -> Result<Option<Pair>, Failure> {
+fn nic_pair(world: &WorldArguments, device: &Device) -> Result<Option<Pair>, Failure> {
     let rank = world.rank.unwrap_or(device.info().node);
     let pair = world.pair(rank, Some(world.ranks.unwrap_or(device.info().nodes)))?;
     if pair.is_none() {
@@ -296,15 +367,16 @@ fn announce_idle(rank: u32) {
     eprintln!("niclab-perf: rank {rank} has no neighbour to talk to");
 }
 
-fn document(world: &WorldArguments, command: &'static str, pair: Pair) -> Document {
+fn document(transport: Transport, command: &'static str, pair: Pair) -> Document {
     Document {
         version: report::VERSION,
         tool: "niclab-perf",
         command,
         clock: "wall",
-        transport: world.transport.name(),
+        transport: transport.name(),
         rank: pair.rank,
         peer: pair.peer,
+        matching: None,
         sections: Vec::new(),
         interrupts: None,
         device: None,

@@ -1,40 +1,13 @@
 //! The ULTRA transport: one port of the NIC to one port of the peer.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use niclab_user::ultra::{Flags, Message, PAYLOAD_BYTES, Port, PortOptions};
-use niclab_user::{Address, Device, WaitPolicy};
+use niclab_user::{Address, Device};
 
 use crate::Failure;
-use crate::channel::{Channel, Tag};
-
-/// How to open the NIC and which peer to talk to.
-#[derive(Clone, Debug)]
-pub struct UltraOptions {
-    /// The character device, or none for the first.
-    pub device: Option<PathBuf>,
-    /// The port, at both ends.
-    pub port: u32,
-    /// Slices of the receive queue, all of them set aside for the peer.
-    pub slices: u32,
-    /// How to wait.
-    pub policy: WaitPolicy,
-    /// Longest wait for a message or for room, wall time.
-    pub timeout: Duration,
-}
-
-/// Opens the NIC that `options` names.
-///
-/// # Errors
-///
-/// [`Failure::Nic`].
-pub fn open_device(options: &UltraOptions) -> Result<Device, Failure> {
-    Ok(match &options.device {
-        Some(path) => Device::open(path)?,
-        None => Device::open_first()?,
-    })
-}
+use crate::channel::{Channel, Interrupting, Tag};
+use crate::nic::NicOptions;
 
 /// A port connected to the same port of one peer.
 pub struct UltraChannel {
@@ -50,18 +23,13 @@ impl UltraChannel {
     /// # Errors
     ///
     /// [`Failure::Nic`].
-    pub fn open(device: &Device, options: &UltraOptions, peer: u32) -> Result<Self, Failure> {
+    pub fn open(device: &Device, options: &NicOptions, peer: u32) -> Result<Self, Failure> {
         let mut port = Port::open(device, PortOptions::default().port(options.port).slices(options.slices))?;
         port.set_wait_policy(options.policy);
         let peer_address = Address { node: peer, port: options.port };
         port.authorize(peer_address, port.slices())?;
         port.route(peer_address)?;
         Ok(Self { port, peer_address, peer: peer_address.to_string(), timeout: options.timeout })
-    }
-
-    /// The port.
-    pub fn port(&mut self) -> &mut Port {
-        &mut self.port
     }
 
     fn accept(&self, message: &Message, buffer: &mut [u8]) -> Result<Tag, Failure> {
@@ -121,5 +89,11 @@ impl Channel for UltraChannel {
 
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.port.flush(self.timeout)?)
+    }
+}
+
+impl Interrupting for UltraChannel {
+    fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure> {
+        Ok(self.port.receiver().wait_interrupts(timeout)?)
     }
 }

@@ -12,7 +12,7 @@ use niclab_abi::bar::{
     slot_of,
 };
 use niclab_abi::matching::*;
-use niclab_abi::receive::{SLICE_WORDS, STATUS_LINE_INTERVAL};
+use niclab_abi::receive::{REFUSED_COMMAND, SLICE_WORDS, STATUS_LINE_INTERVAL};
 
 use super::{Parts, Port, Progress};
 use crate::memory::{load, store};
@@ -198,6 +198,7 @@ pub(super) struct Nic {
     events: Memory,
     capacity: u64,
     taken: u64,
+    refused: u64,
     stored: u64,
     waiting: VecDeque<Record>,
     armed: u64,
@@ -232,6 +233,7 @@ fn port(node: u32, events: u32) -> (Port, Nic) {
         events: zeroed(SLICE_WORDS * events as usize),
         capacity: events.into(),
         taken: 0,
+        refused: 0,
         stored: 0,
         waiting: VecDeque::new(),
         armed: 0,
@@ -345,8 +347,7 @@ impl Nic {
         let words = std::array::from_fn(|word| load(&slot[word]));
         self.taken += 1;
         if self.taken.is_multiple_of(STATUS_LINE_INTERVAL.into()) {
-            fence(Ordering::Release);
-            store(&self.page.words()[0], self.taken);
+            self.write_status();
         }
         Some((launch as u32, words))
     }
@@ -474,7 +475,17 @@ impl Nic {
 
     /// Refuses the command that was taken last.
     fn refuse(&mut self, result: u32) {
+        self.refused += 1;
+        self.write_status();
         self.push(Record { kind: EVENT_REFUSED, result, handle: self.taken as u32, ..Record::default() });
+    }
+
+    fn write_status(&self) {
+        fence(Ordering::Release);
+        let refusal = if self.refused > 0 { REFUSED_COMMAND } else { 0 };
+        for (word, value) in self.page.words().iter().zip([self.taken, 0, 0, 0, self.refused, refusal]) {
+            store(word, value);
+        }
     }
 
     fn tell_of_entry(&mut self, entry: &Entry, record: Record) {

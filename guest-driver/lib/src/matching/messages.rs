@@ -22,7 +22,6 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::{Append, Command, Event, Get, Kind, Outcome, Port, Region, Target};
-use crate::wait::{Next, Quiet, Wait};
 use crate::{Address, Deadline, Error, WaitPolicy};
 use peers::{Peer, Send};
 use unexpected::Overflow;
@@ -111,8 +110,6 @@ pub struct Endpoint {
     last_serial: u64,
     eager_bytes: usize,
     credits: u64,
-    policy: WaitPolicy,
-    quiet: Quiet,
 }
 
 impl Endpoint {
@@ -136,8 +133,6 @@ impl Endpoint {
             last_serial: 0,
             eager_bytes: options.eager_bytes,
             credits,
-            policy: options.policy,
-            quiet: Quiet::default(),
         };
         for slab in 0..endpoint.overflow.slabs() {
             endpoint.link_slab(slab)?;
@@ -447,20 +442,10 @@ impl Endpoint {
     }
 
     /// Launches a command; while there is no slot, reads events, for whose places in the queue it may be waiting.
-    fn launch<C: Command>(&mut self, command: &C) -> Result<(), Error> {
+    fn launch(&mut self, command: &impl Command) -> Result<(), Error> {
         /// Longer than any daemon lets a slot wait; a dead one is found sooner.
-        const LIMIT: Deadline = Deadline::After(Duration::from_secs(60));
-        let mut wait = Wait::new("launch a command", self.policy, LIMIT);
-        while self.port.try_launch(command)?.is_none() {
-            while let Some(event) = self.port.try_event() {
-                self.inbox.push_back(event);
-            }
-            let backing = &*self.port.link.backing;
-            if let Next::Sleep(limit) = wait.next(&mut self.quiet, backing)? {
-                backing.wait_interrupts(limit.min(WaitPolicy::SENDER_SLEEP))?;
-            }
-        }
-        self.quiet.on_progress();
+        const LIMIT: Duration = Duration::from_secs(60);
+        self.port.launch_reading(command, &mut self.inbox, LIMIT)?;
         Ok(())
     }
 

@@ -39,6 +39,7 @@ mod double;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -167,6 +168,46 @@ impl Port {
         self.commands.try_launch(command)
     }
 
+    /// Launches a command as [`Port::launch`] does, and reads events into `inbox` while there is no slot: the device may be
+    /// waiting for their places in the queue. They come before all that [`Port::event`] has.
+    ///
+    /// # Errors
+    ///
+    /// As [`Port::launch`].
+    #[inline]
+    pub fn launch_reading(
+        &mut self,
+        command: &impl Command,
+        inbox: &mut VecDeque<Event>,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Handle, Error> {
+        match self.try_launch(command)? {
+            Some(handle) => Ok(handle),
+            None => self.read_until_launched(command, inbox, deadline.into()),
+        }
+    }
+
+    #[cold]
+    fn read_until_launched<C: Command>(
+        &mut self,
+        command: &C,
+        inbox: &mut VecDeque<Event>,
+        deadline: Deadline,
+    ) -> Result<Handle, Error> {
+        let Self { link, commands, events } = self;
+        let mut wait = Wait::new(C::NAME, commands.policy, deadline);
+        loop {
+            inbox.extend(std::iter::from_fn(|| events.try_next()));
+            if let Some(handle) = commands.try_launch(command)? {
+                commands.quiet.on_progress();
+                return Ok(handle);
+            }
+            if let Next::Sleep(limit) = wait.next(&mut commands.quiet, &*link.backing)? {
+                link.backing.wait_interrupts(limit.min(WaitPolicy::SENDER_SLEEP))?;
+            }
+        }
+    }
+
     /// [`Events::next`].
     ///
     /// # Errors
@@ -200,7 +241,7 @@ pub struct Commands {
     /// The page with the status line, and the counters behind it.
     counters: Memory,
     policy: WaitPolicy,
-    /// Of waits for a counter.
+    /// Of waits for a counter, and of those that read events.
     quiet: Quiet,
 }
 

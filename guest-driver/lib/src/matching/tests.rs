@@ -204,6 +204,21 @@ fn a_region_of_another_port_is_refused_before_it_is_launched() {
 }
 
 #[test]
+fn a_refused_command_is_told_by_its_event_alone() {
+    let mut pair = Pair::new();
+    let gone = pair.ports[0].allocate(8).expect("a region");
+    // Deregistered between the look at it and the device's.
+    pair.ports[0].launch(&Put::new(portal(0), gone.all()).user(9), SECOND).expect("launched");
+    drop(gone);
+    let event = pair.event(0);
+    assert_eq!((event.kind, event.outcome), (Kind::Refused, Outcome::BadRegion));
+    for _ in 0..100 {
+        pair.ports[0].launch(&Unlink(Handle::from_number(1)), SECOND).expect("not reported once more");
+        assert_eq!(pair.event(0).kind, Kind::Unlinked);
+    }
+}
+
+#[test]
 fn values_that_have_no_room_in_a_command_are_refused() {
     let mut pair = Pair::new();
     let span = pair.regions[0].span(0..8).expect("within");

@@ -7,7 +7,9 @@ use std::thread;
 use niclab_abi::bar::{
     LAUNCH_SEQUENCE_SHIFT, RECEIVED_KNOWN, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS, SLOTS, slot_of,
 };
-use niclab_abi::receive::{REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS};
+use niclab_abi::receive::{
+    REFUSED_COMMAND, REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS,
+};
 
 use super::Link;
 use crate::memory::{load, store, store_fence};
@@ -120,6 +122,10 @@ impl Requester {
         }
         let count = status.refused - self.refused;
         self.refused = status.refused;
+        // The command's own event says more, and says it in its place.
+        if status.refusal == Some(Refusal::Command) {
+            return Ok(());
+        }
         Err(Error::Launch {
             device: self.link.name(),
             port: self.link.address.port,
@@ -205,6 +211,8 @@ pub enum Refusal {
     NoRoute,
     /// More slices were released than stored.
     Release,
+    /// The command was refused (Match): an event says why.
+    Command,
     /// A reason that this library does not know, by its number.
     Other(u64),
 }
@@ -217,6 +225,7 @@ impl Refusal {
             REFUSED_LENGTH => Some(Self::Length),
             REFUSED_NO_ROUTE => Some(Self::NoRoute),
             REFUSED_RELEASE => Some(Self::Release),
+            REFUSED_COMMAND => Some(Self::Command),
             other => Some(Self::Other(other)),
         }
     }
@@ -227,6 +236,7 @@ impl Refusal {
             Self::Length => "the length field holds no length",
             Self::NoRoute => "the port has no route: set one before sending",
             Self::Release => "more slices were released than stored",
+            Self::Command => "a command was none that the device carries out: its event says why",
             Self::Other(_) => "of a reason that this library does not know: build device and program alike",
         }
     }

@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use super::{Buffers, End, Step};
 use crate::Failure;
-use crate::channel::{Channel, Tag, receive};
+use crate::channel::{Interrupting, Tag, receive};
 use crate::counters::{Counters, InterruptLine};
 use crate::meeting::barrier;
-use crate::ultra::UltraChannel;
 
 /// Interrupts of one run, by everyone who counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,7 +49,7 @@ impl Account {
 ///
 /// What the channel says; [`Failure::NoInterruptLine`].
 pub fn run(
-    channel: &mut UltraChannel,
+    channel: &mut impl Interrupting,
     device: &Device,
     step: &Step,
     buffers: &mut Buffers,
@@ -66,12 +65,12 @@ pub fn run(
     let (outgoing, incoming) = buffers.of(step);
     for number in 1..=step.iterations {
         if step.end == End::First {
-            channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+            channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
         }
         let tag = sleeper.receive(channel, incoming, step.flags.interrupts(number))?;
         tag.expect(step.data(number), channel.peer())?;
         if step.end == End::Second {
-            channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+            channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
         }
     }
     let kernel_after = line.count()?;
@@ -79,7 +78,7 @@ pub fn run(
     let interrupts = step.iterations.checked_div(step.flags.interrupt_every).unwrap_or(0);
     Ok(Account {
         expected: interrupts,
-        program: sleeper.taken + channel.port().receiver().wait_interrupts(Duration::ZERO)?,
+        program: sleeper.taken + channel.wait_interrupts(Duration::ZERO)?,
         kernel: kernel_after.wrapping_sub(kernel_before),
         device: device_after.interrupts.wrapping_sub(device_before.interrupts),
     })
@@ -95,7 +94,7 @@ struct Sleeper {
 impl Sleeper {
     fn receive(
         &mut self,
-        channel: &mut UltraChannel,
+        channel: &mut impl Interrupting,
         buffer: &mut [u8],
         interrupts: bool,
     ) -> Result<Tag, Failure> {
@@ -103,7 +102,7 @@ impl Sleeper {
         let mut woken = !interrupts;
         while !woken {
             let left = deadline.saturating_duration_since(Instant::now());
-            let count = channel.port().receiver().wait_interrupts(left)?;
+            let count = channel.wait_interrupts(left)?;
             self.taken += count;
             // Without its interrupt the message is received all the same, late: the account will show the difference.
             woken = count > 0 || left.is_zero();

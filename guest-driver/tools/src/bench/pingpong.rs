@@ -28,7 +28,7 @@ fn measure(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Re
     let mut samples = Vec::with_capacity(usize::try_from(step.iterations).unwrap_or_default());
     let mut last = Instant::now();
     for number in 1..=step.warmup + step.iterations {
-        channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+        channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
         receive(channel, incoming)?.expect(step.data(number), channel.peer())?;
         let now = Instant::now();
         if number > step.warmup {
@@ -44,7 +44,7 @@ fn answer(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Res
     let (outgoing, incoming) = buffers.of(step);
     for number in 1..=step.warmup + step.iterations {
         receive(channel, incoming)?.expect(step.data(number), channel.peer())?;
-        channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+        channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ fn exchange(
     while sent < count || received < count {
         let before = sent + received;
         let number = after + sent + 1;
-        if sent < count && channel.try_send(outgoing, step.data(number), step.flags.flags(number))? {
+        if sent < count && channel.try_send_pattern(outgoing, step.data(number), step.flags.flags(number))? {
             sent += 1;
         }
         let due = step.data(after + received + 1);
@@ -69,7 +69,7 @@ fn exchange(
             receive(channel, incoming)?.expect(due, channel.peer())?;
             received += 1;
         } else {
-            channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+            channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
             sent += 1;
         }
     }

@@ -49,7 +49,7 @@ fn send(
     let began = Instant::now();
     let last = *numbers.end();
     for number in numbers {
-        channel.send(outgoing, step.data(number), step.flags.flags(number))?;
+        channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
     }
     receive(channel, incoming)?.expect(done(step, last), channel.peer())?;
     Ok(began.elapsed())

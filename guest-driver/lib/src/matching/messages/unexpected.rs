@@ -24,8 +24,8 @@ pub(super) struct Overflow {
 
 #[derive(Clone, Debug, Default)]
 struct Slab {
-    /// Messages in it that nobody claimed.
-    held: u64,
+    /// Messages in it that nobody claimed; below zero while a claim was told before its message.
+    held: i64,
     is_unlinked: bool,
 }
 
@@ -63,7 +63,7 @@ impl Overflow {
 
     /// A message of it was claimed and copied. Whether the slab is to be linked again.
     pub(super) fn on_claimed(&mut self, slab: u64) -> bool {
-        self.change(slab, |slab| slab.held = slab.held.saturating_sub(1))
+        self.change(slab, |slab| slab.held -= 1)
     }
 
     /// It is full. Whether it is to be linked again, because all of it was claimed.

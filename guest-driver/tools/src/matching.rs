@@ -1,0 +1,507 @@
+//! The Match transport: messages with posted receives, matched by the NIC or, to compare, by the program.
+//!
+//! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message was
+//! taken. How many of its messages the peer has made room for is told with every message, or by an empty one where
+//! there is none: a sender never finds a receive missing.
+//!
+//! With a depth, so many receives that match nothing stand in front of these. Matched by the NIC, its match unit passes them
+//! for each message. Matched by the host, every message goes to an entry that takes anything, and the program passes
+//! them in a list of its own ([`crate::software`]) and copies the message to where it belongs.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use niclab_user::matching::{
+    Append, Command, Event, Kind as EventKind, Outcome, Port, PortOptions, Put, Region, Target,
+};
+use niclab_user::ultra::Flags;
+use niclab_user::{Address, Device};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::channel::{Channel, Interrupting, Kind, Tag, pattern};
+use crate::nic::NicOptions;
+use crate::software::{Header, Item, List};
+
+/// Portal of messages.
+const MESSAGES: u32 = 0;
+/// Portal of empty messages, which tell how many receives were posted.
+const CREDITS: u32 = 1;
+/// User value of the entry for those.
+const OF_CREDITS: u64 = u64::MAX;
+/// User value of greetings.
+const OF_GREETING: u64 = 1;
+
+/// Match bits: the tag's first word, but for its lower half, where the number of receives posted travels.
+const POSTED: u64 = 0xffff_ffff;
+/// Match bits of a tag that tell what the message is for; a receive takes any.
+const ANY_TAG: u64 = 0xffff_ffff_ffff;
+/// Match bits that no message has.
+const NEVER: u64 = 0xdead << 48;
+
+/// Largest payload.
+pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
+/// Largest payload besides the pattern's: greetings and partings.
+const SMALL_BYTES: usize = 64;
+/// Bytes at each end of a large message that are compared with what was sent.
+const COMPARED_BYTES: usize = 64;
+/// Every so-manieth message is compared as a whole.
+const WHOLE_EVERY: u64 = 256;
+
+/// Who matches messages, and against how many receives that match nothing first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Matching {
+    /// Receives in front of those that match.
+    pub depth: u32,
+    /// Whether the program matches, instead of the NIC.
+    pub by_host: bool,
+}
+
+/// How many receives are posted, and how large their memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    receives: usize,
+    slot_bytes: usize,
+}
+
+impl Window {
+    /// Most receives.
+    const RECEIVES: usize = 64;
+    /// Most memory of all together, where that leaves four of them.
+    const BYTES: usize = 16 << 20;
+
+    fn new(payload_bytes: usize, events: u32) -> Self {
+        let slot_bytes = payload_bytes.max(SMALL_BYTES).next_multiple_of(64);
+        let receives = (Self::BYTES / slot_bytes).clamp(4, Self::RECEIVES).min(events as usize / 2);
+        Self { receives, slot_bytes }
+    }
+
+    fn begin(&self, slot: usize) -> usize {
+        slot * self.slot_bytes
+    }
+}
+
+/// A port connected to the same port of one peer.
+pub struct MatchChannel {
+    port: Port,
+    peer_address: Address,
+    peer: String,
+    timeout: Duration,
+    window: Window,
+    matching: Matching,
+    /// Memory of the receives.
+    incoming: Region,
+    /// The pattern, ready to be sent.
+    pattern: Region,
+    /// Greetings and partings, one behind the other.
+    small: Region,
+    /// Events that were read before their turn.
+    inbox: VecDeque<Event>,
+    /// Receives whose message was taken.
+    free: Vec<usize>,
+    /// The host's list, and where it puts messages.
+    list: List,
+    copied: Vec<u8>,
+    counts: Counts,
+}
+
+/// What went to and fro; each number only grows.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Messages sent.
+    sent: u64,
+    /// Of these, receives that the peer has posted again.
+    posted_by_peer: u64,
+    /// Receives that were posted again.
+    posted: u64,
+    /// Of these, told to the peer.
+    told: u64,
+    /// Messages sent with notification.
+    notified: u64,
+    /// Of these, those that have left.
+    left: u64,
+    /// Messages received.
+    received: u64,
+}
+
+impl MatchChannel {
+    /// Opens the port and posts receives for messages of up to `payload_bytes` from node `peer`.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Nic`], [`Failure::Matching`].
+    pub fn open(
+        device: &Device,
+        options: &NicOptions,
+        peer: u32,
+        payload_bytes: usize,
+        matching: Matching,
+    ) -> Result<Self, Failure> {
+        let port = Port::open(device, PortOptions::default().port(options.port).slices(options.slices))?;
+        Self::new(port, options, peer, payload_bytes, matching)
+    }
+
+    /// As [`MatchChannel::open`], with a port that is open.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn new(
+        mut port: Port,
+        options: &NicOptions,
+        peer: u32,
+        payload_bytes: usize,
+        matching: Matching,
+    ) -> Result<Self, Failure> {
+        port.set_wait_policy(options.policy);
+        let window = Window::new(payload_bytes, options.slices);
+        let peer_address = Address { node: peer, port: options.port };
+        let bytes: Vec<u8> = (0..payload_bytes).map(pattern).collect();
+        let pattern = port.allocate(payload_bytes.max(1))?;
+        pattern.write(0, &bytes)?;
+        let mut channel = Self {
+            incoming: port.allocate(window.receives * window.slot_bytes)?,
+            small: port.allocate(window.receives * SMALL_BYTES)?,
+            pattern,
+            port,
+            peer_address,
+            peer: peer_address.to_string(),
+            timeout: options.timeout,
+            window,
+            matching,
+            inbox: VecDeque::new(),
+            free: Vec::with_capacity(window.receives),
+            list: List::default(),
+            copied: vec![0; window.slot_bytes],
+            counts: Counts::default(),
+        };
+        channel.post_all()?;
+        Ok(channel)
+    }
+
+    fn post_all(&mut self) -> Result<(), Failure> {
+        let region = self.small.clone();
+        for number in 0..self.matching.depth {
+            if self.matching.by_host {
+                self.list.append(Item::new(NEVER | u64::from(number), 0, 0, number));
+            } else {
+                let entry =
+                    Append::put(MESSAGES, region.span(0..0)?).match_bits(NEVER | u64::from(number), 0);
+                self.launch(&entry)?;
+            }
+        }
+        for slot in 0..self.window.receives {
+            self.post(slot)?;
+        }
+        let credits = Append::put(CREDITS, region.span(0..0)?).persistent().user(OF_CREDITS);
+        self.launch(&credits)
+    }
+
+    /// Posts the receive of `slot`: in the card, or in the list with memory in the card for whatever comes.
+    fn post(&mut self, slot: usize) -> Result<(), Failure> {
+        let region = self.incoming.clone();
+        let begin = self.window.begin(slot);
+        let entry = Append::put(MESSAGES, region.span(begin..begin + self.window.slot_bytes)?)
+            .no_unlink_event()
+            .user(slot as u64);
+        let Address { node, port } = self.peer_address;
+        let bits = Tag::MATCH_BITS;
+        if self.matching.by_host {
+            let bytes = self.window.slot_bytes as u64;
+            self.list.append(Item::new(bits, ANY_TAG, bytes, 0).only_from(node, port));
+            self.launch(&entry.match_bits(0, u64::MAX))
+        } else {
+            self.launch(&entry.match_bits(bits, ANY_TAG).source_node(node).source_port(port))
+        }
+    }
+
+    /// Posts the receives again whose messages were taken, and tells the peer where it hears of it in no other way soon.
+    fn post_again(&mut self) -> Result<(), Failure> {
+        while let Some(slot) = self.free.pop() {
+            self.post(slot)?;
+            self.counts.posted += 1;
+        }
+        if self.counts.posted - self.counts.told < self.window.receives as u64 / 2 {
+            return Ok(());
+        }
+        self.counts.told = self.counts.posted;
+        let (region, target) = (self.small.clone(), self.target(CREDITS));
+        self.launch(&Put::new(target, region.span(0..0)?).header_data(self.counts.posted & POSTED))
+    }
+
+    fn target(&self, portal: u32) -> Target {
+        Target { port: self.peer_address, portal }
+    }
+
+    fn launch(&mut self, command: &impl Command) -> Result<(), Failure> {
+        self.port.launch_reading(command, &mut self.inbox, self.timeout)?;
+        Ok(())
+    }
+
+    /// Puts the first bytes of a region's part that begins at `begin`.
+    fn put(
+        &mut self,
+        region: &Region,
+        begin: usize,
+        bytes: usize,
+        tag: Tag,
+        flags: Flags,
+    ) -> Result<(), Failure> {
+        let [first, number] = tag.encode();
+        let posted = self.counts.posted;
+        let mut put = Put::new(self.target(MESSAGES), region.span(begin..begin + bytes)?)
+            .match_bits(first & !POSTED | posted & POSTED)
+            .header_data(number);
+        if flags.contains(Flags::INTERRUPT) {
+            put = put.interrupt();
+        }
+        if flags.contains(Flags::NOTIFY) {
+            put = put.sent();
+        }
+        // A greeting may find nobody, and that must be known: no receive was used up by it then.
+        let is_greeting = matches!(tag.kind, Kind::Hello | Kind::Welcome);
+        if is_greeting {
+            put = put.user(OF_GREETING);
+        }
+        if is_greeting || flags.contains(Flags::ACKNOWLEDGE) {
+            put = put.ack();
+        }
+        self.launch(&put)?;
+        self.counts.sent += 1;
+        self.counts.told = posted;
+        self.counts.notified += u64::from(flags.contains(Flags::NOTIFY));
+        // While the message is on its way.
+        self.post_again()
+    }
+
+    fn put_small(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        let payload = payload.get(..SMALL_BYTES).unwrap_or(payload);
+        // A place is used again after as many messages as the peer has receives: it has taken this one's then.
+        let begin = (self.counts.sent % self.window.receives as u64) as usize * SMALL_BYTES;
+        let region = self.small.clone();
+        region.write(begin, payload)?;
+        self.put(&region, begin, payload.len(), tag, flags)
+    }
+
+    fn put_pattern(&mut self, bytes: usize, tag: Tag, flags: Flags) -> Result<(), Failure> {
+        let region = self.pattern.clone();
+        self.put(&region, 0, bytes, tag, flags)
+    }
+
+    /// Whether the peer has a receive for another message.
+    fn has_room(&mut self) -> Result<bool, Failure> {
+        let in_flight = |counts: &Counts| counts.sent - counts.posted_by_peer;
+        if in_flight(&self.counts) < self.window.receives as u64 {
+            return Ok(true);
+        }
+        while let Some(event) = self.port.try_event() {
+            self.sort(event)?;
+        }
+        Ok(in_flight(&self.counts) < self.window.receives as u64)
+    }
+
+    fn wait_for_room(&mut self) -> Result<(), Failure> {
+        while !self.has_room()? {
+            let event = self.port.event(self.timeout)?;
+            self.sort(event)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a message for later, and answers any other event.
+    fn sort(&mut self, event: Event) -> Result<(), Failure> {
+        if event.kind == EventKind::Put && event.user != OF_CREDITS {
+            self.learn(event.match_bits);
+            self.inbox.push_back(event);
+            return Ok(());
+        }
+        self.on_event(&event)
+    }
+
+    /// Anything but a message.
+    fn on_event(&mut self, event: &Event) -> Result<(), Failure> {
+        match (event.kind, event.outcome) {
+            (EventKind::Put, _) => self.learn(event.header_data),
+            (EventKind::Sent, Outcome::Done) => self.counts.left += 1,
+            (EventKind::Acknowledged, outcome) if !outcome.is_done() && event.user == OF_GREETING => {
+                self.counts.sent -= 1;
+            }
+            (EventKind::Sent | EventKind::Acknowledged | EventKind::Refused, outcome)
+                if !outcome.is_done() =>
+            {
+                let operation = if event.kind == EventKind::Refused { "post a receive" } else { "send" };
+                return Err(Failure::Matching { peer: self.peer.clone(), operation, outcome });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The peer has posted so many receives again, of which the lower half is known.
+    fn learn(&mut self, posted: u64) {
+        let more = (posted as u32).wrapping_sub(self.counts.posted_by_peer as u32);
+        // Never more than messages were sent, whatever it says. (A message may be older than an empty one before it.)
+        if u64::from(more) <= self.counts.sent - self.counts.posted_by_peer {
+            self.counts.posted_by_peer += u64::from(more);
+        }
+    }
+
+    fn next_message(&mut self) -> Result<Option<Event>, Failure> {
+        while let Some(event) = self.inbox.pop_front().or_else(|| self.port.try_event()) {
+            if event.kind == EventKind::Put && event.user != OF_CREDITS {
+                return Ok(Some(event));
+            }
+            self.on_event(&event)?;
+        }
+        Ok(None)
+    }
+
+    /// A message was received: looks at it, matches it if that is the host's part, and copies its front.
+    fn accept(&mut self, event: &Event, buffer: &mut [u8]) -> Result<Tag, Failure> {
+        self.learn(event.match_bits);
+        let bytes = usize::try_from(event.moved_bytes).unwrap_or(usize::MAX);
+        let words = [event.match_bits & !POSTED | bytes as u64 & POSTED, event.header_data];
+        let slot = event.user as usize;
+        let tag = Tag::decode(words).filter(|_| {
+            event.initiator == self.peer_address
+                && slot < self.window.receives
+                && bytes <= self.window.slot_bytes
+        });
+        let Some(tag) = tag else { return Err(self.foreign(event)) };
+        let begin = self.window.begin(slot);
+        if self.matching.by_host {
+            let Address { node, port } = event.initiator;
+            let header = Header { match_bits: event.match_bits, node, port, bytes: bytes as u64 };
+            self.list.take(&header).ok_or_else(|| self.foreign(event))?;
+            if let Some(copied) = self.copied.get_mut(..bytes) {
+                self.incoming.read(begin, copied)?;
+            }
+        }
+        let front = bytes.min(buffer.len());
+        self.incoming.read(begin, &mut buffer[..front])?;
+        self.counts.received += 1;
+        if tag.kind == Kind::Data {
+            self.compare(begin, bytes, tag.number)?;
+        }
+        self.free.push(slot);
+        if self.free.len() * 4 >= self.window.receives {
+            self.post_again()?;
+        }
+        Ok(tag)
+    }
+
+    /// A measured message must be the pattern: both ends of it always, and now and then all of it.
+    fn compare(&self, begin: usize, bytes: usize, number: u64) -> Result<(), Failure> {
+        if self.counts.received.is_multiple_of(WHOLE_EVERY) {
+            return self.compare_part(begin, 0..bytes, number);
+        }
+        let front = bytes.min(COMPARED_BYTES);
+        self.compare_part(begin, 0..front, number)?;
+        self.compare_part(begin, front.max(bytes.saturating_sub(COMPARED_BYTES))..bytes, number)
+    }
+
+    fn compare_part(&self, begin: usize, part: std::ops::Range<usize>, number: u64) -> Result<(), Failure> {
+        let mut found = [0; COMPARED_BYTES];
+        for first in part.clone().step_by(COMPARED_BYTES) {
+            let found = &mut found[..COMPARED_BYTES.min(part.end - first)];
+            self.incoming.read(begin + first, found)?;
+            let wrong = found.iter().enumerate().find(|&(at, &byte)| byte != pattern(first + at));
+            if let Some((at, &byte)) = wrong {
+                return Err(Failure::Damaged {
+                    peer: self.peer.clone(),
+                    number,
+                    offset: first + at,
+                    expected: pattern(first + at),
+                    found: byte,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn foreign(&self, event: &Event) -> Failure {
+        Failure::OutOfStep {
+            peer: self.peer.clone(),
+            expected: "a message of niclab-perf".into(),
+            found: format!("match bits {:#x} from {}", event.match_bits, event.initiator),
+        }
+    }
+}
+
+/// Refuses payloads that a message cannot carry.
+///
+/// # Errors
+///
+/// [`Failure::Usage`].
+pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
+    let most = MAX_PAYLOAD_BYTES.min(usize::try_from(device.info().max_message_bytes).unwrap_or(usize::MAX));
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!("--size {bytes}: the largest payload of this NIC is {most} bytes")))
+}
+
+impl Channel for MatchChannel {
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn try_send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
+        let has_room = self.has_room()?;
+        if has_room {
+            self.put_small(payload, tag, flags)?;
+        }
+        Ok(has_room)
+    }
+
+    fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        self.wait_for_room()?;
+        self.put_small(payload, tag, flags)
+    }
+
+    #[inline]
+    fn try_send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
+        let has_room = self.has_room()?;
+        if has_room {
+            self.put_pattern(payload.len(), tag, flags)?;
+        }
+        Ok(has_room)
+    }
+
+    #[inline]
+    fn send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        self.wait_for_room()?;
+        self.put_pattern(payload.len(), tag, flags)
+    }
+
+    #[inline]
+    fn try_receive(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
+        self.next_message()?.map(|event| self.accept(&event, buffer)).transpose()
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
+        loop {
+            if let Some(event) = self.next_message()? {
+                return self.accept(&event, buffer);
+            }
+            let event = self.port.event(self.timeout)?;
+            self.inbox.push_back(event);
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        while self.counts.left < self.counts.notified {
+            let event = self.port.event(self.timeout)?;
+            self.sort(event)?;
+        }
+        Ok(())
+    }
+}
+
+impl Interrupting for MatchChannel {
+    fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure> {
+        Ok(self.port.events().wait_interrupts(timeout)?)
+    }
+}
