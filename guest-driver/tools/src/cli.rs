@@ -9,7 +9,7 @@ use niclab_user::WaitPolicy;
 
 use crate::Failure;
 use crate::bench::{End, FlagPlan};
-use crate::matching::Matching;
+use crate::matching::{MatchOn, Matching};
 
 /// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.
 ///
@@ -72,9 +72,9 @@ pub struct RunArguments {
     /// Match: post so many receives that match nothing in front of those that do
     #[arg(long, default_value_t = 0, value_name = "RECEIVES", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub depth: u32,
-    /// Match: let the program match, in a list of its own, what the NIC would match otherwise: the baseline
-    #[arg(long)]
-    pub host_matching: bool,
+    /// Match: who looks for the receive of a message; `host` is the baseline
+    #[arg(long, value_enum, default_value_t = MatchOn::Card)]
+    pub match_on: MatchOn,
     /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
     ///
     /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own messages,
@@ -91,7 +91,7 @@ impl RunArguments {
 
     /// Who matches, and against how many receives that match nothing.
     pub fn matching(&self) -> Matching {
-        Matching { depth: self.depth, by_host: self.host_matching }
+        Matching { depth: self.depth, on: self.match_on }
     }
 
     /// Flags of the messages.

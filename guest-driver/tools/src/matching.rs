@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use niclab_user::matching::{
     Append, Command, Event, Kind as EventKind, Outcome, Port, PortOptions, Put, Region, Target,
 };
@@ -53,8 +54,19 @@ const WHOLE_EVERY: u64 = 256;
 pub struct Matching {
     /// Receives in front of those that match.
     pub depth: u32,
-    /// Whether the program matches, instead of the NIC.
-    pub by_host: bool,
+    /// Who matches.
+    pub on: MatchOn,
+}
+
+/// Who looks for the receive of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MatchOn {
+    /// The NIC's match unit, in the lists of the card
+    #[default]
+    Card,
+    /// The program, in a list of its own; the card has one entry for each message that takes anything
+    Host,
 }
 
 /// How many receives are posted, and how large their memory is.
@@ -182,7 +194,7 @@ impl MatchChannel {
     fn post_all(&mut self) -> Result<(), Failure> {
         let region = self.small.clone();
         for number in 0..self.matching.depth {
-            if self.matching.by_host {
+            if self.matching.on == MatchOn::Host {
                 self.list.append(Item::new(NEVER | u64::from(number), 0, 0, number));
             } else {
                 let entry =
@@ -206,7 +218,7 @@ impl MatchChannel {
             .user(slot as u64);
         let Address { node, port } = self.peer_address;
         let bits = Tag::MATCH_BITS;
-        if self.matching.by_host {
+        if self.matching.on == MatchOn::Host {
             let bytes = self.window.slot_bytes as u64;
             self.list.append(Item::new(bits, ANY_TAG, bytes, 0).only_from(node, port));
             self.launch(&entry.match_bits(0, u64::MAX))
@@ -369,7 +381,7 @@ impl MatchChannel {
         });
         let Some(tag) = tag else { return Err(self.foreign(event)) };
         let begin = self.window.begin(slot);
-        if self.matching.by_host {
+        if self.matching.on == MatchOn::Host {
             let Address { node, port } = event.initiator;
             let header = Header { match_bits: event.match_bits, node, port, bytes: bytes as u64 };
             self.list.take(&header).ok_or_else(|| self.foreign(event))?;

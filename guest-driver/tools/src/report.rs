@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bench::{Latency, Outcome, Step, interrupts};
 use crate::counters::{Counters, Span};
-use crate::matching::Matching;
+use crate::matching::{MatchOn, Matching};
 
 /// Version of the JSON document: raised when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;
@@ -102,9 +102,12 @@ pub fn write_json(document: &Document, out: &mut impl Write) -> io::Result<()> {
 /// Of `out`.
 pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
     let Document { transport, rank, peer, .. } = document;
-    if let Some(Matching { depth, by_host }) = document.matching {
-        let who = if by_host { "the program" } else { "the NIC" };
-        writeln!(out, "matched by {who}, {depth} receives that match nothing in front")?;
+    if let Some(Matching { depth, on }) = document.matching {
+        let who = match on {
+            MatchOn::Card => "card",
+            MatchOn::Host => "host",
+        };
+        writeln!(out, "matched on the {who}, {depth} receives that match nothing in front")?;
     }
     for section in &document.sections {
         writeln!(

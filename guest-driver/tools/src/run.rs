@@ -143,6 +143,10 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
         refuse_matching(Transport::Tcp, plan)?;
         return bench_tcp(world, plan);
     }
+    if world.transport == Some(Transport::Ultra) {
+        // Known to be wrong before there is a NIC.
+        plan.sizes().try_for_each(ultra::check_size)?;
+    }
     let options = nic_options(world, world.policy());
     let device = nic::open_device(&options)?;
     let transport = transport_of(world, &device);
@@ -175,7 +179,7 @@ fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "messages are not matched with --transport {}: drop --depth and --host-matching, or choose --transport match",
+        "messages are not matched with --transport {}: drop --depth and --match-on, or choose --transport match",
         transport.name()
     )))
 }

@@ -125,8 +125,17 @@ fn tcp_without_a_rank_says_where_it_comes_from() {
 #[test]
 fn a_payload_that_no_packet_carries_is_refused() {
     for size in ["65", "72", "12"] {
-        let output = program("pingpong --size").arg(size).output().expect("the program");
+        let output = program("pingpong --transport ultra --size").arg(size).output().expect("the program");
         assert!(!output.status.success() && stderr(&output).contains(size), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_is_not_matched_has_no_depth() {
+    for option in ["--depth=3", "--match-on=host"] {
+        let output = program("pingpong --transport tcp --rank 0").arg(option).output().expect("the program");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("--transport match"), "{}", stderr(&output));
     }
 }
 
