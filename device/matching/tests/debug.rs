@@ -119,6 +119,19 @@ fn stages_are_shown_by_cycle() {
 }
 
 #[test]
+fn a_breakpoint_stops_once_at_a_word_that_waits() {
+    let folder = folder();
+    // Header, first item and the one behind it are 24 words; nothing follows before the first verdict.
+    fs::write(folder.path().join("drain.nma"), "in\n".repeat(40)).unwrap();
+    let options = ["--program", "drain.nma", "--watchdog", "60"];
+    let output = on_files(folder.path(), "debug", &options, "break 24\ncontinue\nstep\ncontinue\n");
+    let said: Vec<String> = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
+    holds(&said[2], &["breakpoint 1, before cycle 25\n"]);
+    holds(&said[3], &["waits at 24", "next: cycle 26, word 24"]);
+    holds(&said[4], &["did not end a header within 60 cycles"]);
+}
+
+#[test]
 fn what_a_user_does_wrong_does_not_end_it() {
     let script = "fly\nstep one\nbreak nowhere\nbreak 44\ndelete 7\nprogram 99\nr\n\nstep 10001\n\u{7f}\nresults\nquit\nstep\n";
     let said = session(&[], script);
@@ -143,8 +156,12 @@ fn what_a_user_does_wrong_does_not_end_it() {
 fn a_program_that_misbehaves_can_be_looked_at() {
     let folder = folder();
     fs::write(folder.path().join("end.nma"), "r1 = add r0, 7\nout = copy r1\nin\n").unwrap();
-    let output =
-        on_files(folder.path(), "debug", &["--program", "end.nma"], "c\nregisters\nstep\nrestart\nstep 2\n");
+    let output = on_files(
+        folder.path(),
+        "debug",
+        &["--program", "end.nma"],
+        "c\nregisters\nstep\nrestart\npipeline\nstep 2\n",
+    );
     let said: Vec<String> = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
     assert_eq!(output.status.code(), Some(0));
     holds(
@@ -155,7 +172,8 @@ fn a_program_that_misbehaves_can_be_looked_at() {
     holds(&said[2], &["r1 0x0000000000000007 *"]);
     holds(&said[3], &["the program was stopped"]);
     holds(&said[4], &["next: cycle 0, word 0: "]);
-    holds(&said[5], &["r1: 0x0 -> 0x7", "unit sends 0x7"]);
+    assert_eq!(said[5].lines().count(), 2, "no cycle of the first attempt: {}", said[5]);
+    holds(&said[6], &["r1: 0x0 -> 0x7", "unit sends 0x7"]);
 
     fs::write(folder.path().join("loop.nma"), "again: br again\nnop\nnop\n").unwrap();
     let output = on_files(folder.path(), "debug", &["--program", "loop.nma", "--watchdog", "90"], "c\nc\n");

@@ -145,6 +145,8 @@ fn known_cycles_hold_known_values() {
     let stages = ["read", "execute", "write"].map(|stage| wave.get(5, &format!("unit.stage_{stage}")));
     assert_eq!(stages, ["5", "4", "3"]);
     assert_eq!(wave.get(0, "unit.stage_execute"), "z");
+    // The first word of the first item is sent behind the header's eight words, while the unit takes the fifth of them.
+    assert_eq!((wave.get(8, "list_manager.sends"), wave.get(8, "unit.took")), ("6", "0"));
     // 'failed' for the first item is sent by the last of the shared words and heard three cycles later.
     assert_eq!((wave.get(18, "unit.place"), wave.get(18, "unit.appended")), ("item+5", "0"));
     assert_eq!((wave.get(20, "list_manager.verdict"), wave.get(21, "list_manager.verdict")), ("-", "failed"));
