@@ -208,7 +208,7 @@ static void bad_images_are_refused(void)
 	} cases[] = {
 		{ spoil_nothing_but_a_bit, EBADMSG }, { spoil_the_magic, ENOEXEC },
 		{ spoil_the_version, EPROTONOSUPPORT }, { spoil_by_cutting, ENOEXEC },
-		{ spoil_by_emptying, ENOEXEC }, { spoil_by_appending, ENOEXEC },
+		{ spoil_by_emptying, EINVAL }, { spoil_by_appending, ENOEXEC },
 		{ spoil_a_word, EILSEQ }, { spoil_by_lengthening, EFBIG },
 		{ spoil_by_a_length_beyond_all, EFBIG },
 	};

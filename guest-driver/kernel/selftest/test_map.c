@@ -216,7 +216,7 @@ static void a_child_inherits_the_file_but_no_mapping(void)
 	EXPECT_EQ(child_wait(child_start(child_touches, &inherited)), 0);
 	/* The death of the child closed nothing. */
 	EXPECT_EQ(touch(inherited.requester, true), 0);
-	EXPECT_ERRNO(nic_peer(inherited.fd, NICLAB_IOCTL_REVOKE, 0, 0, 0), ENOENT);
+	EXPECT_ERRNO(nic_open_port(inherited.fd, NICLAB_PORT_ANY, 0, NULL), EBUSY);
 	munmap(inherited.requester, PAGE);
 	close(inherited.fd);
 }

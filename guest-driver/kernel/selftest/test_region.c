@@ -16,32 +16,41 @@
 /* A user without rights: busybox and Debian know it as nobody. */
 #define NOBODY 65534
 
-/* A number that the kernel counts, by its name in a file of lines "NAME[:] NUMBER". */
-static long long kernel_count(const char *path, const char *name)
+/* What a file of the kernel's says; good until the next call. */
+static const char *kernel_text(const char *path)
 {
-	size_t length = strlen(name);
-	long long count = -1;
-	char line[256];
+	static char text[32 * 1024];
 	FILE *file = fopen(path, "re");
 
-	while (file && count < 0 && fgets(line, sizeof(line), file))
-		if (!strncmp(line, name, length) && strchr(": \t", line[length]))
-			count = strtoll(line + length + 1, NULL, 10);
+	text[file ? fread(text, 1, sizeof(text) - 1, file) : 0] = '\0';
 	if (file)
 		fclose(file);
-	return count;
+	return text;
+}
+
+/* The number behind a name in such a text. */
+static long long kernel_count(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? strtoll(at + strlen(name), NULL, 10) : -1;
 }
 
 /* Pages that anything in the guest has pinned now. */
 static long long pinned_pages(void)
 {
-	return kernel_count("/proc/vmstat", "nr_foll_pin_acquired") - kernel_count("/proc/vmstat", "nr_foll_pin_released");
+	const char *text;
+
+	/* Processors keep small changes to themselves; reading this file makes them tell, and only root may. */
+	kernel_text("/proc/sys/vm/stat_refresh");
+	text = kernel_text("/proc/vmstat");
+	return kernel_count(text, "\nnr_foll_pin_acquired ") - kernel_count(text, "\nnr_foll_pin_released ");
 }
 
 /* Of those, the pages that this process answers for. */
 static long long own_pinned_pages(void)
 {
-	return kernel_count("/proc/self/status", "VmPin") * 1024 / PAGE;
+	return kernel_count(kernel_text("/proc/self/status"), "\nVmPin:") * 1024 / PAGE;
 }
 
 static char *memory(size_t pages)
