@@ -7,7 +7,7 @@ use std::time::Duration;
 use niclab_tests::{Niclab, eventually};
 
 /// Builds the driver's test program, statically linked, into the folder that the guests see.
-fn build_selftest(niclab: &Niclab) {
+pub(crate) fn build_selftest(niclab: &Niclab) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/abi/include");
     let files = std::fs::read_dir(&sources)

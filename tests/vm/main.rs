@@ -5,6 +5,7 @@ mod driver;
 mod faults;
 mod lifetime;
 mod links;
+mod match_driver;
 mod messages;
 mod observe;
 mod packages;

@@ -5,6 +5,7 @@
  *   niclab-selftest [/dev/niclabN]         all tests; as root also those that unbind the driver
  *   niclab-selftest death [/dev/niclabN]   waits until the device dies (stop its daemon), then tests what is left
  *   niclab-selftest hold [/dev/niclabN]    a Match: registers memory, posts a receive, says so, and waits to be killed
+ *   niclab-selftest put [/dev/niclabN]     a Match: puts into memory of its own
  *
  * No port may be open meanwhile. Output is TAP; the exit code is 0 when every test passed, 1 when one failed, 2 when
  * they could not run.
@@ -16,11 +17,12 @@
 
 int main(int count, char **arguments)
 {
-	bool death = count > 1 && !strcmp(arguments[1], "death"), hold = count > 1 && !strcmp(arguments[1], "hold");
-	int path = death || hold ? 2 : 1;
+	const char *mode = count > 1 && arguments[1][0] != '/' ? arguments[1] : "";
+	bool death = !strcmp(mode, "death"), hold = !strcmp(mode, "hold"), put = !strcmp(mode, "put");
+	int path = death || hold || put ? 2 : 1;
 
 	if (count > path + 1 || (count > path && arguments[path][0] != '/')) {
-		fprintf(stderr, "usage: %s [death | hold] [/dev/niclabN]\n", arguments[0]);
+		fprintf(stderr, "usage: %s [death | hold | put] [/dev/niclabN]\n", arguments[0]);
 		return 2;
 	}
 	if (count > path)
@@ -29,6 +31,8 @@ int main(int count, char **arguments)
 		return watch_death();
 	if (hold)
 		return hold_region();
+	if (put)
+		return test_of_puts();
 	tests_of_ports();
 	tests_of_maps();
 	tests_of_interrupts();

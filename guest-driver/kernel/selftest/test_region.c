@@ -469,6 +469,12 @@ int hold_region(void)
 	return 1;
 }
 
+int test_of_puts(void)
+{
+	tap_run("every byte of a scattered region is reached", every_byte_of_a_scattered_region_is_reached);
+	return tap_finish();
+}
+
 void tests_of_regions(void)
 {
 	if (nic_info().model != NICLAB_MODEL_MATCH) {

@@ -1,0 +1,100 @@
+//! The kernel driver of the Match NIC in a real guest: registered memory, firmware, and all the ways they end.
+
+use std::time::Duration;
+
+use niclab_tests::{Niclab, eventually};
+
+use crate::driver::build_selftest;
+
+/// A cluster file of Match NICs, beside the driver's test program.
+fn cluster() -> Niclab {
+    let niclab = Niclab::new();
+    build_selftest(&niclab);
+    let file = "qemu_args = [\"-action\", \"reboot=reset\"]\n[nic]\nmodel = \"match\"\n";
+    std::fs::write(niclab.folder().join("match.toml"), file).expect("a cluster file");
+    niclab
+}
+
+/// Pages that are pinned in the guest, as a shell's number.
+const PINNED: &str = "$(cat /proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/{a=$2} /^nr_foll_pin_released/{r=$2} END{print a-r}' /proc/vmstat)";
+
+#[test]
+fn the_drivers_own_tests_pass_on_match() {
+    let niclab = cluster();
+    let run = ["run", "--cluster", "match.toml", "--nodes", "1", "--", "./niclab-selftest"];
+    let outcome = niclab.run(run).success();
+    let passed = outcome.stdout.matches("| ok ").count();
+    assert!(passed > 35 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");
+}
+
+#[test]
+fn a_killed_program_unpins_and_the_driver_can_be_unloaded_then_and_not_before() {
+    let niclab = cluster();
+    let script = format!(
+        "before={PINNED}
+        ./niclab-selftest hold >held & program=$!
+        until grep -q 'holding 64' held; do sleep 0.1; done
+        [ $(({PINNED} - before)) = 64 ] || exit 11
+        rmmod niclab 2>/dev/null && exit 12
+        kill -9 $program; wait $program
+        [ {PINNED} = $before ] || exit 13
+        rmmod niclab && [ ! -e /dev/niclab0 ] && modprobe niclab spill_kib=0 || exit 14
+        ./niclab-selftest hold >held & program=$!
+        until grep -q 'holding 64' held; do sleep 0.1; done
+        kill -9 $program; wait $program
+        [ {PINNED} = $before ] || exit 15
+        dmesg | grep 'stay' && exit 16
+        exit 0"
+    );
+    niclab.run(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", &script]).success();
+}
+
+/// By the kernel's own way down, which takes the regions back from the device, and by a reset, which asks nobody.
+#[test]
+fn a_guest_that_reboots_with_receives_posted_finds_its_nic_again() {
+    let niclab = cluster();
+    niclab.run(["up", "--cluster", "match.toml", "--nodes", "1"]).success();
+    let boot_id = || niclab.run(["exec", "node0", "--", "cat", "/proc/sys/kernel/random/boot_id"]);
+    for way in ["busybox reboot -f", "echo b >/proc/sysrq-trigger"] {
+        let before = boot_id().success().stdout;
+        let script = format!(
+            "./niclab-selftest hold >held & until grep -q 'holding 64' held; do sleep 0.1; done; {way}; sleep 60"
+        );
+        let reset = niclab.run(["exec", "node0", "--", "sh", "-c", &script]);
+        assert_ne!(reset.code(), 0, "the command cannot outlive its guest\n{reset}");
+        let is_back = || boot_id().stdout.trim().len() == before.trim().len() && boot_id().stdout != before;
+        assert!(eventually(Duration::from_secs(60), is_back), "{way}: {}", boot_id());
+    }
+    niclab.run(["exec", "node0", "--", "./niclab-selftest"]).success();
+    niclab.run(["down"]).success();
+}
+
+#[test]
+fn memory_that_a_dead_device_may_write_to_stays_pinned() {
+    let niclab = cluster();
+    let script = "./niclab-selftest death && dmesg | grep 'pages of a program stay pinned' && echo told";
+    let mut run = niclab.start(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", script]);
+    run.wait_for_line("waiting for the device to die");
+    niclab.signal_processes("niclab-device", libc::SIGSTOP);
+    run.wait_for_line("told");
+    niclab.signal_processes("niclab-device", libc::SIGCONT);
+    run.signal(libc::SIGTERM);
+    run.finish(Duration::from_secs(30));
+}
+
+/// A program that answers no header is replaced by the card's own, which takes the message: nothing is lost, and everyone is told.
+#[test]
+fn a_program_that_never_ends_is_replaced_and_the_guest_is_told() {
+    let niclab = cluster();
+    std::fs::write(niclab.folder().join("endless.nma"), "loop: br loop\n        nop\n        nop\n")
+        .expect("a source");
+    niclab.run(["asm", "endless.nma"]).success();
+    let script = "cp endless.nmi /lib/firmware/niclab/ && cd /sys/class/niclab/niclab0 || exit 11
+        grep '^builtin 44 ' firmware || exit 12
+        echo endless.nmi >firmware && grep '^endless.nmi 3 ' firmware || exit 13
+        \"$OLDPWD/niclab-selftest\" put | grep '# 1 passed, 0 failed' || exit 14
+        grep '^builtin 44 ' firmware || exit 15
+        [ $(cat causes/firmware) = 1 ] && [ $(cat match/firmware_fallbacks) = 1 ] || exit 16
+        dmesg | grep 'firmware misbehaved'";
+    niclab.run(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", script]).success();
+}
