@@ -89,23 +89,13 @@ fn people_get_a_table() {
 #[test]
 fn what_was_found_before_a_program_misbehaved_is_printed() {
     let folder = folder();
-    // Fails both items before the third, and then says what no verdict is.
-    let source = "\
-        r1 = add r0, 1
-        in | out = copy r0
-        in | out = copy r0
-        in | out = copy r0
-next:   in | out = copy r0
-        br next if p1
-        r2 = add r0, 7
-        out = copy r2
-stop:   br stop
-        nop
-        nop
-";
+    // Takes a header, fails all three items and the end of the list, and then says what no verdict is.
+    let header = "in\n".repeat(8);
+    let fails = "in\n".repeat(7) + "in | out = copy r0\n";
+    let source =
+        format!("{header}{}r1 = add r0, 7\nout = copy r1\nstop: br stop\nnop\nnop\n", fails.repeat(4));
     fs::write(folder.path().join("bad.nma"), source).unwrap();
     let results = json_of(folder.path(), &["--program", "bad.nma"], 1);
-    // Four failures are the three items and the end of the list.
     assert_eq!(results["headers"].as_array().unwrap().len(), 1);
     assert_eq!(results["error"]["header"], 1);
     let message = results["error"]["message"].as_str().unwrap().to_owned();
