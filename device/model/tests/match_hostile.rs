@@ -430,3 +430,19 @@ proptest! {
         prop_assert_eq!((status, body.entries, body.entries_spilled), (STATUS_OK, 0, 0), "no entry is left");
     }
 }
+
+#[test]
+fn forged_requests_without_end_fill_no_memory() {
+    let mut nic = Match::new(Config::new(0, NODES, Profile::default())).unwrap();
+    const FORGED: u32 = 10_000;
+    for sequence in 0..FORGED {
+        let link = Link { destination: 0, source: 1, sequence, acknowledged: 0, asks: false };
+        let header = Header { operation: Operation::Get, source_node: 1, bytes: 8, ..Header::default() };
+        let mut frame = head(&link, &Kind::First(header), 0);
+        seal(&mut frame);
+        nic.handle(Time::ZERO, Input::Frame { frame: &frame, message: None });
+        while nic.poll_output().is_some() {}
+    }
+    // A window of answers is on its way, and so many wait.
+    assert_eq!(nic.counters().malformed, u64::from(FORGED) - 32 - 4_096);
+}

@@ -569,3 +569,45 @@ fn nothing_is_touched_after_a_reset() {
     cluster.settle();
     assert_eq!((cluster.kinds(1, 0), cluster.hosts[0].nic.poll_timeout()), (vec![], None));
 }
+
+#[test]
+fn each_crossing_of_a_put_is_in_the_ledger_once() {
+    let (mut cluster, from, to) = pair();
+    let entry = Posted { region: to, bytes: 64, threshold: THRESHOLD_INFINITE, ..Posted::default() };
+    cluster.append(1, 0, PUT_ENTRY | ENTRY_REMOTE_OFFSET, &entry);
+    let put = Transfer { node: 1, region: from, bytes: 64, ..Transfer::default() };
+    cluster.put(0, 0, 0, &put);
+    cluster.settle();
+    let lines = |cluster: &Cluster| {
+        let of = |node: usize| {
+            let ledger = cluster.hosts[node].nic.ledger();
+            let kinds = [
+                Crossing::HostSend,
+                Crossing::PioWrite,
+                Crossing::DmaRead,
+                Crossing::NiCycles,
+                Crossing::DmaWrite,
+                Crossing::HostReceive,
+            ];
+            kinds.map(|kind| (ledger.line(kind).count, ledger.line(kind).bytes))
+        };
+        [of(0), of(1)]
+    };
+    let before = lines(&cluster);
+    cluster.put(0, 0, 0, &put);
+    cluster.settle();
+    let after = lines(&cluster);
+    let added = |node: usize, kind: usize| {
+        (after[node][kind].0 - before[node][kind].0, after[node][kind].1 - before[node][kind].1)
+    };
+    // The command is one burst; Load, TX, and RX for the acknowledgement that returns. Head and data, and the head alone.
+    let sender: Vec<_> = (0..6).map(|kind| added(0, kind)).collect();
+    let (head, acknowledgement) = (102, 38);
+    let machines = (3, 80 + (head + 64) + acknowledgement);
+    assert_eq!(sender, [(1, 80), (1, 80), (1, 64), machines, (0, 0), (0, 0)]);
+    // RX, match unit, Store, and TX for the acknowledgement; data and event.
+    let receiver: Vec<_> = (0..6).map(|kind| added(1, kind)).collect();
+    let machines = (4, (head + 64) + 64 + acknowledgement);
+    assert_eq!(receiver, [(0, 0), (0, 0), (0, 0), machines, (2, 64 + 88), (1, 88)]);
+    assert_eq!(cluster.hosts[1].nic.ledger().latency().count(), 2);
+}

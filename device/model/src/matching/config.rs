@@ -88,7 +88,7 @@ pub struct Config {
     pub control_store_words: u32,
     /// Frames that may be under way to one other card.
     pub window_frames: u32,
-    /// How long a frame may be unacknowledged before it is sent again.
+    /// How long a frame may be unacknowledged before it is sent again, beyond what a window of frames takes to pass.
     pub retransmit_first: Span,
     /// The wait doubles each time up to this.
     pub retransmit_most: Span,

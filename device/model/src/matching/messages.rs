@@ -8,7 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use niclab_abi::matching::{RESULT_BAD_REGION, RESULT_OK};
+use niclab_abi::matching::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_OK};
 
 use crate::fabric::ethernet;
 use crate::matching::commands::Memory;
@@ -20,7 +20,11 @@ use crate::matching::wire::{FIRST_HEAD_BYTES, Header, Kind, Link, MORE_HEAD_BYTE
 use crate::nic::{FrameBytes, Output};
 use crate::parts::go_back_n::{self, GoBackN};
 use crate::parts::message::Message;
-use crate::time::Time;
+use crate::time::{Span, Time};
+
+/// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one answer; a
+/// network that forges requests without end would fill the card's memory.
+const MOST_QUEUED: usize = 4_096;
 
 /// Memory of no bytes.
 pub(super) const NO_MEMORY: Memory = Memory { region: 0, offset: 0, bytes: 0 };
@@ -106,8 +110,8 @@ impl Peers {
         Self {
             link: go_back_n::Config {
                 window_frames: config.window_frames,
-                first_wait: config.retransmit_first,
-                longest_wait: config.retransmit_most,
+                first_wait: config.retransmit_first + window_span(config),
+                longest_wait: config.retransmit_most + window_span(config),
             },
             places: BTreeMap::new(),
             all: Vec::new(),
@@ -158,6 +162,13 @@ impl Peers {
     }
 }
 
+/// How long a window of whole frames takes, there and back: what is sent is on its way for as long before it can be missed.
+/// The card does not know the links; they are taken to be as fast as its own bus.
+fn window_span(config: &Config) -> Span {
+    let frame = config.profile.bus.dma_read.occupancy(config.mtu_bytes.into());
+    frame.times(2 * u64::from(config.window_frames))
+}
+
 /// What goes in place of a frame whose data is not to be had.
 const fn without_data(kind: &Kind) -> Kind {
     match *kind {
@@ -188,10 +199,16 @@ impl Match {
     pub(super) fn send_message(&mut self, now: Time, node: u16, outgoing: Outgoing) {
         let place = self.peers.place_of(node);
         let peer = &mut self.peers.all[place];
+        let sending = &mut peer.sending[usize::from(outgoing.header.source_port) % PORTS];
+        if sending.len() >= MOST_QUEUED {
+            self.effects.counters.malformed += 1;
+            self.on_done(now, outgoing.done, RESULT_NO_ROOM);
+            return;
+        }
         let mut outgoing = outgoing;
         outgoing.header.message = peer.messages;
         peer.messages = peer.messages.wrapping_add(1);
-        peer.sending[usize::from(outgoing.header.source_port) % PORTS].push_back(outgoing);
+        sending.push_back(outgoing);
         self.pump(now, place);
     }
 
