@@ -44,4 +44,4 @@ pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;
 pub use source::Source;
 pub use watch::{WatchRequest, WatchSubject, WatchSummary};
-pub use workload::{Function, Workload, WorkloadKind, WorkloadNode, WorkloadProblem};
+pub use workload::{Function, Receive, Workload, WorkloadKind, WorkloadNode, WorkloadProblem};

@@ -18,7 +18,8 @@ pub struct Workload {
     #[serde(default)]
     pub function: Function,
     /// Payload of a message, in bytes. ULTRA carries 0 to 64 in whole words of 8; Match any number up to its
-    /// `max_message_bytes`; the Ethernet function any number that fits the MTU behind its headers. `random` draws each message's size, at most this.
+    /// `max_message_bytes`; the Ethernet function any number that fits the MTU behind its headers. `random` draws each
+    /// message's size, at most this.
     #[serde(default = "default_message_bytes")]
     pub message_bytes: u32,
     /// Measured messages: round trips of a ping-pong pair, else what a sender sends to each of its partners (`random`:
@@ -37,6 +38,9 @@ pub struct Workload {
     #[serde(default = "default_slices")]
     #[schemars(range(min = 8, max = 4096))]
     pub slices: u32,
+    /// How the programs of Match cards receive.
+    #[serde(default, skip_serializing_if = "Receive::is_posted")]
+    pub receive: Receive,
     /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -102,6 +106,39 @@ impl WorkloadKind {
     }
 }
 
+/// How a program receives messages from a Match card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Receive {
+    /// A match entry is posted for each message before it is sent.
+    #[default]
+    Posted,
+    /// None is: messages go to overflow entries, and a receive is posted once one is there.
+    Unexpected,
+    /// Messages are announced by puts without data, and the receiver gets them.
+    Get,
+}
+
+impl Receive {
+    /// All ways.
+    pub const ALL: [Self; 3] = [Self::Posted, Self::Unexpected, Self::Get];
+
+    /// The name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Posted => "posted",
+            Self::Unexpected => "unexpected",
+            Self::Get => "get",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    const fn is_posted(&self) -> bool {
+        matches!(self, Self::Posted)
+    }
+}
+
 /// A function of the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -160,6 +197,10 @@ pub struct WorkloadNode<'a> {
 impl Workload {
     /// Ports of an ULTRA card, each with one destination at a time. Source: ULTRA paper, section 3.1.
     pub const ULTRA_PORTS: u32 = 8;
+
+    /// Ports of a Match card.
+    pub const MATCH_PORTS: u32 = 8;
+
     /// The largest payload of an ULTRA packet: one cache line. Source: section 4.
     pub const ULTRA_PAYLOAD_BYTES: u32 = 64;
     /// Headers in front of a message on the Ethernet function: IPv4 and UDP.
@@ -178,6 +219,7 @@ impl Workload {
             warmup: 0,
             interrupt_every: 0,
             slices: default_slices(),
+            receive: Receive::Posted,
             neighbours: None,
             receiver: None,
             recording: None,
@@ -292,18 +334,44 @@ impl Workload {
                     problems.add("message_bytes", what, &format!("use at most {most}"));
                 }
             }
+            (_, NicModel::Ultra) if !self.receive.is_posted() => {
+                let what = format!("an ULTRA card cannot receive by `{}`", self.receive.name());
+                problems.add(
+                    "receive",
+                    what,
+                    "leave it out, or use `model = \"match\"` in the cluster's [nic]",
+                );
+            }
             (Function::Cluster, NicModel::Ultra) => self.check_ultra(&node.nic.ultra, nodes, problems),
-            (Function::Cluster, NicModel::Match) => self.check_match(&node.nic.matching, problems),
+            (Function::Cluster, NicModel::Match) => self.check_match(&node.nic.matching, nodes, problems),
         }
     }
 
-    fn check_match(&self, matching: &MatchParameters, problems: &mut Problems) {
+    fn check_match(&self, matching: &MatchParameters, nodes: u32, problems: &mut Problems) {
         if u64::from(self.message_bytes) > matching.max_message_bytes {
             let what = format!("a message of {} bytes is longer than a Match card sends", self.message_bytes);
             let mend = format!("use at most {}, or raise `max_message_bytes`", matching.max_message_bytes);
             problems.add("message_bytes", what, &mend);
         }
         self.check_slices(problems);
+        self.check_ports("a Match", Self::MATCH_PORTS, nodes, problems);
+    }
+
+    /// A program uses a port for each of its partners.
+    fn check_ports(&self, card: &str, ports: u32, nodes: u32, problems: &mut Problems) {
+        let partners = self.partners(nodes);
+        if partners <= ports {
+            return;
+        }
+        let key = if self.kind.has_neighbours() { "neighbours" } else { "kind" };
+        let what = format!(
+            "each node would send to {partners} others, and {card} card has a port for {ports} destinations"
+        );
+        let mend = match self.kind {
+            WorkloadKind::AllToAll => format!("use at most {} nodes, or another kind", ports + 1),
+            _ => format!("use at most {ports}"),
+        };
+        problems.add(key, what, &mend);
     }
 
     fn check_slices(&self, problems: &mut Problems) {
@@ -323,18 +391,7 @@ impl Workload {
         let open = |(requester, completer): (&u16, &u16)| *requester != 0 && *completer != 0;
         let shares = ultra.fifo_words_per_port.iter().zip(&ultra.completer_fifo_words_per_port);
         let ports = shares.filter(|&shares| open(shares)).count() as u32;
-        let partners = self.partners(nodes);
-        if partners > ports {
-            let key = if self.kind.has_neighbours() { "neighbours" } else { "kind" };
-            let what = format!(
-                "each node would send to {partners} others, and an ULTRA card has a port for {ports} destinations"
-            );
-            let mend = match self.kind {
-                WorkloadKind::AllToAll => format!("use at most {} nodes, or another kind", ports + 1),
-                _ => format!("use at most {ports}"),
-            };
-            problems.add(key, what, &mend);
-        }
+        self.check_ports("an ULTRA", ports, nodes, problems);
         let senders = u64::from(nodes - 1);
         let room = u64::from(ports) * u64::from(ultra.authorized_partners_per_port);
         if self.kind == WorkloadKind::Incast && senders > room {

@@ -12,9 +12,11 @@ use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats};
 
-use crate::host::Host;
+use crate::host::Sum;
 use crate::host::ethernet::EthernetHost;
-use crate::host::ultra::{Interrupts, Tally, UltraHost};
+use crate::host::matching::MatchHost;
+use crate::host::tally::{Interrupts, Tally};
+use crate::host::ultra::UltraHost;
 use crate::judge::Check;
 use crate::world::{Node, World};
 
@@ -50,17 +52,15 @@ fn latency(world: &World) -> Histogram {
 }
 
 fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures {
-    let mut node_figures = match &node.host {
-        Host::Ultra(host) => ultra_figures(host),
-        Host::Ethernet(host) => ethernet_figures(host),
-    };
+    let mut node_figures = node.host.figures();
     node_figures.name = name.to_owned();
     node_figures.model_time_ps = node.host.clock().as_ps();
     node_figures.link_events = figures::link_events(counters);
     node_figures
 }
 
-fn ultra_figures(host: &UltraHost) -> NodeFigures {
+/// Of a host with an ULTRA card.
+pub fn ultra(host: &UltraHost) -> NodeFigures {
     let tally = host.tally();
     let nic = host.nic();
     // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
@@ -87,7 +87,31 @@ fn ultra_figures(host: &UltraHost) -> NodeFigures {
     }
 }
 
-fn ethernet_figures(host: &EthernetHost) -> NodeFigures {
+/// Of a host with a Match card.
+pub fn matching(host: &MatchHost) -> NodeFigures {
+    let tally = host.tally();
+    let nic = host.nic();
+    let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
+    let model = nic.statistics(&counts);
+    NodeFigures {
+        messages_sent: model.packets_sent,
+        messages_received: model.packets_received,
+        bytes_sent: model.bytes_sent,
+        bytes_received: model.bytes_received,
+        cluster: traffic(tally),
+        spared_doorbells: model.doorbells_spared,
+        ledger: figures::entries(nic.ledger()),
+        unordered: nic.unordered(),
+        model_latency: figures::histogram(nic.ledger().latency()),
+        interrupts: interrupts(&host.interrupts()),
+        ports: host.ports().map(port_figures).collect(),
+        violations: figures::refusals(&model),
+        ..NodeFigures::default()
+    }
+}
+
+/// Of a host with the Ethernet function.
+pub fn ethernet(host: &EthernetHost) -> NodeFigures {
     let tally = host.tally();
     NodeFigures {
         ethernet: TrafficStats {
@@ -125,12 +149,60 @@ const fn traffic(tally: &Tally) -> TrafficStats {
     }
 }
 
+/// What a ledger has of a crossing, and what was seen.
+const fn sum(what: &'static str, entered: u64, seen: u64) -> Sum {
+    Sum { what, entered, seen }
+}
+
+/// The ledger of an ULTRA card.
+pub fn ultra_sums(host: &UltraHost) -> Vec<Sum> {
+    let line = |crossing| host.nic().ledger().line(crossing);
+    let tally = host.tally();
+    let count = |fault| host.nic().saboteur().map_or(0, |saboteur| saboteur.count(fault));
+    let withheld_bytes = host.nic().saboteur().map_or(0, Saboteur::withheld_bytes);
+    // What the card did, and the host saw otherwise by a fault of the device.
+    let written_bytes = tally.dma_bytes + withheld_bytes;
+    let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
+    let seen = host.interrupts().total() + count(Fault::LostInterrupt);
+    vec![
+        sum("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
+        sum("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
+        sum("interrupts", raised, seen),
+        sum("messages sent", line(Crossing::HostSend).count, tally.launches),
+    ]
+}
+
+/// The ledger of a Match card.
+pub fn matching_sums(host: &MatchHost) -> Vec<Sum> {
+    let line = |crossing| host.nic().ledger().line(crossing);
+    let tally = host.tally();
+    vec![
+        sum("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
+        sum("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.read_bytes),
+        sum("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
+        sum("interrupts", line(Crossing::Interrupt).count, host.interrupts().total()),
+        sum("commands", line(Crossing::HostSend).count, tally.launches),
+    ]
+}
+
+/// The ledger of an Ethernet function.
+pub fn ethernet_sums(host: &EthernetHost) -> Vec<Sum> {
+    let line = |crossing| host.nic().ledger().line(crossing);
+    let tally = host.tally();
+    vec![
+        sum("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.received_bytes),
+        sum("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.sent_bytes),
+        sum("interrupts", line(Crossing::Interrupt).count, tally.receive_interrupts),
+        sum("doorbells", line(Crossing::Doorbell).count, tally.doorbells),
+        sum("messages sent", line(Crossing::HostSend).count, tally.sent_frames),
+    ]
+}
+
 /// Holds every ledger against what crossed the boundary of its model, counted outside of it.
 pub fn check_sums(world: &mut World) {
     let mut wrong = Vec::new();
     for (number, node) in world.nodes().iter().enumerate() {
         let ledger = node.host.ledger();
-        let line = |crossing| ledger.line(crossing);
         let sum = ledger.lines().fold(Line::default(), |mut sum, (_, line)| {
             sum.count += line.count;
             sum.bytes += line.bytes;
@@ -138,39 +210,13 @@ pub fn check_sums(world: &mut World) {
             sum.waited_ps += line.waited_ps;
             sum
         });
-        let mut pairs = vec![
-            ("sum of picoseconds", ledger.total().price_ps, sum.price_ps),
-            ("sum of waiting", ledger.total().waited_ps, sum.waited_ps),
+        let mut sums = vec![
+            Sum { what: "sum of picoseconds", entered: ledger.total().price_ps, seen: sum.price_ps },
+            Sum { what: "sum of waiting", entered: ledger.total().waited_ps, seen: sum.waited_ps },
         ];
-        match &node.host {
-            Host::Ultra(host) => {
-                let tally = host.tally();
-                let count = |fault| host.nic().saboteur().map_or(0, |saboteur| saboteur.count(fault));
-                let withheld_bytes = host.nic().saboteur().map_or(0, Saboteur::withheld_bytes);
-                // What the card did, and the host saw otherwise by a fault of the device.
-                let written_bytes = tally.dma_bytes + withheld_bytes;
-                let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
-                let seen = host.interrupts().total() + count(Fault::LostInterrupt);
-                pairs.extend([
-                    ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
-                    ("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-                    ("interrupts", raised, seen),
-                    ("messages sent", line(Crossing::HostSend).count, tally.launches),
-                ]);
-            }
-            Host::Ethernet(host) => {
-                let tally = host.tally();
-                pairs.extend([
-                    ("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.received_bytes),
-                    ("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.sent_bytes),
-                    ("interrupts", line(Crossing::Interrupt).count, tally.receive_interrupts),
-                    ("doorbells", line(Crossing::Doorbell).count, tally.doorbells),
-                    ("messages sent", line(Crossing::HostSend).count, tally.sent_frames),
-                ]);
-            }
-        }
-        let different = pairs.into_iter().filter(|(_, entered, seen)| entered != seen);
-        wrong.extend(different.map(|(what, entered, seen)| {
+        sums.extend(node.host.sums());
+        let different = sums.into_iter().filter(|sum| sum.entered != sum.seen);
+        wrong.extend(different.map(|Sum { what, entered, seen }| {
             format!("node {number}: {what}: {entered} in the ledger, {seen} seen outside of the model")
         }));
     }

@@ -85,10 +85,13 @@ impl Mark {
         Self { flow: (first >> 32) as u32, bytes: first as u32, number }
     }
 
-    /// The words of the payload.
+    /// The words of the payload. What the last one has beyond the payload is zero.
     pub fn payload(&self) -> impl Iterator<Item = u64> + use<> {
         let mut random = Random::new(self.number, self.flow.into());
-        (0..self.bytes.div_ceil(8)).map(move |_| random.next())
+        let (whole, rest) = (self.bytes / 8, self.bytes % 8);
+        let last = (rest != 0).then_some((1 << (8 * rest)) - 1);
+        let masks = (0..whole).map(|_| u64::MAX).chain(last);
+        masks.map(move |mask| random.next() & mask)
     }
 }
 

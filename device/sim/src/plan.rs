@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use niclab_model::fabric::faults::Random;
-use niclab_spec::{SimConfig, UltraParameters, Workload, WorkloadKind};
+use niclab_spec::{NicConfig, NicModel, SimConfig, Workload, WorkloadKind};
 
 use crate::recording::{Recording, Route};
 use crate::script::Script;
@@ -73,7 +73,7 @@ impl Plan {
             }
             WorkloadKind::Incast => plan.gather(workload.receiver.unwrap_or(0) as u16, nodes),
             WorkloadKind::Replay => {
-                let numbers: Vec<_> = config.nodes.iter().map(|node| port_numbers(&node.nic.ultra)).collect();
+                let numbers: Vec<_> = config.nodes.iter().map(|node| port_numbers(&node.nic)).collect();
                 for node in 0..nodes {
                     let routes = recording.map(|recording| recording.routes_of(node)).unwrap_or_default();
                     plan.route(node, &routes, &numbers);
@@ -181,7 +181,11 @@ impl Plan {
 
 /// The card's numbers of the ports that can be opened.
 #[must_use]
-pub fn port_numbers(parameters: &UltraParameters) -> Vec<u16> {
+pub fn port_numbers(nic: &NicConfig) -> Vec<u16> {
+    let parameters = match nic.model {
+        NicModel::Ultra => &nic.ultra,
+        NicModel::Match => return (0..Workload::MATCH_PORTS as u16).collect(),
+    };
     let shares = parameters.fifo_words_per_port.iter().zip(&parameters.completer_fifo_words_per_port);
     let open = (0..).zip(shares).filter(|(_, (requester, completer))| **requester != 0 && **completer != 0);
     open.map(|(number, _)| number).collect()

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use niclab_spec::monitor::DaemonStats;
 use niclab_spec::report::{Mode, REPORT_VERSION, Report, nic_names};
-use niclab_spec::{SimConfig, Workload, WorkloadProblem};
+use niclab_spec::{NicModel, SimConfig, Workload, WorkloadKind, WorkloadProblem};
 use thiserror::Error;
 
 use crate::figures;
@@ -129,16 +129,26 @@ fn read_recording(
     path: &Path,
     options: &Options<'_>,
 ) -> Result<Recording, RecordingError> {
+    let is_ultra = config.nodes.iter().any(|node| node.nic.model == NicModel::Ultra);
     let limits = Limits {
         nodes: config.nodes.len() as u32,
-        message_bytes: Workload::ULTRA_PAYLOAD_BYTES,
-        unit_bytes: 8,
+        message_bytes: most_bytes(&config.workload),
+        unit_bytes: if is_ultra { 8 } else { 1 },
         ports: Workload::ULTRA_PORTS as usize,
-        open_ports: config.nodes.iter().map(|node| port_numbers(&node.nic.ultra).len()).min().unwrap_or(0),
+        open_ports: config.nodes.iter().map(|node| port_numbers(&node.nic).len()).min().unwrap_or(0),
     };
     match options.recording {
         Some(text) => Recording::parse(path, text, &limits),
         None => Recording::read(&options.folder.join(path), &limits),
+    }
+}
+
+/// The longest message. A recording may have those of any ULTRA card.
+#[must_use]
+pub fn most_bytes(workload: &Workload) -> u32 {
+    match workload.kind {
+        WorkloadKind::Replay => workload.message_bytes.max(Workload::ULTRA_PAYLOAD_BYTES),
+        _ => workload.message_bytes,
     }
 }
 

@@ -12,8 +12,8 @@ use niclab_observe::recording::{Recorded, Recorder};
 use niclab_spec::report::Checked;
 use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{
-    DeviceFaults, Faults, FlowControl, Function, LinkConfig, NicConfig, Profile, SimConfig, UltraParameters,
-    Workload, WorkloadKind,
+    DeviceFaults, Faults, FlowControl, Function, LinkConfig, MatchParameters, NicConfig, NicModel, Profile,
+    Receive, SimConfig, UltraParameters, Workload, WorkloadKind,
 };
 
 use crate::run::{Options, run};
@@ -24,6 +24,8 @@ const CONFIGURATION_STREAM: u64 = 1 << 42;
 const DEVICE_FAULTS_STREAM: u64 = CONFIGURATION_STREAM + 1;
 /// The stream of what is replayed.
 const RECORDING_STREAM: u64 = 1 << 43;
+/// Most payload of a message between Match cards: some frames.
+const MOST_MATCH_BYTES: u32 = 6_000;
 /// Most payload of a datagram on links as they are drawn.
 const MOST_DATAGRAM_BYTES: u32 = LinkConfig::DEFAULT_MTU_BYTES - Workload::ETHERNET_HEADERS_BYTES;
 
@@ -138,11 +140,15 @@ pub fn configuration(seed: u64) -> SimConfig {
         WorkloadKind::NeighbourExchange | WorkloadKind::Random => 10 + 2 * dice.below(6),
         _ => 2 + dice.below(15),
     };
-    let nic = dice.nic();
+    let nic = dice.nic(workload.function);
+    let mut workload = workload;
+    if nic.model == NicModel::Match {
+        dice.draw_match(&mut workload);
+    }
     let is_faulty = dice.one_in(2) || dice.one_in(2);
     let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
     let mut mischief = Dice(Random::new(seed, DEVICE_FAULTS_STREAM));
-    let has_mischief = mischief.one_in(3);
+    let has_mischief = mischief.one_in(3) && nic.model == NicModel::Ultra;
     let mut node = |rank: u32, dice: &mut Dice| SimNode {
         name: format!("node{rank}"),
         nic: nic.clone(),
@@ -203,13 +209,24 @@ fn describe(config: &SimConfig) -> String {
         workload.kind.name(),
         workload.count,
         workload.message_bytes,
-        if workload.function == Function::Ethernet { " over the Ethernet function" } else { "" },
+        over(config),
         nodes.len(),
         workload.slices,
         config.profile.name,
         if is_faulty { ", faulty links" } else { "" },
         if has_mischief { ", faulty devices" } else { "" }
     )
+}
+
+/// What carries the messages, where it is not ULTRA.
+fn over(config: &SimConfig) -> String {
+    match (config.workload.function, config.nodes.first().map(|node| node.nic.model)) {
+        (Function::Ethernet, _) => " over the Ethernet function".to_owned(),
+        (Function::Cluster, Some(NicModel::Match)) => {
+            format!(" over Match cards, received as {}", config.workload.receive.name())
+        }
+        (Function::Cluster, _) => String::new(),
+    }
 }
 
 /// Draws configurations that can be run.
@@ -252,7 +269,23 @@ impl Dice {
         }
     }
 
-    fn nic(&mut self) -> NicConfig {
+    /// What a Match card does and ULTRA does not: long messages, and several ways to receive them.
+    fn draw_match(&mut self, workload: &mut Workload) {
+        workload.receive = Receive::ALL[self.below(Receive::ALL.len() as u32) as usize];
+        workload.slices = 32 << self.below(4);
+        let most_bytes = if self.one_in(2) { 100 } else { MOST_MATCH_BYTES };
+        workload.message_bytes = self.below(most_bytes);
+    }
+
+    fn nic(&mut self, function: Function) -> NicConfig {
+        if function == Function::Cluster && self.one_in(3) {
+            let matching = MatchParameters {
+                window_frames: 1 + self.below(40),
+                retransmit_us: 1 + self.below(200),
+                ..MatchParameters::default()
+            };
+            return NicConfig { model: NicModel::Match, matching, ..NicConfig::default() };
+        }
         // 10 words are one packet, 16 an equal share of the RAM.
         let share = 10 + self.below(7) as u16;
         let ultra = UltraParameters {

@@ -1,22 +1,29 @@
 //! The world of one simulation: nodes, the network between them, and the loop that carries events out in their order.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use niclab_assembly::CardError;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding, Transit, Transits};
+use niclab_model::matching::Match;
 use niclab_model::nic::{FrameBytes, Nic};
 use niclab_model::parts::mischief::{Mischief, Rates, Saboteur};
+use niclab_model::parts::profile::Profile;
 use niclab_model::time::{Span, Time};
 use niclab_model::ultra::{self, Ultra};
 use niclab_observe::timeline::Owner;
+use niclab_spec::sim::SimNode;
 use niclab_spec::{FlowControl, Function, NicModel, SimConfig, WorkloadKind};
 use thiserror::Error;
 
 use crate::host::ethernet::EthernetHost;
-use crate::host::ultra::{PortPlan, Refused, UltraHost};
-use crate::host::{Effects, Host, Parcel};
+use crate::host::matching::MatchHost;
+use crate::host::matching::port::Terms;
+use crate::host::ultra::UltraHost;
+use crate::host::{Effects, Host, Parcel, PortPlan, Refused, next_event};
 use crate::judge::{Judge, Promise};
 use crate::observer::Observer;
 use crate::plan::{End, Flow, Plan, port_numbers};
@@ -43,13 +50,14 @@ pub enum WorldError {
         node: String,
         /// Why.
         #[source]
-        error: ultra::config::ConfigError,
+        error: CardError,
     },
-    /// No host of the simulator drives this model.
+    /// Faults of a device whose host does not know them.
     #[error(
-        "node {node}: no host of the simulator drives a `{model}` card; boot the cluster by `niclab run`"
+        "node {node}: the simulator puts no faults into a `{model}` card; leave `device_faults` out, or use \
+         model = \"ultra\""
     )]
-    Model {
+    DeviceFaults {
         /// Host name.
         node: String,
         /// Name of the model.
@@ -76,7 +84,7 @@ pub enum WorldError {
 /// One node.
 pub struct Node {
     /// Its host and NIC.
-    pub host: Host,
+    pub host: Box<dyn Host>,
     script: Script,
     /// The event of its host that is to come.
     host_at: Option<Time>,
@@ -116,33 +124,14 @@ impl<'a> World<'a> {
     pub fn new(config: &SimConfig, plan: &Plan, wrap: Wrap<'_>) -> Result<Self, WorldError> {
         let count = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
         let count = count.ok_or(WorldError::Nodes(config.nodes.len()))?;
-        let numbers = config.nodes.iter().map(|node| port_numbers(&node.nic.ultra)).collect::<Vec<_>>();
+        let numbers = config.nodes.iter().map(|node| port_numbers(&node.nic)).collect::<Vec<_>>();
         let flows = plan.flows.iter().map(|flow| numbered(flow, &numbers));
         let flows: Arc<[Flow]> = flows.collect();
         let profile = Arc::new(niclab_assembly::profile(&config.profile));
         let nodes = (0..count).zip(&config.nodes).map(|(number, node)| {
             let profile = Arc::clone(&profile);
-            let idle = |host: Host| Node { host, script: Script::idle(), host_at: None, timeout_at: None };
-            if config.workload.function == Function::Ethernet {
-                let nic = Conventional::new(profile);
-                let host = EthernetHost::new(number, nic, Arc::clone(&flows));
-                return Ok(idle(Host::Ethernet(Box::new(host))));
-            }
-            if node.nic.model != NicModel::Ultra {
-                return Err(WorldError::Model { node: node.name.clone(), model: node.nic.model.name() });
-            }
-            let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
-            let error = |error| WorldError::Nic { node: node.name.clone(), error };
-            let nic = Ultra::new(parameters).map_err(error)?;
-            let nic = wrap(number, Box::new(nic));
-            let nic = if node.device_faults.is_none() {
-                nic
-            } else {
-                // As with links, nothing goes wrong before all ports are open.
-                Box::new(Mischief::new(nic, Saboteur::new(Rates::default(), config.seed, number)))
-            };
-            let host = UltraHost::new(number, nic);
-            Ok(idle(Host::Ultra(Box::new(host))))
+            let host = host(config, number, node, Arc::clone(&profile), &flows, wrap)?;
+            Ok(Node { host, script: Script::idle(), host_at: None, timeout_at: None })
         });
         let fabric = fabric(config)?;
         let mut world = Self {
@@ -170,7 +159,7 @@ impl<'a> World<'a> {
         let slices = config.workload.slices;
         for (number, plans) in (0..).zip(port_plans(flows, self.nodes.len())) {
             for plan in plans {
-                let Host::Ultra(host) = &mut self.nodes[usize::from(number)].host else { continue };
+                let host = &mut self.nodes[usize::from(number)].host;
                 let opened = host.open(&plan, slices, &mut self.judge, &mut self.effects);
                 opened.map_err(|Refused { operation, status }| {
                     let node = config.nodes[usize::from(number)].name.clone();
@@ -351,7 +340,7 @@ impl<'a> World<'a> {
     /// Sets the next event of a node's host, at `earliest` or later.
     fn wake(&mut self, number: u16, earliest: Time) {
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        if let Some(at) = node.host.wake(earliest, node.host_at, &mut node.script) {
+        if let Some(at) = next_event(&mut *node.host, earliest, node.host_at, &mut node.script) {
             node.host_at = Some(at);
             self.queue.push(at, number, number, Event::Host);
         }
@@ -450,6 +439,55 @@ impl<'a> World<'a> {
     }
 }
 
+/// The host of a node, with its card.
+fn host(
+    config: &SimConfig,
+    number: u16,
+    node: &SimNode,
+    profile: Arc<Profile>,
+    flows: &Arc<[Flow]>,
+    wrap: Wrap<'_>,
+) -> Result<Box<dyn Host>, WorldError> {
+    let count = config.nodes.len() as u16;
+    if config.workload.function == Function::Ethernet {
+        return Ok(Box::new(EthernetHost::new(number, Conventional::new(profile), Arc::clone(flows))));
+    }
+    let error = |error: CardError| WorldError::Nic { node: node.name.clone(), error };
+    match node.nic.model {
+        NicModel::Ultra => {
+            let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
+            let nic = Ultra::new(parameters).map_err(|why| error(why.into()))?;
+            let nic = wrap(number, Box::new(nic));
+            let nic = if node.device_faults.is_none() {
+                nic
+            } else {
+                // As with links, nothing goes wrong before all ports are open.
+                Box::new(Mischief::new(nic, Saboteur::new(Rates::default(), config.seed, number)))
+            };
+            Ok(Box::new(UltraHost::new(number, nic)))
+        }
+        NicModel::Match if !node.device_faults.is_none() => {
+            Err(WorldError::DeviceFaults { node: node.name.clone(), model: node.nic.model.name() })
+        }
+        NicModel::Match => {
+            let mtu_bytes = niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link));
+            let parameters = niclab_assembly::matching(&node.nic.matching, number, count, mtu_bytes, profile);
+            let nic = Match::new(parameters).map_err(|why| error(why.into()))?;
+            let terms = Terms::new(config, most_partners(flows));
+            Ok(Box::new(MatchHost::new(number, wrap(number, Box::new(nic)), terms)))
+        }
+    }
+}
+
+/// The most flows that any port has at its end, its own included.
+fn most_partners(flows: &[Flow]) -> u64 {
+    let mut partners: BTreeMap<End, u64> = BTreeMap::new();
+    for flow in flows {
+        *partners.entry(flow.to).or_default() += 1;
+    }
+    partners.into_values().max().unwrap_or(0) + 1
+}
+
 /// Flips the bit that a link has damaged.
 fn flip(frame: &mut FrameBytes, corrupt: Option<u32>) {
     if let Some((bit, byte)) = corrupt.and_then(|bit| Some((bit, frame.get_mut(bit as usize / 8)?))) {
@@ -483,6 +521,11 @@ fn promise(config: &SimConfig, plan: &Plan) -> Promise {
         let is_deep = most_datagrams(config, plan) <= least_queue(config);
         let is_lossless = is_deep && !is_faulty;
         return Promise { is_lossless, is_lossless_when_healed: is_deep, is_ordered: !is_faulty };
+    }
+    if config.nodes.iter().all(|node| node.nic.model == NicModel::Match) {
+        // What a link loses is sent again, for as long as it takes.
+        let is_parted = config.nodes.iter().any(|node| node.link.faults.partition);
+        return Promise { is_lossless: !is_parted, is_lossless_when_healed: true, is_ordered: true };
     }
     let is_lossless_when_healed = is_controlled && is_deep;
     let is_lossless = is_lossless_when_healed && !is_faulty;
@@ -527,8 +570,8 @@ fn port_plans(flows: &[Flow], nodes: usize) -> Vec<Vec<PortPlan>> {
         change(&mut of_node[place]);
     };
     for (id, flow) in (0..).zip(flows) {
-        port(flow.from, &|plan| plan.sends = Some((id, flow.to.node, flow.to.port.into())));
-        port(flow.to, &|plan| plan.partners.push((flow.from.node, flow.from.port.into())));
+        port(flow.from, &|plan| plan.sends = Some((id, flow.to)));
+        port(flow.to, &|plan| plan.partners.push((id, flow.from)));
     }
     plans
 }

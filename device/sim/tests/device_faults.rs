@@ -8,7 +8,7 @@ mod tampered;
 use niclab_sim::run::{Options, run};
 use niclab_sim::swarm::{configuration, recording};
 use niclab_spec::report::Report;
-use niclab_spec::{ClusterFile, DeviceFaults, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{ClusterFile, DeviceFaults, NicModel, SimConfig, Source, Workload, WorkloadKind};
 use tampered::{Tamper, Tampered};
 
 /// Two nodes, the second with these faults.
@@ -82,8 +82,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_other_faults() {
     assert_ne!(other.nodes[1].device_fault_log, first.nodes[1].device_fault_log);
 }
 
-/// A lossless workload amid faults of every kind on every node.
-fn amid_faults(seed: u64) -> SimConfig {
+/// A lossless workload amid faults of every kind on every node; none when the seed draws cards that get no such faults.
+fn amid_faults(seed: u64) -> Option<SimConfig> {
     let faults = DeviceFaults {
         stale: 0.01,
         short: 0.01,
@@ -95,13 +95,12 @@ fn amid_faults(seed: u64) -> SimConfig {
     };
     let mut config = configuration(seed);
     config.nodes.iter_mut().for_each(|node| node.device_faults = faults.clone());
-    config
+    config.nodes.iter().all(|node| node.nic.model == NicModel::Ultra).then_some(config)
 }
 
 #[test]
 fn the_judge_excuses_faults_of_devices() {
-    for seed in 1..=100 {
-        let config = amid_faults(seed);
+    for (seed, config) in (1..=140).filter_map(|seed| Some((seed, amid_faults(seed)?))) {
         let recording = recording(&config);
         let options = Options { heals: true, recording: recording.as_deref(), ..Options::default() };
         let outcome = run(&config, &options).unwrap();
@@ -115,7 +114,7 @@ fn a_broken_model_is_found_amid_faults_of_devices() {
     for tamper in Tamper::ALL {
         let is_found = |seed: u64| {
             let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
-            let config = amid_faults(seed);
+            let Some(config) = amid_faults(seed) else { return false };
             let recording = recording(&config);
             let recording = recording.as_deref();
             let options = Options { wrap: &wrap, heals: true, recording, ..Options::default() };

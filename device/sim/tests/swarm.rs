@@ -6,7 +6,7 @@ mod tampered;
 
 use niclab_sim::run::Options;
 use niclab_sim::swarm::{Swarm, configuration, run_seed};
-use niclab_spec::{Function, WorkloadKind};
+use niclab_spec::{Function, NicModel, Receive, WorkloadKind};
 use tampered::{Tamper, Tampered};
 
 #[test]
@@ -32,6 +32,20 @@ fn a_swarm_draws_every_kind_over_both_functions() {
 }
 
 #[test]
+fn a_swarm_draws_every_kind_received_in_every_way_by_match_cards() {
+    for kind in WorkloadKind::ALL {
+        for receive in Receive::ALL {
+            let is_it = |seed| {
+                let config = configuration(seed);
+                let is_match = config.nodes[0].nic.model == NicModel::Match;
+                is_match && config.workload.kind == kind && config.workload.receive == receive
+            };
+            assert!((1..=1_000).any(is_it), "{kind:?} received as {receive:?}");
+        }
+    }
+}
+
+#[test]
 fn a_swarm_is_the_same_on_any_number_of_threads() {
     let one = Swarm::new(7, 40, 1).to_string();
     for threads in [2, 5] {
@@ -42,18 +56,27 @@ fn a_swarm_is_the_same_on_any_number_of_threads() {
 /// Most runs that may pass before a fault is found.
 const MOST_RUNS: u64 = 1_000;
 
+/// The first seed whose run finds the fault in a card of this model, and by which checks.
+fn found(tamper: Tamper, model: NicModel) -> (u64, Vec<String>) {
+    let broken = |seed: u64| {
+        if configuration(seed).nodes[0].nic.model != model {
+            return None;
+        }
+        let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
+        let run = run_seed(seed, &Options { wrap: &wrap, ..Options::default() });
+        let names: Vec<_> = run.broken.into_iter().map(|checked| checked.name).collect();
+        (!names.is_empty()).then_some((seed, names))
+    };
+    (1..=MOST_RUNS).find_map(broken).unwrap_or_else(|| panic!("{tamper:?} was never found"))
+}
+
 #[test]
 fn each_fault_put_into_a_model_is_found() {
-    for tamper in Tamper::ALL {
-        let broken = |seed: u64| {
-            let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
-            let run = run_seed(seed, &Options { wrap: &wrap, ..Options::default() });
-            (!run.broken.is_empty()).then_some((seed, run))
-        };
-        let (seed, run) =
-            (1..=MOST_RUNS).find_map(broken).unwrap_or_else(|| panic!("{tamper:?} was never found"));
-        let names: Vec<_> = run.broken.iter().map(|checked| checked.name.as_str()).collect();
+    let ultra = Tamper::ALL.map(|tamper| (tamper, NicModel::Ultra));
+    let matching = Tamper::MATCH.map(|tamper| (tamper, NicModel::Match));
+    for (tamper, model) in ultra.into_iter().chain(matching) {
+        let (seed, names) = found(tamper, model);
         println!("{tamper:?}: found by seed {seed}: {names:?}");
-        assert!(names.contains(&tamper.found_by()), "{tamper:?}: {:#?}", run.broken);
+        assert!(names.iter().any(|name| name == tamper.found_by()), "{tamper:?}: {names:?}");
     }
 }

@@ -7,12 +7,16 @@ use std::sync::Arc;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::{HEADER_BYTES, Header, mac_of_node};
 use niclab_model::nic::FrameBytes;
+use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::message::Message;
+use niclab_model::parts::mischief::Rates;
 use niclab_model::time::Time;
 use niclab_spec::Workload;
+use niclab_spec::report::NodeFigures;
 
-use super::{Effects, Parcel};
-use crate::judge::{Judge, Mark};
+use super::{Effects, Host, Parcel, PortPlan, Refused, Sum};
+use crate::figures;
+use crate::judge::{Check, Judge, Mark};
 use crate::plan::{End, Flow};
 use crate::script::Script;
 
@@ -64,19 +68,46 @@ impl EthernetHost {
         &self.nic
     }
 
-    /// The NIC, to tell its ledger what to keep.
-    pub const fn nic_mut(&mut self) -> &mut Conventional {
-        &mut self.nic
-    }
-
     /// What crossed the boundary.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
+}
 
-    /// A frame is there. One with a wrong check sequence never reaches the host.
-    pub fn arrive(&mut self, now: Time, (frame, message): &Parcel) {
+impl Host for EthernetHost {
+    fn open(&mut self, _: &PortPlan, _: u32, _: &mut Judge, _: &mut Effects) -> Result<(), Refused> {
+        // The Ethernet function has no ports.
+        Ok(())
+    }
+
+    fn clock(&self) -> Time {
+        self.nic.host_clock()
+    }
+
+    fn rest(&self) -> Time {
+        self.nic.host_clock()
+    }
+
+    fn begin_at(&mut self, _: Time) {}
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.nic.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.nic.ledger_mut()
+    }
+
+    fn sent_frames(&self) -> u64 {
+        self.tally.sent_frames
+    }
+
+    fn arrive(&mut self, now: Time, (frame, message): &Parcel, _: &mut Judge, _: &mut Effects) {
         let Some(message) = message else { return };
         let mark = mark_of(message);
         if *frame != datagram(message.node, self.node, &mark) {
@@ -96,8 +127,9 @@ impl EthernetHost {
         self.arrivals.push_back((self.nic.host_clock(), mark, message.node));
     }
 
-    /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
-    pub fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
+    fn timeout(&mut self, _: Time, _: &mut Judge, _: &mut Effects) {}
+
+    fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
         if let Some(&(_, mark, from)) = self.arrivals.front().filter(|(at, ..)| *at <= now) {
             self.arrivals.pop_front();
             let flow = self.flows.get(mark.flow as usize);
@@ -124,24 +156,36 @@ impl EthernetHost {
         effects.frames.push((self.told_until, (frame, Some(message))));
     }
 
-    /// No later than [`Self::wake`], without asking the program.
-    #[must_use]
-    pub fn soonest(&self) -> Time {
+    fn soonest(&self) -> Time {
         let arrival = self.arrivals.front().map(|(at, ..)| *at);
         arrival.into_iter().fold(self.nic.host_clock(), Time::min)
     }
 
-    /// When the program has something to do next.
-    pub fn wake(&self, script: &mut Script) -> Option<Time> {
+    fn wake(&mut self, script: &mut Script) -> Option<Time> {
         let arrival = self.arrivals.front().map(|(at, ..)| *at);
         let send = script.next(|_| false).map(|next| next.not_before.max(self.nic.host_clock()));
         [arrival, send].into_iter().flatten().min()
     }
 
-    /// Messages that arrived and were not received.
-    #[must_use]
-    pub fn unread(&self) -> usize {
-        self.arrivals.len()
+    fn is_stuck(&self) -> bool {
+        false
+    }
+
+    fn set_device_faults(&mut self, _: Rates) {}
+
+    fn figures(&self) -> NodeFigures {
+        figures::ethernet(self)
+    }
+
+    fn sums(&self) -> Vec<Sum> {
+        figures::ethernet_sums(self)
+    }
+
+    fn finish(&mut self, judge: &mut Judge) {
+        let unread = self.arrivals.len();
+        if unread > 0 {
+            judge.fail(Check::Drained, || format!("{unread} messages arrived and were not received"));
+        }
     }
 }
 

@@ -4,7 +4,9 @@
 //! [`Effects`].
 
 pub mod ethernet;
+pub mod matching;
 pub mod memory;
+pub mod tally;
 pub mod ultra;
 
 use niclab_model::nic::FrameBytes;
@@ -12,10 +14,10 @@ use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::message::Message;
 use niclab_model::parts::mischief::Rates;
 use niclab_model::time::Time;
+use niclab_spec::report::NodeFigures;
 
-use self::ethernet::EthernetHost;
-use self::ultra::UltraHost;
-use crate::judge::{Check, Judge};
+use crate::judge::Judge;
+use crate::plan::{End, FlowId};
 use crate::script::Script;
 
 /// A frame, and whose message it carries.
@@ -28,143 +30,112 @@ pub struct Effects {
     pub frames: Vec<(Time, Parcel)>,
 }
 
-/// A host and the NIC that its program uses.
-pub enum Host {
-    /// With an ULTRA card.
-    Ultra(Box<UltraHost>),
-    /// With the Ethernet function.
-    Ethernet(Box<EthernetHost>),
+/// What a port is opened for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortPlan {
+    /// The card's number of the port.
+    pub number: u32,
+    /// The flow that it sends over, and the port at its other end.
+    pub sends: Option<(FlowId, End)>,
+    /// The flows that come to it, and the port at the other end of each.
+    pub partners: Vec<(FlowId, End)>,
 }
 
-impl Host {
+/// The set-up of a card was refused: the configuration passed every check and the model still says no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The operation, an `OP_` constant.
+    pub operation: u32,
+    /// The status, a `STATUS_` constant.
+    pub status: u32,
+}
+
+/// Two numbers of one thing, which must be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// What was counted.
+    pub what: &'static str,
+    /// How much of it the ledger has.
+    pub entered: u64,
+    /// How much of it crossed the boundary of the model, counted outside of it.
+    pub seen: u64,
+}
+
+/// A host and the NIC that its program uses.
+pub trait Host {
+    /// Opens a port as the library does.
+    ///
+    /// # Errors
+    /// What the card refuses.
+    fn open(
+        &mut self,
+        plan: &PortPlan,
+        slices: u32,
+        judge: &mut Judge,
+        effects: &mut Effects,
+    ) -> Result<(), Refused>;
+
     /// The later of the end of the host's last operation and its last delivery.
-    #[must_use]
-    pub fn clock(&self) -> Time {
-        match self {
-            Self::Ultra(host) => host.clock(),
-            Self::Ethernet(host) => host.nic().host_clock(),
-        }
-    }
+    fn clock(&self) -> Time;
 
     /// The instant from which on nothing that was begun is busy any more.
-    #[must_use]
-    pub fn rest(&self) -> Time {
-        match self {
-            Self::Ultra(host) => host.rest(),
-            Self::Ethernet(host) => host.nic().host_clock(),
-        }
-    }
+    fn rest(&self) -> Time;
 
-    /// A measured part begins at `begin`.
-    pub fn begin_at(&mut self, begin: Time) {
-        if let Self::Ultra(host) = self {
-            host.begin_at(begin);
-        }
-    }
+    /// A measured part begins at `begin`: the program does nothing before.
+    fn begin_at(&mut self, begin: Time);
 
     /// The NIC's next deadline.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Time> {
-        match self {
-            Self::Ultra(host) => host.nic().poll_timeout(),
-            Self::Ethernet(_) => None,
-        }
-    }
+    fn deadline(&self) -> Option<Time>;
 
     /// What every crossing of the node has cost.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        match self {
-            Self::Ultra(host) => host.nic().ledger(),
-            Self::Ethernet(host) => host.nic().ledger(),
-        }
-    }
+    fn ledger(&self) -> &Ledger;
 
     /// The same, to tell it what to keep.
-    pub fn ledger_mut(&mut self) -> &mut Ledger {
-        match self {
-            Self::Ultra(host) => host.nic_mut().ledger_mut(),
-            Self::Ethernet(host) => host.nic_mut().ledger_mut(),
-        }
-    }
+    fn ledger_mut(&mut self) -> &mut Ledger;
 
     /// Frames sent.
-    #[must_use]
-    pub const fn sent_frames(&self) -> u64 {
-        match self {
-            Self::Ultra(host) => host.tally().sent_frames,
-            Self::Ethernet(host) => host.tally().sent_frames,
-        }
-    }
+    fn sent_frames(&self) -> u64;
 
     /// A frame is there.
-    pub fn arrive(&mut self, now: Time, parcel: &Parcel, judge: &mut Judge, effects: &mut Effects) {
-        match self {
-            Self::Ultra(host) => host.arrive(now, parcel, judge, effects),
-            Self::Ethernet(host) => host.arrive(now, parcel),
-        }
-    }
+    fn arrive(&mut self, now: Time, parcel: &Parcel, judge: &mut Judge, effects: &mut Effects);
 
     /// The NIC's deadline has come.
-    pub fn timeout(&mut self, now: Time, judge: &mut Judge, effects: &mut Effects) {
-        match self {
-            Self::Ultra(host) => host.timeout(now, judge, effects),
-            Self::Ethernet(_) => {}
-        }
-    }
+    fn timeout(&mut self, now: Time, judge: &mut Judge, effects: &mut Effects);
 
-    /// The program goes on.
-    pub fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
-        match self {
-            Self::Ultra(host) => host.step(now, script, judge, effects),
-            Self::Ethernet(host) => host.step(now, script, judge, effects),
-        }
-    }
+    /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
+    fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects);
 
-    /// When the program has something to do next, at `earliest` or later; none if that is not before `known`.
-    pub fn wake(&mut self, earliest: Time, known: Option<Time>, script: &mut Script) -> Option<Time> {
-        let is_news = |at: &Time| known.is_none_or(|known| *at < known);
-        let soonest = match self {
-            Self::Ultra(host) => host.soonest(),
-            Self::Ethernet(host) => host.soonest(),
-        };
-        // Most often it is known, and the program need not be asked.
-        Some(earliest.max(soonest)).filter(is_news)?;
-        let next = match self {
-            Self::Ultra(host) => host.wake(script),
-            Self::Ethernet(host) => host.wake(script),
-        };
-        next.map(|at| at.max(earliest)).filter(is_news)
-    }
+    /// No later than [`Self::wake`], without asking the program.
+    fn soonest(&self) -> Time;
+
+    /// When the program has something to do next, seen from now.
+    fn wake(&mut self, script: &mut Script) -> Option<Time>;
 
     /// Whether a fault of the device keeps the program from seeing that it may send.
-    #[must_use]
-    pub fn is_stuck(&self) -> bool {
-        match self {
-            Self::Ultra(host) => host.is_stuck(),
-            Self::Ethernet(_) => false,
-        }
-    }
+    fn is_stuck(&self) -> bool;
 
     /// Sets what goes wrong in the NIC from now on. A NIC that was made without faults never has any.
-    pub fn set_device_faults(&mut self, rates: Rates) {
-        if let Self::Ultra(host) = self
-            && let Some(saboteur) = host.nic_mut().saboteur_mut()
-        {
-            saboteur.set_rates(rates);
-        }
-    }
+    fn set_device_faults(&mut self, rates: Rates);
+
+    /// Its part of the report, but for what the world knows of it.
+    fn figures(&self) -> NodeFigures;
+
+    /// The ledger against what crossed the boundary of the model.
+    fn sums(&self) -> Vec<Sum>;
 
     /// The checks at the end of a run.
-    pub fn finish(&mut self, judge: &mut Judge) {
-        match self {
-            Self::Ultra(host) => host.finish(judge),
-            Self::Ethernet(host) => {
-                let unread = host.unread();
-                if unread > 0 {
-                    judge.fail(Check::Drained, || format!("{unread} messages arrived and were not received"));
-                }
-            }
-        }
-    }
+    fn finish(&mut self, judge: &mut Judge);
+}
+
+/// When a host's program has something to do next, at `earliest` or later; none if that is not before `known`.
+pub fn next_event(
+    host: &mut dyn Host,
+    earliest: Time,
+    known: Option<Time>,
+    script: &mut Script,
+) -> Option<Time> {
+    let is_news = |at: &Time| known.is_none_or(|known| *at < known);
+    // Most often it is known, and the program need not be asked.
+    Some(earliest.max(host.soonest())).filter(is_news)?;
+    host.wake(script).map(|at| at.max(earliest)).filter(is_news)
 }

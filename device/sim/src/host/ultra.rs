@@ -11,11 +11,15 @@ use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::nic::{DmaWords, Input, Nic, Output, PageStore, Register};
-use niclab_model::parts::mischief::{Fault, Record, Saboteur};
+use niclab_model::parts::ledger::Ledger;
+use niclab_model::parts::mischief::{Fault, Rates, Record, Saboteur};
 use niclab_model::time::Time;
+use niclab_spec::report::NodeFigures;
 
 use super::memory::{Memory, Place, STATUS_WORDS};
-use super::{Effects, Parcel};
+use super::tally::{Interrupts, Tally};
+use super::{Effects, Host, Parcel, PortPlan, Refused, Sum};
+use crate::figures;
 use crate::judge::{Check, Judge, Mark};
 use crate::plan::{End, FlowId};
 use crate::script::Script;
@@ -24,26 +28,6 @@ use crate::script::Script;
 const STATUS_LAUNCHED: usize = 0;
 /// Words of the status line that only grow.
 const STATUS_COUNTS: usize = 5;
-
-/// What a port is opened for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortPlan {
-    /// The card's number of the port.
-    pub number: u32,
-    /// The flow that it sends over, and the port at its other end.
-    pub sends: Option<(FlowId, u16, u32)>,
-    /// Who may send to it: node and port.
-    pub partners: Vec<(u16, u32)>,
-}
-
-/// The set-up of a card was refused: the configuration passed every check and the model still says no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The operation, an `OP_` constant.
-    pub operation: u32,
-    /// The status, a `STATUS_` constant.
-    pub status: u32,
-}
 
 /// An open port, as the library sees it.
 #[derive(Debug)]
@@ -133,54 +117,6 @@ struct Sender {
     free_slots: u32,
 }
 
-/// Interrupts by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interrupts {
-    /// For messages that asked for one.
-    pub message: u64,
-    /// For slices that the program waited for.
-    pub armed: u64,
-    /// For packets whose senders are not authorized.
-    pub unauthorized: u64,
-}
-
-impl Interrupts {
-    /// Of every cause.
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.message + self.armed + self.unauthorized
-    }
-
-    const fn add(&mut self, other: &Self) {
-        self.message += other.message;
-        self.armed += other.armed;
-        self.unauthorized += other.unauthorized;
-    }
-}
-
-/// What crossed the boundary of the model, counted outside of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// DMA writes and their bytes.
-    pub dma_writes: u64,
-    /// Bytes of them.
-    pub dma_bytes: u64,
-    /// Bytes that the program stored: bursts into requester pages and registers.
-    pub pio_bytes: u64,
-    /// Launches.
-    pub launches: u64,
-    /// Frames sent.
-    pub sent_frames: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
-    /// Frames that arrived.
-    pub received_frames: u64,
-    /// Their bytes.
-    pub received_bytes: u64,
-    /// Frames that arrived and could not be delivered.
-    pub dropped_frames: u64,
-}
-
 /// A host with an ULTRA card.
 pub struct UltraHost {
     node: u16,
@@ -223,32 +159,10 @@ impl UltraHost {
         }
     }
 
-    /// When the program can begin its next operation.
-    #[must_use]
-    pub fn clock(&self) -> Time {
-        self.nic.host_clock().max(self.not_before)
-    }
-
-    /// The instant from which on nothing that was begun is busy.
-    #[must_use]
-    pub fn rest(&self) -> Time {
-        self.clock().max(self.latest)
-    }
-
-    /// The program does nothing before `begin`.
-    pub fn begin_at(&mut self, begin: Time) {
-        self.not_before = begin;
-    }
-
     /// The card.
     #[must_use]
     pub fn nic(&self) -> &dyn Nic {
         &*self.nic
-    }
-
-    /// The card, to tell its ledger what to keep.
-    pub fn nic_mut(&mut self) -> &mut dyn Nic {
-        &mut *self.nic
     }
 
     /// What crossed the boundary.
@@ -270,63 +184,6 @@ impl UltraHost {
         sum
     }
 
-    /// Opens a port as the library does: open, authorize each partner with an equal share of the slices, route.
-    ///
-    /// # Errors
-    /// What the card refuses.
-    pub fn open(
-        &mut self,
-        plan: &PortPlan,
-        slices: u32,
-        judge: &mut Judge,
-        effects: &mut Effects,
-    ) -> Result<(), Refused> {
-        let place = self.ports.len();
-        self.memory.open(place, slices);
-        let sender = |(flow, ..): (FlowId, u16, u32)| Sender { flow, place: place as u32, free_slots: SLOTS };
-        self.senders.extend(plan.sends.map(sender));
-        let share = slices.checked_div(plan.partners.len() as u32).unwrap_or(slices).max(1);
-        let quarter = u64::from(slices / 4).max(1);
-        self.ports.push(Port {
-            end: End { node: self.node, port: plan.number as u16 },
-            number: plan.number,
-            slices: slices.into(),
-            launched: 0,
-            received: 0,
-            released: 0,
-            release_interval: quarter.min(u64::from(share / 2).max(1)),
-            stored: 0,
-            reported: 0,
-            made: 0,
-            spoiled: BTreeMap::new(),
-            spoiled_lines: VecDeque::new(),
-            page: VecDeque::new(),
-            interrupts: Interrupts::default(),
-        });
-        let open = PortOpen {
-            port: plan.number,
-            slices,
-            slices_address: Memory::slices_address(place),
-            status_address: Memory::status_address(place),
-            ..PortOpen::default()
-        };
-        self.control(OP_PORT_OPEN, &open, judge, effects)?;
-        for &(node, node_port) in &plan.partners {
-            let entry = Authorize { port: plan.number, node: node.into(), node_port, credits: share };
-            self.control(OP_AUTHORIZE, &entry, judge, effects)?;
-        }
-        // The card charges the host for each release when its last slice is consumed.
-        let interval = self.ports.last().map_or(0, |port| port.release_interval);
-        let register = Register::ReleaseInterval(interval);
-        let input = Input::Register { port: plan.number, register };
-        self.handle(self.clock(), input, judge, effects);
-        if let Some((_, node, node_port)) = plan.sends {
-            let route = Route { port: plan.number, node: node.into(), node_port, reserved: 0 };
-            self.control(OP_ROUTE, &route, judge, effects)?;
-        }
-        Ok(())
-    }
-
     fn control(
         &mut self,
         operation: u32,
@@ -340,19 +197,6 @@ impl UltraHost {
             Some(STATUS_OK) => Ok(()),
             status => Err(Refused { operation, status: status.unwrap_or(u32::MAX) }),
         }
-    }
-
-    /// A frame is there.
-    pub fn arrive(&mut self, now: Time, parcel: &Parcel, judge: &mut Judge, effects: &mut Effects) {
-        let (frame, message) = parcel;
-        self.tally.received_frames += 1;
-        self.tally.received_bytes += frame.len() as u64;
-        self.handle(now, Input::Frame { frame, message: *message }, judge, effects);
-    }
-
-    /// The card's deadline has come.
-    pub fn timeout(&mut self, now: Time, judge: &mut Judge, effects: &mut Effects) {
-        self.handle(now, Input::Timeout, judge, effects);
     }
 
     /// Tells the card something, and then of launches that it has room for by now.
@@ -478,47 +322,6 @@ impl UltraHost {
         self.memory.write(at, place, what, &words);
     }
 
-    /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
-    pub fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
-        self.memory.advance(now);
-        while let Some(&(at, place)) = self.arrivals.front().filter(|(at, _)| *at <= now) {
-            self.arrivals.pop_front();
-            if self.receive(at, place, judge, effects) {
-                script.on_received();
-                return;
-            }
-        }
-        if self.clock() > now {
-            return;
-        }
-        let may_send = script.next(|flow| self.is_blocked(flow)).filter(|next| next.not_before <= now);
-        let Some(outgoing) = may_send else { return };
-        let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
-        self.launch(now, &mark, outgoing.interrupts, judge, effects);
-        script.on_sent(outgoing.flow);
-    }
-
-    /// No later than [`Self::wake`], without asking the program.
-    #[must_use]
-    pub fn soonest(&self) -> Time {
-        let arrival = self.arrivals.front().map(|(at, _)| *at);
-        arrival.into_iter().chain(self.memory.next_visible()).fold(self.clock(), Time::min)
-    }
-
-    /// When the program has something to do next, seen from now.
-    pub fn wake(&mut self, script: &mut Script) -> Option<Time> {
-        let arrival = self.arrivals.front().map(|(at, _)| *at);
-        let clock = self.clock();
-        let send = script.next(|flow| self.is_blocked(flow)).map(|next| next.not_before.max(clock));
-        // Blocked for want of slots: the next status line may free some.
-        let slots = if send.is_none() && script.unsent() > 0 && self.is_any_page_full() {
-            self.memory.next_visible()
-        } else {
-            None
-        };
-        [arrival, send, slots].into_iter().flatten().min()
-    }
-
     fn is_any_page_full(&self) -> bool {
         self.senders.iter().any(|sender| sender.free_slots == 0)
     }
@@ -601,16 +404,159 @@ impl UltraHost {
             self.handle(now, Input::Register { port: number, register }, judge, effects);
         }
     }
+}
 
-    /// Whether a fault of the device keeps a port from seeing free slots in its page.
-    #[must_use]
-    pub fn is_stuck(&self) -> bool {
+impl Host for UltraHost {
+    fn open(
+        &mut self,
+        plan: &PortPlan,
+        slices: u32,
+        judge: &mut Judge,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        let place = self.ports.len();
+        self.memory.open(place, slices);
+        let sender = |(flow, _): (FlowId, End)| Sender { flow, place: place as u32, free_slots: SLOTS };
+        self.senders.extend(plan.sends.map(sender));
+        let share = slices.checked_div(plan.partners.len() as u32).unwrap_or(slices).max(1);
+        let quarter = u64::from(slices / 4).max(1);
+        self.ports.push(Port {
+            end: End { node: self.node, port: plan.number as u16 },
+            number: plan.number,
+            slices: slices.into(),
+            launched: 0,
+            received: 0,
+            released: 0,
+            release_interval: quarter.min(u64::from(share / 2).max(1)),
+            stored: 0,
+            reported: 0,
+            made: 0,
+            spoiled: BTreeMap::new(),
+            spoiled_lines: VecDeque::new(),
+            page: VecDeque::new(),
+            interrupts: Interrupts::default(),
+        });
+        let open = PortOpen {
+            port: plan.number,
+            slices,
+            slices_address: Memory::slices_address(place),
+            status_address: Memory::status_address(place),
+            ..PortOpen::default()
+        };
+        self.control(OP_PORT_OPEN, &open, judge, effects)?;
+        for &(_, End { node, port }) in &plan.partners {
+            let entry =
+                Authorize { port: plan.number, node: node.into(), node_port: port.into(), credits: share };
+            self.control(OP_AUTHORIZE, &entry, judge, effects)?;
+        }
+        // The card charges the host for each release when its last slice is consumed.
+        let interval = self.ports.last().map_or(0, |port| port.release_interval);
+        let register = Register::ReleaseInterval(interval);
+        let input = Input::Register { port: plan.number, register };
+        self.handle(self.clock(), input, judge, effects);
+        if let Some((_, End { node, port })) = plan.sends {
+            let route = Route { port: plan.number, node: node.into(), node_port: port.into(), reserved: 0 };
+            self.control(OP_ROUTE, &route, judge, effects)?;
+        }
+        Ok(())
+    }
+
+    fn clock(&self) -> Time {
+        self.nic.host_clock().max(self.not_before)
+    }
+
+    fn rest(&self) -> Time {
+        self.clock().max(self.latest)
+    }
+
+    fn begin_at(&mut self, begin: Time) {
+        self.not_before = begin;
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.nic.poll_timeout()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.nic.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.nic.ledger_mut()
+    }
+
+    fn sent_frames(&self) -> u64 {
+        self.tally.sent_frames
+    }
+
+    fn arrive(&mut self, now: Time, parcel: &Parcel, judge: &mut Judge, effects: &mut Effects) {
+        let (frame, message) = parcel;
+        self.tally.received_frames += 1;
+        self.tally.received_bytes += frame.len() as u64;
+        self.handle(now, Input::Frame { frame, message: *message }, judge, effects);
+    }
+
+    fn timeout(&mut self, now: Time, judge: &mut Judge, effects: &mut Effects) {
+        self.handle(now, Input::Timeout, judge, effects);
+    }
+
+    fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
+        self.memory.advance(now);
+        while let Some(&(at, place)) = self.arrivals.front().filter(|(at, _)| *at <= now) {
+            self.arrivals.pop_front();
+            if self.receive(at, place, judge, effects) {
+                script.on_received();
+                return;
+            }
+        }
+        if self.clock() > now {
+            return;
+        }
+        let may_send = script.next(|flow| self.is_blocked(flow)).filter(|next| next.not_before <= now);
+        let Some(outgoing) = may_send else { return };
+        let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
+        self.launch(now, &mark, outgoing.interrupts, judge, effects);
+        script.on_sent(outgoing.flow);
+    }
+
+    fn soonest(&self) -> Time {
+        let arrival = self.arrivals.front().map(|(at, _)| *at);
+        arrival.into_iter().chain(self.memory.next_visible()).fold(self.clock(), Time::min)
+    }
+
+    fn wake(&mut self, script: &mut Script) -> Option<Time> {
+        let arrival = self.arrivals.front().map(|(at, _)| *at);
+        let clock = self.clock();
+        let send = script.next(|flow| self.is_blocked(flow)).map(|next| next.not_before.max(clock));
+        // Blocked for want of slots: the next status line may free some.
+        let slots = if send.is_none() && script.unsent() > 0 && self.is_any_page_full() {
+            self.memory.next_visible()
+        } else {
+            None
+        };
+        [arrival, send, slots].into_iter().flatten().min()
+    }
+
+    fn is_stuck(&self) -> bool {
         let ports = self.ports.iter().enumerate();
         ports.into_iter().any(|(place, port)| port.is_stuck(self.memory.status_word(place, STATUS_LAUNCHED)))
     }
 
-    /// The checks at the end of a run.
-    pub fn finish(&mut self, judge: &mut Judge) {
+    fn set_device_faults(&mut self, rates: Rates) {
+        if let Some(saboteur) = self.nic.saboteur_mut() {
+            saboteur.set_rates(rates);
+        }
+    }
+
+    fn figures(&self) -> NodeFigures {
+        figures::ultra(self)
+    }
+
+    fn sums(&self) -> Vec<Sum> {
+        figures::ultra_sums(self)
+    }
+
+    fn finish(&mut self, judge: &mut Judge) {
         self.memory.advance(Time::from_ps(u64::MAX));
         for (place, port) in self.ports.iter_mut().enumerate() {
             let end = port.end;

@@ -31,10 +31,32 @@ pub enum Tamper {
     DropInterrupt,
     /// A slice is written to the place after its own.
     WrongSlice,
+    /// A Match card does not write an event.
+    DropEvent,
+    /// An event carries another number.
+    WrongEventNumber,
+    /// An event names another match.
+    WrongMatchBits,
+    /// An event says that the data lies elsewhere.
+    WrongOffset,
+    /// An event is visible before its data.
+    EarlyEvent,
+    /// A counter is not written.
+    DropCounter,
+    /// Data is not stored.
+    DropData,
+    /// Data is stored a little further on.
+    WrongDataPlace,
+    /// Data is stored to what lies behind its page.
+    DataBeyondPage,
 }
 
 /// Words of a status line.
 const STATUS_LINE_WORDS: usize = 8;
+/// Words of an event.
+const EVENT_WORDS: usize = 11;
+/// Words of a counter.
+const COUNTER_WORDS: usize = 2;
 /// One effect in so many is spoiled.
 const ONE_IN: u32 = 50;
 
@@ -52,6 +74,21 @@ impl Tamper {
         Self::WrongSlice,
     ];
 
+    /// Those of Match cards.
+    pub const MATCH: [Self; 11] = [
+        Self::DropEvent,
+        Self::WrongEventNumber,
+        Self::WrongMatchBits,
+        Self::WrongOffset,
+        Self::EarlyEvent,
+        Self::DropCounter,
+        Self::DropData,
+        Self::WrongDataPlace,
+        Self::DataBeyondPage,
+        Self::DropStatusLine,
+        Self::DropInterrupt,
+    ];
+
     /// A check that must tell of it.
     pub fn found_by(self) -> &'static str {
         match self {
@@ -61,7 +98,10 @@ impl Tamper {
             Self::WrongSliceNumber | Self::WrongSlice => "drained",
             Self::WrongPacketNumber => "nothing-lost",
             Self::WrongSource => "right-port",
-            Self::WrongPayload => "right-contents",
+            Self::WrongPayload | Self::WrongMatchBits | Self::WrongOffset => "right-contents",
+            Self::WrongEventNumber => "flow-control",
+            Self::DropEvent | Self::DropCounter | Self::DropData => "ledger-sums",
+            Self::EarlyEvent | Self::WrongDataPlace | Self::DataBeyondPage => "right-memory",
             Self::DoublePacket => "nothing-duplicated",
         }
     }
@@ -85,8 +125,54 @@ impl Tampered {
         self.random.below(ONE_IN) == 0
     }
 
+    /// The effect as the broken Match card has it; none when it leaves it out.
+    fn spoil_match(&mut self, mut output: Output) -> Option<Output> {
+        match (&mut output, self.tamper) {
+            (Output::DmaWrite { words, .. }, Tamper::DropEvent)
+                if words.len() == EVENT_WORDS && self.hits() =>
+            {
+                return None;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::DropCounter)
+                if words.len() == COUNTER_WORDS && self.hits() =>
+            {
+                return None;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::WrongEventNumber)
+                if words.len() == EVENT_WORDS && self.hits() =>
+            {
+                words[EVENT_WORDS - 1] += 1 << 32;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::WrongMatchBits)
+                if words.len() == EVENT_WORDS && self.hits() =>
+            {
+                words[1] ^= 1 << 20;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::WrongOffset)
+                if words.len() == EVENT_WORDS && words[4] > 8 && self.hits() =>
+            {
+                words[5] += 1;
+            }
+            (Output::DmaWrite { words, at, .. }, Tamper::EarlyEvent)
+                if words.len() == EVENT_WORDS && words[4] > 0 && self.hits() =>
+            {
+                *at = Time::ZERO;
+            }
+            (Output::DmaFrame { .. }, Tamper::DropData) if self.hits() => return None,
+            (Output::DmaFrame { ranges, .. }, Tamper::WrongDataPlace) if self.hits() => {
+                ranges.iter_mut().for_each(|range| range.address += 8);
+            }
+            (Output::DmaFrame { ranges, .. }, Tamper::DataBeyondPage) if self.hits() => {
+                ranges.iter_mut().for_each(|range| range.address |= 4096);
+            }
+            _ => {}
+        }
+        Some(output)
+    }
+
     /// The effect as the broken card has it; none when it leaves it out.
-    fn spoil(&mut self, mut output: Output) -> Option<Output> {
+    fn spoil(&mut self, output: Output) -> Option<Output> {
+        let mut output = self.spoil_match(output)?;
         match (&mut output, self.tamper) {
             (Output::DmaWrite { words, address, .. }, tamper) => {
                 let is_line = words.len() == STATUS_LINE_WORDS && address.is_multiple_of(1 << 32);
