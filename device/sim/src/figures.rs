@@ -101,6 +101,7 @@ pub fn matching(host: &MatchHost) -> NodeFigures {
         cluster: traffic(tally),
         spared_doorbells: model.doorbells_spared,
         ledger: figures::entries(nic.ledger()),
+        nic_counts: figures::nic_counts(nic),
         unordered: nic.unordered(),
         model_latency: figures::histogram(nic.ledger().latency()),
         interrupts: interrupts(&host.interrupts()),

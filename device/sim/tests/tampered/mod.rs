@@ -1,5 +1,7 @@
 //! A card that is broken on purpose: it stands between a model and its shell and spoils one effect in so many.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
 use niclab_abi::control::Statistics;
 use niclab_model::fabric::faults::Random;
 use niclab_model::nic::{HostRange, Input, Nic, Output, ShellCounts};
