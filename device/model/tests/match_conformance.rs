@@ -490,6 +490,8 @@ impl World {
             _ => launched.replies += 1,
         }
         if event.kind == EVENT_SENT {
+            // The memory is the program's again.
+            self.write(end.0, data.memory, &vec![0xee; data.bytes as usize]);
             return;
         }
         let (result, moved, offset, memory) = decided.unwrap();

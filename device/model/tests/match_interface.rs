@@ -611,3 +611,52 @@ fn each_crossing_of_a_put_is_in_the_ledger_once() {
     assert_eq!(receiver, [(0, 0), (0, 0), (0, 0), machines, (2, 64 + 88), (1, 88)]);
     assert_eq!(cluster.hosts[1].nic.ledger().latency().count(), 2);
 }
+
+#[test]
+fn memory_that_goes_away_under_a_read_ends_the_message_for_good() {
+    // The first frame, one in the midst of the message, and the last.
+    for failing in [0, 1, 2] {
+        let (mut cluster, from, to) = pair();
+        cluster.append(1, 0, PUT_ENTRY, &Posted { region: to, bytes: 4_000, ..Posted::default() });
+        cluster.hosts[0].reads_until_failure = Some(failing);
+        let put = Transfer { node: 1, region: from, bytes: 4_000, ..Transfer::default() };
+        cluster.put(0, 0, COMMAND_SENT, &put);
+        assert_eq!(cluster.kinds(0, 0), [(EVENT_SENT, RESULT_BAD_REGION)]);
+        // All of it is lost, and the memory is there when it goes again: it is too late.
+        cluster.wire.clear();
+        let at = cluster.hosts[0].nic.poll_timeout().unwrap();
+        cluster.hosts[0].nic.handle(at, Input::Timeout);
+        cluster.carry(0, &[]);
+        cluster.settle();
+        let told = cluster.kinds(1, 0);
+        assert!(!told.contains(&(EVENT_PUT, RESULT_OK)), "frame {failing}: {told:?}");
+        // The next message finds its way.
+        cluster.append(1, 0, PUT_ENTRY, &Posted { match_bits: 1, region: to, bytes: 8, ..Posted::default() });
+        cluster.put(0, 0, COMMAND_ACK, &Transfer { match_bits: 1, bytes: 8, ..put });
+        cluster.settle();
+        assert_eq!(cluster.kinds(0, 0), [(EVENT_ACK, RESULT_OK)]);
+        assert_eq!(cluster.hosts[0].nic.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn unexpected_messages_are_so_many_and_no_more() {
+    let mut cluster = Cluster::with(2, |config| config.unexpected_messages = 2);
+    cluster.open(0);
+    cluster.open(1);
+    let to = cluster.register(1, 0, &[(B, 64)]);
+    let any = Posted { region: to, bytes: 64, threshold: THRESHOLD_INFINITE, ..Posted::default() };
+    cluster.append(1, 0, PUT_ENTRY | ENTRY_OVERFLOW, &any);
+    let put = Transfer { node: 1, ..Transfer::default() };
+    (0..3).for_each(|_| cluster.put(0, 0, COMMAND_ACK, &put));
+    cluster.settle();
+    let (stored, full) = ((EVENT_ACK, RESULT_OK), (EVENT_ACK, RESULT_NO_ROOM));
+    assert_eq!(cluster.kinds(0, 0), [stored, stored, full]);
+    assert_eq!(cluster.statistics(1).refused_for_room, 1);
+    // Posted entries take messages all the same, and what is claimed makes room.
+    cluster.append(1, 0, PUT_ENTRY, &any);
+    (0..3).for_each(|_| cluster.put(0, 0, COMMAND_ACK, &put));
+    cluster.settle();
+    assert_eq!(cluster.kinds(0, 0), [stored; 3]);
+    assert_eq!(cluster.statistics(1).claimed, 2);
+}

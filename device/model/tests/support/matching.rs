@@ -35,6 +35,8 @@ pub struct Host {
     pub events: [u32; 8],
     pub replies: Vec<(u64, Vec<u8>)>,
     pub interrupts: Vec<(u32, u32)>,
+    /// How many reads succeed before one does not.
+    pub reads_until_failure: Option<u32>,
     /// Memory that the card may touch, where a test watches that.
     pub given: Option<Vec<HostRange>>,
 }
@@ -87,6 +89,7 @@ impl Cluster {
                 events: [EVENTS; 8],
                 replies: Vec::new(),
                 interrupts: Vec::new(),
+                reads_until_failure: None,
                 given: None,
             }
         };
@@ -121,11 +124,14 @@ impl Cluster {
                 assert!(data.is_empty());
             }
             Output::DmaRead { at, token, ranges, mut into, .. } => {
-                for range in ranges {
+                let left = host.reads_until_failure;
+                host.reads_until_failure = left.and_then(|left| left.checked_sub(1));
+                let is_whole = left != Some(0);
+                for range in ranges.iter().filter(|_| is_whole) {
                     host.check(range.address, range.bytes);
                     into.extend_from_slice(&host.memory[range.address as usize..][..range.bytes as usize]);
                 }
-                host.nic.handle(at, Input::DmaData { token, bytes: into, is_whole: true });
+                host.nic.handle(at, Input::DmaData { token, bytes: into, is_whole });
             }
             Output::Frame { at, frame, message } => {
                 self.frames += 1;
