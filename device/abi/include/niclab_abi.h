@@ -738,7 +738,7 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
  * | 2 | user value, given back with every event of this command |
  * | 3 | region, bits 0..32; portal, 32..40; target port, 40..48; target node, 48..64 |
  * | 4 | offset in the region |
- * | 5 | bytes |
+ * | 5 | bytes; of none, region and offset are not looked at |
  * | 6 | remote offset, for entries with [`ENTRY_REMOTE_OFFSET`] |
  * | 7 | counter plus one in bits 0..8, or zero: counts what would have been an event of [`EVENT_SENT`], [`EVENT_ACK`] |
  * | 8, 9 | zero |
@@ -884,7 +884,10 @@ NICLAB_ASSERT_SIZE(struct niclab_match_event, 88);
 /* Kind: a get has read a posted entry. */
 #define NICLAB_EVENT_GET 4U
 
-/* Kind: all of a put has left the memory. */
+/*
+ * Kind: all of a put has left the memory: the other card has it. Also tells that a put ended without, where it wants no
+ * other event.
+ */
 #define NICLAB_EVENT_SENT 5U
 
 /* Kind: a put was stored at the receiver, or was not. */
@@ -893,7 +896,7 @@ NICLAB_ASSERT_SIZE(struct niclab_match_event, 88);
 /* Kind: what a get asked for was stored, or could not be had. */
 #define NICLAB_EVENT_REPLY 7U
 
-/* Kind: an entry is not linked any more. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came. */
+/* Kind: an entry is not linked any more, and the last operation that it had begun is over: its memory is the program's. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came. */
 #define NICLAB_EVENT_UNLINKED 8U
 
 /* Kind: a command was refused; the result says why. Nothing of it was done. */

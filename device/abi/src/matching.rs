@@ -27,7 +27,7 @@ pub const COMMAND_MASK: u32 = 0xff;
 /// | 2 | user value, given back with every event of this command |
 /// | 3 | region, bits 0..32; portal, 32..40; target port, 40..48; target node, 48..64 |
 /// | 4 | offset in the region |
-/// | 5 | bytes |
+/// | 5 | bytes; of none, region and offset are not looked at |
 /// | 6 | remote offset, for entries with [`ENTRY_REMOTE_OFFSET`] |
 /// | 7 | counter plus one in bits 0..8, or zero: counts what would have been an event of [`EVENT_SENT`], [`EVENT_ACK`] |
 /// | 8, 9 | zero |
@@ -133,13 +133,14 @@ pub const EVENT_PUT_UNEXPECTED: u32 = 2;
 pub const EVENT_PUT_OVERFLOW: u32 = 3;
 /// Kind: a get has read a posted entry.
 pub const EVENT_GET: u32 = 4;
-/// Kind: all of a put has left the memory.
+/// Kind: all of a put has left the memory: the other card has it. Also tells that a put ended without, where it wants no
+/// other event.
 pub const EVENT_SENT: u32 = 5;
 /// Kind: a put was stored at the receiver, or was not.
 pub const EVENT_ACK: u32 = 6;
 /// Kind: what a get asked for was stored, or could not be had.
 pub const EVENT_REPLY: u32 = 7;
-/// Kind: an entry is not linked any more. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came.
+/// Kind: an entry is not linked any more, and the last operation that it had begun is over: its memory is the program's. With result [`RESULT_NOT_FOUND`] it was not when [`COMMAND_UNLINK`] came.
 pub const EVENT_UNLINKED: u32 = 8;
 /// Kind: a command was refused; the result says why. Nothing of it was done.
 pub const EVENT_REFUSED: u32 = 9;
