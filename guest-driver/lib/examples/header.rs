@@ -3,8 +3,12 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = env!("CARGO_MANIFEST_DIR");
     let config = cbindgen::Config::from_root_or_default(root);
-    let source = std::path::Path::new(root).join("src/capi.rs");
-    let bindings = cbindgen::Builder::new().with_config(config).with_src(source).generate()?;
+    let source = std::path::Path::new(root).join("src");
+    let bindings = cbindgen::Builder::new()
+        .with_config(config)
+        .with_src(source.join("capi.rs"))
+        .with_src(source.join("capi/matching.rs"))
+        .generate()?;
     bindings.write(std::io::stdout());
     Ok(())
 }

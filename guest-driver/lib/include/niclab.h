@@ -98,9 +98,134 @@
 #define NICLAB_ADAPTIVE 2
 
 /**
+ * Source of a match entry: any node.
+ */
+#define NICLAB_MATCH_ANY UINT32_MAX
+
+/**
+ * No counter.
+ */
+#define NICLAB_MATCH_NO_COUNTER UINT32_MAX
+
+/**
+ * Threshold of a match entry: takes any number of operations.
+ */
+#define NICLAB_MATCH_PERSISTENT UINT32_MAX
+
+/**
+ * Flag of a put: the receiving NIC interrupts its host.
+ */
+#define NICLAB_MATCH_INTERRUPT 1
+
+/**
+ * Flag of a put: NICLAB_MATCH_ACKNOWLEDGED tells what became of it.
+ */
+#define NICLAB_MATCH_ACK 2
+
+/**
+ * Flag of a put: NICLAB_MATCH_SENT tells when the memory may be used again.
+ */
+#define NICLAB_MATCH_NOTIFY 4
+
+/**
+ * Flag of a put, a get and an entry: successes are counted and not told by events.
+ */
+#define NICLAB_MATCH_COUNT_ONLY 8
+
+/**
+ * Flag of an entry: answers puts.
+ */
+#define NICLAB_MATCH_PUTS 16
+
+/**
+ * Flag of an entry: answers gets.
+ */
+#define NICLAB_MATCH_GETS 32
+
+/**
+ * Flag of an entry: the initiator says the offset.
+ */
+#define NICLAB_MATCH_REMOTE_OFFSET 64
+
+/**
+ * Flag of an entry: is unlinked once fewer than min_free bytes are left.
+ */
+#define NICLAB_MATCH_MIN_FREE 128
+
+/**
+ * Flag of an entry: cuts messages that are too long.
+ */
+#define NICLAB_MATCH_TRUNCATE 256
+
+/**
+ * Flag of an entry: for the overflow list.
+ */
+#define NICLAB_MATCH_OVERFLOW 512
+
+/**
+ * Flag of an entry: no event when it unlinks itself.
+ */
+#define NICLAB_MATCH_NO_UNLINK_EVENT 1024
+
+/**
+ * Event: a message was stored in a posted entry.
+ */
+#define NICLAB_MATCH_PUT 1
+
+/**
+ * Event: a message was stored in an overflow entry.
+ */
+#define NICLAB_MATCH_UNEXPECTED 2
+
+/**
+ * Event: an entry just appended takes a message that had come before; it is in the overflow entry's memory.
+ */
+#define NICLAB_MATCH_CLAIMED 3
+
+/**
+ * Event: a get has read an entry.
+ */
+#define NICLAB_MATCH_GET 4
+
+/**
+ * Event: all of a put has left the memory.
+ */
+#define NICLAB_MATCH_SENT 5
+
+/**
+ * Event: a put was stored at the receiver, or was not.
+ */
+#define NICLAB_MATCH_ACKNOWLEDGED 6
+
+/**
+ * Event: what a get asked for was stored, or could not be had.
+ */
+#define NICLAB_MATCH_REPLY 7
+
+/**
+ * Event: an entry is not linked any more.
+ */
+#define NICLAB_MATCH_UNLINKED 8
+
+/**
+ * Event: a command was refused.
+ */
+#define NICLAB_MATCH_REFUSED 9
+
+/**
  * A NIC.
  */
 typedef struct niclab_device niclab_device;
+
+/**
+ * An open port of a Match NIC.
+ */
+typedef struct niclab_match_port niclab_match_port;
+
+/**
+ * Memory registered for a port.
+ */
+typedef struct niclab_match_region niclab_match_region;
 
 /**
  * An open port of an ULTRA NIC.
@@ -158,6 +283,180 @@ typedef struct {
    */
   uint32_t source_port;
 } niclab_message;
+
+/**
+ * A match entry to append.
+ */
+typedef struct {
+  /**
+   * Registered memory.
+   */
+  const niclab_match_region *region;
+  /**
+   * Where in it the entry's memory begins.
+   */
+  uint64_t offset;
+  /**
+   * How long it is.
+   */
+  uint64_t bytes;
+  /**
+   * Match bits.
+   */
+  uint64_t match_bits;
+  /**
+   * Bits of them that are not compared.
+   */
+  uint64_t ignore_bits;
+  /**
+   * A word that comes back with the events of this entry.
+   */
+  uint64_t user;
+  /**
+   * With NICLAB_MATCH_MIN_FREE.
+   */
+  uint64_t min_free;
+  /**
+   * The portal.
+   */
+  uint32_t portal;
+  /**
+   * Node that it takes messages of, or NICLAB_MATCH_ANY.
+   */
+  uint32_t source_node;
+  /**
+   * Port that it takes messages of, or NICLAB_MATCH_ANY.
+   */
+  uint32_t source_port;
+  /**
+   * Operations after which it is unlinked, or NICLAB_MATCH_PERSISTENT.
+   */
+  uint32_t threshold;
+  /**
+   * Counter for its operations.
+   */
+  uint32_t counter;
+  /**
+   * NICLAB_MATCH_ flags.
+   */
+  uint32_t flags;
+} niclab_match_entry;
+
+/**
+ * What to put or get. All zeros but for what is wanted; counter NICLAB_MATCH_NO_COUNTER where none is.
+ */
+typedef struct {
+  /**
+   * Registered memory.
+   */
+  const niclab_match_region *region;
+  /**
+   * Where in it the bytes begin.
+   */
+  uint64_t offset;
+  /**
+   * How many.
+   */
+  uint64_t bytes;
+  /**
+   * Match bits.
+   */
+  uint64_t match_bits;
+  /**
+   * A word for the receiver's event.
+   */
+  uint64_t header_data;
+  /**
+   * A word that comes back with the events of this command.
+   */
+  uint64_t user;
+  /**
+   * Where in the entry's memory, if the entry leaves that to the initiator.
+   */
+  uint64_t remote_offset;
+  /**
+   * Target node.
+   */
+  uint32_t node;
+  /**
+   * Its port.
+   */
+  uint32_t port;
+  /**
+   * The portal of that.
+   */
+  uint32_t portal;
+  /**
+   * Counter for what is told.
+   */
+  uint32_t counter;
+  /**
+   * NICLAB_MATCH_ flags.
+   */
+  uint32_t flags;
+} niclab_match_transfer;
+
+/**
+ * An event.
+ */
+typedef struct {
+  /**
+   * User value of the entry, or of the command.
+   */
+  uint64_t user;
+  /**
+   * Match bits of the message.
+   */
+  uint64_t match_bits;
+  /**
+   * Header data of the put.
+   */
+  uint64_t header_data;
+  /**
+   * Bytes that the initiator asked for.
+   */
+  uint64_t requested_bytes;
+  /**
+   * Bytes that were moved.
+   */
+  uint64_t moved_bytes;
+  /**
+   * Offset of the first in the memory of the entry, of the overflow entry, or of the command.
+   */
+  uint64_t offset;
+  /**
+   * With NICLAB_MATCH_CLAIMED: the user value of the overflow entry.
+   */
+  uint64_t overflow_user;
+  /**
+   * With NICLAB_MATCH_CLAIMED: the handle of the overflow entry.
+   */
+  uint32_t overflow_handle;
+  /**
+   * NICLAB_MATCH_PUT and the others.
+   */
+  uint32_t kind;
+  /**
+   * 0: done; 1: done, but cut; anything else: not done, niclab_match_result_text() says why.
+   */
+  uint32_t result;
+  /**
+   * The entry, or the command.
+   */
+  uint32_t handle;
+  /**
+   * Node that sent the message.
+   */
+  uint32_t node;
+  /**
+   * Its port.
+   */
+  uint32_t port;
+  /**
+   * The portal.
+   */
+  uint32_t portal;
+} niclab_match_event;
 
 #ifdef __cplusplus
 extern "C" {
@@ -302,6 +601,174 @@ int niclab_ultra_receive(niclab_ultra_port *port, niclab_message *message, int64
  * `port` must be null or from niclab_ultra_open.
  */
 int niclab_ultra_flush(niclab_ultra_port *port, int64_t timeout_us);
+
+/**
+ * What a result of an event means, in English; never null. Valid for ever.
+ */
+const char *niclab_match_result_text(uint32_t result);
+
+/**
+ * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for 256).
+ *
+ * # Safety
+ *
+ * `device` must be null or from niclab_open, `port` null or valid for a store.
+ */
+int niclab_match_open(const niclab_device *device,
+                      uint32_t number,
+                      uint32_t events,
+                      niclab_match_port **port);
+
+/**
+ * Closes a port, as soon as its regions are released too. Null is ignored.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open, and is not to be used again.
+ */
+void niclab_match_close(niclab_match_port *port);
+
+/**
+ * The port's number.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open; null has the number NICLAB_ANY_PORT.
+ */
+uint32_t niclab_match_number(const niclab_match_port *port);
+
+/**
+ * Sets how the port waits: NICLAB_SPIN, NICLAB_BLOCK or NICLAB_ADAPTIVE.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open.
+ */
+int niclab_match_set_wait_policy(niclab_match_port *port, int policy);
+
+/**
+ * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_match_memory() says where they are.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open, `region` null or valid for a store.
+ */
+int niclab_match_allocate(const niclab_match_port *port,
+                          uint64_t bytes,
+                          niclab_match_region **region);
+
+/**
+ * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
+ * niclab_match_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open, `region` null or valid for a store, `memory` null or valid for reads and
+ * writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+ */
+int niclab_match_register(const niclab_match_port *port,
+                          void *memory,
+                          uint64_t bytes,
+                          niclab_match_region **region);
+
+/**
+ * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
+ * ignored.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library, and is not to be used again.
+ */
+void niclab_match_release(niclab_match_region *region);
+
+/**
+ * Where the memory of a region is; null for null.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library.
+ */
+void *niclab_match_memory(const niclab_match_region *region);
+
+/**
+ * Bytes of a region; 0 for null.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library.
+ */
+uint64_t niclab_match_bytes(const niclab_match_region *region);
+
+/**
+ * Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does not
+ * wait, and fails with NICLAB_ERROR_AGAIN.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open, `entry` null or valid with its region, `handle` null or valid for a store.
+ */
+int niclab_match_append(niclab_match_port *port,
+                        const niclab_match_entry *entry,
+                        uint32_t *handle,
+                        int64_t timeout_us);
+
+/**
+ * Unlinks an entry: NICLAB_MATCH_UNLINKED answers. Waits for room as niclab_match_append does.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open.
+ */
+int niclab_match_unlink(niclab_match_port *port, uint32_t entry, int64_t timeout_us);
+
+/**
+ * Puts bytes into the first entry of a portal that matches. Waits for room as niclab_match_append does.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open, `put` null or valid with its region, `handle` null or valid for a store.
+ */
+int niclab_match_put(niclab_match_port *port,
+                     const niclab_match_transfer *put,
+                     uint32_t *handle,
+                     int64_t timeout_us);
+
+/**
+ * Gets bytes from the first entry of a portal that matches: NICLAB_MATCH_REPLY tells when they are there. Waits for room as
+ * niclab_match_append does.
+ *
+ * # Safety
+ *
+ * As niclab_match_put.
+ */
+int niclab_match_get(niclab_match_port *port,
+                     const niclab_match_transfer *get,
+                     uint32_t *handle,
+                     int64_t timeout_us);
+
+/**
+ * Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open, `event` null or valid for a store.
+ */
+int niclab_match_next_event(niclab_match_port *port, niclab_match_event *event, int64_t timeout_us);
+
+/**
+ * Reads a counter; waits until it has `successes`, or another failure, up to `timeout_us`; 0 does not wait. Each result
+ * goes where it is wanted, unless that is null.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_match_open, `found` and `failures` null or valid for a store.
+ */
+int niclab_match_counter(niclab_match_port *port,
+                         uint32_t counter,
+                         uint64_t successes,
+                         uint64_t *found,
+                         uint64_t *failures,
+                         int64_t timeout_us);
 
 #ifdef __cplusplus
 }  // extern "C"

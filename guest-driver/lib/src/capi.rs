@@ -6,6 +6,8 @@
 //! A handle is used by one thread at a time. Time-outs are microseconds of wall time; a negative one waits as long as
 //! the device lives.
 
+pub mod matching;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
@@ -239,16 +241,7 @@ pub unsafe extern "C" fn niclab_ultra_number(port: *const niclab_ultra_port) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niclab_ultra_set_wait_policy(port: *mut niclab_ultra_port, policy: c_int) -> c_int {
     call(|| {
-        let policy = match policy {
-            NICLAB_SPIN => WaitPolicy::Spin,
-            NICLAB_BLOCK => WaitPolicy::Block,
-            NICLAB_ADAPTIVE => WaitPolicy::ADAPTIVE,
-            _ => {
-                return Err(Failure::value(
-                    c"the wait policy is none of NICLAB_SPIN, NICLAB_BLOCK, NICLAB_ADAPTIVE",
-                ));
-            }
-        };
+        let policy = policy_of(policy)?;
         // SAFETY: the caller says that it is null or valid.
         unsafe { exclusive(port)? }.0.set_wait_policy(policy);
         Ok(())
@@ -427,6 +420,15 @@ fn call(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
             LAST_ERROR.with_borrow_mut(|last| *last = text);
             code
         }
+    }
+}
+
+fn policy_of(policy: c_int) -> Result<WaitPolicy, Failure> {
+    match policy {
+        NICLAB_SPIN => Ok(WaitPolicy::Spin),
+        NICLAB_BLOCK => Ok(WaitPolicy::Block),
+        NICLAB_ADAPTIVE => Ok(WaitPolicy::ADAPTIVE),
+        _ => Err(Failure::value(c"the wait policy is none of NICLAB_SPIN, NICLAB_BLOCK, NICLAB_ADAPTIVE")),
     }
 }
 

@@ -9,9 +9,12 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 fn committed_header_is_current() {
     let root = Path::new(ROOT);
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
-    let source = root.join("src/capi.rs");
-    let bindings =
-        cbindgen::Builder::new().with_config(config).with_src(source).generate().expect("a header");
+    let bindings = cbindgen::Builder::new()
+        .with_config(config)
+        .with_src(root.join("src/capi.rs"))
+        .with_src(root.join("src/capi/matching.rs"))
+        .generate()
+        .expect("a header");
     let mut header = Vec::new();
     bindings.write(&mut header);
     let committed = std::fs::read(root.join("include/niclab.h")).expect("the committed header");
@@ -37,7 +40,7 @@ fn static_library() -> PathBuf {
 }
 
 #[test]
-fn the_example_compiles_links_and_names_what_is_missing() {
+fn the_examples_compile_link_and_name_what_is_missing() {
     let out = output_folder();
     let make = Command::new("make")
         .arg("-C")
@@ -48,10 +51,12 @@ fn the_example_compiles_links_and_names_what_is_missing() {
         .expect("make");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
 
-    let run = Command::new(out.join("pingpong")).arg("/dev/niclab-absent").output().expect("the example");
-    let text = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(1), "{text}");
-    assert!(text.contains("no such niclab NIC") && text.contains("/dev/niclab-absent"), "{text}");
+    for example in ["pingpong", "exchange"] {
+        let run = Command::new(out.join(example)).arg("/dev/niclab-absent").output().expect("the example");
+        let text = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(1), "{text}");
+        assert!(text.contains("no such niclab NIC") && text.contains("/dev/niclab-absent"), "{text}");
+    }
     std::fs::remove_dir_all(&out).expect("clean up");
 }
 

@@ -209,7 +209,7 @@ pub(super) struct Nic {
 }
 
 /// A cluster: port 0 of each node.
-pub(super) struct Network {
+pub(crate) struct Network {
     pub(super) nics: Vec<Nic>,
 }
 
@@ -218,7 +218,7 @@ fn zeroed(words: usize) -> Memory {
 }
 
 /// So many nodes, each with an event queue of that size.
-pub(super) fn network(nodes: u32, events: u32) -> (Vec<Port>, Network) {
+pub(crate) fn network(nodes: u32, events: u32) -> (Vec<Port>, Network) {
     let (ports, nics) = (0..nodes).map(|node| port(node, events)).unzip();
     (ports, Network { nics })
 }
@@ -267,12 +267,17 @@ impl Network {
     }
 
     /// Carries out what was launched, until nothing can go on. Whether anything did.
-    pub(super) fn run(&mut self) -> bool {
+    pub(crate) fn run(&mut self) -> bool {
         let mut has_moved = false;
         while (0..self.nics.len()).map(|node| self.step(node)).fold(false, |any, moved| any | moved) {
             has_moved = true;
         }
         has_moved
+    }
+
+    /// Regions that are registered, of all ports together.
+    pub(crate) fn regions(&self) -> usize {
+        self.nics.iter().map(|nic| nic.wires.regions()).sum()
     }
 
     /// Takes at most one command of a node.

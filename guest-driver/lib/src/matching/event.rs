@@ -88,7 +88,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn from_number(number: u32) -> Self {
+    pub(crate) fn from_number(number: u32) -> Self {
         match number {
             RESULT_OK => Self::Done,
             RESULT_TRUNCATED => Self::Truncated,
@@ -102,6 +102,24 @@ impl Outcome {
             RESULT_NOT_FOUND => Self::NotFound,
             RESULT_LIST_FULL => Self::ListFull,
             other => Self::Other(other),
+        }
+    }
+
+    /// Its number, as the contract and C programs know it.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Done => RESULT_OK,
+            Self::Truncated => RESULT_TRUNCATED,
+            Self::NoMatch => RESULT_NO_MATCH,
+            Self::NoRoom => RESULT_NO_ROOM,
+            Self::NoTarget => RESULT_NO_TARGET,
+            Self::BadRegion => RESULT_BAD_REGION,
+            Self::BadRange => RESULT_BAD_RANGE,
+            Self::BadValue => RESULT_BAD_VALUE,
+            Self::BadCommand => RESULT_BAD_COMMAND,
+            Self::NotFound => RESULT_NOT_FOUND,
+            Self::ListFull => RESULT_LIST_FULL,
+            Self::Other(number) => number,
         }
     }
 
@@ -223,5 +241,19 @@ impl Record for EventRecord {
     #[inline]
     fn is_sound(status: u64) -> bool {
         (EVENT_PUT..=EVENT_REFUSED).contains(&event_kind(status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_their_numbers() {
+        for number in 0..20 {
+            assert_eq!(Outcome::from_number(number).number(), number);
+        }
+        assert_eq!(Outcome::from_number(RESULT_LIST_FULL), Outcome::ListFull);
+        assert!(Outcome::Truncated.is_done() && !Outcome::NoMatch.is_done());
     }
 }

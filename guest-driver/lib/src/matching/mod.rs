@@ -35,7 +35,7 @@ pub mod messages;
 mod region;
 
 #[cfg(test)]
-mod double;
+pub(crate) mod double;
 #[cfg(test)]
 mod tests;
 
