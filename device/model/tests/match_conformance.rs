@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use niclab_abi::matching::*;
 use niclab_model::fabric::faults::Random;
 use niclab_model::matching::item::{self, Item};
-use niclab_model::matching::reference;
 use niclab_model::matching::wire::{Frame, Header, Kind, Operation};
+use niclab_model::matching::{program, reference};
 use niclab_model::nic::{Input, Nic};
 use proptest::prelude::*;
 
@@ -24,6 +24,8 @@ const EVENTS: u32 = 512;
 const MEMORY: u64 = 0x20_0000;
 const EXTENT: u64 = 0x8000;
 const EXTENTS: u64 = 32;
+/// Where the driver puts a firmware image.
+const IMAGE: u64 = 0x2_0000;
 /// The lower half of a port's region is for what it sends and gets, the upper half for its entries.
 const ENTRIES: u64 = EXTENTS * EXTENT / 2;
 
@@ -362,6 +364,14 @@ impl World {
         self.cluster.launch(end.0, end.1, COMMAND_UNLINK, words);
     }
 
+    /// The same program again, while messages are under way.
+    fn load_firmware(&mut self) {
+        let (node, _) = self.end();
+        self.cluster.write(node, IMAGE, program::PORTALS);
+        let load = FirmwareLoad { address: IMAGE, bytes: program::PORTALS.len() as u32, reserved: 0 };
+        assert_eq!(self.cluster.control(node, &support::request(OP_FIRMWARE_LOAD, &load)).0, 0);
+    }
+
     /// Something happens to one of the frames on the wire.
     fn deliver(&mut self) -> bool {
         let waiting = self.cluster.wire.len();
@@ -509,6 +519,7 @@ impl World {
             8 => self.unlink(),
             9..=17 => drop(self.deliver()),
             18 if self.cluster.wire.is_empty() => drop(self.expire()),
+            18 => self.load_firmware(),
             _ => self.read_events(),
         }
     }
