@@ -436,8 +436,10 @@ fn a_guest_that_vanishes_leaves_no_receives_behind() {
     // A new guest has the same card, and none of what was posted.
     let mut hostile = Side::new(&scene.lab, 0);
     assert_eq!(hostile.number(), number);
-    let acknowledged = partner.expect(EVENT_ACK, RESULT_NO_MATCH);
-    assert_eq!(acknowledged.moved_bytes, 0);
+    // Whether the new one's port is open already when the put goes again is a matter of time.
+    let (kind, result, acknowledged) = partner.event();
+    assert_eq!((kind, acknowledged.moved_bytes), (EVENT_ACK, 0));
+    assert!([RESULT_NO_TARGET, RESULT_NO_MATCH].contains(&result), "{result}");
     exchange(&mut partner, &mut hostile, 5, 3_000);
     scene.partner = partner;
     scene.hostile = hostile;

@@ -4,6 +4,7 @@
 //! what one core does for both, and does not depend on how the host places threads.
 
 mod ethernet;
+mod matching;
 mod testpmd;
 mod ultra;
 
@@ -61,6 +62,8 @@ pub struct Report {
     pub version: u32,
     /// Messages through requester pages.
     pub ultra: ultra::Figures,
+    /// Puts between Match cards.
+    pub matching: matching::Figures,
     /// Frames between two Ethernet functions, front end and device on one core.
     pub ethernet: ethernet::Figures,
     /// The rate of these frames with ledgers over that without, measured in turns: the median of the turns.
@@ -81,6 +84,7 @@ pub fn run(options: &Options) -> Result<Report, BenchError> {
     Ok(Report {
         version: REPORT_VERSION,
         ultra: ultra::measure(options.duration)?,
+        matching: matching::measure(options.duration)?,
         ethernet,
         ethernet_wall_rate_ledger_on_over_off,
         ethernet_two_cores: ethernet::measure_two_cores(options.duration)?,
@@ -120,13 +124,27 @@ fn ledger_on_over_off(
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ultra, ethernet, ethernet_two_cores, testpmd, .. } = self;
+        let Self { ultra, matching, ethernet, ethernet_two_cores, testpmd, .. } = self;
         writeln!(f, "All times are wall time.\n")?;
         writeln!(f, "ULTRA, {} payload bytes, in process, one core, ledger on", ultra.payload_bytes)?;
         writeln!(f, "  rate          {:>12.0} messages/s", ultra.wall_messages_per_s)?;
         writeln!(f, "  ledger on/off {:>12.3}", ultra.wall_rate_ledger_on_over_off)?;
         writeln!(f, "  one way p50   {:>12} ns", ultra.wall_one_way_p50_ns)?;
         writeln!(f, "  one way p99   {:>12} ns", ultra.wall_one_way_p99_ns)?;
+        writeln!(f, "\nMatch, in process, one core, ledger on")?;
+        writeln!(
+            f,
+            "  one way p50   {:>12} ns, puts of {} bytes",
+            matching.wall_one_way_p50_ns, matching.short_bytes
+        )?;
+        writeln!(f, "  one way p99   {:>12} ns", matching.wall_one_way_p99_ns)?;
+        for (what, rate) in [
+            ("MTU 9000", matching.wall_bytes_per_s_mtu_9000),
+            ("MTU 1500", matching.wall_bytes_per_s_mtu_1500),
+            ("memcpy", matching.wall_bytes_per_s_memcpy),
+        ] {
+            writeln!(f, "  {what:<13} {:>12.2} GB/s, puts of {} bytes", rate / 1e9, matching.long_bytes)?;
+        }
         writeln!(f, "\nEthernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;
         writeln!(f, "  one core      {:>12.0} frames/s each", ethernet.wall_frames_per_s_each)?;
         writeln!(f, "  ledger on/off {:>12.3}", self.ethernet_wall_rate_ledger_on_over_off)?;
