@@ -26,6 +26,9 @@ const ONE_WAY_GOAL: Goal = Goal::Below(1_000.0);
 /// What is left of the message rate with ledgers.
 const LEDGER_GOAL: Goal = Goal::AtLeast(0.9);
 
+/// Long puts, in GB/s: what is asked for between two guests.
+const MATCH_BANDWIDTH_GOAL: Goal = Goal::AtLeast(4.0);
+
 /// Frames a second, as a part of what testpmd's vhost ports forward.
 const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
 
@@ -98,12 +101,7 @@ fn run(program: &Path, testpmd: Option<&Path>) -> Result<Value, DeviceBenchError
 
 /// The figures in its reports, one for each round, or the key that one of them lacks.
 fn figures(reports: &[Value]) -> Result<Vec<Figure>, &'static str> {
-    let figure = |name: &str, what: &str, (unit, scale): (&str, f64), pointer: &'static str| {
-        let number = |report: &Value| report.pointer(pointer).and_then(Value::as_f64);
-        let samples = reports.iter().map(|report| number(report).map(|value| value * scale));
-        let samples = samples.collect::<Option<Vec<f64>>>().ok_or(pointer)?;
-        Ok::<_, &'static str>(Figure::new(name, what, Clock::Wall, unit, samples))
-    };
+    let figure = |name, what, scale, pointer| figure(reports, name, what, scale, pointer);
     let frames = ("M frames/s", 1e-6);
     let mut figures = vec![
         figure(
@@ -134,6 +132,7 @@ fn figures(reports: &[Value]) -> Result<Vec<Figure>, &'static str> {
             "/ethernet/wall_frames_per_s_each",
         )?,
     ];
+    figures.extend(match_figures(reports)?);
     let device = figure(
         "device_frame_rate_two_cores",
         "Ethernet function, 64-byte frames each way, a core for the device",
@@ -157,6 +156,52 @@ fn figures(reports: &[Value]) -> Result<Vec<Figure>, &'static str> {
     Ok(figures)
 }
 
+/// Those of the Match card.
+fn match_figures(reports: &[Value]) -> Result<[Figure; 4], &'static str> {
+    let figure = |name, what, scale, pointer| figure(reports, name, what, scale, pointer);
+    Ok([
+        figure(
+            "match_one_way",
+            "Match, puts of 64 bytes into a posted entry, p50 one way",
+            ("ns", 1.0),
+            "/matching/wall_one_way_p50_ns",
+        )?,
+        figure(
+            "match_bandwidth_mtu_9000",
+            "Match, puts of 1 MiB, one core for both ends, frames of 9,000 bytes",
+            ("GB/s", 1e-9),
+            "/matching/wall_bytes_per_s_mtu_9000",
+        )?
+        .with_goal(MATCH_BANDWIDTH_GOAL),
+        figure(
+            "match_bandwidth_mtu_1500",
+            "the same with frames of 1,500 bytes",
+            ("GB/s", 1e-9),
+            "/matching/wall_bytes_per_s_mtu_1500",
+        )?,
+        figure(
+            "memcpy_bandwidth",
+            "the same memory copied once by memcpy, for comparison",
+            ("GB/s", 1e-9),
+            "/matching/wall_bytes_per_s_memcpy",
+        )?,
+    ])
+}
+
+/// One figure: unit and scale, and where it stands in a report.
+fn figure(
+    reports: &[Value],
+    name: &str,
+    what: &str,
+    (unit, scale): (&str, f64),
+    pointer: &'static str,
+) -> Result<Figure, &'static str> {
+    let number = |report: &Value| report.pointer(pointer).and_then(Value::as_f64);
+    let samples = reports.iter().map(|report| number(report).map(|value| value * scale));
+    let samples = samples.collect::<Option<Vec<f64>>>().ok_or(pointer)?;
+    Ok(Figure::new(name, what, Clock::Wall, unit, samples))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -168,6 +213,12 @@ mod tests {
         let report = |one_way: u32, testpmd: Value| {
             json!({
                 "ultra": {"wall_messages_per_s": 4e6, "wall_rate_ledger_on_over_off": 0.95, "wall_one_way_p50_ns": one_way},
+                "matching": {
+                    "wall_one_way_p50_ns": 900,
+                    "wall_bytes_per_s_mtu_9000": 5e9,
+                    "wall_bytes_per_s_mtu_1500": 2e9,
+                    "wall_bytes_per_s_memcpy": 11e9,
+                },
                 "ethernet": {"wall_frames_per_s_each": 3e6},
                 "ethernet_two_cores": {"wall_frames_per_s_each": 2e6},
                 "testpmd": testpmd,
@@ -178,8 +229,9 @@ mod tests {
         let of = |name: &str| found.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!((of("device_message_rate").median, of("device_message_rate").reached), (4.0, Some(true)));
         assert_eq!((of("device_one_way").median, of("device_one_way").reached), (1200.0, Some(false)));
+        assert_eq!((of("match_bandwidth_mtu_9000").median, of("match_one_way").median), (5.0, 900.0));
         assert_eq!((of("testpmd_ratio").median, of("testpmd_ratio").reached), (0.5, Some(true)));
-        assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 5, "nothing to compare with");
+        assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 9, "nothing to compare with");
         assert_eq!(figures(&[json!({})]).unwrap_err(), "/ultra/wall_messages_per_s");
     }
 
