@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
+use niclab_model::matching::wire::{self, Link, Operation};
 use niclab_model::time::Time;
 use niclab_model::ultra::wire::{Address, FLIT_BYTES, Header, Kind};
 use niclab_observe::{Capture, Fate, Heading};
@@ -29,7 +30,7 @@ const FIELDS: [&str; 15] = [
 ];
 
 /// What tshark shows of `capture`: these fields of each frame.
-fn dissect(capture: &Path) -> Vec<Vec<String>> {
+fn dissect(capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/wireshark/niclab.lua");
     let mut tshark = Command::new(std::env::var_os("NICLAB_TSHARK").unwrap_or_else(|| "tshark".into()));
     if let Some(folder) = std::env::var_os("NICLAB_TSHARK_LIBRARIES") {
@@ -37,7 +38,7 @@ fn dissect(capture: &Path) -> Vec<Vec<String>> {
     }
     tshark.arg("-X").arg(format!("lua_script:{}", script.display())).arg("-r").arg(capture);
     tshark.args(["-n", "-T", "fields", "-E", "separator=;"]);
-    FIELDS.iter().for_each(|field| {
+    fields.iter().for_each(|field| {
         tshark.args(["-e", field]);
     });
     let output = tshark.output().unwrap();
@@ -68,7 +69,7 @@ fn fields_and_times_are_read_back() {
     capture.frame(1, Heading::ToSwitch, at, &credit.emit(&[]), Fate::Dropped).unwrap();
     capture.finish().unwrap();
 
-    let frames = dissect(&path);
+    let frames = dissect(&path, &FIELDS);
     // tshark keeps nanoseconds.
     let time = "1000.000123456";
     assert_eq!(frames.len(), 3);
@@ -83,4 +84,46 @@ fn fields_and_times_are_read_back() {
     assert_eq!(corrupted[14], "1,1,0,1,1");
     assert_eq!(dropped[1..4], ["beta", "0x00000002", "niclab: dropped on this link, never arrived"]);
     assert_eq!(dropped[4..14], ["1", "5", "0", "3", "2", "4", "", "", "9", "12"]);
+}
+
+#[test]
+fn frames_of_a_match_card_are_read_back() {
+    let link = Link { destination: 1, source: 0, sequence: 5, acknowledged: 7, asks: true };
+    let header = wire::Header {
+        operation: Operation::Get,
+        match_bits: 0xabc,
+        source_port: 3,
+        target_port: 2,
+        portal: 4,
+        bytes: 1_000_000,
+        message: 12,
+        ..wire::Header::default()
+    };
+    let emit = |kind, data: &[u8]| {
+        let mut frame = wire::head(&link, &kind, data.len());
+        frame.extend_from_slice(data);
+        wire::seal(&mut frame);
+        frame
+    };
+    let first = emit(wire::Kind::First(header), b"");
+    let more = emit(wire::Kind::More { source_port: 3, message: 12, offset: 1_412 }, &[0xff; 1_455]);
+    let mut damaged = more.clone();
+    damaged[900] ^= 4;
+    let acknowledgement = emit(wire::Kind::Acknowledgement, b"");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("links.pcapng");
+    let mut capture = Capture::new(File::create(&path).unwrap(), &["alpha".to_owned()]).unwrap();
+    for frame in [first, more, damaged, acknowledgement] {
+        capture.frame(0, Heading::ToSwitch, Time::ZERO, &frame, Fate::Passed).unwrap();
+    }
+    capture.finish().unwrap();
+
+    let fields = ["kind", "sequence", "acknowledged", "check_ok", "operation", "bytes", "message", "offset"];
+    let fields = fields.map(|field| format!("niclab_match.{field}"));
+    let frames = dissect(&path, &fields.each_ref().map(String::as_str));
+    assert_eq!(frames[0], ["1", "5", "7", "1", "2", "1000000", "12", "0"]);
+    assert_eq!(frames[1], ["2", "5", "7", "1", "", "", "12", "1412"]);
+    assert_eq!(frames[2], ["2", "5", "7", "0", "", "", "12", "1412"]);
+    assert_eq!(frames[3], ["3", "5", "7", "1", "", "", "", ""]);
 }

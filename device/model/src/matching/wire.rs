@@ -416,8 +416,7 @@ pub fn seal(frame: &mut FrameBytes) {
     }
 }
 
-/// The ones' complement sum of the words of `bytes`, filled up with zeros. It does not depend on which byte of a word is the
-/// most significant, as long as it is the same for all: carries run in a ring.
+/// The ones' complement sum of the words of `bytes`, filled up with zeros.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
@@ -430,21 +429,20 @@ fn sum(bytes: &[u8]) -> u64 {
     let (groups, others) = words.as_chunks::<SIDE_BY_SIDE>();
     for group in groups {
         for ((lower, upper), word) in lowers.iter_mut().zip(&mut uppers).zip(group) {
-            let word = u64::from_le_bytes(*word);
+            let word = u64::from_be_bytes(*word);
             *lower += word & 0xffff_ffff;
             *upper += word >> 32;
         }
     }
     let (mut lower, mut upper) = (lowers.iter().sum::<u64>(), uppers.iter().sum::<u64>());
     for word in others.iter().chain([&last]) {
-        let word = u64::from_le_bytes(*word);
+        let word = u64::from_be_bytes(*word);
         lower += word & 0xffff_ffff;
         upper += word >> 32;
     }
     let whole = u128::from(lower) + (u128::from(upper) << 32);
     let folded = (whole as u64 as u128) + (whole >> 64);
-    let folded = (folded as u64).wrapping_add((folded >> 64) as u64);
-    folded.swap_bytes()
+    (folded as u64).wrapping_add((folded >> 64) as u64)
 }
 
 #[cfg(test)]
