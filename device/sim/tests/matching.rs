@@ -71,6 +71,22 @@ fn a_link_that_loses_doubles_damages_and_reorders_loses_nothing() {
 }
 
 #[test]
+fn a_queue_of_a_few_frames_lets_everything_pass_in_the_end() {
+    let kind = WorkloadKind::NeighbourExchange;
+    let workload = Workload {
+        count: 60,
+        message_bytes: 5_000,
+        receive: Receive::Get,
+        neighbours: Some(7),
+        ..Workload::new(kind)
+    };
+    let mut config = config(16, &workload);
+    config.nodes.iter_mut().for_each(|node| node.link.queue_frames = 3);
+    config.nodes[1].link.bandwidth_bits_per_s = 1_000_000_000;
+    sound(&config);
+}
+
+#[test]
 fn megabytes_arrive_whole() {
     let workload = Workload { count: 5, message_bytes: 1 << 20, ..Workload::new(WorkloadKind::Stream) };
     for receive in Receive::ALL {

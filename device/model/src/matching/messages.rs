@@ -406,7 +406,9 @@ impl Match {
         self.effects.counters.retransmissions += frames.len() as u64;
         let last = frames.len().saturating_sub(1);
         for (count, sent) in frames.iter().enumerate() {
-            self.emit(now, place, sent, count == last);
+            // The first asks, too: where a short queue lets no more than the first ones through, the others would never be
+            // heard of.
+            self.emit(now, place, sent, count == 0 || count == last);
         }
         self.peers.mind_deadline(place);
         true
