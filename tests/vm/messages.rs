@@ -1,4 +1,4 @@
-//! Messages between guests, through requester pages and through the Ethernet function.
+//! Messages between guests: through requester pages, into posted receives, and through the Ethernet function.
 
 use niclab_tests::{Niclab, Outcome};
 use serde_json::Value;
@@ -17,9 +17,23 @@ fn the_demonstration_passes_messages_and_reports() {
 }
 
 #[test]
-fn counts_of_a_ping_pong_are_exact() {
+fn the_demonstration_runs_on_match_cards() {
     let niclab = Niclab::new();
-    let outcome = report(&niclab, "pingpong -s 16 --iterations 1000 --warmup 0");
+    let text = niclab.run(["run", "--nic", "match"]).success();
+    for word in ["pingpong", "stream", "match"] {
+        assert!(text.stdout.contains(word), "the report says {word:?}\n{text}");
+    }
+}
+
+#[test]
+fn counts_of_a_ping_pong_are_exact() {
+    exact_counts("ultra");
+    exact_counts("match");
+}
+
+fn exact_counts(nic: &str) {
+    let niclab = Niclab::new();
+    let outcome = report(&niclab, nic, "pingpong -s 16 --iterations 1000 --warmup 0");
     let report = outcome.json();
     for node in report["nodes"].as_array().expect("nodes") {
         assert!(node["messages_sent"].as_u64() >= Some(1000), "{outcome}");
@@ -34,29 +48,30 @@ fn messages(report: &Value, key: &str) -> u64 {
     report["nodes"].as_array().into_iter().flatten().filter_map(|node| node[key].as_u64()).sum()
 }
 
-/// Runs `niclab-perf` on both nodes and reports as JSON.
-fn report(niclab: &Niclab, arguments: &str) -> Outcome {
-    niclab
-        .run(["run", "--report", "json", "--", "sh", "-c", &format!("exec niclab-perf {arguments}")])
-        .success()
+/// Runs `niclab-perf` on both nodes, which have cards of model `nic`, and reports as JSON.
+fn report(niclab: &Niclab, nic: &str, arguments: &str) -> Outcome {
+    let command = format!("exec niclab-perf {arguments}");
+    niclab.run(["run", "--nic", nic, "--report", "json", "--", "sh", "-c", &command]).success()
 }
 
 #[test]
 fn without_flags_no_interrupt_is_raised() {
-    interrupts("--interrupt-every 0 --iterations 200");
+    interrupts("ultra", "--interrupt-every 0 --iterations 200");
+    interrupts("match", "--interrupt-every 0 --iterations 200");
 }
 
 #[test]
 fn interrupts_follow_the_flag_exactly() {
-    interrupts("--interrupt-every 1 --iterations 100");
-    interrupts("--interrupt-every 5 --iterations 103");
+    interrupts("ultra", "--interrupt-every 1 --iterations 100");
+    interrupts("ultra", "--interrupt-every 5 --iterations 103");
+    interrupts("match", "--interrupt-every 5 --iterations 103");
 }
 
 /// `niclab-perf interrupts` compares the device's count with the guest's own /proc/interrupts and with the formula. The
 /// report does so again, from both sides and without the program's help.
-fn interrupts(arguments: &str) {
+fn interrupts(nic: &str, arguments: &str) {
     let niclab = Niclab::new();
-    let outcome = report(&niclab, &format!("interrupts {arguments}"));
+    let outcome = report(&niclab, nic, &format!("interrupts {arguments}"));
     let report = outcome.json();
     for node in report["nodes"].as_array().expect("nodes") {
         let of_cluster = |(cause, _): &(&String, &Value)| !cause.starts_with("ethernet_");
