@@ -232,7 +232,8 @@ fn a_long_message_takes_turns_with_others() {
     let [a, b, c, d] = sides.as_mut_slice() else { unreachable!() };
     b.append(&b.entry());
     d.append(&Entry { threshold: THRESHOLD_INFINITE, flags: ENTRY_PUT | ENTRY_REMOTE_OFFSET, ..d.entry() });
-    (b.settle(), d.settle());
+    b.settle();
+    d.settle();
     a.fill(7, BYTES as usize);
     // Nobody rings: this thread alone looks at the pages.
     let shell = lab.daemon().shell();
@@ -256,7 +257,8 @@ fn nothing_is_lost_on_links_that_lose_double_damage_and_reorder() {
     let lab = match_lab(2, 1500);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     let faults = Faults { loss: 0.1, duplicate: 0.1, corrupt: 0.1, reorder: 0.1, ..Faults::default() };
-    (set_faults(&lab, 0, faults), set_faults(&lab, 1, faults));
+    set_faults(&lab, 0, faults);
+    set_faults(&lab, 1, faults);
     for (seed, bytes) in (1..).zip([0, 64, 3_000, 20_000, 100_000]) {
         exchange(&mut a, &mut b, seed, bytes);
         exchange(&mut b, &mut a, !seed, bytes);
