@@ -11,6 +11,9 @@ use thiserror::Error;
 /// The source of the program that every unit is built with: its labels. The words are the image's.
 const PORTALS: &str = include_str!("../../../firmware/programs/portals.nma");
 
+/// The source of the program that keeps a list, as [`PORTALS`].
+const QUEUE: &str = include_str!("../../../firmware/programs/queue.nma");
+
 /// A program cannot be executed.
 #[derive(Debug, Error)]
 pub enum FirmwareError {
@@ -66,7 +69,19 @@ impl Firmware {
     /// # Errors
     /// [`FirmwareError`].
     pub fn load(file: Option<&Path>) -> Result<Self, FirmwareError> {
-        let Some(file) = file else { return Self::built_in() };
+        let Some(file) = file else { return Self::built_in("portals.nma", PORTALS) };
+        Self::read(file)
+    }
+
+    /// The program in this file, or else the built-in one that keeps a list.
+    ///
+    /// # Errors
+    /// [`FirmwareError`].
+    pub fn load_queue(file: Option<&Path>) -> Result<Self, FirmwareError> {
+        file.map_or_else(|| Self::built_in("queue.nma", QUEUE), Self::read)
+    }
+
+    fn read(file: &Path) -> Result<Self, FirmwareError> {
         let bytes =
             std::fs::read(file).map_err(|error| FirmwareError::Read { file: file.to_owned(), error })?;
         let is_image = bytes.starts_with(&image::MAGIC) || file.extension().is_some_and(|end| end == "nmi");
@@ -81,9 +96,8 @@ impl Firmware {
         Ok(Self::new(file.display().to_string(), program))
     }
 
-    fn built_in() -> Result<Self, FirmwareError> {
-        let name = Path::new("portals.nma");
-        Ok(Self::new("built-in".to_owned(), from_source(name, PORTALS)?))
+    fn built_in(name: &str, source: &str) -> Result<Self, FirmwareError> {
+        Ok(Self::new("built-in".to_owned(), from_source(Path::new(name), source)?))
     }
 
     fn new(name: String, program: Program) -> Self {

@@ -3,6 +3,7 @@
 //! * [`input`]: the files, lists and headers as JSON;
 //! * [`firmware`]: the program, as an image, as a source, or the one that every unit is built with;
 //! * [`machine`]: unit and list manager, and what each cycle brought;
+//! * [`queue`]: the same with a program that keeps the list;
 //! * [`results`]: what became of the headers;
 //! * [`debugger`]: stops, steps and shows;
 //! * [`trace`]: a waveform of every cycle.
@@ -13,5 +14,6 @@ pub mod debugger;
 pub mod firmware;
 pub mod input;
 pub mod machine;
+pub mod queue;
 pub mod results;
 pub mod trace;

@@ -10,7 +10,7 @@ use niclab_isa::image::ImageError;
 use niclab_isa::{PREDICATES, REGISTERS, Word};
 use niclab_model::matching::item::{Header, Item};
 use niclab_model::matching::list_manager::inspect::{Phase, State};
-use niclab_model::matching::list_manager::{Handle, ListManager, Misbehaved, Outcome, Timing, Use};
+use niclab_model::matching::list_manager::{Handle, ListManager, Misbehaved, Timing, Use};
 use niclab_model::matching::program::{FAILED, SUCCEEDED};
 use niclab_model::matching::unit::{OUTPUT_CYCLES, Unit};
 use thiserror::Error;
@@ -155,6 +155,17 @@ pub struct Stages {
     pub write: Option<usize>,
 }
 
+/// What became of the headers, however they were matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// One for each header that has its outcome, in order.
+    pub found: Vec<Found>,
+    /// Cycles in all.
+    pub cycles: u64,
+    /// Why the program was stopped, if it was.
+    pub stopped: Option<Stopped>,
+}
+
 /// Unit and list manager at work.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -219,6 +230,12 @@ impl Machine {
     #[must_use]
     pub fn found(&self) -> &[Found] {
         &self.found
+    }
+
+    /// What became of everything so far.
+    #[must_use]
+    pub fn ran(&self) -> Ran {
+        Ran { found: self.found.clone(), cycles: self.cycles(), stopped: self.stopped }
     }
 
     /// How many headers there are in all.
@@ -337,20 +354,10 @@ impl Machine {
     fn collect(&mut self) -> usize {
         let before = self.found.len();
         while let Some(outcome) = self.manager.poll_outcome() {
-            let found = self.found_of(&outcome);
+            let found = Found::new(&outcome, |handle| self.place(*handle));
             self.found.push(found);
         }
         self.found.len() - before
-    }
-
-    fn found_of(&self, outcome: &Outcome) -> Found {
-        Found {
-            index: outcome.matched.map(|matched| self.place(matched.handle)),
-            offset: outcome.matched.map(|matched| matched.offset),
-            length: outcome.matched.map(|matched| matched.length),
-            cycles: outcome.cycles,
-            traversed: outcome.traversed,
-        }
     }
 
     /// The item's place in the file. Handles are the list manager's own, each of which has a place.

@@ -1,14 +1,15 @@
 //! `niclab-match`: runs a program of the match unit, and steps through it.
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use niclab_matching::debugger::Debugger;
 use niclab_matching::firmware::Firmware;
 use niclab_matching::input::{headers_schema, list_schema, read_headers, read_list};
-use niclab_matching::machine::{Machine, Setup, Stopped, watchdog};
+use niclab_matching::machine::{Machine, Ran, Setup, Stopped, watchdog};
+use niclab_matching::queue;
 use niclab_matching::results::{Results, results_schema};
 use niclab_matching::trace::{TickError, Trace, tick};
 use niclab_model::matching::list_manager::Use;
@@ -78,6 +79,10 @@ struct SetupArguments {
 struct RunArguments {
     #[command(flatten)]
     setup: SetupArguments,
+    /// Let a program keep the list, on a second unit, in the place of the hardware list manager: an image or a source, or
+    /// without a file the built-in one.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "trace")]
+    queue_program: Option<Option<PathBuf>>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -94,6 +99,9 @@ struct DebugArguments {
 
 /// The longest watchdog: six days of the modelled clock, and far from where sums of cycles would overflow.
 const MOST_WATCHDOG: u64 = 1 << 48;
+
+/// What keeps the list where no program does.
+const HARDWARE: &str = "hardware";
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -130,12 +138,15 @@ fn setup(arguments: &SetupArguments) -> Result<Setup, Failure> {
 
 fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let setup = setup(&arguments.setup)?;
-    let mut machine = Machine::new(&setup)?;
-    let stopped = match &arguments.setup.trace {
-        None => machine.run().err(),
-        Some(path) => traced(&mut machine, Trace::create(path)?)?,
+    let (queue, ran) = match &arguments.queue_program {
+        Some(file) => {
+            let program = Firmware::load_queue(file.as_deref())?;
+            (program.name().to_owned(), queue::run(&setup, &program)?)
+        }
+        None => (HARDWARE.to_owned(), run_machine(&setup, arguments.setup.trace.as_deref())?),
     };
-    let results = Results::new(&setup, &machine);
+    let stopped = ran.stopped;
+    let results = Results::new(&setup, &queue, ran);
     let text =
         if arguments.json { serde_json::to_string_pretty(&results)? + "\n" } else { results.to_string() };
     io::stdout().lock().write_all(text.as_bytes())?;
@@ -143,6 +154,17 @@ fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         eprintln!("niclab-match: {stopped}");
         ExitCode::from(STOPPED)
     }))
+}
+
+/// With the hardware list manager.
+fn run_machine(setup: &Setup, trace: Option<&Path>) -> Result<Ran, Failure> {
+    let mut machine = Machine::new(setup)?;
+    match trace {
+        // Why it was stopped, if it was, the machine remembers.
+        None => drop(machine.run()),
+        Some(path) => drop(traced(&mut machine, Trace::create(path)?)?),
+    }
+    Ok(machine.ran())
 }
 
 /// Runs to the end with a waveform; why the program was stopped, if it was.

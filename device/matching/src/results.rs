@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use niclab_model::matching::list_manager::Use;
+use niclab_model::matching::list_manager::{Handle, Outcome, Use};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
-use crate::machine::{Machine, Setup};
+use crate::machine::{Ran, Setup};
 
 /// The clock of the paper's match unit (section 5.2).
 pub const CLOCK_HZ: u64 = 500_000_000;
@@ -29,6 +29,20 @@ pub struct Found {
     pub traversed: usize,
 }
 
+impl Found {
+    /// Out of what a list manager says; `place` gives an item's place in the file.
+    #[must_use]
+    pub fn new(outcome: &Outcome, place: impl Fn(&Handle) -> usize) -> Self {
+        Self {
+            index: outcome.matched.map(|matched| place(&matched.handle)),
+            offset: outcome.matched.map(|matched| matched.offset),
+            length: outcome.matched.map(|matched| matched.length),
+            cycles: outcome.cycles,
+            traversed: outcome.traversed,
+        }
+    }
+}
+
 /// Why the program was stopped before all headers were matched.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Failure {
@@ -47,6 +61,8 @@ pub struct Results {
     pub program: String,
     /// Its words.
     pub words: usize,
+    /// What kept the list: `hardware`, or the program that did, as `program`.
+    pub queue: String,
     /// Items of the list.
     pub items: usize,
     /// Whether items that matched were kept as they were.
@@ -62,20 +78,21 @@ pub struct Results {
 }
 
 impl Results {
-    /// What became of everything that was given, as far as the machine is.
+    /// What became of everything that was given, with the list kept by `queue`.
     #[must_use]
-    pub fn new(setup: &Setup, machine: &Machine) -> Self {
+    pub fn new(setup: &Setup, queue: &str, ran: Ran) -> Self {
         Self {
             version: VERSION,
             program: setup.firmware.name().to_owned(),
             words: setup.firmware.words().len(),
+            queue: queue.to_owned(),
             items: setup.items.len(),
             keep: setup.uses == Use::Keep,
             clock_hz: CLOCK_HZ,
-            cycles: machine.cycles(),
-            headers: machine.found().to_vec(),
-            error: machine
-                .stopped()
+            cycles: ran.cycles,
+            headers: ran.found,
+            error: ran
+                .stopped
                 .map(|stopped| Failure { header: stopped.header, message: stopped.to_string() }),
         }
     }
@@ -83,11 +100,11 @@ impl Results {
 
 impl fmt::Display for Results {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, words, items, keep, cycles, clock_hz, .. } = self;
+        let Self { program, words, queue, items, keep, cycles, clock_hz, .. } = self;
         let uses = if *keep { "kept as they are" } else { "used up" };
         writeln!(
             formatter,
-            "program {program}, {words} words; list of {items}, items that match are {uses}"
+            "program {program}, {words} words; list of {items} kept by {queue}, items that match are {uses}"
         )?;
         write_found(formatter, &self.headers)?;
         let model_ns = u128::from(*cycles) * 1_000_000_000 / u128::from(*clock_hz);

@@ -36,6 +36,7 @@ fn each_header_gets_its_item_by_its_place_in_the_file() {
         ("version", json!(1)),
         ("program", json!("built-in")),
         ("words", json!(44)),
+        ("queue", json!("hardware")),
         ("items", json!(3)),
         ("keep", json!(false)),
         ("clock_hz", json!(500_000_000)),
@@ -43,6 +44,29 @@ fn each_header_gets_its_item_by_its_place_in_the_file() {
     ] {
         assert_eq!(results[key], value, "{key}");
     }
+}
+
+#[test]
+fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
+    let folder = folder();
+    let (hardware, program) =
+        (json_of(folder.path(), &[], 0), json_of(folder.path(), &["--queue-program"], 0));
+    assert_eq!((&hardware["queue"], &program["queue"]), (&json!("hardware"), &json!("built-in")));
+    for (by_hardware, by_program) in
+        hardware["headers"].as_array().unwrap().iter().zip(program["headers"].as_array().unwrap())
+    {
+        for key in ["index", "offset", "length", "traversed"] {
+            assert_eq!(by_hardware[key], by_program[key], "{key}: {program}");
+        }
+        assert!(by_program["cycles"].as_u64() > by_hardware["cycles"].as_u64(), "{program}");
+    }
+    // The program that matches is none that keeps a list.
+    let wrong = concat!(env!("CARGO_MANIFEST_DIR"), "/../../firmware/programs/portals.nma");
+    let stopped = json_of(folder.path(), &["--queue-program", wrong], 1);
+    assert_eq!(
+        (&stopped["error"]["header"], stopped["headers"].as_array().map(Vec::len)),
+        (&json!(0), Some(0))
+    );
 }
 
 #[test]
