@@ -84,3 +84,36 @@ fn interrupts(nic: &str, arguments: &str) {
     let check = &report["checks"][0];
     assert_eq!((&check["name"], &check["held"]), (&"guest-interrupts".into(), &true.into()), "{outcome}");
 }
+
+/// Device memory holds 1,024 entries; the driver gives room for 4,096 more.
+#[test]
+fn lists_longer_than_the_cards_memory_go_on_in_the_hosts() {
+    let niclab = Niclab::new();
+    let outcome = report(&niclab, "match", "pingpong -s 64 --iterations 20 --warmup 0 --depth 1100");
+    for node in outcome.json()["nodes"].as_array().expect("nodes") {
+        let counts = &node["nic_counts"];
+        assert!(counts["spill_reads"].as_u64() > Some(20 * 76), "{outcome}");
+        assert!(counts["entries_traversed"].as_u64() > Some(20 * 1100), "{outcome}");
+    }
+}
+
+#[test]
+fn firmware_is_replaced_while_messages_pass() {
+    let niclab = Niclab::new();
+    let script = "
+        firmware=/sys/class/niclab/niclab0/firmware
+        niclab-perf pingpong -s 16 --iterations 20000 & program=$! loads=0
+        while kill -0 $program 2>/dev/null; do
+            echo portals.nmi >$firmware || exit 21
+            loads=$((loads + 1))
+        done
+        wait $program || exit 22
+        [ $loads -ge 3 ] || exit 23
+        grep portals.nmi $firmware || exit 24";
+    let outcome =
+        niclab.run(["run", "--nic", "match", "--report", "json", "--", "sh", "-c", script]).success();
+    for node in outcome.json()["nodes"].as_array().expect("nodes") {
+        assert!(node["nic_counts"]["expected"].as_u64() >= Some(20_000), "{outcome}");
+        assert_eq!(node["nic_counts"].get("firmware_fallbacks"), None, "{outcome}");
+    }
+}
