@@ -1113,7 +1113,7 @@ struct niclab_match_statistics {
 	/* Unexpected messages taken by entries that were appended later. */
 	__u64 claimed;
 
-	/* Messages that no entry took. */
+	/* Messages that no entry took, or whose port is not open. */
 	__u64 unmatched;
 
 	/* Messages refused for want of room. */

@@ -309,7 +309,7 @@ layout! {
         pub unexpected: u64,
         /// Unexpected messages taken by entries that were appended later.
         pub claimed: u64,
-        /// Messages that no entry took.
+        /// Messages that no entry took, or whose port is not open.
         pub unmatched: u64,
         /// Messages refused for want of room.
         pub refused_for_room: u64,

@@ -46,6 +46,18 @@ pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 const SMALL_BYTES: usize = 64;
 /// Bytes at each end of a large message that are compared with what was sent.
 const COMPARED_BYTES: usize = 64;
+/// The pattern begins anew after so many bytes.
+const PATTERN_BYTES: usize = 256;
+/// The pattern, as far as what is compared at once can begin anywhere in it.
+static PATTERN: [u8; PATTERN_BYTES + COMPARED_BYTES] = {
+    let mut bytes = [0; PATTERN_BYTES + COMPARED_BYTES];
+    let mut index = 0;
+    while index < bytes.len() {
+        bytes[index] = pattern(index);
+        index += 1;
+    }
+    bytes
+};
 /// Every so-manieth message is compared as a whole.
 const WHOLE_EVERY: u64 = 256;
 
@@ -420,6 +432,10 @@ impl MatchChannel {
         for first in part.clone().step_by(COMPARED_BYTES) {
             let found = &mut found[..COMPARED_BYTES.min(part.end - first)];
             self.incoming.read(begin + first, found)?;
+            // As a whole: under emulation, byte by byte would take longer than the message.
+            if PATTERN.get(first % PATTERN_BYTES..).is_some_and(|expected| expected.starts_with(found)) {
+                continue;
+            }
             let wrong = found.iter().enumerate().find(|&(at, &byte)| byte != pattern(first + at));
             if let Some((at, &byte)) = wrong {
                 return Err(Failure::Damaged {

@@ -193,6 +193,7 @@ impl Match {
         let list = self.target(header).map_err(|result| {
             let is_for_room = result == RESULT_NO_ROOM;
             self.effects.counters.refused_for_room += u64::from(is_for_room);
+            self.effects.counters.unmatched += u64::from(!is_for_room);
             // Whether the program's release was seen by now, the wall clock has decided.
             self.effects.counters.unordered += u64::from(is_for_room);
             (now, result)
