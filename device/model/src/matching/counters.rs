@@ -8,7 +8,7 @@ use crate::nic::ShellCounts;
 /// Counts since the card was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages of any kind whose last frame was sent.
+    /// Puts whose last frame was sent, and answers to gets.
     pub messages_sent: u64,
     /// Puts that were stored, and answers to gets.
     pub messages_received: u64,

@@ -261,6 +261,8 @@ impl Match {
             message: outgoing.message,
         };
         let done = outgoing.done;
+        // Requests and acknowledgements are no messages of a program's.
+        let is_counted = matches!(outgoing.header.operation, Operation::Put | Operation::Reply);
         if is_last {
             peer.sending[port].pop_front();
         }
@@ -272,7 +274,7 @@ impl Match {
         let asks = is_last || peer.link.wants_acknowledgement();
         if is_last {
             peer.finished.push_back(Finished { sequence: kept.sequence, port, number, done });
-            self.effects.counters.messages_sent += 1;
+            self.effects.counters.messages_sent += u64::from(is_counted);
         }
         self.effects.counters.bytes_sent += bytes;
         let at = self.emit(ready, place, &kept, asks);
