@@ -122,7 +122,7 @@ impl ClusterFunction {
     /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, so that neither the thread
     /// that answers QEMU's own requests may ask nor one that holds the world.
     fn map_bar(&self, vrings: &[Vring]) {
-        if self.is_map_asked.load(Ordering::Relaxed) || !self.has_request(vrings) {
+        if self.is_map_asked.load(Ordering::Acquire) || !self.has_request(vrings) {
             return;
         }
         self.is_map_asked.store(true, Ordering::Relaxed);
@@ -155,6 +155,7 @@ impl ClusterFunction {
         log::info!("node {}: the BAR stands in the guest's address space", self.node);
     }
 
+    /// Whether the driver has sent a request since it started the device.
     fn has_request(&self, vrings: &[Vring]) -> bool {
         let world = self.shell.world();
         let (Some(card), Some(vring)) = (world.cards.get(self.node), vrings.get(QUEUE_CONTROL as usize))
@@ -162,7 +163,8 @@ impl ClusterFunction {
             return false;
         };
         // Peeked at, not taken: the indices go back as they were.
-        Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
+        card.is_running
+            || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
     }
 
     fn serve_control(&self) -> bool {
@@ -191,9 +193,10 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn acked_features(&self, _features: u64) {
-        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one.
-        self.is_map_asked.store(false, Ordering::Relaxed);
         self.host_reset();
+        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
+        // driver's next request, which the reset has made sure of.
+        self.is_map_asked.store(false, Ordering::Release);
     }
 
     /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that was
@@ -258,7 +261,10 @@ impl VhostUserBackend for ClusterFunction {
         let mut again = match u32::from(device_event) {
             QUEUE_CONTROL => {
                 self.map_bar(vrings);
-                self.serve_control()
+                let more = self.serve_control();
+                // The first request may have come between the two.
+                self.map_bar(vrings);
+                more
             }
             QUEUE_EVENT => {
                 self.shell.world().serve_events(self.node);

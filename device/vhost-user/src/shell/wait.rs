@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use niclab_spec::WaitPolicy;
+use parking_lot::MutexGuard;
 
 use super::Shell;
 use super::world::{Found, World};
@@ -45,6 +46,10 @@ impl Shell {
         let found = world.serve_pages(node);
         if found.work > 0 {
             self.did(&mut world);
+        } else {
+            // Whoever waits for the world has something to do there: a thread that polls would take it again at once, and
+            // again, before the other one has woken up.
+            MutexGuard::unlock_fair(world);
         }
         found
     }
