@@ -113,6 +113,8 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
     let mut buffer = [0; 4096];
     let mut agent =
         FakeAgent { mode: mode.to_owned(), room: WINDOW_BYTES as usize, pending: Vec::new(), ended: false };
+    // Each command has a window of its own: what the host gives back of an earlier one's is none of the last one's.
+    let mut last = None;
     loop {
         let n = stream.read(&mut buffer).unwrap_or(0);
         if n == 0 {
@@ -123,8 +125,14 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
             let (session, id) = (frame.session, frame.id);
             let mut bytes = Vec::new();
             let message = ToGuest::from_frame(frame).unwrap();
-            if matches!(&message, ToGuest::Exec(exec) if exec.argv[0] == "crash") {
-                return;
+            match &message {
+                ToGuest::Exec(exec) if exec.argv[0] == "crash" => return,
+                ToGuest::Exec(_) => {
+                    agent.room = WINDOW_BYTES as usize;
+                    last = Some((session, id));
+                }
+                ToGuest::Credit(_) if last != Some((session, id)) => continue,
+                _ => {}
             }
             for answer in agent.answer(message) {
                 if answer == (ToHost::Welcome { version: PROTOCOL_VERSION }) {
