@@ -9,7 +9,7 @@ use niclab_abi::bar::REGION;
 use niclab_abi::config::CONFIG_BYTES;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_spec::daemon::doorbell_thread_name;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use vhost::vhost_user::message::{
     VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
     VhostUserVirtioFeatures,
@@ -76,10 +76,11 @@ impl ClusterFunction {
         if let Some(card) = world.cards.get_mut(self.node) {
             card.earlier_doorbells = card.doorbells();
             card.vrings.clear();
-            card.memory = Arc::default();
             card.pages.retract();
         }
+        let old = world.set_memory(self.node, Arc::default());
         drop(world);
+        drop(old);
         self.shell.set_connected(self.node, |connected| {
             connected.cluster = false;
             connected.bar = false;
@@ -171,6 +172,8 @@ impl ClusterFunction {
         let mut world = self.shell.world();
         let more = world.serve_control(self.node);
         self.shell.did(&mut world);
+        // To whoever waits for it: this thread would take it again before the other one has woken up.
+        MutexGuard::unlock_fair(world);
         more
     }
 }
@@ -227,10 +230,10 @@ impl VhostUserBackend for ClusterFunction {
     }
 
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
-        let mut world = self.shell.world();
-        let bar = world.cards.get(self.node).and_then(|card| card.pages.identity());
+        let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
-        world.set_memory(self.node, memory);
+        let old = self.shell.world().set_memory(self.node, memory);
+        drop(old);
         Ok(())
     }
 

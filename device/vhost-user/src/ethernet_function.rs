@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
@@ -15,14 +16,13 @@ use crate::connection::{Exit, Wake};
 use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use crate::memory::DmaMemory;
 use crate::shell::Shell;
-use crate::shell::ethernet::Function;
 use crate::vring::{GuestMemory, Vring};
 
 /// Most descriptors of a queue: QEMU's limit for vhost-user.
 const QUEUE_SIZE: usize = 1024;
 
-/// Bursts sent before the thread looks at the receive queue.
-const BURSTS: usize = 16;
+/// Turns of sending before the thread looks at the receive queue.
+const TURNS: usize = 8;
 
 /// One connection of the Ethernet function.
 pub struct EthernetFunction {
@@ -64,10 +64,9 @@ impl EthernetFunction {
         if let Some(state) = world.ethernet.states.get_mut(self.node) {
             state.earlier_doorbells = doorbells;
         }
-        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
-            *function = Function::default();
-        }
+        let old = world.ethernet.functions.get_mut(self.node).map(std::mem::take);
         drop(world);
+        drop(old);
         self.shell.set_connected(self.node, |connected| connected.ethernet = false);
     }
 
@@ -85,11 +84,12 @@ impl EthernetFunction {
 
     /// Sends what the guest has queued. True when there is more than a fair share of it.
     fn transmit(&self) -> bool {
-        (0..BURSTS).all(|_| {
+        (0..TURNS).all(|_| {
             let mut world = self.shell.world();
-            let world = &mut *world;
-            let more = world.ethernet.transmit(self.node, &mut world.network);
-            self.shell.did(world);
+            let more = world.transmit(self.node);
+            self.shell.did(&mut world);
+            // To whoever waits for it: this thread would take it again before the other one has woken up.
+            MutexGuard::unlock_fair(world);
             more
         })
     }
@@ -134,12 +134,14 @@ impl VhostUserBackend for EthernetFunction {
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
         // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
         // by its file all the same.
-        let mut world = self.shell.world();
-        let bar = world.cards.get(self.node).and_then(|card| card.pages.identity());
+        let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
         let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
-        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
-            function.memory = memory;
-        }
+        let mut world = self.shell.world();
+        let function = world.ethernet.functions.get_mut(self.node);
+        let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
+        // Taking a large mapping apart takes milliseconds, which others need not wait for.
+        drop(world);
+        drop(old);
         Ok(())
     }
 

@@ -30,6 +30,21 @@ struct Arguments {
 enum Action {
     /// Measure this program's own code in process, without QEMU: messages, frames.
     Bench(BenchArguments),
+    /// Measure in process how long one guest's control requests wait while another guest attacks.
+    Hostile(HostileArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct HostileArguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Wall time of each attack, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 2_000)]
+    wall_ms: u64,
+    /// Only attacks whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,6 +64,7 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     let result = match Arguments::parse() {
         Arguments { command: Some(Action::Bench(arguments)), .. } => bench(&arguments),
+        Arguments { command: Some(Action::Hostile(arguments)), .. } => hostile(&arguments),
         Arguments { config: Some(config), .. } => serve(&config),
         // Clap asks for one of the two.
         Arguments { .. } => Ok(()),
@@ -68,9 +84,18 @@ fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
         duration: Duration::from_millis(arguments.wall_ms),
         testpmd: arguments.testpmd.clone(),
     };
-    let report = bench::run(&options)?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+    print_report(&bench::run(&options)?, arguments.json)
+}
+
+fn hostile(arguments: &HostileArguments) -> anyhow::Result<()> {
+    log::set_max_level(log::LevelFilter::Error);
+    let duration = Duration::from_millis(arguments.wall_ms);
+    print_report(&bench::hostile::run(duration, &arguments.only)?, arguments.json)
+}
+
+fn print_report(report: &(impl serde::Serialize + std::fmt::Display), as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(report)?);
     } else {
         print!("{report}");
     }

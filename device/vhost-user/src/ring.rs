@@ -164,13 +164,35 @@ impl<'a> Burst<'a> {
         if ahead != 0 {
             return Ok(ahead);
         }
-        let index = self.available.get(1).map_or(0, |word| u16::from_le(word.load(Ordering::Acquire)));
+        let index = self.driver_index();
         let ahead = index.wrapping_sub(self.next_available);
         if ahead > self.size {
             return Err(RingError::AvailableIndex { ahead, size: self.size });
         }
         self.available_index = index;
         Ok(ahead)
+    }
+
+    /// Descriptors of the queue.
+    pub const fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// The driver's index as the device has seen it last.
+    #[inline]
+    pub const fn available_index(&self) -> u16 {
+        self.available_index
+    }
+
+    /// Whether the driver's index is another one than `seen`.
+    #[inline]
+    pub fn has_more_than(&self, seen: u16) -> bool {
+        self.driver_index() != seen
+    }
+
+    #[inline]
+    fn driver_index(&self) -> u16 {
+        self.available.get(1).map_or(0, |word| u16::from_le(word.load(Ordering::Acquire)))
     }
 
     /// Takes the next chain: its head, which must be given back by [`Burst::push_used`], and its buffers in `chain`.
@@ -287,12 +309,27 @@ impl<'a> Burst<'a> {
         self.state.get_call().as_ref().is_some_and(|call| call.notify().is_ok())
     }
 
-    /// Asks the driver to ring when it makes more available, or not to. True when there is something already: the driver
-    /// may not have seen the wish before it added that.
+    /// Asks the driver to ring when it makes something available, or not to. True when there is something already: the
+    /// driver may not have seen the wish before it added that. For a device that takes all that it finds.
     pub fn want_doorbell(&mut self, wanted: bool) -> bool {
+        self.ask_for_doorbell(wanted, self.next_available);
+        wanted && matches!(self.available(), Ok(1..))
+    }
+
+    /// Asks the driver to ring when it makes more available than the device has seen. True when it has done so already.
+    /// For a device that looked at all that there is, and for which it was too little.
+    pub fn want_more(&mut self) -> bool {
+        let seen = self.available_index;
+        self.ask_for_doorbell(true, seen);
+        self.has_more_than(seen)
+    }
+
+    /// Stores the wish, the driver to ring when it fills the entry `index` or not at all, and makes sure that what the
+    /// driver added without having seen it is seen by the next look.
+    fn ask_for_doorbell(&mut self, wanted: bool, index: u16) {
         if self.event_idx {
             // Half a ring behind: an event that the driver does not come across.
-            let event = if wanted { self.next_available } else { self.next_available.wrapping_add(0x8000) };
+            let event = if wanted { index } else { index.wrapping_add(0x8000) };
             if let Some(word) = self.available_event.first() {
                 word.store(event.to_le(), Ordering::Relaxed);
             }
@@ -301,7 +338,6 @@ impl<'a> Burst<'a> {
             flags.store(value.to_le(), Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
-        wanted && matches!(self.available(), Ok(1..))
     }
 }
 
