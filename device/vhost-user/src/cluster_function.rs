@@ -36,6 +36,8 @@ pub struct ClusterFunction {
     exit: Exit,
     backend: Mutex<Option<Backend>>,
     is_map_asked: AtomicBool,
+    /// The world knows the queues of this connection.
+    is_attached: AtomicBool,
 }
 
 impl ClusterFunction {
@@ -51,6 +53,7 @@ impl ClusterFunction {
             exit: Exit::new()?,
             backend: Mutex::new(None),
             is_map_asked: AtomicBool::new(false),
+            is_attached: AtomicBool::new(false),
         }))
     }
 
@@ -101,6 +104,9 @@ impl ClusterFunction {
 
     /// Remembers the queues, by which other nodes' threads reach this one.
     fn attach(&self, vrings: &[Vring]) {
+        if self.is_attached.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut world = self.shell.world();
         if self.exit.is_asked() {
             // The connection ended while this thread was on its way here, and the queues with it.

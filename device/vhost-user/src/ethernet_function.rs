@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::MutexGuard;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
@@ -30,6 +31,8 @@ pub struct EthernetFunction {
     node: usize,
     wake: Wake,
     exit: Exit,
+    /// The world knows the queues of this connection.
+    is_attached: AtomicBool,
 }
 
 impl EthernetFunction {
@@ -38,7 +41,8 @@ impl EthernetFunction {
     /// # Errors
     /// When the operating system gives no events.
     pub fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self { shell: Arc::clone(shell), node, wake: Wake::new()?, exit: Exit::new()? }))
+        let (wake, exit, is_attached) = (Wake::new()?, Exit::new()?, AtomicBool::new(false));
+        Ok(Arc::new(Self { shell: Arc::clone(shell), node, wake, exit, is_attached }))
     }
 
     /// By which the function's thread calls itself back.
@@ -71,6 +75,9 @@ impl EthernetFunction {
     }
 
     fn attach(&self, vrings: &[Vring]) {
+        if self.is_attached.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut world = self.shell.world();
         if self.exit.is_asked() {
             // The connection ended while this thread was on its way here, and the queues with it.

@@ -361,3 +361,87 @@ impl Drop for Burst<'_> {
         queue.set_next_used(used);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vhost_user_backend::VringT;
+    use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
+
+    use super::*;
+
+    const SIZE: u16 = 4;
+    const AVAILABLE: u64 = 0x1000;
+    const USED: u64 = 0x2000;
+
+    /// A queue whose driver has made `chains` available, each one buffer of 64 bytes.
+    fn queue(event_idx: bool, chains: u16) -> (GuestMemory, Vring, DmaMemory) {
+        let memory = GuestMemory::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x8000)]).unwrap());
+        let vring = Vring::new(memory.clone(), SIZE).unwrap();
+        vring.set_queue_size(SIZE);
+        vring.set_queue_info(0, AVAILABLE, USED).unwrap();
+        vring.set_queue_event_idx(event_idx);
+        vring.set_queue_ready(true);
+        vring.set_enabled(true);
+        let table = memory.memory();
+        for descriptor in 0..SIZE {
+            let words = [0x4000_u64, 64 | u64::from(VRING_DESC_F_WRITE) << 32];
+            table.write_obj(words, GuestAddress(16 * u64::from(descriptor))).unwrap();
+            table.write_obj(descriptor, GuestAddress(AVAILABLE + 4 + 2 * u64::from(descriptor))).unwrap();
+        }
+        let dma = DmaMemory::new(&table, None);
+        make_available(&memory, chains);
+        (memory, vring, dma)
+    }
+
+    fn make_available(memory: &GuestMemory, chains: u16) {
+        memory.memory().write_obj(chains, GuestAddress(AVAILABLE + 2)).unwrap();
+    }
+
+    /// The entry whose filling the driver is to ring for: `used_event` of the other side, Virtual I/O Device specification
+    /// 1.2, 2.7.10.
+    fn wanted_entry(memory: &GuestMemory) -> u16 {
+        memory.memory().read_obj(GuestAddress(USED + 4 + 8 * u64::from(SIZE))).unwrap()
+    }
+
+    /// Takes all that there is and puts it back, as for a frame that does not fit.
+    fn look_through(burst: &mut Burst<'_>) -> usize {
+        let mut chain = Chain::new();
+        let mut taken = 0;
+        while burst.pop(&mut chain).unwrap().is_some() {
+            taken += 1;
+        }
+        (0..taken).for_each(|_| burst.unpop());
+        taken
+    }
+
+    #[test]
+    fn too_little_is_not_more() {
+        for event_idx in [false, true] {
+            let (memory, vring, dma) = queue(event_idx, 2);
+            let mut burst = Burst::open(&vring, &dma).unwrap();
+            assert_eq!(look_through(&mut burst), 2);
+            assert!(!burst.want_more(), "the two that were too little are no reason to look again");
+            if event_idx {
+                assert_eq!(
+                    wanted_entry(&memory),
+                    2,
+                    "the next one that is added, not one that is there already"
+                );
+            }
+            make_available(&memory, 3);
+            assert!(burst.want_more(), "this one came between look and wish");
+            assert_eq!(look_through(&mut burst), 3);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_was_emptied_asks_for_the_next_entry() {
+        let (memory, vring, dma) = queue(true, 1);
+        let mut burst = Burst::open(&vring, &dma).unwrap();
+        assert!(burst.want_doorbell(true), "one is there");
+        let head = burst.pop(&mut Chain::new()).unwrap().unwrap();
+        burst.push_used(head, 0);
+        assert!(!burst.want_doorbell(true));
+        assert_eq!(wanted_entry(&memory), 1);
+    }
+}

@@ -157,7 +157,8 @@ impl Card {
 
     /// Doorbells rung for pages since the daemon started.
     pub fn doorbells(&self) -> u64 {
-        self.earlier_doorbells + self.vrings.get(QUEUE_DOORBELL as usize).map_or(0, Vring::kicks)
+        let kicks = self.vrings.get(QUEUE_DOORBELL as usize).map_or(0, Vring::kicks);
+        self.earlier_doorbells.wrapping_add(kicks)
     }
 
     /// Tells guests whether a store into a page must be followed by a doorbell.

@@ -126,16 +126,7 @@ impl World {
     #[inline]
     pub fn serve_pages(&mut self, node: usize) -> Found {
         self.turn = Turn::WHOLE;
-        let mut found = Found::default();
-        let ports = self.cards.get(node).map_or(0, Card::ports);
-        for port in 0..ports {
-            let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
-            if card.registers(port) {
-                found.work += 1;
-                self.settle(node);
-            }
-            found.work += self.serve_port(node, port);
-        }
+        let mut found = Found { work: self.serve_ports(node), more: false };
         // What another look left under way: behind what this node launches, which may come earlier in model time.
         if self.network.is_moving() && !self.turn.is_over() {
             found.work += 1;
@@ -144,6 +135,22 @@ impl World {
         self.serve_stalled();
         found.more = self.turn.is_over() || self.network.is_moving();
         found
+    }
+
+    /// The pages of all ports of `node`.
+    #[inline]
+    fn serve_ports(&mut self, node: usize) -> u32 {
+        let mut work = 0;
+        let ports = self.cards.get(node).map_or(0, Card::ports);
+        for port in 0..ports {
+            let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
+            if card.registers(port) {
+                work += 1;
+                self.settle(node);
+            }
+            work += self.serve_port(node, port);
+        }
+        work
     }
 
     /// Takes slots of one port as long as there are some and the model takes them.
@@ -298,21 +305,34 @@ impl World {
     }
 
     /// Serves the control queue of `node`. True when there may be more.
+    ///
+    /// What others have under way is not carried on here: whoever left it comes back for it, and a request must not wait
+    /// for a turn of theirs.
     pub fn serve_control(&mut self, node: usize) -> bool {
+        let was_moving = self.network.is_moving();
+        self.turn = Turn::WHOLE;
         // What was launched before a request is sent before it takes effect.
-        let more = self.serve_pages(node).more;
+        self.serve_ports(node);
+        let mut more = self.turn.is_over();
         // A guest that keeps its queue full, or full of chains that nobody can answer, gets a turn for it, not more.
         self.turn = Turn::WHOLE;
-        while !self.turn.is_over() {
-            self.turn.spend(REQUEST_NS);
+        loop {
             let taken = self.cards.get_mut(node).is_some_and(Card::next_request);
-            self.settle(node);
+            self.carry_out(node);
+            self.turn.spend(REQUEST_NS);
             if !taken {
-                self.serve_stalled();
-                return more || self.network.is_moving();
+                break;
+            }
+            if self.turn.is_over() {
+                more = true;
+                break;
             }
         }
-        true
+        if !was_moving {
+            self.settle(node);
+        }
+        self.serve_stalled();
+        more || !was_moving && self.network.is_moving()
     }
 
     /// The driver of `node` has left buffers for events.
