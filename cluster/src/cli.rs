@@ -94,8 +94,8 @@ pub enum Command {
     Figures(FiguresArgs),
     /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
     ///
-    /// A budget is on counts or on model time, which are exact on any machine. Exits with 0 when every budget held, 1 when
-    /// one broke, 2 when a scenario is wrong, 3 when one could not be run.
+    /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
+    /// with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not be run.
     Check(CheckArgs),
     /// Run a scenario in the simulator, or a swarm of random ones with faults.
     ///
@@ -254,6 +254,9 @@ pub struct CheckArgs {
     /// Write the verdicts to this file as JUnit XML.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Take a ratio of wall times that is undecided after all its rounds for broken.
+    #[arg(long)]
+    pub undecided_is_broken: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{PATIENCE, lab_with, stats, until, violations};
+use common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
 use niclab_abi::matching::*;
 use niclab_device::frontend::{ClusterGuest, Entry, FrontendError, MatchPort, Target};
@@ -412,11 +412,11 @@ fn a_flood_of_long_messages_delays_nobody_for_long() {
                 hostile.port.port().guest().ring();
             }
         });
+        let _stop = Stop(stop);
         let [a, b] = others;
         for seed in 0..20 {
             exchange(a, b, seed, 10_000);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     scene.assert_others_go_on();
 }
