@@ -33,6 +33,11 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
         let nodes = report["nodes"].as_array().expect("nodes");
         nodes.iter().map(|node| node["ethernet"][key].as_u64().expect("a count")).sum()
     };
-    assert_eq!((sum("sent_frames"), sum("dropped_frames")), (sum("received_frames"), 0), "{}", report["nodes"]);
+    assert_eq!(
+        (sum("sent_frames"), sum("dropped_frames")),
+        (sum("received_frames"), 0),
+        "{}",
+        report["nodes"]
+    );
     assert!(sum("sent_frames") > 1_000, "iperf3 sent frames");
 }
