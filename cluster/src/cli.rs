@@ -638,6 +638,8 @@ pub enum BenchSection {
     Scale,
     /// The device in process, without QEMU.
     Device,
+    /// One guest that attacks, in many ways: how long another one's control requests wait; in process, without QEMU.
+    Hostile,
     /// The simulator, over numbers of nodes.
     Sim,
     /// The match unit: cycles simulated in a second, alone and with its list manager.

@@ -1,21 +1,15 @@
 //! The device in process: `niclab-device bench`, which drives the daemon's own code with no QEMU.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
 use anyhow::Result;
 use niclab_images::Terminal;
 use serde_json::Value;
-use thiserror::Error;
 
 use super::{
     Measured, Options,
     figure::{Clock, Figure, Goal},
+    program,
 };
-use crate::{process::die_with_owner, tools::Programs};
+use crate::tools::Programs;
 
 /// Least messages of 16 bytes a second on one core, in millions.
 const RATE_GOAL: Goal = Goal::AtLeast(3.0);
@@ -35,68 +29,20 @@ const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
 /// A round takes seconds and measures each figure for a whole one, so fewer of them do.
 const MAX_ROUNDS: usize = 3;
 
-/// The device's own benchmark failed.
-#[derive(Debug, Error)]
-pub enum DeviceBenchError {
-    /// It does not start.
-    #[error("cannot start {}: {error}", program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It failed.
-    #[error("{} bench failed ({how}): {stderr}", program.display())]
-    Failed {
-        /// The program.
-        program: PathBuf,
-        /// How it ended.
-        how: String,
-        /// What it said.
-        stderr: String,
-    },
-    /// It said something else.
-    #[error("{} bench printed no JSON with {key}; build niclab and niclab-device together", program.display())]
-    Unreadable {
-        /// The program.
-        program: PathBuf,
-        /// What is missing.
-        key: &'static str,
-    },
-}
-
 /// Runs it.
 ///
 /// # Errors
-/// [`DeviceBenchError`], or when the program cannot be found or built.
+/// [`program::ProgramError`], or when the program cannot be found or built.
 pub fn measure(options: &Options) -> Result<Measured> {
-    let program = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
+    let device = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
     let rounds = options.rounds.clamp(1, MAX_ROUNDS);
+    let mut arguments = vec!["bench", "--json"];
+    let testpmd = options.testpmd.as_ref().map(|path| path.to_string_lossy());
+    arguments.extend(testpmd.iter().flat_map(|path| ["--testpmd", path.as_ref()]));
     let reports: Vec<Value> =
-        (0..rounds).map(|_| run(&program, options.testpmd.as_deref())).collect::<Result<_, _>>()?;
-    let figures = figures(&reports).map_err(|key| DeviceBenchError::Unreadable { program, key })?;
+        (0..rounds).map(|_| program::json(&device, &arguments)).collect::<Result<_, _>>()?;
+    let figures = figures(&reports).map_err(|key| program::unreadable(&device, &arguments, key))?;
     Ok(Measured { figures, details: Some(Value::Array(reports)) })
-}
-
-fn run(program: &Path, testpmd: Option<&Path>) -> Result<Value, DeviceBenchError> {
-    let mut command = Command::new(program);
-    command.args(["bench", "--json"]).stdin(Stdio::null()).stderr(Stdio::piped());
-    if let Some(testpmd) = testpmd {
-        command.arg("--testpmd").arg(testpmd);
-    }
-    die_with_owner(&mut command);
-    let output =
-        command.output().map_err(|error| DeviceBenchError::Start { program: program.to_owned(), error })?;
-    if !output.status.success() {
-        return Err(DeviceBenchError::Failed {
-            program: program.to_owned(),
-            how: output.status.to_string(),
-            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        });
-    }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|_| DeviceBenchError::Unreadable { program: program.to_owned(), key: "a version" })
 }
 
 /// The figures in its reports, one for each round, or the key that one of them lacks.
@@ -233,18 +179,5 @@ mod tests {
         assert_eq!((of("testpmd_ratio").median, of("testpmd_ratio").reached), (0.5, Some(true)));
         assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 9, "nothing to compare with");
         assert_eq!(figures(&[json!({})]).unwrap_err(), "/ultra/wall_messages_per_s");
-    }
-
-    #[test]
-    fn a_benchmark_that_fails_is_reported_with_its_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("device");
-        std::fs::write(&program, "#!/bin/sh\necho \"no room for $*\" >&2\nexit 3\n").unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
-        let error = run(&program, Some(Path::new("/t/testpmd"))).unwrap_err().to_string();
-        assert!(error.contains("exit status: 3"), "{error}");
-        assert!(error.contains("no room for bench --json --testpmd /t/testpmd"), "{error}");
-        assert!(run(Path::new("/no/such/device"), None).unwrap_err().to_string().contains("/no/such/device"));
     }
 }

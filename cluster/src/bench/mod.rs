@@ -5,8 +5,9 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`match_guests`], [`boot`], [`scale`], [`device`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
+//! [`guests`], [`match_guests`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
 //! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's,
+//! [`program`] runs those that are programs of their own,
 //! and [`interference`] says who else used the machine.
 
 pub mod baseline;
@@ -15,11 +16,13 @@ pub mod command;
 pub mod device;
 pub mod figure;
 pub mod guests;
+pub mod hostile;
 pub mod interference;
 pub mod match_guests;
 pub mod matching;
 pub mod memory;
 pub mod perf;
+pub mod program;
 pub mod report;
 pub mod scale;
 pub mod sim;
@@ -77,7 +80,10 @@ pub fn run(options: &Options) -> Result<BenchReport> {
     root.sweep();
     let machine = Machine::this();
     let is_hosted = |section: &BenchSection| {
-        matches!(section, BenchSection::Device | BenchSection::Sim | BenchSection::Match)
+        matches!(
+            section,
+            BenchSection::Device | BenchSection::Hostile | BenchSection::Sim | BenchSection::Match
+        )
     };
     let boots_guests = !options.sections.iter().all(is_hosted);
     // Builds what is missing now, so that no section's time contains it.
@@ -124,6 +130,7 @@ fn what(section: BenchSection) -> &'static str {
         BenchSection::Boot => "two guests: boot from a warm cache, and the daemon's memory",
         BenchSection::Scale => "16 guests of 128 MiB: boot, and ping between all pairs",
         BenchSection::Device => "the device in process, without QEMU",
+        BenchSection::Hostile => "one guest against all others: how long a bystander's control request waits",
         BenchSection::Sim => "the simulator, over numbers of nodes",
         BenchSection::Match => "the match unit, alone and with its list manager",
     }
@@ -136,6 +143,7 @@ fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Resu
         BenchSection::Boot => boot::measure(options, root),
         BenchSection::Scale => scale::measure(options, root),
         BenchSection::Device => device::measure(options),
+        BenchSection::Hostile => hostile::measure(options),
         BenchSection::Sim => sim::measure(options),
         BenchSection::Match => matching::measure(options),
     }
