@@ -58,7 +58,7 @@ impl ControlError {
             Self::BadLength => STATUS_BAD_LENGTH,
             Self::BadPort => STATUS_BAD_PORT,
             Self::PortBusy => STATUS_PORT_BUSY,
-            Self::BadAddress => STATUS_BAD_ADDRESS,
+            Self::BadAddress | Self::Region(RegionError::BadAddress) => STATUS_BAD_ADDRESS,
             Self::BadValue | Self::Region(RegionError::BadValue) => STATUS_BAD_VALUE,
             Self::Region(RegionError::NoSpace) => STATUS_NO_SPACE,
             Self::Region(RegionError::NotFound) => STATUS_NOT_FOUND,
