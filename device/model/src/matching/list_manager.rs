@@ -413,7 +413,8 @@ impl ListManager {
             let words_left = last_word.saturating_sub(self.unit.issued()).max(WORDS_AT_ONCE);
             self.advance(ends.saturating_sub(self.cycle).max(1).min(words_left))?;
             let is_late = self.job.as_ref().is_some_and(|job| self.cycle - job.began > watchdog);
-            if is_late || self.unit.issued() > last_word {
+            let is_long = !self.is_idle() && self.unit.issued() > last_word;
+            if is_late || is_long {
                 return Err(Misbehaved::Watchdog { cycles: watchdog });
             }
         }
@@ -742,6 +743,19 @@ mod tests {
         manager.run(1_000).unwrap();
         assert_eq!(manager.poll_outcome().unwrap().matched.unwrap().handle, first, "it had begun");
         assert_eq!(manager.poll_outcome().unwrap().matched, None);
+    }
+
+    #[test]
+    fn a_header_that_is_stopped_for_its_words_has_no_outcome() {
+        let mut ended = Vec::new();
+        for words in 0..200 {
+            let mut manager = manager(Use::Consume, list(9));
+            manager.on_header(HEADER);
+            let has_ended = manager.run_within(100_000, words).is_ok();
+            assert_eq!(has_ended, manager.poll_outcome().is_some(), "{words} words");
+            ended.push(has_ended);
+        }
+        assert!(!ended[0] && ended[199] && ended.is_sorted());
     }
 
     #[test]
