@@ -725,6 +725,12 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 /* Counters of each port. */
 #define NICLAB_COUNTERS 32U
 
+/* Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4: `ptl_ni_limits_t.max_entries`). */
+#define NICLAB_MAX_ENTRIES 8192U
+
+/* Most match entries of a portal, posted and for overflow together (Portals 4: `ptl_ni_limits_t.max_list_size`). */
+#define NICLAB_MAX_LIST_SIZE 4096U
+
 /* Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags. */
 #define NICLAB_COMMAND_MASK 255U
 
@@ -932,7 +938,10 @@ NICLAB_ASSERT_SIZE(struct niclab_match_event, 88);
 /* Result: no such entry is linked. */
 #define NICLAB_RESULT_NOT_FOUND 9U
 
-/* Result: device memory is full of match entries, and so is the spill area. */
+/*
+ * Result: no room for another match entry: device memory is full and so is the spill area, the device has [`MAX_ENTRIES`],
+ * or the portal has [`MAX_LIST_SIZE`].
+ */
 #define NICLAB_RESULT_LIST_FULL 10U
 
 /*

@@ -15,6 +15,10 @@ use crate::layout;
 pub const PORTALS: u32 = 8;
 /// Counters of each port.
 pub const COUNTERS: u32 = 32;
+/// Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4: `ptl_ni_limits_t.max_entries`).
+pub const MAX_ENTRIES: u32 = 8192;
+/// Most match entries of a portal, posted and for overflow together (Portals 4: `ptl_ni_limits_t.max_list_size`).
+pub const MAX_LIST_SIZE: u32 = 4096;
 
 /// Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags.
 pub const COMMAND_MASK: u32 = 0xff;
@@ -165,7 +169,8 @@ pub const RESULT_BAD_VALUE: u32 = 7;
 pub const RESULT_BAD_COMMAND: u32 = 8;
 /// Result: no such entry is linked.
 pub const RESULT_NOT_FOUND: u32 = 9;
-/// Result: device memory is full of match entries, and so is the spill area.
+/// Result: no room for another match entry: device memory is full and so is the spill area, the device has [`MAX_ENTRIES`],
+/// or the portal has [`MAX_LIST_SIZE`].
 pub const RESULT_LIST_FULL: u32 = 10;
 
 layout! {

@@ -181,7 +181,7 @@ pub extern "C" fn niclab_match_result_text(result: u32) -> *const std::ffi::c_ch
         Outcome::BadValue => c"a value of the command is out of its range",
         Outcome::BadCommand => c"the device does not know the command",
         Outcome::NotFound => c"the entry is not linked any more",
-        Outcome::ListFull => c"the card is full of match entries",
+        Outcome::ListFull => c"the card or the portal is full of match entries",
         Outcome::Other(_) => c"a result that this library does not know",
     };
     text.as_ptr()
