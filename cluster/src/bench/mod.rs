@@ -30,14 +30,14 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_spec::Cluster;
+use niclab_spec::{Cluster, ClusterName};
 
 use crate::{
     cli::{BenchSection, ClusterArgs},
     plan::Plan,
     prepare,
     running::{Failure, RunningCluster},
-    runtime::{RUN_PREFIX, RuntimeRoot},
+    runtime::RuntimeRoot,
     signals,
 };
 
@@ -200,6 +200,6 @@ fn plan_cluster(
     args: &ClusterArgs,
     cluster: &Cluster,
 ) -> Result<Plan> {
-    let name = format!("{RUN_PREFIX}{}", std::process::id());
+    let name = ClusterName::of_run(std::process::id());
     prepare::plan(args, cluster, &name, root, options.cluster.offline)
 }
