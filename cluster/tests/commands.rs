@@ -7,7 +7,10 @@ mod support;
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        net::UnixListener,
+    },
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
     time::Duration,
@@ -17,6 +20,7 @@ use niclab_cluster::{
     control::{self, Reply, Request},
     supervisor::{HandedOver, Order, Progress},
 };
+use niclab_spec::monitor::{Answer, Heartbeat, STATS_VERSION, Stuck};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{GOOD_DAEMON, PATIENCE, lives, plan, wait_for};
 
@@ -161,15 +165,47 @@ fn an_agent_that_is_lost_is_told_and_connected_to_again() {
     assert_eq!(up.niclab(&["exec", "node0", "--", "0"]).status.code(), Some(0));
 }
 
+/// Answers whatever the daemon's monitor is asked, until the test is over.
+fn play_monitor(up: &Up, answer: &Answer) {
+    let listener = UnixListener::bind(up.root.join("niclab/monitor.sock")).unwrap();
+    let line = serde_json::to_string(answer).unwrap() + "\n";
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            let _ = stream.write_all(line.as_bytes());
+        }
+    });
+}
+
 #[test]
 fn inspect_shows_nodes_and_health_as_table_and_json() {
     let up = Up::new(&["good", "good"]);
+    play_monitor(&up, &Answer::Heartbeat(Heartbeat { version: STATS_VERSION, wall_waited_ns: 5 }));
     let output = up.niclab(&["inspect"]);
     assert_eq!(output.status.code(), Some(0));
     let table = text(&output.stdout);
     assert!(table.contains("node1") && table.contains("10.77.0.2") && table.contains("healthy"), "{table}");
     let json: serde_json::Value = serde_json::from_slice(&up.niclab(&["inspect", "--json"]).stdout).unwrap();
     assert_eq!(json["nodes"][0]["health"]["Ok"]["interrupts"], 3, "{json}");
+    assert_eq!(json["daemon"]["state"], "answers", "{json}");
+}
+
+#[test]
+fn inspect_says_that_the_daemon_is_stuck_or_silent_whatever_guests_believe() {
+    let up = Up::new(&["good"]);
+    let output = up.niclab(&["inspect"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = text(&output.stdout);
+    assert!(table.contains("SILENT") && !table.contains("healthy"), "{table}");
+
+    play_monitor(&up, &Answer::Stuck(Stuck { version: STATS_VERSION, wall_held_ms: 7_300 }));
+    let output = up.niclab(&["inspect"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = text(&output.stdout);
+    assert!(table.contains("STUCK: the lock of its world is held for at least 7.3 s"), "{table}");
+    assert!(table.contains("the daemon is stuck") && !table.contains("healthy"), "{table}");
+    let json: serde_json::Value = serde_json::from_slice(&up.niclab(&["inspect", "--json"]).stdout).unwrap();
+    assert_eq!((&json["daemon"]["state"], &json["daemon"]["wall_held_ms"]), (&"stuck".into(), &7_300.into()));
 }
 
 #[test]
