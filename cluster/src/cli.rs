@@ -611,7 +611,7 @@ pub struct BenchArgs {
     /// How often each comparison is repeated.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: u16,
-    /// Measure the vhost ports of this DPDK testpmd beside the device's.
+    /// Measure the vhost ports of this DPDK testpmd beside the device's. Default: the one in PATH, if there is one.
     #[arg(long, value_name = "PROGRAM")]
     pub testpmd: Option<PathBuf>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.

@@ -66,6 +66,8 @@ pub struct Measured {
     pub figures: Vec<figure::Figure>,
     /// What another program reported, as it said it.
     pub details: Option<serde_json::Value>,
+    /// What was left out because it is not there to be measured, and why.
+    pub left_out: Vec<String>,
 }
 
 /// Measures everything that is asked for. A section that fails is reported with the others.
@@ -97,7 +99,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
             return Err(Failure::Signal(*signal).into());
         }
         let failure = measured.as_ref().err().map(|error| format!("{error:#}"));
-        let Measured { figures, details } = measured.unwrap_or_default();
+        let Measured { figures, details, left_out } = measured.unwrap_or_default();
         sections.push(SectionReport {
             section,
             what: what(section),
@@ -105,6 +107,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
             others_cores: others_since(processor, machine.cores),
             figures,
             details,
+            left_out,
             failure,
         });
     }

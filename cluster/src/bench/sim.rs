@@ -41,7 +41,7 @@ pub fn measure(options: &Options) -> Result<Measured> {
             program.display()
         )
     })?;
-    Ok(Measured { figures, details: Some(table) })
+    Ok(Measured { figures, details: Some(table), ..Measured::default() })
 }
 
 /// The figures of the row with [`NODES`] nodes, for which there are goals, and what all rows say of growth.
