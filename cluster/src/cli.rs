@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use niclab_spec::ClusterName;
 use serde::Serialize;
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
@@ -148,7 +149,7 @@ pub struct ClusterArgs {
     pub packages: Vec<String>,
     /// The cluster's name. Several clusters can be up under different names.
     #[arg(long)]
-    pub name: Option<String>,
+    pub name: Option<ClusterName>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.
     #[arg(long, value_name = "URL")]
     pub mirror: Option<String>,
@@ -457,12 +458,9 @@ pub struct UpArgs {
 #[derive(Debug, Args)]
 pub struct NameArgs {
     /// The cluster's name.
-    #[arg(long, default_value = DEFAULT_NAME)]
-    pub name: String,
+    #[arg(long, default_value = ClusterName::DEFAULT)]
+    pub name: ClusterName,
 }
-
-/// The name of a cluster that is given none.
-pub const DEFAULT_NAME: &str = "niclab";
 
 /// Arguments of `inspect`.
 #[derive(Debug, Args)]
@@ -577,6 +575,9 @@ pub struct DownArgs {
     /// All clusters of this user.
     #[arg(long, conflicts_with = "name")]
     pub all: bool,
+    /// How long a cluster may take to end, in seconds, before what keeps it is killed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub within: u64,
 }
 
 /// Arguments of `plan`.
@@ -613,7 +614,7 @@ pub struct BenchArgs {
     /// How often each comparison is repeated.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: u16,
-    /// Measure the vhost ports of this DPDK testpmd beside the device's.
+    /// Measure the vhost ports of this DPDK testpmd beside the device's. Default: the one in PATH, if there is one.
     #[arg(long, value_name = "PROGRAM")]
     pub testpmd: Option<PathBuf>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.

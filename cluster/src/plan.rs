@@ -11,7 +11,7 @@ use std::{
 
 use niclab_images::Images;
 use niclab_spec::{
-    Cluster, LinkConfig, MacAddress, Node,
+    Cluster, ClusterName, LinkConfig, MacAddress, Node,
     daemon::{DaemonConfig, NodeSockets},
     pci,
 };
@@ -54,7 +54,7 @@ pub enum PlanError {
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The cluster's name.
-    pub name: &'a str,
+    pub name: &'a ClusterName,
     /// The cluster.
     pub cluster: &'a Cluster,
     /// The images of each node, by rank.
@@ -75,7 +75,7 @@ pub struct Plan {
     /// [`PLAN_VERSION`].
     pub version: u32,
     /// The cluster's name.
-    pub name: String,
+    pub name: ClusterName,
     /// The NIC model.
     pub nic: String,
     /// The accelerator, and why.
@@ -168,7 +168,7 @@ impl Plan {
         let about = images.first();
         Ok(Self {
             version: PLAN_VERSION,
-            name: name.to_owned(),
+            name: name.clone(),
             nic: cluster.nodes.first().map_or("", |node| node.nic.model.name()).to_owned(),
             accelerator: accelerator.clone(),
             qemu_version: about.map(|images| images.qemu_version.clone()).unwrap_or_default(),
@@ -242,7 +242,7 @@ impl Arguments<'_> {
         self.0.extend([option.to_owned(), value.into()]);
     }
 
-    fn machine(&mut self, cluster: &str, node: &Node, accelerator: &Accelerator) {
+    fn machine(&mut self, cluster: &ClusterName, node: &Node, accelerator: &Accelerator) {
         self.pair("-name", format!("{cluster}/{}", node.name));
         // Nothing that is not asked for: each default device costs boot time.
         self.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
@@ -408,7 +408,7 @@ mod tests {
             root_disk: root_disk.map(PathBuf::from),
         };
         Plan::new(&Inputs {
-            name: "c",
+            name: &"c".parse().unwrap(),
             cluster: &cluster,
             images: &vec![images; cluster.nodes.len()],
             device: Path::new("/t/niclab-device"),

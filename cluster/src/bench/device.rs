@@ -1,8 +1,15 @@
 //! The device in process: `niclab-device bench`, which drives the daemon's own code with no QEMU.
 
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
 use anyhow::Result;
 use niclab_images::Terminal;
 use serde_json::Value;
+use thiserror::Error;
 
 use super::{
     Measured, Options,
@@ -29,20 +36,54 @@ const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
 /// A round takes seconds and measures each figure for a whole one, so fewer of them do.
 const MAX_ROUNDS: usize = 3;
 
+/// What DPDK's packages call it.
+const TESTPMD: [&str; 2] = ["dpdk-testpmd", "testpmd"];
+
+/// The program to compare with is not there, though it was asked for.
+#[derive(Debug, Error)]
+#[error("--testpmd: there is no {}; install the package dpdk, or leave the option out", .0.display())]
+pub struct NoTestpmd(PathBuf);
+
 /// Runs it.
 ///
 /// # Errors
-/// [`program::ProgramError`], or when the program cannot be found or built.
+/// [`program::ProgramError`], [`NoTestpmd`], or when the program cannot be found or built.
 pub fn measure(options: &Options) -> Result<Measured> {
+    let testpmd = testpmd(options.testpmd.as_deref(), &env::var_os("PATH").unwrap_or_default())?;
     let device = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
     let rounds = options.rounds.clamp(1, MAX_ROUNDS);
     let mut arguments = vec!["bench", "--json"];
-    let testpmd = options.testpmd.as_ref().map(|path| path.to_string_lossy());
-    arguments.extend(testpmd.iter().flat_map(|path| ["--testpmd", path.as_ref()]));
+    let path = testpmd.as_ref().map(|path| path.to_string_lossy());
+    arguments.extend(path.iter().flat_map(|path| ["--testpmd", path.as_ref()]));
     let reports: Vec<Value> =
         (0..rounds).map(|_| program::json(&device, &arguments)).collect::<Result<_, _>>()?;
     let figures = figures(&reports).map_err(|key| program::unreadable(&device, &arguments, key))?;
-    Ok(Measured { figures, details: Some(Value::Array(reports)) })
+    let left_out = left_out(&reports, testpmd.is_some());
+    Ok(Measured { figures, details: Some(Value::Array(reports)), left_out })
+}
+
+/// The testpmd that is measured: the one that is named, which must be there, else the one in `PATH`, if there is any.
+fn testpmd(named: Option<&Path>, path: &OsStr) -> Result<Option<PathBuf>, NoTestpmd> {
+    match named {
+        Some(named) if named.is_file() => Ok(Some(named.to_owned())),
+        Some(named) => Err(NoTestpmd(named.to_owned())),
+        None => {
+            let mut places = env::split_paths(path).flat_map(|folder| TESTPMD.map(|name| folder.join(name)));
+            Ok(places.find(|program| program.is_file()))
+        }
+    }
+}
+
+/// Which rows are not there, and why.
+fn left_out(reports: &[Value], has_testpmd: bool) -> Vec<String> {
+    if !has_testpmd {
+        return vec![format!(
+            "testpmd: there is none in PATH; install the package dpdk, or name one with --testpmd ({})",
+            TESTPMD.join(", ")
+        )];
+    }
+    let why = reports.iter().find_map(|report| report.pointer("/testpmd_left_out")?.as_str());
+    why.map(|why| format!("testpmd: {why}")).into_iter().collect()
 }
 
 /// The figures in its reports, one for each round, or the key that one of them lacks.
@@ -179,5 +220,25 @@ mod tests {
         assert_eq!((of("testpmd_ratio").median, of("testpmd_ratio").reached), (0.5, Some(true)));
         assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 9, "nothing to compare with");
         assert_eq!(figures(&[json!({})]).unwrap_err(), "/ultra/wall_messages_per_s");
+    }
+
+    #[test]
+    fn without_testpmd_its_rows_are_left_out_and_that_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().as_os_str();
+        assert_eq!(testpmd(None, path).unwrap(), None);
+        let said = left_out(&[json!({})], false);
+        assert!(said[0].contains("install the package dpdk"), "{said:?}");
+        let missing = folder.path().join("dpdk-testpmd");
+        let refused = testpmd(Some(&missing), path).unwrap_err().to_string();
+        assert!(refused.contains("dpdk-testpmd; install"), "one that is named must be there: {refused}");
+        std::fs::write(&missing, "").unwrap();
+        assert_eq!(testpmd(None, path).unwrap(), Some(missing.clone()));
+        assert_eq!(testpmd(Some(&missing), OsStr::new("")).unwrap(), Some(missing));
+        let broken = json!({"testpmd_left_out": "it ended with 1"});
+        assert_eq!(
+            left_out(&[json!({"testpmd_left_out": null}), broken], true),
+            ["testpmd: it ended with 1"]
+        );
     }
 }

@@ -28,7 +28,7 @@ pub fn measure(options: &Options) -> Result<Measured> {
     let report = program::json(&device, &ARGUMENTS)?;
     let figures =
         figures(&report).ok_or_else(|| program::unreadable(&device, &ARGUMENTS, "a row for each attack"))?;
-    Ok(Measured { figures, details: Some(report) })
+    Ok(Measured { figures, details: Some(report), ..Measured::default() })
 }
 
 /// For each attack the wait that 99 of 100 requests do not exceed, and the longest.

@@ -33,14 +33,14 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_spec::Cluster;
+use niclab_spec::{Cluster, ClusterName};
 
 use crate::{
     cli::{BenchSection, ClusterArgs},
     plan::Plan,
     prepare,
     running::{Failure, RunningCluster},
-    runtime::{RUN_PREFIX, RuntimeRoot},
+    runtime::RuntimeRoot,
     signals,
 };
 
@@ -69,6 +69,8 @@ pub struct Measured {
     pub figures: Vec<figure::Figure>,
     /// What another program reported, as it said it.
     pub details: Option<serde_json::Value>,
+    /// What was left out because it is not there to be measured, and why.
+    pub left_out: Vec<String>,
 }
 
 /// Measures everything that is asked for. A section that fails is reported with the others.
@@ -103,7 +105,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
             return Err(Failure::Signal(*signal).into());
         }
         let failure = measured.as_ref().err().map(|error| format!("{error:#}"));
-        let Measured { figures, details } = measured.unwrap_or_default();
+        let Measured { figures, details, left_out } = measured.unwrap_or_default();
         sections.push(SectionReport {
             section,
             what: what(section),
@@ -111,6 +113,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
             others_cores: others_since(processor, machine.cores),
             figures,
             details,
+            left_out,
             failure,
         });
     }
@@ -208,6 +211,6 @@ fn plan_cluster(
     args: &ClusterArgs,
     cluster: &Cluster,
 ) -> Result<Plan> {
-    let name = format!("{RUN_PREFIX}{}", std::process::id());
+    let name = ClusterName::of_run(std::process::id());
     prepare::plan(args, cluster, &name, root, options.cluster.offline)
 }

@@ -28,7 +28,7 @@ pub fn measure(options: &Options) -> Result<Measured> {
     let table = program::json(&simulator, &arguments)?;
     let figures =
         figures(&table).ok_or_else(|| program::unreadable(&simulator, &arguments, "a row of 1,024 nodes"))?;
-    Ok(Measured { figures, details: Some(table) })
+    Ok(Measured { figures, details: Some(table), ..Measured::default() })
 }
 
 /// The figures of the row with [`NODES`] nodes, for which there are goals, and what all rows say of growth.

@@ -5,6 +5,7 @@
 //! switch.
 //!
 //! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
+//!   [`lifetime`]: when its process ends;
 //! * [`connection`], [`cluster_function`], [`ethernet_function`]: vhost-user;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
 //! * [`ring`], [`memory`], [`vring`]: the guest's queues and memory, every word of them checked;
@@ -22,6 +23,7 @@ pub mod ethernet;
 pub mod ethernet_function;
 pub mod frontend;
 pub mod lab;
+pub mod lifetime;
 pub mod memory;
 pub mod monitor;
 pub mod ring;
