@@ -155,7 +155,7 @@ struct ItemEntry {
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     local_offset: u64,
-    /// Bytes that must be left, with the flag of this name.
+    /// Bytes that must be left, with the flag of this name and without `truncate`.
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     max_size: u64,

@@ -4,6 +4,8 @@
 
 #[path = "support/match_cases.rs"]
 mod cases;
+#[path = "support/plain_rule.rs"]
+mod plain_rule;
 
 use cases::{header, item};
 use niclab_isa::{Bits, Word};
@@ -52,6 +54,42 @@ fn act() -> impl Strategy<Value = Act> {
 /// What becomes of each header: the item, its place, offset and length, and how many items were judged.
 type Found = Vec<(Option<Matched>, usize)>;
 
+/// The same with a plain list, by the rule of the paper.
+fn by_the_rule(acts: &[Act]) -> Found {
+    let (mut list, mut handles, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    for act in acts {
+        match act {
+            Act::Append(item) => {
+                let handle = Handle::new(handles.len() as u64);
+                handles.push(handle);
+                list.push((handle, *item));
+            }
+            Act::Unlink(index) if !handles.is_empty() => {
+                let handle = *index.get(&handles);
+                list.retain(|(own, _)| *own != handle);
+            }
+            Act::Unlink(_) | Act::Run => {}
+            Act::Header(header) => {
+                let taker = list.iter().enumerate().find_map(|(index, (_, item))| {
+                    plain_rule::takes(item, header).map(|(offset, length)| (index, offset, length))
+                });
+                let Some((index, offset, length)) = taker else {
+                    found.push((None, list.len()));
+                    continue;
+                };
+                let (handle, item) = &mut list[index];
+                let handle = *handle;
+                let is_unlinked = plain_rule::uses_up(item, length);
+                if is_unlinked {
+                    list.remove(index);
+                }
+                found.push((Some(Matched { handle, index, offset, length, is_unlinked }), index + 1));
+            }
+        }
+    }
+    found
+}
+
 fn perform(queue: &mut impl MatchQueue, acts: &[Act]) -> Result<Found, Misbehaved> {
     let mut handles: Vec<Handle> = Vec::new();
     for act in acts {
@@ -87,9 +125,10 @@ proptest! {
 
     #[test]
     fn the_program_keeps_the_queue_as_the_hardware_does(acts in prop::collection::vec(act(), 0..40), timing in timing()) {
-        let expected = perform(&mut hardwired(Use::Consume), &acts).unwrap();
+        let expected = by_the_rule(&acts);
+        prop_assert_eq!(&perform(&mut hardwired(Use::Consume), &acts).unwrap(), &expected, "hardware");
         let found = perform(&mut programmed(timing, Use::Consume), &acts).unwrap();
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(found, expected, "program");
     }
 
     #[test]
@@ -153,6 +192,25 @@ fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
             let hardwired = cycles(&mut hardwired(uses), misses);
             let programmed = cycles(&mut programmed(Timing::default(), uses), misses);
             assert_eq!((hardwired, programmed), (30 + 8 * n, header + 8 * n), "{uses:?}, {n} items");
+        }
+    }
+}
+
+#[test]
+fn under_truncation_the_maximum_size_unlinks_nothing() {
+    let item = Item { length: 100, max_size: 60, flags: ITEM.flags | flag::MAX_SIZE, ..ITEM };
+    let cut = Item { flags: item.flags | flag::TRUNCATE, ..item };
+    // 64 bytes leave 36: the first goes, and the second takes the rest, and then nothing of each message.
+    for (item, stored) in [(item, &[(0, 64)][..]), (cut, &[(0, 64), (64, 36), (100, 0), (100, 0)][..])] {
+        let acts = [vec![Act::Append(item)], vec![Act::Header(HEADER); 4]].concat();
+        for (name, found) in [
+            ("hardware", perform(&mut hardwired(Use::Consume), &acts).unwrap()),
+            ("program", perform(&mut programmed(Timing::default(), Use::Consume), &acts).unwrap()),
+        ] {
+            let taken: Vec<_> = found.iter().filter_map(|(matched, _)| *matched).collect();
+            let places: Vec<_> = taken.iter().map(|matched| (matched.offset, matched.length)).collect();
+            assert_eq!(places, stored, "{name}");
+            assert_eq!(taken.iter().any(|matched| matched.is_unlinked), stored.len() == 1, "{name}");
         }
     }
 }

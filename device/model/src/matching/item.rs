@@ -126,7 +126,8 @@ impl Item {
     }
 
     /// The item takes a message: its threshold falls and its own offset moves on. Whether it is used up: its threshold is
-    /// zero, or less is left than its maximum size.
+    /// zero, or less is left than its maximum size. Under truncation that size says nothing (Figure 1, line 39), and an item
+    /// that is full goes on taking messages, of which it stores nothing.
     pub fn consume(&mut self, stored: u64) -> bool {
         if !self.has(flag::REMOTE_OFFSET) {
             self.local_offset = self.local_offset.saturating_add(stored).min(self.length);
@@ -135,6 +136,7 @@ impl Item {
             self.threshold = self.threshold.saturating_sub(1);
         }
         let is_short = self.has(flag::MAX_SIZE)
+            && !self.has(flag::TRUNCATE)
             && !self.has(flag::REMOTE_OFFSET)
             && self.length - self.local_offset < self.max_size;
         self.threshold == 0 || is_short

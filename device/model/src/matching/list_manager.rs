@@ -75,7 +75,7 @@ pub enum Use {
     /// Nothing: the paper's benchmark (section 5.1).
     Keep,
     /// Its threshold falls and its local offset moves on. It is unlinked when the threshold is zero, or when less is left than
-    /// its maximum size.
+    /// its maximum size and it does not truncate.
     #[default]
     Consume,
 }
