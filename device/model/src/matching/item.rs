@@ -125,6 +125,24 @@ impl Item {
         ]
     }
 
+    /// The item of these words.
+    #[must_use]
+    pub const fn from_words(words: &[u64; WORDS]) -> Self {
+        let [match_bits, dont_ignore_bits, ids, length, local_offset, max_size, threshold, start] = *words;
+        Self {
+            match_bits,
+            dont_ignore_bits,
+            node: (ids >> 32) as u32,
+            process: (ids >> 16) as u16,
+            flags: ids as u16,
+            length,
+            local_offset,
+            max_size,
+            threshold: threshold as u32,
+            start,
+        }
+    }
+
     /// The item takes a message: its threshold falls and its own offset moves on. Whether it is used up: its threshold is
     /// zero, or less is left than its maximum size. Under truncation that size says nothing (Figure 1, line 39), and an item
     /// that is full goes on taking messages, of which it stores nothing.
@@ -177,5 +195,6 @@ mod tests {
             start: 9,
         };
         assert_eq!(item.to_words(), [1, 2, 3 << 32 | 4 << 16 | 0x21, 5, 6, 7, 8, 9]);
+        assert_eq!(Item::from_words(&item.to_words()), item);
     }
 }
