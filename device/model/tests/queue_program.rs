@@ -176,11 +176,18 @@ struct Cost {
     distances: Vec<u64>,
 }
 
+/// So many items that do not match, and these behind them.
+fn fill(queue: &mut dyn MatchQueue, misses: usize, takers: &[Item]) {
+    let items = std::iter::repeat_n(Item { match_bits: 6, ..ITEM }, misses).chain(takers.iter().copied());
+    for item in items {
+        queue.append(item);
+    }
+}
+
 /// Headers that the item behind `misses` others takes, all of them there from the first cycle on.
 fn cost(uses: Use, misses: usize, taker: &[Item], headers: usize) -> Cost {
     let mut queue = programmed(Timing::default(), uses);
-    (0..misses).for_each(|_| drop(queue.append(Item { match_bits: 6, ..ITEM })));
-    taker.iter().for_each(|item| drop(queue.append(*item)));
+    fill(&mut queue, misses, taker);
     (0..headers).for_each(|_| queue.on_header(HEADER));
     let (mut begins, mut last) = (Vec::new(), None);
     while !queue.is_idle() {
@@ -232,8 +239,7 @@ fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
         // In hardware all of these are the same.
         for misses in [0, 1, 9] {
             let mut queue = hardwired(uses);
-            (0..misses).for_each(|_| drop(queue.append(Item { match_bits: 6, ..ITEM })));
-            takers.iter().for_each(|item| drop(queue.append(*item)));
+            fill(&mut queue, misses, takers);
             (0..4).for_each(|_| queue.on_header(HEADER));
             queue.run(WATCHDOG).unwrap();
             let cycles = std::iter::from_fn(|| queue.poll_outcome()).skip(1).map(|outcome| outcome.cycles);
