@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use niclab_asm::shortened;
 use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
@@ -31,7 +32,9 @@ pub enum InputError {
         error: io::Error,
     },
     /// It is no JSON, or a value is not what its key wants.
-    #[error("{}: {at}: {error}\n  mend: {}", file.display(), mend(error))]
+    #[error(
+        "{}: {}: {}\n  mend: {}", file.display(), shortened(at.clone()), shortened(error.to_string()), mend(error)
+    )]
     Json {
         /// The file.
         file: PathBuf,
@@ -413,6 +416,11 @@ mod tests {
         for text in ["", "[", "{}", "[1]", "[] []", "\u{fffd}"] {
             let error = list(text).unwrap_err();
             assert!(error.contains("mend: ") && error.contains("line 1"), "{text}: {error}");
+        }
+        let long = "x".repeat(100_000);
+        for keys in [format!(r#""length": "{long}""#), format!(r#""{long}": 1"#)] {
+            let error = item(&keys).unwrap_err();
+            assert!(error.len() < 800 && error.contains("xxx...") && error.contains("column"), "{error}");
         }
         let error = headers(r#"[{"match_bits": 1, "length": 1, "operation": "push"}]"#).unwrap_err();
         assert!(error.contains("[0].operation") && error.contains("`put`, `get`, `other`"), "{error}");

@@ -125,9 +125,10 @@ fn around(line: &str, at: usize) -> (String, usize) {
 /// What stands for the rest of a text.
 const CUT: &str = "...";
 
-/// A text of at most [`MOST_MESSAGE`] characters and [`CUT`]: what is left out stands in the middle, since messages end with
-/// what is to be said of it.
-fn shortened(text: String) -> String {
+/// A message of at most 240 characters and three dots, whatever long name it repeats: what is left out stands in the middle,
+/// since messages end with what is to be said of it.
+#[must_use]
+pub fn shortened(text: String) -> String {
     const END: usize = MOST_MESSAGE / 3;
     let Some((from, _)) = text.char_indices().nth(MOST_MESSAGE) else { return text };
     let (until, _) = text.char_indices().nth(MOST_MESSAGE - END).unwrap_or((from, ' '));

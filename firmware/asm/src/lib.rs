@@ -23,7 +23,7 @@ mod statement;
 mod symbols;
 mod text;
 
-pub use diagnostic::{Diagnostic, MOST_DIAGNOSTICS, Place, Rejected, Warning, render};
+pub use diagnostic::{Diagnostic, MOST_DIAGNOSTICS, Place, Rejected, Warning, render, shortened};
 pub use output::{OutputError, OutputFile};
 pub use source::{Program, assemble};
 pub use symbols::Register;
