@@ -140,7 +140,7 @@ fn what_is_said_of_many_mistakes_is_bounded() {
     let complaint = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        complaint.contains("bad.nma: and 39950 more") && complaint.contains("has 40000 errors"),
+        complaint.contains("bad.nma: and 39951 more") && complaint.contains("has 40001 errors"),
         "{complaint}"
     );
     fs::write(folder.join("bars.nma"), format!("nop{}\n", "|".repeat(100_000))).unwrap();
