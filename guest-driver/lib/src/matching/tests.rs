@@ -166,9 +166,12 @@ fn room_that_must_be_left_says_nothing_of_an_entry_that_cuts() {
         events.map(|event| (event.kind, event.offset, event.moved_bytes)).collect::<Vec<_>>()
     };
     assert_eq!(taken(|entry| entry), [(Kind::Put, 0, 64), (Kind::Unlinked, 0, 0)]);
-    assert_eq!(taken(Append::truncate), [(Kind::Put, 0, 64), (Kind::Put, 64, 36), (Kind::Put, 100, 0)]);
+    assert_eq!(
+        taken(|entry| entry.truncate()),
+        [(Kind::Put, 0, 64), (Kind::Put, 64, 36), (Kind::Put, 100, 0)]
+    );
     // Where the initiator says the offset, what is left depends on the message, and the entry stays.
-    assert_eq!(taken(Append::remote_offset), [(Kind::Put, 0, 64); 3]);
+    assert_eq!(taken(|entry| entry.remote_offset()), [(Kind::Put, 0, 64); 3]);
 }
 
 #[test]
