@@ -772,7 +772,7 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
  * | 5 | bytes |
  * | 6 | threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`] |
  * | 7 | counter plus one in bits 0..8, or zero: counts its operations |
- * | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left |
+ * | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it says nothing |
  * | 9 | zero |
  */
 #define NICLAB_COMMAND_APPEND 3U
@@ -813,7 +813,10 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 /* Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on. */
 #define NICLAB_ENTRY_REMOTE_OFFSET 0x40000U
 
-/* Flag of [`COMMAND_APPEND`]: word 8 counts. */
+/*
+ * Flag of [`COMMAND_APPEND`]: word 8 counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
+ * initiator says is not unlinked by it: a message at whose offset fewer bytes are left does not match.
+ */
 #define NICLAB_ENTRY_MAX_SIZE 0x80000U
 
 /* Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match. */

@@ -63,9 +63,10 @@ impl ControlError {
             Self::Region(RegionError::NoSpace) => STATUS_NO_SPACE,
             Self::Region(RegionError::NotFound) => STATUS_NOT_FOUND,
             Self::Firmware(error) => match error {
-                ImageError::Truncated { .. } | ImageError::Excess { .. } | ImageError::Magic => {
-                    STATUS_FIRMWARE_IMAGE
-                }
+                ImageError::Truncated { .. }
+                | ImageError::Excess { .. }
+                | ImageError::Magic
+                | ImageError::Reserved { .. } => STATUS_FIRMWARE_IMAGE,
                 ImageError::Version { .. } => STATUS_FIRMWARE_VERSION,
                 ImageError::Check { .. } => STATUS_FIRMWARE_CHECKSUM,
                 ImageError::Words { .. } => STATUS_FIRMWARE_SIZE,

@@ -14,6 +14,7 @@ pub mod inspect;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::matching::fifo::Fifos;
 use smallvec::SmallVec;
@@ -34,9 +35,10 @@ pub struct Timing {
     pub memory_latency: u64,
     /// Words of the input FIFO.
     pub fifo_words: usize,
-    /// Cycles from the unit's last word to the first word of the next header: to see that it is done, and to read the header
-    /// buffer. Fitted: with five, a header costs 30 cycles and 8 for each item traversed, which gives all three ratios that
-    /// the paper publishes (section 6.1: 19 %, 6 % and 2.3 % over hardware).
+    /// Cycles from the one in which the unit's last word is heard to the one in which the next header's first word is sent,
+    /// both of them counted: to see that it is done, and to read the header buffer. Fitted: with five (four cycles later), a
+    /// header costs 30 cycles and 8 for each item traversed, which gives all three ratios that the paper publishes (section
+    /// 6.1: 19 %, 6 % and 2.3 % over hardware).
     pub turnaround: u64,
     /// Cycles from the begin of a header to the first word of the first item that is spilled.
     pub spill_latency: u64,
@@ -78,7 +80,7 @@ pub enum Use {
     /// Nothing: the paper's benchmark (section 5.1).
     Keep,
     /// Its threshold falls and its local offset moves on. It is unlinked when the threshold is zero, or when less is left than
-    /// its maximum size.
+    /// its maximum size and it does not truncate.
     #[default]
     Consume,
 }
@@ -164,11 +166,13 @@ pub enum Misbehaved {
         /// Where to.
         pc: usize,
     },
-    /// It wrote something that no verdict is.
-    #[error("the program answered {word:#x} where a verdict was due")]
-    Verdict {
+    /// It wrote something that it must not write there.
+    #[error("the program answered {word:#x} {due}")]
+    Answer {
         /// What it wrote.
         word: u64,
+        /// Why not.
+        due: Due,
     },
     /// It gave an item that is used more than the item or the message has.
     #[error("the program put {length} bytes at {offset}, outside of the item or more than the message has")]
@@ -192,6 +196,48 @@ pub enum Misbehaved {
         /// How many it had.
         cycles: u64,
     },
+}
+
+/// What was due where a program answered something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing: no header is being matched.
+    Nothing,
+    /// Nothing yet: the item that is judged next was not sent.
+    Item,
+    /// A verdict.
+    Verdict,
+    /// That the end of the list fails.
+    End,
+    /// That the item behind one that matched is drained.
+    Done,
+}
+
+impl Due {
+    /// What is wrong with a word that is no verdict on what is judged, which was begun or not.
+    pub(super) const fn of(word: u64, is_begun: bool) -> Self {
+        match word {
+            FAILED | SUCCEEDED if !is_begun => Self::Item,
+            SUCCEEDED => Self::End,
+            _ => Self::Verdict,
+        }
+    }
+}
+
+impl fmt::Display for Due {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => formatter.write_str("while no header was being matched"),
+            Self::Item => formatter.write_str("before the item was sent that is judged next"),
+            Self::Verdict => write!(formatter, "where a verdict was due, {FAILED} or {SUCCEEDED}"),
+            Self::End => {
+                write!(formatter, "for the end of the list, which takes no message: {FAILED} is due")
+            }
+            Self::Done => {
+                write!(formatter, "where {DONE} was due, behind a match with its offset and length")
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -504,7 +550,7 @@ impl ListManager {
     }
 
     fn on_output(&mut self, word: u64) -> Result<(), Misbehaved> {
-        let Some(job) = &mut self.job else { return Err(Misbehaved::Verdict { word }) };
+        let Some(job) = &mut self.job else { return Err(Misbehaved::Answer { word, due: Due::Nothing }) };
         let items = items_of(&self.lists, job.search);
         // A verdict on something that was not begun is none.
         let is_begun = job.sent > (job.verdicts + 1) * WORDS;
@@ -528,7 +574,10 @@ impl ListManager {
                 return self.check_result();
             }
             (Some(_), DONE) => self.end(),
-            (_, word) => return Err(Misbehaved::Verdict { word }),
+            (result, word) => {
+                let due = if result.is_some() { Due::Done } else { Due::of(word, is_begun) };
+                return Err(Misbehaved::Answer { word, due });
+            }
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ pub const NICLAB_MATCH_PUTS: u32 = 16;
 pub const NICLAB_MATCH_GETS: u32 = 32;
 /// Flag of an entry: the initiator says the offset.
 pub const NICLAB_MATCH_REMOTE_OFFSET: u32 = 64;
-/// Flag of an entry: is unlinked once fewer than min_free bytes are left.
+/// Flag of an entry: is unlinked once fewer than min_free bytes are left; with NICLAB_MATCH_TRUNCATE it says nothing.
 pub const NICLAB_MATCH_MIN_FREE: u32 = 128;
 /// Flag of an entry: cuts messages that are too long.
 pub const NICLAB_MATCH_TRUNCATE: u32 = 256;
