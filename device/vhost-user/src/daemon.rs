@@ -12,6 +12,7 @@ use crate::monitor::{Monitor, MonitorError};
 use crate::shell::Shell;
 use crate::shell::quiet::Quiet;
 use crate::shell::wait::Policy;
+use crate::slice::ShortSlice;
 
 /// Why a daemon does not start.
 #[derive(Debug, Error)]
@@ -53,6 +54,8 @@ impl Daemon {
             log::info!("{}: {:?}, on a host with {cores} cores", info.name, info.policy);
         }
         let shell = Shell::new(world, nodes);
+        // All threads of the daemon are children of this one, and inherit it.
+        let _short = ShortSlice::take();
         let mut servers = Vec::new();
         for (node, place) in config.nodes.iter().enumerate() {
             servers.push(Server::cluster(&shell, node, &place.cluster_socket)?);

@@ -5,7 +5,7 @@
 //! switch.
 //!
 //! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
-//!   [`lifetime`]: when its process ends;
+//!   [`lifetime`]: when its process ends; [`slice`]: how soon its threads are let in;
 //! * [`connection`], [`cluster_function`], [`ethernet_function`]: vhost-user;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
 //! * [`ring`], [`memory`], [`vring`]: the guest's queues and memory, every word of them checked;
@@ -28,5 +28,6 @@ pub mod memory;
 pub mod monitor;
 pub mod ring;
 pub mod shell;
+pub mod slice;
 pub mod vring;
 pub mod watch;
