@@ -1,0 +1,4 @@
+//! All tests of the package from outside, in one program: linked once.
+
+mod manual;
+mod programs;
