@@ -1,7 +1,5 @@
 //! `niclab asm` and `niclab disasm`: files, exit codes, and messages that name the place and the mend.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::{
     fs,
     os::unix::fs::symlink,

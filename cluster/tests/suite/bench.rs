@@ -1,7 +1,5 @@
 //! Commands whose output is a result, on guests that are played by this test program.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::time::Duration;
 
 use crate::support::{GOOD_DAEMON, PATIENCE, name, plan};

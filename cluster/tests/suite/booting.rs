@@ -1,7 +1,5 @@
 //! What can go wrong while a cluster boots and runs, each with its report, and nothing left behind.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::time::{Duration, Instant};
 
 use crate::support::{GOOD_DAEMON, PATIENCE, lives, name, plan};

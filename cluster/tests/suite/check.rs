@@ -1,7 +1,5 @@
 //! `niclab check` and `niclab sim` from the command line, in the simulator.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::{
     fs,
     path::Path,

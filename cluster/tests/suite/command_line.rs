@@ -1,7 +1,5 @@
 //! What the command says without any cluster: help, schema, and errors that name the place and the mend.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::{
     fs,
     process::{Command, Output},

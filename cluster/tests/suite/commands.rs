@@ -1,7 +1,5 @@
 //! The subcommands on a cluster that is up, and the supervisor behind them.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::{
     fs,
     io::{BufRead, BufReader, Write},

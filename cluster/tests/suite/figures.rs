@@ -1,7 +1,5 @@
 //! The committed figures are what `niclab figures` makes: model time is exact, so they are equal to the last byte.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::{fs, path::Path, process::Command};
 
 /// Makes the figures of `paper`, and holds them to the drawing and the `table` in docs/figures.

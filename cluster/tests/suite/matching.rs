@@ -1,7 +1,5 @@
 //! `niclab match`: a program assembled by niclab is run and debugged by niclab.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::{
     fs,
     io::Write as _,

@@ -1,7 +1,5 @@
 //! `niclab profile` as users meet it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::{
     fs,
     path::Path,

@@ -1,7 +1,5 @@
 //! The same seed puts the same faults into a NIC, live and in the simulator: message by message.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use niclab_device::lab::{Lab, connect_ports};

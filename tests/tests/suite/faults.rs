@@ -1,7 +1,5 @@
 //! The same seed gives the same faults, frame by frame, whichever shell the links are in.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::time::{Duration, Instant};
 
 use niclab_device::ethernet::Negotiated;

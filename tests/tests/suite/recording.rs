@@ -1,7 +1,5 @@
 //! What a live cluster recorded is what the simulator sends again.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

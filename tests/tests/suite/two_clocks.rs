@@ -1,8 +1,6 @@
 //! The model time of a live run is that of its programs, however wall time mixed their operations: a live shell in this
 //! process, whose guests are threads that lose their time at random, against the simulator.
 
-#![allow(clippy::unwrap_used)]
-
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,12 +1,6 @@
 //! A cluster without QEMU: the daemon is a shell script, and each guest is this test program again, which then plays a
 //! guest's agent on the socket where QEMU would offer it.
 
-#![allow(
-    clippy::unwrap_used,
-    dead_code,
-    reason = "tests fail by panicking, and each test program uses its part"
-)]
-
 use std::{
     collections::BTreeMap,
     env,

@@ -1,7 +1,5 @@
 //! `niclab-match debug`, by scripts: what it shows, and that nothing that is said to it ends it but the end.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::fs;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! `niclab-match run`: what it prints, its exit codes, and that what is printed is what the rule says.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;

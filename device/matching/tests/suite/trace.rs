@@ -1,7 +1,5 @@
 //! Waveforms, parsed back: what stands in a cycle is what the machine holds and does in it.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufReader;

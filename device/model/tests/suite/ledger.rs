@@ -1,7 +1,5 @@
 //! The ledger over random runs of ULTRA cards and of conventional NICs: what it sums, what it keeps, and whose.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use niclab_model::conventional::Conventional;

@@ -1,8 +1,6 @@
 //! Match cards against Portals written plainly: whatever programs post, send and unlink, and whatever the network loses,
 //! doubles, damages and reorders, messages go where the rule says, in the order in which they were sent, once.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::matching::*;

@@ -1,8 +1,6 @@
 //! One Match card and a host and a network that mean harm: whatever they say, nothing panics, every request is answered
 //! once, and nothing is touched but memory that was given, while it was given.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use niclab_abi::FromBytes;

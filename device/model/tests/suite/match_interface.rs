@@ -1,7 +1,5 @@
 //! What a program sees of a Match card: commands in, events and memory out. Cards on one wire that takes no time.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use niclab_abi::FromBytes;
 use niclab_abi::control::*;
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_FIRMWARE, CAUSE_MESSAGE};

@@ -1,7 +1,5 @@
 //! The matching program on the match unit against the rule, for any lists and headers; and the paper's counts, word by word.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::cases::{header, item};
 use niclab_isa::Word;
 use niclab_model::matching::item::{Header, Item, Operation, flag};

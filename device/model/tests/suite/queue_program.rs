@@ -1,7 +1,5 @@
 //! The queue that a program keeps against the one that hardware keeps: the same becomes of every header, and what it costs.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::cases::{header, item};
 use niclab_isa::{Bits, Word};
 use niclab_model::matching::item::{Header, INFINITE, Item, Operation, flag};

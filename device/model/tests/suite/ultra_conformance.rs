@@ -2,8 +2,6 @@
 //!
 //! Each case is one seed, which proptest prints when it fails and which replays it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
-
 use niclab_model::fabric::faults::{Chance, Faults};
 use niclab_model::ultra::config::FlowControl;
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! The figures of the ULTRA paper, section 4: requester and completer connected to each other, without bus and network.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use niclab_model::nic::{Input, Nic, Output};
 use niclab_model::parts::profile::{NiPrices, Profile};
 use niclab_model::time::Time;

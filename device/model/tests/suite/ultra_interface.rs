@@ -1,7 +1,5 @@
 //! What a program sees of an ULTRA card: slices, status line, interrupts. Two cards on one wire that takes no time.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use niclab_abi::FromBytes;
 use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
 use niclab_abi::control::{OP_PORT_CLOSE, OP_REVOKE, PortName, Reply, Revoke, STATUS_OK};

@@ -1,6 +1,5 @@
 //! What the paper says in words of these machines holds in the simulations.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
 use niclab_processors::Pass;
 use niclab_processors::comparison::{List, Machines, Measured, processors};
 use niclab_processors::match_unit::MatchUnit;

@@ -1,8 +1,6 @@
 //! Faults of devices in simulations: each befalls what it says and nothing else, the judge excuses them and still finds a
 //! model that is broken, and the same seed gives the same faults.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use crate::tampered::{Tamper, Tampered};
 use niclab_sim::run::{Options, run};
 use niclab_sim::swarm::{configuration, recording};

@@ -1,7 +1,5 @@
 //! Match cards: every kind of workload, received in every way, holds every check, whatever links do.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;
 use niclab_spec::{

@@ -1,7 +1,5 @@
 //! A timeline holds what the report holds, and watching changes nothing.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use niclab_sim::observer::Observer;

@@ -1,7 +1,5 @@
 //! The program `niclab-sim`: its exit codes, what it prints, and that it prints the same each time.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};

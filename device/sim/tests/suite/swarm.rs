@@ -1,7 +1,5 @@
 //! A swarm holds every check, says the same each time on any number of threads, and finds what is broken on purpose.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use crate::tampered::{Tamper, Tampered};
 use niclab_sim::run::Options;
 use niclab_sim::swarm::{Swarm, configuration, run_seed};

@@ -1,7 +1,5 @@
 //! Every kind of workload runs to its end, holds every check, and gives the same bytes each time.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;
 use niclab_spec::{ClusterFile, Function, SimConfig, Source, Workload, WorkloadKind};

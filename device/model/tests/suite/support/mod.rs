@@ -1,7 +1,5 @@
 //! What the tests of this crate share: a host with memory and a program that uses an ULTRA card.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 pub mod matching;
 pub mod world;
 
