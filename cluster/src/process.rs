@@ -79,6 +79,35 @@ impl ProcessId {
     }
 }
 
+/// A process that is waited for: whoever has its number later, this means the one that had it when it was taken hold of.
+#[derive(Debug)]
+pub struct Awaited(OwnedFd);
+
+impl Awaited {
+    /// Takes hold of the process, if it is still the same one.
+    #[must_use]
+    pub fn new(process: ProcessId) -> Option<Self> {
+        let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw)?;
+        let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        (ProcessId::of(process.pid) == Some(process)).then_some(Self(fd))
+    }
+
+    /// Waits until it has ended, for so long at most. False when it has not.
+    #[must_use]
+    pub fn has_ended_within(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).ok();
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], left.as_ref()) {
+                Ok(ready) => return ready > 0,
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
 /// A child that is killed with its owner: when this is dropped, and by the kernel when the owner dies.
 #[derive(Debug)]
 pub struct Process {

@@ -13,6 +13,7 @@ use super::no_cluster;
 use crate::{
     cli::DownArgs,
     control::{self, ControlError, PLAN, Request},
+    process::Awaited,
     runtime::{Condition, RuntimeError, RuntimeRoot},
 };
 
@@ -68,6 +69,7 @@ fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'sta
         let pid = root.owner(name).map_or_else(String::new, |owner| format!(" (process {})", owner.pid));
         bail!("a `niclab run`{pid} of the name `{name}` is at work; end that one");
     }
+    let awaited = root.owner(name).and_then(Awaited::new);
     match control::ask_within(&folder, &Request::Down, within) {
         Ok(_) => {}
         Err(ControlError::Refused(message)) => bail!("{message}"),
@@ -78,9 +80,11 @@ fn end(root: &RuntimeRoot, name: &ClusterName, within: Duration) -> Result<&'sta
             }
         }
     }
-    // Whatever it answered, it is down when its owner has let go of the folder.
+    // Whatever it answered, it is down when its owner has let go of the folder; and nothing of it is left once it has ended,
+    // which is the next that it does.
     if is_cleaned(root, name, deadline)? {
-        return Ok("");
+        let has_ended = awaited.is_none_or(|owner| owner.has_ended_within(KILLED_TIMEOUT));
+        return Ok(if has_ended { "" } else { " (its niclab has still to end)" });
     }
     if let Some(owner) = root.owner(name) {
         owner.signal(Signal::KILL);

@@ -1,0 +1,72 @@
+//! One look at a guest's queue does a turn's work and no more, however full the queue is: others get the world then.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{frame, lab};
+use niclab_device::ethernet::Negotiated;
+use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use niclab_device::ring::Buffer;
+
+/// Looks until there is no more, and says how often.
+fn looks(mut look: impl FnMut() -> bool) -> u32 {
+    let mut looks = 1;
+    while look() {
+        looks += 1;
+        assert!(looks < 10_000, "there is no end");
+    }
+    looks
+}
+
+#[test]
+fn a_queue_full_of_chains_that_cannot_be_answered_takes_turns() {
+    let lab = lab(2);
+    let hostile = lab.guest(0).unwrap();
+    let address = hostile.memory().allocate(64, 8).unwrap();
+    let before = hostile.statistics().unwrap();
+    let chains = hostile.with_control_ring(|ring| {
+        // Nobody rings: this thread alone looks.
+        let mut chains = 0;
+        while ring.add(&[Buffer { address, bytes: 8, writable: false }]).unwrap().is_some() {
+            chains += 1;
+        }
+        ring.show().unwrap();
+        chains
+    });
+    let shell = lab.daemon().shell();
+    assert!(looks(|| shell.world().serve_control(0)) > 1, "one look does all {chains}");
+    let given_back = hostile.with_control_ring(|ring| {
+        let mut given_back = 0;
+        while let Some((head, _)) = ring.poll_used().unwrap() {
+            ring.reclaim(head).unwrap();
+            given_back += 1;
+        }
+        given_back
+    });
+    assert_eq!(given_back, chains);
+    assert_eq!(hostile.statistics().unwrap().control_refused, before.control_refused);
+}
+
+#[test]
+fn a_queue_full_of_long_frames_takes_turns() {
+    let lab = lab(2);
+    let mut hostile = lab.ethernet_with(0, 256, 66_000, Negotiated::OFFERED).unwrap();
+    let _other = lab.ethernet(1, 0).unwrap();
+    let mut long = frame(lab.mac(0), lab.mac(1), 34 + 20 + 64 * 1_000);
+    long[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    long[46] = 5 << 4;
+    let offload = Offload {
+        checksum: Some(Checksum { start: 34, offset: 16 }),
+        segmentation: Some(Segmentation { family: Family::V4, payload_bytes: 64 }),
+    };
+    let mut frames = 0;
+    while hostile.queue(&offload, &long).unwrap() {
+        frames += 1;
+    }
+    hostile.show().unwrap();
+    let shell = lab.daemon().shell();
+    // A thousand segments are more than half a turn.
+    let looks = looks(|| shell.world().transmit(0));
+    assert!(looks > frames / 2, "{looks} looks for {frames} frames of 1,000 segments");
+}
