@@ -1,9 +1,7 @@
 //! The cluster function: the vhost-user back end behind QEMU's `vhost-user-test-device-pci`.
 
-use std::ffi::CString;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use niclab_abi::bar::REGION;
 use niclab_abi::config::CONFIG_BYTES;
@@ -11,81 +9,49 @@ use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_spec::daemon::doorbell_thread_name;
 use parking_lot::Mutex;
 use vhost::vhost_user::message::{
-    VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
-    VhostUserVirtioFeatures,
+    VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
 };
-use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
-use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
-use vm_memory::GuestAddressSpace;
-use vmm_sys_util::epoll::EventSet;
-use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use crate::connection::{Exit, Wake};
-use crate::memory::DmaMemory;
+use crate::attention::Attention;
+use crate::connection::{Event, Function};
+use crate::map_request::{MapChannel, MapError};
+use crate::memory::{DmaMemory, FileIdentity};
 use crate::ring::Burst;
+use crate::shell::card::violation;
 use crate::shell::world::World;
 use crate::shell::{Shell, in_turns};
-use crate::vring::{GuestMemory, Vring};
+use crate::vring::Vring;
+
+/// How long a front end may take to map the BAR before that is reported. Its queues go on meanwhile.
+const MAP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How far the mapping of the BAR has got, which each start of the device needs anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mapping {
+    /// Not asked for.
+    Wanted,
+    /// Asked for; reported when there is no answer by then.
+    Asked(Instant),
+    /// Nothing more to do: it stands, or cannot, or there was no answer for long, which may still come.
+    Settled,
+}
+
+/// The mapping of the BAR, and the channel over which it is asked for.
+struct Map {
+    channel: Option<MapChannel>,
+    mapping: Mapping,
+}
 
 /// One connection of the cluster function.
 pub struct ClusterFunction {
     shell: Arc<Shell>,
     node: usize,
-    wake: Wake,
-    exit: Exit,
-    backend: Mutex<Option<Backend>>,
-    is_map_asked: AtomicBool,
+    attention: Arc<Attention>,
+    map: Mutex<Map>,
 }
 
 impl ClusterFunction {
-    /// The function of `node`, for a connection to come.
-    ///
-    /// # Errors
-    /// When the operating system gives no events.
-    pub fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
-            shell: Arc::clone(shell),
-            node,
-            wake: Wake::new()?,
-            exit: Exit::new()?,
-            backend: Mutex::new(None),
-            is_map_asked: AtomicBool::new(false),
-        }))
-    }
-
-    /// By which the function's thread calls itself back.
-    pub const fn wake(&self) -> &Wake {
-        &self.wake
-    }
-
-    /// By which its thread is told to end.
-    pub const fn exit(&self) -> &Exit {
-        &self.exit
-    }
-
-    /// Somebody has connected.
-    pub fn on_connect(&self) {
-        self.shell.set_connected(self.node, |connected| connected.cluster = true);
-    }
-
-    /// The connection is gone, and with it the guest or its QEMU.
-    pub fn on_disconnect(&self) {
-        self.host_reset();
-        let mut world = self.shell.world();
-        if let Some(card) = world.cards.get_mut(self.node) {
-            card.earlier_doorbells = card.doorbells();
-            card.vrings.clear();
-            card.memory = Arc::default();
-            card.pages.retract();
-        }
-        drop(world);
-        self.shell.set_connected(self.node, |connected| {
-            connected.cluster = false;
-            connected.bar = false;
-        });
-    }
-
     /// The driver has reset the device, or the guest has rebooted, or is gone: its memory is not ours any more.
     fn host_reset(&self) {
         let mut world = self.shell.world();
@@ -98,35 +64,15 @@ impl ClusterFunction {
         self.shell.did(&mut world);
     }
 
-    /// Remembers the queues, by which other nodes' threads reach this one.
-    fn attach(&self, vrings: &[Vring]) {
-        let mut world = self.shell.world();
-        if self.exit.is_asked() {
-            // The connection ended while this thread was on its way here, and the queues with it.
-            return;
-        }
-        if let Some(card) = world.cards.get_mut(self.node).filter(|card| card.vrings.is_empty()) {
-            card.vrings = vrings.to_vec();
-            self.name_thread();
-        }
-    }
-
-    /// Names the calling thread, so that the launcher finds it and can keep it beside the guest.
-    fn name_thread(&self) {
-        let name = CString::new(doorbell_thread_name(self.node)).unwrap_or_default();
-        // Without the name the thread works, only perhaps on another core.
-        let _ = nix::sys::prctl::set_name(&name);
-    }
-
     /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU 11.1 crashes
-    /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, so that neither the thread
-    /// that answers QEMU's own requests may ask nor one that holds the world.
-    fn map_bar(&self, vrings: &[Vring]) {
-        if self.is_map_asked.load(Ordering::Acquire) || !self.has_request(vrings) {
+    /// when it is asked before the driver said DRIVER_OK.
+    fn map_bar(&self) {
+        if self.map.lock().mapping != Mapping::Wanted || !self.has_request() {
             return;
         }
-        self.is_map_asked.store(true, Ordering::Relaxed);
-        let Some(backend) = self.backend.lock().clone() else {
+        let mut map = self.map.lock();
+        map.mapping = Mapping::Settled;
+        let Some(channel) = &mut map.channel else {
             return log::error!(
                 "node {}: the front end gave no channel to ask for the BAR's mapping",
                 self.node
@@ -145,9 +91,37 @@ impl ClusterFunction {
             flags: VhostUserMMapFlags::WRITABLE.bits(),
             ..VhostUserMMap::default()
         };
-        if let Err(error) = backend.shmem_map(&request, &file) {
-            return log::error!("node {}: the front end did not map the BAR: {error}", self.node);
+        match channel.ask(&request, &file) {
+            Ok(true) => map.mapping = Mapping::Asked(Instant::now() + MAP_PATIENCE),
+            Ok(false) => {
+                drop(map);
+                self.on_mapped();
+            }
+            Err(error) => self.on_not_mapped(&error),
         }
+    }
+
+    /// Something came over the channel.
+    fn take_map_answer(&self) {
+        let mut map = self.map.lock();
+        let Some(channel) = &mut map.channel else { return };
+        match channel.take_answer() {
+            Ok(false) => {}
+            // A reset of the device, which takes the mapping away, may have come first.
+            Ok(true) if map.mapping == Mapping::Wanted => {}
+            Ok(true) => {
+                map.mapping = Mapping::Settled;
+                drop(map);
+                self.on_mapped();
+            }
+            Err(error) => {
+                map.mapping = Mapping::Settled;
+                self.on_not_mapped(&error);
+            }
+        }
+    }
+
+    fn on_mapped(&self) {
         if let Some(card) = self.shell.world().cards.get(self.node) {
             card.pages.publish();
         }
@@ -155,13 +129,32 @@ impl ClusterFunction {
         log::info!("node {}: the BAR stands in the guest's address space", self.node);
     }
 
+    fn on_not_mapped(&self, error: &MapError) {
+        log::error!("node {}: the front end did not map the BAR: {error}", self.node);
+    }
+
+    fn on_deadline(&self) {
+        let mut map = self.map.lock();
+        if let Mapping::Asked(deadline) = map.mapping
+            && deadline <= Instant::now()
+        {
+            map.mapping = Mapping::Settled;
+            drop(map);
+            self.violation("map_unanswered");
+            log::error!(
+                "node {}: the front end has not answered the request to map the BAR for {} s; its programs find no \
+                 card until it does",
+                self.node,
+                MAP_PATIENCE.as_secs()
+            );
+        }
+    }
+
     /// Whether the driver has sent a request since it started the device.
-    fn has_request(&self, vrings: &[Vring]) -> bool {
+    fn has_request(&self) -> bool {
         let world = self.shell.world();
-        let (Some(card), Some(vring)) = (world.cards.get(self.node), vrings.get(QUEUE_CONTROL as usize))
-        else {
-            return false;
-        };
+        let Some(card) = world.cards.get(self.node) else { return false };
+        let Some(vring) = card.vrings.get(QUEUE_CONTROL as usize) else { return false };
         // Peeked at, not taken: the indices go back as they were.
         card.is_running
             || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
@@ -175,28 +168,57 @@ impl ClusterFunction {
     }
 }
 
-impl VhostUserBackend for ClusterFunction {
-    type Bitmap = ();
-    type Vring = Vring;
+impl Function for ClusterFunction {
+    const NAME: &'static str = "cluster function";
+    const QUEUES: usize = QUEUES as usize;
+    const QUEUE_SIZE: u16 = QUEUE_SIZE as u16;
 
-    fn num_queues(&self) -> usize {
-        QUEUES as usize
+    fn new(shell: &Arc<Shell>, node: usize, attention: &Arc<Attention>) -> Self {
+        Self {
+            shell: Arc::clone(shell),
+            node,
+            attention: Arc::clone(attention),
+            map: Mutex::new(Map { channel: None, mapping: Mapping::Wanted }),
+        }
     }
 
-    fn max_queue_size(&self) -> usize {
-        QUEUE_SIZE as usize
+    /// By which the launcher finds it, and can keep it beside the guest.
+    fn thread_name(node: usize) -> String {
+        doorbell_thread_name(node)
+    }
+
+    fn on_connect(&self, vrings: &[Vring]) {
+        if let Some(card) = self.shell.world().cards.get_mut(self.node) {
+            card.vrings = vrings.to_vec();
+        }
+        self.shell.set_connected(self.node, |connected| connected.cluster = true);
+    }
+
+    fn on_disconnect(&self) {
+        self.host_reset();
+        let mut world = self.shell.world();
+        if let Some(card) = world.cards.get_mut(self.node) {
+            card.earlier_doorbells = card.doorbells();
+            card.vrings.clear();
+            card.memory = Arc::default();
+            card.pages.retract();
+        }
+        drop(world);
+        self.shell.set_connected(self.node, |connected| {
+            connected.cluster = false;
+            connected.bar = false;
+        });
+    }
+
+    fn violation(&self, name: &'static str) {
+        if let Some(card) = self.shell.world().cards.get_mut(self.node) {
+            violation(&mut card.counts.violations, name);
+        }
     }
 
     fn features(&self) -> u64 {
         // No event index: one event, one interrupt, unless the driver says otherwise by the flag.
         1 << VIRTIO_F_VERSION_1 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
-    }
-
-    fn acked_features(&self, _features: u64) {
-        self.host_reset();
-        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
-        // driver's next request, which the reset has made sure of.
-        self.is_map_asked.store(false, Ordering::Release);
     }
 
     /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that was
@@ -211,82 +233,82 @@ impl VhostUserBackend for ClusterFunction {
             | VhostUserProtocolFeatures::SHMEM
     }
 
+    fn acked_features(&self, _features: u64) {
+        self.host_reset();
+        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
+        // driver's next request, which the reset has made sure of.
+        self.map.lock().mapping = Mapping::Wanted;
+    }
+
     fn reset_device(&self) {
         self.host_reset();
     }
 
-    fn set_event_idx(&self, _enabled: bool) {}
+    fn stop_queue(&self, queue: u32) {
+        if queue == QUEUE_CONTROL {
+            self.host_reset();
+        }
+    }
 
-    fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
+    fn configuration(&self) -> Vec<u8> {
         let mut space = vec![0; CONFIG_BYTES as usize];
         if let Some(info) = self.shell.nodes().get(self.node) {
             info.config.to_bytes(&mut space);
         }
-        let end = offset.saturating_add(size) as usize;
-        space.get(offset as usize..end).map(<[u8]>::to_vec).unwrap_or_default()
+        space
     }
 
-    fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
-        let mut world = self.shell.world();
-        let bar = world.cards.get(self.node).and_then(|card| card.pages.identity());
-        let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
-        world.set_memory(self.node, memory);
-        Ok(())
+    fn shared_memory_bytes(&self) -> u64 {
+        self.shell.world().cards.get(self.node).map_or(0, |card| card.pages.bytes())
     }
 
-    fn set_backend_req_fd(&self, backend: Backend) {
-        *self.backend.lock() = Some(backend);
+    fn bar(&self) -> Option<FileIdentity> {
+        self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity())
     }
 
-    fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
-        self.exit.take()
+    fn set_memory(&self, memory: Arc<DmaMemory>) {
+        self.shell.world().set_memory(self.node, memory);
     }
 
-    fn stop_vring(&self, queue_index: u32) -> io::Result<()> {
-        if queue_index == QUEUE_CONTROL {
-            self.host_reset();
-        }
-        Ok(())
+    fn set_channel(&self, channel: MapChannel) -> Option<MapChannel> {
+        self.map.lock().channel.replace(channel)
     }
 
-    /// Never fails: an error would end the thread.
-    fn handle_event(
-        &self,
-        device_event: u16,
-        _events: EventSet,
-        vrings: &[Vring],
-        _thread: usize,
-    ) -> io::Result<()> {
-        self.attach(vrings);
-        let mut again = match u32::from(device_event) {
-            QUEUE_CONTROL => {
-                self.map_bar(vrings);
+    fn handle(&self, event: Event) {
+        let mut again = match event {
+            Event::Queue(queue) if queue == QUEUE_CONTROL as usize => {
+                self.map_bar();
                 let more = self.serve_control();
                 // The first request may have come between the two.
-                self.map_bar(vrings);
+                self.map_bar();
                 more
             }
-            QUEUE_EVENT => {
+            Event::Queue(queue) if queue == QUEUE_EVENT as usize => {
                 self.shell.world().serve_events(self.node);
                 false
             }
-            _ => {
-                self.wake.consume();
-                self.shell.serve_doorbell(self.node).more
+            Event::Queue(_) | Event::Woken => self.shell.serve_doorbell(self.node).more,
+            Event::Channel => {
+                self.take_map_answer();
+                false
+            }
+            Event::Deadline => {
+                self.on_deadline();
+                false
             }
         };
-        if !self.exit.is_asked() {
+        if !self.attention.is_ending() {
             again |= self.shell.poll(self.node);
         }
         if again {
-            self.wake.call();
+            self.attention.wake();
         }
-        Ok(())
     }
 
-    fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
-        let world = self.shell.world();
-        let bytes = world.cards.get(self.node).map_or(0, |card| card.pages.bytes());
-        Ok(VhostUserShMemConfig::new(1, &[bytes]))
+    fn deadline(&self) -> Option<Instant> {
+        match self.map.lock().mapping {
+            Mapping::Asked(deadline) => Some(deadline),
+            Mapping::Wanted | Mapping::Settled => None,
+        }
     }
 }

@@ -1,25 +1,24 @@
 //! The Ethernet function: the vhost-user back end of a standard virtio-net device.
 
-use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
-use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
-use vm_memory::GuestAddressSpace;
-use vmm_sys_util::epoll::EventSet;
-use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use crate::connection::{Exit, Wake};
-use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
-use crate::memory::DmaMemory;
+use crate::attention::Attention;
+use crate::connection::{Event, Function};
+use crate::ethernet::{Negotiated, QUEUE_RECEIVE};
+use crate::map_request::MapChannel;
+use crate::memory::{DmaMemory, FileIdentity};
 use crate::shell::Shell;
-use crate::shell::ethernet::Function;
-use crate::vring::{GuestMemory, Vring};
+use crate::shell::card::violation;
+use crate::shell::ethernet::Function as State;
+use crate::vring::Vring;
 
 /// Most descriptors of a queue: QEMU's limit for vhost-user.
-const QUEUE_SIZE: usize = 1024;
+const QUEUE_SIZE: u16 = 1024;
 
 /// Bursts sent before the thread looks at the receive queue.
 const BURSTS: usize = 16;
@@ -28,61 +27,10 @@ const BURSTS: usize = 16;
 pub struct EthernetFunction {
     shell: Arc<Shell>,
     node: usize,
-    wake: Wake,
-    exit: Exit,
+    attention: Arc<Attention>,
 }
 
 impl EthernetFunction {
-    /// The function of `node`, for a connection to come.
-    ///
-    /// # Errors
-    /// When the operating system gives no events.
-    pub fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self { shell: Arc::clone(shell), node, wake: Wake::new()?, exit: Exit::new()? }))
-    }
-
-    /// By which the function's thread calls itself back.
-    pub const fn wake(&self) -> &Wake {
-        &self.wake
-    }
-
-    /// By which its thread is told to end.
-    pub const fn exit(&self) -> &Exit {
-        &self.exit
-    }
-
-    /// Somebody has connected.
-    pub fn on_connect(&self) {
-        self.shell.set_connected(self.node, |connected| connected.ethernet = true);
-    }
-
-    /// The connection is gone, and with it the guest or its QEMU.
-    pub fn on_disconnect(&self) {
-        let mut world = self.shell.world();
-        world.ethernet.host_reset(self.node);
-        let doorbells = world.ethernet.doorbells(self.node);
-        if let Some(state) = world.ethernet.states.get_mut(self.node) {
-            state.earlier_doorbells = doorbells;
-        }
-        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
-            *function = Function::default();
-        }
-        drop(world);
-        self.shell.set_connected(self.node, |connected| connected.ethernet = false);
-    }
-
-    fn attach(&self, vrings: &[Vring]) {
-        let mut world = self.shell.world();
-        if self.exit.is_asked() {
-            // The connection ended while this thread was on its way here, and the queues with it.
-            return;
-        }
-        let functions = &mut world.ethernet.functions;
-        if let Some(function) = functions.get_mut(self.node).filter(|function| function.vrings.is_empty()) {
-            function.vrings = vrings.to_vec();
-        }
-    }
-
     /// Sends what the guest has queued. True when there is more than a fair share of it.
     fn transmit(&self) -> bool {
         (0..BURSTS).all(|_| {
@@ -95,25 +43,57 @@ impl EthernetFunction {
     }
 }
 
-impl VhostUserBackend for EthernetFunction {
-    type Bitmap = ();
-    type Vring = Vring;
+impl Function for EthernetFunction {
+    const NAME: &'static str = "Ethernet function";
+    const QUEUES: usize = 2;
+    const QUEUE_SIZE: u16 = QUEUE_SIZE;
 
-    fn num_queues(&self) -> usize {
-        2
+    fn new(shell: &Arc<Shell>, node: usize, attention: &Arc<Attention>) -> Self {
+        Self { shell: Arc::clone(shell), node, attention: Arc::clone(attention) }
     }
 
-    fn max_queue_size(&self) -> usize {
-        QUEUE_SIZE
+    fn thread_name(node: usize) -> String {
+        format!("ethernet-{node}")
+    }
+
+    fn on_connect(&self, vrings: &[Vring]) {
+        if let Some(function) = self.shell.world().ethernet.functions.get_mut(self.node) {
+            function.vrings = vrings.to_vec();
+        }
+        self.shell.set_connected(self.node, |connected| connected.ethernet = true);
+    }
+
+    fn on_disconnect(&self) {
+        let mut world = self.shell.world();
+        world.ethernet.host_reset(self.node);
+        let doorbells = world.ethernet.doorbells(self.node);
+        if let Some(state) = world.ethernet.states.get_mut(self.node) {
+            state.earlier_doorbells = doorbells;
+        }
+        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
+            *function = State::default();
+        }
+        drop(world);
+        self.shell.set_connected(self.node, |connected| connected.ethernet = false);
+    }
+
+    fn violation(&self, name: &'static str) {
+        if let Some(state) = self.shell.world().ethernet.states.get_mut(self.node) {
+            violation(&mut state.violations, name);
+        }
     }
 
     /// Not `VHOST_USER_F_PROTOCOL_FEATURES`: with it QEMU's virtio-net enables a queue before it acknowledges any feature,
-    /// which the library takes for a protocol error. The function needs nothing that would have to be agreed on.
+    /// which the `vhost` crate takes for a protocol error. The function needs nothing that would have to be agreed on.
     fn features(&self) -> u64 {
         1 << VIRTIO_F_VERSION_1
             | 1 << VIRTIO_RING_F_EVENT_IDX
             | 1 << VIRTIO_RING_F_INDIRECT_DESC
             | Negotiated::OFFERED
+    }
+
+    fn protocol_features(&self) -> VhostUserProtocolFeatures {
+        VhostUserProtocolFeatures::empty()
     }
 
     fn acked_features(&self, features: u64) {
@@ -124,49 +104,48 @@ impl VhostUserBackend for EthernetFunction {
         }
     }
 
-    fn protocol_features(&self) -> VhostUserProtocolFeatures {
-        VhostUserProtocolFeatures::empty()
+    /// Neither offered nor asked for: the driver's next features say that it starts anew.
+    fn reset_device(&self) {}
+
+    fn stop_queue(&self, _queue: u32) {}
+
+    fn configuration(&self) -> Vec<u8> {
+        Vec::new()
     }
 
-    /// The library tells the queues themselves.
-    fn set_event_idx(&self, _enabled: bool) {}
+    fn shared_memory_bytes(&self) -> u64 {
+        0
+    }
 
-    fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
-        // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
-        // by its file all the same.
-        let mut world = self.shell.world();
-        let bar = world.cards.get(self.node).and_then(|card| card.pages.identity());
-        let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
-        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
+    /// The cluster function's BAR can be among the regions, by another way than its own connection.
+    fn bar(&self) -> Option<FileIdentity> {
+        self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity())
+    }
+
+    fn set_memory(&self, memory: Arc<DmaMemory>) {
+        if let Some(function) = self.shell.world().ethernet.functions.get_mut(self.node) {
             function.memory = memory;
         }
-        Ok(())
     }
 
-    fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
-        self.exit.take()
+    /// Nothing is ever asked of the front end: it cannot give a channel for that, which is not offered.
+    fn set_channel(&self, _channel: MapChannel) -> Option<MapChannel> {
+        None
     }
 
-    /// Never fails: an error would end the thread.
-    fn handle_event(
-        &self,
-        device_event: u16,
-        _events: EventSet,
-        vrings: &[Vring],
-        _thread: usize,
-    ) -> io::Result<()> {
-        self.attach(vrings);
-        let event = usize::from(device_event);
-        if event == QUEUE_RECEIVE {
-            self.shell.world().ethernet.refill(self.node);
-            return Ok(());
+    fn handle(&self, event: Event) {
+        match event {
+            Event::Queue(QUEUE_RECEIVE) => self.shell.world().ethernet.refill(self.node),
+            Event::Queue(_) | Event::Woken => {
+                if self.transmit() {
+                    self.attention.wake();
+                }
+            }
+            Event::Channel | Event::Deadline => {}
         }
-        if event != QUEUE_TRANSMIT {
-            self.wake.consume();
-        }
-        if self.transmit() {
-            self.wake.call();
-        }
-        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
     }
 }

@@ -5,14 +5,16 @@
 //! switch.
 //!
 //! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
-//! * [`connection`], [`cluster_function`], [`ethernet_function`]: vhost-user;
+//! * [`connection`], [`session`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
-//! * [`ring`], [`memory`], [`vring`]: the guest's queues and memory, every word of them checked;
+//! * [`ring`], [`memory`], [`vring`], [`notification`]: the guest's queues, memory and events, all of it checked;
+//! * [`attention`]: how threads call one another;
 //! * [`watch`]: timelines, captures and recordings of what goes on;
 //! * [`ethernet`]: frames and offloads;
 //! * [`frontend`]: the other end of it all, in this process; [`lab`]: both ends, for tests and
 //!   [`bench`]marks.
 
+pub mod attention;
 pub mod bench;
 pub mod cluster_function;
 pub mod config;
@@ -22,9 +24,12 @@ pub mod ethernet;
 pub mod ethernet_function;
 pub mod frontend;
 pub mod lab;
+pub mod map_request;
 pub mod memory;
 pub mod monitor;
+pub mod notification;
 pub mod ring;
+pub mod session;
 pub mod shell;
 pub mod vring;
 pub mod watch;

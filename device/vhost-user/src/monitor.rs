@@ -20,13 +20,12 @@ use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, 
 use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults};
 use parking_lot::MutexGuard;
 use thiserror::Error;
-use vhost_user_backend::VringT;
-use virtio_queue::QueueT;
 
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
 use crate::shell::{Connected, Shell, in_turns};
+use crate::vring::Vring;
 use crate::watch::serve::serve;
 
 /// The monitor socket cannot be served.
@@ -345,7 +344,9 @@ fn health(shell: &Shell) -> DaemonHealth {
 
 /// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then.
 pub fn is_ethernet_running(world: &World, number: usize) -> bool {
-    world.ethernet.functions.get(number).is_some_and(|function| {
-        !function.vrings.is_empty() && function.vrings.iter().all(|vring| vring.get_ref().get_queue().ready())
-    })
+    world
+        .ethernet
+        .functions
+        .get(number)
+        .is_some_and(|function| !function.vrings.is_empty() && function.vrings.iter().all(Vring::is_ready))
 }

@@ -1,93 +1,155 @@
-//! A virtqueue as the vhost-user library drives it, with an exact count of the doorbells that were rung.
+//! A virtqueue as the front end sets it up: where its rings lie, how far it has got, by which events it is called.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
-use virtio_queue::Error as QueueError;
-use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
+use parking_lot::{Mutex, MutexGuard};
+use thiserror::Error;
 
-/// The guest's memory as the vhost-user library holds it.
-pub type GuestMemory = GuestMemoryAtomic<GuestMemoryMmap>;
+use crate::notification::{Call, Kick};
 
-/// The library's locked virtqueue. Its one addition: the library reads a queue's kick descriptor and throws its value
-/// away, which is how many times the guest rang; this one adds it up.
-#[derive(Clone)]
+/// A queue that cannot be.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum QueueError {
+    /// Split virtqueues have a power of two descriptors (Virtio 1.2, 2.7).
+    #[error("a queue of {size} descriptors; give a power of two up to {most}")]
+    Size {
+        /// What was asked for.
+        size: u32,
+        /// Most descriptors.
+        most: u16,
+    },
+    /// Table, available ring and used ring are multiples of 16, 2 and 4 bytes (Virtio 1.2, 2.7).
+    #[error("a ring at guest address {address:#x}, which is not a multiple of {alignment}")]
+    Alignment {
+        /// Guest-physical address.
+        address: u64,
+        /// What it must be a multiple of.
+        alignment: u64,
+    },
+}
+
+/// The state of one queue.
+#[derive(Debug)]
+pub struct QueueState {
+    /// Descriptors.
+    pub size: u16,
+    /// The front end has started it.
+    pub is_ready: bool,
+    /// The front end has enabled it.
+    pub is_enabled: bool,
+    /// Whether both sides say by an index when they want to be called.
+    pub has_event_idx: bool,
+    /// Guest-physical address of the descriptor table.
+    pub table: u64,
+    /// Guest-physical address of the available ring.
+    pub available: u64,
+    /// Guest-physical address of the used ring.
+    pub used: u64,
+    /// The next entry of the available ring that is looked at.
+    pub next_available: u16,
+    /// The next entry of the used ring that is written.
+    pub next_used: u16,
+    /// By which the guest calls.
+    pub kick: Option<Kick>,
+    /// By which it is called.
+    pub call: Option<Call>,
+}
+
+/// A queue that the thread of its connection shares with those of other nodes; every clone is the same queue.
+#[derive(Clone, Debug)]
 pub struct Vring {
-    inner: VringMutex<GuestMemory>,
+    state: Arc<Mutex<QueueState>>,
     kicks: Arc<AtomicU64>,
+    most: u16,
 }
 
 impl Vring {
+    /// A queue of at most `most` descriptors, a power of two, that nobody has set up.
+    pub fn new(most: u16) -> Self {
+        let state = QueueState {
+            size: most,
+            is_ready: false,
+            is_enabled: false,
+            has_event_idx: false,
+            table: 0,
+            available: 0,
+            used: 0,
+            next_available: 0,
+            next_used: 0,
+            kick: None,
+            call: None,
+        };
+        Self { state: Arc::new(Mutex::new(state)), kicks: Arc::default(), most }
+    }
+
+    /// The queue, for as long as the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock()
+    }
+
+    /// Whether the front end has started it.
+    pub fn is_ready(&self) -> bool {
+        self.lock().is_ready
+    }
+
     /// How many times the guest rang since the connection was made.
     pub fn kicks(&self) -> u64 {
         self.kicks.load(Ordering::Relaxed)
     }
-}
 
-impl<'a> VringStateGuard<'a, GuestMemory> for Vring {
-    type G = <VringMutex<GuestMemory> as VringStateGuard<'a, GuestMemory>>::G;
-}
-
-impl<'a> VringStateMutGuard<'a, GuestMemory> for Vring {
-    type G = <VringMutex<GuestMemory> as VringStateMutGuard<'a, GuestMemory>>::G;
-}
-
-/// One method of [`VringT`] that the inner virtqueue does.
-macro_rules! forward {
-    ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
-        $(fn $name(&self, $($argument: $kind),*) $(-> $result)? { self.inner.$name($($argument),*) })*
-    };
-}
-
-impl VringT<GuestMemory> for Vring {
-    fn new(memory: GuestMemory, max_queue_size: u16) -> Result<Self, QueueError> {
-        Ok(Self { inner: VringMutex::new(memory, max_queue_size)?, kicks: Arc::default() })
+    /// Takes the guest's calls, and counts them.
+    pub fn take_kicks(&self) {
+        let taken = self.lock().kick.as_ref().map_or(0, Kick::take);
+        self.kicks.fetch_add(taken, Ordering::Relaxed);
     }
 
-    fn get_ref(&self) -> <Self as VringStateGuard<'_, GuestMemory>>::G {
-        self.inner.get_ref()
+    /// Sets the number of descriptors.
+    ///
+    /// # Errors
+    /// [`QueueError::Size`].
+    pub fn set_size(&self, size: u32) -> Result<(), QueueError> {
+        let wrong = QueueError::Size { size, most: self.most };
+        let size = u16::try_from(size).map_err(|_| wrong)?;
+        if !size.is_power_of_two() || size > self.most {
+            return Err(wrong);
+        }
+        self.lock().size = size;
+        Ok(())
     }
 
-    fn get_mut(&self) -> <Self as VringStateMutGuard<'_, GuestMemory>>::G {
-        self.inner.get_mut()
-    }
-
-    /// Never fails: an error would end the thread that serves the guest's queues, and a descriptor that gives no number
-    /// is the front end's fault alone.
-    fn read_kick(&self) -> io::Result<bool> {
-        let state: &VringState<GuestMemory> = &self.inner.get_ref();
-        if let Some(kick) = state.get_kick() {
-            let mut count = [0; 8];
-            // SAFETY: the descriptor is open as long as `state`, whose lock is held, and `count` is eight writable bytes.
-            let read = unsafe { libc::read(kick.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-            if read == count.len() as isize {
-                self.kicks.fetch_add(u64::from_ne_bytes(count), Ordering::Relaxed);
+    /// Sets where table, available ring and used ring lie, guest-physical. Whether that is memory is seen with each use.
+    ///
+    /// # Errors
+    /// [`QueueError::Alignment`].
+    pub fn set_addresses(&self, table: u64, available: u64, used: u64) -> Result<(), QueueError> {
+        for (address, alignment) in [(table, 16), (available, 2), (used, 4)] {
+            if address % alignment != 0 {
+                return Err(QueueError::Alignment { address, alignment });
             }
         }
-        Ok(state.is_enabled())
+        let mut state = self.lock();
+        (state.table, state.available, state.used) = (table, available, used);
+        Ok(())
     }
+}
 
-    forward! {
-        add_used(index: u16, bytes: u32) -> Result<(), QueueError>;
-        signal_used_queue() -> io::Result<()>;
-        enable_notification() -> Result<bool, QueueError>;
-        disable_notification() -> Result<(), QueueError>;
-        needs_notification() -> Result<bool, QueueError>;
-        set_enabled(enabled: bool);
-        set_queue_info(descriptors: u64, available: u64, used: u64) -> Result<(), QueueError>;
-        queue_next_avail() -> u16;
-        set_queue_next_avail(base: u16);
-        set_queue_next_used(index: u16);
-        queue_used_idx() -> Result<u16, QueueError>;
-        set_queue_size(descriptors: u16);
-        set_queue_event_idx(enabled: bool);
-        set_queue_ready(ready: bool);
-        set_kick(file: Option<File>);
-        set_call(file: Option<File>);
-        set_err(file: Option<File>);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_that_cannot_be_are_refused() {
+        let vring = Vring::new(256);
+        for size in [0, 3, 512, 65_536, u32::MAX] {
+            assert_eq!(vring.set_size(size), Err(QueueError::Size { size, most: 256 }));
+        }
+        vring.set_size(128).unwrap();
+        vring.set_addresses(0x10, 0x22, 0x24).unwrap();
+        for (table, available, used) in [(0x18, 0, 0), (0, 1, 0), (0, 0, 2)] {
+            assert!(vring.set_addresses(table, available, used).is_err());
+        }
+        let state = vring.lock();
+        assert_eq!((state.size, state.table, state.available, state.used), (128, 0x10, 0x22, 0x24));
     }
 }
