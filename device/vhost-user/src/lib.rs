@@ -8,6 +8,7 @@
 //! * [`connection`], [`session`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
 //! * [`ring`], [`memory`], [`vring`], [`notification`]: the guest's queues, memory and events, all of it checked;
+//! * [`sandbox`]: what the daemon cannot do, whoever makes it try;
 //! * [`attention`]: how threads call one another;
 //! * [`watch`]: timelines, captures and recordings of what goes on;
 //! * [`ethernet`]: frames and offloads;
@@ -29,6 +30,7 @@ pub mod memory;
 pub mod monitor;
 pub mod notification;
 pub mod ring;
+pub mod sandbox;
 pub mod session;
 pub mod shell;
 pub mod vring;

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use niclab_device::bench;
 use niclab_device::daemon::Daemon;
+use niclab_device::sandbox;
 use niclab_spec::daemon::{DaemonConfig, READY_LINE};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -30,6 +31,8 @@ struct Arguments {
 enum Action {
     /// Measure this program's own code in process, without QEMU: messages, frames.
     Bench(BenchArguments),
+    /// Say what sandbox the running kernel gives the daemon.
+    Sandbox,
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,6 +52,10 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     let result = match Arguments::parse() {
         Arguments { command: Some(Action::Bench(arguments)), .. } => bench(&arguments),
+        Arguments { command: Some(Action::Sandbox), .. } => {
+            println!("{}", sandbox::enter(&[]));
+            Ok(())
+        }
         Arguments { config: Some(config), .. } => serve(&config),
         // Clap asks for one of the two.
         Arguments { .. } => Ok(()),
@@ -85,7 +92,13 @@ fn serve(config: &Path) -> anyhow::Result<()> {
     signals.thread_block().context("cannot block signals")?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).context("cannot ask to end with the parent")?;
     let config = DaemonConfig::read(config)?;
-    let daemon = Daemon::start(&config)?;
+    let daemon = Daemon::start_after(&config, || {
+        let sockets = config.nodes.iter().flat_map(|node| [&node.cluster_socket, &node.ethernet_socket]);
+        let sockets = sockets.chain([&config.monitor_socket]).map(PathBuf::as_path);
+        let sandbox = sandbox::enter(&sandbox::folders_of(sockets));
+        let level = if sandbox.is_whole() { log::Level::Info } else { log::Level::Warn };
+        log::log!(level, "sandbox: {sandbox}");
+    })?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{READY_LINE}").and_then(|()| stdout.flush()).context("cannot say that it is ready")?;
     watch_standard_input()?;

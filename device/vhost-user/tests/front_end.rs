@@ -349,6 +349,39 @@ fn a_mapping_request_that_is_never_answered() {
 }
 
 #[test]
+fn the_daemon_is_in_its_sandbox() {
+    let daemon = Process::start(2);
+    daemon.wait_for_log("sandbox: ");
+    let guest = daemon.guest(0);
+    // Each thread, whenever it was started.
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
+    for thread in threads {
+        let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        let has = |line: &str| status.lines().any(|of_status| of_status == line);
+        assert!(has("Seccomp:\t2") && has("NoNewPrivs:\t1"), "{status}");
+    }
+    guest.statistics().unwrap();
+    // It says so by itself, too.
+    let program = env!("CARGO_BIN_EXE_niclab-device");
+    let said = std::process::Command::new(program).arg("sandbox").output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(
+        said.contains("landlock") && said.contains("seccomp: only") && said.lines().count() == 1,
+        "{said}"
+    );
+}
+
+#[test]
+fn a_daemon_in_its_sandbox_takes_its_sockets_away() {
+    let daemon = Process::start(1);
+    let socket = daemon.cluster_socket(0);
+    drop(daemon.guest(0));
+    assert!(socket.exists());
+    daemon.end();
+    assert!(!socket.exists() && !socket.with_file_name("monitor").exists());
+}
+
+#[test]
 fn connections_leave_nothing_behind() {
     let daemon = Process::start(2);
     // What is made once and kept.

@@ -21,6 +21,7 @@ pub struct Process {
     child: Child,
     config: DaemonConfig,
     log: Arc<Mutex<String>>,
+    is_ended: bool,
     _folder: tempfile::TempDir,
 }
 
@@ -59,7 +60,14 @@ impl Process {
         let mut ready = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
         assert_eq!(ready.trim(), READY_LINE, "{}", log.lock());
-        Self { child, config, log, _folder: folder }
+        Self { child, config, log, is_ended: false, _folder: folder }
+    }
+
+    /// Ends it as its launcher does, and waits for that.
+    pub fn end(mut self) {
+        self.child.stdin = None;
+        assert!(self.child.wait().unwrap().success());
+        self.is_ended = true;
     }
 
     /// Its number among the processes.
@@ -144,11 +152,6 @@ impl Process {
         self.log.lock().clear();
     }
 
-    /// Lines of a file that the kernel keeps about the daemon.
-    pub fn proc(&self, name: &str) -> String {
-        std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap()
-    }
-
     fn descriptor_numbers(&self) -> Vec<String> {
         let folder = std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap();
         folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -184,6 +187,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if self.is_ended {
+            return;
+        }
         let status = self.child.try_wait().unwrap();
         let _ = self.child.kill();
         let _ = self.child.wait();
