@@ -9,6 +9,7 @@
 //! | part | made from | module |
 //! |---|---|---|
 //! | package tree | the host's Debian mirror, through an apt of our own | [`apt`], `tree` |
+//! | kernel, unpacked | the tree's | `vmlinux` |
 //! | kernel module | its source, embedded in this program | `module`, `sandbox` |
 //! | initramfs | the tree, the module, the caller's tools | `initramfs`, `cpio` |
 //! | root disk, if packages are asked for | the mirror again | `disk` |
@@ -27,6 +28,7 @@ mod sandbox;
 mod survey;
 mod tree;
 mod unpack;
+mod vmlinux;
 
 use std::path::{Path, PathBuf};
 
@@ -67,7 +69,7 @@ pub struct Images {
     pub qemu: QemuCommand,
     /// Such as `11.1.3`.
     pub qemu_version: String,
-    /// For `-kernel`.
+    /// For `-kernel`: unpacked, so that QEMU enters it without a BIOS, unless it is the user's own.
     pub kernel: PathBuf,
     /// Release of the kernel the module was built for. A user's own kernel may be another.
     pub kernel_release: String,
@@ -113,6 +115,8 @@ fn check(request: &Request) -> Result<(), ImageError> {
 fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError> {
     let Some(path) = cache.find(Tree::KIND, &Tree::key()) else { return Ok(None) };
     let tree = Tree::open(&path)?;
+    let Some(kernel) = cache.find(vmlinux::KIND, &vmlinux::key(&tree)) else { return Ok(None) };
+    let kernel = kernel.join(vmlinux::FILE);
     let module_key = module::key(&tree, module::DRIVER);
     let Some(module) = cache.find(module::KIND, &module_key) else { return Ok(None) };
     let module = module.join(module::MODULE);
@@ -121,17 +125,23 @@ fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError>
     let Some(initramfs) = cache.find(initramfs::KIND, &inputs.key()?) else { return Ok(None) };
     let initramfs = initramfs.join(initramfs::FILE);
     if request.packages.is_empty() {
-        return Ok(Some(images(&tree, request, initramfs, None)));
+        return Ok(Some(images(&tree, request, kernel, initramfs, None)));
     }
     let disk = cache.find(disk::KIND, &disk::key(&tree, &request.packages));
-    Ok(disk.map(|disk| images(&tree, request, initramfs, Some(disk.join(disk::FILE)))))
+    Ok(disk.map(|disk| images(&tree, request, kernel, initramfs, Some(disk.join(disk::FILE)))))
 }
 
-fn images(tree: &Tree, request: &Request, initramfs: PathBuf, disk: Option<PathBuf>) -> Images {
+fn images(
+    tree: &Tree,
+    request: &Request,
+    kernel: PathBuf,
+    initramfs: PathBuf,
+    disk: Option<PathBuf>,
+) -> Images {
     Images {
         qemu: tree.qemu(),
         qemu_version: tree.qemu_version.clone(),
-        kernel: request.kernel.clone().unwrap_or_else(|| tree.kernel()),
+        kernel: request.kernel.clone().unwrap_or(kernel),
         kernel_release: tree.kernel_release.clone(),
         initramfs,
         root_disk: disk.or_else(|| request.image.clone()),
@@ -165,6 +175,7 @@ impl<'a> Builder<'a> {
 
     fn run(mut self) -> Result<Images, ImageError> {
         let tree = self.tree()?;
+        let kernel = vmlinux::ensure(self.cache, &self.lock, &tree, self.progress)?;
         let module_key = module::key(&tree, module::DRIVER);
         let module = match self.cache.find(module::KIND, &module_key) {
             Some(folder) => folder.join(module::MODULE),
@@ -183,10 +194,11 @@ impl<'a> Builder<'a> {
         let disk = self.disk(&tree, &module)?;
         self.cache.prune(&self.lock, initramfs::KIND, initramfs::KEPT)?;
         self.cache.prune(&self.lock, module::KIND, initramfs::KEPT)?;
+        self.cache.prune(&self.lock, vmlinux::KIND, 2)?;
         if let Some(apt) = &self.apt {
             apt.clean()?;
         }
-        Ok(images(&tree, self.request, initramfs, disk))
+        Ok(images(&tree, self.request, kernel, initramfs, disk))
     }
 
     fn tree(&mut self) -> Result<Tree, ImageError> {

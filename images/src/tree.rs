@@ -92,8 +92,8 @@ impl Tree {
         })
     }
 
-    /// The guest kernel.
-    pub fn kernel(&self) -> PathBuf {
+    /// The guest kernel as its package has it.
+    pub fn packed_kernel(&self) -> PathBuf {
         self.path.join("boot").join(format!("vmlinuz-{}", self.kernel_release))
     }
 

@@ -290,6 +290,14 @@ pub trait Nic {
     /// Messages stored for `port` since it was opened: what its program can have received.
     fn delivered(&self, port: u32) -> u64;
 
+    /// Work done since the model was made, in units of about ten nanoseconds of a host processor's time: an estimate of what
+    /// inputs and outputs so far have cost the shell's thread, so that a shell which many guests share can stop after so
+    /// much of it and let another in. It only grows. Model time never follows from it, and it may change from one version
+    /// to the next. A model whose inputs all cost about the same need not count.
+    fn work_done(&self) -> u64 {
+        0
+    }
+
     /// How often the wall clock of a live run decided in which order this node's host did things: what it did is counted
     /// and priced, but another run of the same programs may differ.
     fn unordered(&self) -> u64;

@@ -7,7 +7,7 @@ use niclab_abi::bar::REGION;
 use niclab_abi::config::CONFIG_BYTES;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_spec::daemon::doorbell_thread_name;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use vhost::vhost_user::message::{
     VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
 };
@@ -164,6 +164,8 @@ impl ClusterFunction {
         let mut world = self.shell.world();
         let more = world.serve_control(self.node);
         self.shell.did(&mut world);
+        // To whoever waits for it: this thread would take it again before the other one has woken up.
+        MutexGuard::unlock_fair(world);
         more
     }
 }
@@ -200,10 +202,11 @@ impl Function for ClusterFunction {
         if let Some(card) = world.cards.get_mut(self.node) {
             card.earlier_doorbells = card.doorbells();
             card.vrings.clear();
-            card.memory = Arc::default();
             card.pages.retract();
         }
+        let old = world.set_memory(self.node, Arc::default());
         drop(world);
+        drop(old);
         self.shell.set_connected(self.node, |connected| {
             connected.cluster = false;
             connected.bar = false;
@@ -267,7 +270,8 @@ impl Function for ClusterFunction {
     }
 
     fn set_memory(&self, memory: Arc<DmaMemory>) {
-        self.shell.world().set_memory(self.node, memory);
+        let old = self.shell.world().set_memory(self.node, memory);
+        drop(old);
     }
 
     fn set_channel(&self, channel: MapChannel) -> Option<MapChannel> {

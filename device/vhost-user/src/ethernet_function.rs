@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::MutexGuard;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
@@ -14,14 +15,13 @@ use crate::map_request::MapChannel;
 use crate::memory::{DmaMemory, FileIdentity};
 use crate::shell::Shell;
 use crate::shell::card::violation;
-use crate::shell::ethernet::Function as State;
 use crate::vring::Vring;
 
 /// Most descriptors of a queue: QEMU's limit for vhost-user.
 const QUEUE_SIZE: u16 = 1024;
 
-/// Bursts sent before the thread looks at the receive queue.
-const BURSTS: usize = 16;
+/// Turns of sending before the thread looks at the receive queue.
+const TURNS: usize = 8;
 
 /// One connection of the Ethernet function.
 pub struct EthernetFunction {
@@ -33,11 +33,12 @@ pub struct EthernetFunction {
 impl EthernetFunction {
     /// Sends what the guest has queued. True when there is more than a fair share of it.
     fn transmit(&self) -> bool {
-        (0..BURSTS).all(|_| {
+        (0..TURNS).all(|_| {
             let mut world = self.shell.world();
-            let world = &mut *world;
-            let more = world.ethernet.transmit(self.node, &mut world.network);
-            self.shell.did(world);
+            let more = world.transmit(self.node);
+            self.shell.did(&mut world);
+            // To whoever waits for it: this thread would take it again before the other one has woken up.
+            MutexGuard::unlock_fair(world);
             more
         })
     }
@@ -70,10 +71,9 @@ impl Function for EthernetFunction {
         if let Some(state) = world.ethernet.states.get_mut(self.node) {
             state.earlier_doorbells = doorbells;
         }
-        if let Some(function) = world.ethernet.functions.get_mut(self.node) {
-            *function = State::default();
-        }
+        let old = world.ethernet.functions.get_mut(self.node).map(std::mem::take);
         drop(world);
+        drop(old);
         self.shell.set_connected(self.node, |connected| connected.ethernet = false);
     }
 
@@ -123,9 +123,12 @@ impl Function for EthernetFunction {
     }
 
     fn set_memory(&self, memory: Arc<DmaMemory>) {
-        if let Some(function) = self.shell.world().ethernet.functions.get_mut(self.node) {
-            function.memory = memory;
-        }
+        let mut world = self.shell.world();
+        let function = world.ethernet.functions.get_mut(self.node);
+        let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
+        // Taking a large mapping apart takes milliseconds, which others need not wait for.
+        drop(world);
+        drop(old);
     }
 
     /// Nothing is ever asked of the front end: it cannot give a channel for that, which is not offered.

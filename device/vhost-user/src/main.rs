@@ -33,6 +33,21 @@ enum Action {
     Bench(BenchArguments),
     /// Say what sandbox the running kernel gives the daemon.
     Sandbox,
+    /// Measure in process how long one guest's control requests wait while another guest attacks.
+    Hostile(HostileArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct HostileArguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Wall time of each attack, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 2_000)]
+    wall_ms: u64,
+    /// Only attacks whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,6 +71,7 @@ fn main() -> ExitCode {
             println!("{}", sandbox::enter(&[]));
             Ok(())
         }
+        Arguments { command: Some(Action::Hostile(arguments)), .. } => hostile(&arguments),
         Arguments { config: Some(config), .. } => serve(&config),
         // Clap asks for one of the two.
         Arguments { .. } => Ok(()),
@@ -75,9 +91,18 @@ fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
         duration: Duration::from_millis(arguments.wall_ms),
         testpmd: arguments.testpmd.clone(),
     };
-    let report = bench::run(&options)?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+    print_report(&bench::run(&options)?, arguments.json)
+}
+
+fn hostile(arguments: &HostileArguments) -> anyhow::Result<()> {
+    log::set_max_level(log::LevelFilter::Error);
+    let duration = Duration::from_millis(arguments.wall_ms);
+    print_report(&bench::hostile::run(duration, &arguments.only)?, arguments.json)
+}
+
+fn print_report(report: &(impl serde::Serialize + std::fmt::Display), as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(report)?);
     } else {
         print!("{report}");
     }

@@ -161,13 +161,35 @@ impl<'a> Burst<'a> {
         if ahead != 0 {
             return Ok(ahead);
         }
-        let index = self.available.get(1).map_or(0, |word| u16::from_le(word.load(Ordering::Acquire)));
+        let index = self.driver_index();
         let ahead = index.wrapping_sub(self.next_available);
         if ahead > self.size {
             return Err(RingError::AvailableIndex { ahead, size: self.size });
         }
         self.available_index = index;
         Ok(ahead)
+    }
+
+    /// Descriptors of the queue.
+    pub const fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// The driver's index as the device has seen it last.
+    #[inline]
+    pub const fn available_index(&self) -> u16 {
+        self.available_index
+    }
+
+    /// Whether the driver's index is another one than `seen`.
+    #[inline]
+    pub fn has_more_than(&self, seen: u16) -> bool {
+        self.driver_index() != seen
+    }
+
+    #[inline]
+    fn driver_index(&self) -> u16 {
+        self.available.get(1).map_or(0, |word| u16::from_le(word.load(Ordering::Acquire)))
     }
 
     /// Takes the next chain: its head, which must be given back by [`Burst::push_used`], and its buffers in `chain`.
@@ -284,12 +306,27 @@ impl<'a> Burst<'a> {
         self.state.call.as_ref().is_some_and(Call::signal)
     }
 
-    /// Asks the driver to ring when it makes more available, or not to. True when there is something already: the driver
-    /// may not have seen the wish before it added that.
+    /// Asks the driver to ring when it makes something available, or not to. True when there is something already: the
+    /// driver may not have seen the wish before it added that. For a device that takes all that it finds.
     pub fn want_doorbell(&mut self, wanted: bool) -> bool {
+        self.ask_for_doorbell(wanted, self.next_available);
+        wanted && matches!(self.available(), Ok(1..))
+    }
+
+    /// Asks the driver to ring when it makes more available than the device has seen. True when it has done so already.
+    /// For a device that looked at all that there is, and for which it was too little.
+    pub fn want_more(&mut self) -> bool {
+        let seen = self.available_index;
+        self.ask_for_doorbell(true, seen);
+        self.has_more_than(seen)
+    }
+
+    /// Stores the wish, the driver to ring when it fills the entry `index` or not at all, and makes sure that what the
+    /// driver added without having seen it is seen by the next look.
+    fn ask_for_doorbell(&mut self, wanted: bool, index: u16) {
         if self.event_idx {
             // Half a ring behind: an event that the driver does not come across.
-            let event = if wanted { self.next_available } else { self.next_available.wrapping_add(0x8000) };
+            let event = if wanted { index } else { index.wrapping_add(0x8000) };
             if let Some(word) = self.available_event.first() {
                 word.store(event.to_le(), Ordering::Relaxed);
             }
@@ -298,7 +335,6 @@ impl<'a> Burst<'a> {
             flags.store(value.to_le(), Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
-        wanted && matches!(self.available(), Ok(1..))
     }
 }
 
@@ -318,5 +354,86 @@ impl Drop for Burst<'_> {
         self.publish();
         self.state.next_available = self.next_available;
         self.state.next_used = self.next_used;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+
+    use super::*;
+
+    const SIZE: u16 = 4;
+    const AVAILABLE: u64 = 0x1000;
+    const USED: u64 = 0x2000;
+
+    /// A queue whose driver has made `chains` available, each one buffer of 64 bytes.
+    fn queue(event_idx: bool, chains: u16) -> (GuestMemoryMmap, Vring, DmaMemory) {
+        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x8000)]).unwrap();
+        let vring = Vring::new(SIZE);
+        vring.set_addresses(0, AVAILABLE, USED).unwrap();
+        let mut state = vring.lock();
+        (state.is_ready, state.is_enabled, state.has_event_idx) = (true, true, event_idx);
+        drop(state);
+        for descriptor in 0..SIZE {
+            let words = [0x4000_u64, 64 | u64::from(VRING_DESC_F_WRITE) << 32];
+            memory.write_obj(words, GuestAddress(16 * u64::from(descriptor))).unwrap();
+            memory.write_obj(descriptor, GuestAddress(AVAILABLE + 4 + 2 * u64::from(descriptor))).unwrap();
+        }
+        let dma = DmaMemory::new(&memory, None);
+        make_available(&memory, chains);
+        (memory, vring, dma)
+    }
+
+    fn make_available(memory: &GuestMemoryMmap, chains: u16) {
+        memory.write_obj(chains, GuestAddress(AVAILABLE + 2)).unwrap();
+    }
+
+    /// The entry whose filling the driver is to ring for: `used_event` of the other side, Virtual I/O Device specification
+    /// 1.2, 2.7.10.
+    fn wanted_entry(memory: &GuestMemoryMmap) -> u16 {
+        memory.read_obj(GuestAddress(USED + 4 + 8 * u64::from(SIZE))).unwrap()
+    }
+
+    /// Takes all that there is and puts it back, as for a frame that does not fit.
+    fn look_through(burst: &mut Burst<'_>) -> usize {
+        let mut chain = Chain::new();
+        let mut taken = 0;
+        while burst.pop(&mut chain).unwrap().is_some() {
+            taken += 1;
+        }
+        (0..taken).for_each(|_| burst.unpop());
+        taken
+    }
+
+    #[test]
+    fn too_little_is_not_more() {
+        for event_idx in [false, true] {
+            let (memory, vring, dma) = queue(event_idx, 2);
+            let mut burst = Burst::open(&vring, &dma).unwrap();
+            assert_eq!(look_through(&mut burst), 2);
+            assert!(!burst.want_more(), "the two that were too little are no reason to look again");
+            if event_idx {
+                assert_eq!(
+                    wanted_entry(&memory),
+                    2,
+                    "the next one that is added, not one that is there already"
+                );
+            }
+            make_available(&memory, 3);
+            assert!(burst.want_more(), "this one came between look and wish");
+            assert_eq!(look_through(&mut burst), 3);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_was_emptied_asks_for_the_next_entry() {
+        let (memory, vring, dma) = queue(true, 1);
+        let mut burst = Burst::open(&vring, &dma).unwrap();
+        assert!(burst.want_doorbell(true), "one is there");
+        let head = burst.pop(&mut Chain::new()).unwrap().unwrap();
+        burst.push_used(head, 0);
+        assert!(!burst.want_doorbell(true));
+        assert_eq!(wanted_entry(&memory), 1);
     }
 }

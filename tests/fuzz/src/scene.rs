@@ -154,8 +154,7 @@ impl Scene {
         self.write_to(node, DATA, &bytes);
         let piece = Piece { address: DATA, bytes: bytes.len() as u32, writable: false };
         self.offer_to(node, QUEUES as usize + QUEUE_TRANSMIT, &[piece]);
-        let world = &mut self.world;
-        world.ethernet.transmit(node, &mut world.network);
+        self.world.transmit(node);
     }
 
     /// Puts a frame on the wire at node 1, as a card that is out of its mind would.

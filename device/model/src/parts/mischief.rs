@@ -448,6 +448,10 @@ impl<N: Nic + ?Sized> Nic for Mischief<N> {
         self.nic.statistics(shell)
     }
 
+    fn work_done(&self) -> u64 {
+        self.nic.work_done()
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.nic.counters()
     }
@@ -503,6 +507,9 @@ mod tests {
         }
         fn delivered(&self, _: u32) -> u64 {
             0
+        }
+        fn work_done(&self) -> u64 {
+            3 * self.timeouts
         }
         fn unordered(&self) -> u64 {
             0
@@ -575,6 +582,14 @@ mod tests {
         let mut nic = nic(Rates::default(), wanted.clone());
         assert_eq!(drain(&mut nic), wanted);
         assert_eq!((nic.saboteur.records().count(), nic.host_clock(), nic.poll_timeout()), (0, at(10), None));
+    }
+
+    #[test]
+    fn the_work_of_the_model_is_told() {
+        let wishes = Wishes { deadline: Some(at(1)), ..Wishes::default() };
+        let mut nic = Mischief::new(Box::new(wishes), Saboteur::new(Rates::default(), 1, 0));
+        nic.handle(at(1), Input::Timeout);
+        assert_eq!(nic.work_done(), 3);
     }
 
     #[test]

@@ -111,9 +111,8 @@ pub fn connect(lab: &Lab) -> Result<Pair, BenchError> {
 /// Carries out what both guests have queued.
 fn serve(shell: &Shell) {
     let mut world = shell.world();
-    let world = &mut *world;
     for node in 0..2 {
-        world.ethernet.transmit(node, &mut world.network);
+        world.transmit(node);
     }
 }
 

@@ -4,6 +4,7 @@
 //! what one core does for both, and does not depend on how the host places threads.
 
 mod ethernet;
+pub mod hostile;
 mod matching;
 mod testpmd;
 mod ultra;
@@ -45,6 +46,12 @@ pub enum BenchError {
     /// `testpmd` could not be measured.
     #[error(transparent)]
     Testpmd(#[from] TestpmdError),
+    /// A thread of a benchmark died.
+    #[error("the attacker \"{attack}\" died; what it said stands above")]
+    Attacker {
+        /// Its attack.
+        attack: &'static str,
+    },
     /// Nothing arrived any more.
     #[error("{what} stopped: nothing arrived for {wall_ms} ms of wall time")]
     Stalled {

@@ -19,6 +19,9 @@ pub enum ReceiveError {
     /// The one chain that a frame may fill without mergeable buffers is too short for it.
     #[error("a receive chain of {0} bytes is too short for the frame")]
     TooShort(usize),
+    /// All descriptors of the queue are there and hold too little: no more can come before these are used.
+    #[error("a receive queue whose buffers hold {0} bytes altogether is too small for the frame")]
+    TooSmall(usize),
     /// A chain has no buffer to write.
     #[error("a receive chain with a buffer that is to be read")]
     Direction,
@@ -36,6 +39,7 @@ impl ReceiveError {
         match self {
             Self::NoRoom | Self::Ring(RingError::NotReady) => None,
             Self::TooShort(_) => Some("ethernet_receive_chain_short"),
+            Self::TooSmall(_) => Some("ethernet_receive_queue_small"),
             Self::Direction => Some("ethernet_receive_chain_direction"),
             Self::Ring(error) => Some(error.name()),
             Self::Memory(_) => Some("ethernet_outside_memory"),
@@ -67,7 +71,7 @@ impl<'a> Receiver<'a> {
     /// Writes header and frame into the next chains. All of it or nothing.
     ///
     /// # Errors
-    /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] the queue is as it was before.
+    /// [`ReceiveError`]; after [`ReceiveError::NoRoom`] and [`ReceiveError::TooSmall`] the queue is as it was before.
     #[inline]
     pub fn put(&mut self, offload: &Offload, frame: &Frame<'_>) -> Result<(), ReceiveError> {
         if self.put_short(offload, frame)? {
@@ -109,12 +113,15 @@ impl<'a> Receiver<'a> {
         self.heads.clear();
         self.buffers.clear();
         let mut room = 0;
+        let size = usize::from(self.burst.size());
         while room < wanted {
             let head = match self.burst.pop(&mut self.chain) {
                 Ok(Some(head)) => head,
                 Ok(None) => {
+                    // A driver that has no descriptor left cannot add any before it gets some back.
+                    let is_all = self.heads.len() >= size || self.buffers.len() >= size;
                     self.heads.drain(..).for_each(|_| self.burst.unpop());
-                    return Err(ReceiveError::NoRoom);
+                    return Err(if is_all { ReceiveError::TooSmall(room) } else { ReceiveError::NoRoom });
                 }
                 Err(error) => return self.give_up(error.into()),
             };
@@ -125,8 +132,10 @@ impl<'a> Receiver<'a> {
             }
             self.buffers.extend_from_slice(&self.chain);
             room = room.saturating_add(usize::try_from(capacity).unwrap_or(usize::MAX));
-            // A guest could offer chains of no bytes without end; and without merging one chain is all there is.
-            if room < wanted && (!self.merges_buffers || capacity == 0) {
+            // A guest could offer chains of no bytes without end, or indirect tables full of buffers of one: a thousand
+            // tables of a thousand buffers for each frame. And without merging one chain is all there is.
+            let is_crumbled = self.buffers.len() > size;
+            if room < wanted && (!self.merges_buffers || capacity == 0 || is_crumbled) {
                 return self.give_up(ReceiveError::TooShort(room));
             }
         }
@@ -195,6 +204,9 @@ fn outside(buffer: &Buffer) -> ReceiveError {
 pub struct Backlog {
     frames: VecDeque<(Offload, Vec<u8>)>,
     bytes: usize,
+    /// The driver's index in the receive queue when there was no room for the oldest frame: until it moves on there is
+    /// none, and looking through the queue again for each frame that comes would be work for nothing.
+    pub no_room_at: Option<u16>,
 }
 
 /// Most bytes that wait for one guest: about what a fast sender has in flight on one connection.
@@ -231,8 +243,8 @@ impl Backlog {
         }
     }
 
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        *self = Self::default();
+    /// Forgets all, and says how many frames that were.
+    pub fn clear(&mut self) -> u64 {
+        std::mem::take(self).frames.len() as u64
     }
 }

@@ -12,7 +12,7 @@ use niclab_model::parts::mischief::{Mischief, Saboteur};
 use niclab_model::time::Time;
 use niclab_spec::DeviceFaults;
 
-use super::control::Control;
+use super::control::{Control, Next};
 use super::events::Events;
 use super::pages::{Launch, Pages};
 use crate::memory::DmaMemory;
@@ -98,6 +98,8 @@ pub struct Card {
     open_ports: u32,
     /// The node from which a message came last.
     last_sender: Option<u16>,
+    /// Work of the model that was taken out of turns.
+    work_seen: u64,
 }
 
 impl Card {
@@ -120,6 +122,7 @@ impl Card {
             not_before: Time::ZERO,
             open_ports: 0,
             last_sender: None,
+            work_seen: 0,
         }
     }
 
@@ -127,6 +130,13 @@ impl Card {
     #[must_use]
     pub fn with_saboteur(self, saboteur: Saboteur) -> Self {
         Self { nic: Box::new(Mischief::new(self.nic, saboteur)), ..self }
+    }
+
+    /// What the model has done since the last call, in units of [`Nic::work_done`].
+    #[inline]
+    pub fn take_work(&mut self) -> u64 {
+        let done = self.nic.work_done();
+        done.wrapping_sub(std::mem::replace(&mut self.work_seen, done))
     }
 
     /// When the host can begin its next operation.
@@ -147,7 +157,8 @@ impl Card {
 
     /// Doorbells rung for pages since the daemon started.
     pub fn doorbells(&self) -> u64 {
-        self.earlier_doorbells + self.vrings.get(QUEUE_DOORBELL as usize).map_or(0, Vring::kicks)
+        let kicks = self.vrings.get(QUEUE_DOORBELL as usize).map_or(0, Vring::kicks);
+        self.earlier_doorbells.wrapping_add(kicks)
     }
 
     /// Tells guests whether a store into a page must be followed by a doorbell.
@@ -229,12 +240,13 @@ impl Card {
         any
     }
 
-    /// Takes one control request and feeds it to the model. False when there was none.
+    /// Takes one chain of the control queue, and feeds it to the model when it is a request. False when there was none.
     pub fn next_request(&mut self) -> bool {
         let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return false };
         let (token, request) = match self.control.next(vring, &self.memory) {
-            Ok(Some(next)) => next,
-            Ok(None) | Err(RingError::NotReady) => return false,
+            Ok(Next::Request { token, bytes }) => (token, bytes),
+            Ok(Next::Unanswerable) => return true,
+            Ok(Next::Nothing) | Err(RingError::NotReady) => return false,
             Err(error) => {
                 violation(&mut self.counts.violations, error.name());
                 // A ring that is broken as a whole stays so until the driver resets it.

@@ -25,6 +25,22 @@ struct Pending {
     room: SmallVec<[Buffer; 2]>,
 }
 
+/// What came out of the queue.
+#[derive(Debug)]
+pub enum Next {
+    /// A request, to be answered by [`Control::reply`].
+    Request {
+        /// By which the answer finds its chain.
+        token: u64,
+        /// What the driver wrote.
+        bytes: RequestBytes,
+    },
+    /// A chain without room for a reply, or with a part outside of memory: given back as it was.
+    Unanswerable,
+    /// The queue is empty, or so many requests are under way that it must be.
+    Nothing,
+}
+
 /// Requests under way, and what was counted.
 #[derive(Debug, Default)]
 pub struct Control {
@@ -37,39 +53,33 @@ pub struct Control {
 }
 
 impl Control {
-    /// Takes the next request: its token and its bytes, at most [`MAX_CONTROL_BYTES`]; what is longer than that is
-    /// longer than any request, and the model refuses it.
+    /// Takes the next chain. A request is at most [`MAX_CONTROL_BYTES`]; what is longer than that is longer than any
+    /// request, and the model refuses it. One chain at a time: a guest may keep its queue full of those that cannot be
+    /// answered, which cost as much as others.
     ///
     /// # Errors
     /// [`RingError`].
-    pub fn next(
-        &mut self,
-        vring: &Vring,
-        memory: &DmaMemory,
-    ) -> Result<Option<(u64, RequestBytes)>, RingError> {
+    pub fn next(&mut self, vring: &Vring, memory: &DmaMemory) -> Result<Next, RingError> {
         if self.pending.len() >= MAX_PENDING {
-            return Ok(None);
+            return Ok(Next::Nothing);
         }
         let mut burst = Burst::open(vring, memory)?;
         let mut chain = Chain::new();
-        while let Some(head) = burst.pop(&mut chain)? {
-            let room: SmallVec<[Buffer; 2]> =
-                chain.iter().filter(|buffer| buffer.writable).copied().collect();
-            let room_bytes: u64 = room.iter().map(|buffer| u64::from(buffer.bytes)).sum();
-            let request = read(memory, &chain).filter(|_| room_bytes >= Reply::BYTES as u64);
-            let Some(request) = request else {
-                self.unanswerable += 1;
-                burst.push_used(head, 0);
-                if burst.publish() == Interrupt::Wanted && burst.interrupt() {
-                    self.interrupts += 1;
-                }
-                continue;
-            };
-            self.last_token += 1;
-            self.pending.push(Pending { token: self.last_token, head, room });
-            return Ok(Some((self.last_token, request)));
-        }
-        Ok(None)
+        let Some(head) = burst.pop(&mut chain)? else { return Ok(Next::Nothing) };
+        let room: SmallVec<[Buffer; 2]> = chain.iter().filter(|buffer| buffer.writable).copied().collect();
+        let room_bytes: u64 = room.iter().map(|buffer| u64::from(buffer.bytes)).sum();
+        let request = read(memory, &chain).filter(|_| room_bytes >= Reply::BYTES as u64);
+        let Some(bytes) = request else {
+            self.unanswerable += 1;
+            burst.push_used(head, 0);
+            if burst.publish() == Interrupt::Wanted && burst.interrupt() {
+                self.interrupts += 1;
+            }
+            return Ok(Next::Unanswerable);
+        };
+        self.last_token += 1;
+        self.pending.push(Pending { token: self.last_token, head, room });
+        Ok(Next::Request { token: self.last_token, bytes })
     }
 
     /// Gives the chain of the request `token` back with its reply.

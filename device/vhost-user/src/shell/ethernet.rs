@@ -20,17 +20,22 @@ use smallvec::SmallVec;
 
 use super::card::{Traffic, Violations, violation};
 use super::network::Network;
+use super::turn::{FRAME_NS, Turn, frame_ns};
 use crate::ethernet::frame::Frame;
 use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
-use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, complete_checksum, segment};
+use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, MAX_SEGMENTS, complete_checksum, segment};
 use crate::ethernet::receive::{Backlog, ReceiveError, Receiver};
 use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, Chain, Interrupt, RingError};
 use crate::vring::Vring;
 
-/// Most frames taken from one guest before others get the lock.
-const BURST_FRAMES: u32 = 256;
+/// Most frames that faults hold back at a time: a guest that sends without end over a link that always reorders must not
+/// fill the host's memory. What would be one more arrives in order.
+const MAX_HELD_FRAMES: usize = 1024;
+
+/// Most doorbells that are priced at a time. Who rings, says how often, and a front end may say 2^64.
+const MAX_PRICED_DOORBELLS: u64 = 1024;
 
 /// A node's Ethernet function, as its connection set it up.
 #[derive(Default)]
@@ -46,10 +51,12 @@ pub struct Function {
 }
 
 impl Function {
-    /// Doorbells of a queue since the last call.
+    /// Doorbells of a queue since the last call, as many as are priced.
     fn take_doorbells(&mut self, queue: usize) -> u64 {
         let kicks = self.vrings.get(queue).map_or(0, Vring::kicks);
-        self.priced.get_mut(queue).map_or(0, |priced| kicks - std::mem::replace(priced, kicks))
+        let rung =
+            self.priced.get_mut(queue).map_or(0, |seen| kicks.wrapping_sub(std::mem::replace(seen, kicks)));
+        rung.min(MAX_PRICED_DOORBELLS)
     }
 }
 
@@ -135,7 +142,7 @@ impl Ethernet {
     pub fn doorbells(&self, node: usize) -> u64 {
         let earlier = self.states.get(node).map_or(0, |state| state.earlier_doorbells);
         let vrings = self.functions.get(node).map_or(&[][..], |function| &function.vrings);
-        earlier + vrings.iter().map(Vring::kicks).sum::<u64>()
+        vrings.iter().map(Vring::kicks).fold(earlier, u64::wrapping_add)
     }
 
     /// The host of `node` is gone or starts anew.
@@ -150,8 +157,8 @@ impl Ethernet {
         !self.held.is_empty()
     }
 
-    /// Sends what `node` has in its transmit queue, up to a burst. True when there is more.
-    pub fn transmit(&mut self, node: usize, network: &mut Network) -> bool {
+    /// Sends what `node` has in its transmit queue, as far as the turn goes. True when there is more.
+    pub fn transmit(&mut self, node: usize, network: &mut Network, turn: &mut Turn) -> bool {
         let Self { functions, states, held, deliveries, latest_sent } = self;
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
         let Some(function) = functions.get(node) else { return false };
@@ -176,12 +183,15 @@ impl Ethernet {
             doorbells,
         };
         let mut chain = Chain::new();
-        for _ in 0..BURST_FRAMES {
+        while !turn.is_over() {
+            // A chain that cannot be walked costs as well, and a guest may offer them without end.
+            turn.spend(FRAME_NS);
             match burst.pop(&mut chain) {
                 Ok(Some(head)) => {
                     if let Err(name) = sender.send(&function.memory, &chain) {
                         sender.receivers.violation(node, name);
                     }
+                    turn.spend(sender.receivers.take_spent());
                     burst.push_used(head, 0);
                 }
                 Ok(None) => break,
@@ -245,11 +255,18 @@ struct Receivers<'a> {
     functions: &'a [Function],
     states: &'a mut [PortState],
     open: SmallVec<[(usize, Receiver<'a>); 2]>,
+    /// Estimated processor time of what was done since the last [`Receivers::take_spent`].
+    spent_ns: u32,
 }
 
 impl<'a> Receivers<'a> {
     fn new(functions: &'a [Function], states: &'a mut [PortState]) -> Self {
-        Self { functions, states, open: SmallVec::new() }
+        Self { functions, states, open: SmallVec::new(), spent_ns: 0 }
+    }
+
+    /// What the operations since the last call are estimated to have cost, to be taken out of a turn.
+    fn take_spent(&mut self) -> u32 {
+        std::mem::take(&mut self.spent_ns)
     }
 
     fn violation(&mut self, node: usize, name: &'static str) {
@@ -280,6 +297,7 @@ impl<'a> Receivers<'a> {
     /// Delivers a frame to one node, with what its driver does not take over done here.
     #[inline]
     fn deliver(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+        self.spent_ns = self.spent_ns.saturating_add(frame_ns(frame.bytes()));
         let negotiated = self.functions.get(to).map(|function| function.negotiated).unwrap_or_default();
         if negotiated.receives(offload) {
             return self.put(to, offload, frame);
@@ -302,6 +320,7 @@ impl<'a> Receivers<'a> {
 
     #[inline]
     fn put(&mut self, to: usize, offload: &Offload, frame: &Frame<'_>) {
+        self.spent_ns = self.spent_ns.saturating_add(FRAME_NS);
         if self.must_wait(to) {
             return self.keep(to, offload, frame);
         }
@@ -348,51 +367,89 @@ impl<'a> Receivers<'a> {
         }
     }
 
-    /// Asks the driver to ring when it leaves buffers. It may have done so just now.
+    /// There was no room for the oldest frame that waits: asks the driver to ring when it leaves more buffers than the
+    /// device has seen. It may have done so just now.
     fn want_buffers(&mut self, to: usize) {
-        let came = self.receiver(to).is_some_and(|receiver| receiver.burst().want_doorbell(true));
-        if came {
+        let seen = self.receiver(to).map(|receiver| receiver.burst().available_index());
+        if let (Some(seen), Some(state)) = (seen, self.states.get_mut(to)) {
+            state.backlog.no_room_at = Some(seen);
+        }
+        if self.receiver(to).is_some_and(|receiver| receiver.burst().want_more()) {
             self.drain_backlog(to);
         }
     }
 
     /// Delivers what waits for `to`, as far as there are buffers.
+    ///
+    /// The loop ends: it turns only when the driver has added to its queue since there was no room, and a queue that is
+    /// added to and not taken from holds no more than its size. That there is *something* in the queue is no reason to
+    /// turn: one buffer of 64 bytes would keep a frame of 1,500, and with it the world, here for ever.
     fn drain_backlog(&mut self, to: usize) {
         loop {
-            let Some(mut backlog) = self.states.get_mut(to).map(|state| std::mem::take(&mut state.backlog))
-            else {
+            let no_room_at = self.states.get(to).and_then(|state| state.backlog.no_room_at);
+            let Some(receiver) = self.receiver(to) else { return self.drop_backlog(to) };
+            if no_room_at.is_some_and(|seen| !receiver.burst().has_more_than(seen)) {
                 return;
-            };
-            let mut delivered = Traffic::default();
-            let mut is_full = false;
-            while let Some((offload, bytes)) = backlog.front() {
-                let length = bytes.len() as u64;
-                let put = {
-                    let frame = Frame::from_bytes(bytes);
-                    self.receiver(to).map(|receiver| receiver.put(&offload, &frame))
-                };
-                match put {
-                    Some(Ok(())) => {
-                        delivered.received_frames += 1;
-                        delivered.received_bytes += length;
-                    }
-                    Some(Err(ReceiveError::NoRoom)) => {
-                        is_full = true;
-                        break;
-                    }
-                    Some(Err(_)) | None => delivered.dropped_frames += 1,
-                }
-                backlog.pop();
             }
-            let Some(state) = self.states.get_mut(to) else { return };
+            let is_full = self.drain_until_full(to);
+            let Some(receiver) = self.receiver(to) else { return };
+            let burst = receiver.burst();
+            let seen = is_full.then(|| burst.available_index());
+            let has_more = if is_full { burst.want_more() } else { burst.want_doorbell(false) };
+            if let Some(state) = self.states.get_mut(to) {
+                state.backlog.no_room_at = seen;
+            }
+            if !has_more {
+                return;
+            }
+        }
+    }
+
+    /// Delivers what waits for `to` until nothing waits, or, and then this is true, until there is no room.
+    fn drain_until_full(&mut self, to: usize) -> bool {
+        let Some(mut backlog) = self.states.get_mut(to).map(|state| std::mem::take(&mut state.backlog))
+        else {
+            return false;
+        };
+        let mut delivered = Traffic::default();
+        let mut is_full = false;
+        while let Some((offload, bytes)) = backlog.front() {
+            let length = bytes.len();
+            self.spent_ns = self.spent_ns.saturating_add(frame_ns(length));
+            let put = {
+                let frame = Frame::from_bytes(bytes);
+                self.receiver(to).map(|receiver| receiver.put(&offload, &frame))
+            };
+            match put {
+                Some(Ok(())) => {
+                    delivered.received_frames += 1;
+                    delivered.received_bytes += length as u64;
+                }
+                Some(Err(ReceiveError::NoRoom)) => {
+                    is_full = true;
+                    break;
+                }
+                Some(Err(error)) => {
+                    delivered.dropped_frames += 1;
+                    error.violation().into_iter().for_each(|name| self.violation(to, name));
+                }
+                None => delivered.dropped_frames += 1,
+            }
+            backlog.pop();
+        }
+        if let Some(state) = self.states.get_mut(to) {
             state.backlog = backlog;
             state.traffic.received_frames += delivered.received_frames;
             state.traffic.received_bytes += delivered.received_bytes;
             state.traffic.dropped_frames += delivered.dropped_frames;
-            let Some(receiver) = self.receiver(to) else { return };
-            if !receiver.burst().want_doorbell(is_full) {
-                return;
-            }
+        }
+        is_full
+    }
+
+    /// Forgets what waits for a guest that receives nothing any more.
+    fn drop_backlog(&mut self, to: usize) {
+        if let Some(state) = self.states.get_mut(to) {
+            state.traffic.dropped_frames += state.backlog.clear();
         }
     }
 
@@ -454,6 +511,9 @@ impl Sender<'_, '_> {
                 let head = head.get(..peeked).unwrap_or_default();
                 let headers =
                     Headers::find(head, checksum, segmentation.family).map_err(|_| "ethernet_offload")?;
+                if headers.segments(frame.bytes(), segmentation) > MAX_SEGMENTS {
+                    return Err("ethernet_segments");
+                }
                 if self.network.is_any_faulty() {
                     let bytes = frame.to_vec();
                     segment(&bytes, checksum, segmentation, |wire| {
@@ -487,6 +547,7 @@ impl Sender<'_, '_> {
         let has_doorbell = self.doorbells > 0;
         self.doorbells = self.doorbells.saturating_sub(1);
         state.priced += 1;
+        self.receivers.spent_ns = self.receivers.spent_ns.saturating_add(frame_ns(bytes));
         // A frame on the wire is all that the function knows of a message.
         let message = Message {
             node: self.node as u16,
@@ -528,7 +589,7 @@ impl Sender<'_, '_> {
             if delivery.corrupt.is_some() {
                 // A receiver's Ethernet controller finds the check sequence wrong and drops the frame.
                 self.receivers.drop_frame(to);
-            } else if is_held {
+            } else if is_held && self.held.len() < MAX_HELD_FRAMES {
                 self.held.push(Held { to, offload: *offload, frame: frame.to_vec() });
             } else {
                 self.receivers.deliver(to, offload, frame);

@@ -62,7 +62,9 @@ impl Events {
         let Some(vring) = vring.filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
         let mut burst = Burst::open(vring, memory)?;
         let mut chain = Chain::new();
-        while let Some((&(cause, port), &count)) = self.waiting.first_key_value() {
+        // A guest could add buffers that are of no use as fast as they are given back.
+        for _ in 0..niclab_abi::QUEUE_SIZE {
+            let Some((&(cause, port), &count)) = self.waiting.first_key_value() else { break };
             let Some(head) = burst.pop(&mut chain)? else { break };
             let mut bytes = [0; Event::BYTES];
             Event { cause, port, count }.to_bytes(&mut bytes);

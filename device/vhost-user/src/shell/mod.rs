@@ -4,6 +4,7 @@
 //! * [`card`]: one node's model with its pages, queues and counts;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way;
+//! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
 //! * [`quiet`]: how model time passes while nobody does anything.
 
@@ -14,6 +15,7 @@ pub mod events;
 pub mod network;
 pub mod pages;
 pub mod quiet;
+pub mod turn;
 pub mod wait;
 pub mod world;
 

@@ -46,9 +46,10 @@ impl Shell {
         let found = world.serve_pages(node);
         if found.work > 0 {
             self.did(&mut world);
-        } else {
-            // Whoever waits for the world has something to do there: a thread that polls would take it again at once, and
-            // again, before the other one has woken up.
+        }
+        if found.work == 0 || found.more {
+            // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it
+            // again at once, and again, before the other one has woken up.
             MutexGuard::unlock_fair(world);
         }
         found
@@ -91,6 +92,9 @@ impl Shell {
         }
         if found.work > 0 {
             self.did(&mut world);
+        }
+        if found.more {
+            MutexGuard::unlock_fair(world);
         }
         found
     }

@@ -16,15 +16,8 @@ use super::card::{AnyNic, Card};
 use super::ethernet::Ethernet;
 use super::network::Network;
 use super::pages::Pages;
+use super::turn::{LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
 use crate::memory::DmaMemory;
-
-/// Most slots taken out of pages before the lock is given up. A guest that launches without end delays others by so
-/// many and no more.
-const LAUNCH_BUDGET: u32 = 1024;
-
-/// Most bytes of frames carried through before the lock is given up: a guest that launches long messages delays others no
-/// more than one that launches many.
-const CARRY_BUDGET: usize = 256 << 10;
 
 /// Cards, Ethernet functions and network.
 pub struct World {
@@ -40,8 +33,8 @@ pub struct World {
     has_mischief: bool,
     /// How many cards have a stalled slot.
     stalled: usize,
-    budget: u32,
-    carry_budget: usize,
+    /// What may be done before others get the world.
+    turn: Turn,
     /// The latest instant at which a model wanted something done.
     latest: Time,
 }
@@ -51,7 +44,7 @@ pub struct World {
 pub struct Found {
     /// Slots taken and registers read.
     pub work: u32,
-    /// There is more, and the budget is used up.
+    /// There is more, and the turn is over.
     pub more: bool,
 }
 
@@ -67,8 +60,7 @@ impl World {
             seed,
             has_mischief: false,
             stalled: 0,
-            budget: 0,
-            carry_budget: 0,
+            turn: Turn::OVER,
             latest: Time::ZERO,
         }
     }
@@ -113,7 +105,7 @@ impl World {
 
     /// Goes on with what is under way. True when there is more.
     pub fn go_on(&mut self) -> bool {
-        self.renew_budget();
+        self.turn = Turn::WHOLE;
         self.settle(0);
         self.serve_stalled();
         self.network.is_moving()
@@ -133,32 +125,39 @@ impl World {
     /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
     #[inline]
     pub fn serve_pages(&mut self, node: usize) -> Found {
-        self.renew_budget();
-        let mut found = Found::default();
-        let ports = self.cards.get(node).map_or(0, Card::ports);
-        for port in 0..ports {
-            let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
-            if card.registers(port) {
-                found.work += 1;
-                self.settle(node);
-            }
-            found.work += self.serve_port(node, port);
-        }
+        self.turn = Turn::WHOLE;
+        let mut found = Found { work: self.serve_ports(node), more: false };
         // What another look left under way: behind what this node launches, which may come earlier in model time.
-        if self.network.is_moving() && self.carry_budget > 0 {
+        if self.network.is_moving() && !self.turn.is_over() {
             found.work += 1;
             self.settle(node);
         }
         self.serve_stalled();
-        found.more = self.budget == 0 || self.network.is_moving();
+        found.more = self.turn.is_over() || self.network.is_moving();
         found
+    }
+
+    /// The pages of all ports of `node`.
+    #[inline]
+    fn serve_ports(&mut self, node: usize) -> u32 {
+        let mut work = 0;
+        let ports = self.cards.get(node).map_or(0, Card::ports);
+        for port in 0..ports {
+            let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
+            if card.registers(port) {
+                work += 1;
+                self.settle(node);
+            }
+            work += self.serve_port(node, port);
+        }
+        work
     }
 
     /// Takes slots of one port as long as there are some and the model takes them.
     #[inline]
     fn serve_port(&mut self, node: usize, port: u32) -> u32 {
         let mut taken = 0;
-        while self.budget > 0 {
+        while !self.turn.is_over() {
             let Some(card) = self.cards.get_mut(node) else { break };
             if !card.nic.accepts_store(port) {
                 if !card.is_stalled && card.pages.is_launched(port) {
@@ -173,7 +172,7 @@ impl World {
                 self.settle(node);
             }
             let Some(card) = self.cards.get_mut(node) else { break };
-            self.budget -= 1;
+            self.turn.spend(LAUNCH_NS);
             taken += 1;
             card.store(launch);
             self.settle(node);
@@ -184,7 +183,7 @@ impl World {
     /// Goes on with slots that a model could not take before, where it can now.
     fn serve_stalled(&mut self) {
         let mut progress = true;
-        while self.stalled > 0 && progress && self.budget > 0 {
+        while self.stalled > 0 && progress && !self.turn.is_over() {
             progress = false;
             for node in 0..self.cards.len() {
                 let Some(card) = self.cards.get_mut(node).filter(|card| card.is_stalled) else { continue };
@@ -199,21 +198,20 @@ impl World {
         }
     }
 
-    /// Carries out what the model of `node` wants done, and all that follows from it on every node, as far as the budget
+    /// Carries out what the model of `node` wants done, and all that follows from it on every node, as far as the turn
     /// goes: what is then under way stays so until the next look at any page.
     #[inline]
     fn settle(&mut self, node: usize) {
         self.carry_out(node);
         loop {
-            while self.carry_budget > 0
+            while !self.turn.is_over()
                 && let Some(arrival) = self.network.pop()
             {
                 let to = usize::from(arrival.to);
-                self.spend(&arrival.frame);
                 self.arrive(to, arrival.at, &arrival.frame, arrival.message);
                 self.carry_out_with(to, &arrival.frame);
             }
-            if self.carry_budget == 0 {
+            if self.turn.is_over() {
                 return;
             }
             let Some((node, due)) = self.next_overdue() else { return };
@@ -237,20 +235,19 @@ impl World {
     }
 
     #[inline]
-    fn spend(&mut self, frame: &FrameBytes) {
-        self.carry_budget = self.carry_budget.saturating_sub(frame.len());
-    }
-
-    #[inline]
-    const fn renew_budget(&mut self) {
-        self.budget = LAUNCH_BUDGET;
-        self.carry_budget = CARRY_BUDGET;
-    }
-
-    #[inline]
     fn arrive(&mut self, to: usize, at: Time, frame: &[u8], message: Option<Message>) {
+        self.turn.spend(frame_ns(frame.len()));
         if let Some(card) = self.cards.get_mut(to) {
             card.arrive(at, frame, message);
+        }
+    }
+
+    /// Takes what the model of `node` says that it has done since the last call out of the turn.
+    #[inline]
+    fn spend_work(&mut self, node: usize) {
+        if let Some(card) = self.cards.get_mut(node) {
+            let work = card.take_work();
+            self.turn.spend_work(work);
         }
     }
 
@@ -264,12 +261,13 @@ impl World {
     /// under way afterwards.
     #[inline]
     fn carry_out_with(&mut self, node: usize, given: &[u8]) {
+        self.spend_work(node);
         while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
             let Some((at, frame, message)) = self.perform(node, output, given) else { continue };
             if let Some((delivery, frame)) = self.network.send(at, node as u16, frame, message) {
                 let to = usize::from(delivery.to);
-                self.spend(&frame);
                 self.arrive(to, delivery.at, &frame, message);
+                self.spend_work(to);
                 while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
                     if let Some((at, answer, message)) = self.perform(to, output, &frame) {
                         self.network.keep(at, to as u16, answer, message);
@@ -307,18 +305,34 @@ impl World {
     }
 
     /// Serves the control queue of `node`. True when there may be more.
+    ///
+    /// What others have under way is not carried on here: whoever left it comes back for it, and a request must not wait
+    /// for a turn of theirs.
     pub fn serve_control(&mut self, node: usize) -> bool {
+        let was_moving = self.network.is_moving();
+        self.turn = Turn::WHOLE;
         // What was launched before a request is sent before it takes effect.
-        let more = self.serve_pages(node).more;
-        for _ in 0..niclab_abi::QUEUE_SIZE {
+        self.serve_ports(node);
+        let mut more = self.turn.is_over();
+        // A guest that keeps its queue full, or full of chains that nobody can answer, gets a turn for it, not more.
+        self.turn = Turn::WHOLE;
+        loop {
             let taken = self.cards.get_mut(node).is_some_and(Card::next_request);
-            self.settle(node);
+            self.carry_out(node);
+            self.turn.spend(REQUEST_NS);
             if !taken {
-                self.serve_stalled();
-                return more || self.network.is_moving();
+                break;
+            }
+            if self.turn.is_over() {
+                more = true;
+                break;
             }
         }
-        true
+        if !was_moving {
+            self.settle(node);
+        }
+        self.serve_stalled();
+        more || !was_moving && self.network.is_moving()
     }
 
     /// The driver of `node` has left buffers for events.
@@ -335,16 +349,25 @@ impl World {
             self.stalled -= 1;
         }
         card.host_reset();
-        self.renew_budget();
+        self.turn = Turn::WHOLE;
         self.settle(node);
         self.serve_stalled();
     }
 
-    /// The guest's memory table has changed.
-    pub fn set_memory(&mut self, node: usize, memory: Arc<DmaMemory>) {
-        if let Some(card) = self.cards.get_mut(node) {
-            card.memory = memory;
+    /// The guest's memory table has changed. Gives the old one back, to be dropped without the world: taking a large
+    /// mapping apart takes milliseconds.
+    #[must_use = "it is dropped after the world was given back"]
+    pub fn set_memory(&mut self, node: usize, memory: Arc<DmaMemory>) -> Arc<DmaMemory> {
+        match self.cards.get_mut(node) {
+            Some(card) => std::mem::replace(&mut card.memory, memory),
+            None => memory,
         }
+    }
+
+    /// Sends what `node` has in its Ethernet function's transmit queue, as far as a turn goes. True when there is more.
+    pub fn transmit(&mut self, node: usize) -> bool {
+        self.turn = Turn::WHOLE;
+        self.ethernet.transmit(node, &mut self.network, &mut self.turn)
     }
 
     /// Whether anything waits for model time to pass.
@@ -357,7 +380,7 @@ impl World {
     /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.
     /// Nothing is in flight, so that nothing can precede it.
     pub fn pass_time(&mut self) {
-        self.renew_budget();
+        self.turn = Turn::WHOLE;
         if !self.network.is_moving() && !self.network.release_all() {
             let deadlines = self.cards.iter().enumerate();
             let deadlines = deadlines.filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));

@@ -1,0 +1,399 @@
+//! The attacks, each by the guest of node 0 alone, with the help of node 1 where it takes somebody to receive.
+
+use std::sync::Arc;
+
+use niclab_abi::bar::CODE_INTERRUPT;
+use niclab_abi::control::{OP_PING, Request};
+use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, Extent};
+use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
+use niclab_spec::NicModel;
+use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
+use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
+
+use super::{BenchError, Scene};
+use crate::ethernet::Negotiated;
+use crate::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use crate::frontend::{ClusterGuest, Entry, EthernetGuest, FrontendError, GuestPort, MatchPort, Target};
+use crate::lab::connect_ports;
+use crate::ring::Buffer;
+
+/// One way to hurt others.
+pub struct Attack {
+    /// In the table.
+    pub name: &'static str,
+    /// The NIC of all nodes.
+    pub nic: NicModel,
+    /// Attacks until the scene is over, and says how often it did.
+    pub run: fn(&Scene<'_>) -> Result<u64, BenchError>,
+}
+
+/// All of them. The first is nobody's: what a request takes when nothing goes on.
+pub const ATTACKS: &[Attack] = &[
+    Attack { name: "nothing", nic: NicModel::Ultra, run: nothing },
+    Attack { name: "launches without end", nic: NicModel::Ultra, run: launches },
+    Attack { name: "doorbells without end", nic: NicModel::Ultra, run: doorbells },
+    Attack { name: "control requests without end", nic: NicModel::Ultra, run: requests },
+    Attack { name: "control chains without room for an answer", nic: NicModel::Ultra, run: unanswerable },
+    Attack { name: "ports opened and closed", nic: NicModel::Ultra, run: ports },
+    Attack { name: "event buffers that are too short", nic: NicModel::Ultra, run: event_buffers },
+    Attack { name: "connections made and broken", nic: NicModel::Ultra, run: connections },
+    Attack { name: "frames to a queue with room for less than one", nic: NicModel::Ultra, run: little_room },
+    Attack { name: "frames to a queue of crumbs", nic: NicModel::Ultra, run: crumbs },
+    Attack { name: "64 KiB in segments of 1 byte", nic: NicModel::Ultra, run: segments_of_1 },
+    Attack { name: "64 KiB in segments of 64 bytes", nic: NicModel::Ultra, run: segments_of_64 },
+    Attack { name: "64 KiB to everybody", nic: NicModel::Ultra, run: broadcasts },
+    Attack { name: "short frames without end", nic: NicModel::Ultra, run: short_frames },
+    Attack { name: "entries appended and the port closed", nic: NicModel::Match, run: closed_lists },
+    Attack { name: "a long list searched by empty puts", nic: NicModel::Match, run: searched_lists },
+    Attack { name: "puts of 16 MiB without end", nic: NicModel::Match, run: long_puts },
+    Attack { name: "puts out of short extents", nic: NicModel::Match, run: short_extents },
+    Attack { name: "regions registered without end", nic: NicModel::Match, run: regions },
+];
+
+/// Bytes of the longest frames, a little below 64 KiB.
+const LONG_FRAME: usize = 65_000;
+
+/// Entries of a long list: more than a card takes.
+const MANY_ENTRIES: u32 = 1 << 18;
+
+fn nothing(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let mut attempts = 0;
+    while scene.goes_on() {
+        std::thread::sleep(super::PAUSE);
+        attempts += 1;
+    }
+    Ok(attempts)
+}
+
+/// Two guests with ports that may send to one another.
+fn partners(scene: &Scene<'_>) -> Result<[(Arc<ClusterGuest>, GuestPort); 2], BenchError> {
+    let (here, there) = (scene.lab.guest(0)?, scene.lab.guest(1)?);
+    let [a, b] = connect_ports([&here, &there], 64)?;
+    Ok([(here, a), (there, b)])
+}
+
+fn launches(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let [(_, mut from), (_there, mut to)] = partners(scene)?;
+    let mut attempts = 0;
+    while scene.goes_on() {
+        while from.try_launch(&[1], [0; 2], CODE_INTERRUPT) {
+            attempts += 1;
+        }
+        from.announce();
+        while to.try_receive().is_some() {
+            if to.release_lazily() {
+                to.announce();
+            }
+        }
+    }
+    Ok(attempts)
+}
+
+fn doorbells(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let guest = scene.lab.guest(0)?;
+    let mut attempts = 0;
+    while scene.goes_on() {
+        guest.ring();
+        attempts += 1;
+    }
+    Ok(attempts)
+}
+
+/// Keeps the control queue of node 0 full of chains: eight readable bytes, and `room` writable ones.
+fn flood_control(scene: &Scene<'_>, room: u32) -> Result<u64, BenchError> {
+    let guest = scene.lab.guest(0)?;
+    let memory = guest.memory();
+    let (request, reply) = (memory.allocate(64, 64)?, memory.allocate(4096, 64)?);
+    let mut bytes = [0; Request::BYTES];
+    Request { operation: OP_PING, body_bytes: 0 }.to_bytes(&mut bytes);
+    memory.slice(request, bytes.len()).map_err(|_| OUTSIDE)?.copy_from(&bytes);
+    let chain = [
+        Buffer { address: request, bytes: Request::BYTES as u32, writable: false },
+        Buffer { address: reply, bytes: room, writable: true },
+    ];
+    let mut attempts = 0;
+    while scene.goes_on() {
+        guest.with_control_ring(|ring| -> Result<(), FrontendError> {
+            while let Some((head, _)) = ring.poll_used().map_err(|_| OUTSIDE)? {
+                ring.reclaim(head).map_err(|_| OUTSIDE)?;
+                attempts += 1;
+            }
+            while ring.add(&chain).map_err(|_| OUTSIDE)?.is_some() {}
+            ring.notify()
+        })?;
+    }
+    Ok(attempts)
+}
+
+fn requests(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    flood_control(scene, 4096)
+}
+
+fn unanswerable(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    flood_control(scene, 4)
+}
+
+fn ports(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let guest = scene.lab.guest(0)?;
+    let mut attempts = 0;
+    while scene.goes_on() {
+        // Memory is given out once and never taken back: a new guest each time it is used up.
+        match GuestPort::open(&guest, 8) {
+            Ok(port) => port.close()?,
+            Err(FrontendError::OutOfMemory { .. }) => return Ok(attempts),
+            Err(error) => return Err(error.into()),
+        }
+        attempts += 1;
+    }
+    Ok(attempts)
+}
+
+fn event_buffers(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let [(here, mut from), (there, mut to)] = partners(scene)?;
+    let address = there.memory().allocate(64, 8)?;
+    let short = [Buffer { address, bytes: 4, writable: true }];
+    let mut attempts = 0;
+    while scene.goes_on() {
+        there.with_event_ring(|ring| -> Result<(), FrontendError> {
+            while let Some((head, _)) = ring.poll_used().map_err(|_| OUTSIDE)? {
+                ring.reclaim(head).map_err(|_| OUTSIDE)?;
+                attempts += 1;
+            }
+            while ring.add(&short).map_err(|_| OUTSIDE)?.is_some() {}
+            ring.notify()
+        })?;
+        from.try_launch(&[1], [0; 2], CODE_INTERRUPT);
+        here.announce();
+        while to.try_receive().is_some() {
+            if to.release_lazily() {
+                to.announce();
+            }
+        }
+    }
+    Ok(attempts)
+}
+
+fn connections(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let mut attempts = 0;
+    while scene.goes_on() {
+        drop(scene.lab.guest(0)?);
+        drop(scene.lab.ethernet(0, Negotiated::OFFERED)?);
+        attempts += 1;
+    }
+    Ok(attempts)
+}
+
+/// A header that a switch sends to `to`, and behind it an IPv4 and a TCP header.
+fn tcp_frame(from: [u8; 6], to: [u8; 6], bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes];
+    let ipv4 = [0x08, 0x00, 0x45];
+    for (place, byte) in frame.iter_mut().zip(to.into_iter().chain(from).chain(ipv4)) {
+        *place = byte;
+    }
+    // Five words of TCP header, without options.
+    if let Some(place) = frame.get_mut(14 + 20 + 12) {
+        *place = 5 << 4;
+    }
+    frame
+}
+
+/// Has node 0 send frames of `bytes` to `to` as fast as it can; `between` is done after each look.
+fn flood_frames(
+    scene: &Scene<'_>,
+    offload: Offload,
+    to: [u8; 6],
+    bytes: usize,
+    mut between: impl FnMut() -> Result<(), FrontendError>,
+) -> Result<u64, BenchError> {
+    let mut sender = scene.lab.ethernet_with(0, 256, 66_000, Negotiated::OFFERED)?;
+    let frame = tcp_frame(scene.lab.mac(0), to, bytes);
+    let mut attempts = 0;
+    while scene.goes_on() {
+        while scene.goes_on() && sender.queue(&offload, &frame)? {
+            attempts += 1;
+        }
+        sender.flush()?;
+        between()?;
+    }
+    Ok(attempts)
+}
+
+/// The guest of node 1, with a receive queue of buffers of `buffer_bytes`, of which it gives none back.
+fn receiver(scene: &Scene<'_>, buffer_bytes: u32) -> Result<EthernetGuest, BenchError> {
+    Ok(scene.lab.ethernet_with(1, 256, buffer_bytes, 1 << VIRTIO_NET_F_MRG_RXBUF)?)
+}
+
+fn little_room(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    // 256 buffers of 64 bytes hold ten frames of 1,500 bytes and the begin of an eleventh.
+    let _receiver = receiver(scene, 64)?;
+    flood_frames(scene, Offload::default(), scene.lab.mac(1), 1_500, || Ok(()))
+}
+
+fn crumbs(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let mut receiver = receiver(scene, 2_048)?;
+    let address = receiver.memory().end() - 4_096;
+    let mut head = 0;
+    flood_frames(scene, Offload::default(), scene.lab.mac(1), LONG_FRAME, || {
+        // One byte in each descriptor, all of them in one chain, or in as many as there are.
+        let ring = receiver.receive_ring();
+        let size = ring.size();
+        for descriptor in 0..size {
+            let flags = VRING_DESC_F_WRITE | if descriptor % 8 == 7 { 0 } else { VRING_DESC_F_NEXT };
+            let crumb = Buffer { address, bytes: 1, writable: true };
+            let next = (descriptor + 1) % size;
+            ring.write_descriptor(descriptor, crumb, flags as u16, next).map_err(|_| OUTSIDE)?;
+        }
+        while ring.poll_used().map_err(|_| OUTSIDE)?.is_some() {
+            ring.offer(head % size).map_err(|_| OUTSIDE)?;
+            head = head.wrapping_add(8);
+        }
+        ring.notify()
+    })
+}
+
+fn segments(scene: &Scene<'_>, payload_bytes: u16) -> Result<u64, BenchError> {
+    let _receiver = receiver(scene, 2_048)?;
+    let offload = Offload {
+        checksum: Some(Checksum { start: 34, offset: 16 }),
+        segmentation: Some(Segmentation { family: Family::V4, payload_bytes }),
+    };
+    flood_frames(scene, offload, scene.lab.mac(1), LONG_FRAME, || Ok(()))
+}
+
+fn segments_of_1(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    segments(scene, 1)
+}
+
+fn segments_of_64(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    segments(scene, 64)
+}
+
+fn broadcasts(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let _receiver = receiver(scene, 66_000)?;
+    flood_frames(scene, Offload::default(), [0xff; 6], LONG_FRAME, || Ok(()))
+}
+
+fn short_frames(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let mut receiver = receiver(scene, 2_048)?;
+    flood_frames(scene, Offload::default(), scene.lab.mac(1), 64, || {
+        while receiver.receive_short(|_, _| ())?.is_some() {}
+        receiver.show()
+    })
+}
+
+/// A guest of a Match card with an open port, and a region of its memory.
+fn match_port(
+    scene: &Scene<'_>,
+    node: usize,
+    bytes: u64,
+) -> Result<(Arc<ClusterGuest>, MatchPort, u32), BenchError> {
+    let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(node)?, bytes + (4 << 20))?);
+    let port = MatchPort::open(&guest, 256)?;
+    let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
+    let region = port.register(address, bytes)?;
+    Ok((guest, port, region))
+}
+
+/// Appends entries until there are so many, or the card takes no more for a while; says how many were launched.
+fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Entry, entries: u32) -> u64 {
+    let mut appended = 0;
+    while scene.goes_on() && appended < u64::from(entries) {
+        match port.try_append(entry) {
+            Some(_) => appended += 1,
+            None => port.announce(),
+        }
+        while port.try_event().is_some() {}
+    }
+    port.announce();
+    appended
+}
+
+fn closed_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let mut attempts = 0;
+    while scene.goes_on() {
+        let (_guest, mut port, region) = match_port(scene, 0, PAGE_BYTES)?;
+        let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, ..Entry::default() };
+        attempts += append(scene, &mut port, &entry, MANY_ENTRIES / 8);
+        port.close()?;
+    }
+    Ok(attempts)
+}
+
+fn searched_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let (_target_guest, mut target, region) = match_port(scene, 1, PAGE_BYTES)?;
+    let (_guest, mut from, own) = match_port(scene, 0, PAGE_BYTES)?;
+    // No put has these match bits.
+    let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, match_bits: 7, ..Entry::default() };
+    let mut attempts = append(scene, &mut target, &entry, MANY_ENTRIES);
+    let put = Target { node: 1, port: target.port().number() as u8, region: own, ..Target::default() };
+    while scene.goes_on() {
+        match from.try_put(&put) {
+            Some(_) => attempts += 1,
+            None => from.announce(),
+        }
+        while from.try_event().is_some() {}
+    }
+    Ok(attempts)
+}
+
+/// Puts of `bytes` from a region of node 0 to an entry of node 1 that takes all of them.
+fn puts(
+    scene: &Scene<'_>,
+    region: impl Fn(&MatchPort, u64) -> Result<u32, FrontendError>,
+    bytes: u64,
+) -> Result<u64, BenchError> {
+    let (_target_guest, mut target, target_region) = match_port(scene, 1, bytes)?;
+    let flags = ENTRY_PUT | ENTRY_REMOTE_OFFSET;
+    append(scene, &mut target, &Entry { region: target_region, bytes, flags, ..Entry::default() }, 1);
+    let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(0)?, bytes + (4 << 20))?);
+    let mut from = MatchPort::open(&guest, 256)?;
+    let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
+    let region = match region(&from, address) {
+        Ok(region) => region,
+        // Refused, as it should be: there is nothing to attack with but the asking.
+        Err(FrontendError::Refused { .. }) => return ask_again(scene, || region(&from, address)),
+        Err(error) => return Err(error.into()),
+    };
+    let put = Target { node: 1, port: target.port().number() as u8, region, bytes, ..Target::default() };
+    let mut attempts = 0;
+    while scene.goes_on() {
+        match from.try_put(&put) {
+            Some(_) => attempts += 1,
+            None => from.announce(),
+        }
+        while from.try_event().is_some() || target.try_event().is_some() {}
+    }
+    Ok(attempts)
+}
+
+fn ask_again(scene: &Scene<'_>, ask: impl Fn() -> Result<u32, FrontendError>) -> Result<u64, BenchError> {
+    let mut attempts = 0;
+    while scene.goes_on() {
+        match ask() {
+            Ok(_) | Err(FrontendError::Refused { .. }) => attempts += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(attempts)
+}
+
+fn long_puts(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    const BYTES: u64 = 16 << 20;
+    puts(scene, |port, address| port.register(address, BYTES), BYTES)
+}
+
+fn short_extents(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    const BYTES: u64 = 64 << 10;
+    // Every second byte, so that no two extents are one.
+    let extents =
+        |address: u64| (0..BYTES).map(|n| Extent { address: address + n / 2, bytes: 1 }).collect::<Vec<_>>();
+    puts(scene, |port, address| port.register_extents(&extents(address)), BYTES)
+}
+
+fn regions(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let (guest, port, _) = match_port(scene, 0, PAGE_BYTES)?;
+    let address = guest.memory().allocate(PAGE_BYTES, PAGE_BYTES)?;
+    ask_again(scene, || port.register(address, PAGE_BYTES))
+}
+
+const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");

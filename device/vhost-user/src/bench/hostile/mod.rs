@@ -1,0 +1,213 @@
+//! What one guest can do to all others: how long a bystander's control request waits while another guest attacks.
+//!
+//! Everything goes through the daemon's own sockets, rings and pages. The attacker does what it does as fast as it can, on
+//! a core of its own; the bystander, a node that has nothing to do with it, asks for its statistics once a millisecond
+//! and measures until the answer is there. Drivers give up after five seconds.
+
+mod attacks;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use self::attacks::{ATTACKS, Attack};
+use super::BenchError;
+use crate::frontend::{ClusterGuest, FrontendError};
+use crate::lab::Lab;
+
+/// Version of [`Report`] as JSON.
+pub const REPORT_VERSION: u32 = 1;
+
+/// Within which 99 of 100 requests are answered, whatever another guest does.
+pub const GOAL_P99: Duration = Duration::from_millis(10);
+
+/// Within which every request is answered.
+pub const GOAL_MOST: Duration = Duration::from_millis(100);
+
+/// Between two requests of the bystander. It sleeps: one that asks without a pause would be an attacker itself.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Nodes: the attacker, somebody whom it may send to, and two bystanders.
+const NODES: u16 = 4;
+
+/// The bystander that asks.
+const BYSTANDER: usize = 2;
+
+/// How long a bystander waited while somebody attacked.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What the attacker did.
+    pub attack: &'static str,
+    /// How often it did so. An attack that did nothing shows nothing.
+    pub attempts: u64,
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Wall time from request to answer: the median.
+    pub wall_p50_us: f64,
+    /// 99 of 100.
+    pub wall_p99_us: f64,
+    /// The longest.
+    pub wall_most_us: f64,
+    /// A request that was not answered before a driver gives up, in words.
+    pub failure: Option<String>,
+}
+
+impl Row {
+    /// Whether the bystander was served as it should be.
+    pub fn is_held(&self) -> bool {
+        self.failure.is_none()
+            && self.wall_p99_us <= GOAL_P99.as_secs_f64() * 1e6
+            && self.wall_most_us <= GOAL_MOST.as_secs_f64() * 1e6
+    }
+}
+
+/// The table of attacks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`REPORT_VERSION`].
+    pub version: u32,
+    /// Cores of the host.
+    pub cores: usize,
+    /// One row for each attack; the first is nobody's.
+    pub rows: Vec<Row>,
+}
+
+/// Measures each attack for `duration`; only those whose name contains `only`.
+///
+/// # Errors
+/// [`BenchError`] when an attack cannot be set up. That a bystander is not answered is a result.
+pub fn run(duration: Duration, only: &str) -> Result<Report, BenchError> {
+    let attacks = ATTACKS.iter().filter(|attack| attack.name.contains(only));
+    Ok(Report {
+        version: REPORT_VERSION,
+        cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        rows: attacks.map(|attack| measure(attack, duration)).collect::<Result<_, _>>()?,
+    })
+}
+
+/// What an attacker gets: a laboratory, and until when.
+struct Scene<'a> {
+    lab: &'a Lab,
+    stop: &'a AtomicBool,
+}
+
+impl Scene<'_> {
+    /// Whether to go on.
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn measure(attack: &Attack, duration: Duration) -> Result<Row, BenchError> {
+    let lab = Lab::new(NODES, |config| {
+        for node in &mut config.nodes {
+            node.nic.model = attack.nic;
+        }
+    })?;
+    let bystander = lab.guest(BYSTANDER)?;
+    let stop = AtomicBool::new(false);
+    let scene = Scene { lab: &lab, stop: &stop };
+    std::thread::scope(|scope| {
+        let attacker = scope.spawn(|| (attack.run)(&scene));
+        let asked = ask(&bystander, duration, || attacker.is_finished());
+        stop.store(true, Ordering::Relaxed);
+        let attempts = attacker.join().map_err(|_| BenchError::Attacker { attack: attack.name })??;
+        Ok(row(attack.name, attempts, asked))
+    })
+}
+
+/// Asks for statistics until the time is over, or the attacker has given up: the waits, and why there are no more.
+fn ask(
+    bystander: &ClusterGuest,
+    duration: Duration,
+    is_over: impl Fn() -> bool,
+) -> (Vec<Duration>, Option<FrontendError>) {
+    let mut waits = Vec::new();
+    let begin = Instant::now();
+    while begin.elapsed() < duration && !is_over() {
+        let asked = Instant::now();
+        if let Err(error) = bystander.statistics() {
+            return (waits, Some(error));
+        }
+        waits.push(asked.elapsed());
+        std::thread::sleep(PAUSE);
+    }
+    (waits, None)
+}
+
+fn row(attack: &'static str, attempts: u64, asked: (Vec<Duration>, Option<FrontendError>)) -> Row {
+    let (mut waits, failure) = asked;
+    waits.sort_unstable();
+    let us = |index: usize| waits.get(index).map_or(0.0, |wait| wait.as_secs_f64() * 1e6);
+    Row {
+        attack,
+        attempts,
+        requests: waits.len() as u64,
+        wall_p50_us: us(waits.len() / 2),
+        wall_p99_us: us(waits.len() * 99 / 100),
+        wall_most_us: us(waits.len().saturating_sub(1)),
+        failure: failure.map(|error| error.to_string()),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "How long a bystander's control request waits, wall time in us, on {} cores\n",
+            self.cores
+        )?;
+        let width = self.rows.iter().map(|row| row.attack.len()).max().unwrap_or(0);
+        writeln!(
+            f,
+            "{:width$}  {:>10} {:>9} {:>9} {:>9} {:>9}",
+            "attack", "attempts", "requests", "p50", "p99", "most"
+        )?;
+        for row in &self.rows {
+            let Row { attack, attempts, requests, wall_p50_us, wall_p99_us, wall_most_us, failure } = row;
+            write!(
+                f,
+                "{attack:width$}  {attempts:>10} {requests:>9} {wall_p50_us:>9.0} {wall_p99_us:>9.0} {wall_most_us:>9.0}"
+            )?;
+            match failure {
+                Some(failure) => writeln!(f, "  NOT ANSWERED: {failure}")?,
+                None if row.is_held() => writeln!(f)?,
+                None => writeln!(f, "  too long")?,
+            }
+        }
+        let held = self.rows.iter().filter(|row| row.is_held()).count();
+        writeln!(
+            f,
+            "\n{held} of {} within {} ms (p99) and {} ms (most)",
+            self.rows.len(),
+            GOAL_P99.as_millis(),
+            GOAL_MOST.as_millis()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_holds_only_when_all_were_answered_in_time() {
+        let ms = Duration::from_millis;
+        let waits = |late: u64| (0..200).map(|index| if index == 7 { ms(late) } else { ms(1) }).collect();
+        assert!(row("a", 1, (waits(99), None)).is_held());
+        assert!(!row("a", 1, (waits(101), None)).is_held());
+        assert!(!row("a", 1, (vec![ms(11); 200], None)).is_held());
+        assert!(!row("a", 1, (waits(1), Some(FrontendError::Malformed("nothing")))).is_held());
+    }
+
+    #[test]
+    fn every_attack_attacks_and_the_bystander_is_answered() {
+        for attack in ATTACKS {
+            let row = measure(attack, Duration::from_millis(30)).unwrap();
+            assert!(row.attempts > 0, "{}: nothing was tried", row.attack);
+            assert_eq!(row.failure, None, "{}", row.attack);
+        }
+    }
+}

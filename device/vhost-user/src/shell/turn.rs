@@ -1,0 +1,82 @@
+//! How much may be done in the world before others get it.
+//!
+//! One lock covers all nodes, so that whatever one guest has the daemon do delays all others. Every loop that a guest
+//! drives under that lock spends out of a turn, and ends when the turn is over; what is left to do waits for the next
+//! turn, behind everybody who waits for the world meanwhile ([`super::in_turns`]).
+//!
+//! A turn is counted in estimated nanoseconds of the host's processor time, never measured: what a device does must not
+//! depend on how fast its host is just now. The estimates are those of a machine of two cores (`niclab bench --only device`),
+//! rounded up; a host that is twice as slow has turns twice as long.
+
+/// Estimated processor time of a turn. Many short operations, so that taking the lock costs little beside them, and short
+/// against the 10 ms within which another node's request is to be answered while several nodes take turns.
+const TURN_NS: u32 = 500_000;
+
+/// To take one slot out of a page and feed it to a model.
+pub const LAUNCH_NS: u32 = 300;
+
+/// To take a frame from one place to the next, whatever its length.
+pub const FRAME_NS: u32 = 250;
+
+/// To take one control request and answer it, interrupt included.
+pub const REQUEST_NS: u32 = 2_500;
+
+/// Bytes moved and summed in a nanosecond, at the least.
+const BYTES_PER_NS: u32 = 4;
+
+/// Nanoseconds of a unit of [`niclab_model::nic::Nic::work_done`].
+const WORK_UNIT_NS: u64 = 10;
+
+/// What is left of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    left_ns: u32,
+}
+
+impl Turn {
+    /// A whole turn.
+    pub const WHOLE: Self = Self { left_ns: TURN_NS };
+
+    /// No turn.
+    pub const OVER: Self = Self { left_ns: 0 };
+
+    /// Whether others are to have the world now.
+    #[inline]
+    pub const fn is_over(self) -> bool {
+        self.left_ns == 0
+    }
+
+    /// Takes the estimated price of an operation out of the turn. The last operation of a turn may cost more than is left.
+    #[inline]
+    pub const fn spend(&mut self, ns: u32) {
+        self.left_ns = self.left_ns.saturating_sub(ns);
+    }
+
+    /// Takes out what a model says that it did.
+    #[inline]
+    pub fn spend_work(&mut self, units: u64) {
+        self.spend(u32::try_from(units.saturating_mul(WORK_UNIT_NS)).unwrap_or(u32::MAX));
+    }
+}
+
+/// The estimated price of a frame of `bytes`.
+#[inline]
+pub const fn frame_ns(bytes: usize) -> u32 {
+    FRAME_NS + bytes as u32 / BYTES_PER_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_and_does_not_wrap() {
+        let mut turn = Turn::WHOLE;
+        turn.spend(TURN_NS - 1);
+        assert!(!turn.is_over());
+        turn.spend_work(u64::MAX);
+        assert_eq!(turn, Turn::OVER);
+        turn.spend(1);
+        assert!(turn.is_over());
+    }
+}
