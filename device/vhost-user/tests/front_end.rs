@@ -291,6 +291,7 @@ fn features_that_were_not_offered() {
     let mut scene = Scene::new();
     let offered = |socket: PathBuf, request| {
         let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
         send(&stream, FrontendReq::SET_OWNER, 0, &[], &[]);
         send(&stream, request, 0, &[], &[]);
         let word = answer(&stream);
@@ -326,6 +327,7 @@ fn features_that_were_not_offered() {
 fn a_mapping_request_that_is_never_answered() {
     let mut scene = Scene::new();
     let (mut mute, theirs) = UnixStream::pair().unwrap();
+    mute.set_read_timeout(Some(common::PATIENCE)).unwrap();
     {
         let connection = scene.hostile.connection();
         let features = connection.features().to_ne_bytes();
