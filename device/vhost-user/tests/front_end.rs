@@ -12,11 +12,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::process::Process;
 use common::{frame, pair, stream, until};
-use niclab_abi::PAGE_BYTES;
+use niclab_abi::control::{OP_PING, Request};
+use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_device::frontend::{ClusterGuest, Connection, DriverRing, GuestMemory, GuestPort};
 use niclab_device::ring::Buffer;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -234,23 +234,24 @@ fn one_blocking_kick_for_all_queues() {
         assert_eq!(give(&scene.hostile, FrontendReq::SET_VRING_KICK, queue, borrow(&kick)), 0);
     }
     make_blocking(&kick);
+    let memory = scene.hostile.memory();
+    let (request, reply) = (memory.allocate(8, 8).unwrap(), memory.allocate(64, 8).unwrap());
+    let mut ping = [0; Request::BYTES];
+    Request { operation: OP_PING, body_bytes: 0 }.to_bytes(&mut ping);
+    memory.slice(request, ping.len()).unwrap().copy_from(&ping);
+    // One ring each: four of the five queues find that it was taken already, and must not wait for another one.
     for _ in 0..10 {
-        kick.write(1).unwrap();
-        scene.assert_others_go_on();
-    }
-    // Its own requests ring the old kick, which nobody watches: the shared one serves them.
-    let is_answered = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_answered.load(Ordering::Relaxed) {
-                kick.write(1).unwrap();
-                std::thread::yield_now();
-            }
+        scene.hostile.with_control_ring(|ring| {
+            let request = Buffer { address: request, bytes: Request::BYTES as u32, writable: false };
+            let reply = Buffer { address: reply, bytes: 64, writable: true };
+            let head = ring.add(&[request, reply]).unwrap().unwrap();
+            ring.show().unwrap();
+            kick.write(1).unwrap();
+            until("the answer", || ring.poll_used().unwrap().is_some_and(|(used, _)| used == head));
+            ring.reclaim(head).unwrap();
         });
-        let answered = scene.hostile.statistics();
-        is_answered.store(true, Ordering::Relaxed);
-        answered.unwrap();
-    });
+    }
+    scene.assert_others_go_on();
 }
 
 #[test]
