@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use niclab_spec::ClusterName;
 use serde::Serialize;
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
@@ -94,8 +95,8 @@ pub enum Command {
     Figures(FiguresArgs),
     /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
     ///
-    /// A budget is on counts or on model time, which are exact on any machine. Exits with 0 when every budget held, 1 when
-    /// one broke, 2 when a scenario is wrong, 3 when one could not be run.
+    /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
+    /// with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not be run.
     Check(CheckArgs),
     /// Run a scenario in the simulator, or a swarm of random ones with faults.
     ///
@@ -148,7 +149,7 @@ pub struct ClusterArgs {
     pub packages: Vec<String>,
     /// The cluster's name. Several clusters can be up under different names.
     #[arg(long)]
-    pub name: Option<String>,
+    pub name: Option<ClusterName>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.
     #[arg(long, value_name = "URL")]
     pub mirror: Option<String>,
@@ -254,6 +255,9 @@ pub struct CheckArgs {
     /// Write the verdicts to this file as JUnit XML.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Take a ratio of wall times that is undecided after all its rounds for broken.
+    #[arg(long)]
+    pub undecided_is_broken: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -454,12 +458,9 @@ pub struct UpArgs {
 #[derive(Debug, Args)]
 pub struct NameArgs {
     /// The cluster's name.
-    #[arg(long, default_value = DEFAULT_NAME)]
-    pub name: String,
+    #[arg(long, default_value = ClusterName::DEFAULT)]
+    pub name: ClusterName,
 }
-
-/// The name of a cluster that is given none.
-pub const DEFAULT_NAME: &str = "niclab";
 
 /// Arguments of `inspect`.
 #[derive(Debug, Args)]
@@ -574,6 +575,9 @@ pub struct DownArgs {
     /// All clusters of this user.
     #[arg(long, conflicts_with = "name")]
     pub all: bool,
+    /// How long a cluster may take to end, in seconds, before what keeps it is killed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub within: u64,
 }
 
 /// Arguments of `plan`.
@@ -610,7 +614,7 @@ pub struct BenchArgs {
     /// How often each comparison is repeated.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: u16,
-    /// Measure the vhost ports of this DPDK testpmd beside the device's.
+    /// Measure the vhost ports of this DPDK testpmd beside the device's. Default: the one in PATH, if there is one.
     #[arg(long, value_name = "PROGRAM")]
     pub testpmd: Option<PathBuf>,
     /// Debian mirror to build from, instead of the one that apt on this machine uses.
@@ -635,6 +639,8 @@ pub enum BenchSection {
     Scale,
     /// The device in process, without QEMU.
     Device,
+    /// One guest that attacks, in many ways: how long another one's control requests wait; in process, without QEMU.
+    Hostile,
     /// The simulator, over numbers of nodes.
     Sim,
     /// The match unit: cycles simulated in a second, alone and with its list manager.

@@ -9,10 +9,11 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::mpsc::Sender,
+    time::Duration,
 };
 
 use niclab_agent::{Decoder, Exec, Health, MessageError, ToGuest, ToHost};
-use niclab_spec::MacAddress;
+use niclab_spec::{ClusterName, MacAddress};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -71,7 +72,7 @@ pub struct Status {
     /// [`STATUS_VERSION`].
     pub version: u32,
     /// The cluster's name.
-    pub name: String,
+    pub name: ClusterName,
     /// The NIC model.
     pub nic: String,
     /// The accelerator.
@@ -170,11 +171,25 @@ pub fn read_line<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, Contr
 /// # Errors
 /// [`ControlError`].
 pub fn ask(folder: &Path, request: &Request) -> Result<Reply, ControlError> {
-    Ok(connect(folder, request)?.1)
+    Ok(connect(folder, request, None)?.1)
 }
 
-fn connect(folder: &Path, request: &Request) -> Result<(UnixStream, Reply), ControlError> {
+/// Asks a cluster, and does not wait longer than so long for its answer.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn ask_within(folder: &Path, request: &Request, within: Duration) -> Result<Reply, ControlError> {
+    Ok(connect(folder, request, Some(within))?.1)
+}
+
+fn connect(
+    folder: &Path,
+    request: &Request,
+    within: Option<Duration>,
+) -> Result<(UnixStream, Reply), ControlError> {
     let mut stream = UnixStream::connect(folder.join(SOCKET))?;
+    stream.set_read_timeout(within)?;
+    stream.set_write_timeout(within)?;
     write_line(&mut stream, request)?;
     match read_line(&mut stream)? {
         Reply::Error { message } => Err(ControlError::Refused(message)),
@@ -199,7 +214,7 @@ impl RemoteCommand {
     /// # Errors
     /// [`ControlError`].
     pub fn start(folder: &Path, node: &str, exec: Exec) -> Result<Self, ControlError> {
-        match connect(folder, &Request::Exec { node: node.to_owned(), exec })? {
+        match connect(folder, &Request::Exec { node: node.to_owned(), exec }, None)? {
             (stream, Reply::Running) => Ok(Self { stream, decoder: Decoder::default() }),
             (_, reply) => Err(ControlError::Unexpected(Box::new(reply))),
         }

@@ -9,7 +9,7 @@ use std::{
 
 use niclab_spec::{
     DeviceFaults, FaultsChange,
-    monitor::{Answer, DaemonHealth, DaemonStats, LinkStates, Request, STATS_VERSION},
+    monitor::{Answer, DaemonHealth, DaemonStats, Heartbeat, LinkStates, Request, STATS_VERSION},
 };
 use thiserror::Error;
 
@@ -28,12 +28,33 @@ pub enum MonitorError {
     /// What it answers cannot be read.
     #[error("the daemon's answer cannot be read: {0}")]
     Parse(#[source] serde_json::Error),
+    /// It answers, and nothing else in it goes on.
+    #[error(
+        "the daemon is stuck: the lock of its world is held for at least {:.1} s, and no guest is served; `niclab down` ends \
+         the cluster",
+        wall_held.as_secs_f64()
+    )]
+    Stuck {
+        /// How long at least.
+        wall_held: Duration,
+    },
     /// It refuses.
     #[error("the daemon refuses: {0}")]
     Refused(String),
     /// It answers another question, or in another version.
     #[error("the daemon is of another build; build `niclab` and `niclab-device` together")]
     Unexpected,
+}
+
+/// Whether guests are served.
+///
+/// # Errors
+/// [`MonitorError`]: [`MonitorError::Stuck`] where they are not.
+pub fn heartbeat(socket: &Path) -> Result<Heartbeat, MonitorError> {
+    match ask(socket, &Request::Heartbeat)? {
+        Answer::Heartbeat(heartbeat) => Ok(heartbeat),
+        _ => Err(MonitorError::Unexpected),
+    }
 }
 
 /// All counters.
@@ -148,6 +169,9 @@ pub fn read_answer(reader: &mut impl BufRead) -> Result<Answer, MonitorError> {
     reader.take(MAX_ANSWER_BYTES).read_line(&mut answer)?;
     match serde_json::from_str(&answer).map_err(MonitorError::Parse)? {
         Answer::Error { message } => Err(MonitorError::Refused(message)),
+        Answer::Stuck(stuck) => {
+            Err(MonitorError::Stuck { wall_held: Duration::from_millis(stuck.wall_held_ms) })
+        }
         answer => Ok(answer),
     }
 }
@@ -189,6 +213,8 @@ mod tests {
             Err(MonitorError::Refused(_))
         ));
         assert!(matches!(answered_with(r#"{"answer":"done"}"#), Err(MonitorError::Unexpected)));
+        let stuck = answered_with(r#"{"answer":"stuck","version":2,"wall_held_ms":7300}"#).unwrap_err();
+        assert!(stuck.to_string().contains("for at least 7.3 s"), "{stuck}");
         assert!(matches!(answered_with("{"), Err(MonitorError::Parse(_))));
         assert!(matches!(stats(Path::new("/no/such")), Err(MonitorError::Io(_))));
     }

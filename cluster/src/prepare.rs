@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use niclab_images::{Cache, Images, Progress, Request, Terminal};
-use niclab_spec::{Cluster, NicModel, Source};
+use niclab_spec::{Cluster, ClusterName, NicModel, Source};
 
 use crate::{
     accelerator::Accelerator,
@@ -58,7 +58,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         source.set_by_flag("packages", "--packages");
     }
     if let Some(name) = &args.name {
-        file.name = Some(name.clone());
+        file.name = Some(name.to_string());
         source.set_by_flag("name", "--name");
     }
     Ok(source.resolve_booted(&file)?)
@@ -71,7 +71,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
 pub fn plan(
     args: &ClusterArgs,
     cluster: &Cluster,
-    name: &str,
+    name: &ClusterName,
     root: &RuntimeRoot,
     offline: bool,
 ) -> Result<Plan> {

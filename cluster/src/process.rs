@@ -11,13 +11,14 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{CWD, Mode},
     io::Errno,
     process::{Pid, PidfdFlags, Signal},
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::plan::ProcessPlan;
+use crate::{plan::ProcessPlan, runtime::own};
 
 /// A program could not be started.
 #[derive(Debug, Error)]
@@ -63,12 +64,17 @@ impl ProcessId {
 
     /// Kills the process if it is still the same one.
     pub fn kill(self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Sends the process a signal if it is still the same one.
+    pub fn signal(self, signal: Signal) {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };
         // The descriptor is opened first: from then on it means one process, whoever has the pid later.
         let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
         if Self::of(self.pid) == Some(self) {
             // It may end by itself at this moment, which is as good.
-            let _ = rustix::process::pidfd_send_signal(&fd, Signal::KILL);
+            let _ = rustix::process::pidfd_send_signal(&fd, signal);
         }
     }
 }
@@ -94,7 +100,7 @@ impl Process {
     pub fn spawn(name: &str, plan: &ProcessPlan, wants_pipes: bool) -> Result<Self, SpawnError> {
         let log_error = |error| SpawnError::Log { log: plan.log.clone(), error };
         let program_error = |error| SpawnError::Program { program: plan.program.clone(), error };
-        let log = File::create(&plan.log).map_err(log_error)?;
+        let log = own::create_file(&CWD, &plan.log).map_err(log_error)?;
         let mut command = Command::new(&plan.program);
         command.args(&plan.args).envs(&plan.env).process_group(0);
         command.stderr(log.try_clone().map_err(log_error)?);
@@ -104,6 +110,7 @@ impl Process {
             command.stdin(Stdio::null()).stdout(log);
         }
         die_with_owner(&mut command);
+        keep_private(&mut command);
         let mut child = command.spawn().map_err(program_error)?;
         match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(pidfd) => Ok(Self { child, pidfd, name: name.to_owned() }),
@@ -185,6 +192,17 @@ pub fn die_with_owner(command: &mut Command) {
         if rustix::process::getppid() == Some(owner) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: between fork and exec the closure makes two system calls; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Makes sockets and files of the command its owner's alone, whatever mask the user has. A folder that QEMU shares with its
+/// guest is not touched by that: QEMU sets the modes of the guest's files itself.
+fn keep_private(command: &mut Command) {
+    let prepare = || {
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes one system call; it allocates nothing and takes no lock.
     unsafe { command.pre_exec(prepare) };
 }
 

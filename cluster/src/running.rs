@@ -6,8 +6,8 @@
 //! children of a dead owner.
 
 use std::{
-    fmt, fs,
-    io::{BufRead, BufReader, Read},
+    fmt,
+    io::{BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{ChildStdin, ExitStatus},
@@ -21,7 +21,7 @@ use std::{
 
 use niclab_agent::Health;
 use niclab_spec::daemon::READY_LINE;
-use rustix::process::Signal;
+use rustix::{fs::CWD, process::Signal};
 use thiserror::Error;
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     plan::{NodePlan, Plan},
     process::{Process, ProcessId, SpawnError, tail, wait_readable},
     qmp::{Qmp, QmpError},
-    runtime::{ClusterFolder, RuntimeError},
+    runtime::{ClusterFolder, RuntimeError, own},
     signals,
 };
 
@@ -83,6 +83,10 @@ pub enum Event {
     Performance,
     /// Somebody wants the cluster taken down.
     Down(DownRequest),
+    /// The `niclab up` that ordered the cluster has told its user that it is up.
+    HandedOver,
+    /// That `niclab up` is gone and has told nobody.
+    Abandoned,
 }
 
 impl fmt::Debug for AgentClient {
@@ -181,6 +185,9 @@ pub enum Failure {
     /// Somebody asked for the end.
     #[error("taken down")]
     Down(DownRequest),
+    /// Nobody knows that it is there.
+    #[error("the niclab that ordered the cluster died before it was up")]
+    Abandoned,
 }
 
 /// What each guest still waits for, in words; shared with the threads that ask.
@@ -213,7 +220,20 @@ impl RunningCluster {
         timeout: Duration,
         on_healthy: &mut dyn FnMut(&NodePlan),
     ) -> Result<Self, Failure> {
-        let (sender, events) = mpsc::channel();
+        Self::boot_hearing(plan, folder, mpsc::channel(), timeout, on_healthy)
+    }
+
+    /// [`Self::boot`], for whoever has things to tell it while it boots already: over this channel.
+    ///
+    /// # Errors
+    /// As [`Self::boot`].
+    pub fn boot_hearing(
+        plan: Plan,
+        folder: ClusterFolder,
+        (sender, events): (Sender<Event>, Receiver<Event>),
+        timeout: Duration,
+        on_healthy: &mut dyn FnMut(&NodePlan),
+    ) -> Result<Self, Failure> {
         signals::deliver_to(sender.clone());
         let mut cluster = Self::start(plan, folder, sender, events)?;
         match cluster.bring_up(timeout, on_healthy) {
@@ -234,7 +254,10 @@ impl RunningCluster {
     ) -> Result<Self, Failure> {
         let start = || {
             for file in &plan.files {
-                fs::write(&file.path, &file.text).map_err(Failure::Prepare)?;
+                let written = own::create_file(&CWD, &file.path);
+                written
+                    .and_then(|mut written| written.write_all(file.text.as_bytes()))
+                    .map_err(Failure::Prepare)?;
             }
             let mut daemon = Process::spawn("daemon", &plan.daemon, true)?;
             let (stdin, stdout) =
@@ -330,6 +353,7 @@ impl RunningCluster {
             Event::Ended(name) => Err(self.ended(&name)),
             Event::Signal(signal) => Err(Failure::Signal(signal)),
             Event::Down(request) => Err(Failure::Down(request)),
+            Event::Abandoned => Err(Failure::Abandoned),
             Event::AgentFailed(rank, error) => {
                 let (node, console) = self.node_and_console(rank);
                 Err(Failure::Agent { node, error, console })

@@ -1,8 +1,10 @@
 //! The process that keeps a cluster up after `niclab up` returned.
 //!
-//! It takes its plan from standard input and tells on standard output, one JSON [`Progress`] a line, how the boot goes.
-//! From then on it serves the control socket until it is asked to take the cluster down, or until the cluster ends by
-//! itself; then it leaves the reason in the cluster's folder for the commands that come later.
+//! It takes its plan from standard input and tells on standard output, one JSON [`Progress`] a line, how the boot goes. Once
+//! it has told that the cluster is up, the one that ordered it answers [`HandedOver`]; where standard input ends before, that
+//! one died, and the cluster, of which nobody knows, is taken down. From then on the supervisor serves the control socket
+//! until it is asked to take the cluster down, or until the cluster ends by itself; then it leaves the reason in the
+//! cluster's folder for the commands that come later.
 
 use std::{
     fs,
@@ -15,7 +17,10 @@ use std::{
 };
 
 use niclab_agent::{Decoder, Refusal, ToGuest, ToHost};
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, Mode},
+    process::Signal,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -27,7 +32,7 @@ use crate::{
     },
     plan::Plan,
     running::{Event, Failure, RunningCluster},
-    runtime::{ClusterFolder, RuntimeRoot},
+    runtime::{ClusterFolder, RuntimeRoot, own},
     signals,
 };
 
@@ -69,6 +74,10 @@ pub enum Progress {
     },
 }
 
+/// What whoever ordered a cluster answers to [`Progress::Up`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedOver {}
+
 /// Carries out an order. Returns when the cluster is down.
 ///
 /// # Errors
@@ -79,6 +88,8 @@ pub fn supervise() -> Result<(), ControlError> {
     // group, which a fresh child is not; and even then it would only be less well protected.
     let _ = rustix::process::setsid();
     signals::take_over()?;
+    // Sockets and files are the user's alone, whatever mask the user has. Nothing that is made here is for others.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     if let Err(message) = Supervisor::run(&order) {
         tell(&Progress::Failed { message });
     }
@@ -115,7 +126,7 @@ impl Supervisor {
                 tell(&Progress::Up);
                 close_stdout();
                 let failure = wait_for_end(&mut cluster);
-                let was_asked = matches!(failure, Failure::Down(_) | Failure::Signal(_));
+                let was_asked = matches!(failure, Failure::Down(_) | Failure::Signal(_) | Failure::Abandoned);
                 cluster.shut_down(!was_asked);
                 failure
             }
@@ -123,11 +134,12 @@ impl Supervisor {
         };
         match failure {
             Failure::Down(request) => request.done(),
-            Failure::Signal(_) => {}
+            Failure::Signal(_) | Failure::Abandoned => {}
             failure => {
                 let message = failure.to_string();
                 // The folder may be gone: then nobody comes to read the reason either.
-                let _ = fs::write(path.join(FAILURE), &message);
+                let file = own::create_file(&CWD, &path.join(FAILURE));
+                let _ = file.and_then(|mut file| file.write_all(message.as_bytes()));
                 return Err(message);
             }
         }
@@ -137,7 +149,12 @@ impl Supervisor {
     fn boot(order: &Order, folder: ClusterFolder) -> Result<RunningCluster, Failure> {
         let mut on_healthy =
             |node: &crate::plan::NodePlan| tell(&Progress::Healthy { node: node.name.clone() });
-        let cluster = RunningCluster::boot(order.plan.clone(), folder, order.boot_timeout, &mut on_healthy)?;
+        let (sender, events) = mpsc::channel();
+        watch_orderer(sender.clone());
+        let channel = (sender, events);
+        let plan = order.plan.clone();
+        let cluster =
+            RunningCluster::boot_hearing(plan, folder, channel, order.boot_timeout, &mut on_healthy)?;
         let (guest_pids, daemon_pid) = cluster.pids();
         let supervisor = Arc::new(Self {
             plan: order.plan.clone(),
@@ -241,6 +258,15 @@ impl Supervisor {
                 .collect(),
         }
     }
+}
+
+/// Tells when the cluster is handed over, or that whoever ordered it is gone.
+fn watch_orderer(sender: mpsc::Sender<Event>) {
+    thread::spawn(move || {
+        let answer = control::read_line::<HandedOver>(&mut io::stdin().lock());
+        // If nobody listens any more, the cluster is being taken down.
+        let _ = sender.send(if answer.is_ok() { Event::HandedOver } else { Event::Abandoned });
+    });
 }
 
 /// Lets whoever reads our standard output see its end, though this process lives on.

@@ -25,21 +25,18 @@ const GUEST_TARGET: &str = "x86_64-unknown-linux-gnu";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
     program: &'static str,
-    package: &'static str,
     /// What people call it.
     what: &'static str,
 }
 
 /// The simulator.
-pub const SIMULATOR: Tool = Tool { program: "niclab-sim", package: "niclab-sim", what: "the simulator" };
+pub const SIMULATOR: Tool = Tool { program: "niclab-sim", what: "the simulator" };
 
 /// What runs programs of the match unit.
-pub const MATCH_UNIT: Tool =
-    Tool { program: "niclab-match", package: "niclab-matching", what: "the match unit" };
+pub const MATCH_UNIT: Tool = Tool { program: "niclab-match", what: "the match unit" };
 
 /// What compares the match unit with processors.
-pub const COMPARISON: Tool =
-    Tool { program: "niclab-compare", package: "niclab-processors", what: "the processors to compare with" };
+pub const COMPARISON: Tool = Tool { program: "niclab-compare", what: "the processors to compare with" };
 
 /// A program of niclab's is missing.
 #[derive(Debug, Error)]
@@ -170,9 +167,7 @@ impl SourceTree {
         // They are unpacked into each guest's memory: without symbols they take a quarter of it, and of the boot.
         guest.envs([("CARGO_PROFILE_RELEASE_DEBUG", "false"), ("CARGO_PROFILE_RELEASE_STRIP", "symbols")]);
         run(guest, "the guests' programs", progress)?;
-        let mut device = self.cargo(&self.target, offline);
-        device.args(["-p", "niclab-device", "--bin", DEVICE]);
-        run(device, "the daemon", progress)?;
+        run(self.host_program(DEVICE, offline), "the daemon", progress)?;
         let guest_folder = guest_target.join(GUEST_TARGET).join("release");
         Ok(Programs {
             device: self.target.join("release").join(DEVICE),
@@ -181,10 +176,16 @@ impl SourceTree {
     }
 
     fn build_tool(&self, tool: Tool, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
-        let mut cargo = self.cargo(&self.target, offline);
-        cargo.args(["-p", tool.package, "--bin", tool.program]);
-        run(cargo, tool.what, progress)?;
+        run(self.host_program(tool.program, offline), tool.what, progress)?;
         Ok(self.target.join("release").join(tool.program))
+    }
+
+    /// Builds one program of the host. Cargo chooses the features of what programs share over all packages that it is asked
+    /// for: asked for the workspace each time, as the `niclab` script does, it builds them once.
+    fn host_program(&self, program: &str, offline: bool) -> Command {
+        let mut cargo = self.cargo(&self.target, offline);
+        cargo.args(["--workspace", "--bin", program]);
+        cargo
     }
 
     fn cargo(&self, target: &Path, offline: bool) -> Command {

@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
 };
@@ -98,4 +99,56 @@ fn files_that_cannot_be_used_are_named() {
         text(&damaged.stderr)
     );
     assert!(damaged.stdout.is_empty());
+}
+
+#[test]
+fn an_image_replaces_regular_files_alone_and_never_the_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.nma"), PROGRAM).unwrap();
+    symlink("s.nma", folder.join("soft.nmi")).unwrap();
+    fs::hard_link(folder.join("s.nma"), folder.join("hard.nmi")).unwrap();
+    symlink("/dev/null", folder.join("null.nmi")).unwrap();
+    for (image, part) in [
+        ("./s.nma", "one file"),
+        ("soft.nmi", "one file"),
+        ("hard.nmi", "one file"),
+        ("null.nmi", "no regular file"),
+        ("/dev/null", "no regular file"),
+        (".", "no regular file"),
+    ] {
+        let refused = niclab(folder, &["asm", "s.nma", "-o", image]);
+        let complaint = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(125), "{image}: {complaint}");
+        assert!(complaint.contains(part) && complaint.contains("mend: "), "{image}: {complaint}");
+    }
+    assert_eq!(fs::read_to_string(folder.join("s.nma")).unwrap(), PROGRAM);
+    assert!(fs::symlink_metadata(folder.join("null.nmi")).unwrap().is_symlink());
+    // Without -o the image's name follows from the source's: that may be the source itself.
+    fs::write(folder.join("own.nmi"), PROGRAM).unwrap();
+    assert_eq!(niclab(folder, &["asm", "own.nmi"]).status.code(), Some(125));
+    assert_eq!(fs::read_to_string(folder.join("own.nmi")).unwrap(), PROGRAM);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 5, "nothing is left behind");
+}
+
+#[test]
+fn what_is_said_of_many_mistakes_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("bad.nma"), "r1 = wrong\n".repeat(40_000)).unwrap();
+    let refused = niclab(folder, &["asm", "bad.nma"]);
+    let complaint = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        complaint.contains("bad.nma: and 39951 more") && complaint.contains("has 40001 errors"),
+        "{complaint}"
+    );
+    fs::write(folder.join("bars.nma"), format!("nop{}\n", "|".repeat(100_000))).unwrap();
+    let refused = niclab(folder, &["asm", "bars.nma"]);
+    assert!(text(&refused.stderr).contains("bars.nma: and 99950 more"));
+    assert!(
+        complaint.len() + refused.stderr.len() < 60_000,
+        "{} bytes",
+        complaint.len() + refused.stderr.len()
+    );
 }

@@ -15,7 +15,7 @@ use niclab_cluster::{
     running::{Event, Failure, RunningCluster},
     runtime::RuntimeRoot,
 };
-use support::{GOOD_DAEMON, PATIENCE, plan};
+use support::{GOOD_DAEMON, PATIENCE, name, plan};
 
 #[test]
 fn play_guest() {
@@ -26,7 +26,7 @@ fn play_guest() {
 fn with_cluster(measure: impl FnOnce(&mut RunningCluster)) {
     let folder = tempfile::tempdir().unwrap();
     let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
-    let claimed = root.claim("c").unwrap();
+    let claimed = root.claim(&name("c")).unwrap();
     let plan = plan(root.path(), "c", GOOD_DAEMON, &["busy", "good"]);
     let mut cluster = RunningCluster::boot(plan, claimed, PATIENCE, &mut |_| {}).unwrap();
     measure(&mut cluster);

@@ -10,7 +10,7 @@ use niclab_cluster::{
     running::{Event, Failure, RunningCluster},
     runtime::RuntimeRoot,
 };
-use support::{GOOD_DAEMON, PATIENCE, lives, plan};
+use support::{GOOD_DAEMON, PATIENCE, lives, name, plan};
 
 #[test]
 fn play_guest() {
@@ -30,14 +30,14 @@ impl Case {
     }
 
     fn boot(&self, daemon: &str, modes: &[&str], timeout: Duration) -> Result<RunningCluster, Failure> {
-        let folder = self.root.claim("c").unwrap();
+        let folder = self.root.claim(&name("c")).unwrap();
         RunningCluster::boot(plan(self.root.path(), "c", daemon, modes), folder, timeout, &mut |_| {})
     }
 
     /// The report of a boot that fails, after which nothing may be left.
     fn failure(&self, daemon: &str, modes: &[&str], timeout: Duration) -> String {
         let failure = self.boot(daemon, modes, timeout).err().expect("the boot fails").to_string();
-        assert!(!self.root.folder("c").exists(), "the folder is left");
+        assert!(!self.root.folder(&name("c")).exists(), "the folder is left");
         failure
     }
 }
@@ -53,7 +53,7 @@ fn a_good_cluster_boots_and_leaves_nothing() {
     cluster.shut_down(false);
     assert!(begin.elapsed() < Duration::from_secs(4), "guests that obey are not waited for");
     assert!(!guests.iter().chain([&daemon]).any(|&pid| lives(pid)));
-    assert!(!case.root.folder("c").exists());
+    assert!(!case.root.folder(&name("c")).exists());
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn a_daemon_that_dies_at_once_is_reported_with_its_words() {
 #[test]
 fn a_daemon_that_cannot_start_is_named() {
     let case = Case::new();
-    let folder = case.root.claim("c").unwrap();
+    let folder = case.root.claim(&name("c")).unwrap();
     let mut plan = plan(case.root.path(), "c", GOOD_DAEMON, &["good"]);
     plan.daemon.program = "/no/such/daemon".into();
     let failure = RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {}).err().unwrap().to_string();
     assert!(failure.contains("/no/such/daemon"), "{failure}");
-    assert!(!case.root.folder("c").exists());
+    assert!(!case.root.folder(&name("c")).exists());
 }
 
 #[test]

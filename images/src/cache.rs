@@ -13,12 +13,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fmt, io, process};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use sha2::{Digest, Sha256};
 
 use crate::error::{At, ImageError};
@@ -115,8 +115,7 @@ impl Cache {
     pub(crate) fn lock(&self, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
         let root = self.root();
         fs::create_dir_all(&root).at("create", &root)?;
-        // Disk images have the nodes' ssh keys in them.
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).at("protect", &root)?;
+        protect(&root)?;
         let path = root.join("lock");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = file.at("open", &path)?;
@@ -175,6 +174,19 @@ impl CacheLock {
         self.lock.rewind()?;
         writeln!(self.lock, "{}", process::id())
     }
+}
+
+/// Keeps others out of the cache, in which whole folders are removed: it must be ours.
+fn protect(root: &Path) -> Result<(), ImageError> {
+    let about = fs::symlink_metadata(root).at("look at", root)?;
+    if !about.is_dir() || about.uid() != nix::unistd::getuid().as_raw() {
+        return Err(ImageError::ForeignCache(root.to_owned()));
+    }
+    // By descriptor, and not through a link that has its place by now.
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY).bits();
+    let folder = OpenOptions::new().read(true).custom_flags(flags).open(root).at("open", root)?;
+    // Disk images have the nodes' ssh keys in them.
+    folder.set_permissions(fs::Permissions::from_mode(0o700)).at("protect", root)
 }
 
 fn lock_error(path: &Path, errno: Errno) -> ImageError {
@@ -270,6 +282,19 @@ mod tests {
 
     use super::*;
     use crate::progress::Silent;
+
+    #[test]
+    fn a_cache_that_is_a_link_is_refused_and_what_it_leads_to_is_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, dir.path().join(LAYOUT)).unwrap();
+        let refused = Cache::at(dir.path()).unwrap().lock(&Silent).unwrap_err();
+        assert!(matches!(refused, ImageError::ForeignCache(_)), "{refused}");
+        assert_eq!(fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
 
     fn key(text: &str) -> Key {
         KeyBuilder::new("test").text(text).finish()

@@ -38,6 +38,14 @@ pub enum ImageError {
     )]
     NoCacheFolder,
 
+    /// Somebody else has the cache's folder.
+    #[error(
+        "the cache {} is a link or belongs to somebody else, so nothing is built or removed there; set NICLAB_CACHE to a folder of \
+         your own, or to where the link leads",
+        .0.display()
+    )]
+    ForeignCache(PathBuf),
+
     /// The host's apt configuration has no Debian mirror in it.
     #[error(
         "no Debian mirror found in the host's apt configuration ({searched}); name one with --mirror URL, \

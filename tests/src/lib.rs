@@ -16,7 +16,7 @@ pub fn binary(name: &str) -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
     let path = target.join("release").join(name);
-    assert!(path.is_file(), "{} is missing: cargo build --release -p niclab-cluster", path.display());
+    assert!(path.is_file(), "{} is missing: cargo build --release --workspace --bin niclab", path.display());
     path
 }
 

@@ -30,6 +30,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-images", &[]),
     ("niclab-cluster", &["niclab-spec", "niclab-images", "niclab-agent", "niclab-asm", "niclab-isa"]),
     ("niclab-checks", &[]),
+    ("niclab-runner", &[]),
     // The tests sit on top of everything.
     (
         "niclab-tests",

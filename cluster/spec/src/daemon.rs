@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cluster, DeviceFaults, LinkConfig, MacAddress, NicConfig, Profile};
+use crate::{Cluster, ClusterName, DeviceFaults, LinkConfig, MacAddress, NicConfig, Profile};
 
 /// What the daemon prints once it listens on all sockets.
 pub const READY_LINE: &str = "ready";
@@ -24,7 +24,7 @@ pub struct DaemonConfig {
     /// [`CONFIG_VERSION`].
     pub version: u32,
     /// The cluster's name, for log lines.
-    pub cluster: String,
+    pub cluster: ClusterName,
     /// Where the daemon answers [`crate::monitor`] requests.
     pub monitor_socket: PathBuf,
     /// The seed of every random choice.
@@ -95,7 +95,7 @@ impl DaemonConfig {
     #[must_use]
     pub fn new(
         cluster: &Cluster,
-        name: &str,
+        name: &ClusterName,
         monitor_socket: PathBuf,
         sockets: impl Fn(u16) -> NodeSockets,
     ) -> Self {
@@ -117,7 +117,7 @@ impl DaemonConfig {
             .collect();
         Self {
             version: CONFIG_VERSION,
-            cluster: name.to_owned(),
+            cluster: name.clone(),
             monitor_socket,
             seed: cluster.seed,
             profile: cluster.profile.clone(),
@@ -168,7 +168,7 @@ mod tests {
 
     fn example() -> DaemonConfig {
         let cluster = Source::default().resolve(&ClusterFile::default()).unwrap();
-        DaemonConfig::new(&cluster, "c", "/run/m".into(), |rank| NodeSockets {
+        DaemonConfig::new(&cluster, &ClusterName::default(), "/run/m".into(), |rank| NodeSockets {
             cluster_socket: format!("/run/{rank}.c").into(),
             ethernet_socket: format!("/run/{rank}.e").into(),
         })

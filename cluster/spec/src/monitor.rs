@@ -3,7 +3,7 @@
 //! A connection may ask any number of times. Counts are exact integers. Names end in the unit; what is not a count
 //! says which clock it is of, as in a report.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,10 +20,16 @@ pub const STATS_VERSION: u32 = 2;
 /// The longest request line that the daemon reads, in bytes; it hangs up on a longer one.
 pub const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
+/// How long a request waits for the world's lock before it is answered by [`Answer::Stuck`]. Whoever holds the lock gives it
+/// back within milliseconds.
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
 /// One question, or one change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "query", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
+    /// Are guests served? Answered by [`Answer::Heartbeat`] once the world's lock was had, else by [`Answer::Stuck`].
+    Heartbeat,
     /// All counters. Answered by [`Answer::Stats`].
     Stats,
     /// All counters, and from now on latencies are counted anew, so that a later [`Request::Stats`] tells the latency of
@@ -69,6 +75,10 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
+    /// To [`Request::Heartbeat`].
+    Heartbeat(Heartbeat),
+    /// To any request that needs the world: its lock was not to be had, so the guests are not served either.
+    Stuck(Stuck),
     /// To [`Request::Stats`].
     Stats(DaemonStats),
     /// To [`Request::Health`].
@@ -88,6 +98,24 @@ pub enum Answer {
         /// What is wrong, and the mend.
         message: String,
     },
+}
+
+/// A sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Heartbeat {
+    /// [`STATS_VERSION`].
+    pub version: u32,
+    /// Wall time until the world's lock was had.
+    pub wall_waited_ns: u64,
+}
+
+/// The world's lock is not given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stuck {
+    /// [`STATS_VERSION`].
+    pub version: u32,
+    /// Wall time since the first request that did not get the lock, as none did since: it is held for at least so long.
+    pub wall_held_ms: u64,
 }
 
 /// All counters since the daemon started.
@@ -174,6 +202,7 @@ mod tests {
         let json = |request| serde_json::to_string(&request).unwrap();
         assert_eq!(json(Request::Stats), r#"{"query":"stats"}"#);
         assert_eq!(json(Request::Health), r#"{"query":"health"}"#);
+        assert_eq!(json(Request::Heartbeat), r#"{"query":"heartbeat"}"#);
         let cut = Request::SetFaults {
             node: "node0".into(),
             faults: Faults { partition: true, ..Faults::default() },

@@ -149,7 +149,7 @@ impl Default for UltraParameters {
 pub struct MatchParameters {
     /// Match entries that fit into device memory, 64 bytes each. Further ones lie in the spill area, in host memory, and
     /// are read from there whenever a list is traversed.
-    #[schemars(range(min = 16, max = 65_536))]
+    #[schemars(range(min = 16, max = 8_192))]
     pub match_entries: u32,
     /// The longest message, in bytes.
     #[schemars(range(min = 64, max = 1_073_741_824))]
@@ -170,7 +170,8 @@ impl MatchParameters {
     /// Each parameter's key, value, and the least and the most that it can be.
     pub(crate) fn ranges(&self) -> [(&'static str, u64, core::ops::RangeInclusive<u64>); 5] {
         [
-            ("match_entries", self.match_entries.into(), 16..=65_536),
+            // As many as a card can have in all: MAX_ENTRIES of its interface.
+            ("match_entries", self.match_entries.into(), 16..=8_192),
             ("max_message_bytes", self.max_message_bytes, 64..=1 << 30),
             ("window_frames", self.window_frames.into(), 1..=1_024),
             ("unexpected_messages", self.unexpected_messages.into(), 1..=65_536),

@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::{
-    AcceleratorChoice, ClusterFile, DeviceFaults, Faults, LinkConfig, LinkEntry, MacAddress, NicConfig,
-    NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
+    AcceleratorChoice, ClusterFile, ClusterName, DeviceFaults, Faults, LinkConfig, LinkEntry, MacAddress,
+    NicConfig, NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
+    name::{ClusterNameError, LABEL_MEND, is_label},
 };
 
 /// The most nodes of one cluster, simulated.
@@ -24,7 +25,7 @@ pub const MIN_MEMORY_MIB: u32 = 96;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     /// The name in the file, if any.
-    pub name: Option<String>,
+    pub name: Option<ClusterName>,
     /// The nodes, by rank. Never empty.
     pub nodes: Vec<Node>,
     /// A kernel of the user's own.
@@ -98,6 +99,7 @@ impl Source {
     pub fn resolve(&self, file: &ClusterFile) -> Result<Cluster, SpecError> {
         let profile = self.load_profile(file)?;
         let mut check = Checker { source: self, problems: Vec::new() };
+        let own_name = check.name(file);
         check.cluster(file);
         check.own_files(file);
         let names = check.node_names(file);
@@ -107,7 +109,7 @@ impl Source {
         }
         let nodes = (0u16..).zip(&names).map(|(rank, name)| node_of(file, rank, name, &profile)).collect();
         Ok(Cluster {
-            name: file.name.clone(),
+            name: own_name,
             nodes,
             kernel: file.kernel.as_deref().map(|path| self.path_of(path)),
             image: file.image.as_deref().map(|path| self.path_of(path)),
@@ -196,12 +198,16 @@ impl Checker<'_> {
         self.problems.push(self.source.problem(path, what, mend));
     }
 
+    fn name(&mut self, file: &ClusterFile) -> Option<ClusterName> {
+        let parsed = file.name.as_deref()?.parse();
+        parsed
+            .map_err(|ClusterNameError(name)| {
+                self.report("name", format!("`{name}` is no cluster name"), LABEL_MEND);
+            })
+            .ok()
+    }
+
     fn cluster(&mut self, file: &ClusterFile) {
-        if let Some(name) = &file.name
-            && !is_label(name)
-        {
-            self.report("name", format!("`{name}` is no cluster name"), LABEL_MEND);
-        }
         self.memory("memory_mib", Some(file.memory_mib));
         self.vcpus("vcpus", Some(file.vcpus));
         self.packages("packages", &file.packages);
@@ -447,17 +453,6 @@ impl Checker<'_> {
     }
 }
 
-const LABEL_MEND: &str =
-    "use a lower-case letter, then up to 31 lower-case letters, digits and hyphens, the last no hyphen";
-
-/// A host name that every resolver takes, and short enough that socket paths stay within the 108 bytes of `sun_path`.
-fn is_label(name: &str) -> bool {
-    name.len() <= 32
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && !name.ends_with('-')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-}
-
 /// Debian policy, section 5.6.7.
 fn is_package_name(name: &str) -> bool {
     name.len() >= 2
@@ -548,6 +543,7 @@ mod tests {
             ("[[node]]\nmemory_mib = 64", 2, "node[0].memory_mib"),
             ("vcpus = 0", 1, "vcpus"),
             ("name = \"A b\"", 1, "name"),
+            ("name = \"../x\"", 1, "name"),
             ("[[node]]\nname = \"-x\"", 2, "node[0].name"),
             ("[[node]]\nname = \"a\"\n[[node]]\nname = \"a\"", 4, "node[1].name"),
             ("packages = [\"--force\"]", 1, "packages"),

@@ -125,12 +125,13 @@ pub struct Ratio {
     pub baseline: Baseline,
     /// The least ratio that must hold with the stated confidence.
     pub at_least: f64,
-    /// How sure the answer must be, of 1: the one-sided confidence of the median ratio's lower bound.
+    /// How sure the answer must be, of 1: a median ratio that is above the limit is called broken, and one below it held, with a
+    /// probability of at most 1 less this, however many rounds it takes.
     #[serde(default = "usual_confidence")]
     pub confidence: f64,
-    /// Turns.
+    /// The most turns. They end as soon as the answer is sure enough; where it never is, it is `undecided`.
     #[serde(default = "usual_rounds")]
-    #[schemars(range(min = 1, max = 100))]
+    #[schemars(range(min = 1, max = 1000))]
     pub rounds: u32,
 }
 
@@ -147,11 +148,11 @@ const fn once() -> u32 {
 }
 
 const fn usual_confidence() -> f64 {
-    0.95
+    0.999
 }
 
 const fn usual_rounds() -> u32 {
-    9
+    100
 }
 
 /// What a budget can be on, besides the kinds of crossings: name, and what it means.
@@ -192,6 +193,9 @@ pub const CROSSINGS: &[&str] = &[
     "serialization",
     "switch_fall_through",
 ];
+
+/// Longer nobody waits for an answer.
+const MAX_ROUNDS: u32 = 1000;
 
 /// Larger limits bound nothing.
 const MAX_LIMIT: f64 = 1e18;
@@ -399,16 +403,26 @@ fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<Wrong> {
             "use 0.5 to less than 1",
         );
     }
-    if !(1..=100).contains(&ratio.rounds) {
-        return wrong("rounds", format!("{} rounds", ratio.rounds), "use 1 to 100");
+    if !(1..=MAX_ROUNDS).contains(&ratio.rounds) {
+        return wrong("rounds", format!("{} rounds", ratio.rounds), "use 1 to 1000");
     }
-    // The smallest of n ratios is below the median with a probability of 1 - 2^-n, and nothing surer can be said.
-    let possible = 1.0 - 0.5_f64.powi(ratio.rounds.cast_signed());
+    let possible = possible_confidence(ratio.rounds);
     if possible < ratio.confidence {
-        let what = format!("{} rounds give a confidence of {possible:.3} at most", ratio.rounds);
-        return wrong("rounds", what, "use more rounds, or a smaller confidence");
+        let what = format!("{} rounds can give a confidence of {possible:.3} at most", ratio.rounds);
+        let least = (1..=MAX_ROUNDS).find(|rounds| possible_confidence(*rounds) >= ratio.confidence);
+        let more = least.map_or_else(String::new, |least| {
+            format!("allow {least} or more (they end as soon as the answer is sure), or ")
+        });
+        return Some(("rounds", what, format!("{more}ask for a smaller `confidence`")));
     }
     None
+}
+
+/// How sure so many rounds can be, where all are on one side of the limit: the stake of `niclab check`'s sequential test
+/// is then multiplied by (2^(n + 1) - 1) / (n + 1).
+fn possible_confidence(rounds: u32) -> f64 {
+    let tosses = f64::from(rounds) + 1.0;
+    1.0 - tosses / (tosses.exp2() - 1.0)
 }
 
 /// The JSON Schema of a scenario.
@@ -467,7 +481,9 @@ mod tests {
                 "leave `per`",
             ),
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 0"), 8, "can never fail"),
-            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 3"), 9, "0.875 at most"),
+            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 3"), 9, "0.733 at most"),
+            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 12"), 9, "allow 13 or more"),
+            (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 1001"), 9, "use 1 to 1000"),
             (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
             (GOOD.replace("nodes = 2", "nodes = 1"), 5, "needs 2 nodes"),
             (GOOD.replace("nodes = 2", "nodes = 0"), 3, "mend:"),

@@ -37,5 +37,5 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
         seconds("start", "command line to both nodes healthy", totals).with_goal(BOOT_GOAL),
     ];
     figures.extend(memory.iter().flat_map(|memory| memory::figures(memory, "idle")));
-    Ok(Measured { figures, details: None })
+    Ok(Measured { figures, ..Measured::default() })
 }

@@ -1,9 +1,9 @@
 //! The device in process: `niclab-device bench`, which drives the daemon's own code with no QEMU.
 
 use std::{
-    io,
+    env,
+    ffi::OsStr,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use anyhow::Result;
@@ -14,8 +14,9 @@ use thiserror::Error;
 use super::{
     Measured, Options,
     figure::{Clock, Figure, Goal},
+    program,
 };
-use crate::{process::die_with_owner, tools::Programs};
+use crate::tools::Programs;
 
 /// Least messages of 16 bytes a second on one core, in millions.
 const RATE_GOAL: Goal = Goal::AtLeast(3.0);
@@ -35,68 +36,54 @@ const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
 /// A round takes seconds and measures each figure for a whole one, so fewer of them do.
 const MAX_ROUNDS: usize = 3;
 
-/// The device's own benchmark failed.
+/// What DPDK's packages call it.
+const TESTPMD: [&str; 2] = ["dpdk-testpmd", "testpmd"];
+
+/// The program to compare with is not there, though it was asked for.
 #[derive(Debug, Error)]
-pub enum DeviceBenchError {
-    /// It does not start.
-    #[error("cannot start {}: {error}", program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It failed.
-    #[error("{} bench failed ({how}): {stderr}", program.display())]
-    Failed {
-        /// The program.
-        program: PathBuf,
-        /// How it ended.
-        how: String,
-        /// What it said.
-        stderr: String,
-    },
-    /// It said something else.
-    #[error("{} bench printed no JSON with {key}; build niclab and niclab-device together", program.display())]
-    Unreadable {
-        /// The program.
-        program: PathBuf,
-        /// What is missing.
-        key: &'static str,
-    },
-}
+#[error("--testpmd: there is no {}; install the package dpdk, or leave the option out", .0.display())]
+pub struct NoTestpmd(PathBuf);
 
 /// Runs it.
 ///
 /// # Errors
-/// [`DeviceBenchError`], or when the program cannot be found or built.
+/// [`program::ProgramError`], [`NoTestpmd`], or when the program cannot be found or built.
 pub fn measure(options: &Options) -> Result<Measured> {
-    let program = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
+    let testpmd = testpmd(options.testpmd.as_deref(), &env::var_os("PATH").unwrap_or_default())?;
+    let device = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
     let rounds = options.rounds.clamp(1, MAX_ROUNDS);
+    let mut arguments = vec!["bench", "--json"];
+    let path = testpmd.as_ref().map(|path| path.to_string_lossy());
+    arguments.extend(path.iter().flat_map(|path| ["--testpmd", path.as_ref()]));
     let reports: Vec<Value> =
-        (0..rounds).map(|_| run(&program, options.testpmd.as_deref())).collect::<Result<_, _>>()?;
-    let figures = figures(&reports).map_err(|key| DeviceBenchError::Unreadable { program, key })?;
-    Ok(Measured { figures, details: Some(Value::Array(reports)) })
+        (0..rounds).map(|_| program::json(&device, &arguments)).collect::<Result<_, _>>()?;
+    let figures = figures(&reports).map_err(|key| program::unreadable(&device, &arguments, key))?;
+    let left_out = left_out(&reports, testpmd.is_some());
+    Ok(Measured { figures, details: Some(Value::Array(reports)), left_out })
 }
 
-fn run(program: &Path, testpmd: Option<&Path>) -> Result<Value, DeviceBenchError> {
-    let mut command = Command::new(program);
-    command.args(["bench", "--json"]).stdin(Stdio::null()).stderr(Stdio::piped());
-    if let Some(testpmd) = testpmd {
-        command.arg("--testpmd").arg(testpmd);
+/// The testpmd that is measured: the one that is named, which must be there, else the one in `PATH`, if there is any.
+fn testpmd(named: Option<&Path>, path: &OsStr) -> Result<Option<PathBuf>, NoTestpmd> {
+    match named {
+        Some(named) if named.is_file() => Ok(Some(named.to_owned())),
+        Some(named) => Err(NoTestpmd(named.to_owned())),
+        None => {
+            let mut places = env::split_paths(path).flat_map(|folder| TESTPMD.map(|name| folder.join(name)));
+            Ok(places.find(|program| program.is_file()))
+        }
     }
-    die_with_owner(&mut command);
-    let output =
-        command.output().map_err(|error| DeviceBenchError::Start { program: program.to_owned(), error })?;
-    if !output.status.success() {
-        return Err(DeviceBenchError::Failed {
-            program: program.to_owned(),
-            how: output.status.to_string(),
-            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        });
+}
+
+/// Which rows are not there, and why.
+fn left_out(reports: &[Value], has_testpmd: bool) -> Vec<String> {
+    if !has_testpmd {
+        return vec![format!(
+            "testpmd: there is none in PATH; install the package dpdk, or name one with --testpmd ({})",
+            TESTPMD.join(", ")
+        )];
     }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|_| DeviceBenchError::Unreadable { program: program.to_owned(), key: "a version" })
+    let why = reports.iter().find_map(|report| report.pointer("/testpmd_left_out")?.as_str());
+    why.map(|why| format!("testpmd: {why}")).into_iter().collect()
 }
 
 /// The figures in its reports, one for each round, or the key that one of them lacks.
@@ -236,15 +223,22 @@ mod tests {
     }
 
     #[test]
-    fn a_benchmark_that_fails_is_reported_with_its_words() {
+    fn without_testpmd_its_rows_are_left_out_and_that_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("device");
-        std::fs::write(&program, "#!/bin/sh\necho \"no room for $*\" >&2\nexit 3\n").unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
-        let error = run(&program, Some(Path::new("/t/testpmd"))).unwrap_err().to_string();
-        assert!(error.contains("exit status: 3"), "{error}");
-        assert!(error.contains("no room for bench --json --testpmd /t/testpmd"), "{error}");
-        assert!(run(Path::new("/no/such/device"), None).unwrap_err().to_string().contains("/no/such/device"));
+        let path = folder.path().as_os_str();
+        assert_eq!(testpmd(None, path).unwrap(), None);
+        let said = left_out(&[json!({})], false);
+        assert!(said[0].contains("install the package dpdk"), "{said:?}");
+        let missing = folder.path().join("dpdk-testpmd");
+        let refused = testpmd(Some(&missing), path).unwrap_err().to_string();
+        assert!(refused.contains("dpdk-testpmd; install"), "one that is named must be there: {refused}");
+        std::fs::write(&missing, "").unwrap();
+        assert_eq!(testpmd(None, path).unwrap(), Some(missing.clone()));
+        assert_eq!(testpmd(Some(&missing), OsStr::new("")).unwrap(), Some(missing));
+        let broken = json!({"testpmd_left_out": "it ended with 1"});
+        assert_eq!(
+            left_out(&[json!({"testpmd_left_out": null}), broken], true),
+            ["testpmd: it ended with 1"]
+        );
     }
 }

@@ -108,7 +108,7 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
         let mut figures = compare(samples);
         let memory = ResidentMemory::of(running.pids().1)?;
         figures.extend(memory::figures(&memory, "after these runs"));
-        Ok(Measured { figures, details: None })
+        Ok(Measured { figures, ..Measured::default() })
     })
 }
 

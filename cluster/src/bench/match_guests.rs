@@ -88,7 +88,7 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
                 samples.entry(sample).or_default().push(value);
             }
         }
-        Ok(Measured { figures: compare(samples), details: None })
+        Ok(Measured { figures: compare(samples), ..Measured::default() })
     })
 }
 

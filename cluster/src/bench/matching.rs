@@ -23,7 +23,7 @@ pub fn measure(options: &Options) -> Result<Measured> {
     let what = "niclab-compare bench printed no rates; build niclab and niclab-compare together";
     let rates: Value = serde_json::from_slice(&output).context(what)?;
     let figures = figures(&rates).context(what)?;
-    Ok(Measured { figures, details: Some(rates) })
+    Ok(Measured { figures, details: Some(rates), ..Measured::default() })
 }
 
 fn figures(rates: &Value) -> Option<Vec<Figure>> {

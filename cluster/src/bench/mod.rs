@@ -5,8 +5,9 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`match_guests`], [`boot`], [`scale`], [`device`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
+//! [`guests`], [`match_guests`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
 //! [`baseline`] puts QEMU's own network beside the NIC, [`command`] runs programs on nodes, [`memory`] reads a process's,
+//! [`program`] runs those that are programs of their own,
 //! and [`interference`] says who else used the machine.
 
 pub mod baseline;
@@ -15,11 +16,13 @@ pub mod command;
 pub mod device;
 pub mod figure;
 pub mod guests;
+pub mod hostile;
 pub mod interference;
 pub mod match_guests;
 pub mod matching;
 pub mod memory;
 pub mod perf;
+pub mod program;
 pub mod report;
 pub mod scale;
 pub mod sim;
@@ -30,14 +33,14 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_spec::Cluster;
+use niclab_spec::{Cluster, ClusterName};
 
 use crate::{
     cli::{BenchSection, ClusterArgs},
     plan::Plan,
     prepare,
     running::{Failure, RunningCluster},
-    runtime::{RUN_PREFIX, RuntimeRoot},
+    runtime::RuntimeRoot,
     signals,
 };
 
@@ -66,6 +69,8 @@ pub struct Measured {
     pub figures: Vec<figure::Figure>,
     /// What another program reported, as it said it.
     pub details: Option<serde_json::Value>,
+    /// What was left out because it is not there to be measured, and why.
+    pub left_out: Vec<String>,
 }
 
 /// Measures everything that is asked for. A section that fails is reported with the others.
@@ -77,7 +82,10 @@ pub fn run(options: &Options) -> Result<BenchReport> {
     root.sweep();
     let machine = Machine::this();
     let is_hosted = |section: &BenchSection| {
-        matches!(section, BenchSection::Device | BenchSection::Sim | BenchSection::Match)
+        matches!(
+            section,
+            BenchSection::Device | BenchSection::Hostile | BenchSection::Sim | BenchSection::Match
+        )
     };
     let boots_guests = !options.sections.iter().all(is_hosted);
     // Builds what is missing now, so that no section's time contains it.
@@ -97,7 +105,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
             return Err(Failure::Signal(*signal).into());
         }
         let failure = measured.as_ref().err().map(|error| format!("{error:#}"));
-        let Measured { figures, details } = measured.unwrap_or_default();
+        let Measured { figures, details, left_out } = measured.unwrap_or_default();
         sections.push(SectionReport {
             section,
             what: what(section),
@@ -105,6 +113,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
             others_cores: others_since(processor, machine.cores),
             figures,
             details,
+            left_out,
             failure,
         });
     }
@@ -124,6 +133,7 @@ fn what(section: BenchSection) -> &'static str {
         BenchSection::Boot => "two guests: boot from a warm cache, and the daemon's memory",
         BenchSection::Scale => "16 guests of 128 MiB: boot, and ping between all pairs",
         BenchSection::Device => "the device in process, without QEMU",
+        BenchSection::Hostile => "one guest against all others: how long a bystander's control request waits",
         BenchSection::Sim => "the simulator, over numbers of nodes",
         BenchSection::Match => "the match unit, alone and with its list manager",
     }
@@ -136,6 +146,7 @@ fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Resu
         BenchSection::Boot => boot::measure(options, root),
         BenchSection::Scale => scale::measure(options, root),
         BenchSection::Device => device::measure(options),
+        BenchSection::Hostile => hostile::measure(options),
         BenchSection::Sim => sim::measure(options),
         BenchSection::Match => matching::measure(options),
     }
@@ -200,6 +211,6 @@ fn plan_cluster(
     args: &ClusterArgs,
     cluster: &Cluster,
 ) -> Result<Plan> {
-    let name = format!("{RUN_PREFIX}{}", std::process::id());
+    let name = ClusterName::of_run(std::process::id());
     prepare::plan(args, cluster, &name, root, options.cluster.offline)
 }

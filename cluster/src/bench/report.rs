@@ -63,6 +63,8 @@ pub struct SectionReport {
     pub figures: Vec<Figure>,
     /// What another program reported, as it said it.
     pub details: Option<Value>,
+    /// What was left out because it is not there to be measured, and why.
+    pub left_out: Vec<String>,
     /// Why it could not be measured.
     pub failure: Option<String>,
 }
@@ -157,6 +159,9 @@ impl SectionReport {
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         rows.extend(self.figures.iter().map(row));
         text += &table(&rows);
+        for left_out in &self.left_out {
+            text += &format!("left out: {left_out}\n");
+        }
         text
     }
 }
@@ -195,6 +200,7 @@ mod tests {
             others_cores: Some(0.25),
             figures,
             details: Some(serde_json::json!({"kept": "as it is"})),
+            left_out: vec!["testpmd: none".to_owned()],
             failure,
         };
         let machine = Machine { processor: "P".into(), cores: 2 };

@@ -48,7 +48,7 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
         Figure::new("ping_16_answered", "ordered pairs that answered", Clock::None, "pairs", vec![answered])
             .with_goal(Goal::AtLeast(pairs)),
     ];
-    Ok(Measured { figures, details: None })
+    Ok(Measured { figures, ..Measured::default() })
 }
 
 /// How many ordered pairs of nodes reach each other.

@@ -1,16 +1,15 @@
 //! The simulator: `niclab-sim bench`, over rising numbers of nodes.
 
-use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use niclab_images::Terminal;
 use serde_json::Value;
 
 use super::{
     Measured, Options,
     figure::{Clock, Figure, Goal},
+    program,
 };
-use crate::{process::die_with_owner, tools};
+use crate::tools;
 
 /// The number of nodes that goals are for.
 const NODES: u64 = 1_024;
@@ -24,24 +23,12 @@ const MEMORY_GOAL: Goal = Goal::Below(2.0);
 /// # Errors
 /// When the program cannot be found or built, fails, or prints something else.
 pub fn measure(options: &Options) -> Result<Measured> {
-    let program = tools::locate(tools::SIMULATOR, options.cluster.offline, &Terminal::new())?;
-    let mut command = Command::new(&program);
-    command.args(["bench", "--json"]).stdin(Stdio::null()).stderr(Stdio::piped());
-    die_with_owner(&mut command);
-    let output = command.output().with_context(|| format!("cannot start {}", program.display()))?;
-    if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        bail!("{} bench failed ({}): {}", program.display(), output.status, stderr.trim());
-    }
-    let table: Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("{} bench printed no JSON", program.display()))?;
-    let figures = figures(&table).with_context(|| {
-        format!(
-            "{} bench printed no row of {NODES} nodes; build niclab and niclab-sim together",
-            program.display()
-        )
-    })?;
-    Ok(Measured { figures, details: Some(table) })
+    let simulator = tools::locate(tools::SIMULATOR, options.cluster.offline, &Terminal::new())?;
+    let arguments = ["bench", "--json"];
+    let table = program::json(&simulator, &arguments)?;
+    let figures =
+        figures(&table).ok_or_else(|| program::unreadable(&simulator, &arguments, "a row of 1,024 nodes"))?;
+    Ok(Measured { figures, details: Some(table), ..Measured::default() })
 }
 
 /// The figures of the row with [`NODES`] nodes, for which there are goals, and what all rows say of growth.

@@ -20,8 +20,8 @@ const MOST_CAUSES: usize = 4;
 pub struct Verdict {
     /// The quantity, and the node where the budget names one.
     pub what: String,
-    /// Whether it held.
-    pub held: bool,
+    /// What became of it.
+    pub outcome: Outcome,
     /// What was allowed.
     pub expected: String,
     /// What was found.
@@ -31,12 +31,40 @@ pub struct Verdict {
     pub causes: Vec<String>,
 }
 
+/// What became of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It was kept.
+    Held,
+    /// It was not.
+    Broken,
+    /// What was measured does not tell, and more of it was not wanted. Only of wall time.
+    Undecided,
+}
+
+impl Outcome {
+    /// Held or broken.
+    #[must_use]
+    pub const fn of(held: bool) -> Self {
+        if held { Self::Held } else { Self::Broken }
+    }
+}
+
+impl Verdict {
+    /// Whether it held, for sure.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.outcome == Outcome::Held
+    }
+}
+
 /// The verdict of one of the simulator's own checkers.
 #[must_use]
 pub fn of_checker(checked: &Checked) -> Verdict {
     Verdict {
         what: checked.name.clone(),
-        held: checked.held,
+        outcome: Outcome::of(checked.held),
         expected: "that it holds".to_owned(),
         found: checked.detail.clone(),
         causes: Vec::new(),
@@ -60,7 +88,7 @@ fn verdict(budget: &Budget, report: &Report) -> Verdict {
     let expected = budget.limit();
     let Some((value, parts)) = quantity(budget, report) else {
         let found = format!("a {} run counts none", report.mode.name());
-        return Verdict { what, held: false, expected, found, causes: Vec::new() };
+        return Verdict { what, outcome: Outcome::Broken, expected, found, causes: Vec::new() };
     };
     let share = share(budget.per, budget.node.as_deref(), report);
     // A share of nothing bounds nothing.
@@ -71,7 +99,7 @@ fn verdict(budget: &Budget, report: &Report) -> Verdict {
         per => format!("{:.6} per {} ({value} in all)", value as f64 / share, per.name()),
     };
     let causes = if held { Vec::new() } else { causes(parts) };
-    Verdict { what, held, expected, found, causes }
+    Verdict { what, outcome: Outcome::of(held), expected, found, causes }
 }
 
 /// Whether the value is within its limit. The limit is scaled and not the value, so that an exact count stays exact.
@@ -215,8 +243,8 @@ fn causes(mut parts: Vec<Part>) -> Vec<String> {
 pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let mut compare = |what: String, one: String, other: String| {
-        let held = one == other;
-        verdicts.push(Verdict { what, held, expected: one, found: other, causes: Vec::new() });
+        let outcome = Outcome::of(one == other);
+        verdicts.push(Verdict { what, outcome, expected: one, found: other, causes: Vec::new() });
     };
     for (mine, theirs) in one.nodes.iter().zip(&other.nodes) {
         let name = &mine.name;
@@ -252,7 +280,7 @@ pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
 pub fn exactness(report: &Report) -> Verdict {
     Verdict {
         what: "model time".to_owned(),
-        held: report.model.is_exact,
+        outcome: Outcome::of(report.model.is_exact),
         expected: "exact".to_owned(),
         found: match &report.model.why_estimate {
             Some(why) => format!("an estimate: {why}"),
@@ -376,7 +404,7 @@ mod tests {
             ("what = 'guest_interrupts'\nat_most = 1000", false),
         ] {
             let verdict = verdict_of(budget);
-            assert_eq!(verdict.held, held, "{budget}: {verdict:?}");
+            assert_eq!(verdict.is_held(), held, "{budget}: {verdict:?}");
         }
     }
 
@@ -395,7 +423,7 @@ mod tests {
 
     #[test]
     fn two_runs_are_compared_by_counts_and_by_exact_model_time() {
-        let held = |other: &Report| differences(&report(), other).iter().all(|verdict| verdict.held);
+        let held = |other: &Report| differences(&report(), other).iter().all(Verdict::is_held);
         assert!(held(&report()));
         let mut other = report();
         other.nodes[1].ledger[0].count += 1;

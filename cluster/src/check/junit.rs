@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::Checked;
+use super::{Checked, budget::Outcome};
 
-/// The document: one test suite for each scenario, one test case for each verdict.
+/// The document: one test suite for each scenario, one test case for each verdict. What is undecided counts as skipped.
 #[must_use]
 pub fn document(checked: &[Checked]) -> String {
-    let failures = |checked: &Checked| checked.verdicts.iter().filter(|verdict| !verdict.held).count();
+    let failures = |checked: &Checked| checked.count(Outcome::Broken);
     let errors = |checked: &Checked| usize::from(checked.error.is_some());
     let tests = |checked: &Checked| checked.verdicts.len() + errors(checked);
     let sum = |count: &dyn Fn(&Checked) -> usize| checked.iter().map(count).sum::<usize>();
@@ -21,27 +21,30 @@ pub fn document(checked: &[Checked]) -> String {
         // Writing into a string does not fail.
         let _ = writeln!(
             xml,
-            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{:.3}\">",
+            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\">",
             escaped(&suite.scenario),
             tests(suite),
             failures(suite),
             errors(suite),
+            suite.count(Outcome::Undecided),
             suite.wall_s
         );
         for verdict in &suite.verdicts {
             let name = escaped(&format!("{}: {}", verdict.what, verdict.expected));
             let class = escaped(&suite.scenario);
-            if verdict.held {
-                let _ = writeln!(xml, "    <testcase classname=\"{class}\" name=\"{name}\"/>");
-            } else {
-                let message = format!("expected {}, found {}", verdict.expected, verdict.found);
-                let _ = writeln!(
+            let case = format!("testcase classname=\"{class}\" name=\"{name}\"");
+            let message = escaped(&format!("expected {}, found {}", verdict.expected, verdict.found));
+            let _ = match verdict.outcome {
+                Outcome::Held => writeln!(xml, "    <{case}/>"),
+                Outcome::Broken => writeln!(
                     xml,
-                    "    <testcase classname=\"{class}\" name=\"{name}\"><failure message=\"{}\">{}</failure></testcase>",
-                    escaped(&message),
+                    "    <{case}><failure message=\"{message}\">{}</failure></testcase>",
                     escaped(&verdict.causes.join("\n"))
-                );
-            }
+                ),
+                Outcome::Undecided => {
+                    writeln!(xml, "    <{case}><skipped message=\"undecided: {message}\"/></testcase>")
+                }
+            };
         }
         if let Some(error) = &suite.error {
             let _ = writeln!(
@@ -81,26 +84,36 @@ mod tests {
 
     #[test]
     fn every_verdict_is_a_case_and_text_is_escaped() {
-        let verdict = |held: bool| Verdict {
+        let verdict = |outcome: Outcome| Verdict {
             what: "interrupts of <node0>".into(),
-            held,
+            outcome,
             expected: "exactly 3".into(),
             found: "4".into(),
-            causes: if held { Vec::new() } else { vec!["node0, cause \"message\": 4".into()] },
+            causes: match outcome {
+                Outcome::Broken => vec!["node0, cause \"message\": 4".into()],
+                Outcome::Held | Outcome::Undecided => Vec::new(),
+            },
         };
         let checked = Checked {
             scenario: "a&b.toml".into(),
-            verdicts: vec![verdict(true), verdict(false)],
+            verdicts: vec![verdict(Outcome::Held), verdict(Outcome::Broken), verdict(Outcome::Undecided)],
             error: Some("no boot\u{1b}".into()),
             wall_s: 1.5,
             code: 3,
         };
         let xml = document(&[checked]);
-        assert!(xml.contains("<testsuites tests=\"3\" failures=\"1\" errors=\"1\">"), "{xml}");
-        assert!(xml.contains("name=\"a&amp;b.toml\" tests=\"3\""), "{xml}");
+        assert!(xml.contains("<testsuites tests=\"4\" failures=\"1\" errors=\"1\">"), "{xml}");
+        assert!(
+            xml.contains("name=\"a&amp;b.toml\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\""),
+            "{xml}"
+        );
         assert!(xml.contains("interrupts of &lt;node0&gt;: exactly 3"), "{xml}");
         assert!(
             xml.contains("message=\"expected exactly 3, found 4\">node0, cause &quot;message&quot;: 4<"),
+            "{xml}"
+        );
+        assert!(
+            xml.contains("<skipped message=\"undecided: expected exactly 3, found 4\"/></testcase>"),
             "{xml}"
         );
         assert!(xml.contains("no boot?"), "{xml}");

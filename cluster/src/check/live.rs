@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use niclab_spec::{Cluster, Report, Scenario, Workload, WorkloadKind};
+use niclab_spec::{Cluster, ClusterName, Report, Scenario, Workload, WorkloadKind};
 
 use super::conduct::conduct;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     prepare,
     report::live::{CommandOutcome, Measurement, Outcome},
     running::RunningCluster,
-    runtime::{RUN_PREFIX, RuntimeRoot},
+    runtime::RuntimeRoot,
 };
 
 /// Longest wall time of one workload.
@@ -40,7 +40,7 @@ impl LiveCluster {
         let root = RuntimeRoot::locate()?;
         root.sweep();
         let cluster = scenario.cluster.clone();
-        let name = cluster.name.clone().unwrap_or_else(|| format!("{RUN_PREFIX}{}", std::process::id()));
+        let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
         let args = ClusterArgs { offline, no_share: true, ..ClusterArgs::default() };
         let plan = prepare::plan(&args, &cluster, &name, &root, offline)?;
         let folder = root.claim(&name)?;

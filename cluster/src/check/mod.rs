@@ -2,7 +2,7 @@
 //!
 //! * [`budget`] judges a report, and compares two; it runs nothing;
 //! * [`live`] performs workloads in guests, which [`conduct`] lets begin and end together; [`crate::simulator`] runs simulations;
-//! * [`ratio`] compares wall times with a baseline's, in turns;
+//! * [`ratio`] compares wall times with a baseline's, in turns, for as long as [`sequence`] takes to decide;
 //! * [`junit`] writes the verdicts for CI servers.
 
 pub mod budget;
@@ -10,6 +10,7 @@ pub mod conduct;
 pub mod junit;
 pub mod live;
 pub mod ratio;
+pub mod sequence;
 
 use std::{path::Path, time::Instant};
 
@@ -20,10 +21,13 @@ use niclab_spec::{
 };
 use serde::Serialize;
 
-use self::{budget::Verdict, live::LiveCluster};
+use self::{
+    budget::{Outcome, Verdict},
+    live::LiveCluster,
+};
 use crate::{running::Failure, simulator::Refused};
 
-/// Every budget held.
+/// No budget is broken: all held, or wall time did not decide.
 pub const HELD: u8 = 0;
 /// A budget is broken.
 pub const BROKEN: u8 = 1;
@@ -65,13 +69,36 @@ pub fn check(path: &Path, offline: bool, simulate: &mut Simulate<'_>) -> Result<
         Err(error) => Err((BAD_SCENARIO, error.to_string(), None)),
     };
     let (error, code) = match result {
-        Ok(()) if verdicts.iter().all(|verdict| verdict.held) => (None, HELD),
-        Ok(()) => (None, BROKEN),
+        Ok(()) => (None, code_of(&verdicts)),
         Err((_, _, Some(signal @ Failure::Signal(_)))) => return Err(signal.into()),
         Err((code, error, _)) => (Some(error), code),
     };
     let scenario = path.display().to_string();
     Ok(Checked { scenario, verdicts, error, wall_s: begin.elapsed().as_secs_f64(), code })
+}
+
+/// The exit code that verdicts call for.
+fn code_of(verdicts: &[Verdict]) -> u8 {
+    if verdicts.iter().any(|verdict| verdict.outcome == Outcome::Broken) { BROKEN } else { HELD }
+}
+
+impl Checked {
+    /// Takes what is undecided for broken.
+    pub fn demand_decisions(&mut self) {
+        for verdict in self.verdicts.iter_mut().filter(|verdict| verdict.outcome == Outcome::Undecided) {
+            verdict.outcome = Outcome::Broken;
+            verdict.found = format!("undecided: {}", verdict.found);
+        }
+        if self.error.is_none() {
+            self.code = code_of(&self.verdicts);
+        }
+    }
+
+    /// How many verdicts came out so.
+    #[must_use]
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count()
+    }
 }
 
 fn run(
@@ -146,7 +173,7 @@ fn commands(report: &Report) -> Vec<Verdict> {
             let code = node.exit_code.map_or_else(|| "no end".to_owned(), |code| format!("code {code}"));
             Verdict {
                 what: format!("command of {}", node.name),
-                held: node.exit_code == Some(0),
+                outcome: Outcome::of(node.exit_code == Some(0)),
                 expected: "code 0".to_owned(),
                 found: node.error.clone().unwrap_or(code),
                 causes: Vec::new(),
@@ -157,4 +184,49 @@ fn commands(report: &Report) -> Vec<Verdict> {
 
 fn labelled(label: &str, verdicts: impl IntoIterator<Item = Verdict>) -> impl Iterator<Item = Verdict> {
     verdicts.into_iter().map(move |verdict| Verdict { what: format!("{label}: {}", verdict.what), ..verdict })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(outcomes: &[Outcome], error: Option<&str>, code: u8) -> Checked {
+        let verdict = |outcome: &Outcome| Verdict {
+            what: "wall time".into(),
+            outcome: *outcome,
+            expected: "at least 3 times".into(),
+            found: "median 3".into(),
+            causes: Vec::new(),
+        };
+        Checked {
+            scenario: "s.toml".into(),
+            verdicts: outcomes.iter().map(verdict).collect(),
+            error: error.map(str::to_owned),
+            wall_s: 1.0,
+            code,
+        }
+    }
+
+    #[test]
+    fn what_is_undecided_is_an_error_only_where_decisions_are_demanded() {
+        use Outcome::{Broken, Held, Undecided};
+        for (outcomes, code, demanded) in [
+            (vec![Held, Held], HELD, HELD),
+            (vec![Held, Undecided], HELD, BROKEN),
+            (vec![Undecided, Broken], BROKEN, BROKEN),
+        ] {
+            let mut checked = checked(&outcomes, None, HELD);
+            assert_eq!(code_of(&checked.verdicts), code, "{outcomes:?}");
+            checked.demand_decisions();
+            assert_eq!(checked.code, demanded, "{outcomes:?}");
+            assert_eq!(checked.count(Undecided), 0);
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_run_stays_so() {
+        let mut checked = checked(&[Outcome::Undecided], Some("no boot"), NOT_RUN);
+        checked.demand_decisions();
+        assert_eq!((checked.code, checked.verdicts[0].found.as_str()), (NOT_RUN, "undecided: median 3"));
+    }
 }

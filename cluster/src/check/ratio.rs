@@ -1,4 +1,4 @@
-//! Ratios of wall times to a baseline of the same boot, measured in turns, with a stated confidence.
+//! Ratios of wall times to a baseline of the same boot, measured in turns until they are decided.
 
 use anyhow::{Context, Result};
 use niclab_spec::{
@@ -6,34 +6,77 @@ use niclab_spec::{
     scenario::{Baseline, Ratio},
 };
 
-use super::{budget::Verdict, live::LiveCluster};
+use super::{
+    budget::{Outcome, Verdict},
+    live::LiveCluster,
+    sequence::{Sequence, Side},
+};
 
-/// Measures both in turns, and says whether the median ratio is above the limit with the confidence asked for.
+/// Measures both in turns until the median ratio is below or above the limit with the confidence asked for, or the rounds
+/// are used up.
 ///
 /// # Errors
 /// When a run fails or measures nothing.
 pub fn verdict(ratio: &Ratio, workload: &Workload, cluster: &mut LiveCluster) -> Result<Verdict> {
     let Baseline::Tcp = ratio.baseline;
-    let mut ratios = Vec::new();
-    for _ in 0..ratio.rounds {
-        let own = figure(workload, &cluster.benchmark(workload, &[])?)?;
-        let baseline = figure(workload, &cluster.benchmark(workload, &["--transport", "tcp"])?)?;
-        ratios.push(own / baseline);
+    decide(ratio, &mut |round| {
+        let mut measure = |more: &[&str]| figure(workload, &cluster.benchmark(workload, more)?);
+        // Either goes first in turns, so that what comes and goes within a round favours neither.
+        let (own, baseline);
+        if round % 2 == 0 {
+            own = measure(&[])?;
+            baseline = measure(&["--transport", "tcp"])?;
+        } else {
+            baseline = measure(&["--transport", "tcp"])?;
+            own = measure(&[])?;
+        }
+        Ok(own / baseline)
+    })
+}
+
+fn decide(ratio: &Ratio, measure: &mut dyn FnMut(u32) -> Result<f64>) -> Result<Verdict> {
+    let mut sequence = Sequence::new(ratio.at_least, ratio.confidence);
+    let mut side = None;
+    for round in 0..ratio.rounds {
+        side = sequence.push(measure(round)?);
+        if side.is_some() {
+            break;
+        }
     }
-    ratios.sort_by(f64::total_cmp);
-    let bound = lower_bound(&ratios, ratio.confidence);
-    let percent = ratio.confidence * 100.0;
+    let outcome = match side {
+        Some(Side::Above) => Outcome::Held,
+        Some(Side::Below) => Outcome::Broken,
+        None => Outcome::Undecided,
+    };
     Ok(Verdict {
         what: "live: wall time, tcp over the modelled NIC".to_owned(),
-        held: bound >= ratio.at_least,
-        expected: format!("at least {} times with a confidence of {percent} %", ratio.at_least),
-        found: format!(
-            "median {:.2}, above {bound:.2} with that confidence, {} rounds",
-            ratios[ratios.len() / 2],
-            ratios.len()
+        outcome,
+        expected: format!(
+            "at least {} times, wrong at most once in {:.0}",
+            ratio.at_least,
+            1.0 / (1.0 - ratio.confidence)
         ),
+        found: found(&sequence, side),
         causes: Vec::new(),
     })
+}
+
+fn found(sequence: &Sequence, side: Option<Side>) -> String {
+    let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.2}"));
+    let (lower, upper) = sequence.interval();
+    let (median, lower, upper) = (number(sequence.median()), number(lower), number(upper));
+    let rounds = sequence.len();
+    match side {
+        Some(Side::Above) => {
+            format!("median {median}, above {lower} with that confidence, after {rounds} rounds")
+        }
+        Some(Side::Below) => {
+            format!("median {median}, below {upper} with that confidence, after {rounds} rounds")
+        }
+        None => format!(
+            "median {median}, between {lower} and {upper} with that confidence, after all {rounds} rounds"
+        ),
+    }
 }
 
 /// What is better when more: round trips or payload a second.
@@ -48,38 +91,46 @@ fn figure(workload: &Workload, report: &Report) -> Result<f64> {
     Ok(result.payload_bytes_per_s.max(1) as f64)
 }
 
-/// The largest of the sorted values below which the median lies with a probability of at most `1 - confidence`, whatever
-/// their distribution: the number of values below the median is binomial.
-fn lower_bound(sorted: &[f64], confidence: f64) -> f64 {
-    let n = sorted.len();
-    let mut probability = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
-    let mut at_most = probability;
-    let mut bound = sorted.first().copied().unwrap_or_default();
-    for (k, value) in (1..n).zip(sorted.iter().skip(1)) {
-        // From the chance of k - 1 successes in n to that of k.
-        #[expect(clippy::cast_precision_loss, reason = "at most 100 rounds")]
-        let step = (n - k + 1) as f64 / k as f64;
-        probability *= step;
-        at_most += probability;
-        if at_most > 1.0 - confidence {
-            break;
-        }
-        bound = *value;
-    }
-    bound
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const RATIO: Ratio = Ratio { baseline: Baseline::Tcp, at_least: 3.0, confidence: 0.999, rounds: 100 };
+
+    fn decided(measure: impl Fn(u32) -> f64) -> (Verdict, u32) {
+        let mut rounds = 0;
+        let verdict = decide(&RATIO, &mut |round| {
+            rounds += 1;
+            Ok(measure(round))
+        });
+        (verdict.unwrap(), rounds)
+    }
+
     #[test]
-    fn bounds_are_those_of_the_sign_test() {
-        let values: Vec<f64> = (1..=20).map(f64::from).collect();
-        // Of 5 values the least is a bound at 96.9 %; of 9 the second at 98.0 %; of 20 the sixth at 97.9 % and the third at 99.98 %.
-        assert!((lower_bound(&values[..5], 0.95) - 1.0).abs() < f64::EPSILON);
-        assert!((lower_bound(&values[..9], 0.95) - 2.0).abs() < f64::EPSILON);
-        assert!((lower_bound(&values, 0.95) - 6.0).abs() < f64::EPSILON);
-        assert!((lower_bound(&values, 0.999) - 3.0).abs() < f64::EPSILON);
+    fn rounds_end_when_the_limit_is_outside() {
+        let (verdict, rounds) = decided(|_| 20.9);
+        assert_eq!((verdict.outcome, rounds), (Outcome::Held, 13));
+        assert_eq!(verdict.found, "median 20.90, above 20.90 with that confidence, after 13 rounds");
+        assert_eq!(verdict.expected, "at least 3 times, wrong at most once in 1000");
+        assert_eq!(decided(|_| 2.4).0.outcome, Outcome::Broken);
+        // One round in five was disturbed: a median of 20.9 is no broken gate.
+        let (verdict, rounds) = decided(|round| if round % 5 == 1 { 1.1 } else { 20.9 });
+        assert!(verdict.outcome == Outcome::Held && rounds < 100, "{verdict:?}");
+    }
+
+    #[test]
+    fn rounds_that_decide_nothing_are_undecided() {
+        let (verdict, rounds) = decided(|round| f64::from(round % 2 * 2 + 2));
+        assert_eq!((verdict.outcome, rounds), (Outcome::Undecided, 100));
+        assert!(
+            verdict.found.contains("between 2.00 and 4.00") && verdict.found.contains("100 rounds"),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn a_round_that_fails_ends_it() {
+        let error = decide(&RATIO, &mut |_| anyhow::bail!("no round trip")).unwrap_err();
+        assert_eq!(error.to_string(), "no round trip");
     }
 }

@@ -1,9 +1,10 @@
 //! `niclab asm`: a program of the match unit becomes a firmware image.
 
 use std::fs;
+use std::io::Write as _;
 
-use anyhow::{Context, Result, ensure};
-use niclab_asm::{Diagnostic, assemble, listing};
+use anyhow::{Context, Result};
+use niclab_asm::{Diagnostic, OutputFile, assemble, listing, render};
 use niclab_isa::image;
 
 use super::terminal;
@@ -20,28 +21,25 @@ pub fn run(args: &AsmArgs) -> Result<u8> {
     let file = args.source.display().to_string();
     let source = fs::read_to_string(&args.source).with_context(|| format!("cannot read {file}"))?;
     let output = args.output.clone().unwrap_or_else(|| args.source.with_extension("nmi"));
-    ensure!(
-        output != args.source,
-        "{file} is both source and image\n  mend: name the image's file, which is written, by --output"
-    );
-    let show = |diagnostics: &[Diagnostic]| {
-        diagnostics.iter().for_each(|diagnostic| eprint!("{}", diagnostic.render(&file, &source)));
-    };
+    // Before anything is said of the source: what must not be written is refused in any case.
+    let image_file = OutputFile::create(&output, &[&args.source])?;
+    let show = |diagnostics: &[Diagnostic], more| eprint!("{}", render(diagnostics, more, &file, &source));
     let program = match assemble(&source) {
         Ok(program) => program,
         Err(rejected) => {
-            show(&rejected.diagnostics);
+            show(&rejected.diagnostics, rejected.more);
             eprintln!("niclab: {file}: {rejected}");
             return Ok(REFUSED);
         }
     };
-    show(&program.warnings);
+    show(&program.warnings, program.more_warnings);
     if args.deny_warnings && !program.warnings.is_empty() {
         eprintln!("niclab: {file}: warnings are denied, and the source was not assembled");
         return Ok(REFUSED);
     }
-    fs::write(&output, image::write(&program.words))
-        .with_context(|| format!("cannot write {}", output.display()))?;
+    let written = image_file.writer()?.write_all(&image::write(&program.words));
+    written.map_err(|error| image_file.fail(error))?;
+    image_file.replace()?;
     if args.listing {
         terminal::print(&listing(&program))?;
     }

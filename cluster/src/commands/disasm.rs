@@ -26,11 +26,7 @@ pub fn run(args: &DisasmArgs) -> Result<u8> {
             return Ok(REFUSED);
         }
     };
-    let text = if args.listing {
-        listing(&Program { words, labels: Vec::new(), warnings: Vec::new() })
-    } else {
-        disassemble(&words)
-    };
+    let text = if args.listing { listing(&Program::of_words(words)) } else { disassemble(&words) };
     terminal::print(&text)?;
     Ok(0)
 }

@@ -10,7 +10,12 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::{cli::LogsArgs, control::PLAN, plan::Plan, runtime::RuntimeRoot};
+use crate::{
+    cli::LogsArgs,
+    control::PLAN,
+    plan::Plan,
+    runtime::{Condition, RuntimeRoot},
+};
 
 /// How often `--follow` looks for more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -38,11 +43,13 @@ pub fn run(args: &LogsArgs) -> Result<u8> {
 
 fn log_of(root: &RuntimeRoot, args: &LogsArgs) -> Result<PathBuf> {
     let name = &args.name.name;
-    let text = match fs::read(root.folder(name).join(PLAN)) {
-        Ok(text) => text,
-        // Says which clusters there are.
-        Err(_) => fs::read(super::folder_of(name)?.join(PLAN))?,
+    // Also of a cluster that ended; of any other, the error says how it is.
+    let folder = match root.condition(name)? {
+        Condition::Dead => root.folder(name),
+        _ => super::folder_of(name)?,
     };
+    let path = folder.join(PLAN);
+    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let plan: Plan = serde_json::from_slice(&text).context("the cluster is of another build of niclab")?;
     if args.node == "daemon" {
         return Ok(plan.daemon.log);

@@ -25,14 +25,15 @@ mod watch;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use niclab_spec::ClusterName;
 
 use crate::{
     cli::Command,
     control::{self, ControlError, FAILURE, PLAN, Reply, Request, Status},
     plan::Plan,
     running::Failure,
-    runtime::RuntimeRoot,
+    runtime::{Condition, RuntimeError, RuntimeRoot},
     signals, supervisor,
 };
 
@@ -82,30 +83,38 @@ pub fn error_code(error: &anyhow::Error) -> u8 {
 }
 
 /// The folder of a cluster that is up.
-fn folder_of(name: &str) -> Result<PathBuf> {
+fn folder_of(name: &ClusterName) -> Result<PathBuf> {
     let root = RuntimeRoot::locate()?;
     let folder = root.folder(name);
-    if root.is_alive(name) {
-        return Ok(folder);
+    match root.condition(name)? {
+        Condition::Alive => return Ok(folder),
+        Condition::Dead => {
+            if let Ok(failure) = std::fs::read_to_string(folder.join(FAILURE)) {
+                bail!(
+                    "the cluster `{name}` ended by itself: {failure}\n`niclab down --name {name}` cleans up after it"
+                );
+            }
+            bail!(
+                "the niclab that kept the cluster `{name}` died; `niclab down --name {name}` cleans up after it"
+            );
+        }
+        Condition::Foreign(why) => return Err(RuntimeError::NotACluster { path: folder, why }.into()),
+        Condition::Absent => {}
     }
-    if let Ok(failure) = std::fs::read_to_string(folder.join(FAILURE)) {
-        bail!(
-            "the cluster `{name}` ended by itself: {failure}\n`niclab down --name {name}` cleans up after it"
-        );
-    }
-    if folder.exists() {
-        bail!(
-            "the niclab that kept the cluster `{name}` died; `niclab down --name {name}` cleans up after it"
-        );
-    }
-    let others = root.names()?;
-    if others.is_empty() {
-        bail!("no cluster is up; `niclab up` boots one");
-    }
-    bail!("no cluster is called `{name}`; there are: {} (use --name)", others.join(", "))
+    Err(no_cluster(&root, name)?)
 }
 
-fn status_of(name: &str) -> Result<Status> {
+/// Says which clusters there are.
+fn no_cluster(root: &RuntimeRoot, name: &ClusterName) -> Result<anyhow::Error> {
+    let others: Vec<String> = root.names()?.iter().map(ToString::to_string).collect();
+    Ok(if others.is_empty() {
+        anyhow!("no cluster is up; `niclab up` boots one")
+    } else {
+        anyhow!("no cluster is called `{name}`; there are: {} (use --name)", others.join(", "))
+    })
+}
+
+fn status_of(name: &ClusterName) -> Result<Status> {
     match control::ask(&folder_of(name)?, &Request::Status)? {
         Reply::Status(status) => Ok(status),
         reply => Err(ControlError::Unexpected(Box::new(reply)).into()),
@@ -113,7 +122,7 @@ fn status_of(name: &str) -> Result<Status> {
 }
 
 /// The plan of a cluster that is up.
-fn plan_of(name: &str) -> Result<Plan> {
+fn plan_of(name: &ClusterName) -> Result<Plan> {
     let path = folder_of(name)?.join(PLAN);
     let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_slice(&text).context("the cluster is of another build of niclab")

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::terminal;
 use crate::{
-    cli::{DEFAULT_NAME, PlanArgs},
+    cli::PlanArgs,
     plan::{Plan, ProcessPlan},
     prepare,
     runtime::RuntimeRoot,
@@ -18,7 +18,7 @@ use crate::{
 /// When the cluster file is wrong, or an image is not in the cache yet.
 pub fn run(args: &PlanArgs) -> Result<u8> {
     let cluster = prepare::cluster(&args.cluster)?;
-    let name = cluster.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+    let name = cluster.name.clone().unwrap_or_default();
     // Offline: whoever asks what would be done does not want a download.
     let plan = prepare::plan(&args.cluster, &cluster, &name, &RuntimeRoot::locate()?, true)
         .context("a plan names the images, and `niclab run` builds them")?;

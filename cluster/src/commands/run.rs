@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Result;
 use niclab_agent::{Exec, ToGuest, ToHost};
-use niclab_spec::{Cluster, Report};
+use niclab_spec::{Cluster, ClusterName, Report};
 
 use super::{terminal, watch::RunWatches};
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         text::report_text,
     },
     running::{Event, Failure, RunningCluster},
-    runtime::{RUN_PREFIX, RuntimeRoot},
+    runtime::RuntimeRoot,
 };
 
 /// What runs where no command is given.
@@ -45,7 +45,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let root = RuntimeRoot::locate()?;
     root.sweep();
     let cluster = prepare::cluster(&args.cluster)?;
-    let name = cluster.name.clone().unwrap_or_else(|| format!("{RUN_PREFIX}{}", std::process::id()));
+    let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
     let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
     let folder = root.claim(&name)?;
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());

@@ -3,22 +3,23 @@
 use std::{
     env,
     io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc,
     thread,
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
+use niclab_spec::ClusterName;
 use rustix::process::{Pid, Signal};
 
 use crate::{
-    cli::{DEFAULT_NAME, UpArgs},
+    cli::UpArgs,
     control, prepare,
     running::Failure,
     runtime::{RuntimeError, RuntimeRoot},
     signals,
-    supervisor::{Order, Progress},
+    supervisor::{HandedOver, Order, Progress},
 };
 
 enum Heard {
@@ -35,7 +36,7 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     let root = RuntimeRoot::locate()?;
     root.sweep();
     let cluster = prepare::cluster(&args.cluster)?;
-    let name = cluster.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+    let name = cluster.name.clone().unwrap_or_default();
     if root.is_alive(&name) {
         // Known before anything is built.
         return Err(RuntimeError::Taken(name).into());
@@ -46,8 +47,9 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     eprintln!("niclab: booting {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();
     let order = Order { root: root.path().to_owned(), plan, boot_timeout };
-    wait_until_up(start_supervisor(&order)?)?;
-    let option = if name == DEFAULT_NAME { String::new() } else { format!(" --name {name}") };
+    let (supervisor, stdin) = start_supervisor(&order)?;
+    wait_until_up(supervisor, stdin)?;
+    let option = if name == ClusterName::default() { String::new() } else { format!(" --name {name}") };
     eprintln!(
         "niclab: {name} is up, {count} nodes healthy in {:.1} s; next: niclab inspect{option}, niclab shell{option} {}, \
          niclab down{option}",
@@ -57,7 +59,8 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn start_supervisor(order: &Order) -> Result<Child> {
+/// The supervisor, and the pipe by whose end it knows that this process is gone.
+fn start_supervisor(order: &Order) -> Result<(Child, ChildStdin)> {
     let own = env::current_exe().context("cannot find niclab's own program")?;
     let mut supervisor = Command::new(own)
         .arg("supervise")
@@ -70,10 +73,10 @@ fn start_supervisor(order: &Order) -> Result<Child> {
         .context("cannot start the supervisor")?;
     let mut stdin = supervisor.stdin.take().context("the supervisor has no standard input")?;
     control::write_line(&mut stdin, order).context("cannot tell the supervisor what to do")?;
-    Ok(supervisor)
+    Ok((supervisor, stdin))
 }
 
-fn wait_until_up(mut supervisor: Child) -> Result<()> {
+fn wait_until_up(mut supervisor: Child, mut stdin: ChildStdin) -> Result<()> {
     let (sender, heard) = mpsc::channel();
     let stdout = supervisor.stdout.take().context("the supervisor has no standard output")?;
     let signals = sender.clone();
@@ -89,7 +92,9 @@ fn wait_until_up(mut supervisor: Child) -> Result<()> {
     loop {
         match heard.recv()? {
             Heard::Progress(Progress::Healthy { node }) => log::info!("{node} is healthy"),
-            Heard::Progress(Progress::Up) => return Ok(()),
+            Heard::Progress(Progress::Up) => {
+                return control::write_line(&mut stdin, &HandedOver {}).context("the supervisor is gone");
+            }
             Heard::Progress(Progress::Failed { message }) => {
                 supervisor.wait()?;
                 bail!("{message}");

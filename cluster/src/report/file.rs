@@ -1,8 +1,9 @@
 //! The file a report is to be written to, opened before the run so that a wrong path is not found out after it.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -34,9 +35,14 @@ impl ReportFile {
     /// [`ReportFileError`].
     pub fn open(path: &Path) -> Result<Self, ReportFileError> {
         let failed = |error| ReportFileError { path: path.to_owned(), error };
-        let is_litter = !path.exists();
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file, is_litter })
+        // In one step: what is there at the next one may be another's, and a link that leads nowhere is there, too.
+        let (file, is_litter) = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (OpenOptions::new().write(true).create(true).truncate(false).open(path), false)
+            }
+            made => (made, true),
+        };
+        Ok(Self { path: path.to_owned(), file: file.map_err(failed)?, is_litter })
     }
 
     /// Writes the report in place of what stood there.
@@ -61,8 +67,11 @@ impl ReportFile {
 
 impl Drop for ReportFile {
     fn drop(&mut self) {
-        if self.is_litter {
-            // Whoever removed it meanwhile did the same.
+        let same = |there: Metadata, own: Metadata| (there.dev(), there.ino()) == (own.dev(), own.ino());
+        let there = fs::symlink_metadata(&self.path).ok().zip(self.file.metadata().ok());
+        // Somebody may have put another file there meanwhile.
+        if self.is_litter && there.is_some_and(|(there, own)| same(there, own)) {
+            // Whoever removed it at this moment did the same.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -84,6 +93,20 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20, "nor does it take the earlier report away");
         ReportFile::open(&path).unwrap().write(&sample()).unwrap();
         assert_eq!(Report::read(&path).unwrap(), sample());
+    }
+
+    #[test]
+    fn a_run_that_failed_removes_nothing_but_what_it_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, path) = (folder.path().join("link"), folder.path().join("r.json"));
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        drop(ReportFile::open(&link).unwrap());
+        assert!(fs::symlink_metadata(&link).is_ok(), "the link was there before");
+        let file = ReportFile::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "another's").unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"another's");
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Readings {
             version: REPORT_VERSION,
             niclab_version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: Mode::Live,
-            cluster: plan.name.clone(),
+            cluster: plan.name.to_string(),
             seed: cluster.seed,
             profile: cluster.profile.name.clone(),
             nic: nic_names(cluster.nodes.iter().map(|node| node.nic.model)),

@@ -28,7 +28,7 @@ use niclab_cluster::{
     plan::{Inputs, Plan},
 };
 use niclab_images::{Images, QemuCommand};
-use niclab_spec::Source;
+use niclab_spec::{ClusterName, Source};
 
 /// Long enough for a slow machine; a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,8 +40,13 @@ const CONSOLE: &str = "FAKE_GUEST_CONSOLE";
 /// A daemon that listens and ends with its owner.
 pub const GOOD_DAEMON: &str = "echo ready; cat >/dev/null; echo owner left >&2";
 
+/// A cluster's name.
+pub fn name(text: &str) -> ClusterName {
+    text.parse().unwrap()
+}
+
 /// A plan whose programs are fakes. `modes` says how each guest behaves; see [`play_guest`].
-pub fn plan(root: &Path, name: &str, daemon: &str, modes: &[&str]) -> Plan {
+pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Plan {
     let source = Source::from_text("c.toml", format!("nodes = {}", modes.len()));
     let cluster = source.resolve(&source.cluster_file().unwrap()).unwrap();
     let images = Images {
@@ -53,11 +58,11 @@ pub fn plan(root: &Path, name: &str, daemon: &str, modes: &[&str]) -> Plan {
         root_disk: None,
     };
     let mut plan = Plan::new(&Inputs {
-        name,
+        name: &name(cluster_name),
         cluster: &cluster,
         images: &vec![images; modes.len()],
         device: Path::new("/bin/sh"),
-        folder: &root.join(name),
+        folder: &root.join(cluster_name),
         accelerator: &Accelerator { kind: Kind::Tcg, reason: "test".into() },
         share: None,
     })

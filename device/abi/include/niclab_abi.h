@@ -725,6 +725,12 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 /* Counters of each port. */
 #define NICLAB_COUNTERS 32U
 
+/* Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4: `ptl_ni_limits_t.max_entries`). */
+#define NICLAB_MAX_ENTRIES 8192U
+
+/* Most match entries of a portal, posted and for overflow together (Portals 4: `ptl_ni_limits_t.max_list_size`). */
+#define NICLAB_MAX_LIST_SIZE 4096U
+
 /* Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags. */
 #define NICLAB_COMMAND_MASK 255U
 
@@ -766,7 +772,7 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
  * | 5 | bytes |
  * | 6 | threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`] |
  * | 7 | counter plus one in bits 0..8, or zero: counts its operations |
- * | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left |
+ * | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it says nothing |
  * | 9 | zero |
  */
 #define NICLAB_COMMAND_APPEND 3U
@@ -807,7 +813,10 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 /* Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on. */
 #define NICLAB_ENTRY_REMOTE_OFFSET 0x40000U
 
-/* Flag of [`COMMAND_APPEND`]: word 8 counts. */
+/*
+ * Flag of [`COMMAND_APPEND`]: word 8 counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
+ * initiator says is not unlinked by it: a message at whose offset fewer bytes are left does not match.
+ */
 #define NICLAB_ENTRY_MAX_SIZE 0x80000U
 
 /* Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match. */
@@ -932,7 +941,10 @@ NICLAB_ASSERT_SIZE(struct niclab_match_event, 88);
 /* Result: no such entry is linked. */
 #define NICLAB_RESULT_NOT_FOUND 9U
 
-/* Result: device memory is full of match entries, and so is the spill area. */
+/*
+ * Result: no room for another match entry: device memory is full and so is the spill area, the device has [`MAX_ENTRIES`],
+ * or the portal has [`MAX_LIST_SIZE`].
+ */
 #define NICLAB_RESULT_LIST_FULL 10U
 
 /*

@@ -15,6 +15,10 @@ use crate::layout;
 pub const PORTALS: u32 = 8;
 /// Counters of each port.
 pub const COUNTERS: u32 = 32;
+/// Most match entries of a device, over all lists of all ports, wherever they lie (Portals 4: `ptl_ni_limits_t.max_entries`).
+pub const MAX_ENTRIES: u32 = 8192;
+/// Most match entries of a portal, posted and for overflow together (Portals 4: `ptl_ni_limits_t.max_list_size`).
+pub const MAX_LIST_SIZE: u32 = 4096;
 
 /// Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags.
 pub const COMMAND_MASK: u32 = 0xff;
@@ -49,7 +53,7 @@ pub const COMMAND_GET: u32 = 2;
 /// | 5 | bytes |
 /// | 6 | threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`] |
 /// | 7 | counter plus one in bits 0..8, or zero: counts its operations |
-/// | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left |
+/// | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it says nothing |
 /// | 9 | zero |
 pub const COMMAND_APPEND: u32 = 3;
 /// Command: unlinks the match entry whose handle is in word 0; the other words are zero. Answered by [`EVENT_UNLINKED`].
@@ -75,7 +79,8 @@ pub const ENTRY_PUT: u32 = 1 << 16;
 pub const ENTRY_GET: u32 = 1 << 17;
 /// Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on.
 pub const ENTRY_REMOTE_OFFSET: u32 = 1 << 18;
-/// Flag of [`COMMAND_APPEND`]: word 8 counts.
+/// Flag of [`COMMAND_APPEND`]: word 8 counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
+/// initiator says is not unlinked by it: a message at whose offset fewer bytes are left does not match.
 pub const ENTRY_MAX_SIZE: u32 = 1 << 19;
 /// Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match.
 pub const ENTRY_TRUNCATE: u32 = 1 << 20;
@@ -165,7 +170,8 @@ pub const RESULT_BAD_VALUE: u32 = 7;
 pub const RESULT_BAD_COMMAND: u32 = 8;
 /// Result: no such entry is linked.
 pub const RESULT_NOT_FOUND: u32 = 9;
-/// Result: device memory is full of match entries, and so is the spill area.
+/// Result: no room for another match entry: device memory is full and so is the spill area, the device has [`MAX_ENTRIES`],
+/// or the portal has [`MAX_LIST_SIZE`].
 pub const RESULT_LIST_FULL: u32 = 10;
 
 layout! {

@@ -7,11 +7,12 @@ mod show;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use niclab_isa::image::ImageError;
+use niclab_asm::Register;
 use thiserror::Error;
 
+use crate::firmware::Firmware;
 use crate::input::parse_number;
-use crate::machine::{Cycle, Machine, Setup, Snapshot, Stages, Stopped};
+use crate::machine::{Cycle, Machine, Party, Setup, SetupError, Snapshot, Stages, Stopped};
 use crate::results::write_found;
 use crate::trace::{TickError, Trace, TraceError, tick};
 use command::{COMMANDS, Command, CommandError, Event, Point};
@@ -22,9 +23,9 @@ const HISTORY: usize = 1_024;
 /// The debugger itself cannot go on. What a user does wrong is no such thing.
 #[derive(Debug, Error)]
 pub enum DebugError {
-    /// The program cannot be executed.
+    /// What is given cannot be run.
     #[error(transparent)]
-    Program(#[from] ImageError),
+    Setup(#[from] SetupError),
     /// The waveform cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -39,11 +40,12 @@ pub struct Reply {
     pub quits: bool,
 }
 
-/// A place to stop at.
+/// A place to stop at: of words and registers, those of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    Word(usize),
+    Word(Party, usize),
     Event(Event),
+    Change(Party, Register),
 }
 
 /// Why it stopped.
@@ -58,6 +60,8 @@ enum Why {
 pub struct Debugger {
     setup: Setup,
     machine: Machine,
+    /// The unit that commands are about.
+    unit: Party,
     /// The waveform's file.
     path: Option<PathBuf>,
     trace: Option<Trace>,
@@ -66,8 +70,8 @@ pub struct Debugger {
     next_stop: usize,
     /// The machine before the last command that moved it.
     before: Snapshot,
-    /// The stages of the last cycles.
-    history: VecDeque<(u64, Stages)>,
+    /// The stages of the last cycles, of the unit that matches and of the other one.
+    history: VecDeque<(u64, [Stages; 2])>,
 }
 
 impl Debugger {
@@ -77,21 +81,26 @@ impl Debugger {
     /// [`DebugError`].
     pub fn new(setup: Setup, path: Option<PathBuf>) -> Result<Self, DebugError> {
         let machine = Machine::new(&setup)?;
-        let trace = path.as_deref().map(Trace::create).transpose()?;
+        let trace = path.as_deref().map(|path| Trace::create(path, &setup.files)).transpose()?;
         let before = machine.snapshot();
         let (stops, history) = (Vec::new(), VecDeque::new());
-        Ok(Self { setup, machine, path, trace, stops, next_stop: 1, before, history })
+        // Who brings a program for the list wants to see that one.
+        let unit = if machine.has_queue() { Party::Queue } else { Party::Matcher };
+        Ok(Self { setup, machine, unit, path, trace, stops, next_stop: 1, before, history })
     }
 
     /// What is said first.
     #[must_use]
     pub fn greeting(&self) -> String {
-        let Setup { firmware, items, headers, .. } = &self.setup;
-        let (name, words) = (firmware.name(), firmware.words().len());
+        let Setup { firmware, queue, items, headers, .. } = &self.setup;
+        let said =
+            |firmware: &Firmware| format!("program {}, {} words; ", firmware.name(), firmware.words().len());
+        let queue = queue.as_ref().map_or_else(String::new, |queue| {
+            format!("list kept by {}`unit` changes between both; ", said(queue))
+        });
         let (items, headers) = (items.len(), headers.len());
-        format!(
-            "program {name}, {words} words; {items} items, {headers} headers; `help` lists the commands\n"
-        ) + &show::next(&self.machine)
+        let rest = format!("{items} items, {headers} headers; `help` lists the commands\n");
+        said(firmware) + &queue + &rest + &show::next(&self.machine, self.unit)
     }
 
     /// Does what a line says. What is wrong with the line is said and changes nothing.
@@ -111,6 +120,12 @@ impl Debugger {
         Ok(Reply { text, quits })
     }
 
+    /// Whether a program was stopped, since the beginning or the last `restart`.
+    #[must_use]
+    pub fn stopped(&self) -> bool {
+        self.machine.stopped().is_some()
+    }
+
     /// No command follows: the waveform appears.
     ///
     /// # Errors
@@ -121,23 +136,27 @@ impl Debugger {
 
     /// Commands that do not move the machine.
     fn answer(&mut self, command: Command) -> Result<String, CommandError> {
-        let Self { machine, before, .. } = self;
+        let Self { machine, before, unit, .. } = self;
+        let firmware = machine.firmware(*unit);
         Ok(match command {
+            Command::Unit(chosen) => self.choose(chosen)?,
             Command::Break(point) => self.add(point)?,
             Command::Breaks => self.stops_text(),
             Command::Delete(number) => self.delete(number)?,
-            Command::Registers => show::registers(&machine.snapshot(), before),
-            Command::Predicates => show::predicates(&machine.snapshot(), before),
-            Command::Fifos => show::fifos(machine),
+            Command::Registers => show::registers(firmware, machine.snapshot().of(*unit), before.of(*unit)),
+            Command::Predicates => show::predicates(firmware, machine.snapshot().of(*unit), before.of(*unit)),
+            Command::Fifos => show::fifos(machine, *unit),
             Command::Pipeline(cycles) => {
                 let skipped = self.history.len().saturating_sub(usize::try_from(cycles).unwrap_or(HISTORY));
-                show::pipeline(machine.firmware(), self.history.iter().skip(skipped))
+                let place = usize::from(*unit == Party::Queue && machine.has_queue());
+                let history = self.history.iter().skip(skipped);
+                show::pipeline(firmware, history.map(|(cycle, stages)| (*cycle, stages[place])))
             }
             Command::Manager => show::manager(machine, &self.setup.headers),
             Command::List => show::list(machine),
             Command::Program(place) => {
                 let around = place.map(|place| self.address(&place)).transpose()?;
-                show::program(&self.machine, around)
+                show::program(&self.machine, self.unit, around)
             }
             Command::Results => {
                 let mut text = String::new();
@@ -152,8 +171,30 @@ impl Debugger {
         })
     }
 
+    /// Chooses the unit that commands are about, if one is named, and says what it does next.
+    fn choose(&mut self, unit: Option<Party>) -> Result<String, CommandError> {
+        match unit {
+            Some(Party::Queue) if !self.machine.has_queue() => return Err(CommandError::NoQueue),
+            Some(unit) => self.unit = unit,
+            None => {}
+        }
+        let name = if self.unit == Party::Queue { "queue" } else { "match" };
+        let program = self.machine.firmware(self.unit).name();
+        Ok(format!("unit {name}, program {program}\n{}", show::next(&self.machine, self.unit)))
+    }
+
+    fn register(&self, name: &str) -> Result<Register, CommandError> {
+        let firmware = self.machine.firmware(self.unit);
+        firmware.register(name).ok_or_else(|| {
+            let names: Vec<&str> = firmware.names().iter().map(|(name, _)| name.as_str()).collect();
+            let names = if names.is_empty() { "no other names".to_owned() } else { names.join(", ") };
+            let there_is = format!("the unit has r0 to r15, t0 to t15, p0 to p15, and {names}");
+            CommandError::Change { name: name.to_owned(), there_is }
+        })
+    }
+
     fn address(&self, place: &str) -> Result<usize, CommandError> {
-        let firmware = self.machine.firmware();
+        let firmware = self.machine.firmware(self.unit);
         let words = firmware.words().len();
         let number = parse_number(place).and_then(|address| usize::try_from(address).ok());
         let found = firmware.address(place).or(number).filter(|address| *address < words);
@@ -167,7 +208,8 @@ impl Debugger {
 
     fn add(&mut self, point: Point) -> Result<String, CommandError> {
         let stop = match point {
-            Point::Word(place) => Stop::Word(self.address(&place)?),
+            Point::Word(place) => Stop::Word(self.unit, self.address(&place)?),
+            Point::Change(name) => Stop::Change(self.unit, self.register(&name)?),
             Point::Event(event) => Stop::Event(event),
         };
         let number = self.next_stop;
@@ -186,9 +228,19 @@ impl Debugger {
     }
 
     fn stop_text(&self, stop: Stop) -> String {
+        let of = |party| match party {
+            _ if !self.machine.has_queue() => "",
+            Party::Matcher => " of unit match",
+            Party::Queue => " of unit queue",
+        };
         match stop {
-            Stop::Word(address) => format!("word {}", show::at(self.machine.firmware(), address)),
+            Stop::Word(party, address) => {
+                format!("word {}{}", show::at(self.machine.firmware(party), address), of(party))
+            }
             Stop::Event(event) => format!("on {}", event.name()),
+            Stop::Change(party, register) => {
+                format!("on a change of {}{}", show::named(self.machine.firmware(party), register), of(party))
+            }
         }
     }
 
@@ -206,19 +258,20 @@ impl Debugger {
         self.machine = Machine::new(&self.setup)?;
         // The old waveform goes away before the new one begins.
         self.trace = None;
-        self.trace = self.path.as_deref().map(Trace::create).transpose()?;
+        let trace = self.path.as_deref().map(|path| Trace::create(path, &self.setup.files));
+        self.trace = trace.transpose()?;
         self.before = self.machine.snapshot();
         self.history.clear();
-        Ok(show::next(&self.machine))
+        Ok(show::next(&self.machine, self.unit))
     }
 
     /// Goes on for so many cycles, unless something stops it.
     fn advance(&mut self, count: u64, shows: bool) -> Result<String, DebugError> {
         self.before = self.machine.snapshot();
-        let mut text = String::new();
+        let (mut text, unit) = (String::new(), self.unit);
         let why = self.cycles(count, |machine, cycle| {
             if shows {
-                text += &show::cycle(machine.firmware(), cycle, &machine.snapshot());
+                text += &show::cycle(machine, unit, cycle, &machine.snapshot());
             }
         })?;
         let cycle = self.machine.cycles();
@@ -234,7 +287,7 @@ impl Debugger {
             }
             Why::Stopped(stopped) => text += &format!("the program was stopped: {stopped}\n"),
         }
-        Ok(text + &show::next(&self.machine))
+        Ok(text + &show::next(&self.machine, self.unit))
     }
 
     fn cycles(&mut self, count: u64, mut each: impl FnMut(&Machine, &Cycle)) -> Result<Why, DebugError> {
@@ -250,7 +303,8 @@ impl Debugger {
             if self.history.len() == HISTORY {
                 self.history.pop_front();
             }
-            self.history.push_back((cycle.number, cycle.stages));
+            let both = [Party::Matcher, Party::Queue].map(|party| cycle.of(party).stages);
+            self.history.push_back((cycle.number, both));
             each(&self.machine, &cycle);
             if let Some((number, _)) = self.stops.iter().find(|(_, stop)| self.is_at(*stop, &cycle)) {
                 return Ok(Why::Breakpoint(*number));
@@ -262,7 +316,10 @@ impl Debugger {
     fn is_at(&self, stop: Stop, cycle: &Cycle) -> bool {
         match stop {
             // A word that waits is where it was.
-            Stop::Word(address) => self.machine.pc() == address && !cycle.stages.waits,
+            Stop::Word(party, address) => self.machine.pc(party) == address && !cycle.of(party).stages.waits,
+            Stop::Change(party, register) => {
+                self.machine.snapshot().of(party).get(register) != cycle.before.of(party).get(register)
+            }
             Stop::Event(Event::Header) => cycle.began.is_some(),
             Stop::Event(Event::Verdict) => cycle.verdict().is_some(),
             Stop::Event(Event::Outcome) => cycle.ended.is_some(),

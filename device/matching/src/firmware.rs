@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use niclab_asm::{Program, assemble, lines};
+use niclab_asm::{Program, Register, assemble, lines, render};
 use niclab_isa::image::{self, ImageError};
 use niclab_isa::{MAX_WORDS, Word};
 use thiserror::Error;
@@ -36,7 +36,7 @@ pub enum FirmwareError {
         error: ImageError,
     },
     /// It is a source, and not a right one.
-    #[error("{complaints}{}: {error}\n  mend: `niclab asm` shows its warnings as well", file.display())]
+    #[error("{complaints}{}: {error}", file.display())]
     Source {
         /// The file.
         file: PathBuf,
@@ -61,6 +61,7 @@ pub struct Firmware {
     name: String,
     program: Program,
     lines: Vec<String>,
+    warnings: String,
 }
 
 impl Firmware {
@@ -85,15 +86,17 @@ impl Firmware {
         let bytes =
             std::fs::read(file).map_err(|error| FirmwareError::Read { file: file.to_owned(), error })?;
         let is_image = bytes.starts_with(&image::MAGIC) || file.extension().is_some_and(|end| end == "nmi");
-        let program = if is_image {
+        if is_image {
             let words = image::read(&bytes, MAX_WORDS);
             let words = words.map_err(|error| FirmwareError::Image { file: file.to_owned(), error })?;
-            Program { words, labels: Vec::new(), warnings: Vec::new() }
-        } else {
-            let source = String::from_utf8(bytes).ok().filter(|source| !source.contains('\0'));
-            from_source(file, &source.ok_or_else(|| FirmwareError::Neither(file.to_owned()))?)?
-        };
-        Ok(Self::new(file.display().to_string(), program))
+            return Ok(Self::new(file.display().to_string(), Program::of_words(words)));
+        }
+        let source = String::from_utf8(bytes).ok().filter(|source| !source.contains('\0'));
+        let source = source.ok_or_else(|| FirmwareError::Neither(file.to_owned()))?;
+        let firmware = Self::new(file.display().to_string(), from_source(file, &source)?);
+        let Program { warnings, more_warnings, .. } = &firmware.program;
+        let warnings = render(warnings, *more_warnings, &firmware.name, &source);
+        Ok(Self { warnings, ..firmware })
     }
 
     fn built_in(name: &str, source: &str) -> Result<Self, FirmwareError> {
@@ -101,8 +104,35 @@ impl Firmware {
     }
 
     fn new(name: String, program: Program) -> Self {
-        let lines = lines(&program);
-        Self { name, program, lines }
+        // A source says what its words do in its own names; of an image all is said in the machine's.
+        let lines = if program.texts.is_empty() { lines(&program) } else { program.texts.clone() };
+        Self { name, program, lines, warnings: String::new() }
+    }
+
+    /// What the assembler warns of, as it is shown to a user; of an image, nothing.
+    #[must_use]
+    pub fn warnings(&self) -> &str {
+        &self.warnings
+    }
+
+    /// What the source calls registers and predicates, by register.
+    #[must_use]
+    pub fn names(&self) -> &[(String, Register)] {
+        &self.program.names
+    }
+
+    /// What the source calls a register or a predicate: all its names for it, or none.
+    #[must_use]
+    pub fn names_of(&self, register: Register) -> String {
+        let own = self.names().iter().filter(|(_, named)| *named == register);
+        own.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The register or the predicate of this name, the source's or the machine's.
+    #[must_use]
+    pub fn register(&self, name: &str) -> Option<Register> {
+        let own = self.names().iter().find(|(own, _)| own == name).map(|(_, register)| *register);
+        own.or_else(|| Register::named(name))
     }
 
     /// The file, or `built-in`.
@@ -150,8 +180,7 @@ impl Firmware {
 fn from_source(file: &Path, source: &str) -> Result<Program, FirmwareError> {
     assemble(source).map_err(|error| {
         let name = file.display().to_string();
-        let errors = error.diagnostics.iter().filter(|diagnostic| diagnostic.warning.is_none());
-        let complaints = errors.map(|diagnostic| diagnostic.render(&name, source)).collect();
+        let complaints = render(&error.diagnostics, error.more, &name, source);
         FirmwareError::Source { file: file.to_owned(), complaints, error }
     })
 }
@@ -185,10 +214,19 @@ mod tests {
         };
         assert_eq!(load("a.bin", program::PORTALS).unwrap().words().len(), 44);
         assert_eq!(load("a.txt", b"again: in | br again\nnop\nnop\n").unwrap().labels().len(), 1);
+        let source = b".reg sum r3\nagain: sum = add  sum, 1 # more\nbr again\nnop\nnop\n";
+        let firmware = load("a.txt", source).unwrap();
+        assert_eq!((firmware.line(0), firmware.warnings()), ("sum = add sum, 1", ""));
+        assert_eq!(firmware.register("sum"), firmware.register("r3"));
+        assert_eq!(firmware.names_of(Register::Alu(3)), "sum");
+        let warnings = load("a.txt", b"nop\n").unwrap().warnings().to_owned();
+        assert!(warnings.contains("a.txt:1:1: warning[falls_through]"), "{warnings}");
         let error = load("a.nmi", b"in\n").unwrap_err();
         assert!(error.contains("a.nmi: this is no match unit firmware"), "{error}");
         let error = load("a.nma", b"inn\n").unwrap_err();
         assert!(error.contains("a.nma:1:1: error") && error.contains("an error"), "{error}");
+        let error = load("a.nma", "inn\n".repeat(1_000).as_bytes()).unwrap_err();
+        assert!(error.contains("and 950 more") && error.contains("1000 errors"), "{error}");
         let error = load("a.nma", b"\xff\x00").unwrap_err();
         assert!(error.contains("neither") && error.contains("niclab asm"), "{error}");
         let error = Firmware::load(Some(&folder.path().join("none"))).unwrap_err().to_string();

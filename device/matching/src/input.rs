@@ -3,11 +3,13 @@
 //! Words of 64 bits may be numbers or, since many writers of JSON round what is beyond 2^53, text: `"0x1f"`, `"42"`.
 
 mod number;
+mod strict;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use niclab_asm::shortened;
 use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
@@ -15,6 +17,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 pub use number::parse as parse_number;
+use strict::Keyed;
 
 /// A file of items or of headers cannot be used.
 #[derive(Debug, Error)]
@@ -29,7 +32,9 @@ pub enum InputError {
         error: io::Error,
     },
     /// It is no JSON, or a value is not what its key wants.
-    #[error("{}: {at}: {error}\n  mend: {}", file.display(), mend(error))]
+    #[error(
+        "{}: {}: {}\n  mend: {}", file.display(), shortened(at.clone()), shortened(error.to_string()), mend(error)
+    )]
     Json {
         /// The file.
         file: PathBuf,
@@ -70,8 +75,8 @@ fn mend(error: &serde_json::Error) -> &'static str {
 /// # Errors
 /// [`InputError`].
 pub fn read_list(file: &Path) -> Result<Vec<Item>, InputError> {
-    let entries: Vec<ItemEntry> = read(file)?;
-    let items = entries.into_iter().enumerate().map(|(index, entry)| {
+    let entries: Vec<Keyed<ItemEntry>> = read(file)?;
+    let items = entries.into_iter().enumerate().map(|(index, Keyed(entry))| {
         let (offset, length) = (entry.local_offset, entry.length);
         if offset > length {
             return Err(InputError::Offset { file: file.to_owned(), index, offset, length });
@@ -86,8 +91,8 @@ pub fn read_list(file: &Path) -> Result<Vec<Item>, InputError> {
 /// # Errors
 /// [`InputError`].
 pub fn read_headers(file: &Path) -> Result<Vec<Header>, InputError> {
-    let entries: Vec<HeaderEntry> = read(file)?;
-    Ok(entries.into_iter().map(Header::from).collect())
+    let entries: Vec<Keyed<HeaderEntry>> = read(file)?;
+    Ok(entries.into_iter().map(|Keyed(entry)| Header::from(entry)).collect())
 }
 
 /// The JSON Schema of a list.
@@ -144,8 +149,8 @@ struct ItemEntry {
     #[schemars(default = "number::any_name", schema_with = "number::process_or_any_schema")]
     process: u16,
     /// Flags that are set.
-    #[serde(default = "usual_flags")]
-    #[schemars(default = "usual_flag_names")]
+    #[serde(default = "usual_flags", deserialize_with = "strict::set")]
+    #[schemars(default = "usual_flag_names", extend("uniqueItems" = true))]
     flags: Vec<Flag>,
     /// Bytes of the memory.
     #[serde(deserialize_with = "number::word")]
@@ -155,7 +160,7 @@ struct ItemEntry {
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     local_offset: u64,
-    /// Bytes that must be left, with the flag of this name.
+    /// Bytes that must be left, with the flag of this name and without `truncate`.
     #[serde(default, deserialize_with = "number::word")]
     #[schemars(schema_with = "number::word_schema")]
     max_size: u64,
@@ -170,10 +175,10 @@ struct ItemEntry {
 }
 
 /// A flag by its name.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "flag", extend("enum" = FLAGS.map(|(name, _)| name)))]
-struct Flag(u16);
+struct Flag(#[schemars(with = "String")] u16);
 
 /// The names of flags.
 const FLAGS: [(&str, u16); 6] = [
@@ -264,14 +269,33 @@ struct HeaderEntry {
 }
 
 /// What a message wants done.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "operation")]
-enum OperationName {
-    #[default]
-    Put,
-    Get,
-    Other,
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(rename = "operation", extend("enum" = OPERATIONS.map(|(name, _)| name)))]
+struct OperationName(#[schemars(with = "String")] Operation);
+
+/// The names of operations.
+const OPERATIONS: [(&str, Operation); 3] =
+    [("put", Operation::Put), ("get", Operation::Get), ("other", Operation::Other)];
+
+impl Default for OperationName {
+    fn default() -> Self {
+        Self(Operation::Put)
+    }
+}
+
+/// No operation is called so.
+#[derive(Debug, Error)]
+#[error("no operation is called `{0}`; operations are `put`, `get`, `other`")]
+struct OperationError(String);
+
+impl TryFrom<String> for OperationName {
+    type Error = OperationError;
+
+    fn try_from(name: String) -> Result<Self, OperationError> {
+        let known = OPERATIONS.iter().find(|(known, _)| *known == name);
+        known.map(|(_, operation)| Self(*operation)).ok_or(OperationError(name))
+    }
 }
 
 fn usual_operation_name() -> &'static str {
@@ -284,11 +308,7 @@ impl From<HeaderEntry> for Header {
             match_bits: entry.match_bits,
             node: entry.node,
             process: entry.process,
-            operation: match entry.operation {
-                OperationName::Put => Operation::Put,
-                OperationName::Get => Operation::Get,
-                OperationName::Other => Operation::Other,
-            },
+            operation: entry.operation.0,
             length: entry.length,
             remote_offset: entry.remote_offset,
         }
@@ -375,6 +395,11 @@ mod tests {
             (r#""length": 18446744073709551616"#, &["[1].length", "18446744073709551615"]),
             (r#""length": 8, "max_size": 1.5"#, &["[1].max_size", "1.5"]),
             (r#""length": 8, "length": 9"#, &["duplicate field `length`"]),
+            (r#""length": "0x_8""#, &["[1].length", "0x_8"]),
+            (r#""length": "_8""#, &["[1].length", "_8"]),
+            (r#""length": "0x""#, &["[1].length"]),
+            (r#""length": 8, "flags": ["put", "valid", "put"]"#, &["[1].flags: ", "said twice"]),
+            (r#""length": 8, "flags": [{"put": null}]"#, &["[1].flags[0]", "map"]),
             (r#""start": 8"#, &["[1]: missing field `length`"]),
         ] {
             let error = item(keys).unwrap_err();
@@ -382,9 +407,20 @@ mod tests {
                 assert!(error.contains(part), "no {part}: {error}");
             }
         }
+        let error = list(r#"[[5, 0, "any", "any", ["valid"], 10, 0, 0, "infinite", 0]]"#).unwrap_err();
+        assert!(error.contains("[0]: invalid type: sequence, expected an object"), "{error}");
+        let error = headers("[[5, 0, 0, \"put\", 1, 0]]").unwrap_err();
+        assert!(error.contains("[0]: invalid type: sequence, expected an object"), "{error}");
+        let error = headers(r#"[{"match_bits": 1, "length": 1, "operation": {"put": null}}]"#).unwrap_err();
+        assert!(error.contains("[0].operation: invalid type: map"), "{error}");
         for text in ["", "[", "{}", "[1]", "[] []", "\u{fffd}"] {
             let error = list(text).unwrap_err();
             assert!(error.contains("mend: ") && error.contains("line 1"), "{text}: {error}");
+        }
+        let long = "x".repeat(100_000);
+        for keys in [format!(r#""length": "{long}""#), format!(r#""{long}": 1"#)] {
+            let error = item(&keys).unwrap_err();
+            assert!(error.len() < 800 && error.contains("xxx...") && error.contains("column"), "{error}");
         }
         let error = headers(r#"[{"match_bits": 1, "length": 1, "operation": "push"}]"#).unwrap_err();
         assert!(error.contains("[0].operation") && error.contains("`put`, `get`, `other`"), "{error}");

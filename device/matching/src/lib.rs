@@ -2,8 +2,7 @@
 //!
 //! * [`input`]: the files, lists and headers as JSON;
 //! * [`firmware`]: the program, as an image, as a source, or the one that every unit is built with;
-//! * [`machine`]: unit and list manager, and what each cycle brought;
-//! * [`queue`]: the same with a program that keeps the list;
+//! * [`machine`]: unit and list manager, which is hardware or a program on a second unit, and what each cycle brought;
 //! * [`results`]: what became of the headers;
 //! * [`debugger`]: stops, steps and shows;
 //! * [`trace`]: a waveform of every cycle.
@@ -14,6 +13,5 @@ pub mod debugger;
 pub mod firmware;
 pub mod input;
 pub mod machine;
-pub mod queue;
 pub mod results;
 pub mod trace;

@@ -1,19 +1,30 @@
-//! Unit and list manager with a list and headers, cycle by cycle, and what each cycle brought.
+//! Unit and list manager with a list and headers, cycle by cycle, and what each cycle brought. The list manager is hardware, or
+//! a second unit with a program of its own.
 //!
 //! The unit executes a word at a time, since forwarding hides its three stages; here they are derived from what was issued: the
 //! word issued in a cycle reads its operands in it, executes in the next one and writes in the one behind.
 
+mod keeper;
+mod seat;
+
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 
+use niclab_isa::Word;
 use niclab_isa::image::ImageError;
-use niclab_isa::{PREDICATES, REGISTERS, Word};
 use niclab_model::matching::item::{Header, Item};
-use niclab_model::matching::list_manager::inspect::{Phase, State};
-use niclab_model::matching::list_manager::{Handle, ListManager, Misbehaved, Timing, Use};
+use niclab_model::matching::list_manager::inspect::Phase;
+use niclab_model::matching::list_manager::{Handle, Misbehaved, Timing, Use};
 use niclab_model::matching::program::{FAILED, SUCCEEDED};
-use niclab_model::matching::unit::{OUTPUT_CYCLES, Unit};
+pub use niclab_model::matching::queue_manager::Party;
+use niclab_model::matching::queue_manager::{Fault, MOST_ITEMS};
 use thiserror::Error;
+
+use keeper::Keeper;
+pub use keeper::ManagerView;
+use seat::Seat;
+pub use seat::{Stages, UnitCycle, UnitView};
 
 use crate::firmware::Firmware;
 use crate::results::Found;
@@ -21,8 +32,10 @@ use crate::results::Found;
 /// Everything that is given.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The program.
+    /// The program that matches.
     pub firmware: Firmware,
+    /// The program that keeps the list, where hardware does not.
+    pub queue: Option<Firmware>,
     /// The list.
     pub items: Vec<Item>,
     /// The headers, in the order of arrival; all are there from the first cycle on.
@@ -31,6 +44,31 @@ pub struct Setup {
     pub uses: Use,
     /// Cycles that a header may take.
     pub watchdog: u64,
+    /// The files that all this was read from, which nothing may be written to.
+    pub files: Vec<PathBuf>,
+}
+
+/// What is given cannot be run.
+#[derive(Debug, Error)]
+pub enum SetupError {
+    /// A branch leads out of a program.
+    #[error("{party}: {error}")]
+    Program {
+        /// Which program.
+        party: Party,
+        /// Where.
+        #[source]
+        error: ImageError,
+    },
+    /// A program that keeps the list names items by slots of 16 bits.
+    #[error(
+        "the list has {items} items, and a program that keeps it has {MOST_ITEMS} slots for them\n  mend: take items \
+         out, or leave --queue-program away: the hardware list manager takes any number"
+    )]
+    Items {
+        /// How many there are.
+        items: usize,
+    },
 }
 
 /// Cycles that a program may take for a header if nobody says how many: so many, and [`WATCHDOG_PER_ITEM`] for each item. The
@@ -46,21 +84,30 @@ pub const fn watchdog(items: usize) -> u64 {
     WATCHDOG.saturating_add(WATCHDOG_PER_ITEM.saturating_mul(items as u64))
 }
 
-/// The program was stopped.
+/// A program was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("header {header}: {why}\n  mend: {}", mend(*why))]
+#[error("header {header}: {}\n  mend: {}", text(*by, *why), mend(*by, *why))]
 pub struct Stopped {
     /// The header that was being matched, by its place in the file.
     pub header: usize,
+    /// Which of two programs; none where there is but one.
+    pub by: Option<Party>,
     /// What it did.
     #[source]
     pub why: Misbehaved,
 }
 
-fn mend(why: Misbehaved) -> &'static str {
-    match why {
-        Misbehaved::Watchdog { .. } => {
+fn text(by: Option<Party>, why: Misbehaved) -> String {
+    by.map_or_else(|| why.to_string(), |party| Fault { party, why }.to_string())
+}
+
+fn mend(by: Option<Party>, why: Misbehaved) -> &'static str {
+    match (why, by) {
+        (Misbehaved::Watchdog { .. }, _) => {
             "`niclab match debug` shows where it goes round; --watchdog CYCLES gives it longer"
+        }
+        (_, Some(Party::Queue)) => {
+            "`niclab match debug` steps there; docs/MATCH.md, \"Queue handling as a program\", says what is to be done when"
         }
         _ => {
             "`niclab match debug` steps there; docs/MATCH.md, \"What travels\", says what is to be answered when"
@@ -71,22 +118,27 @@ fn mend(why: Misbehaved) -> &'static str {
 /// What can be seen of the machine between two cycles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The ALU's registers.
-    pub alu: [u64; REGISTERS],
-    /// The ternary unit's registers.
-    pub ternary: [u64; REGISTERS],
-    /// The predicates.
-    pub predicates: [bool; PREDICATES],
-    /// The address of the next word.
-    pub pc: usize,
-    /// Where a branch that was taken leads, and how many words come before.
-    pub taken: Option<(usize, usize)>,
-    /// What the list manager holds.
-    pub manager: State,
+    /// The unit that matches.
+    pub unit: UnitView,
+    /// The unit whose program keeps the list, if one does.
+    pub queue: Option<UnitView>,
+    /// What keeps the list.
+    pub manager: ManagerView,
     /// The header that is being matched, by its place in the file.
     pub header: Option<usize>,
     /// The item that is being judged, by its place in the file. At the end of the list there is none.
     pub judged: Option<usize>,
+}
+
+impl Snapshot {
+    /// One of both units; the one that matches where there is but that.
+    #[must_use]
+    pub fn of(&self, party: Party) -> &UnitView {
+        match (party, &self.queue) {
+            (Party::Queue, Some(queue)) => queue,
+            _ => &self.unit,
+        }
+    }
 }
 
 /// A cycle that is over.
@@ -96,16 +148,10 @@ pub struct Cycle {
     pub number: u64,
     /// The machine before it.
     pub before: Snapshot,
-    /// The words in the three stages.
-    pub stages: Stages,
-    /// What the unit took out of the input FIFO.
-    pub took: Option<u64>,
-    /// What the unit appended to the output FIFO.
-    pub appended: Option<u64>,
-    /// What the list manager put into the input FIFO.
-    pub fed: Option<u64>,
-    /// What the list manager heard: what was appended [`OUTPUT_CYCLES`] before.
-    pub heard: Option<u64>,
+    /// What the unit that matches did.
+    pub unit: UnitCycle,
+    /// What the unit did whose program keeps the list, if one does.
+    pub queue: Option<UnitCycle>,
     /// The header that began, by its place in the file.
     pub began: Option<usize>,
     /// The header that ended, by its place in the file.
@@ -131,28 +177,24 @@ impl fmt::Display for Verdict {
 }
 
 impl Cycle {
+    /// What one of both units did, as [`Snapshot::of`].
+    #[must_use]
+    pub fn of(&self, party: Party) -> &UnitCycle {
+        match (party, &self.queue) {
+            (Party::Queue, Some(queue)) => queue,
+            _ => &self.unit,
+        }
+    }
+
     /// The verdict that the list manager heard, if it heard one.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
-        match (self.before.manager.matching?.phase, self.heard?) {
+        match (self.before.manager.matching?.phase, self.unit.heard?) {
             (Phase::Verdict, SUCCEEDED) => Some(Verdict::Succeeded),
             (Phase::Verdict, FAILED) => Some(Verdict::Failed),
             _ => None,
         }
     }
-}
-
-/// Addresses of words, by stage. A stage is empty behind a word that waited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stages {
-    /// The word that is issued, or waits for input.
-    pub read: Option<usize>,
-    /// Whether it waits.
-    pub waits: bool,
-    /// The word that executes.
-    pub execute: Option<usize>,
-    /// The word that writes.
-    pub write: Option<usize>,
 }
 
 /// What became of the headers, however they were matched.
@@ -162,19 +204,21 @@ pub struct Ran {
     pub found: Vec<Found>,
     /// Cycles in all.
     pub cycles: u64,
+    /// Cycles of these in which a program kept the list and no header was matched: it began, and items were appended.
+    pub append_cycles: u64,
     /// Why the program was stopped, if it was.
     pub stopped: Option<Stopped>,
 }
 
-/// Unit and list manager at work.
+/// Units and list manager at work.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    firmware: Firmware,
-    manager: ListManager,
+    unit: Seat,
+    queue: Option<Seat>,
+    keeper: Keeper,
     places: HashMap<Handle, usize>,
     watchdog: u64,
     headers: usize,
-    stages: Stages,
     found: Vec<Found>,
     stopped: Option<Stopped>,
 }
@@ -183,47 +227,56 @@ impl Machine {
     /// A machine before its first cycle.
     ///
     /// # Errors
-    /// When the program has a branch that leads out of it.
-    pub fn new(setup: &Setup) -> Result<Self, ImageError> {
-        let unit = Unit::new(setup.firmware.words())?;
-        let mut manager = ListManager::new(Timing::default(), setup.uses, unit);
+    /// [`SetupError`].
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let mut keeper = Keeper::new(setup)?;
         let items = setup.items.iter().enumerate();
-        let places = items.map(|(place, item)| (manager.append(*item), place)).collect();
-        setup.headers.iter().for_each(|header| manager.on_header(*header));
+        let places = items.map(|(place, item)| (keeper.queue_mut().append(*item), place)).collect();
+        setup.headers.iter().for_each(|header| keeper.queue_mut().on_header(*header));
         Ok(Self {
-            firmware: setup.firmware.clone(),
-            manager,
+            unit: Seat::new(setup.firmware.clone()),
+            queue: setup.queue.clone().map(Seat::new),
+            keeper,
             places,
             watchdog: setup.watchdog,
             headers: setup.headers.len(),
-            stages: Stages::default(),
             found: Vec::new(),
             stopped: None,
         })
     }
 
-    /// The program.
+    /// Whether a program keeps the list.
     #[must_use]
-    pub const fn firmware(&self) -> &Firmware {
-        &self.firmware
+    pub const fn has_queue(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    fn seat(&self, party: Party) -> &Seat {
+        self.queue.as_ref().filter(|_| party == Party::Queue).unwrap_or(&self.unit)
+    }
+
+    /// One of both programs; the one that matches where there is but that.
+    #[must_use]
+    pub fn firmware(&self, party: Party) -> &Firmware {
+        &self.seat(party).firmware
     }
 
     /// The address of the word that comes next.
     #[must_use]
-    pub const fn pc(&self) -> usize {
-        self.manager.unit().pc()
+    pub fn pc(&self, party: Party) -> usize {
+        self.keeper.unit(party).pc()
     }
 
     /// The word that comes next, unless the program ran out of its end.
     #[must_use]
-    pub fn word(&self) -> Option<&Word> {
-        self.firmware.words().get(self.pc())
+    pub fn word(&self, party: Party) -> Option<&Word> {
+        self.firmware(party).words().get(self.pc(party))
     }
 
     /// Whether every header has its outcome.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.manager.is_idle()
+        self.keeper.is_idle()
     }
 
     /// What became of headers so far.
@@ -235,7 +288,8 @@ impl Machine {
     /// What became of everything so far.
     #[must_use]
     pub fn ran(&self) -> Ran {
-        Ran { found: self.found.clone(), cycles: self.cycles(), stopped: self.stopped }
+        let append_cycles = self.keeper.change_cycles();
+        Ran { found: self.found.clone(), cycles: self.cycles(), append_cycles, stopped: self.stopped }
     }
 
     /// How many headers there are in all.
@@ -244,7 +298,7 @@ impl Machine {
         self.headers
     }
 
-    /// Why the program was stopped.
+    /// Why a program was stopped.
     #[must_use]
     pub const fn stopped(&self) -> Option<Stopped> {
         self.stopped
@@ -252,42 +306,36 @@ impl Machine {
 
     /// Cycles so far.
     #[must_use]
-    pub const fn cycles(&self) -> u64 {
-        self.manager.cycle()
+    pub fn cycles(&self) -> u64 {
+        self.keeper.queue().cycle()
     }
 
-    /// Words of the input FIFO.
+    /// Words that the input FIFO of a unit holds.
     #[must_use]
-    pub const fn fifo_words(&self) -> usize {
-        self.manager.timing().fifo_words
+    pub fn fifo_words(&self, party: Party) -> usize {
+        match (party, &self.queue) {
+            (Party::Queue, Some(_)) => niclab_model::matching::fifo::MOST_WORDS,
+            _ => Timing::default().fifo_words,
+        }
     }
 
-    /// The list as it is: places in the file, and items.
-    pub fn list(&self) -> impl Iterator<Item = (usize, &Item)> {
-        self.manager.linked().map(|(handle, item)| (self.place(handle), item))
+    /// The list as it is: places in the file, and items. Where a program keeps it, in the order of its slots, which come first.
+    #[must_use]
+    pub fn list(&self) -> Vec<(Option<u16>, usize, Item)> {
+        self.keeper.list().into_iter().map(|(slot, handle, item)| (slot, self.place(handle), item)).collect()
     }
 
     /// The machine as it is.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let (unit, manager) = (self.manager.unit(), self.manager.state());
-        let judged = manager.matching.and_then(|matching| self.manager.linked().nth(matching.judged));
+        let (manager, judged) = self.keeper.look();
         Snapshot {
-            alu: *unit.alu(),
-            ternary: *unit.ternary(),
-            predicates: unit.predicates(),
-            pc: unit.pc(),
-            taken: unit.taken(),
+            unit: self.keeper.view(Party::Matcher),
+            queue: self.queue.as_ref().map(|_| self.keeper.view(Party::Queue)),
             header: manager.matching.map(|_| self.found.len()),
-            judged: judged.map(|(handle, _)| self.place(handle)),
+            judged: judged.map(|handle| self.place(handle)),
             manager,
         }
-    }
-
-    /// The words in the stages in the cycle that was last.
-    #[must_use]
-    pub const fn stages(&self) -> Stages {
-        self.stages
     }
 
     /// Goes on until every header has its outcome, without a look at single cycles.
@@ -295,9 +343,9 @@ impl Machine {
     /// # Errors
     /// [`Stopped`]; what was found before is [`Self::found`].
     pub fn run(&mut self) -> Result<(), Stopped> {
-        let ended = self.manager.run(self.watchdog);
+        let ended = self.keeper.queue_mut().run(self.watchdog);
         self.collect();
-        ended.map_err(|why| self.stop(why))
+        ended.map_err(|fault| self.stop(fault))
     }
 
     /// One cycle.
@@ -307,53 +355,45 @@ impl Machine {
     pub fn tick(&mut self) -> Result<Cycle, Stopped> {
         self.stopped.map_or(Ok(()), Err)?;
         let before = self.snapshot();
-        let (number, issued) = (self.manager.cycle(), self.manager.unit().issued());
-        let takes = self.word().is_some_and(|word| word.input.take);
-        let ended = self.manager.tick();
+        let number = self.cycles();
+        let issued = [Party::Matcher, Party::Queue].map(|party| self.keeper.unit(party).issued());
+        let ended = self.keeper.tick();
         let collected = self.collect();
-        ended.map_err(|why| self.stop(why))?;
+        ended.map_err(|fault| self.stop(fault))?;
 
-        let after = self.manager.state();
-        let is_issued = self.manager.unit().issued() > issued;
-        let took = before.manager.input.first().copied().filter(|_| takes && is_issued);
-        let is_fed = after.input.len() + usize::from(took.is_some()) > before.manager.input.len();
-        // What a word wrote stands last, with a time that tells it from what stood there.
-        let appended = after.output.last().filter(|word| word.from_cycle == number + OUTPUT_CYCLES);
-        let fed = after.input.last().copied().filter(|_| is_fed);
-        let heard = before.manager.output.first().filter(|word| word.from_cycle <= number);
-        let began = after.matching.is_some_and(|matching| matching.began == number);
-        self.stages = Stages {
-            read: Some(before.pc),
-            waits: !is_issued,
-            execute: self.stages.read.filter(|_| !self.stages.waits),
-            write: self.stages.execute,
+        let after = self.snapshot();
+        let [unit_issued, queue_issued] = issued;
+        let is_issued = self.keeper.unit(Party::Matcher).issued() > unit_issued;
+        let unit = self.unit.cycle(number, &before.unit, &after.unit, is_issued);
+        let is_issued = self.keeper.unit(Party::Queue).issued() > queue_issued;
+        let queue = match (&mut self.queue, &before.queue, &after.queue) {
+            (Some(seat), Some(before), Some(after)) => Some(seat.cycle(number, before, after, is_issued)),
+            _ => None,
         };
+        let began = after.manager.matching.is_some_and(|matching| matching.began == number);
         let cycle = Cycle {
             number,
-            stages: self.stages,
-            took,
-            appended: appended.map(|word| word.word),
-            fed,
-            heard: heard.map(|word| word.word),
+            unit,
+            queue,
             began: began.then_some(self.found.len()),
             ended: (collected > 0).then(|| self.found.len() - 1),
             before,
         };
-        let late = after.matching.is_some_and(|matching| number + 1 - matching.began > self.watchdog);
-        if late {
-            self.stop(Misbehaved::Watchdog { cycles: self.watchdog });
+        if let Some(fault) = self.keeper.overdue(self.watchdog) {
+            self.stop(fault);
         }
         Ok(cycle)
     }
 
-    fn stop(&mut self, why: Misbehaved) -> Stopped {
-        *self.stopped.insert(Stopped { header: self.found.len(), why })
+    fn stop(&mut self, fault: Fault) -> Stopped {
+        let by = self.queue.is_some().then_some(fault.party);
+        *self.stopped.insert(Stopped { header: self.found.len(), by, why: fault.why })
     }
 
     /// Takes what the list manager found; how many headers that are.
     fn collect(&mut self) -> usize {
         let before = self.found.len();
-        while let Some(outcome) = self.manager.poll_outcome() {
+        while let Some(outcome) = self.keeper.queue_mut().poll_outcome() {
             let found = Found::new(&outcome, |handle| self.place(*handle));
             self.found.push(found);
         }

@@ -1,15 +1,14 @@
 //! `niclab-match`: runs a program of the match unit, and steps through it.
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use niclab_matching::debugger::Debugger;
 use niclab_matching::firmware::Firmware;
 use niclab_matching::input::{headers_schema, list_schema, read_headers, read_list};
-use niclab_matching::machine::{Machine, Ran, Setup, Stopped, watchdog};
-use niclab_matching::queue;
+use niclab_matching::machine::{Machine, Setup, Stopped, watchdog};
 use niclab_matching::results::{Results, results_schema};
 use niclab_matching::trace::{TickError, Trace, tick};
 use niclab_model::matching::list_manager::Use;
@@ -31,7 +30,7 @@ enum Action {
     Run(RunArguments),
     /// Step through a program: commands from standard input, `help` lists them.
     ///
-    /// What a command finds wrong does not end it; Ctrl-D and `quit` do.
+    /// What a command finds wrong does not end it; Ctrl-D and `quit` do. Exits with 1 where the program had been stopped.
     Debug(DebugArguments),
     /// Print the JSON Schema of a list, of headers, or of what `run --json` prints.
     Schema {
@@ -70,19 +69,19 @@ struct SetupArguments {
     /// Stop a program that takes more cycles for a header. Default: 4096, and 256 for each item.
     #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..=MOST_WATCHDOG))]
     watchdog: Option<u64>,
-    /// Write a waveform of every cycle to this file (VCD), for GTKWave.
+    /// Write a waveform of every cycle to this file (VCD), for GTKWave: a regular file, which is replaced, or a new one.
     #[arg(long, value_name = "FILE.vcd")]
     trace: Option<PathBuf>,
+    /// Let a program keep the list, on a second unit, in the place of the hardware list manager: an image or a source, or
+    /// without a file the built-in one.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "trace")]
+    queue_program: Option<Option<PathBuf>>,
 }
 
 #[derive(Debug, Args)]
 struct RunArguments {
     #[command(flatten)]
     setup: SetupArguments,
-    /// Let a program keep the list, on a second unit, in the place of the hardware list manager: an image or a source, or
-    /// without a file the built-in one.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "trace")]
-    queue_program: Option<Option<PathBuf>>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -99,9 +98,6 @@ struct DebugArguments {
 
 /// The longest watchdog: six days of the modelled clock, and far from where sums of cycles would overflow.
 const MOST_WATCHDOG: u64 = 1 << 48;
-
-/// What keeps the list where no program does.
-const HARDWARE: &str = "hardware";
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -127,26 +123,38 @@ fn main() -> ExitCode {
 
 fn setup(arguments: &SetupArguments) -> Result<Setup, Failure> {
     let items = read_list(&arguments.list)?;
-    Ok(Setup {
+    let queue_file = arguments.queue_program.as_ref().map(Option::as_deref);
+    let setup = Setup {
         firmware: Firmware::load(arguments.program.as_deref())?,
+        queue: queue_file.map(Firmware::load_queue).transpose()?,
         headers: read_headers(&arguments.headers)?,
         uses: if arguments.keep { Use::Keep } else { Use::Consume },
         watchdog: arguments.watchdog.unwrap_or_else(|| watchdog(items.len())),
         items,
-    })
+        files: [Some(&arguments.list), Some(&arguments.headers), arguments.program.as_ref()]
+            .into_iter()
+            .chain([arguments.queue_program.as_ref().and_then(Option::as_ref)])
+            .flatten()
+            .cloned()
+            .collect(),
+    };
+    for firmware in [Some(&setup.firmware), setup.queue.as_ref()].into_iter().flatten() {
+        eprint!("{}", firmware.warnings());
+    }
+    Ok(setup)
 }
 
 fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let setup = setup(&arguments.setup)?;
-    let (queue, ran) = match &arguments.queue_program {
-        Some(file) => {
-            let program = Firmware::load_queue(file.as_deref())?;
-            (program.name().to_owned(), queue::run(&setup, &program)?)
-        }
-        None => (HARDWARE.to_owned(), run_machine(&setup, arguments.setup.trace.as_deref())?),
-    };
+    let mut machine = Machine::new(&setup)?;
+    match &arguments.setup.trace {
+        // Why it was stopped, if it was, the machine remembers.
+        None => drop(machine.run()),
+        Some(path) => drop(traced(&mut machine, Trace::create(path, &setup.files)?)?),
+    }
+    let ran = machine.ran();
     let stopped = ran.stopped;
-    let results = Results::new(&setup, &queue, ran);
+    let results = Results::new(&setup, ran);
     let text =
         if arguments.json { serde_json::to_string_pretty(&results)? + "\n" } else { results.to_string() };
     io::stdout().lock().write_all(text.as_bytes())?;
@@ -154,17 +162,6 @@ fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         eprintln!("niclab-match: {stopped}");
         ExitCode::from(STOPPED)
     }))
-}
-
-/// With the hardware list manager.
-fn run_machine(setup: &Setup, trace: Option<&Path>) -> Result<Ran, Failure> {
-    let mut machine = Machine::new(setup)?;
-    match trace {
-        // Why it was stopped, if it was, the machine remembers.
-        None => drop(machine.run()),
-        Some(path) => drop(traced(&mut machine, Trace::create(path)?)?),
-    }
-    Ok(machine.ran())
 }
 
 /// Runs to the end with a waveform; why the program was stopped, if it was.
@@ -221,8 +218,9 @@ fn debug(arguments: &DebugArguments) -> Result<ExitCode, Failure> {
         }
     }
     output.flush()?;
+    let stopped = debugger.stopped();
     debugger.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if stopped { ExitCode::from(STOPPED) } else { ExitCode::SUCCESS })
 }
 
 /// The next line, whatever bytes it has; none at the end of the input.

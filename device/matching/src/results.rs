@@ -6,10 +6,14 @@ use niclab_model::matching::list_manager::{Handle, Outcome, Use};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
+use crate::firmware::Firmware;
 use crate::machine::{Ran, Setup};
 
 /// The clock of the paper's match unit (section 5.2).
 pub const CLOCK_HZ: u64 = 500_000_000;
+
+/// What keeps the list where no program does.
+const HARDWARE: &str = "hardware";
 
 /// The version of the JSON.
 pub const VERSION: u32 = 1;
@@ -23,7 +27,7 @@ pub struct Found {
     pub offset: Option<u64>,
     /// How many bytes of the message are stored.
     pub length: Option<u64>,
-    /// Model cycles from its first word to where the next header's could follow.
+    /// Model cycles from where it begins to where the next header could.
     pub cycles: u64,
     /// Items that were judged.
     pub traversed: usize,
@@ -69,8 +73,10 @@ pub struct Results {
     pub keep: bool,
     /// The clock of the match unit, in Hz of model time.
     pub clock_hz: u64,
-    /// Model cycles in all.
+    /// Model cycles in all, to the one in which the last outcome is known.
     pub cycles: u64,
+    /// Model cycles of these in which a program that keeps the list began and items were appended. They stand in no header.
+    pub append_cycles: u64,
     /// One entry for each header that was matched, in order.
     pub headers: Vec<Found>,
     /// Why there are fewer entries than headers.
@@ -78,9 +84,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// What became of everything that was given, with the list kept by `queue`.
+    /// What became of everything that was given.
     #[must_use]
-    pub fn new(setup: &Setup, queue: &str, ran: Ran) -> Self {
+    pub fn new(setup: &Setup, ran: Ran) -> Self {
+        let queue = setup.queue.as_ref().map_or(HARDWARE, Firmware::name);
         Self {
             version: VERSION,
             program: setup.firmware.name().to_owned(),
@@ -90,6 +97,7 @@ impl Results {
             keep: setup.uses == Use::Keep,
             clock_hz: CLOCK_HZ,
             cycles: ran.cycles,
+            append_cycles: ran.append_cycles,
             headers: ran.found,
             error: ran
                 .stopped
@@ -100,13 +108,19 @@ impl Results {
 
 impl fmt::Display for Results {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, words, queue, items, keep, cycles, clock_hz, .. } = self;
+        let Self { program, words, queue, items, keep, cycles, append_cycles, clock_hz, .. } = self;
         let uses = if *keep { "kept as they are" } else { "used up" };
         writeln!(
             formatter,
             "program {program}, {words} words; list of {items} kept by {queue}, items that match are {uses}"
         )?;
         write_found(formatter, &self.headers)?;
+        if queue != HARDWARE {
+            writeln!(
+                formatter,
+                "{append_cycles} cycles before the first header: the program begins, and {items} items are appended"
+            )?;
+        }
         let model_ns = u128::from(*cycles) * 1_000_000_000 / u128::from(*clock_hz);
         writeln!(formatter, "{cycles} cycles, {model_ns} ns of model time")
     }

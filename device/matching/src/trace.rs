@@ -7,30 +7,25 @@
 mod signals;
 
 use std::fs;
-use std::io::{self, BufWriter};
-use std::os::unix::fs::PermissionsExt;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
+use niclab_asm::{OutputError, OutputFile};
 use niclab_isa::Word;
-use tempfile::NamedTempFile;
 use thiserror::Error;
 
 pub use signals::phase_name;
 use signals::{View, Wave};
 
-use crate::machine::{Cycle, Machine, Stopped};
+use crate::machine::{Cycle, Machine, Party, Stopped};
 
 /// Nanoseconds of a cycle: 500 MHz.
 pub const CYCLE_NS: u64 = 1_000_000_000 / crate::results::CLOCK_HZ;
 
 /// A waveform cannot be written.
 #[derive(Debug, Error)]
-#[error("cannot write the waveform {}: {error}\n  mend: is its folder there, and is there room?", file.display())]
-pub struct TraceError {
-    file: PathBuf,
-    #[source]
-    error: io::Error,
-}
+#[error("the waveform: {0}")]
+pub struct TraceError(#[from] OutputError);
 
 /// Why there was no further cycle.
 #[derive(Debug, Error)]
@@ -52,36 +47,34 @@ pub fn tick(machine: &mut Machine, trace: Option<&mut Trace>) -> Result<Cycle, T
     let cycle = machine.tick()?;
     if let Some(trace) = trace {
         let view = View { before: &cycle.before, cycle: Some(&cycle), word };
-        trace.wave.cycle(&view).map_err(|error| trace.fail(error))?;
+        let Trace { wave, output } = trace;
+        wave.cycle(&view).map_err(|error| TraceError::from(output.fail(error)))?;
     }
     Ok(cycle)
 }
 
 fn next_word(machine: &Machine) -> Option<(Word, String)> {
-    machine.word().map(|word| (*word, machine.firmware().place(machine.pc())))
+    let unit = Party::Matcher;
+    machine.word(unit).map(|word| (*word, machine.firmware(unit).place(machine.pc(unit))))
 }
 
 /// A waveform that is being written. It appears under its name when it is whole.
 pub struct Trace {
-    path: PathBuf,
-    file: NamedTempFile,
+    output: OutputFile,
     wave: Wave<BufWriter<fs::File>>,
 }
 
 impl Trace {
-    /// Begins the waveform of a machine that has not begun.
+    /// Begins the waveform of a machine that has not begun. The file must be none of `inputs`.
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn create(path: &Path) -> Result<Self, TraceError> {
-        let fail = |error| TraceError { file: path.to_owned(), error };
-        // Beside it, so that it can be renamed.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let readable = fs::Permissions::from_mode(0o666);
-        let file = tempfile::Builder::new().prefix(".niclab-").permissions(readable).tempfile_in(folder);
-        let file = file.map_err(fail)?;
-        let out = BufWriter::new(file.reopen().map_err(fail)?);
-        Ok(Self { path: path.to_owned(), wave: Wave::begin(out).map_err(fail)?, file })
+    pub fn create(path: &Path, inputs: &[PathBuf]) -> Result<Self, TraceError> {
+        let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+        let output = OutputFile::create(path, &inputs)?;
+        let out = BufWriter::new(output.writer()?);
+        let wave = Wave::begin(out).map_err(|error| output.fail(error))?;
+        Ok(Self { output, wave })
     }
 
     /// The last cycle is over: the waveform appears.
@@ -90,15 +83,7 @@ impl Trace {
     /// [`TraceError`].
     pub fn finish(mut self, machine: &Machine) -> Result<(), TraceError> {
         let view = View { before: &machine.snapshot(), cycle: None, word: next_word(machine) };
-        self.wave.end(&view).map_err(|error| self.fail(error))?;
-        let Self { path, file, .. } = self;
-        match file.persist(&path) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(TraceError { file: path, error: error.error }),
-        }
-    }
-
-    fn fail(&self, error: io::Error) -> TraceError {
-        TraceError { file: self.path.clone(), error }
+        self.wave.end(&view).map_err(|error| self.output.fail(error))?;
+        Ok(self.output.replace()?)
     }
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::path::Path;
 
 use support::{folder, on_files, text};
 
@@ -26,15 +27,36 @@ fn holds(said: &str, parts: &[&str]) {
 fn cycles_are_shown_one_by_one() {
     let said = session(&["--command", "step 2"], "step 3\nregisters\nfifos\n");
     holds(&said[0], &["program built-in, 44 words; 3 items, 3 headers", "next: cycle 0, word 0: "]);
-    holds(&said[1], &["step 2\n", "cycle 0 ", "issues 0: r12 = add", "header 0 begins", "sends 0x5"]);
+    holds(
+        &said[1],
+        &[
+            "step 2\n",
+            "cycle 0 ",
+            "issues 0: flag_tests = add r0, (REMOTE + MAXIMUM) << 16",
+            "header 0 begins",
+            "sends 0x5",
+        ],
+    );
     let fifth = said[2].split("cycle 4 ").nth(1).unwrap();
     holds(
         fifth,
-        &["issues 4 header: t1 = in", "unit takes 0x5", "t1: 0x0 -> 0x5", "r14: 0x0 -> 0xffffffffffffffff"],
+        &[
+            "issues 4 header: match_bits = in | ones = nor r0, r0",
+            "unit takes 0x5",
+            "t1 (match_bits): 0x0 -> 0x5",
+            "r14 (ones): 0x0 -> 0xffffffffffffffff",
+        ],
     );
     holds(fifth, &["next: cycle 5, word 5 header+1"]);
     // What the last command changed is marked, and what the one before it did is not.
-    holds(&said[3], &["r14 0xffffffffffffffff *", "r12 0x0020004000180000 ", "t1 0x0000000000000005 *"]);
+    holds(
+        &said[3],
+        &[
+            "r14 0xffffffffffffffff * ones",
+            "r12 0x0020004000180000   flag_tests",
+            "t1 0x0000000000000005 * match_bits",
+        ],
+    );
     assert!(!said[3].contains("r12 0x0020004000180000 *"), "{}", said[3]);
     holds(&said[4], &["input, 4 of 16:\n    0x100090001\n    0x40\n", "output, 0:"]);
     assert_eq!(said.len(), 5, "the end of input ends it");
@@ -49,14 +71,14 @@ fn it_stops_at_words_and_events() {
     // The word in the delay slot of the branch that sends 'failed' for the first item.
     holds(
         &said[2],
-        &["breakpoint 1, before cycle 19\n", "word 19 fast, branches to item in 2 words: r10 = in"],
+        &["breakpoint 1, before cycle 19\n", "word 19 fast, branches to item in 2 words: threshold = in |"],
     );
     holds(&said[3], &[">     0  match 0x6 ", "      2  match 0x5 ignore 0x0 node 1 process any"]);
     // Sent in cycle 18, heard three cycles later.
     holds(&said[5], &["breakpoint 2, before cycle 22"]);
     // A word that is reached twice stops twice.
     holds(&said[6], &["breakpoint 1, before cycle 26"]);
-    holds(&said[7], &["p0=1 ", "p7=1*", "p12=1 "]);
+    holds(&said[7], &["  p0 1\n", "  p7 1 * ids_differ\n", " p12 1\n"]);
     assert_eq!(said[9], "break\nbreakpoint 2: on verdict\n");
     assert_eq!(said[10], "delete\nno breakpoints\n");
     holds(&said[12], &["breakpoint 3, before cycle "]);
@@ -163,7 +185,7 @@ fn a_program_that_misbehaves_can_be_looked_at() {
         "c\nregisters\nstep\nrestart\npipeline\nstep 2\n",
     );
     let said: Vec<String> = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(0), "not stopped since `restart`");
     holds(
         &said[1],
         &["the program was stopped: header 0: the program ran out of its end, at word 3", "mend: "],
@@ -186,4 +208,141 @@ fn the_end_is_said_once_it_is_there() {
     holds(&said[1], &["every header has its outcome, after "]);
     holds(&said[2], &["every header has its outcome, after "]);
     holds(&said[3], &["    none"]);
+}
+
+/// What the debugger says to a script about the folder's files, and its code.
+fn scripted(folder: &Path, options: &[&str], script: &str) -> (Vec<String>, Option<i32>) {
+    let output = on_files(folder, "debug", options, script);
+    let said = text(&output.stdout).split("(match) ").map(str::to_owned).collect();
+    (said, output.status.code())
+}
+
+#[test]
+fn a_program_that_was_stopped_is_told_by_the_code() {
+    let folder = folder();
+    fs::write(folder.path().join("end.nma"), "r1 = add r0, 7\nout = copy r1\nin\n").unwrap();
+    let code = |script| scripted(folder.path(), &["--program", "end.nma"], script).1;
+    assert_eq!(code("continue\nquit\n"), Some(1));
+    assert_eq!(code("step\nquit\n"), Some(0), "not yet");
+    assert_eq!(code("continue\nrestart\nstep\n"), Some(0), "not since then");
+    assert_eq!(scripted(folder.path(), &[], "continue\n").1, Some(0));
+}
+
+#[test]
+fn names_of_the_source_are_shown_and_stopped_at() {
+    let folder = folder();
+    let source = ".reg sum r3\n.reg total r3\n.reg bits t2\n.pred done p11\n\
+                  again: sum = add total, 1 # counts\ndone = eq sum, 2 | br again\nbits = copy sum\nnop\n";
+    fs::write(folder.path().join("names.nma"), source).unwrap();
+    let script = "break on done\ncontinue\nbreak on t2\ncontinue\nstep 4\nregisters\npredicates\nbreak on r0x\n\
+                  program again\ndelete\nbreak on total\ncontinue\n";
+    let (said, code) = scripted(folder.path(), &["--program", "names.nma"], script);
+    assert_eq!(code, Some(0));
+    holds(&said[1], &["breakpoint 1: on a change of p11 (done)\n"]);
+    // Four cycles a round: the second sum is written in cycle 4 and compared in cycle 5, and the third one in cycle 9.
+    holds(
+        &said[2],
+        &["breakpoint 1, before cycle 6\n", "next: cycle 6, word 2 again+2", "bits = copy sum\n"],
+    );
+    holds(&said[4], &["breakpoint 2, before cycle 7\n"]);
+    holds(
+        &said[5],
+        &["cycle 8 ", "sum = add total, 1\n", "r3 (sum, total): 0x2 -> 0x3\n", "p11 (done): 1 -> 0\n"],
+    );
+    holds(&said[6], &["r3 0x0000000000000003 * sum, total", "t2 0x0000000000000002   bits\n"]);
+    holds(&said[7], &[" p11 0 * done\n"]);
+    holds(
+        &said[8],
+        &["error: `r0x` is no event, register or predicate", "p0 to p15, and sum, total, bits, done"],
+    );
+    holds(&said[9], &["again:\n", "     0  sum = add total, 1\n"]);
+    holds(&said[11], &["on a change of r3 (sum, total)"]);
+    holds(&said[12], &["breakpoint 3, before cycle 13\n"]);
+
+    // An image has neither words nor names of a source.
+    let program = niclab_asm::assemble(source).unwrap();
+    fs::write(folder.path().join("names.nmi"), niclab_isa::image::write(&program.words)).unwrap();
+    let (said, _) = scripted(folder.path(), &["--program", "names.nmi"], "break on done\nbreak on r3\nc\n");
+    holds(&said[1], &["error: `done` is no event", "no other names"]);
+    holds(&said[3], &["breakpoint 1, before cycle 1\n", "word 1: p11 = eq r3, 2 | br word0"]);
+}
+
+#[test]
+fn both_units_are_seen_where_a_program_keeps_the_list() {
+    let folder = folder();
+    let script = "unit\nbreak on header\nbreak on outcome\ncontinue\nmanager\nlist\nbreak success\ncontinue\nstep\n\
+                  unit match\nfifos\nmanager\nbreak flush\ncontinue\npipeline 1\nunit queue\ndelete\nbreak on count\ncontinue\n\
+                  list\ncontinue\nresults\n";
+    let (said, code) = scripted(folder.path(), &["--queue-program"], script);
+    assert_eq!(code, Some(0));
+    holds(
+        &said[0],
+        &[
+            "program built-in, 44 words; list kept by program built-in, 104 words; ",
+            "of unit queue: command = add",
+        ],
+    );
+    holds(&said[1], &["unit queue, program built-in\n"]);
+    // 17 cycles, and 50 for each of three items.
+    holds(&said[4], &["breakpoint 1, before cycle 168\n"]);
+    holds(
+        &said[5],
+        &["2 of 3 headers wait\n", "is at a request; 0 changes wait", "header 0, since cycle 167: match 0x5"],
+    );
+    holds(
+        &said[6],
+        &[
+            "      0  slot 1  match 0x6",
+            "      2  slot 3  match 0x5 ignore 0x0 node 1 process any length 100 offset 0",
+        ],
+    );
+    holds(&said[7], &["breakpoint 3: word 44 success of unit queue"]);
+    holds(&said[8], &["breakpoint 3, before cycle 228\n"]);
+    holds(
+        &said[9],
+        &[
+            "cycle 228    issues 44 success: offset = in | slot = sub event, 1",
+            "unit takes 0x0",
+            "hardware sends 0x0",
+        ],
+    );
+    holds(&said[10], &["unit match, program built-in\n", "of unit match: match_bits = in"]);
+    holds(&said[11], &["input, 0 of 16:\n", "output, 1:\n    0x2, heard in cycle 229\n"]);
+    holds(&said[12], &["2 items judged; awaits done of item 2\n"]);
+    holds(&said[13], &["flush of unit match\n"]);
+    // The first header's outcome, 97 cycles behind its begin.
+    holds(&said[14], &["breakpoint 1, before cycle 265\n"]);
+    holds(&said[15], &["header (waits)"]);
+    // The third item takes its second message, and is used up.
+    holds(&said[19], &["breakpoint 5, before cycle "]);
+    holds(&said[20], &["      2  slot 3  match 0x5 ignore 0x0 node 1 process any length 100 offset 100"]);
+    assert!(said[22].contains("    none ") && !said[22].contains("stopped"), "{}", said[22]);
+
+    let (said, code) = scripted(folder.path(), &[], "unit queue\nunit\nunit match\n");
+    assert_eq!(code, Some(0));
+    holds(&said[1], &["error: there is no unit `queue`", "--queue-program"]);
+    holds(&said[3], &["unit match, program built-in\n"]);
+}
+
+#[test]
+fn the_manuals_session_is_what_is_said() {
+    let manual = include_str!("../../../docs/MATCH.md");
+    let example =
+        |name: &str| manual.split_once(&format!("```json {name}\n")).unwrap().1.split_once("```").unwrap().0;
+    let folder = folder();
+    fs::write(folder.path().join("list.json"), example("list")).unwrap();
+    fs::write(folder.path().join("headers.json"), example("headers")).unwrap();
+    let shown = manual.split_once("    (match) break fast\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let session: String = format!("    (match) break fast\n{shown}\n")
+        .lines()
+        .map(|line| line[4..].to_owned() + "\n")
+        .collect();
+    let script: String = session
+        .lines()
+        .filter_map(|line| line.strip_prefix("(match) "))
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    let output = on_files(folder.path(), "debug", &[], &script);
+    let said = text(&output.stdout);
+    assert_eq!(said.split_once("(match) ").unwrap().1, session.strip_prefix("(match) ").unwrap());
 }

@@ -101,6 +101,8 @@ fn the_waveform_is_what_the_machine_does() {
         headers: read_headers(&folder.join("headers.json")).unwrap(),
         uses: Use::Consume,
         watchdog: 10_000,
+        queue: None,
+        files: Vec::new(),
     };
     let mut machine = Machine::new(&setup).unwrap();
     while !machine.is_done() {
@@ -108,23 +110,23 @@ fn the_waveform_is_what_the_machine_does() {
         let at = |signal: &str| wave.get(cycle.number, signal).to_owned();
         let before = &cycle.before;
         for number in 1..16 {
-            assert_eq!(at(&format!("unit.r{number}")), before.alu[number].to_string());
-            assert_eq!(at(&format!("unit.t{number}")), before.ternary[number].to_string());
-            assert_eq!(at(&format!("unit.p{number}")), u8::from(before.predicates[number]).to_string());
+            assert_eq!(at(&format!("unit.r{number}")), before.unit.alu[number].to_string());
+            assert_eq!(at(&format!("unit.t{number}")), before.unit.ternary[number].to_string());
+            assert_eq!(at(&format!("unit.p{number}")), u8::from(before.unit.predicates[number]).to_string());
         }
-        assert_eq!(at("unit.pc"), before.pc.to_string());
-        assert_eq!(at("unit.stall"), u8::from(cycle.stages.waits).to_string());
-        assert_eq!(at("unit.stage_read"), or_none(cycle.stages.read));
-        assert_eq!(at("unit.stage_execute"), or_none(cycle.stages.execute));
-        assert_eq!(at("unit.stage_write"), or_none(cycle.stages.write));
-        assert_eq!(at("unit.took"), or_none(cycle.took));
-        assert_eq!(at("unit.appended"), or_none(cycle.appended));
+        assert_eq!(at("unit.pc"), before.unit.pc.to_string());
+        assert_eq!(at("unit.stall"), u8::from(cycle.unit.stages.waits).to_string());
+        assert_eq!(at("unit.stage_read"), or_none(cycle.unit.stages.read));
+        assert_eq!(at("unit.stage_execute"), or_none(cycle.unit.stages.execute));
+        assert_eq!(at("unit.stage_write"), or_none(cycle.unit.stages.write));
+        assert_eq!(at("unit.took"), or_none(cycle.unit.took));
+        assert_eq!(at("unit.appended"), or_none(cycle.unit.appended));
         assert_eq!(at("list_manager.header"), or_none(before.header));
         assert_eq!(at("list_manager.item"), or_none(before.judged));
-        assert_eq!(at("list_manager.input_fifo_fill"), before.manager.input.len().to_string());
-        assert_eq!(at("list_manager.output_fifo_fill"), before.manager.output.len().to_string());
-        assert_eq!(at("list_manager.sends"), or_none(cycle.fed));
-        assert_eq!(at("list_manager.hears"), or_none(cycle.heard));
+        assert_eq!(at("list_manager.input_fifo_fill"), before.unit.input.len().to_string());
+        assert_eq!(at("list_manager.output_fifo_fill"), before.unit.output.len().to_string());
+        assert_eq!(at("list_manager.sends"), or_none(cycle.unit.fed));
+        assert_eq!(at("list_manager.hears"), or_none(cycle.unit.heard));
         assert_eq!(at("clock"), "1");
         assert_eq!(wave.at[&(2 * cycle.number + 1)]["niclab.clock"], "0");
     }

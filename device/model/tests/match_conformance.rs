@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/plain_rule.rs"]
+mod plain_rule;
 mod support;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use niclab_abi::matching::*;
 use niclab_model::fabric::faults::Random;
 use niclab_model::matching::item::{self, Item};
+use niclab_model::matching::program;
 use niclab_model::matching::wire::{Frame, Header, Kind, Operation};
-use niclab_model::matching::{program, reference};
 use niclab_model::nic::{Input, Nic};
 use proptest::prelude::*;
 
@@ -120,7 +122,7 @@ impl Portals {
 
     fn consume(&mut self, handle: u32, length: u64) {
         let place = self.entries.iter().position(|entry| entry.handle == handle).unwrap();
-        if self.entries[place].item.consume(length) {
+        if plain_rule::uses_up(&mut self.entries[place].item, length) {
             self.entries.remove(place);
             self.unlinked.insert(handle, true);
         }
@@ -128,25 +130,24 @@ impl Portals {
 
     /// A header arrives: result, bytes, offset, and where the entry's memory begins.
     fn arrive(&mut self, header: &Header) -> (u32, u64, u64, u64) {
-        let items = self.list().map(|entry| &entry.item);
-        let Some(found) = reference::first_match(items, &header.for_matching()) else {
+        let wanted = header.for_matching();
+        let taker = self.list().find_map(|entry| Some((entry, plain_rule::takes(&entry.item, &wanted)?)));
+        let Some((entry, (offset, moved))) = taker else {
             return (RESULT_NO_MATCH, 0, 0, 0);
         };
-        let entry = self.list().nth(found.index).unwrap().clone();
-        let result = if found.length < header.bytes { RESULT_TRUNCATED } else { RESULT_OK };
+        let entry = entry.clone();
+        let result = if moved < header.bytes { RESULT_TRUNCATED } else { RESULT_OK };
         let kind = match (header.operation, entry.is_overflow) {
             (Operation::Get, _) => EVENT_GET,
             (_, true) => EVENT_PUT_UNEXPECTED,
             (_, false) => EVENT_PUT,
         };
-        let (offset, moved) = (found.offset, found.length);
         let outcome = Outcome { kind, result, handle: entry.handle, offset, moved, overflow_handle: 0 };
         self.due.insert((header.header_data, kind), outcome);
-        self.consume(entry.handle, found.length);
+        self.consume(entry.handle, moved);
         let memory = entry.memory;
         if entry.is_overflow {
-            let (offset, length) = (found.offset, found.length);
-            self.unexpected.push(Unexpected { header: *header, offset, length, entry });
+            self.unexpected.push(Unexpected { header: *header, offset, length: moved, entry });
         }
         (result, moved, offset, memory)
     }
@@ -160,7 +161,7 @@ impl Portals {
         while searches && place < self.unexpected.len() {
             let Some(entry) = self.entries.iter().find(|entry| entry.handle == handle) else { break };
             let unexpected = &self.unexpected[place];
-            let Some((_, length)) = reference::accepts(&entry.item, &unexpected.header.for_matching()) else {
+            let Some((_, length)) = plain_rule::takes(&entry.item, &unexpected.header.for_matching()) else {
                 place += 1;
                 continue;
             };

@@ -13,6 +13,8 @@ use niclab_abi::control::{
     Reply, STATUS_OK,
 };
 use niclab_abi::matching::*;
+use niclab_isa::{Branch, Word, image};
+use niclab_model::matching::program::PORTALS;
 use niclab_model::matching::wire::{Header, Kind, Link, Operation, head, seal};
 use niclab_model::matching::{Config, Match};
 use niclab_model::nic::{FrameBytes, HostRange, HostRanges, Input, Nic, Output, PageStore, Register};
@@ -20,7 +22,7 @@ use niclab_model::parts::profile::{Price, Profile};
 use niclab_model::time::Time;
 use proptest::prelude::*;
 
-use support::matching::{Posted, region_request};
+use support::matching::{Cluster, Posted, Transfer, region_request};
 use support::{bare_request, request};
 
 /// Nodes that there could be; the card is node 0.
@@ -74,8 +76,12 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
     let bytes = || prop_oneof![6 => 0..3_000_u64, 1 => any::<u64>()];
     let open_region = (small(), prop::collection::vec((address(), bytes()), 0..4), any::<u8>()).prop_map(
         |(port, extents, spoil)| {
+            // Whole pages but for the ends of the region, more often than not.
+            let is_whole = |place: usize| spoil & 1 == 0 && place + 1 < extents.len();
+            let bytes =
+                |place: usize, bytes: u64| if is_whole(place) { 0x1000 } else { bytes & 0xffff_ffff_ffff };
             let extents: Vec<_> =
-                extents.into_iter().map(|(at, bytes)| (at, bytes & 0xffff_ffff_ffff)).collect();
+                extents.iter().enumerate().map(|(place, &(at, some))| (at, bytes(place, some))).collect();
             let mut request = region_request(port, &extents);
             if spoil < 32 {
                 request[8 + usize::from(spoil) % 24] ^= 1 << (spoil % 8);
@@ -378,7 +384,7 @@ fn prepared() -> Vec<Attack> {
             reserved: 0,
         };
         all.push(Attack::Request(request(OP_PORT_OPEN, &open)));
-        let extents = [(0x10_0000 + 0x1_0000 * port, 3_000), (0x20_0000 + 0x1_0000 * port, 5_000)];
+        let extents = [(0x10_0000 + 0x1_0000 * port + 1_096, 3_000), (0x20_0000 + 0x1_0000 * port, 5_000)];
         all.push(Attack::Request(region_request(port as u32, &extents)));
         for flags in [ENTRY_PUT | ENTRY_TRUNCATE, ENTRY_GET | ENTRY_TRUNCATE, ENTRY_PUT | ENTRY_OVERFLOW] {
             let entry = Posted {
@@ -445,4 +451,182 @@ fn forged_requests_without_end_fill_no_memory() {
     }
     // A window of answers is on its way, and so many wait.
     assert_eq!(nic.counters().malformed, u64::from(FORGED) - 32 - 4_096);
+}
+
+/// A card with one host whose ports have entries, as many as one likes: the driver has given a spill area of 64 MiB.
+fn card_with(change: impl Fn(&mut Config)) -> Cluster {
+    let mut cluster = Cluster::with(2, change);
+    cluster.control(0, &request(OP_SPILL_OPEN, &SpillOpen { address: 0x1_0000, bytes: 64 << 20 }));
+    // Nobody looks at what is written there.
+    cluster.hosts[0].memory.resize(66 << 20, 0);
+    cluster
+}
+
+/// Appends entries until one is refused; how many were not.
+fn fill(cluster: &mut Cluster, port: u32, entry: &Posted, most: u32) -> u32 {
+    for number in 0..most {
+        let refused = cluster.hosts[0].nic.counters().commands_refused;
+        let entry = Posted { match_bits: (1 << 32) + u64::from(number), ..*entry };
+        cluster.append(0, port, ENTRY_PUT, &entry);
+        cluster.release_all(0, port);
+        if cluster.hosts[0].nic.counters().commands_refused > refused {
+            return number;
+        }
+    }
+    most
+}
+
+/// Units of work that something takes.
+fn work_of(cluster: &mut Cluster, what: impl FnOnce(&mut Cluster)) -> u64 {
+    let before = cluster.hosts[0].nic.work_done();
+    what(cluster);
+    cluster.hosts[0].nic.work_done() - before
+}
+
+/// The attack: entries without bound, in a spill area as large as the guest likes, with which the next header is compared.
+#[test]
+fn lists_are_so_long_and_no_longer() {
+    let mut cluster = card_with(|_| ());
+    let port = cluster.open(0);
+    let portal = |portal| Posted { portal, threshold: THRESHOLD_INFINITE, ..Posted::default() };
+    assert_eq!(fill(&mut cluster, port, &portal(0), u32::MAX), MAX_LIST_SIZE);
+    // Posted and overflow entries stand in one search.
+    cluster.append(0, port, ENTRY_PUT | ENTRY_OVERFLOW, &portal(0));
+    let refused = cluster.last_event(0, port);
+    assert_eq!((refused.kind, refused.result), (EVENT_REFUSED, RESULT_LIST_FULL));
+    // Other portals have room, other ports too, until the card has as many as it may.
+    assert_eq!(fill(&mut cluster, port, &portal(7), 3_000), 3_000);
+    let other = cluster.open(0);
+    assert_eq!(fill(&mut cluster, other, &portal(0), u32::MAX), MAX_ENTRIES - MAX_LIST_SIZE - 3_000);
+    assert_eq!(cluster.statistics(0).entries, MAX_ENTRIES.into());
+    // What is unlinked makes room.
+    cluster.launch(0, port, COMMAND_UNLINK, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(cluster.last_event(0, port).result, RESULT_OK);
+    assert_eq!(fill(&mut cluster, port, &portal(0), u32::MAX), 1);
+    assert_eq!(cluster.statistics(0).entries, MAX_ENTRIES.into());
+}
+
+/// The attack: a long list whose entries are unlinked all at once, by closing their port or the region that they name.
+#[test]
+fn closing_looks_at_each_entry_once() {
+    let close = |cluster: &mut Cluster, port| {
+        let close = request(OP_PORT_CLOSE, &PortName { port, reserved: 0 });
+        assert_eq!(cluster.control(0, &close).0, STATUS_OK);
+    };
+    let of_region = |entries: u32, in_region: bool| {
+        let mut cluster = card_with(|_| ());
+        let port = cluster.open(0);
+        let region = cluster.register(0, port, &[(0, 4_096)]);
+        let bytes = if in_region { 64 } else { 0 };
+        let entry = Posted { region, bytes, threshold: THRESHOLD_INFINITE, ..Posted::default() };
+        assert_eq!(fill(&mut cluster, port, &entry, entries), entries);
+        let work = work_of(&mut cluster, |cluster| {
+            if in_region {
+                assert_eq!(cluster.deregister(0, port, region), STATUS_OK);
+            } else {
+                close(cluster, port);
+            }
+        });
+        assert_eq!(cluster.statistics(0).entries, 0);
+        work
+    };
+    for in_region in [false, true] {
+        let (few, many) = (of_region(1_000, in_region), of_region(4_000, in_region));
+        assert!(many < 4 * few + 100, "{few} units for 1,000 entries, {many} for 4,000");
+        assert!(many < 4_000 * 10, "{many} units for 4,000 entries");
+    }
+}
+
+/// The attack: one entry after the other unlinked out of the middle of a long list.
+#[test]
+fn unlinking_an_entry_looks_for_it_and_not_at_all_others() {
+    let mut cluster = card_with(|_| ());
+    let port = cluster.open(0);
+    let entry = Posted { threshold: THRESHOLD_INFINITE, ..Posted::default() };
+    fill(&mut cluster, port, &entry, 4_000);
+    let work = |cluster: &mut Cluster, handle| {
+        work_of(cluster, |cluster| {
+            cluster.launch(0, port, COMMAND_UNLINK, [handle, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        })
+    };
+    let (first, middle) = (work(&mut cluster, 1), work(&mut cluster, 2_000));
+    assert!(first < 100, "{first}: at an end of its list nothing is moved");
+    assert!(middle < 2_000 + 100, "{middle}: at most half of a list is moved");
+}
+
+/// The attack: a program that does for each entry of a long list as much as the watchdog allows. The built-in one does what
+/// it must.
+#[test]
+fn a_program_that_takes_long_is_replaced_before_it_has() {
+    // Each entry fails by the longest way: its bits match, and a remote offset leaves less room than it wants.
+    let slow = Posted { bytes: 64, max_size: 64, threshold: THRESHOLD_INFINITE, ..Posted::default() };
+    let search = |image: &[u8]| {
+        let mut cluster = card_with(|_| ());
+        let port = cluster.open(0);
+        let region = cluster.register(0, port, &[(0, 4_096)]);
+        let flags = ENTRY_PUT | ENTRY_MAX_SIZE | ENTRY_REMOTE_OFFSET;
+        for _ in 0..MAX_LIST_SIZE {
+            cluster.append(0, port, flags, &Posted { region, ..slow });
+        }
+        cluster.write(0, 0, image);
+        let load = FirmwareLoad { address: 0, bytes: image.len() as u32, reserved: 0 };
+        assert_eq!(cluster.control(0, &request(OP_FIRMWARE_LOAD, &load)).0, STATUS_OK);
+        let other = cluster.open(1);
+        let put = Transfer { node: 0, port: port.into(), remote_offset: 1_000, ..Transfer::default() };
+        cluster.put(1, other, 0, &put);
+        let work = work_of(&mut cluster, Cluster::settle);
+        let statistics = cluster.statistics(0);
+        assert_eq!((statistics.headers, statistics.entries_traversed), (1, MAX_LIST_SIZE.into()));
+        (work, statistics.firmware_fallbacks)
+    };
+    // What is loaded is not trusted, but a program like the built-in one may go to the end of the longest list.
+    let (work, fallbacks) = search(PORTALS);
+    assert_eq!(fallbacks, 0);
+    assert!(work < 130_000, "{work} units");
+    let branch = Branch { sense: true, ..Branch::default() };
+    let (work, fallbacks) = search(&image::write(&[Word { branch, ..Word::default() }; 3]));
+    assert_eq!(fallbacks, 1);
+    assert!(work < 260_000, "{work} units, of which the built-in program takes half");
+}
+
+/// The attack: messages as long as there may be, or longer windows of them than their receivers answer.
+#[test]
+fn a_put_sends_a_window_of_frames_at_once_and_no_more() {
+    let mut cluster = Cluster::with(2, |config| config.mtu_bytes = 9_000);
+    let port = cluster.open(0);
+    // Pages that do not touch, four thousand times the same two: nobody looks.
+    let pages: Vec<(u64, u64)> = (0..4_096).map(|page| (page % 2 * 0x2000, 4_096)).collect();
+    let (first, others) = pages.split_at(128);
+    let mut open = region_request(port, first);
+    open[16..24].copy_from_slice(&(16_u64 << 20).to_le_bytes());
+    let (status, body) = cluster.control(0, &open);
+    assert_eq!(status, STATUS_OK);
+    let region = RegionOpened::from_bytes(&body).unwrap().region;
+    for more in others.chunks(128) {
+        let mut extend = region_request(port, more);
+        let name = RegionName { port, region, extents: more.len() as u32, reserved: 0 };
+        extend.splice(..32, request(OP_REGION_EXTEND, &name));
+        let body = (extend.len() - 8) as u32;
+        extend[4..8].copy_from_slice(&body.to_le_bytes());
+        assert_eq!(cluster.control(0, &extend).0, STATUS_OK);
+    }
+    let put = Transfer { node: 1, region, bytes: 16 << 20, ..Transfer::default() };
+    let nic = &mut cluster.hosts[0].nic;
+    let before = nic.work_done();
+    let store = PageStore { port, code: COMMAND_PUT, words: put.words() };
+    nic.handle(Time::ZERO, Input::PageStore(store));
+    let mut frames = 0;
+    while let Some(output) = nic.poll_output() {
+        match output {
+            Output::DmaRead { token, ranges, mut into, .. } => {
+                assert!(ranges.len() <= 4, "9,000 bytes out of pages of 4,096");
+                into.resize(into.len() + ranges.iter().map(|range| range.bytes as usize).sum::<usize>(), 0);
+                nic.handle(Time::ZERO, Input::DmaData { token, bytes: into, is_whole: true });
+            }
+            Output::Frame { .. } => frames += 1,
+            _ => {}
+        }
+    }
+    assert_eq!(frames, nic.config().window_frames);
+    assert!(nic.work_done() - before < 1_000 * u64::from(frames));
 }

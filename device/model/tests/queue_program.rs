@@ -4,13 +4,15 @@
 
 #[path = "support/match_cases.rs"]
 mod cases;
+#[path = "support/plain_rule.rs"]
+mod plain_rule;
 
 use cases::{header, item};
 use niclab_isa::{Bits, Word};
 use niclab_model::matching::item::{Header, INFINITE, Item, Operation, flag};
-use niclab_model::matching::list_manager::{Handle, ListManager, Matched, Misbehaved, Timing, Use};
+use niclab_model::matching::list_manager::{Due, Handle, ListManager, Matched, Misbehaved, Timing, Use};
 use niclab_model::matching::program;
-use niclab_model::matching::queue_manager::{MatchQueue, QueueManager, command};
+use niclab_model::matching::queue_manager::{Fault, MatchQueue, Party, QueueManager, command};
 use niclab_model::matching::unit::Unit;
 use proptest::prelude::*;
 
@@ -52,7 +54,43 @@ fn act() -> impl Strategy<Value = Act> {
 /// What becomes of each header: the item, its place, offset and length, and how many items were judged.
 type Found = Vec<(Option<Matched>, usize)>;
 
-fn perform(queue: &mut impl MatchQueue, acts: &[Act]) -> Result<Found, Misbehaved> {
+/// The same with a plain list, by the rule of the paper.
+fn by_the_rule(acts: &[Act]) -> Found {
+    let (mut list, mut handles, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    for act in acts {
+        match act {
+            Act::Append(item) => {
+                let handle = Handle::new(handles.len() as u64);
+                handles.push(handle);
+                list.push((handle, *item));
+            }
+            Act::Unlink(index) if !handles.is_empty() => {
+                let handle = *index.get(&handles);
+                list.retain(|(own, _)| *own != handle);
+            }
+            Act::Unlink(_) | Act::Run => {}
+            Act::Header(header) => {
+                let taker = list.iter().enumerate().find_map(|(index, (_, item))| {
+                    plain_rule::takes(item, header).map(|(offset, length)| (index, offset, length))
+                });
+                let Some((index, offset, length)) = taker else {
+                    found.push((None, list.len()));
+                    continue;
+                };
+                let (handle, item) = &mut list[index];
+                let handle = *handle;
+                let is_unlinked = plain_rule::uses_up(item, length);
+                if is_unlinked {
+                    list.remove(index);
+                }
+                found.push((Some(Matched { handle, index, offset, length, is_unlinked }), index + 1));
+            }
+        }
+    }
+    found
+}
+
+fn perform(queue: &mut impl MatchQueue, acts: &[Act]) -> Result<Found, Fault> {
     let mut handles: Vec<Handle> = Vec::new();
     for act in acts {
         match act {
@@ -87,9 +125,10 @@ proptest! {
 
     #[test]
     fn the_program_keeps_the_queue_as_the_hardware_does(acts in prop::collection::vec(act(), 0..40), timing in timing()) {
-        let expected = perform(&mut hardwired(Use::Consume), &acts).unwrap();
+        let expected = by_the_rule(&acts);
+        prop_assert_eq!(&perform(&mut hardwired(Use::Consume), &acts).unwrap(), &expected, "hardware");
         let found = perform(&mut programmed(timing, Use::Consume), &acts).unwrap();
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(found, expected, "program");
     }
 
     #[test]
@@ -127,39 +166,134 @@ const ITEM: Item = Item {
 const HEADER: Header =
     Header { match_bits: 5, node: 1, process: 1, operation: Operation::Put, length: 64, remote_offset: 0 };
 
-/// Cycles from one header to the next when the item behind `misses` others matches.
-fn cycles(queue: &mut dyn MatchQueue, misses: usize) -> u64 {
-    for _ in 0..misses {
-        queue.append(Item { match_bits: 6, ..ITEM });
+/// What a program's queue costs.
+struct Cost {
+    /// Before the first header: the program begins, and this many items are appended.
+    changes: u64,
+    /// What is said of each header.
+    headers: Vec<u64>,
+    /// From the begin of each to that of the next.
+    distances: Vec<u64>,
+}
+
+/// So many items that do not match, and these behind them.
+fn fill(queue: &mut dyn MatchQueue, misses: usize, takers: &[Item]) {
+    let items = std::iter::repeat_n(Item { match_bits: 6, ..ITEM }, misses).chain(takers.iter().copied());
+    for item in items {
+        queue.append(item);
     }
-    queue.append(ITEM);
-    let mut time = |headers: usize| {
-        let begin = queue.cycle();
-        (0..headers).for_each(|_| queue.on_header(HEADER));
-        queue.run(100_000).unwrap();
-        queue.cycle() - begin
-    };
-    // What comes once is not counted: that items are appended, and the first header.
-    time(1);
-    let few = time(2);
-    (time(10) - few) / 8
+}
+
+/// Headers that the item behind `misses` others takes, all of them there from the first cycle on.
+fn cost(uses: Use, misses: usize, taker: &[Item], headers: usize) -> Cost {
+    let mut queue = programmed(Timing::default(), uses);
+    fill(&mut queue, misses, taker);
+    (0..headers).for_each(|_| queue.on_header(HEADER));
+    let (mut begins, mut last) = (Vec::new(), None);
+    while !queue.is_idle() {
+        queue.tick().unwrap();
+        let began = queue.state().began;
+        if began != last {
+            begins.extend(began);
+            last = began;
+        }
+    }
+    let headers: Vec<u64> = std::iter::from_fn(|| queue.poll_outcome())
+        .inspect(|outcome| assert_eq!(outcome.matched.unwrap().index, misses))
+        .map(|outcome| outcome.cycles)
+        .collect();
+    assert_eq!(begins[0], queue.change_cycles(), "the first header follows what is no header's");
+    let distances = begins.windows(2).map(|two| two[1] - two[0]).collect();
+    Cost { changes: queue.change_cycles(), headers, distances }
+}
+
+const MANUAL: &str = include_str!("../../../docs/MATCH.md");
+
+/// The manual's table has a row that begins so, with the numbers that were counted.
+fn the_manual_says(row: &str, first: u64, further: u64) {
+    let text = format!("| {row} | {first} | {further} + 8n |");
+    assert!(MANUAL.contains(&text), "docs/MATCH.md must say: {text}");
 }
 
 #[test]
 fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
-    for (uses, header) in [(Use::Keep, 56), (Use::Consume, 68)] {
-        for misses in [1, 2, 9, 29, 99] {
-            let n = misses as u64 + 1;
-            let hardwired = cycles(&mut hardwired(uses), misses);
-            let programmed = cycles(&mut programmed(Timing::default(), uses), misses);
-            assert_eq!((hardwired, programmed), (30 + 8 * n, header + 8 * n), "{uses:?}, {n} items");
+    let twice = Item { threshold: 1_000, ..ITEM };
+    let once = vec![Item { threshold: 1, ..ITEM }; 6];
+    for (row, uses, takers) in [
+        ("stays as it is, as in the paper's benchmark: `--keep`", Use::Keep, &[ITEM][..]),
+        ("takes any number of messages", Use::Consume, &[ITEM]),
+        ("takes further messages", Use::Consume, &[twice]),
+        ("is used up", Use::Consume, &once),
+    ] {
+        let counted = |misses| {
+            let cost = cost(uses, misses, takers, 6);
+            assert_eq!(cost.headers[..5], cost.distances, "a header's cycles are what it takes");
+            assert!(cost.headers.iter().all(|cycles| *cycles == cost.headers[1]), "{:?}", cost.headers);
+            cost.headers[0]
+        };
+        let further = counted(1) - 16;
+        for misses in [1, 2, 3, 9, 29, 99] {
+            assert_eq!(counted(misses), further + 8 * (misses as u64 + 1), "{row}, {misses} before it");
+        }
+        the_manual_says(row, counted(0), further);
+        // In hardware all of these are the same.
+        for misses in [0, 1, 9] {
+            let mut queue = hardwired(uses);
+            fill(&mut queue, misses, takers);
+            (0..4).for_each(|_| queue.on_header(HEADER));
+            queue.run(WATCHDOG).unwrap();
+            let cycles = std::iter::from_fn(|| queue.poll_outcome()).skip(1).map(|outcome| outcome.cycles);
+            assert!(cycles.eq([30 + 8 * (misses as u64 + 1); 3]), "{row}");
+        }
+    }
+    assert!(MANUAL.contains("| in hardware, each of these | 38 | 30 + 8n |"));
+}
+
+#[test]
+fn an_item_that_is_appended_costs_cycles_that_stand_in_no_header() {
+    let changes = |items: usize| cost(Use::Keep, items - 1, &[ITEM], 1).changes;
+    let item = changes(2) - changes(1);
+    let begin = changes(1) - item;
+    for items in [1, 2, 3, 10, 100] {
+        assert_eq!(changes(items), begin + item * items as u64);
+    }
+    let said = format!(
+        "{begin} cycles pass until the program is ready for the first time, and {item} for each item"
+    );
+    assert!(MANUAL.contains(&said), "docs/MATCH.md must say: {said}");
+}
+
+#[test]
+fn under_truncation_the_maximum_size_unlinks_nothing() {
+    let item = Item { length: 100, max_size: 60, flags: ITEM.flags | flag::MAX_SIZE, ..ITEM };
+    let cut = Item { flags: item.flags | flag::TRUNCATE, ..item };
+    // 64 bytes leave 36: the first goes, and the second takes the rest, and then nothing of each message.
+    for (item, stored) in [(item, &[(0, 64)][..]), (cut, &[(0, 64), (64, 36), (100, 0), (100, 0)][..])] {
+        let acts = [vec![Act::Append(item)], vec![Act::Header(HEADER); 4]].concat();
+        for (name, found) in [
+            ("hardware", perform(&mut hardwired(Use::Consume), &acts).unwrap()),
+            ("program", perform(&mut programmed(Timing::default(), Use::Consume), &acts).unwrap()),
+        ] {
+            let taken: Vec<_> = found.iter().filter_map(|(matched, _)| *matched).collect();
+            let places: Vec<_> = taken.iter().map(|matched| (matched.offset, matched.length)).collect();
+            assert_eq!(places, stored, "{name}");
+            assert_eq!(taken.iter().any(|matched| matched.is_unlinked), stored.len() == 1, "{name}");
         }
     }
 }
 
 /// What becomes of one header when this program keeps the queue.
 fn run_with(source: &[Word]) -> Result<(), Misbehaved> {
-    let mut queue = QueueManager::new(Timing::default(), Use::Consume, Unit::new(source).unwrap(), matcher());
+    run_both(source, &program::portals().unwrap()).map_err(|fault| {
+        assert_eq!(fault.party, Party::Queue);
+        fault.why
+    })
+}
+
+/// The same with any two programs.
+fn run_both(queue: &[Word], matcher: &[Word]) -> Result<(), Fault> {
+    let unit = |program| Unit::new(program).unwrap();
+    let mut queue = QueueManager::new(Timing::default(), Use::Consume, unit(queue), unit(matcher));
     queue.append(ITEM);
     queue.on_header(HEADER);
     queue.run(1_000)
@@ -179,15 +313,14 @@ fn programs_that_misbehave_are_stopped_with_the_reason() {
     for address in 0..program.len() {
         let mut program = program.clone();
         program[address] = Word::default();
-        stopped += usize::from(run_with(&program).is_err());
+        stopped += usize::from(run_both(&program, &program::portals().unwrap()).is_err());
     }
     assert!(stopped > program.len() / 3, "{stopped} of {}", program.len());
 }
 
-#[test]
-fn commands_that_make_no_sense_are_refused() {
-    // Loads a constant, and sends it.
-    let command = |word: u32| {
+/// Loads constants, sends them, and waits for a word.
+fn says(constants: &[u32]) -> Vec<Word> {
+    let one = |word: u32| {
         let number = |immediate| niclab_isa::Alu {
             dest: Bits::truncated(1),
             join: Bits::truncated(7),
@@ -196,15 +329,53 @@ fn commands_that_make_no_sense_are_refused() {
             ..Default::default()
         };
         let copy = niclab_isa::Copy { source: Bits::truncated(1), output: true, ..Default::default() };
-        let wait = niclab_isa::Input { take: true, ..Default::default() };
-        vec![
-            Word { alu: number(word), ..Word::default() },
-            Word { copy, ..Word::default() },
-            Word { input: wait, ..Word::default() },
-        ]
+        [Word { alu: number(word), ..Word::default() }, Word { copy, ..Word::default() }]
     };
+    let wait = niclab_isa::Input { take: true, ..Default::default() };
+    let branch = niclab_isa::Branch { sense: true, ..Default::default() };
+    let mut program: Vec<Word> = constants.iter().flat_map(|word| one(*word)).collect();
+    program.push(Word { input: wait, ..Word::default() });
+    let target = Bits::truncated(program.len() as u32 - 1);
+    program.push(Word { branch: niclab_isa::Branch { target, ..branch }, ..Word::default() });
+    program.extend([Word::default(); 2]);
+    program
+}
+
+#[test]
+fn commands_that_make_no_sense_are_refused() {
     // No such command; nothing to send; no header; nothing to append; a word that scratch memory has not; nothing linked.
     for word in [13, u32::from(command::SEND), 2, 8, 7 << 16 | 6, 12] {
-        assert_eq!(run_with(&command(word)), Err(Misbehaved::Command { word: word.into() }));
+        assert_eq!(run_with(&says(&[word])), Err(Misbehaved::Command { word: word.into() }));
+    }
+}
+
+#[test]
+fn a_request_that_was_not_done_is_not_said_to_be() {
+    // Ready, and ready again behind the item that was to be appended.
+    let ready = u64::from(command::READY);
+    assert_eq!(run_with(&says(&[1; 20])), Err(Misbehaved::Command { word: ready }));
+}
+
+#[test]
+fn of_two_programs_the_one_at_fault_is_named() {
+    let (queue, matcher) = (program::queue().unwrap(), program::portals().unwrap());
+    let watchdog = Misbehaved::Watchdog { cycles: 1_000 };
+    let idle = says(&[]);
+    for (by_queue, by_matcher, fault) in [
+        // It takes all words and says nothing; it spins.
+        (&queue, &idle, Fault { party: Party::Matcher, why: watchdog }),
+        (&idle, &matcher, Fault { party: Party::Queue, why: watchdog }),
+        (&queue, &vec![Word::default()], Fault { party: Party::Matcher, why: Misbehaved::RanOut { pc: 1 } }),
+        (&vec![Word::default()], &matcher, Fault { party: Party::Queue, why: Misbehaved::RanOut { pc: 1 } }),
+        (
+            &queue,
+            &says(&[0]),
+            Fault { party: Party::Matcher, why: Misbehaved::Answer { word: 0, due: Due::Nothing } },
+        ),
+    ] {
+        let found = run_both(by_queue, by_matcher).unwrap_err();
+        assert_eq!(found, fault);
+        let name = if fault.party == Party::Queue { "keeps the list: " } else { "that matches: " };
+        assert!(found.to_string().contains(name), "{found}");
     }
 }

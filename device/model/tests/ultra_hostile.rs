@@ -14,7 +14,9 @@ use niclab_abi::control::{
     STATUS_BAD_VALUE, STATUS_NO_SPACE, STATUS_NOT_FOUND, STATUS_OK, STATUS_PORT_BUSY, Statistics,
 };
 use niclab_abi::control::{OP_AUTHORIZE, OP_PING, OP_STATISTICS};
-use niclab_abi::receive::{REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS};
+use niclab_abi::receive::{
+    MAX_SLICES, REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS,
+};
 use niclab_model::nic::{HostRange, Input, Nic, Output, PageStore, Register, ShellCounts};
 use niclab_model::parts::profile::{Price, Profile};
 use niclab_model::time::Time;
@@ -277,6 +279,70 @@ fn the_authorization_table_has_so_many_entries() {
         let entry = Authorize { port: 0, node: 1, node_port: port, credits: 1 };
         assert_eq!(status_of(&mut nic, &request(OP_AUTHORIZE, &entry)), expected);
     }
+}
+
+/// A card of 40 nodes, on which 32 times 8 ports may send without asking for credit, and its queue of 4,096 slices.
+fn crowded() -> Ultra {
+    let mut config = Config::new(0, 40, Profile::ultra_200mhz_htx());
+    config.authorizations = Config::MAX_AUTHORIZATIONS;
+    config.flow_control = FlowControl::None;
+    let mut nic = Ultra::new(config).unwrap();
+    open_port(&mut nic, MAX_SLICES, BASE, 0);
+    nic
+}
+
+fn arrive(nic: &mut Ultra, source: Address, connection: u16, number: u32) {
+    let kind = Kind::Data { interrupt: false, acknowledge: false };
+    let header = Header { target: Address { node: 0, port: 0 }, source, kind, connection, number };
+    nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[1, 2]), message: None });
+    while nic.poll_output().is_some() {}
+}
+
+/// The attack: a program lets its whole queue fill, and releases it by one store, after it had said that it would do so
+/// slice by slice. Each slice's release is its own, and took a look at each authorization.
+#[test]
+fn a_queue_that_is_released_slice_by_slice_costs_each_slice_once() {
+    let mut nic = crowded();
+    nic.handle(Time::ZERO, Input::Register { port: 0, register: Register::ReleaseInterval(1) });
+    let remotes: Vec<_> = (1..=32).flat_map(|node| (0..8).map(move |port| Address { node, port })).collect();
+    for remote in &remotes {
+        let entry = authorize_request(0, remote.node.into(), remote.port.into(), 1);
+        assert_eq!(status_of(&mut nic, &entry), STATUS_OK);
+    }
+    for slice in 0..MAX_SLICES {
+        let remote = remotes[slice as usize % remotes.len()];
+        arrive(&mut nic, remote, 1, 1 + slice / remotes.len() as u32);
+    }
+    assert_eq!(nic.counters().packets_received, u64::from(MAX_SLICES));
+    let before = nic.work_done();
+    let register = Register::Released(MAX_SLICES.into());
+    nic.handle(Time::ZERO, Input::Register { port: 0, register });
+    let work = nic.work_done() - before;
+    assert!(work < 4 * u64::from(MAX_SLICES), "{work} units for {MAX_SLICES} slices");
+    // All of it was released: the queue has room for as much again.
+    for slice in 0..MAX_SLICES {
+        arrive(&mut nic, remotes[0], 2, 1 + slice);
+    }
+    assert_eq!((nic.counters().packets_received, nic.counters().overruns), (2 * u64::from(MAX_SLICES), 0));
+}
+
+/// The attack: a right is taken back and given again each time that its sender has a slice, and no slice is released: each
+/// time's entry waits for its slice.
+#[test]
+fn rights_taken_back_that_wait_for_their_slices_fill_the_table_and_no_more() {
+    let mut nic = crowded();
+    let give = authorize_request(0, 1, 0, 1);
+    let take = request(OP_REVOKE, &Revoke { port: 0, node: 1, node_port: 0, reserved: 0 });
+    let sender = Address { node: 1, port: 0 };
+    for connection in 1..=Config::MAX_AUTHORIZATIONS {
+        assert_eq!(status_of(&mut nic, &give), STATUS_OK, "{connection}");
+        arrive(&mut nic, sender, connection, 1);
+        assert_eq!(status_of(&mut nic, &take), STATUS_OK);
+    }
+    assert_eq!(status_of(&mut nic, &give), STATUS_NO_SPACE);
+    nic.handle(Time::ZERO, Input::Register { port: 0, register: Register::Released(1) });
+    assert_eq!(status_of(&mut nic, &give), STATUS_OK, "the first has its slice back");
+    assert_eq!(nic.counters().packets_received, Config::MAX_AUTHORIZATIONS.into());
 }
 
 #[test]

@@ -141,15 +141,17 @@ fn mac_word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use niclab_spec::{ClusterFile, Source};
+    use niclab_spec::{ClusterFile, ClusterName, Source};
 
     use super::*;
 
     fn config() -> DaemonConfig {
         let cluster = Source::default().resolve(&ClusterFile::default()).unwrap();
-        DaemonConfig::new(&cluster, "test", "/m".into(), |rank| niclab_spec::daemon::NodeSockets {
-            cluster_socket: format!("/{rank}.c").into(),
-            ethernet_socket: format!("/{rank}.e").into(),
+        DaemonConfig::new(&cluster, &ClusterName::default(), "/m".into(), |rank| {
+            niclab_spec::daemon::NodeSockets {
+                cluster_socket: format!("/{rank}.c").into(),
+                ethernet_socket: format!("/{rank}.e").into(),
+            }
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
-use niclab_spec::{ClusterFile, Source, SpecError};
+use niclab_spec::{ClusterFile, ClusterName, Source, SpecError};
 use thiserror::Error;
 
 use crate::daemon::{Daemon, DaemonError};
@@ -47,9 +47,11 @@ impl Lab {
         let cluster = source.resolve(&source.parse::<ClusterFile>()?)?;
         let place = |name: String| -> PathBuf { folder.path().join(name) };
         let mut config =
-            DaemonConfig::new(&cluster, "laboratory", place("monitor".to_owned()), |rank| NodeSockets {
-                cluster_socket: place(format!("{rank}.cluster")),
-                ethernet_socket: place(format!("{rank}.ethernet")),
+            DaemonConfig::new(&cluster, &ClusterName::default(), place("monitor".to_owned()), |rank| {
+                NodeSockets {
+                    cluster_socket: place(format!("{rank}.cluster")),
+                    ethernet_socket: place(format!("{rank}.ethernet")),
+                }
             });
         change(&mut config);
         let daemon = Daemon::start(&config)?;

@@ -5,6 +5,7 @@
 //! switch.
 //!
 //! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
+//!   [`lifetime`]: when its process ends;
 //! * [`connection`], [`session`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
 //! * [`ring`], [`memory`], [`vring`], [`notification`]: the guest's queues, memory and events, all of it checked;
@@ -25,6 +26,7 @@ pub mod ethernet;
 pub mod ethernet_function;
 pub mod frontend;
 pub mod lab;
+pub mod lifetime;
 pub mod map_request;
 pub mod memory;
 pub mod monitor;

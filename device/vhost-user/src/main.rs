@@ -1,6 +1,6 @@
 //! `niclab-device`: the daemon behind the guests of one cluster.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use niclab_device::bench;
 use niclab_device::daemon::Daemon;
+use niclab_device::lifetime::Lifetime;
+use niclab_device::monitor::clear_place;
 use niclab_device::sandbox;
 use niclab_spec::daemon::{DaemonConfig, READY_LINE};
-use nix::sys::signal::{SigSet, Signal};
 
 /// Models the NICs of a cluster behind the vhost-user sockets of its guests.
 ///
@@ -110,13 +111,9 @@ fn print_report(report: &(impl serde::Serialize + std::fmt::Display), as_json: b
 }
 
 fn serve(config: &Path) -> anyhow::Result<()> {
-    // Before any thread starts, so that all of them leave the signals to the one below.
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGINT);
-    signals.thread_block().context("cannot block signals")?;
-    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).context("cannot ask to end with the parent")?;
+    let lifetime = Lifetime::begin()?;
     let config = DaemonConfig::read(config)?;
+    clear_places(&config)?;
     let daemon = Daemon::start_after(&config, || {
         let sockets = config.nodes.iter().flat_map(|node| [&node.cluster_socket, &node.ethernet_socket]);
         let sockets = sockets.chain([&config.monitor_socket]).map(PathBuf::as_path);
@@ -126,21 +123,18 @@ fn serve(config: &Path) -> anyhow::Result<()> {
     })?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{READY_LINE}").and_then(|()| stdout.flush()).context("cannot say that it is ready")?;
-    watch_standard_input()?;
-    let signal = signals.wait().context("cannot wait for signals")?;
+    lifetime.watch_standard_input()?;
+    let signal = lifetime.wait()?;
     log::info!("cluster {}: ends on {signal}", config.cluster);
     drop(daemon);
     Ok(())
 }
 
-/// Turns the end of standard input into the signal that ends the daemon: the launcher holds the other end.
-fn watch_standard_input() -> anyhow::Result<()> {
-    let watch = || {
-        let mut discarded = [0; 64];
-        while matches!(std::io::stdin().read(&mut discarded), Ok(1..)) {}
-        // Fails only when this process is gone.
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), Signal::SIGTERM);
-    };
-    std::thread::Builder::new().name("stdin".to_owned()).spawn(watch).context("cannot start a thread")?;
+/// Removes the sockets of a daemon that was killed. The configuration names the places, and what else stands there stays.
+fn clear_places(config: &DaemonConfig) -> anyhow::Result<()> {
+    let sockets = config.nodes.iter().flat_map(|node| [&node.cluster_socket, &node.ethernet_socket]);
+    for path in sockets.chain([&config.monitor_socket]) {
+        clear_place(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    }
     Ok(())
 }

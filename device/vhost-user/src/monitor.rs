@@ -1,6 +1,13 @@
 //! The monitor socket: one JSON request a line, one JSON answer a line.
+//!
+//! Nobody who connects keeps others from being answered ([`connections`]), nor does a world that is stuck ([`heart`]).
 
+pub mod connections;
+pub mod heart;
+
+use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,13 +21,14 @@ use niclab_assembly::figures::{
 use niclab_model::parts::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, DaemonHealth, DaemonStats, LinkState, LinkStates, MAX_REQUEST_BYTES, NodeHealth, Request,
-    STATS_VERSION,
+    STATS_VERSION, Stuck,
 };
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
 use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults};
-use parking_lot::MutexGuard;
 use thiserror::Error;
 
+use self::connections::{Connections, MAX_WATCHES, Seat};
+use self::heart::Heart;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
@@ -42,11 +50,11 @@ pub enum MonitorError {
     },
 }
 
-/// How long a connection may be silent in the middle of a request before it is hung up on.
+/// How long a connection may be silent, also in the middle of a request or an answer, before it is hung up on.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Most connections at a time. More are hung up on: the launcher needs one, a person another.
-const MAX_CONNECTIONS: usize = 16;
+/// How long the thread that accepts rests where nobody can be let in, so that it does not spin.
+const REST: Duration = Duration::from_millis(100);
 
 /// The served socket, until this is dropped.
 pub struct Monitor {
@@ -62,9 +70,10 @@ impl Monitor {
     /// [`MonitorError`].
     pub fn start(shell: &Arc<Shell>, path: &Path) -> Result<Self, MonitorError> {
         let failed = |error| MonitorError::Listen { path: path.to_owned(), error };
-        // A socket of a daemon that was killed: nobody answers there.
-        let _ = std::fs::remove_file(path);
+        clear_place(path).map_err(failed)?;
         let listener = UnixListener::bind(path).map_err(failed)?;
+        // Whatever the mask is, and before anybody is answered.
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (shell, stopped) = (Arc::clone(shell), Arc::clone(&is_stopped));
         let thread = std::thread::Builder::new()
@@ -83,26 +92,46 @@ impl Drop for Monitor {
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
         }
-        let _ = std::fs::remove_file(&self.path);
+        // Had somebody put something else there, it would stay.
+        let _ = clear_place(&self.path);
+    }
+}
+
+/// Removes the socket of a daemon that was killed, where nobody answers, and nothing but a socket.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] for anything else.
+pub fn clear_place(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(about) if about.file_type().is_socket() => std::fs::remove_file(path),
+        Ok(_) => {
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket stands there"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
 fn listen(shell: &Arc<Shell>, listener: &UnixListener, is_stopped: &AtomicBool) {
-    let open = Arc::new(());
+    let (connections, heart) = (Arc::new(Connections::default()), Arc::new(Heart::default()));
     for stream in listener.incoming() {
         if is_stopped.load(Ordering::Relaxed) {
             return;
         }
-        let Ok(stream) = stream else { continue };
-        if Arc::strong_count(&open) > MAX_CONNECTIONS {
+        let Ok(stream) = stream else {
+            // The process has no descriptor left, and the one who waits makes the next try fail at once: whoever is silent
+            // gives one back.
+            if !connections.hang_up_on_silent() {
+                std::thread::sleep(REST);
+            }
             continue;
-        }
-        let (shell, open) = (Arc::clone(shell), Arc::clone(&open));
+        };
+        let Some(seat) = connections.admit(stream) else { continue };
+        let (shell, heart) = (Arc::clone(shell), Arc::clone(&heart));
         let converse = move || {
-            if let Err(error) = converse(&shell, &stream) {
+            if let Err(error) = converse(&shell, &heart, &seat) {
                 log::debug!("a monitor connection ended: {error}");
             }
-            drop(open);
         };
         if let Err(error) = std::thread::Builder::new().name("monitor-client".to_owned()).spawn(converse) {
             log::warn!("no thread for a monitor connection: {error}");
@@ -111,7 +140,8 @@ fn listen(shell: &Arc<Shell>, listener: &UnixListener, is_stopped: &AtomicBool) 
 }
 
 /// Answers one connection until it closes, falls silent or sends a line that is too long.
-fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
+fn converse(shell: &Shell, heart: &Heart, seat: &Seat) -> io::Result<()> {
+    let stream = seat.stream();
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(SILENCE))?;
     let mut reader = BufReader::new(stream);
@@ -122,9 +152,13 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
         if length == 0 || line.last() != Some(&b'\n') {
             return Ok(());
         }
+        seat.on_request();
         let answer = match serde_json::from_slice(&line) {
-            Ok(Request::Watch(request)) => return serve(shell, &request, stream),
-            Ok(request) => answer(shell, &request),
+            Ok(Request::Watch(request)) if seat.watch() => return serve(shell, &request, stream),
+            Ok(Request::Watch(_)) => {
+                Answer::Error { message: format!("{MAX_WATCHES} watch already; end one of them first") }
+            }
+            Ok(request) => answer_by(shell, heart, &request),
             Err(error) => Answer::Error { message: format!("not a monitor request: {error}") },
         };
         let mut text = serde_json::to_vec(&answer)?;
@@ -135,51 +169,51 @@ fn converse(shell: &Shell, stream: &UnixStream) -> io::Result<()> {
 
 /// Answers one request. One to watch is answered over its connection alone, by [`serve`].
 pub fn answer(shell: &Shell, request: &Request) -> Answer {
-    match request {
-        Request::Stats => {
-            let mut world = caught_up(shell);
+    answer_by(shell, &Heart::default(), request)
+}
+
+/// The same, where `heart` knows of earlier requests for how long the world's lock is held.
+pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
+    let refused = |message| Answer::Error { message };
+    let answered = match request {
+        Request::Heartbeat => heart.beat(shell).map(Answer::Heartbeat),
+        Request::Stats => heart.world(shell).map(|mut world| {
+            in_turns(&mut world, World::catch_up);
             let stats = stats(shell, &world);
             shell.did(&mut world);
             Answer::Stats(stats)
-        }
-        Request::BeginMeasurement => {
-            let mut world = caught_up(shell);
+        }),
+        Request::BeginMeasurement => heart.world(shell).map(|mut world| {
+            in_turns(&mut world, World::catch_up);
             world.begin_measurement();
             let before = stats(shell, &world);
             shell.did(&mut world);
             Answer::Stats(before)
-        }
-        Request::Watch(_) => Answer::Error { message: "watching needs a connection of its own".to_owned() },
-        Request::Health => Answer::Health(health(shell)),
-        Request::Faults => Answer::Faults(link_states(shell, &shell.world())),
+        }),
+        Request::Watch(_) => Ok(refused("watching needs a connection of its own".to_owned())),
+        Request::Health => heart.world(shell).map(|world| Answer::Health(health(shell, &world))),
+        Request::Faults => heart.world(shell).map(|world| Answer::Faults(link_states(shell, &world))),
         Request::ChangeFaults { node, change } => {
-            let changed = change_faults(shell, node, |faults| faults.changed(change));
-            changed.map_or_else(|message| Answer::Error { message }, Answer::Faults)
+            let changed = change_faults(shell, heart, node, |faults| faults.changed(change));
+            changed.map(|changed| changed.map_or_else(refused, Answer::Faults))
         }
         Request::SetFaults { node, faults } => {
-            let changed = change_faults(shell, node, |_| *faults);
-            changed.map_or_else(|message| Answer::Error { message }, |_| Answer::Done)
+            let changed = change_faults(shell, heart, node, |_| *faults);
+            changed.map(|changed| changed.map_or_else(refused, |_| Answer::Done))
         }
-        Request::DeviceFaults { node } => match number_of(shell, node) {
+        Request::DeviceFaults { node } => heart.world(shell).map(|world| match number_of(shell, node) {
             Ok(number) => {
-                let world = shell.world();
                 let of_card = world.cards.get(number).map(|card| card.device_faults.clone());
                 Answer::DeviceFaults(of_card.unwrap_or_default())
             }
             Err(message) => Answer::Error { message },
-        },
-        Request::SetDeviceFaults { node, faults } => match set_device_faults(shell, node, faults) {
-            Ok(()) => Answer::Done,
-            Err(message) => Answer::Error { message },
-        },
-    }
-}
-
-/// The world, with all carried through that programs have done.
-fn caught_up(shell: &Shell) -> MutexGuard<'_, World> {
-    let mut world = shell.world();
-    in_turns(&mut world, World::catch_up);
-    world
+        }),
+        Request::SetDeviceFaults { node, faults } => {
+            let set = set_device_faults(shell, heart, node, faults);
+            set.map(|set| set.map_or_else(refused, |()| Answer::Done))
+        }
+    };
+    answered.unwrap_or_else(Answer::Stuck)
 }
 
 /// The number of the node of this name, or what to tell whoever asked for it.
@@ -193,15 +227,19 @@ fn number_of(shell: &Shell, node: &str) -> Result<usize, String> {
 /// Changes what goes wrong on the link of a node, and tells what then goes wrong on all of them.
 fn change_faults(
     shell: &Shell,
+    heart: &Heart,
     node: &str,
     change: impl FnOnce(&Faults) -> Faults,
-) -> Result<LinkStates, String> {
-    let number = number_of(shell, node)?;
-    let mut world = shell.world();
-    let faults = change(world.network.faults().get(number).unwrap_or(&Faults::default()));
-    faults.check().map_err(|error| error.to_string())?;
-    shell.set_faults(&mut world, number as u16, &faults);
-    Ok(link_states(shell, &world))
+) -> Result<Result<LinkStates, String>, Stuck> {
+    let mut world = heart.world(shell)?;
+    let apply = || {
+        let number = number_of(shell, node)?;
+        let faults = change(world.network.faults().get(number).unwrap_or(&Faults::default()));
+        faults.check().map_err(|error| error.to_string())?;
+        shell.set_faults(&mut world, number as u16, &faults);
+        Ok(link_states(shell, &world))
+    };
+    Ok(apply())
 }
 
 fn link_states(shell: &Shell, world: &World) -> LinkStates {
@@ -214,18 +252,27 @@ fn link_states(shell: &Shell, world: &World) -> LinkStates {
     LinkStates { version: STATS_VERSION, nodes: nodes.map(state).collect() }
 }
 
-fn set_device_faults(shell: &Shell, node: &str, faults: &DeviceFaults) -> Result<(), String> {
-    let number = number_of(shell, node)?;
+fn set_device_faults(
+    shell: &Shell,
+    heart: &Heart,
+    node: &str,
+    faults: &DeviceFaults,
+) -> Result<Result<(), String>, Stuck> {
+    let number = match number_of(shell, node) {
+        Ok(number) => number,
+        Err(message) => return Ok(Err(message)),
+    };
     let problem = |p: DeviceFaultProblem| format!("`{}`: {}; {}", p.key, p.what, p.mend);
     let problems: Vec<String> = faults.problems().into_iter().map(problem).collect();
     if !problems.is_empty() {
-        return Err(problems.join("\n"));
+        return Ok(Err(problems.join("\n")));
     }
+    let mut world = heart.world(shell)?;
     if !faults.is_none() {
         shell.quiet().hurry();
     }
-    shell.world().set_device_faults(number, faults);
-    Ok(())
+    world.set_device_faults(number, faults);
+    Ok(Ok(()))
 }
 
 fn stats(shell: &Shell, world: &World) -> DaemonStats {
@@ -327,16 +374,16 @@ const fn traffic(traffic: &Traffic) -> TrafficStats {
     }
 }
 
-fn health(shell: &Shell) -> DaemonHealth {
+fn health(shell: &Shell, world: &World) -> DaemonHealth {
+    // Whoever changes both takes the world first, too.
     let connected = shell.connected();
-    let world = shell.world();
     let nodes = shell.nodes().iter().zip(connected).enumerate();
     let node = |(number, (info, connected)): (usize, (&crate::shell::NodeInfo, Connected))| NodeHealth {
         name: info.name.clone(),
         cluster_connected: connected.cluster,
         ethernet_connected: connected.ethernet,
         cluster_driver_ok: world.cards.get(number).is_some_and(|card| card.is_running),
-        ethernet_driver_ok: is_ethernet_running(&world, number),
+        ethernet_driver_ok: is_ethernet_running(world, number),
         bar_mapped: connected.bar,
     };
     DaemonHealth { version: STATS_VERSION, nodes: nodes.map(node).collect() }

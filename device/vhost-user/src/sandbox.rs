@@ -207,6 +207,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
+    libc::SYS_setitimer,
     libc::SYS_sigaltstack,
     libc::SYS_umask,
 ];
@@ -215,6 +216,7 @@ const ALLOWED: &[libc::c_long] = &[
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_OLD: &[libc::c_long] = &[
     libc::SYS_accept,
+    libc::SYS_alarm,
     libc::SYS_epoll_wait,
     libc::SYS_poll,
     libc::SYS_readlink,
@@ -248,6 +250,10 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, NoFilter> {
         (libc::SYS_mprotect, has(2, execute, 0)?),
         (libc::SYS_ioctl, is(1, libc::FIONBIO)?),
         (libc::SYS_prctl, is(0, libc::PR_SET_NAME as u64)?),
+        // What is there can be made private, and nothing else.
+        (libc::SYS_fchmodat, is(2, 0o600)?),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, is(1, 0o600)?),
         (libc::SYS_kill, is(0, own)?),
         (libc::SYS_tgkill, is(0, own)?),
     ];

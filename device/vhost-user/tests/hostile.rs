@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use common::{PATIENCE, frame, lab, pair, stats, stream, until, violations};
+use common::{PATIENCE, Stop, frame, lab, pair, stats, stream, until, violations};
 use niclab_abi::ToBytes;
 use niclab_abi::bar::{CODE_RESERVED, launch_word};
 use niclab_abi::control::{
@@ -248,9 +248,9 @@ fn a_flood_of_doorbells_and_launches() {
                 hostile.ring();
             }
         });
+        let _stop = Stop(stop);
         let [a, b] = &mut scene.ports;
         stream(a, b, 2_000);
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     scene.assert_others_go_on();
 }

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{PATIENCE, lab_with, stats, until, violations};
+use common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
 use niclab_abi::matching::*;
 use niclab_device::frontend::{ClusterGuest, Entry, FrontendError, MatchPort, Target};
@@ -203,9 +203,11 @@ fn memory_in_pieces_is_one_region() {
     let mut extents: Vec<Extent> =
         (0..pages).map(|page| Extent { address: b.address + page * 8192, bytes: 4096 }).collect();
     extents.reverse();
+    // Whole pages but for both ends.
+    extents[0].address += 4096 - 100;
     extents[0].bytes = 100;
+    extents.last_mut().unwrap().bytes = 3;
     assert!(extents.len() > MAX_EXTENTS as usize - 1);
-    extents.extend((0..200).map(|part| Extent { address: b.address + 4096 + part * 16, bytes: 3 }));
     let bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
     let region = b.port.register_extents(&extents).unwrap();
     a.fill(9, bytes as usize);
@@ -310,9 +312,11 @@ fn memory_that_is_not_the_guests_is_no_region() {
         let refused = status(port.register(address, bytes));
         assert!([STATUS_BAD_ADDRESS, STATUS_BAD_VALUE].contains(&refused), "{address:#x} {bytes}: {refused}");
     }
-    let good = Extent { address: *address, bytes: 8 };
+    let good = Extent { address: *address, bytes: 4096 };
     let bad = Extent { address: end, bytes: 8 };
     assert_eq!(status(port.register_extents(&[good, bad])), STATUS_BAD_ADDRESS);
+    let single_bytes: Vec<_> = (0..64).map(|byte| Extent { address: address + 2 * byte, bytes: 1 }).collect();
+    assert_eq!(status(port.register_extents(&single_bytes)), STATUS_BAD_ADDRESS);
     assert_eq!(status(port.register(*address, 0)), STATUS_BAD_VALUE);
     assert_eq!(status(port.deregister(77)), STATUS_NOT_FOUND);
     let of_nobody = RegionOpen { port: 5, extents: 1, bytes: 8, reserved: 0 };
@@ -412,11 +416,11 @@ fn a_flood_of_long_messages_delays_nobody_for_long() {
                 hostile.port.port().guest().ring();
             }
         });
+        let _stop = Stop(stop);
         let [a, b] = others;
         for seed in 0..20 {
             exchange(a, b, seed, 10_000);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     scene.assert_others_go_on();
 }

@@ -4,6 +4,16 @@ use std::fmt::Write as _;
 
 use thiserror::Error;
 
+/// Diagnostics of one source that are kept and shown, errors before warnings; of the others it is said how many there are.
+/// A source may be all mistakes, and what is said of it must stay something that can be read.
+pub const MOST_DIAGNOSTICS: usize = 50;
+
+/// Characters of a line that are shown around a place.
+const MOST_EXCERPT: usize = 120;
+
+/// Characters of a message, which may repeat a name or a list of any length.
+const MOST_MESSAGE: usize = 240;
+
 /// A stretch of one line of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -71,7 +81,7 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     pub(crate) fn error(place: Place, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { place, warning: None, what: what.into(), mend: mend.into() }
+        Self { place, warning: None, what: shortened(what.into()), mend: shortened(mend.into()) }
     }
 
     /// The message for a user: `file`, line and column, the line itself with carets, and the mend.
@@ -85,9 +95,10 @@ impl Diagnostic {
         let mut text = format!("{file}:{line}:{column}: {kind}: {}\n", self.what);
         if let Some(excerpt) = line.checked_sub(1).and_then(|index| source.lines().nth(index)) {
             let number = line.to_string();
-            let carets = "^".repeat(width.max(1));
-            let (gutter, indent) = (number.len(), column.saturating_sub(1));
-            let shown = excerpt.replace('\t', " ");
+            let (shown, indent) = around(excerpt, column.saturating_sub(1));
+            let most = shown.chars().count().saturating_sub(indent).max(1);
+            let carets = "^".repeat(width.clamp(1, most));
+            let gutter = number.len();
             let _ = writeln!(text, "  {number} | {shown}\n  {:gutter$} | {:indent$}{carets}", "", "");
         }
         let _ = writeln!(text, "  mend: {}", self.mend);
@@ -95,17 +106,147 @@ impl Diagnostic {
     }
 }
 
-/// A source that was refused: everything that is wrong with it, by place.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the source has {} and was not assembled", count(.diagnostics))]
-pub struct Rejected {
-    /// Errors and warnings. There is at least one error.
-    pub diagnostics: Vec<Diagnostic>,
+/// The part of a line that is shown for a place in it, and how far the place is indented there.
+fn around(line: &str, at: usize) -> (String, usize) {
+    // What is wrong at the line's end stands behind its last character.
+    let characters = line.chars().count().max(at + 1);
+    let first = match characters <= MOST_EXCERPT {
+        true => 0,
+        false => at.saturating_sub(MOST_EXCERPT / 2).min(characters - MOST_EXCERPT),
+    };
+    let is_cut = first + MOST_EXCERPT < characters;
+    let part = line.chars().skip(first).take(MOST_EXCERPT);
+    let part: String = part.map(|character| if character == '\t' { ' ' } else { character }).collect();
+    let before = if first > 0 { CUT } else { "" };
+    let behind = if is_cut { CUT } else { "" };
+    (format!("{before}{part}{behind}"), before.len() + at - first)
 }
 
-fn count(diagnostics: &[Diagnostic]) -> String {
-    match diagnostics.iter().filter(|diagnostic| diagnostic.warning.is_none()).count() {
-        1 => "an error".to_owned(),
-        errors => format!("{errors} errors"),
+/// What stands for the rest of a text.
+const CUT: &str = "...";
+
+/// A message of at most 240 characters and three dots, whatever long name it repeats: what is left out stands in the middle,
+/// since messages end with what is to be said of it.
+#[must_use]
+pub fn shortened(text: String) -> String {
+    const END: usize = MOST_MESSAGE / 3;
+    let Some((from, _)) = text.char_indices().nth(MOST_MESSAGE) else { return text };
+    let (until, _) = text.char_indices().nth(MOST_MESSAGE - END).unwrap_or((from, ' '));
+    let (last, _) = text.char_indices().rev().nth(END - 1).unwrap_or((from, ' '));
+    [text.get(..until).unwrap_or_default(), CUT, text.get(last..).unwrap_or_default()].concat()
+}
+
+/// What is found wrong with a source: the first of it, and how much there is.
+#[derive(Default)]
+pub(crate) struct Report {
+    kept: Vec<Diagnostic>,
+    errors: usize,
+    warnings: usize,
+}
+
+impl Report {
+    /// Notes it. Of twice as many as are kept in the end the half goes, so that a source's mistakes cost time and no memory.
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        *(if diagnostic.warning.is_none() { &mut self.errors } else { &mut self.warnings }) += 1;
+        self.kept.push(diagnostic);
+        if self.kept.len() == 2 * MOST_DIAGNOSTICS {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.kept.sort_by_key(|diagnostic| (diagnostic.warning.is_some(), diagnostic.place));
+        self.kept.truncate(MOST_DIAGNOSTICS);
+    }
+
+    /// Nothing was found.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.errors + self.warnings == 0
+    }
+
+    /// The warnings, by place, and how many more there are; or, if there are errors, the refusal.
+    pub(crate) fn finish(mut self) -> Result<(Vec<Diagnostic>, usize), Rejected> {
+        self.cut();
+        self.kept.sort_by_key(|diagnostic| diagnostic.place);
+        let Self { kept: diagnostics, errors, warnings } = self;
+        let more = errors + warnings - diagnostics.len();
+        if errors > 0 { Err(Rejected { diagnostics, errors, more }) } else { Ok((diagnostics, more)) }
+    }
+}
+
+/// The messages for a user, each as [`Diagnostic::render`] has it, and how many `more` are not shown.
+#[must_use]
+pub fn render(diagnostics: &[Diagnostic], more: usize, file: &str, source: &str) -> String {
+    let mut text: String = diagnostics.iter().map(|diagnostic| diagnostic.render(file, source)).collect();
+    if more > 0 {
+        let _ = writeln!(
+            text,
+            "{file}: and {more} more, which are not shown\n  mend: begin with the first of those above"
+        );
+    }
+    text
+}
+
+/// A source that was refused: what is wrong with it, by place.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the source has {} and was not assembled", count(*.errors))]
+pub struct Rejected {
+    /// Errors and, where there is room, warnings: at most [`MOST_DIAGNOSTICS`], and at least one error.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many errors the source has, shown or not.
+    pub errors: usize,
+    /// How many errors and warnings there are beside `diagnostics`.
+    pub more: usize,
+}
+
+fn count(errors: usize) -> String {
+    if errors == 1 { "an error".to_owned() } else { format!("{errors} errors") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_shown_around_the_place() {
+        let source = format!("{}here{}", "<".repeat(5_000), ">".repeat(5_000));
+        for (column, width) in [(1, 9_999), (5_001, 4), (10_004, 1), (10_005, 1)] {
+            let place = Place { line: 1, column, width };
+            let text = Diagnostic::error(place, "wrong", "mend").render("x", &source);
+            assert!(text.len() < 500, "{text}");
+            let lines: Vec<&str> = text.lines().collect();
+            let (indent, carets) = (lines[2].find('^').unwrap(), lines[2].matches('^').count());
+            let marked = &lines[1][indent.min(lines[1].len())..(indent + carets).min(lines[1].len())];
+            match column {
+                1 => assert!(marked.starts_with("<<<") && marked.ends_with("..."), "{text}"),
+                5_001 => assert_eq!(marked, "here", "{text}"),
+                10_004 => assert_eq!(marked, ">", "{text}"),
+                _ => assert_eq!(marked, "", "{text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_in_the_middle() {
+        let name = "ä".repeat(100_000);
+        let text = Diagnostic::error(Place::default(), format!("`{name}` is nothing"), name).render("x", "");
+        assert!(
+            text.contains("...") && text.contains("ä` is nothing") && text.chars().count() < 600,
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn errors_are_kept_before_warnings_and_shown_by_place() {
+        let mut report = Report::default();
+        for line in 1..=1_000 {
+            let place = Place { line, column: 1, width: 1 };
+            let warning = (line % 20 != 0).then_some(Warning::Unreachable);
+            report.push(Diagnostic { warning, ..Diagnostic::error(place, "", "") });
+        }
+        let rejected = report.finish().unwrap_err();
+        assert_eq!((rejected.errors, rejected.more), (50, 950));
+        let lines: Vec<usize> = rejected.diagnostics.iter().map(|diagnostic| diagnostic.place.line).collect();
+        assert_eq!(lines, (1..=50).map(|error| 20 * error).collect::<Vec<_>>());
     }
 }

@@ -1,6 +1,6 @@
 //! A source's lines as tokens that know where they stand.
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, Place, Report};
 
 /// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ const SYMBOLS: &[&str] = &["&=", "|=", "<<", "..", "=", "|", ",", ":", ".", "(",
 /// What separates the slots of a word.
 pub(crate) const SEPARATOR: Kind = Kind::Symbol("|");
 
-/// The tokens of line `number`, without its comment. What is wrong goes to `diagnostics` and is left out.
-pub(crate) fn tokens(line: &str, number: usize, diagnostics: &mut Vec<Diagnostic>) -> Vec<Token> {
+/// The tokens of line `number`, without its comment. What is wrong goes to `report` and is left out.
+pub(crate) fn tokens(line: &str, number: usize, report: &mut Report) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = line;
     let mut column = 1;
@@ -42,7 +42,7 @@ pub(crate) fn tokens(line: &str, number: usize, diagnostics: &mut Vec<Diagnostic
                 Ok((bytes, kind)) => (bytes, Some(kind)),
                 Err((bytes, what, mend)) => {
                     let place = Place { line: number, column, width: 1 };
-                    diagnostics.push(Diagnostic::error(place, what, mend));
+                    report.push(Diagnostic::error(place, what, mend));
                     (bytes, None)
                 }
             }
@@ -129,9 +129,9 @@ mod tests {
     use super::*;
 
     fn kinds(line: &str) -> Vec<Kind> {
-        let mut diagnostics = Vec::new();
-        let tokens = tokens(line, 1, &mut diagnostics);
-        assert_eq!(diagnostics, []);
+        let mut report = Report::default();
+        let tokens = tokens(line, 1, &mut report);
+        assert!(report.is_empty());
         tokens.into_iter().map(|token| token.kind).collect()
     }
 
@@ -148,9 +148,10 @@ mod tests {
 
     #[test]
     fn columns_count_characters() {
-        let mut diagnostics = Vec::new();
-        let found = tokens("'ä' x § [3 2", 4, &mut diagnostics);
+        let mut report = Report::default();
+        let found = tokens("'ä' x § [3 2", 4, &mut report);
         assert_eq!(found[1].place, Place { line: 4, column: 5, width: 1 });
+        let diagnostics = report.finish().unwrap_err().diagnostics;
         let columns: Vec<_> = diagnostics.iter().map(|diagnostic| diagnostic.place.column).collect();
         assert_eq!(columns, [7, 9]);
     }

@@ -7,19 +7,24 @@
 //! item:   t2 = in | p15 = match t1, t3, mask t2 | r4 = add r4, 1 if p8 | br found if p15
 //! ```
 //!
+//! [`OutputFile`] is where its commands, and those of the match unit at the desk, write: the one place here that does I/O.
+//!
 //! docs/MATCH.md describes the language. Whatever is wrong with a source becomes a [`Diagnostic`] that names the place and
-//! the mend; all of them are reported at once.
+//! the mend; they are reported together, up to [`MOST_DIAGNOSTICS`].
 
 mod cursor;
 mod diagnostic;
 mod hazards;
 mod lexer;
 mod lists;
+mod output;
 mod source;
 mod statement;
 mod symbols;
 mod text;
 
-pub use diagnostic::{Diagnostic, Place, Rejected, Warning};
+pub use diagnostic::{Diagnostic, MOST_DIAGNOSTICS, Place, Rejected, Warning, render, shortened};
+pub use output::{OutputError, OutputFile};
 pub use source::{Program, assemble};
+pub use symbols::Register;
 pub use text::{disassemble, lines, listing};

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use niclab_isa::{MAX_WORDS, Word};
 
 use crate::cursor::Cursor;
-use crate::diagnostic::{Diagnostic, Place, Rejected, Warning};
+use crate::diagnostic::{Diagnostic, Place, Rejected, Report, Warning};
 use crate::hazards::{self, Finding};
 use crate::lexer::{Kind, SEPARATOR, Token, tokens};
 use crate::statement::{Builder, Places};
-use crate::symbols::{Meaning, Symbols, nearest};
+use crate::symbols::{Meaning, Register, Symbols, nearest};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
@@ -21,31 +21,47 @@ pub struct Program {
     pub words: Vec<Word>,
     /// Labels and their addresses, by address.
     pub labels: Vec<(String, usize)>,
-    /// What is suspicious about it, by place.
+    /// What each word is called in the source: its text without labels and comments, in one line. An image has none.
+    pub texts: Vec<String>,
+    /// What the source calls registers and predicates; of one several may be said.
+    pub names: Vec<(String, Register)>,
+    /// What is suspicious about it, by place: at most [`MOST_DIAGNOSTICS`](crate::MOST_DIAGNOSTICS).
     pub warnings: Vec<Diagnostic>,
+    /// How many warnings there are beside these.
+    pub more_warnings: usize,
+}
+
+impl Program {
+    /// A program of words alone, as an image holds it.
+    #[must_use]
+    pub fn of_words(words: Vec<Word>) -> Self {
+        let (labels, texts, names, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { words, labels, texts, names, warnings, more_warnings: 0 }
+    }
 }
 
 /// Assembles a source.
 ///
 /// # Errors
-/// [`Rejected`] with everything that is wrong with the source.
+/// [`Rejected`] with what is wrong with the source.
 pub fn assemble(source: &str) -> std::result::Result<Program, Rejected> {
     let mut assembler = Assembler::default();
     assembler.collect(source);
     let words = assembler.words();
     assembler.check(&words);
-    let Assembler { mut diagnostics, symbols, .. } = assembler;
-    diagnostics.sort_by_key(|diagnostic| diagnostic.place);
-    if diagnostics.iter().any(|diagnostic| diagnostic.warning.is_none()) {
-        return Err(Rejected { diagnostics });
-    }
+    let Assembler { report, symbols, lines, .. } = assembler;
+    let (warnings, more_warnings) = report.finish()?;
     let words = words.into_iter().map(|(word, _)| word).collect();
-    Ok(Program { words, labels: symbols.labels(), warnings: diagnostics })
+    let texts = lines.into_iter().map(|line| line.text).collect();
+    let (labels, names) = (symbols.labels(), symbols.registers());
+    Ok(Program { words, labels, texts, names, warnings, more_warnings })
 }
 
 /// The statements of one word.
 struct Line {
     tokens: Vec<Token>,
+    /// As it was written.
+    text: String,
     allowed: BTreeSet<Warning>,
 }
 
@@ -53,7 +69,7 @@ struct Line {
 struct Assembler {
     symbols: Symbols,
     lines: Vec<Line>,
-    diagnostics: Vec<Diagnostic>,
+    report: Report,
     /// What `.allow` named since the last word.
     allowed: BTreeSet<Warning>,
     /// Whether `.unchecked` stands in the source.
@@ -64,28 +80,28 @@ impl Assembler {
     /// The first pass.
     fn collect(&mut self, source: &str) {
         for (index, line) in source.lines().enumerate() {
-            let mut tokens = tokens(line, index + 1, &mut self.diagnostics);
+            let tokens = tokens(line, index + 1, &mut self.report);
             if tokens.first().is_some_and(|token| token.kind == SEPARATOR) {
-                self.go_on(tokens);
+                self.go_on(tokens, line);
                 continue;
             }
-            while let Some(Kind::Name(name)) = tokens.first().map(|token| &token.kind)
-                && tokens.get(1).is_some_and(|token| token.kind == Kind::Symbol(":"))
+            let mut rest = tokens.as_slice();
+            while let [Token { kind: Kind::Name(name), place }, colon, behind @ ..] = rest
+                && colon.kind == Kind::Symbol(":")
             {
-                let place = tokens.first().map_or(Place::default(), |token| token.place);
-                let defined = self.symbols.define(name, Meaning::Label(self.lines.len()), place);
+                let defined = self.symbols.define(name, Meaning::Label(self.lines.len()), *place);
                 self.note(defined);
-                tokens.drain(..2);
+                rest = behind;
             }
-            match tokens.first().map(|token| &token.kind) {
+            match rest.first().map(|token| &token.kind) {
                 None => {}
                 Some(Kind::Symbol(".")) => {
-                    let done = self.directive(&tokens);
+                    let done = self.directive(rest);
                     self.note(done);
                 }
                 Some(_) => {
                     let allowed = std::mem::take(&mut self.allowed);
-                    self.lines.push(Line { tokens, allowed });
+                    self.lines.push(Line { tokens: rest.to_vec(), text: text_of(rest, line), allowed });
                 }
             }
         }
@@ -93,17 +109,21 @@ impl Assembler {
         for (name, _) in dangling.collect::<Vec<_>>() {
             let place = self.symbols.place_of(&name);
             let what = format!("no word stands behind label `{name}`");
-            self.diagnostics.push(Diagnostic::error(place, what, "write a word behind it, or remove it"));
+            self.report.push(Diagnostic::error(place, what, "write a word behind it, or remove it"));
         }
         self.check_size();
     }
 
     /// A line that begins with a separator goes on with the word before it.
-    fn go_on(&mut self, tokens: Vec<Token>) {
+    fn go_on(&mut self, tokens: Vec<Token>, text: &str) {
         let place = tokens.first().map_or(Place::default(), |token| token.place);
         match self.lines.last_mut() {
-            Some(line) => line.tokens.extend(tokens),
-            None => self.diagnostics.push(Diagnostic::error(
+            Some(line) => {
+                line.text.push(' ');
+                line.text += &text_of(&tokens, text);
+                line.tokens.extend(tokens);
+            }
+            None => self.report.push(Diagnostic::error(
                 place,
                 "there is no word that this line could go on with",
                 "remove the | at its beginning",
@@ -116,17 +136,17 @@ impl Assembler {
             let place = first.tokens.first().map_or(Place::default(), |token| token.place);
             let what = format!("the program has {} words", self.lines.len());
             let mend = format!("make it shorter: a branch reaches {MAX_WORDS}");
-            self.diagnostics.push(Diagnostic::error(place, what, mend));
+            self.report.push(Diagnostic::error(place, what, mend));
         }
-        if self.lines.is_empty() && self.diagnostics.is_empty() {
+        if self.lines.is_empty() && self.report.is_empty() {
             let place = Place { line: 1, column: 1, width: 1 };
             let mend = "write at least one word: `nop` does nothing";
-            self.diagnostics.push(Diagnostic::error(place, "the program has no word", mend));
+            self.report.push(Diagnostic::error(place, "the program has no word", mend));
         }
     }
 
     fn note(&mut self, result: Result<()>) {
-        self.diagnostics.extend(result.err());
+        result.err().into_iter().for_each(|error| self.report.push(error));
     }
 
     /// `.const NAME = NUMBER` and its kin.
@@ -175,13 +195,13 @@ impl Assembler {
             let mut before = first;
             for statement in line.tokens.split(|token| token.kind == SEPARATOR) {
                 let result = builder.statement(statement, before);
-                self.diagnostics.extend(result.err());
+                result.err().into_iter().for_each(|error| self.report.push(error));
                 before = statement.last().map_or(before, |token| token.place);
             }
             match builder.finish() {
                 Ok(word) => words.push(word),
                 Err(diagnostic) => {
-                    self.diagnostics.push(diagnostic);
+                    self.report.push(diagnostic);
                     words.push((Word::default(), Places::at(first)));
                 }
             }
@@ -191,7 +211,7 @@ impl Assembler {
 
     /// Looks for hazards in a program that is correct so far.
     fn check(&mut self, words: &[(Word, Places)]) {
-        if self.unchecked || !self.diagnostics.is_empty() {
+        if self.unchecked || !self.report.is_empty() {
             return;
         }
         let program: Vec<Word> = words.iter().map(|(word, _)| *word).collect();
@@ -208,7 +228,7 @@ impl Assembler {
                     None => finding.mend,
                 };
                 let Finding { warning, what, .. } = finding;
-                self.diagnostics.push(Diagnostic { place, warning, what, mend });
+                self.report.push(Diagnostic { place, warning, what, mend });
             }
         }
     }
@@ -254,6 +274,15 @@ fn warning(name: &str, place: Place) -> Result<Warning> {
     })
 }
 
+/// What stands in a line from the first token to the last, with single spaces.
+fn text_of(tokens: &[Token], line: &str) -> String {
+    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return String::new() };
+    let from = first.place.column.saturating_sub(1);
+    let characters = (last.place.column + last.place.width).saturating_sub(first.place.column);
+    let part: String = line.chars().skip(from).take(characters).collect();
+    part.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// From the first token to the last one of the same line.
 fn whole(tokens: &[Token]) -> Place {
     let first = tokens.first().map_or(Place::default(), |token| token.place);
@@ -283,7 +312,7 @@ mod tests {
     fn complaints(source: &str) -> Vec<String> {
         let diagnostics = match assemble(source) {
             Ok(program) => program.warnings,
-            Err(Rejected { mut diagnostics }) => {
+            Err(Rejected { mut diagnostics, .. }) => {
                 diagnostics.retain(|diagnostic| diagnostic.warning.is_none());
                 diagnostics
             }
@@ -411,6 +440,38 @@ mod tests {
         assert_eq!(places, ["1:16:", "2:4:", "3:3:", "4:1:"]);
     }
 
+    /// A source of mistakes alone: how many errors there are, and how much is said of them.
+    fn said_of(source: &str) -> (usize, usize) {
+        let rejected = assemble(source).unwrap_err();
+        assert_eq!(rejected.diagnostics.len() + rejected.more, rejected.errors);
+        assert!(rejected.diagnostics.len() <= crate::MOST_DIAGNOSTICS);
+        let text = crate::render(&rejected.diagnostics, rejected.more, "x.nma", source);
+        assert!(text.contains(&format!("x.nma: and {} more", rejected.more)) == (rejected.more > 0));
+        (rejected.errors, text.len())
+    }
+
+    #[test]
+    fn what_is_said_of_any_number_of_mistakes_is_bounded() {
+        const MOST_BYTES: usize = 30_000;
+        let lines = |line: &dyn Fn(usize) -> String| (0..40_000).map(line).collect::<String>();
+        let long = "x".repeat(100_000);
+        for (source, errors) in [
+            // 27 s and 24 GB, when each was told with its whole line, found from the source's first line on.
+            (lines(&|number| format!("r1 = wrong{number}\n")), 40_000),
+            (format!("nop {}", "|".repeat(100_000)), 100_000),
+            // Each is compared with all names that there are.
+            (lines(&|number| format!("label{number}: nop | br lable{number}\n")), 40_001),
+            (lines(&|number| format!(".const name{number} = naem{number}\n")), 40_000),
+            (format!("nop | {}", "§ ".repeat(100_000)), 100_000),
+            (format!("nop\n{}", lines(&|number| format!("l{number}: "))), 40_000),
+            (format!("{long}\nnop\n.{long}\n.reg {long} {long}\nr1 = permute r1, r2 [{long}]\n"), 4),
+        ] {
+            let (found, said) = said_of(&source);
+            assert!(found >= errors, "{found} of {errors}");
+            assert!(said < MOST_BYTES, "{said} bytes are said of {found} errors");
+        }
+    }
+
     #[test]
     fn two_writes_to_one_register_are_refused() {
         complains("r1 = in | r1 = add r1, 1", "1:11: two units write r1 in one word", "another word");
@@ -449,6 +510,26 @@ mod tests {
         );
         let allowed = format!("br end if p1\n.allow branch_in_delay_slot\nbr end if p2{END}");
         assert_eq!(complaints(&allowed), [""; 0]);
+    }
+
+    #[test]
+    fn a_program_knows_what_its_source_calls_things() {
+        let source = ".reg length r3\n.reg bits t5\n.pred found p15\n.reg again r3\n.const FOUR = 4\n\
+                      x: y:  length =  add again,\tFOUR # sum\n  | bits = in  # and more\n  \n br x\nnop\nnop\n";
+        let program = assemble(source).unwrap();
+        assert_eq!(program.texts, ["length = add again, FOUR | bits = in", "br x", "nop", "nop"]);
+        let names: Vec<_> = program.names.iter().map(|(name, register)| (name.as_str(), *register)).collect();
+        let alu = Register::Alu(3);
+        let expected = [
+            ("again", alu),
+            ("length", alu),
+            ("bits", Register::Ternary(5)),
+            ("found", Register::Predicate(15)),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(Register::named("r3"), Some(alu));
+        assert_eq!((Register::named("p16"), Register::named("out")), (None, None));
+        assert_eq!(expected.map(|(_, register)| register.to_string()), ["r3", "r3", "t5", "p15"]);
     }
 
     #[test]

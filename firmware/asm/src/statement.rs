@@ -135,7 +135,7 @@ impl<'a> Builder<'a> {
             Some("in") => self.input(cursor, Some(&assignment)),
             Some("copy") => self.copy(cursor, &assignment),
             Some("match") => self.ternary(cursor, &assignment),
-            Some(name) if cursor.symbols.look_up(name, cursor.place()).is_err() => {
+            Some(name) if cursor.symbols.meaning(name).is_none() => {
                 let operations = AluOp::ALL.iter().map(|op| op.name()).chain(["in", "copy", "match"]);
                 let mend = nearest(name, operations).map_or_else(
                     || "write in, copy, match, an operation of the ALU, or a predicate".to_owned(),
@@ -433,8 +433,8 @@ fn groups(cursor: &mut Cursor) -> Result<Bits<3>> {
 /// The ALU's second operand: a register, a register with one half replaced, or a number.
 fn operand_b(cursor: &mut Cursor) -> Result<Alu> {
     let place = cursor.place();
-    let is_register = match cursor.peek_name().map(|name| cursor.symbols.look_up(name, place)) {
-        None | Some(Ok(Meaning::Constant(_))) => false,
+    let is_register = match cursor.peek_name().map(|name| cursor.symbols.meaning(name)) {
+        None | Some(Some(Meaning::Constant(_))) => false,
         Some(_) => cursor.peek_name() != Some("mask"),
     };
     if !is_register {

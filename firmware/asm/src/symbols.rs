@@ -1,10 +1,42 @@
 //! Names: what the machine calls its registers, and what a source calls things.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use niclab_isa::{AluOp, Bits};
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, MOST_DIAGNOSTICS, Place};
+
+/// Something of the machine that a source gives a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Register {
+    /// A register of the ALU.
+    Alu(usize),
+    /// A register of the ternary unit.
+    Ternary(usize),
+    /// A predicate.
+    Predicate(usize),
+}
+
+impl Register {
+    /// What the machine itself calls so: `r0` to `r15`, `t0` to `t15`, `p0` to `p15`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        builtin(name)?.register()
+    }
+}
+
+impl fmt::Display for Register {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, number) = match self {
+            Self::Alu(number) => ('r', number),
+            Self::Ternary(number) => ('t', number),
+            Self::Predicate(number) => ('p', number),
+        };
+        write!(formatter, "{file}{number}")
+    }
+}
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +59,15 @@ pub(crate) enum Meaning {
 }
 
 impl Meaning {
+    fn register(self) -> Option<Register> {
+        match self {
+            Self::Register(number) => Some(Register::Alu(number.index())),
+            Self::Ternary(number) => Some(Register::Ternary(number.index())),
+            Self::Predicate(number) => Some(Register::Predicate(number.index())),
+            _ => None,
+        }
+    }
+
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Register(_) => "an ALU register",
@@ -48,7 +89,15 @@ const KEYWORDS: &[&str] =
 #[derive(Default)]
 pub(crate) struct Symbols {
     names: BTreeMap<String, (Meaning, Place)>,
+    /// How often all names were searched for one that is alike.
+    searches: Cell<usize>,
 }
+
+/// Searches for a name that is alike: each looks at every name of the source, and few more messages than these are shown.
+const MOST_SEARCHES: usize = 2 * MOST_DIAGNOSTICS;
+
+/// Bytes of a name that others are compared with: the comparison takes time by the square of the length.
+const MOST_ALIKE: usize = 64;
 
 impl Symbols {
     /// Gives a name a meaning.
@@ -65,10 +114,14 @@ impl Symbols {
         Ok(())
     }
 
+    /// What a name stands for, if it stands for something.
+    pub(crate) fn meaning(&self, name: &str) -> Option<Meaning> {
+        builtin(name).or_else(|| self.names.get(name).map(|(meaning, _)| *meaning))
+    }
+
     /// What a name stands for.
     pub(crate) fn look_up(&self, name: &str, place: Place) -> Result<Meaning, Diagnostic> {
-        let known = builtin(name).or_else(|| self.names.get(name).map(|(meaning, _)| *meaning));
-        known.ok_or_else(|| {
+        self.meaning(name).ok_or_else(|| {
             let mend = match self.nearest(name) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "define it: as a label, or by .const, .reg, .pred or .field".to_owned(),
@@ -104,14 +157,30 @@ impl Symbols {
         labels
     }
 
+    /// What registers and predicates are called, by register.
+    pub(crate) fn registers(&self) -> Vec<(String, Register)> {
+        let named =
+            self.names.iter().filter_map(|(name, (meaning, _))| Some((name.clone(), meaning.register()?)));
+        let mut named: Vec<_> = named.collect();
+        named.sort_by_key(|(_, register)| *register);
+        named
+    }
+
     fn nearest(&self, name: &str) -> Option<&str> {
+        if self.searches.get() == MOST_SEARCHES {
+            return None;
+        }
+        self.searches.set(self.searches.get() + 1);
         nearest(name, self.names.keys().map(String::as_str))
     }
 }
 
 /// The candidate that a misspelt name most likely means.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = candidates.map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
+    let is_short = |name: &str| name.len() <= MOST_ALIKE;
+    let scored = candidates
+        .filter(|candidate| is_short(name) && is_short(candidate))
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
     scored
         .filter(|(score, _)| *score > 0.8)
         .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -138,4 +207,30 @@ fn builtin(name: &str) -> Option<Meaning> {
     let is_plain = is_number && (digits == "0" || !digits.starts_with('0'));
     let number = is_plain.then(|| digits.parse().ok())??;
     Bits::new(number).map(meaning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_for_names_that_are_alike_are_few_and_short() {
+        let mut symbols = Symbols::default();
+        let place = Place::default();
+        (0..1_000)
+            .for_each(|name| symbols.define(&format!("label{name}"), Meaning::Label(name), place).unwrap());
+        let mends: Vec<String> = (0..1_000)
+            .map(|name| symbols.look_up(&format!("lable{name}"), place).unwrap_err().mend)
+            .collect();
+        assert!(mends[0].contains("did you mean `label0`?"), "{}", mends[0]);
+        assert_eq!(mends.iter().filter(|mend| mend.contains("did you mean")).count(), MOST_SEARCHES);
+        assert_eq!(symbols.searches.get(), MOST_SEARCHES);
+        // A name that is known is not searched for, nor is one of any length compared.
+        let symbols = Symbols { searches: Cell::new(0), ..symbols };
+        assert!(symbols.meaning("label7").is_some() && symbols.meaning("lable7").is_none());
+        assert_eq!(symbols.searches.get(), 0);
+        let long = "x".repeat(MOST_ALIKE + 1);
+        assert_eq!(nearest(&long, [long.as_str()].into_iter()), None);
+        assert_eq!(nearest("again", [long.as_str(), "agian"].into_iter()), Some("agian"));
+    }
 }

@@ -27,6 +27,9 @@ pub const WORD_BYTES: usize = 24;
 /// Place of the check sequence.
 const CHECK_AT: usize = 16;
 
+/// Place of what must be zero.
+const RESERVED_AT: usize = 20;
+
 static CRC: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISO_HDLC);
 
 /// Why bytes are no image.
@@ -64,6 +67,12 @@ pub enum ImageError {
         found: u32,
         /// What it should say.
         expected: u32,
+    },
+    /// The part of the header that is kept for later versions is not zero.
+    #[error("the image's reserved bytes, 20 to 23, hold {found:#x} and must be zero; assemble it again")]
+    Reserved {
+        /// What they hold.
+        found: u32,
     },
     /// There is nothing to execute, or too much.
     #[error("a program of {found} words; the unit holds 1 to {most}")]
@@ -139,6 +148,9 @@ pub fn read(image: &[u8], most: usize) -> Result<Vec<Word>, ImageError> {
     let (found, expected) = (number(CHECK_AT), check_sequence(image));
     if found != expected {
         return Err(ImageError::Check { found, expected });
+    }
+    if number(RESERVED_AT) != 0 {
+        return Err(ImageError::Reserved { found: number(RESERVED_AT) });
     }
     let (encoded, _) = image[HEADER_BYTES..].as_chunks::<WORD_BYTES>();
     let decoded = encoded.iter().enumerate().map(|(address, bytes)| {
@@ -225,12 +237,26 @@ mod tests {
         assert_eq!(error, ImageError::Target { address: 1, target: 2, words: 2 });
     }
 
-    #[test]
-    fn an_undefined_word_is_named_with_its_address() {
+    /// An image with one byte changed and the check sequence that belongs to it.
+    fn resealed(at: usize, byte: u8) -> Vec<u8> {
         let mut image = write(&vec![Word::default(); 2]);
-        image[HEADER_BYTES + WORD_BYTES + 23] = 1;
+        image[at] = byte;
         let check = check_sequence(&image);
         image[CHECK_AT..CHECK_AT + 4].copy_from_slice(&check.to_le_bytes());
+        image
+    }
+
+    #[test]
+    fn reserved_bytes_are_zero() {
+        assert!(read(&resealed(RESERVED_AT, 0), 2).is_ok());
+        for (at, found) in [(20, 1), (21, 0x100), (22, 0x1_0000), (23, 0x100_0000)] {
+            assert_eq!(read(&resealed(at, 1), 2), Err(ImageError::Reserved { found }));
+        }
+    }
+
+    #[test]
+    fn an_undefined_word_is_named_with_its_address() {
+        let image = resealed(HEADER_BYTES + WORD_BYTES + 23, 1);
         let error = read(&image, 2).unwrap_err();
         assert_eq!(error, ImageError::Word { address: 1, error: DecodeError::TooWide });
         assert!(error.to_string().starts_with("word 1: "), "{error}");

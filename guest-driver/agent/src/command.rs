@@ -37,6 +37,32 @@ pub enum Stream {
     Stderr,
 }
 
+/// The host's folder that this guest sees, at the same path.
+fn shared_folder() -> Option<String> {
+    let is_shared = std::env::var("NICLAB_SHARE").is_ok_and(|value| value == "1");
+    std::env::var("NICLAB_CWD").ok().filter(|_| is_shared)
+}
+
+/// What the user is told of a program that could not be run, beside the error: a path of the host's means nothing here.
+fn remedy(program: &str, error: &io::Error, shared: Option<&str>) -> String {
+    if error.kind() != io::ErrorKind::NotFound {
+        return String::new();
+    }
+    if Path::new(program).exists() {
+        return "; the file is there, but not the interpreter or dynamic loader that it names".to_owned();
+    }
+    let seen = match shared {
+        Some(folder) => format!(
+            "of the host's folders, guests see only the one in which the cluster was started, {folder}"
+        ),
+        None => {
+            "guests see none of the host's folders (--no-share, or a folder that cannot be shared)".to_owned()
+        }
+    };
+    let other = if program.contains('/') { "" } else { "; --packages puts Debian packages into the guests" };
+    format!("; {seen}{other}")
+}
+
 /// What a step has to tell the host.
 #[derive(Debug)]
 pub enum Step {
@@ -75,7 +101,10 @@ impl Command {
             return Err(Refusal { message: "no command is given".to_owned(), code: 126 });
         };
         let refuse = |error: io::Error| Refusal {
-            message: format!("cannot run `{program}`: {error}"),
+            message: format!(
+                "cannot run `{program}`: {error}{}",
+                remedy(program, &error, shared_folder().as_deref())
+            ),
             code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
         };
         let mut command = std::process::Command::new(program);
@@ -353,4 +382,20 @@ fn own_session(command: &mut std::process::Command, with_terminal: bool) {
     // SAFETY: between fork and exec the closure makes system calls only; it allocates nothing and takes no lock. The
     // agent has one thread, which lives as long as the agent, so the death signal means the agent's death.
     unsafe { command.pre_exec(prepare) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_names_a_program_that_is_not_there_is_told_what_guests_see() {
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        let told = remedy("/some/where/prog", &missing, Some("/home/me"));
+        assert!(told.ends_with("the one in which the cluster was started, /home/me"), "{told}");
+        assert!(remedy("./prog", &missing, None).contains("guests see none of the host's folders"));
+        assert!(remedy("prog", &missing, Some("/home/me")).contains("/home/me; --packages"));
+        assert!(remedy("/etc/passwd", &missing, None).contains("dynamic loader"));
+        assert_eq!(remedy("/etc/passwd", &io::ErrorKind::PermissionDenied.into(), None), "");
+    }
 }

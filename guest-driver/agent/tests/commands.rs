@@ -39,6 +39,7 @@ impl Host {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let agent = Command::new(env!("CARGO_BIN_EXE_niclab-agent"))
             .arg("--stdio")
+            .envs([("NICLAB_SHARE", "1"), ("NICLAB_CWD", "/home/me/work")])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .unwrap();
@@ -148,7 +149,12 @@ fn environment_and_folder_are_set() {
 fn a_command_that_cannot_start_says_why() {
     let mut host = Host::new();
     for (exec, code, word) in [
-        (Exec { argv: vec!["/no/such".into()], ..Exec::default() }, 127, "/no/such"),
+        (Exec { argv: vec!["/no/such".into()], ..Exec::default() }, 127, "`/no/such`"),
+        (
+            Exec { argv: vec!["/no/such".into()], ..Exec::default() },
+            127,
+            "guests see only the one in which the cluster was started, /home/me/work",
+        ),
         (Exec { argv: vec!["/etc/passwd".into()], ..Exec::default() }, 126, "ermission"),
         (Exec { cwd: Some("/no/such".into()), ..shell("true") }, 126, "folder /no/such"),
         (Exec::default(), 126, "no command"),

@@ -148,7 +148,7 @@
 #define NICLAB_MATCH_REMOTE_OFFSET 64
 
 /**
- * Flag of an entry: is unlinked once fewer than min_free bytes are left.
+ * Flag of an entry: is unlinked once fewer than min_free bytes are left; with NICLAB_MATCH_TRUNCATE it says nothing.
  */
 #define NICLAB_MATCH_MIN_FREE 128
 

@@ -161,11 +161,10 @@ mod tests {
         }
 
         fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
-            loop {
-                if let Some(tag) = self.try_receive(buffer)? {
-                    return Ok(tag);
-                }
-            }
+            // The other end may have failed, and sends nothing more.
+            let (payload, tag) = self.from.recv_timeout(LONG).expect("it comes");
+            buffer[..payload.len()].copy_from_slice(&payload);
+            Ok(tag)
         }
 
         fn flush(&mut self) -> Result<(), Failure> {

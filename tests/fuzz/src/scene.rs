@@ -15,7 +15,7 @@ use niclab_model::fabric::ethernet::{ETHER_TYPE_ULTRA, Header, mac_of_node};
 use niclab_model::nic::FrameBytes;
 use niclab_model::time::Time;
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
-use niclab_spec::{ClusterFile, Source};
+use niclab_spec::{ClusterFile, ClusterName, Source};
 use std::os::unix::fs::FileExt;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
@@ -60,7 +60,7 @@ impl Scene {
         let cluster = source.parse::<ClusterFile>().and_then(|file| source.resolve(&file));
         let cluster = cluster.unwrap_or_else(|error| panic!("the scene itself: {error}"));
         let nowhere = |_| NodeSockets { cluster_socket: PathBuf::new(), ethernet_socket: PathBuf::new() };
-        let config = DaemonConfig::new(&cluster, "fuzz", PathBuf::new(), nowhere);
+        let config = DaemonConfig::new(&cluster, &ClusterName::default(), PathBuf::new(), nowhere);
         let (world, _) =
             config::build(&config, 1).unwrap_or_else(|error| panic!("the scene itself: {error}"));
         let mut scene = Self { world, memories: Vec::new(), offered: Vec::new(), launched: 0 };

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::input::parse_number;
+use crate::machine::Party;
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Command {
     Breaks,
     /// Take a breakpoint away, or all.
     Delete(Option<usize>),
+    /// Say which unit commands are about, or choose it.
+    Unit(Option<Party>),
     /// Show registers.
     Registers,
     /// Show predicates.
@@ -50,6 +53,8 @@ pub enum Point {
     Word(String),
     /// When something happens.
     Event(Event),
+    /// When a register or a predicate changes.
+    Change(String),
 }
 
 /// What happens between list manager and unit.
@@ -113,6 +118,19 @@ pub enum CommandError {
         /// What it has.
         there_is: String,
     },
+    /// There is nothing that could change.
+    #[error(
+        "`{name}` is no event, register or predicate; events are header, verdict and outcome, and {there_is}"
+    )]
+    Change {
+        /// What was said.
+        name: String,
+        /// What it has.
+        there_is: String,
+    },
+    /// There is one unit alone.
+    #[error("there is no unit `queue`: hardware keeps the list; --queue-program lets a program do it")]
+    NoQueue,
     /// There is no such breakpoint.
     #[error("there is no breakpoint {0}; `break` lists them")]
     Breakpoint(usize),
@@ -125,15 +143,20 @@ pub const MOST_STEPS: u64 = 10_000;
 const USUAL_HISTORY: u64 = 8;
 
 /// Names, what they take, and what they do.
-pub const COMMANDS: [(&str, &str, &str); 15] = [
+pub const COMMANDS: [(&str, &str, &str); 16] = [
     ("step", "step [CYCLES]", "goes one cycle on, or several, and shows each"),
     ("continue", "continue [CYCLES]", "goes on to a breakpoint or the end, at most so many cycles"),
     (
         "break",
-        "break [LABEL | ADDRESS | on header | on verdict | on outcome]",
-        "stops there; shows breakpoints",
+        "break [LABEL | ADDRESS | on header | on verdict | on outcome | on REGISTER | on PREDICATE]",
+        "stops there, or when it changes; shows breakpoints",
     ),
     ("delete", "delete [NUMBER]", "takes a breakpoint away, or all"),
+    (
+        "unit",
+        "unit [match | queue]",
+        "says which unit commands are about, or chooses it; with --queue-program there are two",
+    ),
     ("registers", "registers", "shows both register files; * marks what the last command changed"),
     ("predicates", "predicates", "shows the predicates"),
     ("fifos", "fifos", "shows both FIFOs"),
@@ -167,6 +190,12 @@ pub fn parse(line: &str) -> Result<Command, CommandError> {
             count => Err(CommandError::Count { count }),
         },
         "continue" => Ok(Command::Continue(count()?)),
+        "unit" => match text {
+            "" => Ok(Command::Unit(None)),
+            "match" => Ok(Command::Unit(Some(Party::Matcher))),
+            "queue" => Ok(Command::Unit(Some(Party::Queue))),
+            _ => Err(wrong()),
+        },
         "break" if text.is_empty() => Ok(Command::Breaks),
         "break" => Ok(Command::Break(point(text).ok_or_else(wrong)?)),
         "delete" => {
@@ -204,8 +233,9 @@ fn command_of(typed: &str) -> Result<(&'static str, &'static str), CommandError>
 fn point(text: &str) -> Option<Point> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
-        ["on", event] => {
-            Event::ALL.iter().find(|(name, _)| *name == event).map(|(_, event)| Point::Event(*event))
+        ["on", what] => {
+            let event = Event::ALL.iter().find(|(name, _)| *name == what);
+            Some(event.map_or_else(|| Point::Change(what.to_owned()), |(_, event)| Point::Event(*event)))
         }
         [place] | ["at", place] => Some(Point::Word(place.to_owned())),
         _ => None,
@@ -233,6 +263,9 @@ mod tests {
             ("break header", Command::Break(Point::Word("header".into()))),
             ("break on header", Command::Break(Point::Event(Event::Header))),
             ("break on verdict", Command::Break(Point::Event(Event::Verdict))),
+            ("break on r3", Command::Break(Point::Change("r3".into()))),
+            ("unit", Command::Unit(None)),
+            ("u queue", Command::Unit(Some(Party::Queue))),
             ("delete", Command::Delete(None)),
             ("d 2", Command::Delete(Some(2))),
             ("pipe", Command::Pipeline(8)),
@@ -251,7 +284,8 @@ mod tests {
             ("r", "registers, results, restart"),
             ("step many", "`many` is not what `step` takes: step [CYCLES]"),
             ("step 10001", "`continue 10001`"),
-            ("break on fire", "on verdict"),
+            ("break on fire now", "on verdict"),
+            ("unit three", "unit [match | queue]"),
             ("list 3", "`list` takes: list"),
             ("delete -1", "delete [NUMBER]"),
         ] {

@@ -2,41 +2,43 @@
 
 use std::fmt::Write as _;
 
+use niclab_asm::Register;
 use niclab_isa::{PREDICATES, REGISTERS};
 use niclab_model::matching::item::Header;
 
 use crate::firmware::Firmware;
 use crate::input::item_text;
-use crate::machine::{Cycle, Machine, Snapshot, Stages};
+use crate::machine::{Cycle, Machine, Party, Snapshot, Stages, UnitView};
 use crate::trace::phase_name;
 
 /// Words before and behind one that is looked at.
 const AROUND: usize = 4;
 
-/// What a cycle brought, in a few lines.
-pub fn cycle(firmware: &Firmware, cycle: &Cycle, after: &Snapshot) -> String {
-    let pc = cycle.before.pc;
-    let does = if cycle.stages.waits { "waits at" } else { "issues" };
-    let mut text = format!("cycle {:<6} {does} {}: {}\n", cycle.number, at(firmware, pc), firmware.line(pc));
+/// What a cycle brought, in a few lines: what one of the units did, and what became of headers.
+pub fn cycle(machine: &Machine, party: Party, cycle: &Cycle, after: &Snapshot) -> String {
+    let (firmware, did) = (machine.firmware(party), cycle.of(party));
+    let (before, after) = (cycle.before.of(party), after.of(party));
+    let does = if did.stages.waits { "waits at" } else { "issues" };
+    let place = at(firmware, before.pc);
+    let mut text = format!("cycle {:<6} {does} {place}: {}\n", cycle.number, firmware.line(before.pc));
     let mut line = |what: String| text += &format!("             {what}\n");
+    let keeper = if party == Party::Queue { "hardware" } else { "list manager" };
     for (what, word) in [
-        ("unit takes", cycle.took),
-        ("unit sends", cycle.appended),
-        ("list manager sends", cycle.fed),
-        ("list manager hears", cycle.heard),
+        ("unit takes".to_owned(), did.took),
+        ("unit sends".to_owned(), did.appended),
+        (format!("{keeper} sends"), did.fed),
+        (format!("{keeper} hears"), did.heard),
     ] {
         word.into_iter().for_each(|word| line(format!("{what} {word:#x}")));
     }
-    for (file, before, after) in
-        [('r', &cycle.before.alu, &after.alu), ('t', &cycle.before.ternary, &after.ternary)]
-    {
-        for number in (0..REGISTERS).filter(|number| before[*number] != after[*number]) {
-            line(format!("{file}{number}: {:#x} -> {:#x}", before[number], after[number]));
-        }
-    }
-    let (before, after) = (&cycle.before.predicates, &after.predicates);
-    for number in (0..PREDICATES).filter(|number| before[*number] != after[*number]) {
-        line(format!("p{number}: {} -> {}", u8::from(before[number]), u8::from(after[number])));
+    for register in all_registers().filter(|register| before.get(*register) != after.get(*register)) {
+        let (name, is_bit) = (named(firmware, register), matches!(register, Register::Predicate(_)));
+        let (from, to) = (before.get(register), after.get(register));
+        line(if is_bit {
+            format!("{name}: {from} -> {to}")
+        } else {
+            format!("{name}: {from:#x} -> {to:#x}")
+        });
     }
     let verdict = cycle.verdict().map(|verdict| match cycle.before.judged {
         Some(item) => format!("item {item} {verdict}"),
@@ -48,19 +50,37 @@ pub fn cycle(firmware: &Firmware, cycle: &Cycle, after: &Snapshot) -> String {
     text
 }
 
-/// The word that comes next.
-pub fn next(machine: &Machine) -> String {
-    let (firmware, pc) = (machine.firmware(), machine.pc());
-    if machine.word().is_none() {
-        return format!("next: nothing; the program's last word is {}\n", firmware.words().len() - 1);
+fn all_registers() -> impl Iterator<Item = Register> {
+    let files = (0..REGISTERS).map(Register::Alu).chain((0..REGISTERS).map(Register::Ternary));
+    files.chain((0..PREDICATES).map(Register::Predicate))
+}
+
+/// A register or a predicate with what the source calls it.
+pub fn named(firmware: &Firmware, register: Register) -> String {
+    match firmware.names_of(register) {
+        none if none.is_empty() => register.to_string(),
+        names => format!("{register} ({names})"),
     }
-    let branch = match machine.snapshot().taken {
+}
+
+/// The word that comes next.
+pub fn next(machine: &Machine, party: Party) -> String {
+    let (firmware, pc) = (machine.firmware(party), machine.pc(party));
+    let cycle = machine.cycles();
+    let of = match (machine.has_queue(), party) {
+        (false, _) => "",
+        (true, Party::Matcher) => " of unit match",
+        (true, Party::Queue) => " of unit queue",
+    };
+    if machine.word(party).is_none() {
+        return format!("next: nothing{of}; the program's last word is {}\n", firmware.words().len() - 1);
+    }
+    let branch = match machine.snapshot().of(party).taken {
         Some((target, 1)) => format!(", then branches to {}", firmware.place(target)),
         Some((target, left)) => format!(", branches to {} in {left} words", firmware.place(target)),
         None => String::new(),
     };
-    let cycle = machine.cycles();
-    format!("next: cycle {cycle}, word {}{branch}: {}\n", at(firmware, pc), firmware.line(pc))
+    format!("next: cycle {cycle}, word {}{of}{branch}: {}\n", at(firmware, pc), firmware.line(pc))
 }
 
 /// A word's address, and its place where it has one by a label.
@@ -70,43 +90,55 @@ pub fn at(firmware: &Firmware, address: usize) -> String {
 }
 
 /// Both register files.
-pub fn registers(now: &Snapshot, before: &Snapshot) -> String {
-    let mark = |is_changed: bool| if is_changed { '*' } else { ' ' };
-    let row = |number: usize| {
-        let (r, t) = (now.alu[number], now.ternary[number]);
-        let (r_mark, t_mark) = (mark(r != before.alu[number]), mark(t != before.ternary[number]));
-        let (r_name, t_name) = (format!("r{number}"), format!("t{number}"));
-        format!("{r_name:>4} {r:#018x} {r_mark}   {t_name:>4} {t:#018x} {t_mark}").trim_end().to_owned()
-            + "\n"
+pub fn registers(firmware: &Firmware, now: &UnitView, before: &UnitView) -> String {
+    let cell = |register: Register| {
+        let mark = if now.get(register) == before.get(register) { ' ' } else { '*' };
+        format!(
+            "{:>4} {:#018x} {mark} {}",
+            register.to_string(),
+            now.get(register),
+            firmware.names_of(register)
+        )
     };
-    (0..REGISTERS).map(row).collect()
+    let left: Vec<String> = (0..REGISTERS).map(|number| cell(Register::Alu(number))).collect();
+    let width = left.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let rows = left.iter().enumerate().map(|(number, left)| {
+        format!("{left:<width$}   {}", cell(Register::Ternary(number))).trim_end().to_owned() + "\n"
+    });
+    rows.collect()
 }
 
 /// The predicates.
-pub fn predicates(now: &Snapshot, before: &Snapshot) -> String {
-    let one = |number: usize| {
-        let value = now.predicates[number];
-        let mark = if value == before.predicates[number] { "" } else { "*" };
-        format!("p{number}={}{mark}", u8::from(value))
+pub fn predicates(firmware: &Firmware, now: &UnitView, before: &UnitView) -> String {
+    let row = |number: usize| {
+        let register = Register::Predicate(number);
+        let mark = if now.get(register) == before.get(register) { ' ' } else { '*' };
+        let row = format!(
+            "{:>4} {} {mark} {}",
+            register.to_string(),
+            now.get(register),
+            firmware.names_of(register)
+        );
+        row.trim_end().to_owned() + "\n"
     };
-    let row = |numbers: std::ops::Range<usize>| numbers.map(one).collect::<Vec<_>>().join(" ") + "\n";
-    row(0..PREDICATES / 2) + &row(PREDICATES / 2..PREDICATES)
+    (0..PREDICATES).map(row).collect()
 }
 
-/// Both FIFOs, what leaves next first.
-pub fn fifos(machine: &Machine) -> String {
-    let state = machine.snapshot().manager;
-    let mut text = format!("input, {} of {}:\n", state.input.len(), machine.fifo_words());
-    state.input.iter().for_each(|word| text += &format!("    {word:#x}\n"));
-    text += &format!("output, {}:\n", state.output.len());
-    for word in &state.output {
+/// Both FIFOs of a unit, what leaves next first.
+pub fn fifos(machine: &Machine, party: Party) -> String {
+    let snapshot = machine.snapshot();
+    let unit = snapshot.of(party);
+    let mut text = format!("input, {} of {}:\n", unit.input.len(), machine.fifo_words(party));
+    unit.input.iter().for_each(|word| text += &format!("    {word:#x}\n"));
+    text += &format!("output, {}:\n", unit.output.len());
+    for word in &unit.output {
         text += &format!("    {:#x}, heard in cycle {}\n", word.word, word.from_cycle);
     }
     text
 }
 
 /// Which word was in which stage.
-pub fn pipeline<'a>(firmware: &Firmware, cycles: impl Iterator<Item = &'a (u64, Stages)>) -> String {
+pub fn pipeline(firmware: &Firmware, cycles: impl Iterator<Item = (u64, Stages)>) -> String {
     let mut text = format!("{:>8}  {:<20} {:<20} {:<20}", "cycle", "read", "execute", "write");
     let place = |address: Option<usize>, waits: bool| match address {
         Some(address) if waits => format!("{} (waits)", firmware.place(address)),
@@ -114,19 +146,29 @@ pub fn pipeline<'a>(firmware: &Firmware, cycles: impl Iterator<Item = &'a (u64, 
         None => "-".to_owned(),
     };
     for (number, Stages { read, waits, execute, write }) in cycles {
-        let (read, execute, write) = (place(*read, *waits), place(*execute, false), place(*write, false));
+        let (read, execute, write) = (place(read, waits), place(execute, false), place(write, false));
         let _ = write!(text, "\n{number:>8}  {read:<20} {execute:<20} {write}");
     }
     text + "\n"
 }
 
-/// What the list manager does.
+/// What the list manager does, or the hardware around the program that is one.
 pub fn manager(machine: &Machine, headers: &[Header]) -> String {
     let Snapshot { manager, header, judged, .. } = machine.snapshot();
     let waiting = manager.headers_waiting;
     let mut text = format!("cycle {}: {waiting} of {} headers wait\n", machine.cycles(), machine.headers());
+    if let Some(program) = &manager.program {
+        let is_ready = if program.is_ready { "is ready" } else { "is at a request" };
+        let fetched: Vec<String> = program.fetched.iter().map(ToString::to_string).collect();
+        let fetched = if fetched.is_empty() { "none".to_owned() } else { fetched.join(" ") };
+        let changes = program.changes_waiting;
+        text += &format!(
+            "its program {is_ready}; {changes} changes wait; slots fetched and not sent: {fetched}\n"
+        );
+    }
     let (Some(matching), Some(place)) = (manager.matching, header) else {
-        return text + &format!("no header is being matched; none begins before cycle {}\n", manager.free_at);
+        let begins = manager.free_at.map(|cycle| format!("; none begins before cycle {cycle}"));
+        return text + &format!("no header is being matched{}\n", begins.unwrap_or_default());
     };
     text += &format!("header {place}, since cycle {}", matching.began);
     if let Some(header) = headers.get(place) {
@@ -141,9 +183,12 @@ pub fn manager(machine: &Machine, headers: &[Header]) -> String {
         );
     }
     let on = judged.map_or_else(|| "the end of the list".to_owned(), |item| format!("item {item}"));
+    let sent = match manager.program {
+        None => format!("{} words sent, ", matching.sent),
+        Some(_) => String::new(),
+    };
     text + &format!(
-        "\n{} words sent, {} items judged; awaits {} of {on}\n",
-        matching.sent,
+        "\n{sent}{} items judged; awaits {} of {on}\n",
         matching.judged,
         phase_name(matching.phase)
     )
@@ -153,16 +198,17 @@ pub fn manager(machine: &Machine, headers: &[Header]) -> String {
 pub fn list(machine: &Machine) -> String {
     let judged = machine.snapshot().judged;
     let mut text = String::new();
-    for (place, item) in machine.list() {
+    for (slot, place, item) in machine.list() {
         let mark = if Some(place) == judged { '>' } else { ' ' };
-        text += &format!("{mark}{place:>6}  {}\n", item_text(item));
+        let slot = slot.map_or_else(String::new, |slot| format!("slot {slot}  "));
+        text += &format!("{mark}{place:>6}  {slot}{}\n", item_text(&item));
     }
     if text.is_empty() { "the list is empty\n".to_owned() } else { text }
 }
 
 /// The program, or what is around a word.
-pub fn program(machine: &Machine, around: Option<usize>) -> String {
-    let firmware = machine.firmware();
+pub fn program(machine: &Machine, party: Party, around: Option<usize>) -> String {
+    let firmware = machine.firmware(party);
     let first = around.map_or(0, |around| around.saturating_sub(AROUND));
     let last = around.map_or(usize::MAX, |around| around.saturating_add(AROUND));
     let mut text = String::new();
@@ -170,7 +216,7 @@ pub fn program(machine: &Machine, around: Option<usize>) -> String {
         for (name, _) in firmware.labels().iter().filter(|(_, labelled)| *labelled == address) {
             text += &format!("{name}:\n");
         }
-        let mark = if address == machine.pc() { '>' } else { ' ' };
+        let mark = if address == machine.pc(party) { '>' } else { ' ' };
         text += &format!("{mark}{address:>6}  {}\n", firmware.line(address));
     }
     text

@@ -144,10 +144,10 @@ impl Visitor<'_> for Number {
 #[must_use]
 pub fn parse(text: &str) -> Option<u64> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
-    let plain: String = digits.chars().filter(|digit| *digit != '_').collect();
-    // The parser would take a sign, too.
-    if !plain.starts_with(|first: char| first.is_digit(radix)) {
+    // The parser would take a sign, too; and nothing is grouped before the first digit.
+    if !digits.starts_with(|first: char| first.is_digit(radix)) {
         return None;
     }
+    let plain: String = digits.chars().filter(|digit| *digit != '_').collect();
     u64::from_str_radix(&plain, radix).ok()
 }

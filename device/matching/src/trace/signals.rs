@@ -93,28 +93,28 @@ impl Signal {
 
 fn unit() -> Vec<Signal> {
     let mut signals = vec![
-        Signal::new("pc", ADDRESS_BITS, |view| view.before.pc as u64),
+        Signal::new("pc", ADDRESS_BITS, |view| view.before.unit.pc as u64),
         Signal::text("place", |view| view.word.as_ref().map(|(_, place)| place.clone())),
         Signal::new("word", WORD_BITS, |view| {
             view.word.as_ref().map_or(Level::None, |(word, _)| Level::Bits(word.encode()))
         }),
-        Signal::moved("stall", 1, |cycle| cycle.stages.waits),
-        Signal::moved("stage_read", ADDRESS_BITS, |cycle| cycle.stages.read),
-        Signal::moved("stage_execute", ADDRESS_BITS, |cycle| cycle.stages.execute),
-        Signal::moved("stage_write", ADDRESS_BITS, |cycle| cycle.stages.write),
-        Signal::moved("took", 64, |cycle| cycle.took),
-        Signal::moved("appended", 64, |cycle| cycle.appended),
-        Signal::new("branch_target", ADDRESS_BITS, |view| view.before.taken.map(|(target, _)| target)),
-        Signal::new("branch_words_left", 2, |view| view.before.taken.map(|(_, left)| left)),
+        Signal::moved("stall", 1, |cycle| cycle.unit.stages.waits),
+        Signal::moved("stage_read", ADDRESS_BITS, |cycle| cycle.unit.stages.read),
+        Signal::moved("stage_execute", ADDRESS_BITS, |cycle| cycle.unit.stages.execute),
+        Signal::moved("stage_write", ADDRESS_BITS, |cycle| cycle.unit.stages.write),
+        Signal::moved("took", 64, |cycle| cycle.unit.took),
+        Signal::moved("appended", 64, |cycle| cycle.unit.appended),
+        Signal::new("branch_target", ADDRESS_BITS, |view| view.before.unit.taken.map(|(target, _)| target)),
+        Signal::new("branch_words_left", 2, |view| view.before.unit.taken.map(|(_, left)| left)),
     ];
     for number in 1..REGISTERS {
-        signals.push(Signal::new(format!("r{number}"), 64, move |view| view.before.alu[number]));
+        signals.push(Signal::new(format!("r{number}"), 64, move |view| view.before.unit.alu[number]));
     }
     for number in 1..REGISTERS {
-        signals.push(Signal::new(format!("t{number}"), 64, move |view| view.before.ternary[number]));
+        signals.push(Signal::new(format!("t{number}"), 64, move |view| view.before.unit.ternary[number]));
     }
     for number in 1..PREDICATES {
-        signals.push(Signal::new(format!("p{number}"), 1, move |view| view.before.predicates[number]));
+        signals.push(Signal::new(format!("p{number}"), 1, move |view| view.before.unit.predicates[number]));
     }
     signals
 }
@@ -134,11 +134,11 @@ fn list_manager() -> Vec<Signal> {
         Signal::new("words_sent", COUNT_BITS, |view| {
             view.before.manager.matching.map(|matching| matching.sent)
         }),
-        Signal::moved("sends", 64, |cycle| cycle.fed),
-        Signal::moved("hears", 64, |cycle| cycle.heard),
-        Signal::new("input_fifo_fill", COUNT_BITS, |view| view.before.manager.input.len() as u64),
-        Signal::new("input_fifo_front", 64, |view| view.before.manager.input.first().copied()),
-        Signal::new("output_fifo_fill", COUNT_BITS, |view| view.before.manager.output.len() as u64),
+        Signal::moved("sends", 64, |cycle| cycle.unit.fed),
+        Signal::moved("hears", 64, |cycle| cycle.unit.heard),
+        Signal::new("input_fifo_fill", COUNT_BITS, |view| view.before.unit.input.len() as u64),
+        Signal::new("input_fifo_front", 64, |view| view.before.unit.input.first().copied()),
+        Signal::new("output_fifo_fill", COUNT_BITS, |view| view.before.unit.output.len() as u64),
         Signal::new("headers_waiting", COUNT_BITS, |view| view.before.manager.headers_waiting as u64),
     ]
 }

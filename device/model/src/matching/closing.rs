@@ -12,16 +12,18 @@ use crate::matching::regions::RegionError;
 use crate::matching::wire::Operation;
 use crate::time::Time;
 
+/// What an entry costs when a port or a region is closed, as [`crate::nic::Nic::work_done`] counts.
+const ENTRY_WORK: u64 = 4;
+
 impl Match {
     /// Closes the port. Returns when the last of its effects is visible.
     pub(super) fn close_port(&mut self, now: Time, index: usize) -> Time {
         let Some(port) = self.ports[index].take() else { return Time::ZERO };
         let last = port.last_effect();
-        for (&handle, entry) in &port.entries {
-            if let Some(place) = entry.place {
-                self.engine.unlink(index, handle);
-                self.engine.give_place_back(place);
-            }
+        self.engine.clear(index);
+        self.effects.spent += ENTRY_WORK * port.entries.len() as u64;
+        for place in port.entries.values().filter_map(|entry| entry.place) {
+            self.engine.give_place_back(place);
         }
         self.regions[index].close_all();
         for (place, source_port, reception) in self.receptions_of(index) {
@@ -88,16 +90,19 @@ impl Match {
     /// Unlinks the entries in a region, without events but those that a command waits for.
     fn unlink_entries_of(&mut self, index: usize, region: u32) {
         let Some(port) = &mut self.ports[index] else { return };
+        self.effects.spent += ENTRY_WORK * port.entries.len() as u64;
+        let mut unlinked = Vec::new();
         for (&handle, entry) in &mut port.entries {
             if entry.memory.region != region || entry.memory.bytes == 0 {
                 continue;
             }
             entry.tells_unlink = false;
             if let Some(place) = entry.place.take() {
-                self.engine.unlink(index, handle);
+                unlinked.push(handle);
                 self.engine.give_place_back(place);
             }
         }
+        self.engine.unlink_all(index, &unlinked);
         let is_gone = |handle: u32| port.entries.get(&handle).is_none_or(|entry| entry.place.is_none());
         if port.appending.is_some_and(|appending| is_gone(appending.handle)) {
             port.appending = None;

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use niclab_abi::matching::{MAX_ENTRIES, MAX_LIST_SIZE};
 use niclab_abi::receive;
 use niclab_isa::image::ImageError;
 use thiserror::Error;
@@ -72,6 +73,10 @@ pub struct Config {
     pub mtu_bytes: u32,
     /// Match entries that the card's memory holds. More lie in the spill area, where the driver has given one.
     pub match_entries: u32,
+    /// Most match entries of the card, over all lists of all ports, wherever they lie.
+    pub max_entries: u32,
+    /// Most match entries of a portal, posted and for overflow together: what one header may be compared with.
+    pub max_list_size: u32,
     /// Most events of a port's queue.
     pub max_events: u32,
     /// Regions that a port can have registered.
@@ -104,6 +109,8 @@ impl Config {
             nodes,
             mtu_bytes: 1_500,
             match_entries: 1_024,
+            max_entries: MAX_ENTRIES,
+            max_list_size: MAX_LIST_SIZE,
             max_events: receive::MAX_SLICES,
             regions_per_port: 4_096,
             extents_per_port: 1 << 18,
@@ -131,6 +138,8 @@ impl Config {
         }
         let counts = [
             ("match_entries", self.match_entries),
+            ("max_entries", self.max_entries),
+            ("max_list_size", self.max_list_size),
             ("regions_per_port", self.regions_per_port),
             ("extents_per_port", self.extents_per_port),
             ("unexpected_messages", self.unexpected_messages),

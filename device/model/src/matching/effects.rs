@@ -27,6 +27,8 @@ pub(super) struct Effects {
     match_unit: Resource,
     pub(super) outputs: VecDeque<Output>,
     pub(super) counters: Counters,
+    /// What was done but for matching and lists, as [`crate::nic::Nic::work_done`] counts.
+    pub(super) spent: u64,
 }
 
 impl Effects {
@@ -37,6 +39,7 @@ impl Effects {
             interface,
             outputs: VecDeque::new(),
             counters: Counters::default(),
+            spent: 0,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use niclab_abi::matching::PORTALS;
+use niclab_abi::matching::{MAX_LIST_SIZE, PORTALS};
 use niclab_isa::Word;
 use niclab_isa::image::ImageError;
 
@@ -17,6 +17,9 @@ use crate::parts::host_interface::BusTransfer;
 use crate::parts::profile::Profile;
 use crate::time::Time;
 
+/// What pricing the read of a spilled entry costs, as [`crate::nic::Nic::work_done`] counts.
+const SPILL_READ_WORK: u64 = 2;
+
 /// Bytes of an entry in memory.
 pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
 
@@ -28,6 +31,10 @@ pub(super) const UNEXPECTED_CYCLES: u64 = 8;
 const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 /// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
 const WATCHDOG_ITEM_CYCLES: u64 = 64;
+/// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as much for
+/// each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
+/// [`niclab_abi::matching::MAX_LIST_SIZE`] items; the built-in one issues at most 21.
+const MOST_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
 
 /// Where entries lie that the card's memory does not hold.
 #[derive(Clone, Debug)]
@@ -80,9 +87,15 @@ pub(super) struct Verdict {
 pub(super) struct Engine {
     manager: ListManager,
     builtin: Unit,
+    /// A guest's program is loaded, of which nothing is known.
+    is_foreign: bool,
     card_places: u64,
     card_used: u64,
+    max_entries: u64,
+    max_list_size: usize,
     spill: Option<Spill>,
+    /// Words issued by units and entries read for headers, as [`crate::nic::Nic::work_done`] counts.
+    work: u64,
 }
 
 impl Engine {
@@ -92,9 +105,13 @@ impl Engine {
         Ok(Self {
             manager: ListManager::with_lists(List::COUNT, timing, Use::Consume, builtin.clone()),
             builtin,
+            is_foreign: false,
             card_places: config.match_entries.into(),
             card_used: 0,
+            max_entries: config.max_entries.into(),
+            max_list_size: config.max_list_size as usize,
             spill: None,
+            work: 0,
         })
     }
 
@@ -118,8 +135,20 @@ impl Engine {
         self.spill = None;
     }
 
-    /// A place for an entry, in the card's memory where there is one.
-    pub(super) fn take_place(&mut self) -> Option<Place> {
+    /// What matching, linking and unlinking have cost so far, as [`crate::nic::Nic::work_done`] counts.
+    pub(super) const fn work(&self) -> u64 {
+        self.work + self.manager.steps()
+    }
+
+    /// A place for an entry of a portal, in the card's memory where there is one. A spill area as large as a guest likes does
+    /// not make lists so long: the next header would be compared with all of them.
+    pub(super) fn take_place(&mut self, list: List) -> Option<Place> {
+        let (posted, overflow) =
+            (List { is_overflow: false, ..list }.index(), List { is_overflow: true, ..list }.index());
+        let of_portal = self.manager.searched(Search { first: posted, then: Some(overflow) });
+        if of_portal >= self.max_list_size || self.entries().0 >= self.max_entries {
+            return None;
+        }
         if self.card_used < self.card_places {
             self.card_used += 1;
             return Some(Place::Card);
@@ -153,7 +182,7 @@ impl Engine {
         place: Place,
         effects: &mut Effects,
     ) -> Time {
-        let name = Handle::new((list.port as u64) << 32 | u64::from(handle));
+        let name = name_of(list.port, handle);
         match (place, &self.spill) {
             (Place::Spilled(place), Some(spill)) => {
                 self.manager.link(list.index(), name, item, Store::Spilled);
@@ -168,8 +197,24 @@ impl Engine {
     }
 
     /// Takes an entry out of its list.
-    pub(super) fn unlink(&mut self, port: usize, handle: u32) {
-        self.manager.unlink(Handle::new((port as u64) << 32 | u64::from(handle)));
+    pub(super) fn unlink(&mut self, list: List, handle: u32) {
+        self.manager.unlink_from(list.index(), name_of(list.port, handle));
+    }
+
+    /// Takes the entries with these handles, which rise, out of a port's lists: each list is passed once, for one entry after
+    /// the other would take the square of them.
+    pub(super) fn unlink_all(&mut self, port: usize, handles: &[u32]) {
+        if handles.is_empty() {
+            return;
+        }
+        for list in lists_of(port) {
+            self.manager.retain(list, |name| handles.binary_search(&(name.number() as u32)).is_err());
+        }
+    }
+
+    /// Takes all entries out of a port's lists.
+    pub(super) fn clear(&mut self, port: usize) {
+        lists_of(port).for_each(|list| self.manager.retain(list, |_| false));
     }
 
     /// Matches a header against the posted entries of a portal, and then, where it may, against those for overflow.
@@ -187,6 +232,7 @@ impl Engine {
             Some(outcome) => (Some(outcome), false),
             None => {
                 self.manager.restart(self.builtin.clone());
+                self.is_foreign = false;
                 effects.counters.firmware_fallbacks += 1;
                 (self.run(search, header), true)
             }
@@ -197,6 +243,7 @@ impl Engine {
         effects.counters.headers += 1;
         effects.counters.entries_traversed += outcome.traversed as u64;
         effects.counters.spill_reads += outcome.spill_reads as u64;
+        self.work += SPILL_READ_WORK * outcome.spill_reads as u64;
         for _ in 0..outcome.spill_reads {
             effects.interface.transfer(BusTransfer::DescriptorFetch, stage.start, ENTRY_BYTES);
         }
@@ -210,9 +257,14 @@ impl Engine {
         let items = self.manager.searched(search);
         let each = WATCHDOG_ITEM_CYCLES + timing.spill_interval;
         let watchdog = WATCHDOG_HEADER_CYCLES + timing.spill_latency + each * items as u64;
+        let own = WATCHDOG_HEADER_CYCLES + WATCHDOG_ITEM_CYCLES * items as u64;
+        let words = if self.is_foreign { own.min(MOST_PROGRAM_WORDS) } else { u64::MAX };
+        let issued = self.manager.unit().issued();
         self.manager.on_header_for(search, *header);
-        self.manager.run(watchdog).ok()?;
-        self.manager.poll_outcome()
+        let has_ended = self.manager.run_within(watchdog, words).is_ok();
+        let issued = self.manager.unit().issued() - issued;
+        self.work += issued + issued / 4;
+        if has_ended { self.manager.poll_outcome() } else { None }
     }
 
     /// Loads a program; none: the built-in one.
@@ -221,9 +273,21 @@ impl Engine {
     /// When a branch leads out of the program.
     pub(super) fn load(&mut self, program: Option<&[Word]>) -> Result<(), ImageError> {
         let unit = program.map_or_else(|| Ok(self.builtin.clone()), Unit::new)?;
+        self.is_foreign = program.is_some();
         self.manager.restart(unit);
         Ok(())
     }
+}
+
+/// The name of a port's entry in the list manager.
+const fn name_of(port: usize, handle: u32) -> Handle {
+    Handle::new((port as u64) << 32 | handle as u64)
+}
+
+/// All lists of a port.
+fn lists_of(port: usize) -> core::ops::Range<usize> {
+    let first = List { port, portal: 0, is_overflow: false }.index();
+    first..first + List::COUNT / PORTS
 }
 
 /// What reading a spilled entry over the bus takes, in cycles of the unit, where the bus is free.

@@ -296,7 +296,8 @@ impl Match {
             // After 2^32 launches, and it is still there.
             return Err(RESULT_BAD_VALUE);
         }
-        let place = self.engine.take_place().ok_or(RESULT_LIST_FULL)?;
+        let list = List { port: index, portal: append.portal, is_overflow: append.is_overflow };
+        let place = self.engine.take_place(list).ok_or(RESULT_LIST_FULL)?;
         let entry = Entry {
             user: append.user,
             portal: append.portal,
@@ -326,17 +327,17 @@ impl Match {
             let Some(entry) = port.entries.get_mut(&appending.handle) else { return };
             let queue = &mut port.unexpected[usize::from(entry.portal)];
             let mut searched = 0;
-            let first = queue.partition_point(|unexpected| unexpected.number < appending.next);
-            let found = queue.range(first..).position(|unexpected| {
+            let found = queue.range(appending.next..).find(|(_, unexpected)| {
                 searched += 1;
                 reference::accepts(&appending.item, &unexpected.header.for_matching()).is_some()
             });
-            let found = found.filter(|_| !entry.is_overflow);
+            let found = found.map(|(&number, _)| number).filter(|_| !entry.is_overflow);
+            self.effects.spent += searched;
             if searched > 0 && !entry.is_overflow {
                 now = self.effects.match_cycles(now, searched * UNEXPECTED_CYCLES).end;
             }
             let Some(found) = found else {
-                let list = List { port: index, portal: entry.portal, is_overflow: entry.is_overflow };
+                let list = entry.list(index);
                 let Appending { handle, item, place, .. } = appending;
                 let at = self.engine.link(now, list, handle, item, place, &mut self.effects);
                 port.data_visible = port.data_visible.max(at);
@@ -346,7 +347,7 @@ impl Match {
                 port.appending = Some(appending);
                 return;
             }
-            let Some(unexpected) = queue.remove(first + found) else { return };
+            let Some(unexpected) = queue.remove(&found) else { return };
             let accepted = reference::accepts(&appending.item, &unexpected.header.for_matching());
             let is_used_up = appending.item.consume(accepted.map_or(0, |(_, length)| length));
             appending.next = unexpected.number + 1;
@@ -416,7 +417,7 @@ impl Match {
         };
         entry.is_unlink_commanded = true;
         let entry = *entry;
-        self.engine.unlink(index, handle);
+        self.engine.unlink(entry.list(index), handle);
         self.engine.give_place_back(place);
         if entry.under_way == 0 {
             port.entries.remove(&handle);

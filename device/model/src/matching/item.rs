@@ -125,8 +125,27 @@ impl Item {
         ]
     }
 
+    /// The item of these words.
+    #[must_use]
+    pub const fn from_words(words: &[u64; WORDS]) -> Self {
+        let [match_bits, dont_ignore_bits, ids, length, local_offset, max_size, threshold, start] = *words;
+        Self {
+            match_bits,
+            dont_ignore_bits,
+            node: (ids >> 32) as u32,
+            process: (ids >> 16) as u16,
+            flags: ids as u16,
+            length,
+            local_offset,
+            max_size,
+            threshold: threshold as u32,
+            start,
+        }
+    }
+
     /// The item takes a message: its threshold falls and its own offset moves on. Whether it is used up: its threshold is
-    /// zero, or less is left than its maximum size.
+    /// zero, or less is left than its maximum size. Under truncation that size says nothing (Figure 1, line 39), and an item
+    /// that is full goes on taking messages, of which it stores nothing.
     pub fn consume(&mut self, stored: u64) -> bool {
         if !self.has(flag::REMOTE_OFFSET) {
             self.local_offset = self.local_offset.saturating_add(stored).min(self.length);
@@ -135,6 +154,7 @@ impl Item {
             self.threshold = self.threshold.saturating_sub(1);
         }
         let is_short = self.has(flag::MAX_SIZE)
+            && !self.has(flag::TRUNCATE)
             && !self.has(flag::REMOTE_OFFSET)
             && self.length - self.local_offset < self.max_size;
         self.threshold == 0 || is_short
@@ -175,5 +195,6 @@ mod tests {
             start: 9,
         };
         assert_eq!(item.to_words(), [1, 2, 3 << 32 | 4 << 16 | 0x21, 5, 6, 7, 8, 9]);
+        assert_eq!(Item::from_words(&item.to_words()), item);
     }
 }

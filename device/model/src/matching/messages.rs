@@ -376,11 +376,15 @@ impl Match {
         loop {
             let finished = &mut self.peers.all[place].finished;
             let is_before = |sequence: u32| number.wrapping_sub(sequence) as i32 > 0;
-            let Some(Finished { done, .. }) = finished.front().copied().filter(|it| is_before(it.sequence))
+            let Some(Finished { port, number: message, done, .. }) =
+                finished.front().copied().filter(|it| is_before(it.sequence))
             else {
                 break;
             };
             finished.pop_front();
+            // No frame of it goes again. Were it remembered until the link is idle, a program that takes its memory away
+            // under one message after the other, and never pauses, would fill the card's memory.
+            self.peers.all[place].dead.retain(|dead| *dead != (port, message));
             self.on_done(now, done, RESULT_OK);
         }
     }
@@ -414,5 +418,65 @@ impl Match {
         }
         self.peers.mind_deadline(place);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use niclab_abi::ToBytes;
+    use niclab_abi::control::{OP_PORT_OPEN, PortOpen, Request};
+    use niclab_abi::matching::{COMMAND_PUT, Extent, OP_REGION_OPEN, RegionOpen};
+
+    use super::*;
+    use crate::nic::{Input, Nic, PageStore};
+    use crate::parts::profile::Profile;
+
+    fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
+        let mut bytes = vec![0; T::BYTES];
+        value.to_bytes(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn control(nic: &mut Match, operation: u32, body: &[u8]) {
+        let mut request = bytes_of(&Request { operation, body_bytes: body.len() as u32 });
+        request.extend_from_slice(body);
+        nic.handle(Time::ZERO, Input::Control { token: 1, request: &request });
+        while nic.poll_output().is_some() {}
+    }
+
+    /// The attack: a program whose memory is gone sends without a pause, so that the link is never idle.
+    #[test]
+    fn a_message_whose_memory_is_gone_is_forgotten_with_its_last_frame() {
+        let mut nic = Match::new(Config::new(0, 2, Profile::default())).unwrap();
+        let open = PortOpen {
+            slices: 1_024,
+            slices_address: 0x1_0000,
+            status_address: 0x1000,
+            ..PortOpen::default()
+        };
+        control(&mut nic, OP_PORT_OPEN, &bytes_of(&open));
+        let mut region = bytes_of(&RegionOpen { port: 0, extents: 1, bytes: 64, reserved: 0 });
+        region.extend(bytes_of(&Extent { address: 0x10_0000, bytes: 64 }));
+        control(&mut nic, OP_REGION_OPEN, &region);
+        const MESSAGES: u32 = 200;
+        for message in 0..MESSAGES {
+            let words = [0, 0, 0, 1 << 48 | 1 << 16, 0, 64, 0, 0, 0, 0];
+            assert!(nic.accepts_store(0));
+            nic.handle(Time::ZERO, Input::PageStore(PageStore { port: 0, code: COMMAND_PUT, words }));
+            while let Some(output) = nic.poll_output() {
+                if let Output::DmaRead { token, into, .. } = output {
+                    nic.handle(Time::ZERO, Input::DmaData { token, bytes: into, is_whole: false });
+                }
+            }
+            // All but the last frame have arrived.
+            let link = Link { destination: 0, source: 1, sequence: 0, acknowledged: message, asks: false };
+            let mut frame = head(&link, &Kind::Acknowledgement, 0);
+            seal(&mut frame);
+            nic.handle(Time::ZERO, Input::Frame { frame: &frame, message: None });
+        }
+        assert_eq!(nic.effects.counters.events, MESSAGES.into(), "each has failed, and was told");
+        assert_eq!(nic.peers.all[0].dead.len(), 1);
     }
 }

@@ -21,6 +21,15 @@ use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::Ledger;
 use crate::time::Time;
 
+/// What any input costs, as [`Nic::work_done`] counts; what it is long for costs more.
+const INPUT_WORK: u64 = 20;
+/// Bytes of a frame or a request that are checked in a unit of work.
+const CHECKED_BYTES_IN_UNIT: usize = 16;
+/// What any output costs.
+const OUTPUT_WORK: u64 = 8;
+/// Bytes that are copied for an output in a unit of work.
+const COPIED_BYTES_IN_UNIT: u64 = 64;
+
 /// What a read of host memory is for.
 #[derive(Clone, Debug)]
 pub(super) enum Read {
@@ -132,6 +141,29 @@ impl Match {
     }
 }
 
+/// Bytes that an input brings from outside.
+#[inline]
+fn bytes_of(input: &Input<'_>) -> usize {
+    match input {
+        Input::Frame { frame, .. } => frame.len(),
+        Input::Control { request, .. } => request.len(),
+        Input::DmaData { bytes, .. } => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// Bytes that a shell copies for an output.
+#[inline]
+fn bytes_moved(output: &Output) -> u64 {
+    match output {
+        Output::DmaFrame { ranges, .. } | Output::DmaRead { ranges, .. } => {
+            ranges.iter().map(|range| range.bytes).sum()
+        }
+        Output::Frame { frame, .. } => frame.len() as u64,
+        _ => 0,
+    }
+}
+
 /// The host stores a register of a completer page. Returns when it is there.
 fn store_register(now: Time, effects: &mut Effects) -> Time {
     effects.interface.transfer(BusTransfer::PioWrite, now, WORD_BYTES).end
@@ -141,6 +173,7 @@ impl Nic for Match {
     #[inline]
     fn handle(&mut self, now: Time, input: Input<'_>) {
         self.effects.interface.ledger_mut().attribute(None);
+        self.effects.spent += INPUT_WORK + (bytes_of(&input) / CHECKED_BYTES_IN_UNIT) as u64;
         match input {
             Input::PageStore(store) => self.on_store(now, &store),
             Input::Frame { frame, message } => self.on_frame(now, frame, message),
@@ -167,7 +200,11 @@ impl Nic for Match {
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        self.effects.outputs.pop_front()
+        let output = self.effects.outputs.pop_front();
+        if let Some(output) = &output {
+            self.effects.spent += OUTPUT_WORK + bytes_moved(output) / COPIED_BYTES_IN_UNIT;
+        }
+        output
     }
 
     #[inline]
@@ -193,6 +230,11 @@ impl Nic for Match {
 
     fn delivered(&self, port: u32) -> u64 {
         self.ports.get(port as usize).and_then(Option::as_ref).map_or(0, |port| port.events.stored())
+    }
+
+    #[inline]
+    fn work_done(&self) -> u64 {
+        self.effects.spent + self.engine.work()
     }
 
     fn unordered(&self) -> u64 {

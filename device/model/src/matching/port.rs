@@ -12,7 +12,7 @@ use niclab_abi::receive::{SLICE_NUMBER_SHIFT, StatusLine};
 
 use crate::matching::commands::{Memory, Transfer};
 use crate::matching::effects::{Effects, WORD_BYTES};
-use crate::matching::engine::Place;
+use crate::matching::engine::{List, Place};
 use crate::matching::events::{EVENTS_AT_ONCE, EventQueue};
 use crate::matching::item::Item;
 use crate::matching::wire::Header;
@@ -62,6 +62,13 @@ pub(super) struct Entry {
     pub(super) under_way: u32,
     /// It was unlinked by a command, which is answered when nothing is under way any more. A place is promised.
     pub(super) is_unlink_commanded: bool,
+}
+
+impl Entry {
+    /// The list that it is of, or for, in this port.
+    pub(super) const fn list(&self, port: usize) -> List {
+        List { port, portal: self.portal, is_overflow: self.is_overflow }
+    }
 }
 
 /// A message that an overflow entry took.
@@ -134,8 +141,8 @@ pub(super) struct Port {
     pub(super) served: BTreeMap<u64, Served>,
     /// By handle.
     pub(super) entries: BTreeMap<u32, Entry>,
-    /// By portal, in the order of arrival.
-    pub(super) unexpected: [VecDeque<Unexpected>; PORTALS as usize],
+    /// By portal, and by number, which is the order of arrival.
+    pub(super) unexpected: [BTreeMap<u64, Unexpected>; PORTALS as usize],
     /// Unexpected messages that an entry has claimed before they were stored, by number, and its handle.
     pub(super) claimed: BTreeMap<u64, (Unexpected, u32)>,
     pub(super) appending: Option<Appending>,
@@ -177,7 +184,7 @@ impl Port {
 
     /// How many unexpected messages the card remembers for the port.
     pub(super) fn unexpected_messages(&self) -> usize {
-        self.unexpected.iter().map(VecDeque::len).sum::<usize>() + self.claimed.len()
+        self.unexpected.iter().map(BTreeMap::len).sum::<usize>() + self.claimed.len()
     }
 
     /// When the program could know that the slot of its next launch is free: not before a status line that counts the

@@ -11,14 +11,19 @@
 //! ready: so it is known which word is what, however long anything takes.
 
 pub mod command;
+mod inspect;
 mod memory;
 mod stream;
 
 use alloc::collections::{BTreeMap, VecDeque};
+use core::fmt;
 
 use smallvec::SmallVec;
+use thiserror::Error;
 
 use self::command::Command;
+pub use self::inspect::QueueState;
+pub use self::memory::MOST_ITEMS;
 use self::memory::{Memory, SLOT_OF_END};
 use self::stream::{Stream, Verdict};
 use crate::matching::fifo::{Fifos, MOST_WORDS};
@@ -26,9 +31,44 @@ use crate::matching::item::{Header, Item, WORDS};
 use crate::matching::list_manager::{Handle, ListManager, Matched, Misbehaved, Outcome, Timing, Use};
 use crate::matching::unit::{Step, Unit};
 
+/// One of both programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// The one that matches.
+    Matcher,
+    /// The one that keeps the list.
+    Queue,
+}
+
+/// One of both programs does not keep to the hand-shake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{party}: {why}")]
+pub struct Fault {
+    /// Which.
+    pub party: Party,
+    /// What it does.
+    #[source]
+    pub why: Misbehaved,
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Matcher => "the program that matches",
+            Self::Queue => "the program that keeps the list",
+        })
+    }
+}
+
+impl Party {
+    const fn fault(self, why: Misbehaved) -> Fault {
+        Fault { party: self, why }
+    }
+}
+
 /// What keeps a list and has headers matched against it: the hardware ([`ListManager`]) or a program ([`QueueManager`]).
 pub trait MatchQueue {
-    /// Appends an item to the list: headers that were not begun yet find it.
+    /// Appends an item to the list: headers that were not begun yet find it. A program has [`MOST_ITEMS`] slots for them.
     fn append(&mut self, item: Item) -> Handle;
     /// Takes an item out of the list: headers that were not begun yet do not find it. One that is gone already stays gone.
     fn unlink(&mut self, handle: Handle);
@@ -39,8 +79,8 @@ pub trait MatchQueue {
     /// Goes on until every header has its outcome, giving each `watchdog` cycles.
     ///
     /// # Errors
-    /// [`Misbehaved`].
-    fn run(&mut self, watchdog: u64) -> Result<(), Misbehaved>;
+    /// [`Fault`].
+    fn run(&mut self, watchdog: u64) -> Result<(), Fault>;
     /// Cycles so far.
     fn cycle(&self) -> u64;
 }
@@ -62,8 +102,8 @@ impl MatchQueue for ListManager {
         Self::poll_outcome(self)
     }
 
-    fn run(&mut self, watchdog: u64) -> Result<(), Misbehaved> {
-        Self::run(self, watchdog)
+    fn run(&mut self, watchdog: u64) -> Result<(), Fault> {
+        Self::run(self, watchdog).map_err(|why| Party::Matcher.fault(why))
     }
 
     fn cycle(&self) -> u64 {
@@ -76,16 +116,20 @@ impl MatchQueue for ListManager {
 struct Engine {
     unit: Unit,
     fifos: Fifos,
+    /// Whether its last cycle was a wait.
+    is_waiting: bool,
 }
 
 impl Engine {
     const fn new(unit: Unit, fifo_words: usize) -> Self {
-        Self { unit, fifos: Fifos::new(fifo_words) }
+        Self { unit, fifos: Fifos::new(fifo_words), is_waiting: false }
     }
 
     /// One cycle. `front` is what the input FIFO held before anything entered it in this cycle.
     fn step(&mut self, cycle: u64, front: Option<u64>) -> Result<(), Misbehaved> {
-        match self.unit.step(front) {
+        let step = self.unit.step(front);
+        self.is_waiting = step == Step::Waited;
+        match step {
             Step::Issued { took, output } => {
                 if took {
                     self.fifos.pop();
@@ -113,6 +157,8 @@ struct Job {
     began: u64,
     /// Until the program begins it.
     header: Option<Header>,
+    /// Bytes of the message.
+    length: u64,
     failed: usize,
     outcome: Option<Option<Matched>>,
 }
@@ -140,8 +186,12 @@ pub struct QueueManager {
     is_held: bool,
     /// The program waits for a request.
     is_ready: bool,
-    /// The last time that the program became ready.
-    ready_at: u64,
+    /// Since when the program has been at what is no header: it begins, or makes a change.
+    change_began: Option<u64>,
+    /// Cycles that went into that so far.
+    change_cycles: u64,
+    /// The last cycle in which there was nothing to do.
+    idle_at: u64,
     changes: VecDeque<Change>,
     headers: VecDeque<Header>,
     /// The item that the program was told to append.
@@ -169,7 +219,9 @@ impl QueueManager {
             verdicts: VecDeque::new(),
             is_held: false,
             is_ready: false,
-            ready_at: 0,
+            change_began: Some(0),
+            change_cycles: 0,
+            idle_at: 0,
             changes: VecDeque::new(),
             headers: VecDeque::new(),
             landed: None,
@@ -185,30 +237,49 @@ impl QueueManager {
         self.linked.values().copied()
     }
 
-    /// The unit that runs the queue's program.
-    #[must_use]
-    pub const fn unit(&self) -> &Unit {
-        &self.queue.unit
-    }
-
     /// Whether every change is made and every header has its outcome.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.is_ready && self.changes.is_empty() && self.headers.is_empty()
+        let is_done = self.is_ready && self.job.is_none() && self.change_began.is_none();
+        is_done && self.changes.is_empty() && self.headers.is_empty()
+    }
+
+    /// Cycles that stand in no header's: the program's beginning, and its changes of the list. Each is counted as a header's
+    /// are: to where what comes next could follow.
+    #[must_use]
+    pub const fn change_cycles(&self) -> u64 {
+        self.change_cycles
+    }
+
+    /// Who is at fault when what is being done takes longer than `watchdog` cycles.
+    #[must_use]
+    pub fn overdue(&self, watchdog: u64) -> Option<Fault> {
+        let began = self.job.map(|job| job.began).or(self.change_began).unwrap_or(self.idle_at);
+        if self.is_idle() || self.cycle - began <= watchdog {
+            return None;
+        }
+        // Of two that wait for each other, the one that has what it needs is at fault: the match unit, where it has every word
+        // of an item and does not judge it. One that goes on has no excuse.
+        let waits = |engine: &Engine| engine.is_waiting && engine.fifos.front().is_none();
+        let is_matcher =
+            waits(&self.queue) && (!waits(&self.matcher) || self.stream.owes_verdict() && self.job.is_some());
+        let party = if is_matcher { Party::Matcher } else { Party::Queue };
+        Some(party.fault(Misbehaved::Watchdog { cycles: watchdog }))
     }
 
     /// One cycle.
     ///
     /// # Errors
-    /// [`Misbehaved`].
-    pub fn tick(&mut self) -> Result<(), Misbehaved> {
+    /// [`Fault`].
+    pub fn tick(&mut self) -> Result<(), Fault> {
+        let (by_matcher, by_queue) = (|why| Party::Matcher.fault(why), |why| Party::Queue.fault(why));
         // What enters in a cycle cannot be taken in it.
         let fronts = (self.queue.fifos.front(), self.matcher.fifos.front());
         if let Some(word) = self.matcher.fifos.take_output(self.cycle) {
-            self.verdicts.extend(self.stream.on_output(self.cycle, word)?);
+            self.on_verdict(word).map_err(by_matcher)?;
         }
         if let Some(word) = self.queue.fifos.take_output(self.cycle) {
-            self.on_word(word)?;
+            self.on_word(word).map_err(by_queue)?;
         }
         self.enter();
         if self.matcher.fifos.has_room()
@@ -216,10 +287,28 @@ impl QueueManager {
         {
             self.matcher.fifos.push(word);
         }
-        self.queue.step(self.cycle, fronts.0)?;
-        self.matcher.step(self.cycle, fronts.1)?;
+        self.queue.step(self.cycle, fronts.0).map_err(by_queue)?;
+        self.matcher.step(self.cycle, fronts.1).map_err(by_matcher)?;
         self.cycle += 1;
         Ok(())
+    }
+
+    /// The match unit wrote a word.
+    fn on_verdict(&mut self, word: u64) -> Result<(), Misbehaved> {
+        let Some(verdict) = self.stream.on_output(self.cycle, word)? else { return Ok(()) };
+        if let Some((offset, length)) = verdict.result {
+            self.check_result(verdict.slot, offset, length)?;
+        }
+        self.verdicts.push_back(verdict);
+        Ok(())
+    }
+
+    /// An item that is used up is used for what it has, whatever a program says.
+    fn check_result(&self, slot: u16, offset: u64, length: u64) -> Result<(), Misbehaved> {
+        let (Some(job), Use::Consume) = (&self.job, self.uses) else { return Ok(()) };
+        let room = self.memory.length(slot).unwrap_or(0);
+        let is_inside = offset.checked_add(length).is_some_and(|end| end <= room);
+        if is_inside && length <= job.length { Ok(()) } else { Err(Misbehaved::Result { offset, length }) }
     }
 
     /// At most one word enters the program's input FIFO.
@@ -242,11 +331,24 @@ impl QueueManager {
                 self.is_held = true;
                 self.entering = self.tell(&verdict);
             } else if self.is_ready {
+                self.settle();
                 self.entering = self.request();
             }
         }
         if !self.entering.is_empty() {
             self.queue.fifos.push(self.entering.remove(0));
+        }
+    }
+
+    /// A request could come in this cycle: what the last one was about is over.
+    fn settle(&mut self) {
+        if let Some(Job { began, failed, outcome: Some(matched), .. }) = self.job.take() {
+            let traversed = failed + usize::from(matched.is_some());
+            let cycles = self.cycle - began;
+            self.outcomes.push_back(Outcome { matched, traversed, spill_reads: 0, cycles });
+        }
+        if let Some(began) = self.change_began.take() {
+            self.change_cycles += self.cycle - began;
         }
     }
 
@@ -278,14 +380,18 @@ impl QueueManager {
             }
             if !words.is_empty() {
                 self.is_ready = false;
+                self.change_began = Some(self.cycle);
                 return words;
             }
         }
         if let Some(header) = self.headers.pop_front() {
             self.is_ready = false;
-            self.job = Some(Job { began: self.cycle, header: Some(header), failed: 0, outcome: None });
+            let (began, length) = (self.cycle, header.length);
+            self.job = Some(Job { began, header: Some(header), length, failed: 0, outcome: None });
             let keeps = if self.uses == Use::Keep { command::KEEPS } else { 0 };
             words.push(command::ARRIVED | keeps);
+        } else {
+            self.idle_at = self.cycle;
         }
         words
     }
@@ -301,7 +407,17 @@ impl QueueManager {
             self.incomplete = Some(command);
             return Ok(());
         }
+        if let (command::DELIVER, Some(offset), Some(length)) =
+            (command.op, command.operand(0), command.operand(1))
+        {
+            self.check_result(command.slot, offset, length)?;
+        }
         self.carry_out(&command).ok_or(Misbehaved::Command { word })
+    }
+
+    /// The header that the program is at; none once it has said that it is ready.
+    fn job(&mut self) -> Option<&mut Job> {
+        self.job.as_mut().filter(|_| !self.is_ready)
     }
 
     /// Carries a command out; none when it makes no sense now.
@@ -310,8 +426,11 @@ impl QueueManager {
         let answer_at = self.cycle + 1;
         match op {
             command::NOTHING => {}
-            command::READY => self.on_ready(),
-            command::HEADER => self.stream.begin(&self.job.as_mut()?.header.take()?),
+            command::READY => self.on_ready()?,
+            command::HEADER => {
+                let header = self.job()?.header.take()?;
+                self.stream.begin(&header);
+            }
             command::SEND => {
                 let (slot, item) = self.memory.next_fetched()?;
                 self.stream.send(slot, item);
@@ -334,11 +453,11 @@ impl QueueManager {
             command::DELIVER => {
                 let handle = *self.linked.get(&slot)?;
                 let (offset, length) = (command.operand(0)?, command.operand(1)?);
-                let job = self.job.as_mut()?;
+                let job = self.job()?;
                 let index = job.failed;
                 job.outcome = Some(Some(Matched { handle, index, offset, length, is_unlinked: false }));
             }
-            command::NONE => self.job.as_mut()?.outcome = Some(None),
+            command::NONE => self.job()?.outcome = Some(None),
             command::UNLINKED => {
                 let handle = self.linked.remove(&slot)?;
                 if let Some(Job { outcome: Some(Some(matched)), .. }) = &mut self.job {
@@ -350,14 +469,14 @@ impl QueueManager {
         Some(())
     }
 
-    /// The program is done with the last request.
-    fn on_ready(&mut self) {
+    /// The program is done with the last request: none while a header has no outcome, or an item to append no slot.
+    fn on_ready(&mut self) -> Option<()> {
+        if self.job.is_some_and(|job| job.outcome.is_none()) || self.landed.is_some() {
+            return None;
+        }
         self.is_ready = true;
         self.is_held = false;
-        self.ready_at = self.cycle;
-        let Some(Job { began, failed, outcome: Some(matched), .. }) = self.job.take() else { return };
-        let traversed = failed + usize::from(matched.is_some());
-        self.outcomes.push_back(Outcome { matched, traversed, spill_reads: 0, cycles: self.cycle - began });
+        Some(())
     }
 }
 
@@ -381,13 +500,10 @@ impl MatchQueue for QueueManager {
         self.outcomes.pop_front()
     }
 
-    fn run(&mut self, watchdog: u64) -> Result<(), Misbehaved> {
+    fn run(&mut self, watchdog: u64) -> Result<(), Fault> {
         while !self.is_idle() {
             self.tick()?;
-            let began = self.job.map_or(self.ready_at, |job| job.began);
-            if !self.is_ready && self.cycle - began > watchdog {
-                return Err(Misbehaved::Watchdog { cycles: watchdog });
-            }
+            self.overdue(watchdog).map_or(Ok(()), Err)?;
         }
         Ok(())
     }

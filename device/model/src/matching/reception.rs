@@ -239,7 +239,7 @@ impl Match {
         let unexpected = entry.is_overflow.then_some(number);
         if entry.is_overflow {
             self.effects.counters.unexpected += 1;
-            port.unexpected[usize::from(header.portal)].push_back(Unexpected {
+            let unexpected = Unexpected {
                 number,
                 header,
                 offset: matched.offset,
@@ -247,7 +247,8 @@ impl Match {
                 overflow_handle: handle,
                 overflow_user: entry.user,
                 is_stored: false,
-            });
+            };
+            port.unexpected[usize::from(header.portal)].insert(number, unexpected);
         } else {
             self.effects.counters.expected += 1;
         }
@@ -427,11 +428,10 @@ impl Match {
             return;
         }
         let queue = &mut port.unexpected[usize::from(portal)];
-        let Some(found) = queue.iter().rposition(|unexpected| unexpected.number == number) else { return };
-        if is_success {
-            queue[found].is_stored = true;
-        } else {
-            queue.remove(found);
+        if !is_success {
+            queue.remove(&number);
+        } else if let Some(unexpected) = queue.get_mut(&number) {
+            unexpected.is_stored = true;
         }
     }
 

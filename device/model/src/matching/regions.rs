@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use niclab_abi::PAGE_BYTES;
 use niclab_abi::matching::Extent;
 use thiserror::Error;
 
@@ -18,6 +19,8 @@ pub(super) enum RegionError {
     NoSpace,
     #[error("there is no such region")]
     NotFound,
+    #[error("an extent begins or ends inside a page, and not where the region does")]
+    BadAddress,
 }
 
 /// A stretch of a region.
@@ -63,13 +66,22 @@ impl Region {
     }
 
     /// Adds stretches, all or none. Returns how many more there are.
+    ///
+    /// Inside of a region there are whole pages: out of extents of one byte each, every byte of a frame would be a stretch of
+    /// memory for itself, which a shell looks up by itself.
     fn extend(&mut self, extents: &[Extent]) -> Result<usize, RegionError> {
         let mut filled = self.filled;
         for extent in extents {
-            let is_inside = extent.address.checked_add(extent.bytes).is_some();
+            let end = extent.address.checked_add(extent.bytes).ok_or(RegionError::BadValue)?;
+            let is_first = filled == 0;
             filled = filled.checked_add(extent.bytes).ok_or(RegionError::BadValue)?;
-            if extent.bytes == 0 || !is_inside || filled > self.bytes {
+            if extent.bytes == 0 || filled > self.bytes {
                 return Err(RegionError::BadValue);
+            }
+            let is_last = filled == self.bytes;
+            let is_on_pages = |address: u64| address.is_multiple_of(PAGE_BYTES);
+            if !(is_first || is_on_pages(extent.address)) || !(is_last || is_on_pages(end)) {
+                return Err(RegionError::BadAddress);
             }
         }
         let before = self.stretches.len();
@@ -202,13 +214,16 @@ mod tests {
 
     #[test]
     fn a_region_is_of_use_when_all_of_it_is_there() {
+        const PAGE: u64 = PAGE_BYTES;
         let mut regions = Regions::new(2, 3);
-        let name = regions.open(24, &[extent(0x100, 8)]).unwrap();
+        let name = regions.open(2 * PAGE + 8, &[extent(0x1000, PAGE)]).unwrap();
         assert!(regions.get(name).is_none());
-        assert_eq!(regions.extend(name, &[extent(0x300, 8), extent(0x200, 9)]), Err(RegionError::BadValue));
-        assert_eq!(regions.extend(name ^ 1, &[extent(0x300, 8)]), Err(RegionError::NotFound));
-        assert_eq!(regions.extend(name, &[extent(0x300, 8), extent(0x200, 8)]), Ok(()));
-        assert!(regions.get(name).unwrap().holds(24, 0) && !regions.get(name).unwrap().holds(24, 1));
+        let too_much = [extent(0x3000, PAGE), extent(0x5000, 9)];
+        assert_eq!(regions.extend(name, &too_much), Err(RegionError::BadValue));
+        assert_eq!(regions.extend(name ^ 1, &[extent(0x3000, PAGE)]), Err(RegionError::NotFound));
+        assert_eq!(regions.extend(name, &[extent(0x3000, PAGE), extent(0x5000, 8)]), Ok(()));
+        let region = regions.get(name).unwrap();
+        assert!(region.holds(2 * PAGE + 8, 0) && !region.holds(2 * PAGE + 8, 1));
         assert_eq!(regions.open(8, &[extent(0, 8)]), Err(RegionError::NoSpace), "of extents");
         assert!(regions.close(name));
         assert_eq!(regions.open(8, &[]), Err(RegionError::BadValue));
@@ -218,22 +233,57 @@ mod tests {
         assert_eq!(regions.open(8, &[extent(0, 8)]), Err(RegionError::NoSpace), "of regions");
     }
 
+    #[test]
+    fn inside_of_a_region_are_whole_pages() {
+        const PAGE: u64 = PAGE_BYTES;
+        let bytes = |extents: &[Extent]| extents.iter().map(|extent| extent.bytes).sum::<u64>();
+        let opened = |extents: &[Extent]| Regions::new(1, 100).open(bytes(extents), extents).map(drop);
+        for good in [
+            vec![extent(0x1001, 1)],
+            vec![extent(0x1fff, 1), extent(0x5000, 1)],
+            vec![extent(0x1800, PAGE / 2), extent(0x5000, 3 * PAGE), extent(0x9000, 10)],
+        ] {
+            assert_eq!(opened(&good), Ok(()), "{good:x?}");
+        }
+        for bad in [
+            vec![extent(0x1000, 1), extent(0x5000, 1)],
+            vec![extent(0x1fff, 1), extent(0x5001, 1)],
+            vec![extent(0x1000, PAGE), extent(0x5000, PAGE / 2), extent(0x7800, PAGE / 2)],
+            (0..100).map(|byte| extent(0x1000 + 2 * byte, 1)).collect(),
+        ] {
+            assert_eq!(opened(&bad), Err(RegionError::BadAddress), "{bad:x?}");
+        }
+        // Whichever request they are in.
+        let mut regions = Regions::new(1, 100);
+        let name = regions.open(2 * PAGE, &[extent(0x1000, PAGE)]).unwrap();
+        assert_eq!(regions.extend(name, &[extent(0x5001, PAGE)]), Err(RegionError::BadAddress));
+        assert_eq!(regions.extend(name, &[extent(0x5000, 1)]), Err(RegionError::BadAddress));
+        assert_eq!(regions.extend(name, &[extent(0x5000, PAGE)]), Ok(()));
+    }
+
     proptest! {
         #[test]
         fn ranges_are_the_bytes_of_the_extents_in_their_order(
-            lengths in prop::collection::vec((1..20_u64, any::<bool>()), 1..10),
-            offset in 0..200_u64,
-            bytes in 0..200_u64,
+            pages in prop::collection::vec((1..4_u64, any::<bool>()), 1..6),
+            before in 0..PAGE_BYTES,
+            behind in 0..PAGE_BYTES,
+            offset in 0..0x1_4000_u64,
+            bytes in 0..0x1_4000_u64,
         ) {
             let mut address = 0x1000;
             let mut plain = vec![];
-            let extents: Vec<Extent> = lengths
+            let last = pages.len() - 1;
+            let extents: Vec<Extent> = pages
                 .iter()
-                .map(|&(bytes, touches)| {
-                    address += if touches { 0 } else { 0x100 };
-                    let extent = extent(address, bytes);
-                    plain.extend(address..address + bytes);
-                    address += bytes;
+                .enumerate()
+                .map(|(number, &(pages, touches))| {
+                    address += if touches { 0 } else { 0x1_0000 };
+                    // The first begins, and the last ends, inside of a page.
+                    let skipped = if number == 0 { before } else { 0 };
+                    let missing = if number == last { behind.min(pages * PAGE_BYTES - skipped - 1) } else { 0 };
+                    let extent = extent(address + skipped, pages * PAGE_BYTES - skipped - missing);
+                    plain.extend(extent.address..extent.address + extent.bytes);
+                    address += pages * PAGE_BYTES;
                     extent
                 })
                 .collect();

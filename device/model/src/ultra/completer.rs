@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
 use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SLICE_NUMBER_SHIFT, SLICE_VALID, SliceStatus};
+use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::nic::{Content, DMA_BUFFER_WORDS, DmaWords, Register};
@@ -25,6 +26,9 @@ const WORD_BYTES: u64 = 8;
 
 /// Bits of a slice's status word that say what came. That it came, the number and the valid bit say.
 const STATUS_BITS: u64 = ((1 << SLICE_NUMBER_SHIFT) - 1) & !SLICE_VALID;
+
+/// What a look at an entry costs whose slices are released, as [`crate::nic::Nic::work_done`] counts.
+const ENTRY_WORK: u64 = 2;
 
 /// Why an entry cannot be added to an authorization table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -187,8 +191,13 @@ impl Completer {
             if port.entries.iter().filter(is_authorized).count() >= self.authorizations {
                 return Err(AuthorizeError::TableFull);
             }
-            match port.entries.iter_mut().find(|place| place.is_none()) {
-                Some(place) => *place = Some(entry),
+            match port.entries.iter().position(Option::is_none) {
+                Some(place) => port.entries[place] = Some(entry),
+                // Revoked again and again while it holds a slice of each time's, one sender would fill the table without
+                // end, and every packet looks for its sender there.
+                None if port.entries.len() >= Config::MAX_AUTHORIZATIONS.into() => {
+                    return Err(AuthorizeError::TableFull);
+                }
                 None => port.entries.push(Some(entry)),
             }
         }
@@ -282,19 +291,31 @@ impl Completer {
         effects: &mut Effects,
     ) {
         let Some(port) = &mut self.ports[index] else { return };
+        // Whose slices they are: nothing changes for the others. Were all entries looked at each time, a program that lets a
+        // full queue of slices be released one by one, by one store, would have that done for each of them.
+        let mut owners: SmallVec<[u16; 16]> = SmallVec::new();
         // At most the slices of the queue, for no more are stored and not released.
         while port.released < released {
-            let owner = port.owners[port.place_of(port.released)].into();
-            if let Some(grant) = port.grant_mut(owner) {
+            let owner = port.owners[port.place_of(port.released)];
+            if let Some(grant) = port.grant_mut(owner.into()) {
                 grant.on_released();
             }
+            if owners.last() != Some(&owner) {
+                owners.push(owner);
+            }
             port.released += 1;
+            effects.spent += 1;
         }
-        for place in &mut port.entries {
-            place.take_if(|entry| !entry.is_authorized && entry.grant.held() == 0);
+        owners.sort_unstable();
+        owners.dedup();
+        for owner in &owners {
+            if let Some(place) = port.entries.get_mut(usize::from(*owner)) {
+                place.take_if(|entry| !entry.is_authorized && entry.grant.held() == 0);
+            }
         }
-        for place in 0..port.entries.len() {
-            self.announce_if_due(now, index, place, requester, effects);
+        for owner in owners {
+            effects.spent += ENTRY_WORK;
+            self.announce_if_due(now, index, owner.into(), requester, effects);
         }
     }
 

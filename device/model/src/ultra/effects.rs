@@ -25,6 +25,8 @@ pub(super) struct Effects {
     machines: [Resource; 4],
     pub(super) outputs: VecDeque<Output>,
     pub(super) counters: Counters,
+    /// What was done, as [`crate::nic::Nic::work_done`] counts.
+    pub(super) spent: u64,
 }
 
 impl Effects {
@@ -34,6 +36,7 @@ impl Effects {
             interface,
             outputs: VecDeque::new(),
             counters: Counters::default(),
+            spent: 0,
         }
     }
 

@@ -13,6 +13,11 @@ use crate::ultra::counters::Counters;
 use crate::ultra::effects::Effects;
 use crate::ultra::requester::Requester;
 
+/// What any input costs, as [`Nic::work_done`] counts: none is long.
+const INPUT_WORK: u64 = 10;
+/// What any output costs.
+const OUTPUT_WORK: u64 = 5;
+
 /// An ULTRA card.
 pub struct Ultra {
     pub(super) config: Config,
@@ -62,6 +67,7 @@ impl Nic for Ultra {
     fn handle(&mut self, now: Time, input: Input<'_>) {
         let (requester, effects) = (&mut self.requester, &mut self.effects);
         effects.interface.ledger_mut().attribute(None);
+        effects.spent += INPUT_WORK;
         match input {
             Input::PageStore(store) => requester.on_store(now, &store, effects),
             Input::Frame { frame, message } => {
@@ -92,7 +98,9 @@ impl Nic for Ultra {
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        self.effects.outputs.pop_front()
+        let output = self.effects.outputs.pop_front();
+        self.effects.spent += if output.is_some() { OUTPUT_WORK } else { 0 };
+        output
     }
 
     #[inline]
@@ -117,6 +125,11 @@ impl Nic for Ultra {
 
     fn delivered(&self, port: u32) -> u64 {
         self.completer.stored(port as usize)
+    }
+
+    #[inline]
+    fn work_done(&self) -> u64 {
+        self.effects.spent
     }
 
     fn unordered(&self) -> u64 {

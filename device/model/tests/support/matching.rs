@@ -263,6 +263,18 @@ impl Cluster {
         std::iter::from_fn(|| self.event(node, port)).map(|event| (event.kind, event.result)).collect()
     }
 
+    /// Reads all events that have come; the last of them.
+    pub fn last_event(&mut self, node: usize, port: u32) -> Event {
+        std::iter::from_fn(|| self.event(node, port)).last().expect("an event")
+    }
+
+    /// Reads all events that have come, and says so.
+    pub fn release_all(&mut self, node: usize, port: u32) {
+        if std::iter::from_fn(|| self.event(node, port)).count() > 0 {
+            self.release(node, port);
+        }
+    }
+
     /// Says that all events were read.
     pub fn release(&mut self, node: usize, port: u32) {
         let released = self.hosts[node].read[port as usize];

@@ -20,7 +20,7 @@ pub mod wait;
 pub mod world;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use niclab_abi::config::DeviceConfig;
 use niclab_spec::Faults;
@@ -106,6 +106,11 @@ impl Shell {
     #[inline]
     pub fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock()
+    }
+
+    /// The world, if it is to be had within so long. Whoever must answer though the world is stuck asks so.
+    pub fn try_world(&self, patience: Duration) -> Option<MutexGuard<'_, World>> {
+        self.world.try_lock_for(patience)
     }
 
     /// Something was done in the world: model time is not to pass by itself for a while. Those who watch see it.

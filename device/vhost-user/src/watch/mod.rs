@@ -13,6 +13,7 @@ pub mod taps;
 pub mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use niclab_model::nic::FrameBytes;
 use niclab_model::parts::ledger::StageRecord;
@@ -20,6 +21,7 @@ use niclab_model::parts::message::Message;
 use niclab_model::time::Time;
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Fate, Heading};
+use niclab_spec::monitor::LOCK_PATIENCE;
 use niclab_spec::watch::{WatchRequest, WatchSubject};
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
@@ -27,10 +29,14 @@ use thiserror::Error;
 use crate::shell::Shell;
 use crate::shell::world::World;
 
-/// Most entries between the doorbells' threads and the writer: some megabytes.
-const MAX_ENTRIES: usize = 64 * 1024;
-/// Most bytes of long frames among them.
-const MAX_LONG_FRAME_BYTES: usize = 32 * 1024 * 1024;
+/// Most memory between the doorbells' threads and the writers of all who watch, each of whom has an equal share of it. One
+/// who came when there were fewer may still hold what was its share then, so that 8 of them, none of whom reads, hold at most
+/// 1 + 1/2 + ... + 1/8 times as much.
+pub const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
+/// What an entry takes beside long frames: a list of them grows by doubling.
+const ENTRY_BYTES: usize = 2 * size_of::<Entry>();
+/// Entries for which a list that was written keeps its memory.
+const KEPT_ENTRIES: usize = 1024;
 /// Most stages of one ledger between two looks at it.
 const MAX_STAGES: usize = 64 * 1024;
 
@@ -48,6 +54,11 @@ pub enum WatchError {
     /// Links were named for what is not of links.
     #[error("only a capture is of chosen links; leave them out")]
     NotOfLinks,
+    /// Nobody gives the world's lock back.
+    #[error(
+        "the daemon is stuck: its guests are not served, so there is nothing to watch; end the cluster by `niclab down`"
+    )]
+    Stuck,
     /// It would be over at once.
     #[error("0 messages are nothing to watch; give 1 or more")]
     NoMessages,
@@ -91,12 +102,13 @@ struct CapturedFrame {
 }
 
 impl Entry {
-    /// Bytes that it holds beside itself.
-    fn long_frame_bytes(&self) -> usize {
-        match self {
-            Self::Frame(CapturedFrame { frame, .. }) if frame.spilled() => frame.len(),
-            _ => 0,
-        }
+    /// Bytes of memory that it takes while it waits.
+    fn bytes(&self) -> usize {
+        let frame = match self {
+            Self::Frame(CapturedFrame { frame, .. }) | Self::Message(_, frame) => frame,
+            Self::Stage(..) => return ENTRY_BYTES,
+        };
+        ENTRY_BYTES + if frame.spilled() { frame.capacity() } else { 0 }
     }
 }
 
@@ -104,7 +116,10 @@ impl Entry {
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<Entry>,
-    long_frame_bytes: usize,
+    /// What they take.
+    waiting_bytes: usize,
+    /// What those take that the writer has taken and not written yet.
+    taken_bytes: usize,
     messages: u64,
     /// What did not fit: by interface of a capture, else in the first place.
     lost: Vec<u64>,
@@ -128,15 +143,40 @@ impl State {
 pub struct Watch {
     subject: Subject,
     most_messages: u64,
+    share: Share,
     state: Mutex<State>,
     wake: Condvar,
 }
 
+/// One part of what all who watch may let wait. It is given back when the watch, what waits in it included, is gone.
+#[derive(Debug)]
+struct Share(Arc<AtomicUsize>);
+
+impl Share {
+    /// A part beside those of all others that were made of the same count.
+    fn of(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+
+    /// How much it is at present.
+    fn bytes(&self) -> usize {
+        MAX_WAITING_BYTES / self.0.load(Ordering::Relaxed).max(1)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Watch {
-    fn new(subject: Subject, most_messages: Option<u64>) -> Arc<Self> {
+    fn new(subject: Subject, most_messages: Option<u64>, share: Share) -> Arc<Self> {
         Arc::new(Self {
             subject,
             most_messages: most_messages.unwrap_or(u64::MAX),
+            share,
             state: Mutex::default(),
             wake: Condvar::new(),
         })
@@ -153,12 +193,11 @@ impl Watch {
             return;
         }
         let was_empty = state.entries.is_empty();
+        let most = self.share.bytes();
         for entry in entries {
-            let bytes = entry.long_frame_bytes();
-            let has_room = state.entries.len() < MAX_ENTRIES
-                && (bytes == 0 || state.long_frame_bytes + bytes <= MAX_LONG_FRAME_BYTES);
-            if has_room {
-                state.long_frame_bytes += bytes;
+            let bytes = entry.bytes();
+            if state.waiting_bytes + state.taken_bytes + bytes <= most {
+                state.waiting_bytes += bytes;
                 state.entries.push(entry);
             } else {
                 let interface = if let Entry::Frame(frame) = &entry { frame.interface } else { 0 };
@@ -196,12 +235,14 @@ impl Watch {
     /// Waits for entries and swaps them against `taken`, which is emptied. False when there are no more.
     fn take(&self, taken: &mut Vec<Entry>) -> bool {
         taken.clear();
+        taken.shrink_to(KEPT_ENTRIES);
         let mut state = self.state.lock();
+        state.taken_bytes = 0;
         while state.entries.is_empty() && !state.is_over {
             self.wake.wait(&mut state);
         }
         std::mem::swap(&mut state.entries, taken);
-        state.long_frame_bytes = 0;
+        state.taken_bytes = std::mem::take(&mut state.waiting_bytes);
         !taken.is_empty()
     }
 
@@ -225,7 +266,7 @@ impl Shell {
         if !links.is_empty() && *subject != WatchSubject::Capture {
             return Err(WatchError::NotOfLinks);
         }
-        let mut world = self.world();
+        let mut world = self.try_world(LOCK_PATIENCE).ok_or(WatchError::Stuck)?;
         let subject = match subject {
             WatchSubject::Trace => Subject::Trace,
             WatchSubject::Capture => self.capture(links)?,
@@ -235,7 +276,7 @@ impl Shell {
                 Subject::Recording { begin: clocks.min().unwrap_or(Time::ZERO) }
             }
         };
-        let watch = Watch::new(subject, *messages);
+        let watch = Watch::new(subject, *messages, world.network.taps().share());
         // What was done before is not part of it.
         world.show();
         world.network.taps_mut().add(Arc::clone(&watch));
@@ -322,33 +363,101 @@ mod tests {
         Entry::Message(message, FrameBytes::new())
     }
 
-    #[test]
-    fn what_does_not_fit_is_counted_and_the_rest_is_kept() {
-        let watch = Watch::new(Subject::Trace, None);
-        watch.push((0..MAX_ENTRIES as u64 + 5).map(message));
-        let mut taken = Vec::new();
-        assert!(watch.take(&mut taken));
-        assert_eq!((taken.len(), watch.counts().1), (MAX_ENTRIES, vec![5]));
-        watch.push([message(7)]);
-        watch.end();
-        watch.push([message(8)]);
-        assert!(watch.take(&mut taken) && taken.len() == 1, "what there was is taken");
-        assert!(!watch.take(&mut taken), "and nothing that came after the end");
+    const INTERFACE: u32 = 0;
+
+    fn frame(bytes: usize) -> Entry {
+        let frame = FrameBytes::from_elem(0, bytes);
+        let heading = Heading::ToNode;
+        Entry::Frame(CapturedFrame {
+            interface: INTERFACE,
+            heading,
+            at: Time::ZERO,
+            frame,
+            fate: Fate::Passed,
+        })
+    }
+
+    fn shares() -> Arc<AtomicUsize> {
+        Arc::new(AtomicUsize::new(0))
+    }
+
+    fn watch(shares: &Arc<AtomicUsize>) -> Arc<Watch> {
+        let subject = Subject::Capture { interfaces: vec![Some(INTERFACE)], names: vec!["node0".to_owned()] };
+        Watch::new(subject, None, Share::of(shares))
+    }
+
+    /// Shows frames until one is lost.
+    fn fill(watch: &Watch, bytes: usize) -> usize {
+        while watch.counts().1.is_empty() {
+            watch.push([frame(bytes)]);
+        }
+        held(watch)
+    }
+
+    /// What a watch holds, which is not less than the memory that its list takes.
+    fn held(watch: &Watch) -> usize {
+        let state = watch.state.lock();
+        let frames: usize = state.entries.iter().map(|entry| entry.bytes() - ENTRY_BYTES).sum();
+        let memory = frames + state.entries.capacity() * size_of::<Entry>();
+        assert!(memory <= state.waiting_bytes + KEPT_ENTRIES * size_of::<Entry>(), "{memory}");
+        state.waiting_bytes + state.taken_bytes
     }
 
     #[test]
-    fn long_frames_are_bounded_by_their_bytes() {
-        let watch = Watch::new(Subject::Capture { interfaces: Vec::new(), names: Vec::new() }, None);
-        let frame = FrameBytes::from_elem(0, 1024 * 1024);
-        let (heading, at, fate) = (Heading::ToNode, Time::ZERO, Fate::Passed);
-        let entry = || Entry::Frame(CapturedFrame { interface: 2, heading, at, frame: frame.clone(), fate });
-        watch.push((0..40).map(|_| entry()));
-        assert_eq!(watch.counts().1, [0, 0, 8]);
+    fn what_does_not_fit_is_counted_and_the_rest_is_kept() {
+        let watch = Watch::new(Subject::Trace, None, Share::of(&shares()));
+        let room = MAX_WAITING_BYTES / ENTRY_BYTES;
+        watch.push((0..room as u64 + 5).map(message));
+        let mut taken = Vec::new();
+        assert!(watch.take(&mut taken));
+        assert_eq!((taken.len(), watch.counts().1), (room, vec![5]));
+        watch.push([message(7)]);
+        assert_eq!(watch.counts().1, [6], "there is no room until the writer comes again");
+        watch.end();
+        assert!(!watch.take(&mut taken), "all was taken");
+        assert!(taken.capacity() <= KEPT_ENTRIES, "and its memory given back");
+    }
+
+    #[test]
+    fn what_there_was_before_the_end_is_taken_and_nothing_that_came_after() {
+        let watch = Watch::new(Subject::Trace, None, Share::of(&shares()));
+        watch.push([message(7)]);
+        watch.end();
+        watch.push([message(8)]);
+        let mut taken = Vec::new();
+        assert!(watch.take(&mut taken) && taken.len() == 1);
+        assert!(!watch.take(&mut taken));
+    }
+
+    #[test]
+    fn what_waits_for_all_who_watch_and_do_not_read_is_bounded() {
+        for bytes in [64, 9_000] {
+            let shares = shares();
+            let watches: Vec<_> = (0..8).map(|_| watch(&shares)).collect();
+            let total: usize = watches.iter().map(|watch| fill(watch, bytes)).sum();
+            assert!(total <= MAX_WAITING_BYTES && total > MAX_WAITING_BYTES / 2, "{total}");
+            drop(watches);
+            assert_eq!(shares.load(Ordering::Relaxed), 0, "the shares are given back");
+        }
+    }
+
+    #[test]
+    fn one_after_the_other_they_hold_no_more_than_was_their_share_when_they_came() {
+        let shares = shares();
+        let mut watches = Vec::new();
+        let mut total = 0;
+        for number in 1..=8 {
+            watches.push(watch(&shares));
+            let held = watches.last().map_or(0, |watch| fill(watch, 1_000));
+            assert!(held <= MAX_WAITING_BYTES / number, "{number}: {held}");
+            total += held;
+        }
+        assert!(total < 3 * MAX_WAITING_BYTES, "{total}");
     }
 
     #[test]
     fn so_many_messages_are_watched_and_no_more() {
-        let watch = Watch::new(Subject::Trace, Some(2));
+        let watch = Watch::new(Subject::Trace, Some(2), Share::of(&shares()));
         assert_eq!([(); 3].map(|()| watch.count_message()), [true, true, false]);
         watch.end_if_full();
         assert!(!watch.take(&mut Vec::new()));

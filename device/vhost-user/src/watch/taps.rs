@@ -1,6 +1,7 @@
 //! What the shell shows to those who watch.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use niclab_model::fabric::{Deliveries, Delivery, Fabric, Transits};
 use niclab_model::nic::FrameBytes;
@@ -11,12 +12,14 @@ use niclab_observe::capture::arrivals;
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Fate, Heading};
 
-use super::{CapturedFrame, Entry, Subject, Watch};
+use super::{CapturedFrame, Entry, Share, Subject, Watch};
 
 /// All who watch.
 #[derive(Debug, Default)]
 pub struct Taps {
     watches: Vec<Arc<Watch>>,
+    /// How many watches there are, those included that are over and not written yet.
+    shares: Arc<AtomicUsize>,
 }
 
 impl Taps {
@@ -29,6 +32,11 @@ impl Taps {
     /// Whether anybody wants to see stages.
     pub(super) fn is_traced(&self) -> bool {
         self.watches.iter().any(|watch| watch.is_trace())
+    }
+
+    /// A part of what all who watch may let wait.
+    pub(super) fn share(&self) -> Share {
+        Share::of(&self.shares)
     }
 
     pub(super) fn add(&mut self, watch: Arc<Watch>) {

@@ -16,6 +16,9 @@ use super::{CapturedFrame, Entry, Subject, Watch};
 /// further apart.
 const HELD_FRAMES: usize = 1024;
 
+/// Most bytes of them.
+const HELD_BYTES: usize = 2 * 1024 * 1024;
+
 /// Writes what `watch` sees, of nodes with these names, until it is over. Gives back the flushed writer.
 ///
 /// # Errors
@@ -53,15 +56,18 @@ fn write_trace<W: Write>(watch: &Watch, nodes: &[String], out: W) -> io::Result<
 fn write_capture<W: Write>(watch: &Watch, links: &[String], out: W) -> io::Result<(W, WatchSummary)> {
     let mut capture = Capture::new(out, links)?;
     let mut held = BinaryHeap::with_capacity(HELD_FRAMES + 1);
-    let mut order = 0_u64;
+    let (mut order, mut held_bytes) = (0_u64, 0);
     let (messages, lost) = each_entry(watch, |entry| {
         let Entry::Frame(frame) = entry else { return Ok(()) };
         order += 1;
+        held_bytes += frame.frame.len();
         held.push(Reverse(Held { order, frame }));
-        if held.len() <= HELD_FRAMES {
-            return Ok(());
+        while held.len() > HELD_FRAMES || held_bytes > HELD_BYTES {
+            let Some(Reverse(first)) = held.pop() else { break };
+            held_bytes -= first.frame.frame.len();
+            put(&mut capture, &first)?;
         }
-        held.pop().map_or(Ok(()), |Reverse(first)| put(&mut capture, &first))
+        Ok(())
     })?;
     while let Some(Reverse(first)) = held.pop() {
         put(&mut capture, &first)?;

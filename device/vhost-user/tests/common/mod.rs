@@ -7,6 +7,7 @@ pub mod process;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use niclab_device::frontend::{ClusterGuest, GuestPort};
@@ -41,6 +42,15 @@ pub fn stats(lab: &Lab, node: usize) -> NodeFigures {
 /// Violations of `node` so far, by name.
 pub fn violations(lab: &Lab, node: usize) -> BTreeMap<String, u64> {
     stats(lab, node).violations
+}
+
+/// Stops a thread that looks at this, however the test ends: one that fails must not wait for it for ever.
+pub struct Stop<'a>(pub &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Waits until `done` says so.

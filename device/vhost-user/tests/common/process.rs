@@ -32,10 +32,13 @@ impl Process {
         let source = Source::from_text("test", format!("nodes = {nodes}"));
         let cluster = source.resolve(&source.parse::<ClusterFile>().unwrap()).unwrap();
         let place = |name: String| folder.path().join(name);
-        let config = DaemonConfig::new(&cluster, "test", place("monitor".to_owned()), |rank| NodeSockets {
-            cluster_socket: place(format!("{rank}.cluster")),
-            ethernet_socket: place(format!("{rank}.ethernet")),
-        });
+        let config =
+            DaemonConfig::new(&cluster, &"test".parse().unwrap(), place("monitor".to_owned()), |rank| {
+                NodeSockets {
+                    cluster_socket: place(format!("{rank}.cluster")),
+                    ethernet_socket: place(format!("{rank}.ethernet")),
+                }
+            });
         let file = place("daemon.json".to_owned());
         std::fs::write(&file, serde_json::to_vec(&config).unwrap()).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_niclab-device"))

@@ -35,7 +35,7 @@ pub const NICLAB_MATCH_PUTS: u32 = 16;
 pub const NICLAB_MATCH_GETS: u32 = 32;
 /// Flag of an entry: the initiator says the offset.
 pub const NICLAB_MATCH_REMOTE_OFFSET: u32 = 64;
-/// Flag of an entry: is unlinked once fewer than min_free bytes are left.
+/// Flag of an entry: is unlinked once fewer than min_free bytes are left; with NICLAB_MATCH_TRUNCATE it says nothing.
 pub const NICLAB_MATCH_MIN_FREE: u32 = 128;
 /// Flag of an entry: cuts messages that are too long.
 pub const NICLAB_MATCH_TRUNCATE: u32 = 256;
@@ -181,7 +181,7 @@ pub extern "C" fn niclab_match_result_text(result: u32) -> *const std::ffi::c_ch
         Outcome::BadValue => c"a value of the command is out of its range",
         Outcome::BadCommand => c"the device does not know the command",
         Outcome::NotFound => c"the entry is not linked any more",
-        Outcome::ListFull => c"the card is full of match entries",
+        Outcome::ListFull => c"the card or the portal is full of match entries",
         Outcome::Other(_) => c"a result that this library does not know",
     };
     text.as_ptr()

@@ -335,14 +335,15 @@ impl<'a> Append<'a> {
         self
     }
 
-    /// Is unlinked once fewer bytes than this are left ("min free").
+    /// Is unlinked once fewer bytes than this are left ("min free"). An entry whose offset the initiator says does not match
+    /// where fewer are left, and stays. With [`Self::truncate`] this says nothing: messages are cut instead.
     pub fn max_size(mut self, bytes: u64) -> Self {
         self.max_size = bytes;
         self.flags |= ENTRY_MAX_SIZE;
         self
     }
 
-    /// Cuts messages that are too long, instead of not matching them.
+    /// Cuts messages that are too long, instead of not matching them; in the end to nothing, when no bytes are left.
     pub fn truncate(mut self) -> Self {
         self.flags |= ENTRY_TRUNCATE;
         self

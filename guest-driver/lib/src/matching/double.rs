@@ -142,10 +142,18 @@ impl Entry {
         let is_remote = self.flags & ENTRY_REMOTE_OFFSET != 0;
         let offset = if is_remote { remote_offset.min(bytes) } else { self.offset };
         let left = bytes - offset;
+        if self.is_limited() && left < self.words[8] {
+            return None;
+        }
         if length <= left {
             return Some((offset, length));
         }
         (self.flags & ENTRY_TRUNCATE != 0).then_some((offset, left))
+    }
+
+    /// Whether the room that must be left counts: an entry that truncates takes messages whatever is left.
+    fn is_limited(&self) -> bool {
+        self.flags & (ENTRY_MAX_SIZE | ENTRY_TRUNCATE) == ENTRY_MAX_SIZE
     }
 
     /// It has taken a message; whether it is to be unlinked.
@@ -156,8 +164,8 @@ impl Entry {
         if self.threshold != THRESHOLD_INFINITE {
             self.threshold -= 1;
         }
-        let is_full = self.flags & ENTRY_MAX_SIZE != 0 && self.words[5] - self.offset < self.words[8];
-        if is_full {
+        let is_own = self.flags & ENTRY_REMOTE_OFFSET == 0;
+        if is_own && self.is_limited() && self.words[5] - self.offset < self.words[8] {
             self.threshold = 0;
         }
         self.threshold == 0

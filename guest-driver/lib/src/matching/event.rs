@@ -81,7 +81,7 @@ pub enum Outcome {
     BadCommand,
     /// No such entry is linked.
     NotFound,
-    /// Neither device memory nor the spill area has room for another entry.
+    /// No room for another entry: device memory and the spill area are full, or the portal or the card has as many as it may.
     ListFull,
     /// A result that this library does not know.
     Other(u32),
@@ -147,7 +147,8 @@ impl std::fmt::Display for Outcome {
             Self::BadCommand => "the device does not know the command: build device and program alike",
             Self::NotFound => "the entry is not linked any more",
             Self::ListFull => {
-                "the card is full of match entries: unlink some, or give the card more (`match_entries`)"
+                "the card or the portal is full of match entries: unlink some, use more portals, or give the card more \
+                 room (`match_entries`)"
             }
             Self::Other(_) => "a result that this library does not know: build device and program alike",
         })

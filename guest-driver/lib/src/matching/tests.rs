@@ -150,6 +150,31 @@ fn an_entry_is_unlinked_once() {
 }
 
 #[test]
+fn room_that_must_be_left_says_nothing_of_an_entry_that_cuts() {
+    let taken = |entry: fn(Append) -> Append| {
+        let mut pair = Pair::new();
+        let memory = pair.regions[1].span(0..100).expect("within");
+        let append = entry(Append::put(0, memory).persistent().max_size(60));
+        pair.ports[1].launch(&append, SECOND).expect("launched");
+        pair.network.run();
+        let put = Put::new(portal(0), pair.regions[0].span(0..64).expect("within"));
+        for _ in 0..3 {
+            pair.ports[0].launch(&put, SECOND).expect("launched");
+        }
+        pair.network.run();
+        let events = std::iter::from_fn(|| pair.ports[1].try_event());
+        events.map(|event| (event.kind, event.offset, event.moved_bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!(taken(|entry| entry), [(Kind::Put, 0, 64), (Kind::Unlinked, 0, 0)]);
+    assert_eq!(
+        taken(|entry| entry.truncate()),
+        [(Kind::Put, 0, 64), (Kind::Put, 64, 36), (Kind::Put, 100, 0)]
+    );
+    // Where the initiator says the offset, what is left depends on the message, and the entry stays.
+    assert_eq!(taken(|entry| entry.remote_offset()), [(Kind::Put, 0, 64); 3]);
+}
+
+#[test]
 fn successes_are_counted_and_failures_told() {
     let mut pair = Pair::new();
     let entry = Append::put(0, pair.regions[1].span(0..8).expect("within"))

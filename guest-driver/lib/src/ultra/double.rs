@@ -31,20 +31,36 @@ pub(super) struct Packet {
 #[derive(Default)]
 pub(super) struct Wires {
     dead: AtomicBool,
-    rings: Mutex<u64>,
+    doorbell: Mutex<Doorbell>,
     rung: Condvar,
     interrupts: Mutex<u64>,
     interrupted: Condvar,
 }
 
+/// What a device that sleeps waits for. The end is no ring: a ring that came before the device counted them would wake
+/// nobody.
+#[derive(Default)]
+struct Doorbell {
+    rings: u64,
+    is_over: bool,
+}
+
 impl Wires {
     pub(super) fn rings(&self) -> u64 {
-        *self.rings.lock().unwrap()
+        self.doorbell.lock().unwrap().rings
     }
 
-    /// Sleeps until the doorbell was rung more often than `seen` times; returns how often.
-    pub(super) fn wait_ring(&self, seen: u64) -> u64 {
-        *self.rung.wait_while(self.rings.lock().unwrap(), |rings| *rings == seen).unwrap()
+    /// Sleeps until the doorbell was rung more often than `seen` times, or the device is to end; says whether it goes on.
+    pub(super) fn wait_ring(&self, seen: u64) -> bool {
+        let doorbell = self.doorbell.lock().unwrap();
+        let is_quiet = |doorbell: &mut Doorbell| doorbell.rings == seen && !doorbell.is_over;
+        !self.rung.wait_while(doorbell, is_quiet).unwrap().is_over
+    }
+
+    /// Ends the device, whether it sleeps, goes to sleep or is busy.
+    pub(super) fn end(&self) {
+        self.doorbell.lock().unwrap().is_over = true;
+        self.rung.notify_all();
     }
 
     pub(super) fn die(&self) {
@@ -58,7 +74,7 @@ impl Wires {
 }
 
 /// The port's end.
-pub(super) struct PortEnd(pub(super) Arc<Wires>);
+pub(super) struct PortEnd(Arc<Wires>);
 
 impl Backing for PortEnd {
     fn name(&self) -> &str {
@@ -66,7 +82,7 @@ impl Backing for PortEnd {
     }
 
     fn ring(&self) {
-        *self.0.rings.lock().unwrap() += 1;
+        self.0.doorbell.lock().unwrap().rings += 1;
         self.0.rung.notify_all();
     }
 

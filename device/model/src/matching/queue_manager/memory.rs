@@ -9,6 +9,9 @@ use crate::matching::item::{Item, WORDS};
 /// The slot that holds what ends a list.
 pub const SLOT_OF_END: u16 = 0;
 
+/// Slots for items: their numbers have 16 bits, and one is that of the end.
+pub const MOST_ITEMS: usize = u16::MAX as usize;
+
 /// Words of scratch memory for each slot.
 const SCRATCH_WORDS: usize = 4;
 
@@ -78,6 +81,22 @@ impl Memory {
         }
         *self.items.get_mut(slot)? = item.to_words();
         Some(())
+    }
+
+    /// The bytes of a slot's item.
+    pub fn length(&self, slot: u16) -> Option<u64> {
+        let [_, _, _, length, ..] = self.items.get(usize::from(slot))?;
+        Some(*length)
+    }
+
+    /// A slot's item as the program has it.
+    pub fn item(&self, slot: u16) -> Option<Item> {
+        self.items.get(usize::from(slot)).map(Item::from_words)
+    }
+
+    /// Slots of items that were fetched and not sent, the first one first.
+    pub fn fetched(&self) -> impl Iterator<Item = u16> {
+        self.fetched.iter().map(|(slot, _)| *slot)
     }
 
     /// Changes a word of an item.

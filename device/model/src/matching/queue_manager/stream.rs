@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 use super::memory::{Fetched, SLOT_OF_END};
 use super::{Group, command};
 use crate::matching::item::{Header, WORDS};
-use crate::matching::list_manager::Misbehaved;
+use crate::matching::list_manager::inspect::Phase;
+use crate::matching::list_manager::{Due, Misbehaved};
 use crate::matching::program::{DONE, FAILED, SUCCEEDED};
 
 /// What the match unit says of an item.
@@ -100,15 +101,18 @@ impl Stream {
     /// The match unit wrote a word: the verdict that is complete with it.
     pub fn on_output(&mut self, cycle: u64, word: u64) -> Result<Option<Verdict>, Misbehaved> {
         let first = self.judged.front().copied();
+        let is_begun = self.is_begun();
         match (&mut self.result, word, first) {
-            (None, FAILED, Some(slot)) => {
+            (None, FAILED, Some(slot)) if is_begun => {
                 self.judged.pop_front();
                 if slot == SLOT_OF_END {
                     self.end(cycle);
                 }
                 return Ok(Some(Verdict { slot, result: None }));
             }
-            (None, SUCCEEDED, Some(slot)) if slot != SLOT_OF_END => self.result = Some(SmallVec::new()),
+            (None, SUCCEEDED, Some(slot)) if is_begun && slot != SLOT_OF_END => {
+                self.result = Some(SmallVec::new());
+            }
             (Some(result), word, Some(slot)) if result.len() < 2 => {
                 result.push(word);
                 if let [offset, length] = **result {
@@ -120,9 +124,40 @@ impl Stream {
                 self.judged.drain(..self.judged.len().min(2));
                 self.end(cycle);
             }
-            (_, word, _) => return Err(Misbehaved::Verdict { word }),
+            (result, word, _) => {
+                let due = match result {
+                    Some(_) => Due::Done,
+                    None if !self.is_busy => Due::Nothing,
+                    None => Due::of(word, is_begun),
+                };
+                return Err(Misbehaved::Answer { word, due });
+            }
         }
         Ok(None)
+    }
+
+    /// Whether a word was sent of the item that is judged next: a verdict on another is none.
+    fn is_begun(&self) -> bool {
+        let unsent = self.transfers.iter().filter(|transfer| !transfer.is_header).count();
+        let is_under_way =
+            self.sent > 0 && self.transfers.front().is_some_and(|transfer| !transfer.is_header);
+        self.judged.len() > unsent || is_under_way
+    }
+
+    /// Whether the match unit has all words of an item and has not said what it is.
+    pub fn owes_verdict(&self) -> bool {
+        self.transfers.is_empty() && !self.judged.is_empty()
+    }
+
+    /// What the match unit is to say next, and of which slot.
+    pub fn awaits(&self) -> (Phase, Option<u16>) {
+        let phase = match self.result.as_deref() {
+            None => Phase::Verdict,
+            Some([]) => Phase::Offset,
+            Some([_]) => Phase::Length,
+            Some(_) => Phase::Done,
+        };
+        (phase, self.judged.front().copied())
     }
 
     /// The unit is done with a header.

@@ -1,0 +1,97 @@
+//! Who is connected to the monitor, and who is hung up on when another wants in.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// Most connections at a time, each with a thread of its own. When one more comes, the one that was silent for longest is
+/// hung up on: whoever connects and says nothing keeps nobody out.
+pub const MAX_CONNECTIONS: usize = 16;
+
+/// Most of them that watch. They are never hung up on for another's sake, so some places are kept for questions.
+pub const MAX_WATCHES: usize = 8;
+
+/// All connections.
+#[derive(Debug, Default)]
+pub struct Connections {
+    open: Mutex<Vec<Place>>,
+    /// Counts what was heard, of anybody.
+    heard: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Place {
+    stream: Arc<UnixStream>,
+    /// The count when the last whole request was heard of it, or when it came.
+    last_heard: u64,
+    is_watching: bool,
+}
+
+/// One connection's place, until this is dropped or another needs it.
+#[derive(Debug)]
+pub struct Seat {
+    connections: Arc<Connections>,
+    stream: Arc<UnixStream>,
+}
+
+impl Connections {
+    /// A place for a connection; if there is none left, that of the one that was silent for longest.
+    pub fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<Seat> {
+        if self.open.lock().len() >= MAX_CONNECTIONS && !self.hang_up_on_silent() {
+            return None;
+        }
+        let stream = Arc::new(stream);
+        let place = Place { stream: Arc::clone(&stream), last_heard: self.count(), is_watching: false };
+        self.open.lock().push(place);
+        Some(Seat { connections: Arc::clone(self), stream })
+    }
+
+    /// Hangs up on the one that was silent for longest. False if all watch.
+    pub fn hang_up_on_silent(&self) -> bool {
+        let mut open = self.open.lock();
+        let silent = open.iter().enumerate().filter(|(_, place)| !place.is_watching);
+        let Some((number, _)) = silent.min_by_key(|(_, place)| place.last_heard) else { return false };
+        // Its thread ends by itself now. Fails only when the other end has hung up first.
+        let _ = open.swap_remove(number).stream.shutdown(Shutdown::Both);
+        true
+    }
+
+    fn count(&self) -> u64 {
+        self.heard.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Seat {
+    /// The connection.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// A whole request was heard.
+    pub fn on_request(&self) {
+        let count = self.connections.count();
+        let mut open = self.connections.open.lock();
+        if let Some(place) = open.iter_mut().find(|place| Arc::ptr_eq(&place.stream, &self.stream)) {
+            place.last_heard = count;
+        }
+    }
+
+    /// From now on it is not hung up on, as somebody watches over it. False if as many watch as can, or it lost its place.
+    pub fn watch(&self) -> bool {
+        let mut open = self.connections.open.lock();
+        if open.iter().filter(|place| place.is_watching).count() >= MAX_WATCHES {
+            return false;
+        }
+        let own = open.iter_mut().find(|place| Arc::ptr_eq(&place.stream, &self.stream));
+        own.map(|place| place.is_watching = true).is_some()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.connections.open.lock().retain(|place| !Arc::ptr_eq(&place.stream, &self.stream));
+    }
+}

@@ -1,0 +1,161 @@
+//! The monitor answers whatever others do: hold the world's lock, connect and say nothing, watch and do not read.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use common::{PATIENCE, lab};
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer_by;
+use niclab_device::monitor::connections::{MAX_CONNECTIONS, MAX_WATCHES};
+use niclab_device::monitor::heart::Heart;
+use niclab_device::watch::WatchError;
+use niclab_spec::monitor::{Answer, LOCK_PATIENCE, Request, STATS_VERSION};
+use niclab_spec::{DeviceFaults, Faults, FaultsChange, WatchRequest, WatchSubject};
+
+struct Client(BufReader<UnixStream>);
+
+impl Client {
+    fn silent(lab: &Lab) -> Self {
+        let stream = UnixStream::connect(&lab.config().monitor_socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn ask(&mut self, request: &Request) -> Answer {
+        let line = serde_json::to_string(request).unwrap() + "\n";
+        self.0.get_mut().write_all(line.as_bytes()).unwrap();
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn is_served(&mut self) -> bool {
+        matches!(self.ask(&Request::Heartbeat), Answer::Heartbeat(_))
+    }
+
+    fn is_hung_up_on(&mut self) -> bool {
+        matches!(self.0.read(&mut [0; 1]), Ok(0))
+    }
+}
+
+fn watch() -> Request {
+    Request::Watch(WatchRequest { subject: WatchSubject::Trace, links: Vec::new(), messages: None })
+}
+
+#[test]
+fn a_world_whose_lock_is_kept_is_told_and_for_how_long() {
+    let lab = lab(2);
+    let shell = lab.daemon().shell();
+    let heart = Heart::new(Duration::from_millis(10));
+    let held_ms = |request: &Request| match answer_by(shell, &heart, request) {
+        Answer::Stuck(stuck) => {
+            assert_eq!(stuck.version, STATS_VERSION);
+            Some(stuck.wall_held_ms)
+        }
+        Answer::Error { message } => panic!("{message}"),
+        _ => None,
+    };
+    let node = || "node0".to_owned();
+    let requests = [
+        Request::Heartbeat,
+        Request::Stats,
+        Request::BeginMeasurement,
+        Request::Health,
+        Request::Faults,
+        Request::ChangeFaults { node: node(), change: FaultsChange::default() },
+        Request::SetFaults { node: node(), faults: Faults::default() },
+        Request::DeviceFaults { node: node() },
+        Request::SetDeviceFaults { node: node(), faults: DeviceFaults::default() },
+    ];
+    assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered");
+
+    let world = shell.world();
+    let mut last = 0;
+    for (number, request) in (1..).zip(&requests) {
+        let held = held_ms(request).unwrap_or_else(|| panic!("{request:?} had the lock"));
+        assert!(
+            held >= last && held >= 10 * number,
+            "{held} ms after {number} requests of 10 ms, {last} before"
+        );
+        last = held;
+    }
+    // Over the socket, with the patience that it has.
+    match Client::silent(&lab).ask(&Request::Heartbeat) {
+        Answer::Stuck(stuck) => assert!(u128::from(stuck.wall_held_ms) >= LOCK_PATIENCE.as_millis()),
+        other => panic!("{other:?}"),
+    }
+    let Request::Watch(request) = watch() else { unreachable!() };
+    assert_eq!(shell.begin_watch(&request).unwrap_err(), WatchError::Stuck);
+    drop(world);
+
+    assert!(requests.iter().all(|request| held_ms(request).is_none()), "all are answered again");
+    let world = shell.world();
+    assert!(held_ms(&Request::Heartbeat).unwrap() < last, "it is another holder");
+    drop(world);
+}
+
+#[test]
+fn whoever_is_silent_keeps_nobody_out() {
+    let lab = lab(2);
+    let mut clients: Vec<Client> = (0..MAX_CONNECTIONS).map(|_| Client::silent(&lab)).collect();
+    // The second is silent for less long than the third.
+    assert!(clients[1].is_served());
+    let mut last = Client::silent(&lab);
+    assert!(last.is_served());
+    assert!(clients[0].is_hung_up_on(), "who was silent for longest");
+    assert!(clients[1].is_served() && clients[2].is_served() && last.is_served());
+    for _ in 0..10 * MAX_CONNECTIONS {
+        clients.push(Client::silent(&lab));
+    }
+    assert!(Client::silent(&lab).is_served());
+}
+
+#[test]
+fn watchers_stay_and_leave_places_for_questions() {
+    let lab = lab(2);
+    let mut watching: Vec<Client> = (0..MAX_WATCHES).map(|_| Client::silent(&lab)).collect();
+    assert!(watching.iter_mut().all(|client| client.ask(&watch()) == Answer::Watching));
+    let mut late = Client::silent(&lab);
+    match late.ask(&watch()) {
+        Answer::Error { message } => assert!(message.contains("8 watch already"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    let _silent: Vec<Client> = (0..2 * MAX_CONNECTIONS).map(|_| Client::silent(&lab)).collect();
+    assert!(Client::silent(&lab).is_served());
+    // They are told that the daemon ends, and were not before.
+    let ends: Vec<_> = watching
+        .into_iter()
+        .map(|mut client| {
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                client.0.read_to_end(&mut text).unwrap();
+                String::from_utf8_lossy(&text).contains("\"watched\"")
+            })
+        })
+        .collect();
+    drop(lab);
+    assert!(ends.into_iter().all(|end| end.join().unwrap()), "their files are whole");
+}
+
+#[test]
+fn a_file_at_the_sockets_place_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("precious");
+    std::fs::write(&path, "text").unwrap();
+    let refused = Lab::new(1, |config| config.monitor_socket.clone_from(&path)).err().unwrap();
+    assert!(refused.to_string().contains("no socket stands there"), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"text");
+}
+
+#[test]
+fn the_socket_is_private() {
+    let lab = lab(1);
+    let mode = std::fs::metadata(&lab.config().monitor_socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
