@@ -1,202 +1,64 @@
 //! The cluster function: the vhost-user back end behind QEMU's `vhost-user-test-device-pci`.
 
+use std::ffi::CString;
+use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use niclab_abi::bar::REGION;
 use niclab_abi::config::CONFIG_BYTES;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_spec::daemon::doorbell_thread_name;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
+use vhost::vhost_user::Backend;
 use vhost::vhost_user::message::{
-    VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
+    VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
+    VhostUserVirtioFeatures,
 };
+use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
+use vm_memory::GuestAddressSpace;
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use crate::attention::Attention;
-use crate::connection::{Event, Function};
-use crate::map_request::{MapChannel, MapError};
-use crate::memory::{DmaMemory, FileIdentity};
+use crate::link::Link;
+use crate::map_request::{MapRequests, News, PATIENCE, Seat};
+use crate::memory::DmaMemory;
 use crate::ring::Burst;
 use crate::shell::card::violation;
 use crate::shell::world::World;
 use crate::shell::{Shell, in_turns};
-use crate::vring::Vring;
-
-/// How long a front end may take to map the BAR before that is reported. Its queues go on meanwhile.
-const MAP_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How far the mapping of the BAR has got, which each start of the device needs anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mapping {
-    /// Not asked for.
-    Wanted,
-    /// Asked for; reported when there is no answer by then.
-    Asked(Instant),
-    /// Nothing more to do: it stands, or cannot, or there was no answer for long, which may still come.
-    Settled,
-}
-
-/// The mapping of the BAR, and the channel over which it is asked for.
-struct Map {
-    channel: Option<MapChannel>,
-    mapping: Mapping,
-}
+use crate::vring::{GuestMemory, Vring};
 
 /// One connection of the cluster function.
 pub struct ClusterFunction {
     shell: Arc<Shell>,
     node: usize,
-    attention: Arc<Attention>,
-    map: Mutex<Map>,
+    link: Arc<Link>,
+    map: MapRequests,
+    /// The world knows the queues of this connection.
+    is_attached: AtomicBool,
 }
 
 impl ClusterFunction {
-    /// The driver has reset the device, or the guest has rebooted, or is gone: its memory is not ours any more.
-    fn host_reset(&self) {
-        let mut world = self.shell.world();
-        world.host_reset(self.node);
-        if let Some(card) = world.cards.get_mut(self.node) {
-            card.want_doorbell(true);
-        }
-        // What came for this node from others may wait for no page of theirs.
-        in_turns(&mut world, World::go_on);
-        self.shell.did(&mut world);
-    }
-
-    /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU 11.1 crashes
-    /// when it is asked before the driver said DRIVER_OK.
-    fn map_bar(&self) {
-        if self.map.lock().mapping != Mapping::Wanted || !self.has_request() {
-            return;
-        }
-        let mut map = self.map.lock();
-        map.mapping = Mapping::Settled;
-        let Some(channel) = &mut map.channel else {
-            return log::error!(
-                "node {}: the front end gave no channel to ask for the BAR's mapping",
-                self.node
-            );
-        };
-        let file = {
-            let world = self.shell.world();
-            world.cards.get(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
-        };
-        let Some((Ok(file), bytes)) = file else {
-            return log::error!("node {}: no file descriptor left to share the BAR", self.node);
-        };
-        let request = VhostUserMMap {
-            shmid: REGION as u8,
-            len: bytes,
-            flags: VhostUserMMapFlags::WRITABLE.bits(),
-            ..VhostUserMMap::default()
-        };
-        match channel.ask(&request, &file) {
-            Ok(true) => map.mapping = Mapping::Asked(Instant::now() + MAP_PATIENCE),
-            Ok(false) => {
-                drop(map);
-                self.on_mapped();
-            }
-            Err(error) => self.on_not_mapped(&error),
-        }
-    }
-
-    /// Something came over the channel.
-    fn take_map_answer(&self) {
-        let mut map = self.map.lock();
-        let Some(channel) = &mut map.channel else { return };
-        match channel.take_answer() {
-            Ok(false) => {}
-            // A reset of the device, which takes the mapping away, may have come first.
-            Ok(true) if map.mapping == Mapping::Wanted => {}
-            Ok(true) => {
-                map.mapping = Mapping::Settled;
-                drop(map);
-                self.on_mapped();
-            }
-            Err(error) => {
-                map.mapping = Mapping::Settled;
-                self.on_not_mapped(&error);
-            }
-        }
-    }
-
-    fn on_mapped(&self) {
-        if let Some(card) = self.shell.world().cards.get(self.node) {
-            card.pages.publish();
-        }
-        self.shell.set_connected(self.node, |connected| connected.bar = true);
-        log::info!("node {}: the BAR stands in the guest's address space", self.node);
-    }
-
-    fn on_not_mapped(&self, error: &MapError) {
-        log::error!("node {}: the front end did not map the BAR: {error}", self.node);
-    }
-
-    fn on_deadline(&self) {
-        let mut map = self.map.lock();
-        if let Mapping::Asked(deadline) = map.mapping
-            && deadline <= Instant::now()
-        {
-            map.mapping = Mapping::Settled;
-            drop(map);
-            self.violation("map_unanswered");
-            log::error!(
-                "node {}: the front end has not answered the request to map the BAR for {} s; its programs find no \
-                 card until it does",
-                self.node,
-                MAP_PATIENCE.as_secs()
-            );
-        }
-    }
-
-    /// Whether the driver has sent a request since it started the device.
-    fn has_request(&self) -> bool {
-        let world = self.shell.world();
-        let Some(card) = world.cards.get(self.node) else { return false };
-        let Some(vring) = card.vrings.get(QUEUE_CONTROL as usize) else { return false };
-        // Peeked at, not taken: the indices go back as they were.
-        card.is_running
-            || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
-    }
-
-    fn serve_control(&self) -> bool {
-        let mut world = self.shell.world();
-        let more = world.serve_control(self.node);
-        self.shell.did(&mut world);
-        // To whoever waits for it: this thread would take it again before the other one has woken up.
-        MutexGuard::unlock_fair(world);
-        more
-    }
-}
-
-impl Function for ClusterFunction {
-    const NAME: &'static str = "cluster function";
-    const QUEUES: usize = QUEUES as usize;
-    const QUEUE_SIZE: u16 = QUEUE_SIZE as u16;
-
-    fn new(shell: &Arc<Shell>, node: usize, attention: &Arc<Attention>) -> Self {
-        Self {
+    /// The function of `node`, for a connection to come; `seat` is the node's.
+    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self> {
+        Arc::new(Self {
             shell: Arc::clone(shell),
             node,
-            attention: Arc::clone(attention),
-            map: Mutex::new(Map { channel: None, mapping: Mapping::Wanted }),
-        }
+            link: Arc::clone(link),
+            map: MapRequests::new(seat, link.attention()),
+            is_attached: AtomicBool::new(false),
+        })
     }
 
-    /// By which the launcher finds it, and can keep it beside the guest.
-    fn thread_name(node: usize) -> String {
-        doorbell_thread_name(node)
-    }
-
-    fn on_connect(&self, vrings: &[Vring]) {
-        if let Some(card) = self.shell.world().cards.get_mut(self.node) {
-            card.vrings = vrings.to_vec();
-        }
+    /// Somebody has connected.
+    pub fn on_connect(&self) {
         self.shell.set_connected(self.node, |connected| connected.cluster = true);
     }
 
-    fn on_disconnect(&self) {
+    /// The connection is gone, and with it the guest or its QEMU.
+    pub fn on_disconnect(&self) {
         self.host_reset();
         let mut world = self.shell.world();
         if let Some(card) = world.cards.get_mut(self.node) {
@@ -213,15 +75,141 @@ impl Function for ClusterFunction {
         });
     }
 
-    fn violation(&self, name: &'static str) {
+    /// The front end did what it must not.
+    pub fn violation(&self, name: &'static str) {
         if let Some(card) = self.shell.world().cards.get_mut(self.node) {
             violation(&mut card.counts.violations, name);
         }
     }
 
+    /// The driver has reset the device, or the guest has rebooted, or is gone: its memory is not ours any more.
+    fn host_reset(&self) {
+        let mut world = self.shell.world();
+        world.host_reset(self.node);
+        if let Some(card) = world.cards.get_mut(self.node) {
+            card.want_doorbell(true);
+        }
+        // What came for this node from others may wait for no page of theirs.
+        in_turns(&mut world, World::go_on);
+        self.shell.did(&mut world);
+    }
+
+    /// Remembers the queues, by which other nodes' threads reach this one.
+    fn attach(&self, vrings: &[Vring]) {
+        if self.is_attached.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut world = self.shell.world();
+        if self.link.attention().is_ending() {
+            // The connection ended while this thread was on its way here, and the queues with it.
+            return;
+        }
+        if let Some(card) = world.cards.get_mut(self.node).filter(|card| card.vrings.is_empty()) {
+            card.vrings = vrings.to_vec();
+            self.name_thread();
+        }
+    }
+
+    /// Names the calling thread, so that the launcher finds it and can keep it beside the guest.
+    fn name_thread(&self) {
+        let name = CString::new(doorbell_thread_name(self.node)).unwrap_or_default();
+        // Without the name the thread works, only perhaps on another core.
+        let _ = nix::sys::prctl::set_name(&name);
+    }
+
+    /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU 11.1 crashes
+    /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, when it comes to that.
+    fn map_bar(&self, vrings: &[Vring]) {
+        if !self.map.is_due() || !self.has_request(vrings) {
+            return;
+        }
+        let file = {
+            let world = self.shell.world();
+            world.cards.get(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
+        };
+        let Some((file, bytes)) = file else { return };
+        let request = VhostUserMMap {
+            shmid: REGION as u8,
+            len: bytes,
+            flags: VhostUserMMapFlags::WRITABLE.bits(),
+            ..VhostUserMMap::default()
+        };
+        if let Err(error) = self.map.ask(request, file) {
+            log::error!("node {}: {error}", self.node);
+        }
+    }
+
+    /// Hears what came of the request.
+    fn hear_of_map(&self) {
+        for news in self.map.take_news() {
+            match news {
+                News::Answer(Ok(_)) => {
+                    if let Some(card) = self.shell.world().cards.get(self.node) {
+                        card.pages.publish();
+                    }
+                    self.shell.set_connected(self.node, |connected| connected.bar = true);
+                    log::info!("node {}: the BAR stands in the guest's address space", self.node);
+                }
+                News::Answer(Err(error)) => {
+                    log::error!("node {}: the front end did not map the BAR: {error}", self.node);
+                }
+                News::Late => {
+                    self.violation("map_unanswered");
+                    log::error!(
+                        "node {}: the front end has not answered the request to map the BAR for {} s; its programs find \
+                         no card until it does",
+                        self.node,
+                        PATIENCE.as_secs()
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whether the driver has sent a request since it started the device.
+    fn has_request(&self, vrings: &[Vring]) -> bool {
+        let world = self.shell.world();
+        let (Some(card), Some(vring)) = (world.cards.get(self.node), vrings.get(QUEUE_CONTROL as usize))
+        else {
+            return false;
+        };
+        // Peeked at, not taken: the indices go back as they were.
+        card.is_running
+            || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
+    }
+
+    fn serve_control(&self) -> bool {
+        let mut world = self.shell.world();
+        let more = world.serve_control(self.node);
+        self.shell.did(&mut world);
+        // To whoever waits for it: this thread would take it again before the other one has woken up.
+        MutexGuard::unlock_fair(world);
+        more
+    }
+}
+
+impl VhostUserBackend for ClusterFunction {
+    type Bitmap = ();
+    type Vring = Vring;
+
+    fn num_queues(&self) -> usize {
+        QUEUES as usize
+    }
+
+    fn max_queue_size(&self) -> usize {
+        QUEUE_SIZE as usize
+    }
+
     fn features(&self) -> u64 {
         // No event index: one event, one interrupt, unless the driver says otherwise by the flag.
         1 << VIRTIO_F_VERSION_1 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
+    }
+
+    fn acked_features(&self, _features: u64) {
+        self.host_reset();
+        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
+        // driver's next request, which the reset has made sure of.
+        self.map.want();
     }
 
     /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that was
@@ -236,83 +224,88 @@ impl Function for ClusterFunction {
             | VhostUserProtocolFeatures::SHMEM
     }
 
-    fn acked_features(&self, _features: u64) {
-        self.host_reset();
-        // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
-        // driver's next request, which the reset has made sure of.
-        self.map.lock().mapping = Mapping::Wanted;
-    }
-
     fn reset_device(&self) {
         self.host_reset();
     }
 
-    fn stop_queue(&self, queue: u32) {
-        if queue == QUEUE_CONTROL {
-            self.host_reset();
-        }
-    }
+    fn set_event_idx(&self, _enabled: bool) {}
 
-    fn configuration(&self) -> Vec<u8> {
+    fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let mut space = vec![0; CONFIG_BYTES as usize];
         if let Some(info) = self.shell.nodes().get(self.node) {
             info.config.to_bytes(&mut space);
         }
-        space
+        let end = offset.saturating_add(size) as usize;
+        space.get(offset as usize..end).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    fn shared_memory_bytes(&self) -> u64 {
-        self.shell.world().cards.get(self.node).map_or(0, |card| card.pages.bytes())
-    }
-
-    fn bar(&self) -> Option<FileIdentity> {
-        self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity())
-    }
-
-    fn set_memory(&self, memory: Arc<DmaMemory>) {
+    fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
+        let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
+        let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
+        self.link.set_memory(Arc::clone(&memory));
         let old = self.shell.world().set_memory(self.node, memory);
         drop(old);
+        Ok(())
     }
 
-    fn set_channel(&self, channel: MapChannel) -> Option<MapChannel> {
-        self.map.lock().channel.replace(channel)
+    fn set_backend_req_fd(&self, backend: Backend) {
+        self.map.set_backend(backend);
     }
 
-    fn handle(&self, event: Event) {
+    /// The library would lose a descriptor of it with each connection: the thread is ended by [`Link::begin_turn`].
+    fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
+        None
+    }
+
+    fn stop_vring(&self, queue_index: u32) -> io::Result<()> {
+        if queue_index == QUEUE_CONTROL {
+            self.host_reset();
+        }
+        Ok(())
+    }
+
+    /// Fails at the connection's end alone: an error ends the thread.
+    fn handle_event(
+        &self,
+        device_event: u16,
+        _events: EventSet,
+        vrings: &[Vring],
+        _thread: usize,
+    ) -> io::Result<()> {
+        let event = u32::from(device_event);
+        self.link.begin_turn(event >= QUEUES)?;
+        self.attach(vrings);
         let mut again = match event {
-            Event::Queue(queue) if queue == QUEUE_CONTROL as usize => {
-                self.map_bar();
+            QUEUE_CONTROL => {
+                self.map_bar(vrings);
                 let more = self.serve_control();
                 // The first request may have come between the two.
-                self.map_bar();
+                self.map_bar(vrings);
                 more
             }
-            Event::Queue(queue) if queue == QUEUE_EVENT as usize => {
+            QUEUE_EVENT => {
                 self.shell.world().serve_events(self.node);
                 false
             }
-            Event::Queue(_) | Event::Woken => self.shell.serve_doorbell(self.node).more,
-            Event::Channel => {
-                self.take_map_answer();
-                false
-            }
-            Event::Deadline => {
-                self.on_deadline();
-                false
+            _ => {
+                self.hear_of_map();
+                // An earlier one may have stood in the way.
+                self.map_bar(vrings);
+                self.shell.serve_doorbell(self.node).more
             }
         };
-        if !self.attention.is_ending() {
+        if !self.link.attention().is_ending() {
             again |= self.shell.poll(self.node);
         }
         if again {
-            self.attention.wake();
+            self.link.attention().wake();
         }
+        Ok(())
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        match self.map.lock().mapping {
-            Mapping::Asked(deadline) => Some(deadline),
-            Mapping::Wanted | Mapping::Settled => None,
-        }
+    fn get_shmem_config(&self) -> io::Result<VhostUserShMemConfig> {
+        let world = self.shell.world();
+        let bytes = world.cards.get(self.node).map_or(0, |card| card.pages.bytes());
+        Ok(VhostUserShMemConfig::new(1, &[bytes]))
     }
 }

@@ -1,32 +1,30 @@
 //! The sockets: one listener and one thread for each function, one connection at a time.
 
 use std::io;
-use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use parking_lot::Mutex;
 use thiserror::Error;
-use vhost::vhost_user::message::VhostUserProtocolFeatures;
-use vhost::vhost_user::{BackendReqHandler, Error as ProtocolError, Listener};
+use vhost::vhost_user::{Error as ProtocolError, Listener};
+use vhost_user_backend::{
+    Error as DaemonError, ShutdownHandle, VhostUserBackend, VhostUserDaemon, VhostUserHandlerError,
+};
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
+use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use crate::attention::Attention;
 use crate::cluster_function::ClusterFunction;
 use crate::ethernet_function::EthernetFunction;
-use crate::map_request::{MapChannel, peek_channel};
-use crate::memory::{DmaMemory, FileIdentity};
-use crate::session::Session;
+use crate::link::{Fault, Link};
+use crate::map_request::Seat;
 use crate::shell::Shell;
-use crate::vring::Vring;
+use crate::vring::{Vring, make_queues_of};
 
 /// A socket cannot be served.
 #[derive(Debug, Error)]
@@ -52,72 +50,39 @@ pub enum ServeError {
     },
 }
 
-/// The number under which a connection's thread is called; those of queues are small.
-const ATTENTION: u64 = u64::MAX;
-
-/// The number under which the channel for requests of the device is watched.
-pub const CHANNEL: u64 = u64::MAX - 1;
-
-/// Why a function's thread does something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The guest rang for this queue, or it was started.
-    Queue(usize),
-    /// The thread called itself back, after its other queues had their turn.
-    Woken,
-    /// Something came over the channel for requests of the device.
-    Channel,
-    /// The instant of [`Function::deadline`] has come.
-    Deadline,
-}
-
 /// One of a card's two functions, for one connection.
-pub trait Function: Send + Sync + Sized + 'static {
+trait Function: VhostUserBackend<Bitmap = (), Vring = Vring> + Sized + 'static {
     /// What it is called in log lines.
     const NAME: &'static str;
-    /// Its queues.
-    const QUEUES: usize;
-    /// Most descriptors of a queue, a power of two.
-    const QUEUE_SIZE: u16;
-
-    /// The function of `node`, for a connection whose thread is called by `attention`.
-    fn new(shell: &Arc<Shell>, node: usize, attention: &Arc<Attention>) -> Self;
-    /// The name of its thread, within the kernel's 15 bytes.
-    fn thread_name(node: usize) -> String;
-
-    /// Somebody has connected, and will set up these queues.
-    fn on_connect(&self, vrings: &[Vring]);
-    /// The connection is gone, and with it the guest or its QEMU.
+    fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self>;
+    fn on_connect(&self);
     fn on_disconnect(&self);
-    /// The front end did what it must not.
     fn violation(&self, name: &'static str);
-
-    /// Features that are offered, those of the transport among them.
-    fn features(&self) -> u64;
-    /// Features of the protocol that are offered.
-    fn protocol_features(&self) -> VhostUserProtocolFeatures;
-    /// The driver took these of the features that are offered: it starts anew.
-    fn acked_features(&self, features: u64);
-    /// The device is reset.
-    fn reset_device(&self);
-    /// A queue is stopped.
-    fn stop_queue(&self, queue: u32);
-    /// The configuration space.
-    fn configuration(&self) -> Vec<u8>;
-    /// Bytes of the one shared-memory region, or 0.
-    fn shared_memory_bytes(&self) -> u64;
-    /// The node's BAR, which is not memory of the guest.
-    fn bar(&self) -> Option<FileIdentity>;
-    /// The guest's memory table has changed.
-    fn set_memory(&self, memory: Arc<DmaMemory>);
-    /// The front end takes requests of the device here from now on, and no longer over the channel that is given back.
-    fn set_channel(&self, channel: MapChannel) -> Option<MapChannel>;
-
-    /// Does what there is to do, on the connection's own thread.
-    fn handle(&self, event: Event);
-    /// When to be called with [`Event::Deadline`].
-    fn deadline(&self) -> Option<Instant>;
 }
+
+/// Both functions have these as methods of their own.
+macro_rules! function {
+    ($kind:ident, $name:literal) => {
+        impl Function for $kind {
+            const NAME: &'static str = $name;
+            fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self> {
+                $kind::new(shell, node, link, seat)
+            }
+            fn on_connect(&self) {
+                $kind::on_connect(self);
+            }
+            fn on_disconnect(&self) {
+                $kind::on_disconnect(self);
+            }
+            fn violation(&self, name: &'static str) {
+                $kind::violation(self, name);
+            }
+        }
+    };
+}
+
+function!(ClusterFunction, "cluster function");
+function!(EthernetFunction, "Ethernet function");
 
 /// A socket that is served until this is dropped.
 pub struct Server {
@@ -129,7 +94,31 @@ pub struct Server {
 struct Stop {
     is_asked: AtomicBool,
     event: EventFd,
-    connection: Mutex<Option<UnixStream>>,
+    connection: Mutex<Option<Shutdown>>,
+}
+
+impl Stop {
+    /// Waits so long, or until it is asked.
+    fn wait(&self, pause: Duration) {
+        let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
+        // A wait that is cut short does no harm.
+        let _ = poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], timeout);
+    }
+}
+
+impl AsFd for Stop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the event owns its descriptor, and the result borrows from it.
+        unsafe { BorrowedFd::borrow_raw(self.event.as_raw_fd()) }
+    }
+}
+
+struct Shutdown(ShutdownHandle);
+
+impl std::fmt::Debug for Shutdown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shutdown")
+    }
 }
 
 impl Server {
@@ -153,9 +142,6 @@ impl Server {
         let system = |step| move |error| ServeError::System { path: path.to_owned(), step, error };
         let listener =
             Listener::new(path, true).map_err(|error| ServeError::Listen { path: path.to_owned(), error })?;
-        listener
-            .set_nonblocking(true)
-            .map_err(|error| ServeError::Listen { path: path.to_owned(), error })?;
         let stop = Arc::new(Stop {
             is_asked: AtomicBool::new(false),
             event: EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC).map_err(system("making an event"))?,
@@ -164,7 +150,7 @@ impl Server {
         let (shell, its_stop) = (Arc::clone(shell), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name(format!("listen-{node}"))
-            .spawn(move || serve::<F>(&shell, node, &listener, &its_stop))
+            .spawn(move || serve::<F>(&shell, node, listener, &its_stop))
             .map_err(system("starting a thread"))?;
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -174,8 +160,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.is_asked.store(true, Ordering::Relaxed);
         let _ = self.stop.event.write(1);
-        if let Some(connection) = &*self.stop.connection.lock() {
-            hang_up(connection);
+        if let Some(Shutdown(handle)) = &*self.stop.connection.lock() {
+            handle.shutdown();
         }
         if let Some(thread) = self.thread.take() {
             // It ends by itself now; had it panicked, that was reported then.
@@ -184,32 +170,31 @@ impl Drop for Server {
     }
 }
 
-/// Ends a connection, whoever reads from it.
-fn hang_up(connection: &UnixStream) {
-    // Fails when the other end has done so already.
-    let _ = connection.shutdown(Shutdown::Both);
-}
-
-/// How long to wait before the next try to take a connection, after one that failed.
+/// How long to wait before the next try of what failed for want of something.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The same, after many: somebody may have closed a descriptor by then.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause behind `pause`.
+fn next_pause(pause: Option<Duration>) -> Duration {
+    pause.map_or(SHORTEST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE))
+}
+
 /// Serves one connection after another.
-fn serve<F: Function>(shell: &Arc<Shell>, node: usize, listener: &Listener, stop: &Stop) {
+fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut listener: Listener, stop: &Stop) {
+    let seat = Arc::default();
     // Whoever waits to connect stays so while there is no descriptor for him: the listener is readable all the time, and a
     // thread that tried again at once would keep a core busy and fill the log.
     let mut pause = None;
-    while wait_for_connection(listener, stop, pause) {
-        match connect::<F>(shell, node, listener) {
-            Ok(Some(connection)) => {
+    while wait_for_connection(&listener, stop, pause) {
+        match Connection::<F>::take(shell, node, &seat, &mut listener, stop) {
+            Ok(connection) => {
                 if pause.take().is_some() {
                     log::info!("node {node}: connections to the {} are taken again", F::NAME);
                 }
-                connection.serve(stop);
+                connection.serve(node, stop);
             }
-            Ok(None) => {}
             Err(error) => {
                 if pause.is_none() {
                     log::warn!(
@@ -217,7 +202,7 @@ fn serve<F: Function>(shell: &Arc<Shell>, node: usize, listener: &Listener, stop
                         F::NAME
                     );
                 }
-                pause = Some(pause.map_or(SHORTEST_PAUSE, |pause: Duration| (2 * pause).min(LONGEST_PAUSE)));
+                pause = Some(next_pause(pause));
             }
         }
     }
@@ -225,196 +210,137 @@ fn serve<F: Function>(shell: &Arc<Shell>, node: usize, listener: &Listener, stop
 
 /// Waits until the pause is over and somebody wants to connect; false when the server is to stop.
 fn wait_for_connection(listener: &Listener, stop: &Stop, pause: Option<Duration>) -> bool {
-    // SAFETY: both descriptors are borrowed from their owners, hence open, while `poll` uses them.
-    let (listen, stopped) = unsafe {
-        (BorrowedFd::borrow_raw(listener.as_raw_fd()), BorrowedFd::borrow_raw(stop.event.as_raw_fd()))
-    };
+    // SAFETY: the descriptor is borrowed from its owner, hence open, while `poll` uses it.
+    let listen = unsafe { BorrowedFd::borrow_raw(listener.as_raw_fd()) };
     if let Some(pause) = pause {
-        let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
-        let _ = poll(&mut [PollFd::new(stopped.as_fd(), PollFlags::POLLIN)], timeout);
+        stop.wait(pause);
     }
-    loop {
-        if stop.is_asked.load(Ordering::Relaxed) {
-            return false;
-        }
+    while !stop.is_asked.load(Ordering::Relaxed) {
         let mut wanted =
-            [PollFd::new(listen.as_fd(), PollFlags::POLLIN), PollFd::new(stopped.as_fd(), PollFlags::POLLIN)];
+            [PollFd::new(listen, PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
         let polled = poll(&mut wanted, PollTimeout::NONE);
         if polled.is_ok() && wanted.first().and_then(PollFd::any).unwrap_or(false) {
             return !stop.is_asked.load(Ordering::Relaxed);
         }
     }
+    false
 }
 
-/// Takes the connection of whoever waits, with all that it needs of the operating system; nothing when he has gone.
-fn connect<F: Function>(
-    shell: &Arc<Shell>,
-    node: usize,
-    listener: &Listener,
-) -> io::Result<Option<Connection<F>>> {
-    let attention = Arc::new(Attention::new()?);
-    let epoll = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
-    epoll.add(&*attention, EpollEvent::new(EpollFlags::EPOLLIN, ATTENTION))?;
-    let Some(stream) = listener.accept().map_err(io::Error::other)? else { return Ok(None) };
-    let for_requests = stream.try_clone()?;
-    let for_stop = stream.try_clone()?;
-    let function = Arc::new(F::new(shell, node, &attention));
-    let vrings = (0..F::QUEUES).map(|_| Vring::new(F::QUEUE_SIZE)).collect();
-    Ok(Some(Connection { node, function, vrings, epoll, attention, stream, for_requests, for_stop }))
-}
-
-/// One connection, and what it needs of the operating system.
-struct Connection<F> {
-    node: usize,
+/// One connection, with all that it needs of the operating system.
+struct Connection<F: Function> {
     function: Arc<F>,
-    vrings: Vec<Vring>,
-    epoll: Arc<Epoll>,
-    attention: Arc<Attention>,
-    stream: UnixStream,
-    for_requests: UnixStream,
-    for_stop: UnixStream,
+    link: Arc<Link>,
+    daemon: VhostUserDaemon<Arc<F>>,
 }
 
 impl<F: Function> Connection<F> {
-    /// Serves it until it ends: its requests on one thread, its queues on another.
-    fn serve(self, stop: &Stop) {
-        let Self { node, function, vrings, epoll, attention, stream, for_requests, for_stop } = self;
-        *stop.connection.lock() = Some(for_stop);
+    /// Takes the connection of whoever waits.
+    fn take(
+        shell: &Arc<Shell>,
+        node: usize,
+        seat: &Arc<Seat>,
+        listener: &mut Listener,
+        stop: &Stop,
+    ) -> Result<Self, DaemonError> {
+        let link = Link::new().map_err(DaemonError::StartDaemon)?;
+        let function = F::new(shell, node, &link, seat);
+        let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
+        let backend = Arc::clone(&function);
+        let daemon =
+            make_queues_of(&link, || VhostUserDaemon::new(format!("requests-{node}"), backend, memory))?;
+        if let Err(error) = call_threads(&daemon, &*function, &link, stop) {
+            // Its thread could not be told to end, and would be waited for without end. The process is about to end.
+            std::mem::forget(daemon);
+            return Err(DaemonError::StartDaemon(error));
+        }
+        let mut connection = Self { function, link, daemon };
+        for thread in connection.daemon.get_epoll_handlers() {
+            connection.link.wait_at(&*thread).map_err(DaemonError::StartDaemon)?;
+        }
+        connection.function.on_connect();
+        if let Err(error) = connection.daemon.start(listener) {
+            connection.function.on_disconnect();
+            return Err(error);
+        }
+        Ok(connection)
+    }
+
+    /// Serves it until it ends.
+    fn serve(mut self, node: usize, stop: &Stop) {
+        if let Some(handle) = self.daemon.shutdown_handle() {
+            self.link.hang_up_by(handle.clone());
+            *stop.connection.lock() = Some(Shutdown(handle));
+        }
         if stop.is_asked.load(Ordering::Relaxed) {
-            hang_up(&stream);
+            self.daemon.request_shutdown();
         }
-        function.on_connect(&vrings);
-        let queues =
-            Queues { node, function: &*function, vrings: &vrings, epoll: &epoll, attention: &attention };
-        let session =
-            Session::new(Arc::clone(&function), vrings.clone(), Arc::clone(&epoll), Arc::clone(&attention));
-        let result = std::thread::scope(|scope| {
-            let queues_thread = std::thread::Builder::new()
-                .name(F::thread_name(node))
-                .spawn_scoped(scope, || queues.run(&stream))
-                .map_err(|error| format!("no thread for its queues: {error}"))?;
-            let requests_thread = std::thread::Builder::new()
-                .name(format!("requests-{node}"))
-                .spawn_scoped(scope, || answer_requests(session, for_requests, &stream));
-            let result = match requests_thread.map(std::thread::ScopedJoinHandle::join) {
-                Ok(Ok(result)) => result,
-                // What it panicked with was reported then.
-                Ok(Err(_)) => Err("its thread panicked".to_owned()),
-                Err(error) => Err(format!("no thread for its requests: {error}")),
-            };
-            attention.end();
-            // The same.
-            let _ = queues_thread.join();
-            result
-        });
+        let result = self.daemon.wait();
         *stop.connection.lock() = None;
+        let (function, link) = (Arc::clone(&self.function), Arc::clone(&self.link));
+        // With the thread of its queues, which does nothing in the world any more behind this.
+        drop(self);
+        let fault = link.close();
+        if let Some(name) = fault.as_ref().and_then(Fault::violation) {
+            function.violation(name);
+        }
         function.on_disconnect();
-        match result {
-            Ok(()) => log::info!("node {node}: the {} is disconnected", F::NAME),
+        match (fault, result) {
             // Only the one connection is lost: a front end that cut a message short, or broke the protocol.
-            Err(error) => log::warn!("node {node}: the {}'s connection ended: {error}", F::NAME),
+            (Some(fault), _) => log::error!("node {node}: the {} is hung up on: {fault}", F::NAME),
+            // How a QEMU that ends, or is killed, looks from here.
+            (None, Err(DaemonError::HandleRequest(ProtocolError::Disconnected)) | Ok(())) => {
+                log::info!("node {node}: the {} is disconnected", F::NAME);
+            }
+            (None, Err(error)) => {
+                log::warn!("node {node}: the {}'s connection ended: {}", F::NAME, explain(&error));
+            }
         }
     }
 }
 
-/// Answers the front end until it hangs up, is hung up on or breaks the protocol.
-fn answer_requests<F: Function>(
-    session: Session<F>,
-    for_requests: UnixStream,
-    stream: &UnixStream,
-) -> Result<(), String> {
-    let session = Arc::new(std::sync::Mutex::new(session));
-    let mut handler = BackendReqHandler::from_stream(for_requests, Arc::clone(&session));
-    let error = loop {
-        match peek_channel(stream) {
-            Ok(channel) => {
-                // Poisoned when a request panicked, which ended this thread.
-                if let Ok(mut session) = session.lock() {
-                    session.channel = channel;
-                }
-            }
-            Err(error) => break ProtocolError::SocketBroken(error),
-        }
-        if let Err(error) = handler.handle_request() {
-            break error;
-        }
+/// What the library says is wrong, in words of the front end's.
+fn explain(error: &DaemonError) -> String {
+    let DaemonError::HandleRequest(ProtocolError::ReqHandlerError(inner)) = error else {
+        return error.to_string();
     };
-    hang_up(stream);
-    match error {
-        // How a QEMU that ends, or is killed, looks from here.
-        ProtocolError::Disconnected | ProtocolError::SocketBroken(_) => Ok(()),
-        error => Err(error.to_string()),
+    match inner.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(VhostUserHandlerError::MissingMemoryMapping) => {
+            "a ring's own address is in no region of its memory table".to_owned()
+        }
+        _ => inner.to_string(),
     }
 }
 
-/// What the thread of a connection's queues looks at.
-struct Queues<'a, F> {
-    node: usize,
-    function: &'a F,
-    vrings: &'a [Vring],
-    epoll: &'a Epoll,
-    attention: &'a Attention,
+impl<F: Function> Drop for Connection<F> {
+    /// The library waits for the thread of the queues when its daemon goes.
+    fn drop(&mut self) {
+        self.link.attention().end();
+    }
 }
 
-impl<F: Function> Queues<'_, F> {
-    /// Serves the queues until the connection ends, or ends it when the guest's memory is gone.
-    fn run(&self, stream: &UnixStream) {
-        let mut events = [EpollEvent::empty(); 16];
-        while !self.attention.is_ending() {
-            let count = match self.epoll.wait(&mut events, self.timeout()) {
-                Ok(count) => count,
-                Err(Errno::EINTR) => continue,
-                Err(errno) => {
-                    log::error!("node {}: the {}'s queues cannot be waited for: {errno}", self.node, F::NAME);
-                    return hang_up(stream);
-                }
-            };
-            for event in events.iter().take(count) {
-                self.handle(event.data());
+/// Has the library's thread look at the attention, by which alone it is told to end. So this goes on until it is done, and fails
+/// only when the server is to stop.
+fn call_threads<F: Function>(
+    daemon: &VhostUserDaemon<Arc<F>>,
+    function: &F,
+    link: &Link,
+    stop: &Stop,
+) -> io::Result<()> {
+    // Numbers up to that of the queues are the library's own.
+    let number = function.num_queues() as u64 + 1;
+    for thread in daemon.get_epoll_handlers() {
+        let mut pause = None;
+        while let Err(error) = thread.register_listener(link.attention().as_raw_fd(), EventSet::IN, number) {
+            if pause.is_none() {
+                log::warn!("the {}'s thread cannot wait for its end: {error}; trying on", F::NAME);
             }
-            if self.function.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
-                self.function.handle(Event::Deadline);
+            if stop.is_asked.load(Ordering::Relaxed) {
+                return Err(error);
             }
-            if self.attention.has_lost_memory() {
-                self.function.violation("memory_vanished");
-                log::error!(
-                    "node {}: a page of the guest's memory is gone, as if its QEMU had cut the file short or memory had \
-                     run out; the {} is hung up on",
-                    self.node,
-                    F::NAME
-                );
-                return hang_up(stream);
-            }
+            let next = next_pause(pause);
+            stop.wait(next);
+            pause = Some(next);
         }
     }
-
-    fn handle(&self, number: u64) {
-        match number {
-            ATTENTION => {
-                let calls = self.attention.take();
-                for queue in calls.queues() {
-                    self.function.handle(Event::Queue(queue));
-                }
-                if calls.is_woken() {
-                    self.function.handle(Event::Woken);
-                }
-            }
-            CHANNEL => self.function.handle(Event::Channel),
-            number => {
-                let queue = number as usize;
-                if let Some(vring) = self.vrings.get(queue) {
-                    vring.take_kicks();
-                    self.function.handle(Event::Queue(queue));
-                }
-            }
-        }
-    }
-
-    fn timeout(&self) -> EpollTimeout {
-        let left =
-            self.function.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // Rounded up: a wait that ends early would be followed by another one of nothing.
-        let left = left.map(|left| left + Duration::from_millis(1));
-        left.map_or(EpollTimeout::NONE, |left| EpollTimeout::try_from(left).unwrap_or(EpollTimeout::MAX))
-    }
+    Ok(())
 }

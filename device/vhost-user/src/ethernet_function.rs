@@ -1,24 +1,28 @@
 //! The Ethernet function: the vhost-user back end of a standard virtio-net device.
 
+use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::MutexGuard;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
+use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
+use vm_memory::GuestAddressSpace;
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use crate::attention::Attention;
-use crate::connection::{Event, Function};
-use crate::ethernet::{Negotiated, QUEUE_RECEIVE};
-use crate::map_request::MapChannel;
-use crate::memory::{DmaMemory, FileIdentity};
+use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use crate::link::Link;
+use crate::map_request::Seat;
+use crate::memory::DmaMemory;
 use crate::shell::Shell;
 use crate::shell::card::violation;
-use crate::vring::Vring;
+use crate::vring::{GuestMemory, Vring};
 
 /// Most descriptors of a queue: QEMU's limit for vhost-user.
-const QUEUE_SIZE: u16 = 1024;
+const QUEUE_SIZE: usize = 1024;
 
 /// Turns of sending before the thread looks at the receive queue.
 const TURNS: usize = 8;
@@ -27,10 +31,59 @@ const TURNS: usize = 8;
 pub struct EthernetFunction {
     shell: Arc<Shell>,
     node: usize,
-    attention: Arc<Attention>,
+    link: Arc<Link>,
+    /// The world knows the queues of this connection.
+    is_attached: AtomicBool,
 }
 
 impl EthernetFunction {
+    /// The function of `node`, for a connection to come. It has no BAR to ask for.
+    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, _seat: &Arc<Seat>) -> Arc<Self> {
+        let (shell, link) = (Arc::clone(shell), Arc::clone(link));
+        Arc::new(Self { shell, node, link, is_attached: AtomicBool::new(false) })
+    }
+
+    /// Somebody has connected.
+    pub fn on_connect(&self) {
+        self.shell.set_connected(self.node, |connected| connected.ethernet = true);
+    }
+
+    /// The connection is gone, and with it the guest or its QEMU.
+    pub fn on_disconnect(&self) {
+        let mut world = self.shell.world();
+        world.ethernet.host_reset(self.node);
+        let doorbells = world.ethernet.doorbells(self.node);
+        if let Some(state) = world.ethernet.states.get_mut(self.node) {
+            state.earlier_doorbells = doorbells;
+        }
+        let old = world.ethernet.functions.get_mut(self.node).map(std::mem::take);
+        drop(world);
+        drop(old);
+        self.shell.set_connected(self.node, |connected| connected.ethernet = false);
+    }
+
+    /// The front end did what it must not.
+    pub fn violation(&self, name: &'static str) {
+        if let Some(state) = self.shell.world().ethernet.states.get_mut(self.node) {
+            violation(&mut state.violations, name);
+        }
+    }
+
+    fn attach(&self, vrings: &[Vring]) {
+        if self.is_attached.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut world = self.shell.world();
+        if self.link.attention().is_ending() {
+            // The connection ended while this thread was on its way here, and the queues with it.
+            return;
+        }
+        let functions = &mut world.ethernet.functions;
+        if let Some(function) = functions.get_mut(self.node).filter(|function| function.vrings.is_empty()) {
+            function.vrings = vrings.to_vec();
+        }
+    }
+
     /// Sends what the guest has queued. True when there is more than a fair share of it.
     fn transmit(&self) -> bool {
         (0..TURNS).all(|_| {
@@ -44,56 +97,25 @@ impl EthernetFunction {
     }
 }
 
-impl Function for EthernetFunction {
-    const NAME: &'static str = "Ethernet function";
-    const QUEUES: usize = 2;
-    const QUEUE_SIZE: u16 = QUEUE_SIZE;
+impl VhostUserBackend for EthernetFunction {
+    type Bitmap = ();
+    type Vring = Vring;
 
-    fn new(shell: &Arc<Shell>, node: usize, attention: &Arc<Attention>) -> Self {
-        Self { shell: Arc::clone(shell), node, attention: Arc::clone(attention) }
+    fn num_queues(&self) -> usize {
+        2
     }
 
-    fn thread_name(node: usize) -> String {
-        format!("ethernet-{node}")
-    }
-
-    fn on_connect(&self, vrings: &[Vring]) {
-        if let Some(function) = self.shell.world().ethernet.functions.get_mut(self.node) {
-            function.vrings = vrings.to_vec();
-        }
-        self.shell.set_connected(self.node, |connected| connected.ethernet = true);
-    }
-
-    fn on_disconnect(&self) {
-        let mut world = self.shell.world();
-        world.ethernet.host_reset(self.node);
-        let doorbells = world.ethernet.doorbells(self.node);
-        if let Some(state) = world.ethernet.states.get_mut(self.node) {
-            state.earlier_doorbells = doorbells;
-        }
-        let old = world.ethernet.functions.get_mut(self.node).map(std::mem::take);
-        drop(world);
-        drop(old);
-        self.shell.set_connected(self.node, |connected| connected.ethernet = false);
-    }
-
-    fn violation(&self, name: &'static str) {
-        if let Some(state) = self.shell.world().ethernet.states.get_mut(self.node) {
-            violation(&mut state.violations, name);
-        }
+    fn max_queue_size(&self) -> usize {
+        QUEUE_SIZE
     }
 
     /// Not `VHOST_USER_F_PROTOCOL_FEATURES`: with it QEMU's virtio-net enables a queue before it acknowledges any feature,
-    /// which the `vhost` crate takes for a protocol error. The function needs nothing that would have to be agreed on.
+    /// which the library takes for a protocol error. The function needs nothing that would have to be agreed on.
     fn features(&self) -> u64 {
         1 << VIRTIO_F_VERSION_1
             | 1 << VIRTIO_RING_F_EVENT_IDX
             | 1 << VIRTIO_RING_F_INDIRECT_DESC
             | Negotiated::OFFERED
-    }
-
-    fn protocol_features(&self) -> VhostUserProtocolFeatures {
-        VhostUserProtocolFeatures::empty()
     }
 
     fn acked_features(&self, features: u64) {
@@ -104,51 +126,51 @@ impl Function for EthernetFunction {
         }
     }
 
-    /// Neither offered nor asked for: the driver's next features say that it starts anew.
-    fn reset_device(&self) {}
-
-    fn stop_queue(&self, _queue: u32) {}
-
-    fn configuration(&self) -> Vec<u8> {
-        Vec::new()
+    fn protocol_features(&self) -> VhostUserProtocolFeatures {
+        VhostUserProtocolFeatures::empty()
     }
 
-    fn shared_memory_bytes(&self) -> u64 {
-        0
-    }
+    /// The library tells the queues themselves.
+    fn set_event_idx(&self, _enabled: bool) {}
 
-    /// The cluster function's BAR can be among the regions, by another way than its own connection.
-    fn bar(&self) -> Option<FileIdentity> {
-        self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity())
-    }
-
-    fn set_memory(&self, memory: Arc<DmaMemory>) {
+    fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
+        // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
+        // by its file all the same.
+        let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
+        let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
+        self.link.set_memory(Arc::clone(&memory));
         let mut world = self.shell.world();
         let function = world.ethernet.functions.get_mut(self.node);
         let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
         // Taking a large mapping apart takes milliseconds, which others need not wait for.
         drop(world);
         drop(old);
+        Ok(())
     }
 
-    /// Nothing is ever asked of the front end: it cannot give a channel for that, which is not offered.
-    fn set_channel(&self, _channel: MapChannel) -> Option<MapChannel> {
+    /// The library would lose a descriptor of it with each connection: the thread is ended by [`Link::begin_turn`].
+    fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
         None
     }
 
-    fn handle(&self, event: Event) {
-        match event {
-            Event::Queue(QUEUE_RECEIVE) => self.shell.world().ethernet.refill(self.node),
-            Event::Queue(_) | Event::Woken => {
-                if self.transmit() {
-                    self.attention.wake();
-                }
-            }
-            Event::Channel | Event::Deadline => {}
+    /// Fails at the connection's end alone: an error ends the thread.
+    fn handle_event(
+        &self,
+        device_event: u16,
+        _events: EventSet,
+        vrings: &[Vring],
+        _thread: usize,
+    ) -> io::Result<()> {
+        let event = usize::from(device_event);
+        self.link.begin_turn(event > QUEUE_TRANSMIT)?;
+        self.attach(vrings);
+        if event == QUEUE_RECEIVE {
+            self.shell.world().ethernet.refill(self.node);
+            return Ok(());
         }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        None
+        if self.transmit() {
+            self.link.attention().wake();
+        }
+        Ok(())
     }
 }

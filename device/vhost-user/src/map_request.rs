@@ -1,233 +1,288 @@
-//! The request that has the BAR mapped, over the channel that the front end gave for requests of the device: sent and
-//! forgotten, so that a front end which does not answer keeps nobody waiting.
+//! The request that has the BAR mapped. The `vhost` crate waits for its answer without bound, so a thread of its own asks: the
+//! node's queues go on meanwhile, and a front end that never answers keeps nobody else waiting.
 //!
-//! The `vhost` crate's own end of that channel waits for the answer without bound, holding its descriptor where nobody can
-//! get at it. This one is looked at when it is readable.
+//! There is at most one such thread for a node, connections that came and went included: a front end that keeps the channel
+//! open and does not answer keeps one thread and the three descriptors that it holds, and no more of them.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
-use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recv, recvmsg, sendmsg};
+use parking_lot::Mutex;
 use thiserror::Error;
-use vhost::vhost_user::message::{BackendReq, FrontendReq, VhostUserHeaderFlag, VhostUserMMap};
-use vm_memory::ByteValued;
+use vhost::vhost_user::message::VhostUserMMap;
+use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
 
-/// Request, flags, length: three words of 32 bits (vhost-user specification, "Message Specification").
-const HEADER_BYTES: usize = 12;
+use crate::attention::Attention;
 
-/// An answer is a header and one word of 64 bits.
-const ANSWER_BYTES: usize = HEADER_BYTES + 8;
+/// How long a front end may take to map the BAR before that is reported. Its queues go on meanwhile.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Version 1 of the protocol, in a header's flags.
-const VERSION: u32 = 1;
-
-/// Why the BAR does not get mapped.
+/// Why the BAR is not asked for.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// The channel is gone, or full.
-    #[error("the channel for requests of the device failed: {0}")]
-    Channel(#[from] io::Error),
-    /// Something else than an answer came.
-    #[error("what came over the channel for requests of the device is no answer to a mapping request")]
-    Answer,
-    /// The front end answered with an error.
-    #[error("it answered with error {0}")]
-    Refused(u64),
+    /// It may take requests of the device or not.
+    #[error("the front end gave no channel to ask for the BAR's mapping")]
+    NoChannel,
+    /// The file is shared by a descriptor of its own.
+    #[error("no file descriptor left to share the BAR: {0}")]
+    File(#[source] io::Error),
+    /// Two threads are needed.
+    #[error("no thread to ask for the BAR's mapping: {0}")]
+    Thread(#[from] io::Error),
 }
 
-impl From<Errno> for MapError {
-    fn from(errno: Errno) -> Self {
-        Self::Channel(errno.into())
+/// Whether anybody asks the front end of a node, and who wants to next.
+#[derive(Debug, Default)]
+pub struct Seat(Mutex<Taken>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    is_taken: bool,
+    waiting: Weak<Attention>,
+}
+
+impl Seat {
+    /// False when it is taken; `attention` is called once it is free then.
+    fn take(&self, attention: &Arc<Attention>) -> bool {
+        let mut taken = self.0.lock();
+        if taken.is_taken {
+            taken.waiting = Arc::downgrade(attention);
+        }
+        !std::mem::replace(&mut taken.is_taken, true)
+    }
+
+    fn give_back(&self) {
+        let Taken { waiting, .. } = std::mem::take(&mut *self.0.lock());
+        if let Some(attention) = waiting.upgrade() {
+            attention.wake();
+        }
     }
 }
 
-/// The channel, and the answers that are due on it.
+/// What came of a request.
 #[derive(Debug)]
-pub struct MapChannel {
-    stream: UnixStream,
-    /// Whether the front end answers requests at all.
-    is_answered: bool,
-    due: u32,
-    answer: [u8; ANSWER_BYTES],
-    answer_bytes: usize,
+pub enum News {
+    /// An answer, or the end of the channel.
+    Answer(io::Result<u64>),
+    /// No answer for [`PATIENCE`]. It may still come.
+    Late,
 }
 
-impl MapChannel {
-    /// Requests over `stream`, which are answered if both sides agreed on `REPLY_ACK`.
-    pub const fn new(stream: UnixStream, is_answered: bool) -> Self {
-        Self { stream, is_answered, due: 0, answer: [0; ANSWER_BYTES], answer_bytes: 0 }
+/// Where a request's threads leave what came of it, and whom they call then.
+#[derive(Debug)]
+struct Inbox {
+    news: Mutex<Vec<(u64, News)>>,
+    attention: Arc<Attention>,
+}
+
+impl Inbox {
+    fn post(inbox: &Weak<Self>, number: u64, news: News) {
+        // The connection may be over.
+        if let Some(inbox) = inbox.upgrade() {
+            inbox.news.lock().push((number, news));
+            inbox.attention.wake();
+        }
+    }
+}
+
+/// How far the mapping has got, which each start of the device needs anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mapping {
+    Wanted,
+    /// By this request.
+    Asked(u64),
+    /// It stands, or cannot.
+    Settled,
+}
+
+struct State {
+    backend: Option<Backend>,
+    mapping: Mapping,
+    requests: u64,
+}
+
+/// The requests of one connection.
+pub struct MapRequests {
+    seat: Arc<Seat>,
+    inbox: Arc<Inbox>,
+    state: Mutex<State>,
+}
+
+impl MapRequests {
+    /// Of a connection of the node that `seat` belongs to, whose thread is called by `attention`.
+    pub fn new(seat: &Arc<Seat>, attention: &Arc<Attention>) -> Self {
+        Self {
+            seat: Arc::clone(seat),
+            inbox: Arc::new(Inbox { news: Mutex::default(), attention: Arc::clone(attention) }),
+            state: Mutex::new(State { backend: None, mapping: Mapping::Wanted, requests: 0 }),
+        }
     }
 
-    /// Asks for `file` to be mapped. True when an answer is due, false when none will come.
+    /// The front end takes requests of the device here from now on.
+    pub fn set_backend(&self, backend: Backend) {
+        let old = self.state.lock().backend.replace(backend);
+        drop(old);
+    }
+
+    /// The device starts anew.
+    pub fn want(&self) {
+        self.state.lock().mapping = Mapping::Wanted;
+    }
+
+    /// Whether a request is due.
+    pub fn is_due(&self) -> bool {
+        self.state.lock().mapping == Mapping::Wanted
+    }
+
+    /// Asks for `file` to be mapped. Where an earlier request of the node has no answer yet it stays due, and the connection's
+    /// thread is called once there is one.
     ///
     /// # Errors
-    /// [`MapError::Channel`].
-    pub fn ask(&mut self, request: &VhostUserMMap, file: &File) -> Result<bool, MapError> {
-        let wants_answer = if self.is_answered { VhostUserHeaderFlag::NEED_REPLY.bits() } else { 0 };
-        let header: [u32; 3] =
-            [BackendReq::SHMEM_MAP as u32, VERSION | wants_answer, size_of::<VhostUserMMap>() as u32];
-        let header: Vec<u8> = header.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let parts = [IoSlice::new(&header), IoSlice::new(request.as_slice())];
-        let descriptors = [file.as_raw_fd()];
-        let passed = [ControlMessage::ScmRights(&descriptors)];
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        let sent = sendmsg::<()>(self.stream.as_raw_fd(), &parts, &passed, flags, None)?;
-        if sent != HEADER_BYTES + size_of::<VhostUserMMap>() {
-            // A request cut in two would be finished by whatever is sent next.
-            return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+    /// [`MapError`]. Then nothing more is due.
+    pub fn ask(&self, request: VhostUserMMap, file: io::Result<File>) -> Result<(), MapError> {
+        let mut state = self.state.lock();
+        state.mapping = Mapping::Settled;
+        let Some(backend) = state.backend.clone() else { return Err(MapError::NoChannel) };
+        let file = file.map_err(MapError::File)?;
+        if !self.seat.take(&self.inbox.attention) {
+            state.mapping = Mapping::Wanted;
+            return Ok(());
         }
-        self.due += u32::from(self.is_answered);
-        Ok(self.is_answered)
+        state.requests += 1;
+        let number = state.requests;
+        let started = self.start(number, backend, request, file);
+        match started {
+            Ok(()) => state.mapping = Mapping::Asked(number),
+            Err(_) => self.seat.give_back(),
+        }
+        Ok(started?)
     }
 
-    /// Takes what has come. True when the answer to the latest request was among it, and no error.
-    ///
-    /// # Errors
-    /// [`MapError`]. After [`MapError::Refused`] the channel is sound.
-    pub fn take_answer(&mut self) -> Result<bool, MapError> {
-        while self.due > 0 {
-            let Some(room) = self.answer.get_mut(self.answer_bytes..) else { return Err(MapError::Answer) };
-            match recv(self.stream.as_raw_fd(), room, MsgFlags::MSG_DONTWAIT) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(bytes) => self.answer_bytes += bytes,
-                Err(Errno::EAGAIN) => return Ok(false),
-                Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(errno.into()),
+    fn start(&self, number: u64, backend: Backend, request: VhostUserMMap, file: File) -> io::Result<()> {
+        let (is_over, over) = sync_channel::<()>(0);
+        let inbox = Arc::downgrade(&self.inbox);
+        std::thread::Builder::new().name("map-watch".to_owned()).spawn(move || {
+            if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                Inbox::post(&inbox, number, News::Late);
             }
-            if self.answer_bytes == ANSWER_BYTES {
-                self.answer_bytes = 0;
-                self.due -= 1;
-                let refusal = self.refusal().ok_or(MapError::Answer)?;
-                if self.due == 0 && refusal != 0 {
-                    return Err(MapError::Refused(refusal));
+        })?;
+        let (inbox, seat) = (Arc::downgrade(&self.inbox), Arc::clone(&self.seat));
+        let ask = move || {
+            let answer = backend.shmem_map(&request, &file);
+            drop((backend, file, is_over));
+            // Free before the news are told: whoever hears them may ask again.
+            seat.give_back();
+            Inbox::post(&inbox, number, News::Answer(answer));
+        };
+        std::thread::Builder::new().name("map-request".to_owned()).spawn(ask).map(drop)
+    }
+
+    /// What came of the request that counts. What came of earlier ones, which a reset of the device has overtaken, does not.
+    pub fn take_news(&self) -> Vec<News> {
+        let news = std::mem::take(&mut *self.inbox.news.lock());
+        let mut state = self.state.lock();
+        let mut ours = Vec::new();
+        for (number, news) in news {
+            if state.mapping == Mapping::Asked(number) {
+                if matches!(news, News::Answer(_)) {
+                    state.mapping = Mapping::Settled;
                 }
-                if self.due == 0 {
-                    return Ok(true);
-                }
+                ours.push(news);
             }
         }
-        // Nothing is due: what comes now was never asked for, or the channel is closed.
-        Ok(false)
+        ours
     }
-
-    /// Whether an answer is due.
-    pub const fn is_due(&self) -> bool {
-        self.due > 0
-    }
-
-    /// The number in a whole answer: zero is success.
-    fn refusal(&self) -> Option<u64> {
-        let word = |at: usize| self.answer.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        let flags = word(4)?;
-        let is_answer = word(0)? == BackendReq::SHMEM_MAP as u32
-            && flags & 3 == VERSION
-            && flags & VhostUserHeaderFlag::REPLY.bits() != 0
-            && word(8)? == 8;
-        let value = self.answer.get(HEADER_BYTES..)?.try_into().ok().map(u64::from_ne_bytes)?;
-        is_answer.then_some(value)
-    }
-}
-
-impl AsFd for MapChannel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
-
-/// Waits for the front end's next message, and if that brings a channel for requests of the device, takes a descriptor of
-/// it: the `vhost` crate gives it to nobody. The message stays where it is, for the crate to read.
-///
-/// # Errors
-/// When the connection is gone.
-pub fn peek_channel(connection: &UnixStream) -> io::Result<Option<UnixStream>> {
-    let mut header = [0; HEADER_BYTES];
-    loop {
-        match recv(connection.as_raw_fd(), &mut header, MsgFlags::MSG_PEEK) {
-            Ok(_) => break,
-            Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    let [a, b, c, d, ..] = header;
-    if u32::from_ne_bytes([a, b, c, d]) != FrontendReq::SET_BACKEND_REQ_FD as u32 {
-        return Ok(None);
-    }
-    let mut room = nix::cmsg_space!([RawFd; vhost::vhost_user::message::MAX_ATTACHED_FD_ENTRIES]);
-    let mut into = [io::IoSliceMut::new(&mut header)];
-    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-    let message = recvmsg::<()>(connection.as_raw_fd(), &mut into, Some(&mut room), flags)?;
-    let mut descriptors = Vec::new();
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(raw) = control {
-            // SAFETY: the kernel has made these descriptors for this process just now, and nobody else knows them.
-            descriptors.extend(raw.into_iter().map(|raw| unsafe { OwnedFd::from_raw_fd(raw) }));
-        }
-    }
-    // More than one, or one that is no socket, is what the crate refuses.
-    let only = <[OwnedFd; 1]>::try_from(descriptors).ok();
-    Ok(only.map(|[descriptor]| UnixStream::from(descriptor)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
     use super::*;
 
-    fn request() -> VhostUserMMap {
-        VhostUserMMap { len: 4096, flags: 1, ..VhostUserMMap::default() }
-    }
-
-    fn answer(value: u64) -> Vec<u8> {
-        let header = [9_u32, VERSION | 4, 8].map(u32::to_ne_bytes).concat();
-        [header, value.to_ne_bytes().to_vec()].concat()
-    }
-
-    fn channel() -> (MapChannel, UnixStream, File) {
+    fn requests(seat: &Arc<Seat>) -> (MapRequests, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (MapChannel::new(ours, true), theirs, tempfile::tempfile().unwrap())
+        let requests = MapRequests::new(seat, &Arc::new(Attention::new().unwrap()));
+        let backend = Backend::from_stream(ours);
+        backend.set_shmem_flag(true);
+        backend.set_reply_ack_flag(true);
+        requests.set_backend(backend);
+        (requests, theirs)
+    }
+
+    fn ask(requests: &MapRequests) {
+        assert!(requests.is_due());
+        requests.ask(VhostUserMMap::default(), tempfile::tempfile()).unwrap();
+    }
+
+    fn take_request(theirs: &mut UnixStream) {
+        let mut request = [0; 52];
+        theirs.read_exact(&mut request).unwrap();
+        assert_eq!(request[..4], 9_u32.to_ne_bytes(), "SHMEM_MAP");
+    }
+
+    fn answer(theirs: &mut UnixStream, value: u32) {
+        theirs.write_all(&[9_u32, 1 | 4, 8, value, 0].map(u32::to_ne_bytes).concat()).unwrap();
+    }
+
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
-    fn an_answer_may_come_late_and_in_pieces() {
-        let (mut channel, mut theirs, file) = channel();
-        assert!(channel.ask(&request(), &file).unwrap());
-        assert!(!channel.take_answer().unwrap());
-        let mut sent = [0; HEADER_BYTES + size_of::<VhostUserMMap>()];
-        theirs.read_exact(&mut sent).unwrap();
-        assert_eq!(sent[..12], [9_u32, 1 | 8, 40].map(u32::to_ne_bytes).concat());
-        let bytes = answer(0);
-        theirs.write_all(&bytes[..7]).unwrap();
-        assert!(!channel.take_answer().unwrap());
-        theirs.write_all(&bytes[7..]).unwrap();
-        assert!(channel.take_answer().unwrap());
+    fn the_answer_to_the_latest_request_counts() {
+        let seat = Arc::default();
+        let (requests, mut theirs) = requests(&seat);
+        ask(&requests);
+        take_request(&mut theirs);
+        // The device starts anew: the answer is to a question of before.
+        requests.want();
+        ask(&requests);
+        assert!(requests.is_due(), "one at a time");
+        answer(&mut theirs, 17);
+        until("the first answer", || !seat.0.lock().is_taken);
+        until("its news", || !requests.inbox.news.lock().is_empty());
+        assert!(requests.take_news().is_empty() && requests.is_due());
+        ask(&requests);
+        assert!(!requests.is_due());
+        take_request(&mut theirs);
+        answer(&mut theirs, 0);
+        until("the news", || matches!(requests.take_news()[..], [News::Answer(Ok(0))]));
+        assert!(!requests.is_due() && !seat.0.lock().is_taken);
     }
 
     #[test]
-    fn only_the_answer_to_the_latest_request_counts() {
-        let (mut channel, mut theirs, file) = channel();
-        channel.ask(&request(), &file).unwrap();
-        channel.ask(&request(), &file).unwrap();
-        theirs.write_all(&answer(17)).unwrap();
-        assert!(!channel.take_answer().unwrap());
-        theirs.write_all(&answer(0)).unwrap();
-        assert!(channel.take_answer().unwrap());
-        channel.ask(&request(), &file).unwrap();
-        theirs.write_all(&answer(17)).unwrap();
-        assert!(matches!(channel.take_answer(), Err(MapError::Refused(17))));
-    }
-
-    #[test]
-    fn what_is_no_answer_is_refused() {
-        let (mut channel, mut theirs, file) = channel();
-        channel.ask(&request(), &file).unwrap();
-        theirs.write_all(&[0xff; ANSWER_BYTES]).unwrap();
-        assert!(matches!(channel.take_answer(), Err(MapError::Answer)));
+    fn a_request_that_a_dead_connection_left_holds_up_one_thread_and_no_more() {
+        let seat = Arc::default();
+        let (before, mut kept) = requests(&seat);
+        ask(&before);
+        take_request(&mut kept);
+        drop(before);
+        let (after, mut theirs) = requests(&seat);
+        ask(&after);
+        assert!(after.is_due(), "the earlier one has no answer yet");
+        drop(kept);
+        until("the earlier one's end", || !seat.0.lock().is_taken);
+        ask(&after);
+        assert!(!after.is_due());
+        take_request(&mut theirs);
         drop(theirs);
-        assert!(matches!(channel.ask(&request(), &file), Err(MapError::Channel(_))));
+        until("the news", || matches!(after.take_news()[..], [News::Answer(Err(_))]));
+    }
+
+    #[test]
+    fn a_front_end_that_takes_no_requests_is_not_asked() {
+        let requests = MapRequests::new(&Arc::default(), &Arc::new(Attention::new().unwrap()));
+        let refused = requests.ask(VhostUserMMap::default(), tempfile::tempfile());
+        assert!(matches!(refused, Err(MapError::NoChannel)) && !requests.is_due());
     }
 }

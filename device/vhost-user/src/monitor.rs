@@ -26,6 +26,8 @@ use niclab_spec::monitor::{
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats, why_estimate};
 use niclab_spec::{DeviceFaultProblem, DeviceFaults, Faults};
 use thiserror::Error;
+use vhost_user_backend::VringT;
+use virtio_queue::QueueT;
 
 use self::connections::{Connections, MAX_WATCHES, Seat};
 use self::heart::Heart;
@@ -33,7 +35,6 @@ use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
 use crate::shell::{Connected, Shell, in_turns};
-use crate::vring::Vring;
 use crate::watch::serve::serve;
 
 /// The monitor socket cannot be served.
@@ -391,9 +392,7 @@ fn health(shell: &Shell, world: &World) -> DaemonHealth {
 
 /// Whether the driver of a node's Ethernet function has said DRIVER_OK: the front end starts the queues then.
 pub fn is_ethernet_running(world: &World, number: usize) -> bool {
-    world
-        .ethernet
-        .functions
-        .get(number)
-        .is_some_and(|function| !function.vrings.is_empty() && function.vrings.iter().all(Vring::is_ready))
+    world.ethernet.functions.get(number).is_some_and(|function| {
+        !function.vrings.is_empty() && function.vrings.iter().all(|vring| vring.get_ref().get_queue().ready())
+    })
 }

@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -36,83 +36,65 @@ fn other_than_event(file: &File) -> Option<String> {
     (!name.starts_with("anon_inode:[eventfd")).then(|| name.into_owned())
 }
 
-fn adopt(file: File) -> Result<File, EventError> {
-    match other_than_event(&file) {
-        Some(kind) => Err(EventError::NotAnEvent(kind)),
-        None => Ok(file),
+/// Takes `file` for an event by which guest and device call each other.
+///
+/// # Errors
+/// [`EventError`].
+pub fn adopt(file: File) -> Result<File, EventError> {
+    if let Some(kind) = other_than_event(&file) {
+        return Err(EventError::NotAnEvent(kind));
     }
+    // QEMU's events are so anyway. It helps where the kernel has no better way.
+    // SAFETY: the descriptor is open, and the two commands take and give plain flags.
+    let set = unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)
+    };
+    if set < 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    Ok(file)
 }
 
-/// The event by which a guest calls the device.
-#[derive(Debug)]
-pub struct Kick(File);
-
-impl Kick {
-    /// # Errors
-    /// [`EventError::NotAnEvent`].
-    pub fn new(file: File) -> Result<Self, EventError> {
-        adopt(file).map(Self)
-    }
-
-    /// How often the guest has rung since the last call. Never waits.
-    pub fn take(&self) -> u64 {
-        let mut count = [0; 8];
-        let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
-        // SAFETY: the descriptor is open as long as `self`; `into` names `count`, which is eight writable bytes.
-        let read = unsafe { libc::preadv2(self.0.as_raw_fd(), &raw const into, 1, -1, libc::RWF_NOWAIT) };
-        if read == count.len() as isize {
-            return u64::from_ne_bytes(count);
-        }
-        // Somebody else has read it; or the kernel cannot be told not to wait (before 5.8), and then it is better not
-        // read at all: the event is watched by edges.
-        let cannot = io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP);
-        u64::from(read < 0 && cannot)
-    }
+/// How often the guest has rung by `kick` since the last call. Never waits.
+pub fn take(kick: BorrowedFd<'_>) -> u64 {
+    read(kick, libc::RWF_NOWAIT).unwrap_or_else(|error| {
+        // Somebody else has read it; or the kernel cannot be told not to wait (before 5.8).
+        if error.raw_os_error() == Some(libc::EOPNOTSUPP) { read_if_there_is_some(kick) } else { 0 }
+    })
 }
 
-impl AsFd for Kick {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+fn read(kick: BorrowedFd<'_>, flags: i32) -> io::Result<u64> {
+    let mut count = [0; 8];
+    let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
+    // SAFETY: the descriptor is open as long as it is borrowed; `into` names `count`, which is eight writable bytes.
+    let read = unsafe { libc::preadv2(kick.as_raw_fd(), &raw const into, 1, -1, flags) };
+    if read == count.len() as isize { Ok(u64::from_ne_bytes(count)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The event by which the device calls a guest.
-#[derive(Debug)]
-pub struct Call(File);
+/// The second best way: a look, then a read. A front end that shares an event which it made blocking again, and reads it just
+/// between the two, could still make it wait.
+fn read_if_there_is_some(kick: BorrowedFd<'_>) -> u64 {
+    let is_rung = poll(&mut [PollFd::new(kick, PollFlags::POLLIN)], PollTimeout::ZERO);
+    if is_rung.is_ok_and(|ready| ready > 0) { read(kick, 0).unwrap_or(0) } else { 0 }
+}
 
-impl Call {
-    /// # Errors
-    /// [`EventError`].
-    pub fn new(file: File) -> Result<Self, EventError> {
-        let file = adopt(file)?;
-        // QEMU's events are so anyway. It helps where there is no signaller.
-        // SAFETY: the descriptor is open, and the two commands take and give plain flags.
-        let set = unsafe {
-            let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)
-        };
-        if set < 0 {
-            return Err(io::Error::last_os_error().into());
-        }
-        Ok(Self(file))
-    }
-
-    /// Calls. Never waits: an event whose counter is full has been heard anyway. False when it could not be done.
-    pub fn signal(&self) -> bool {
-        match signaller() {
-            Some(signaller) => signaller.signal(&self.0),
-            None => write_if_there_is_room(&self.0),
-        }
+/// Calls the guest by `call`. Never waits: an event whose counter is full has been heard anyway. False when it could not be
+/// done.
+pub fn signal(call: BorrowedFd<'_>) -> bool {
+    match signaller() {
+        Some(signaller) => signaller.signal(call),
+        None => write_if_there_is_room(call),
     }
 }
 
 /// The second best way, for kernels without asynchronous I/O: a look, then a write. A front end that fills the counter just
 /// between the two, of an event that it made blocking again, could still make it wait.
-fn write_if_there_is_room(event: &File) -> bool {
-    let mut wanted = [PollFd::new(event.as_fd(), PollFlags::POLLOUT)];
+fn write_if_there_is_room(event: BorrowedFd<'_>) -> bool {
+    let mut wanted = [PollFd::new(event, PollFlags::POLLOUT)];
     let has_room = poll(&mut wanted, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
     // A counter without room is not zero: whoever waits for the event has been called.
-    !has_room || io::Write::write(&mut &*event, &1_u64.to_ne_bytes()).is_ok()
+    !has_room || nix::unistd::write(event, &1_u64.to_ne_bytes()).is_ok()
 }
 
 /// Makes the kernel signal events: a read of nothing at all that is over at once, and whose end is to be told to the event.
@@ -146,7 +128,7 @@ impl Signaller {
         Ok(Self { context: Mutex::new(IoContext::new(MOST_OVER)?), nothing })
     }
 
-    fn signal(&self, event: &File) -> bool {
+    fn signal(&self, event: BorrowedFd<'_>) -> bool {
         let mut read = IoControlBlock {
             aio_fildes: self.nothing.as_raw_fd() as u32,
             aio_lio_opcode: IOCB_CMD_PREAD as u16,
@@ -169,7 +151,7 @@ impl Signaller {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::FromRawFd;
+    use std::os::fd::{AsFd, FromRawFd};
 
     use vmm_sys_util::eventfd::EventFd;
 
@@ -191,16 +173,16 @@ mod tests {
     #[test]
     fn a_full_event_that_was_made_blocking_again_holds_nobody_up() {
         let (theirs, ours) = event(0);
-        let call = Call::new(ours).unwrap();
+        let call = adopt(ours).unwrap();
         make_blocking(&theirs);
         theirs.write(u64::MAX - 1).unwrap();
         for _ in 0..1_000 {
-            assert!(call.signal());
+            assert!(signal(call.as_fd()));
         }
         assert!(theirs.read().unwrap() >= u64::MAX - 1);
         // And it still counts each call, more than the list of those that are over can hold.
         for _ in 0..1_000 {
-            assert!(call.signal());
+            assert!(signal(call.as_fd()));
         }
         assert_eq!(theirs.read().unwrap(), 1_000);
     }
@@ -209,27 +191,31 @@ mod tests {
     fn without_the_signaller_a_full_event_holds_nobody_up_either() {
         let (theirs, ours) = event(0);
         theirs.write(u64::MAX - 1).unwrap();
-        assert!(write_if_there_is_room(&ours));
+        assert!(write_if_there_is_room(ours.as_fd()));
         theirs.read().unwrap();
-        assert!(write_if_there_is_room(&ours));
+        assert!(write_if_there_is_room(ours.as_fd()));
         assert_eq!(theirs.read().unwrap(), 1);
     }
 
     #[test]
     fn an_empty_blocking_kick_holds_nobody_up_and_a_rung_one_counts() {
         let (theirs, ours) = event(0);
-        let kick = Kick::new(ours).unwrap();
-        assert_eq!(kick.take(), 0);
+        let kick = adopt(ours).unwrap();
+        make_blocking(&theirs);
+        assert_eq!(take(kick.as_fd()), 0);
         theirs.write(3).unwrap();
-        assert_eq!((kick.take(), kick.take()), (3, 0));
+        assert_eq!((take(kick.as_fd()), take(kick.as_fd())), (3, 0));
+        theirs.write(4).unwrap();
+        let second_best = || read_if_there_is_some(kick.as_fd());
+        assert_eq!((second_best(), second_best()), (4, 0));
     }
 
     #[test]
     fn what_is_no_event_is_refused() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let pipe = || File::from(std::os::fd::OwnedFd::from(writer.try_clone().unwrap()));
-        let refused = Call::new(pipe()).unwrap_err().to_string();
+        let refused = adopt(pipe()).unwrap_err().to_string();
         assert!(refused.contains("pipe:") && refused.contains("not an event"), "{refused}");
-        assert!(Kick::new(pipe()).is_err() && Kick::new(tempfile::tempfile().unwrap()).is_err());
+        assert!(adopt(tempfile::tempfile().unwrap()).is_err());
     }
 }

@@ -1,25 +1,26 @@
 //! The device's side of a split virtqueue, one burst at a time.
 //!
-//! One look-up of the three rings serves a whole burst, with one store of the used index at its end, and the driver's wish
-//! not to be interrupted is heard also where it is told by a flag. Layout and rules: Virtual I/O Device specification 1.2,
-//! section 2.7.
+//! `virtio-queue` keeps a queue's addresses and indices; this walks it. Two reasons to have it: one look-up of the three
+//! rings serves a whole burst, with one store of the used index at its end, and the driver's wish not to be interrupted
+//! is heard also where it is told by a flag. Layout and rules: Virtual I/O Device specification 1.2, section 2.7.
 //!
 //! Everything in the rings is the guest's word and hostile until checked: a head or a link out of range, a chain that
 //! loops, an index that ran ahead, a table inside a table. Each is an error that names it; none is followed.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use thiserror::Error;
+use vhost_user_backend::{VringState, VringT};
 use virtio_bindings::virtio_ring::{
     VRING_AVAIL_F_NO_INTERRUPT, VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE,
     VRING_USED_F_NO_NOTIFY,
 };
+use virtio_queue::QueueT;
 
 use crate::memory::{DmaMemory, MemoryError};
-use crate::notification::Call;
-use crate::vring::{QueueState, Vring};
+use crate::vring::{self, GuestMemory, Vring};
 
 /// What is wrong with a ring or a chain. All but [`RingError::NotReady`] are violations of the guest.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -90,7 +91,7 @@ const DESCRIPTOR_BYTES: u32 = 16;
 /// A queue held for one burst: its lock, its three rings, its indices. What was used is told to the driver by
 /// [`Burst::publish`], at the latest when the burst is dropped.
 pub struct Burst<'a> {
-    state: MutexGuard<'a, QueueState>,
+    state: MutexGuard<'a, VringState<GuestMemory>>,
     memory: &'a DmaMemory,
     /// Two words for each descriptor: the address; length, flags and successor.
     table: &'a [AtomicU64],
@@ -116,19 +117,21 @@ impl<'a> Burst<'a> {
     /// # Errors
     /// [`RingError::NotReady`], [`RingError::Memory`].
     pub fn open(vring: &'a Vring, memory: &'a DmaMemory) -> Result<Self, RingError> {
-        let state = vring.lock();
-        if !state.is_ready || !state.is_enabled || state.size == 0 {
+        let state = vring.get_mut();
+        let queue = state.get_queue();
+        if !queue.ready() || !state.is_enabled() || queue.size() == 0 {
             return Err(RingError::NotReady);
         }
-        let (size, event_idx) = (state.size, state.has_event_idx);
+        let (size, event_idx) = (queue.size(), queue.event_idx_enabled());
         let entries = usize::from(size);
-        let table = memory.atomics::<AtomicU64>(state.table, 2 * entries)?;
-        let available = memory.atomics::<AtomicU16>(state.available, 3 + entries)?;
-        let used_head = memory.atomics::<AtomicU16>(state.used, 2)?;
-        let used = memory.atomics::<AtomicU32>(state.used.wrapping_add(4), 2 * entries)?;
-        let behind = state.used.wrapping_add(4 + 8 * u64::from(size));
+        let table = memory.atomics::<AtomicU64>(queue.desc_table(), 2 * entries)?;
+        let available = memory.atomics::<AtomicU16>(queue.avail_ring(), 3 + entries)?;
+        let used_ring = queue.used_ring();
+        let used_head = memory.atomics::<AtomicU16>(used_ring, 2)?;
+        let used = memory.atomics::<AtomicU32>(used_ring.wrapping_add(4), 2 * entries)?;
+        let behind = used_ring.wrapping_add(4 + 8 * u64::from(size));
         let available_event = memory.atomics::<AtomicU16>(behind, 1)?;
-        let (next_available, next_used) = (state.next_available, state.next_used);
+        let (next_available, next_used) = (queue.next_avail(), queue.next_used());
         Ok(Self {
             state,
             memory,
@@ -303,7 +306,7 @@ impl<'a> Burst<'a> {
 
     /// Raises the queue's interrupt. False when the front end gave no way to.
     pub fn interrupt(&self) -> bool {
-        self.state.call.as_ref().is_some_and(Call::signal)
+        vring::interrupt(&self.state)
     }
 
     /// Asks the driver to ring when it makes something available, or not to. True when there is something already: the
@@ -352,14 +355,17 @@ pub enum Interrupt {
 impl Drop for Burst<'_> {
     fn drop(&mut self) {
         self.publish();
-        self.state.next_available = self.next_available;
-        self.state.next_used = self.next_used;
+        let (available, used) = (self.next_available, self.next_used);
+        let queue = self.state.get_queue_mut();
+        queue.set_next_avail(available);
+        queue.set_next_used(used);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+    use vhost_user_backend::VringT;
+    use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
 
     use super::*;
 
@@ -368,31 +374,33 @@ mod tests {
     const USED: u64 = 0x2000;
 
     /// A queue whose driver has made `chains` available, each one buffer of 64 bytes.
-    fn queue(event_idx: bool, chains: u16) -> (GuestMemoryMmap, Vring, DmaMemory) {
-        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x8000)]).unwrap();
-        let vring = Vring::new(SIZE);
-        vring.set_addresses(0, AVAILABLE, USED).unwrap();
-        let mut state = vring.lock();
-        (state.is_ready, state.is_enabled, state.has_event_idx) = (true, true, event_idx);
-        drop(state);
+    fn queue(event_idx: bool, chains: u16) -> (GuestMemory, Vring, DmaMemory) {
+        let memory = GuestMemory::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x8000)]).unwrap());
+        let vring = Vring::new(memory.clone(), SIZE).unwrap();
+        vring.set_queue_size(SIZE);
+        vring.set_queue_info(0, AVAILABLE, USED).unwrap();
+        vring.set_queue_event_idx(event_idx);
+        vring.set_queue_ready(true);
+        vring.set_enabled(true);
+        let table = memory.memory();
         for descriptor in 0..SIZE {
             let words = [0x4000_u64, 64 | u64::from(VRING_DESC_F_WRITE) << 32];
-            memory.write_obj(words, GuestAddress(16 * u64::from(descriptor))).unwrap();
-            memory.write_obj(descriptor, GuestAddress(AVAILABLE + 4 + 2 * u64::from(descriptor))).unwrap();
+            table.write_obj(words, GuestAddress(16 * u64::from(descriptor))).unwrap();
+            table.write_obj(descriptor, GuestAddress(AVAILABLE + 4 + 2 * u64::from(descriptor))).unwrap();
         }
-        let dma = DmaMemory::new(&memory, None);
+        let dma = DmaMemory::new(&table, None);
         make_available(&memory, chains);
         (memory, vring, dma)
     }
 
-    fn make_available(memory: &GuestMemoryMmap, chains: u16) {
-        memory.write_obj(chains, GuestAddress(AVAILABLE + 2)).unwrap();
+    fn make_available(memory: &GuestMemory, chains: u16) {
+        memory.memory().write_obj(chains, GuestAddress(AVAILABLE + 2)).unwrap();
     }
 
     /// The entry whose filling the driver is to ring for: `used_event` of the other side, Virtual I/O Device specification
     /// 1.2, 2.7.10.
-    fn wanted_entry(memory: &GuestMemoryMmap) -> u16 {
-        memory.read_obj(GuestAddress(USED + 4 + 8 * u64::from(SIZE))).unwrap()
+    fn wanted_entry(memory: &GuestMemory) -> u16 {
+        memory.memory().read_obj(GuestAddress(USED + 4 + 8 * u64::from(SIZE))).unwrap()
     }
 
     /// Takes all that there is and puts it back, as for a frame that does not fit.

@@ -1,155 +1,210 @@
-//! A virtqueue as the front end sets it up: where its rings lie, how far it has got, by which events it is called.
+//! A virtqueue as the vhost-user library drives it, with an exact count of the doorbells that were rung, and events that
+//! nobody has to trust.
 
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
-use thiserror::Error;
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
+use virtio_queue::{Error as QueueError, QueueT};
+use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
-use crate::notification::{Call, Kick};
+use crate::link::{Fault, Link};
+use crate::notification;
 
-/// A queue that cannot be.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum QueueError {
-    /// Split virtqueues have a power of two descriptors (Virtio 1.2, 2.7).
-    #[error("a queue of {size} descriptors; give a power of two up to {most}")]
-    Size {
-        /// What was asked for.
-        size: u32,
-        /// Most descriptors.
-        most: u16,
-    },
-    /// Table, available ring and used ring are multiples of 16, 2 and 4 bytes (Virtio 1.2, 2.7).
-    #[error("a ring at guest address {address:#x}, which is not a multiple of {alignment}")]
-    Alignment {
-        /// Guest-physical address.
-        address: u64,
-        /// What it must be a multiple of.
-        alignment: u64,
-    },
-}
+/// The guest's memory as the vhost-user library holds it.
+pub type GuestMemory = GuestMemoryAtomic<GuestMemoryMmap>;
 
-/// The state of one queue.
-#[derive(Debug)]
-pub struct QueueState {
-    /// Descriptors.
-    pub size: u16,
-    /// The front end has started it.
-    pub is_ready: bool,
-    /// The front end has enabled it.
-    pub is_enabled: bool,
-    /// Whether both sides say by an index when they want to be called.
-    pub has_event_idx: bool,
-    /// Guest-physical address of the descriptor table.
-    pub table: u64,
-    /// Guest-physical address of the available ring.
-    pub available: u64,
-    /// Guest-physical address of the used ring.
-    pub used: u64,
-    /// The next entry of the available ring that is looked at.
-    pub next_available: u16,
-    /// The next entry of the used ring that is written.
-    pub next_used: u16,
-    /// By which the guest calls.
-    pub kick: Option<Kick>,
-    /// By which it is called.
-    pub call: Option<Call>,
-}
-
-/// A queue that the thread of its connection shares with those of other nodes; every clone is the same queue.
-#[derive(Clone, Debug)]
+/// The library's locked virtqueue. What it adds:
+///
+/// * the library reads a queue's kick descriptor and throws its value away, which is how many times the guest rang; this one
+///   adds it up, and never waits for it;
+/// * the library goes on watching a kick that was replaced, for as long as the front end keeps its end, and does not watch
+///   the new one; this one changes over;
+/// * events that are none are refused, see [`crate::notification`].
+#[derive(Clone)]
 pub struct Vring {
-    state: Arc<Mutex<QueueState>>,
+    inner: VringMutex<GuestMemory>,
     kicks: Arc<AtomicU64>,
-    most: u16,
+    place: Option<Place>,
+}
+
+/// Which queue of which connection it is.
+#[derive(Clone)]
+struct Place {
+    link: Arc<Link>,
+    queue: usize,
+}
+
+thread_local! {
+    /// For the queues that the library makes on this thread just now: it passes nothing of ours on to them.
+    static NEXT: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// Makes what `make` makes; the queues among it are those of `link`, in the order of their numbers.
+pub fn make_queues_of<T>(link: &Arc<Link>, make: impl FnOnce() -> T) -> T {
+    NEXT.set(Some(Place { link: Arc::clone(link), queue: 0 }));
+    let made = make();
+    NEXT.set(None);
+    made
+}
+
+fn next_place() -> Option<Place> {
+    NEXT.with_borrow_mut(|next| {
+        let place = next.clone();
+        if let Some(next) = next {
+            next.queue += 1;
+        }
+        place
+    })
+}
+
+/// The descriptor of an event of the library's.
+fn borrow(event: &impl AsRawFd) -> BorrowedFd<'_> {
+    // SAFETY: the library's events own their descriptors, and the result borrows from one.
+    unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
+}
+
+/// Raises a queue's interrupt, without ever waiting. False when the front end gave no way to.
+pub fn interrupt(state: &VringState<GuestMemory>) -> bool {
+    state.get_call().as_ref().is_some_and(|call| notification::signal(borrow(call)))
 }
 
 impl Vring {
-    /// A queue of at most `most` descriptors, a power of two, that nobody has set up.
-    pub fn new(most: u16) -> Self {
-        let state = QueueState {
-            size: most,
-            is_ready: false,
-            is_enabled: false,
-            has_event_idx: false,
-            table: 0,
-            available: 0,
-            used: 0,
-            next_available: 0,
-            next_used: 0,
-            kick: None,
-            call: None,
-        };
-        Self { state: Arc::new(Mutex::new(state)), kicks: Arc::default(), most }
-    }
-
-    /// The queue, for as long as the guard lives.
-    pub fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock()
-    }
-
-    /// Whether the front end has started it.
-    pub fn is_ready(&self) -> bool {
-        self.lock().is_ready
-    }
-
     /// How many times the guest rang since the connection was made.
     pub fn kicks(&self) -> u64 {
         self.kicks.load(Ordering::Relaxed)
     }
 
-    /// Takes the guest's calls, and counts them.
-    pub fn take_kicks(&self) {
-        let taken = self.lock().kick.as_ref().map_or(0, Kick::take);
-        self.kicks.fetch_add(taken, Ordering::Relaxed);
-    }
-
-    /// Sets the number of descriptors.
-    ///
-    /// # Errors
-    /// [`QueueError::Size`].
-    pub fn set_size(&self, size: u32) -> Result<(), QueueError> {
-        let wrong = QueueError::Size { size, most: self.most };
-        let size = u16::try_from(size).map_err(|_| wrong)?;
-        if !size.is_power_of_two() || size > self.most {
-            return Err(wrong);
-        }
-        self.lock().size = size;
-        Ok(())
-    }
-
-    /// Sets where table, available ring and used ring lie, guest-physical. Whether that is memory is seen with each use.
-    ///
-    /// # Errors
-    /// [`QueueError::Alignment`].
-    pub fn set_addresses(&self, table: u64, available: u64, used: u64) -> Result<(), QueueError> {
-        for (address, alignment) in [(table, 16), (available, 2), (used, 4)] {
-            if address % alignment != 0 {
-                return Err(QueueError::Alignment { address, alignment });
+    /// `file` if it is an event; the connection is hung up on otherwise.
+    fn adopt(&self, file: Option<File>) -> Option<File> {
+        match notification::adopt(file?) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                if let Some(Place { link, queue }) = &self.place {
+                    link.fail(Fault::Event { queue: *queue, error });
+                }
+                None
             }
         }
-        let mut state = self.lock();
-        (state.table, state.available, state.used) = (table, available, used);
-        Ok(())
+    }
+
+    /// Has the library's thread no longer wait for the kick. The front end keeps its end: one that is still watched once it is
+    /// closed here, and was signalled just then, calls for ever.
+    fn unwatch_kick(&self) {
+        if let Some(epoll) = self.place.as_ref().and_then(|place| place.link.epoll())
+            && let Some(kick) = self.inner.get_ref().get_kick()
+        {
+            // Fails when it is not watched, which is what is wanted.
+            let _ = epoll.delete(borrow(kick));
+        }
+    }
+
+    /// Has the library's thread wait for the kick, of a queue that runs already: the library does so when it starts one.
+    fn watch_kick(&self) {
+        let state: &VringState<GuestMemory> = &self.inner.get_ref();
+        if let Some(place) = &self.place
+            && let Some(epoll) = place.link.epoll()
+            && let Some(kick) = state.get_kick()
+            && state.get_queue().ready()
+            && state.is_enabled()
+        {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, place.queue as u64);
+            if let Err(errno) = epoll.add(borrow(kick), event) {
+                place.link.fail(Fault::Watch { queue: place.queue, error: errno.into() });
+            }
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl<'a> VringStateGuard<'a, GuestMemory> for Vring {
+    type G = <VringMutex<GuestMemory> as VringStateGuard<'a, GuestMemory>>::G;
+}
 
-    #[test]
-    fn queues_that_cannot_be_are_refused() {
-        let vring = Vring::new(256);
-        for size in [0, 3, 512, 65_536, u32::MAX] {
-            assert_eq!(vring.set_size(size), Err(QueueError::Size { size, most: 256 }));
+impl<'a> VringStateMutGuard<'a, GuestMemory> for Vring {
+    type G = <VringMutex<GuestMemory> as VringStateMutGuard<'a, GuestMemory>>::G;
+}
+
+/// One method of [`VringT`] that the inner virtqueue does.
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
+        $(fn $name(&self, $($argument: $kind),*) $(-> $result)? { self.inner.$name($($argument),*) })*
+    };
+}
+
+impl VringT<GuestMemory> for Vring {
+    fn new(memory: GuestMemory, max_queue_size: u16) -> Result<Self, QueueError> {
+        let inner = VringMutex::new(memory, max_queue_size)?;
+        Ok(Self { inner, kicks: Arc::default(), place: next_place() })
+    }
+
+    fn get_ref(&self) -> <Self as VringStateGuard<'_, GuestMemory>>::G {
+        self.inner.get_ref()
+    }
+
+    fn get_mut(&self) -> <Self as VringStateMutGuard<'_, GuestMemory>>::G {
+        self.inner.get_mut()
+    }
+
+    /// Never fails: an error would end the thread that serves the guest's queues, and a descriptor that gives no number
+    /// is the front end's fault alone.
+    fn read_kick(&self) -> io::Result<bool> {
+        let state: &VringState<GuestMemory> = &self.inner.get_ref();
+        if let Some(kick) = state.get_kick() {
+            let rings = notification::take(borrow(kick));
+            self.kicks.fetch_add(rings, Ordering::Relaxed);
+            if let Some(place) = &self.place {
+                place.link.took_rings(rings);
+            }
         }
-        vring.set_size(128).unwrap();
-        vring.set_addresses(0x10, 0x22, 0x24).unwrap();
-        for (table, available, used) in [(0x18, 0, 0), (0, 1, 0), (0, 0, 2)] {
-            assert!(vring.set_addresses(table, available, used).is_err());
-        }
-        let state = vring.lock();
-        assert_eq!((state.size, state.table, state.available, state.used), (128, 0x10, 0x22, 0x24));
+        Ok(state.is_enabled())
+    }
+
+    fn set_kick(&self, file: Option<File>) {
+        let file = self.adopt(file);
+        self.unwatch_kick();
+        self.inner.set_kick(file);
+        self.watch_kick();
+    }
+
+    fn set_call(&self, file: Option<File>) {
+        self.inner.set_call(self.adopt(file));
+    }
+
+    /// Nobody is called by it: what goes wrong is counted, and shown by the monitor.
+    fn set_err(&self, _file: Option<File>) {}
+
+    fn signal_used_queue(&self) -> io::Result<()> {
+        interrupt(&self.inner.get_ref());
+        Ok(())
+    }
+
+    /// What the driver saw last of the used ring, for a queue that goes on. The one place where the library itself would touch
+    /// the guest's memory: it is that which was checked and is guarded.
+    fn queue_used_idx(&self) -> Result<u16, QueueError> {
+        let Some(place) = &self.place else { return self.inner.queue_used_idx() };
+        let used = self.inner.get_ref().get_queue().used_ring();
+        let memory = place.link.memory();
+        let head = memory.atomics::<AtomicU16>(used, 2).map_err(|_| QueueError::FindMemoryRegion)?;
+        Ok(head.get(1).map_or(0, |index| u16::from_le(index.load(Ordering::Relaxed))))
+    }
+
+    forward! {
+        add_used(index: u16, bytes: u32) -> Result<(), QueueError>;
+        enable_notification() -> Result<bool, QueueError>;
+        disable_notification() -> Result<(), QueueError>;
+        needs_notification() -> Result<bool, QueueError>;
+        set_enabled(enabled: bool);
+        set_queue_info(descriptors: u64, available: u64, used: u64) -> Result<(), QueueError>;
+        queue_next_avail() -> u16;
+        set_queue_next_avail(base: u16);
+        set_queue_next_used(index: u16);
+        set_queue_size(descriptors: u16);
+        set_queue_event_idx(enabled: bool);
+        set_queue_ready(ready: bool);
     }
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -261,8 +261,13 @@ fn descriptors_that_are_no_events() {
     for (request, descriptor) in
         [(FrontendReq::SET_VRING_CALL, writer.as_fd()), (FrontendReq::SET_VRING_KICK, reader.as_fd())]
     {
-        assert_ne!(give(&scene.hostile, request, 1, descriptor), 0);
+        {
+            let connection = scene.hostile.connection();
+            send(connection.stream(), request, 0, &1_u64.to_ne_bytes(), &[descriptor]);
+            assert!(is_hung_up(connection.stream()));
+        }
         scene.assert_refused("not an event");
+        scene.daemon.forget_log();
         scene.hostile = ManuallyDrop::new(scene.daemon.guest(0));
     }
 }
@@ -287,39 +292,119 @@ fn kicks_replaced_while_they_are_signalled() {
     scene.assert_others_go_on();
 }
 
+/// Whether nothing comes any more.
+fn is_hung_up(mut stream: &UnixStream) -> bool {
+    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    // Reset, where something was left unread on the other side.
+    stream
+        .read(&mut [0; 1])
+        .map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |bytes| bytes == 0)
+}
+
+/// A front end that has asked what is offered, and the answer.
+fn offered(socket: PathBuf, request: FrontendReq) -> (UnixStream, u64) {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    send(&stream, FrontendReq::SET_OWNER, 0, &[], &[]);
+    send(&stream, request, 0, &[], &[]);
+    let word = answer(&stream);
+    (stream, word)
+}
+
 #[test]
 fn features_that_were_not_offered() {
     let mut scene = Scene::new();
-    let offered = |socket: PathBuf, request| {
-        let stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
-        send(&stream, FrontendReq::SET_OWNER, 0, &[], &[]);
-        send(&stream, request, 0, &[], &[]);
-        let word = answer(&stream);
-        (stream, word)
-    };
-    let is_hung_up = |mut stream: &UnixStream| stream.read(&mut [0; 1]).unwrap() == 0;
-    let protocol = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
     for socket in [scene.daemon.cluster_socket(1), scene.daemon.ethernet_socket(1)] {
         let (stream, features) = offered(socket, FrontendReq::GET_FEATURES);
         let none = 1 << 63;
         assert_eq!(features & none, 0);
         send(&stream, FrontendReq::SET_FEATURES, 0, &(features | none).to_ne_bytes(), &[]);
         assert!(is_hung_up(&stream));
-        scene.daemon.wait_for_log("accepted the features 0x8000000000000000, which were not offered");
+        scene.daemon.wait_for_log("connection ended: failed to handle request: invalid parameters");
+        scene.daemon.forget_log();
     }
-    let (stream, features) = offered(scene.daemon.cluster_socket(1), FrontendReq::GET_PROTOCOL_FEATURES);
-    let slots = VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS.bits();
-    assert_eq!(features & slots, 0);
-    send(&stream, FrontendReq::SET_PROTOCOL_FEATURES, 0, &(features | slots).to_ne_bytes(), &[]);
-    assert!(is_hung_up(&stream));
-    scene.daemon.wait_for_log("accepted the protocol features 0x8000, which were not offered");
+    scene.assert_others_go_on();
+    scene.daemon.guest(1).statistics().unwrap();
+}
+
+/// The library lets a front end accept protocol features that were not offered. None of what they would allow does anything.
+#[test]
+fn protocol_features_that_were_not_offered_unlock_nothing() {
+    let mut scene = Scene::new();
+    let memory = GuestMemory::new(MEMORY_BYTES).unwrap();
+    let file = memory_file(&memory);
+    let [cluster, ethernet] = [scene.daemon.cluster_socket(1), scene.daemon.ethernet_socket(1)];
+    let features = offered(cluster.clone(), FrontendReq::GET_PROTOCOL_FEATURES).1;
+    assert_eq!(features & VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS.bits(), 0);
     // The Ethernet function does not offer to speak of protocol features at all.
-    let (stream, features) = offered(scene.daemon.ethernet_socket(1), FrontendReq::GET_FEATURES);
-    assert_eq!(features & protocol, 0);
-    send(&stream, FrontendReq::SET_PROTOCOL_FEATURES, 0, &8_u64.to_ne_bytes(), &[]);
-    assert!(is_hung_up(&stream));
-    scene.daemon.wait_for_log("accepted the protocol features 0x8, which were not offered");
+    let of_ethernet = offered(ethernet.clone(), FrontendReq::GET_FEATURES).1;
+    assert_eq!(of_ethernet & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits(), 0);
+    let taken = |socket: &PathBuf| {
+        until("the last one's end", || scene.daemon.connected(1) == (false, false));
+        let (stream, features) = offered(socket.clone(), FrontendReq::GET_FEATURES);
+        let all = VhostUserProtocolFeatures::all().bits().to_ne_bytes();
+        send(&stream, FrontendReq::SET_PROTOCOL_FEATURES, 0, &all, &[]);
+        send(&stream, FrontendReq::SET_FEATURES, 0, &features.to_ne_bytes(), &[]);
+        // A table for the log to be of: one region of the file.
+        let table = [1, 0, MEMORY_BYTES, 1 << 40, 0].map(u64::to_ne_bytes).concat();
+        send(&stream, FrontendReq::SET_MEM_TABLE, 0, &table, &[file.as_fd()]);
+        stream
+    };
+    let words = |count: usize| vec![0; 8 * count];
+    let unlocked = [
+        (FrontendReq::SET_LOG_BASE, [PAGE_BYTES, 0].map(u64::to_ne_bytes).concat(), true),
+        (FrontendReq::SET_INFLIGHT_FD, [PAGE_BYTES, 0, 5 | 64 << 16].map(u64::to_ne_bytes).concat(), true),
+        (FrontendReq::GET_INFLIGHT_FD, [PAGE_BYTES, 0, 5 | 64 << 16].map(u64::to_ne_bytes).concat(), false),
+        (FrontendReq::POSTCOPY_ADVISE, words(0), false),
+        (FrontendReq::POSTCOPY_LISTEN, words(0), false),
+        (FrontendReq::GPU_SET_SOCKET, words(0), true),
+        // The region is there already, and one behind the file's end is refused as it is in a table.
+        (FrontendReq::ADD_MEM_REG, [0, 0, MEMORY_BYTES, 1 << 40, 0].map(u64::to_ne_bytes).concat(), true),
+        (
+            FrontendReq::ADD_MEM_REG,
+            [0, 1 << 32, MEMORY_BYTES, 1 << 41, PAGE_BYTES].map(u64::to_ne_bytes).concat(),
+            true,
+        ),
+    ];
+    for socket in [&cluster, &ethernet] {
+        for (request, body, has_file) in &unlocked {
+            let stream = taken(socket);
+            let files = [file.as_fd()];
+            send(&stream, *request, 0, body, if *has_file { &files } else { &[] });
+            assert!(is_hung_up(&stream), "{request:?}");
+        }
+        // These are answered: with an error, and with nothing.
+        let stream = taken(socket);
+        send(&stream, FrontendReq::SET_DEVICE_STATE_FD, 0, &words(1), &[file.as_fd()]);
+        assert_eq!(answer(&stream), 0x101, "an error, and no descriptor");
+        send(&stream, FrontendReq::CHECK_DEVICE_STATE, 0, &[], &[]);
+        assert_eq!(answer(&stream), 1, "an error");
+        send(&stream, FrontendReq::GET_SHARED_OBJECT, 0, &[1; 16], &[]);
+        let mut empty = [1; 12];
+        (&stream).read_exact(&mut empty).unwrap();
+        assert_eq!(empty[8..], [0; 4], "no bytes, and no descriptor");
+        // A reset of the device is none of another's business.
+        send(&stream, FrontendReq::RESET_DEVICE, 0, &[], &[]);
+        // Regions can be added, each of them checked, until there are as many as a table may have.
+        let mut added = 0;
+        while added < 1_000 {
+            let address = (added + 1) << 32;
+            let body = [0, address, PAGE_BYTES, 1 << 41 | address, 0].map(u64::to_ne_bytes).concat();
+            let header =
+                [FrontendReq::ADD_MEM_REG as u32, 1, body.len() as u32].map(u32::to_ne_bytes).concat();
+            let message = [header, body].concat();
+            let raw = [file.as_raw_fd()];
+            let parts = [std::io::IoSlice::new(&message)];
+            let control = [ControlMessage::ScmRights(&raw)];
+            if sendmsg::<()>(stream.as_raw_fd(), &parts, &control, MsgFlags::MSG_NOSIGNAL, None).is_err() {
+                break;
+            }
+            added += 1;
+        }
+        assert!(is_hung_up(&stream));
+        scene.daemon.wait_for_log("a memory table of 33 regions; 32 are the most");
+        scene.daemon.forget_log();
+    }
     scene.assert_others_go_on();
     scene.daemon.guest(1).statistics().unwrap();
 }

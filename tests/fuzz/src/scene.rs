@@ -17,7 +17,8 @@ use niclab_model::time::Time;
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
 use niclab_spec::{ClusterFile, ClusterName, Source};
 use std::os::unix::fs::FileExt;
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vhost_user_backend::VringT;
+use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 
 const NODES: u16 = 4;
 /// Where a guest's rings lie: one page of 16 KiB for each queue, cluster function first.
@@ -74,15 +75,17 @@ impl Scene {
     fn attach(&mut self, node: usize) {
         let table = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]);
         let table = table.unwrap_or_else(|error| panic!("the scene itself: {error}"));
-        let dma = Arc::new(DmaMemory::new(&table, None));
+        let memory = GuestMemoryAtomic::new(table.clone());
+        let dma = Arc::new(DmaMemory::new(&memory.memory(), None));
         let ring = |index: u64| {
-            let vring = Vring::new(QUEUE_SIZE as u16);
+            let vring = Vring::new(memory.clone(), QUEUE_SIZE as u16);
+            let vring = vring.unwrap_or_else(|error| panic!("the scene itself: {error}"));
             let [descriptors, available, used] = ring_addresses(index);
-            let set = vring.set_addresses(descriptors, available, used);
+            vring.set_queue_size(QUEUE_SIZE as u16);
+            let set = vring.set_queue_info(descriptors, available, used);
             set.unwrap_or_else(|error| panic!("the scene itself: {error}"));
-            let mut state = vring.lock();
-            (state.is_ready, state.is_enabled) = (true, true);
-            drop(state);
+            vring.set_queue_ready(true);
+            vring.set_enabled(true);
             vring
         };
         if let Some(card) = self.world.cards.get_mut(node) {

@@ -1,30 +1,19 @@
-//! The memory table of a front end: each region checked before it is mapped.
+//! The memory table of a front end: each region checked, and guarded, before anybody touches it.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use nix::sys::statfs::{HUGETLBFS_MAGIC, TMPFS_MAGIC, fstatfs};
 use thiserror::Error;
-use vm_memory::FileOffset;
-use vm_memory::mmap::{MmapRegion, MmapRegionError};
+use vm_memory::{GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap};
 
 use super::vanishing::MayVanish;
 use super::{DmaMemory, FileIdentity, Region, identity};
 use crate::attention::Attention;
 
-/// One region as the front end describes it.
-#[derive(Debug)]
-pub struct TableEntry {
-    /// Where the guest sees it.
-    pub start: u64,
-    /// Its length.
-    pub bytes: u64,
-    /// Where in the file it begins.
-    pub offset: u64,
-    /// The file.
-    pub file: File,
-}
+/// Most regions of a table: as many files as one message carries. A front end that adds one region after the other, which it
+/// was not offered to do, would use up the mappings that this process may have.
+pub const MOST_REGIONS: usize = vhost::vhost_user::message::MAX_ATTACHED_FD_ENTRIES;
 
 /// A memory table that is not taken.
 #[derive(Debug, Error)]
@@ -49,14 +38,11 @@ pub enum TableError {
         /// Which of the table.
         region: usize,
     },
-    /// Two regions claim the same guest addresses.
-    #[error("memory regions {0} and {1} overlap")]
-    Overlap(usize, usize),
-    /// A region's end is not an address.
-    #[error("memory region {region} reaches behind the end of all addresses")]
-    Range {
-        /// Which of the table.
-        region: usize,
+    /// Each costs one of the mappings that the process may have.
+    #[error("a memory table of {regions} regions; {MOST_REGIONS} are the most")]
+    TooMany {
+        /// Regions of the table.
+        regions: usize,
     },
     /// The operating system refused something.
     #[error("memory region {region} cannot be used: {error}")]
@@ -67,86 +53,82 @@ pub enum TableError {
         #[source]
         error: io::Error,
     },
-    /// It cannot be mapped.
-    #[error("memory region {region} cannot be mapped: {error}")]
-    Map {
-        /// Which of the table.
-        region: usize,
-        /// Why.
-        #[source]
-        error: MmapRegionError,
-    },
+}
+
+impl From<TableError> for io::Error {
+    fn from(error: TableError) -> Self {
+        Self::other(error)
+    }
 }
 
 impl DmaMemory {
-    /// Maps the regions of `table`, but for that of the file `bar`: see [`DmaMemory::new`]. When a page of any of them
-    /// vanishes later, `attention` is told, and the region holds zeros from then on.
+    /// The table that a front end gave, as the library has mapped it and nobody has touched yet; without the region of the
+    /// file `bar`: see [`DmaMemory::new`]. When a page of any region vanishes later, `attention` is told, and the region
+    /// holds zeros from then on.
     ///
     /// # Errors
-    /// [`TableError`]; then nothing stays mapped.
-    pub fn map(
-        table: Vec<TableEntry>,
+    /// [`TableError`].
+    pub fn guarded(
+        table: &GuestMemoryMmap,
         bar: Option<FileIdentity>,
         attention: &Arc<Attention>,
     ) -> Result<Self, TableError> {
-        check_overlaps(&table)?;
-        let mut regions = Vec::new();
-        for (number, entry) in table.into_iter().enumerate() {
-            if bar.is_some() && identity(&entry.file) == bar {
-                continue;
+        let count = table.num_regions();
+        if count > MOST_REGIONS {
+            return Err(TableError::TooMany { regions: count });
+        }
+        let mut regions = Vec::with_capacity(count);
+        for (number, region) in table.iter().enumerate() {
+            if let Some(region) = guard(number, region, bar, attention)? {
+                regions.push(region);
             }
-            regions.push(map(number, entry, attention)?);
         }
         Ok(Self { regions })
     }
 }
 
-fn check_overlaps(table: &[TableEntry]) -> Result<(), TableError> {
-    let mut ranges = Vec::with_capacity(table.len());
-    for (region, entry) in table.iter().enumerate() {
-        let end = entry.start.checked_add(entry.bytes).ok_or(TableError::Range { region })?;
-        entry.offset.checked_add(entry.bytes).ok_or(TableError::Range { region })?;
-        ranges.push((entry.start, end, region));
-    }
-    ranges.sort_unstable();
-    for ((_, end, one), (start, _, other)) in ranges.iter().zip(ranges.iter().skip(1)) {
-        if start < end {
-            return Err(TableError::Overlap(*one, *other));
-        }
-    }
-    Ok(())
-}
-
-fn map(region: usize, entry: TableEntry, attention: &Arc<Attention>) -> Result<Region, TableError> {
-    let TableEntry { start, bytes, offset, file } = entry;
+/// One region, checked and guarded; nothing when it is the BAR.
+fn guard(
+    region: usize,
+    entry: &GuestRegionMmap,
+    bar: Option<FileIdentity>,
+    attention: &Arc<Attention>,
+) -> Result<Option<Region>, TableError> {
     let system = |error| TableError::System { region, error };
-    let system_call = |errno: nix::Error| TableError::System { region, error: errno.into() };
-    let filesystem = fstatfs(&file).map_err(system_call)?;
+    let place = entry.file_offset().ok_or(TableError::Kind { region })?;
+    let file = place.file();
+    if bar.is_some() && identity(file) == bar {
+        return Ok(None);
+    }
+    let filesystem = fstatfs(file).map_err(|errno| system(errno.into()))?;
     let metadata = file.metadata().map_err(system)?;
     let kind = filesystem.filesystem_type();
     if !metadata.is_file() || (kind != TMPFS_MAGIC && kind != HUGETLBFS_MAGIC) {
         return Err(TableError::Kind { region });
     }
-    let end = offset.saturating_add(bytes);
+    let end = place.start().saturating_add(entry.len());
     if end > metadata.len() {
         return Err(TableError::BehindEnd { region, end, file_bytes: metadata.len() });
     }
-    let length = usize::try_from(bytes).map_err(|_| TableError::Range { region })?;
-    let mapping = MmapRegion::from_file(FileOffset::new(file, offset), length)
-        .map_err(|error| TableError::Map { region, error })?;
+    let mapping = entry.get_mmap();
     // Of hugetlbfs, the size of its pages.
     let page_bytes = usize::try_from(filesystem.block_size()).unwrap_or(0).max(1);
-    // SAFETY: the mapping was made just now and is `length` bytes in whole pages. Whoever accesses it holds the region,
-    // whose guard goes before its mapping; and zeros in place of a guest's memory are what a guest could have written.
-    let guard =
-        unsafe { MayVanish::new(mapping.as_ptr() as usize, length.next_multiple_of(page_bytes), attention) };
-    let guard = guard.map_err(system)?;
-    Ok(Region { start, bytes, _guard: Some(guard), mapping: Arc::new(mapping) })
+    let (start, bytes) = (mapping.as_ptr() as usize, mapping.size().next_multiple_of(page_bytes));
+    // SAFETY: the mapping is `bytes` bytes in whole pages, and nobody has them but this connection: the library, which never
+    // touches them, and whoever holds the region, whose guard goes before its hold on the mapping. A table with one region
+    // more or less has the others' mappings again, with a guard of its own that calls the same thread. Zeros in place of a
+    // guest's memory are what a guest could have written.
+    let guard = unsafe { MayVanish::new(start, bytes, attention) }.map_err(system)?;
+    Ok(Some(Region { start: entry.start_addr().0, bytes: entry.len(), _guard: Some(guard), mapping }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use nix::sys::memfd::{MFdFlags, memfd_create};
+    use vm_memory::mmap::MmapRegion;
+    use vm_memory::{FileOffset, GuestAddress};
 
     use super::*;
 
@@ -156,52 +138,69 @@ mod tests {
         file
     }
 
-    fn entry(start: u64, bytes: u64, offset: u64, file_bytes: u64) -> TableEntry {
-        TableEntry { start, bytes, offset, file: memory_file(file_bytes) }
+    /// A region of `bytes` at guest address `start`, at `offset` of a file.
+    type Entry = (u64, usize, File, u64);
+
+    fn table(entries: Vec<Entry>) -> GuestMemoryMmap {
+        let map = |(start, bytes, file, offset)| {
+            let mapping = MmapRegion::from_file(FileOffset::new(file, offset), bytes).unwrap();
+            GuestRegionMmap::new(mapping, GuestAddress(start)).unwrap()
+        };
+        GuestMemoryMmap::from_regions(entries.into_iter().map(map).collect()).unwrap()
     }
 
-    fn map(table: Vec<TableEntry>) -> Result<DmaMemory, TableError> {
-        DmaMemory::map(table, None, &Arc::new(Attention::new().unwrap()))
+    fn guarded(entries: Vec<Entry>) -> Result<DmaMemory, TableError> {
+        DmaMemory::guarded(&table(entries), None, &Arc::new(Attention::new().unwrap()))
     }
 
     #[test]
-    fn a_table_of_files_in_memory_is_mapped() {
-        let memory =
-            map(vec![entry(0x10_0000, 0x2000, 0x1000, 0x3000), entry(0, 0x1000, 0, 0x1000)]).unwrap();
+    fn a_table_of_files_in_memory_is_taken() {
+        let entries =
+            vec![(0, 0x1000, memory_file(0x1000), 0), (0x10_0000, 0x2000, memory_file(0x3000), 0x1000)];
+        let memory = guarded(entries).unwrap();
         memory.store_words(0x10_1ff8, &[7]).unwrap();
         assert!(memory.slice(0x10_2000, 1).is_err() && memory.slice(0xfff, 1).is_ok());
     }
 
     #[test]
+    fn the_bar_is_left_out_and_not_checked() {
+        let bar = memory_file(0x1000);
+        let identity = identity(&bar);
+        let table = table(vec![(0, 0x1000, memory_file(0x1000), 0), (0x8000, 0x1000, bar, 0)]);
+        let attention = Arc::new(Attention::new().unwrap());
+        let memory = DmaMemory::guarded(&table, identity, &attention).unwrap();
+        assert!(memory.slice(0, 8).is_ok() && memory.slice(0x8000, 8).is_err());
+    }
+
+    #[test]
     fn tables_that_would_end_in_bus_errors_are_refused() {
-        let error =
-            map(vec![entry(0, 0x1000, 0, 0x1000), entry(0x1000, 0x2000, 0x1000, 0x2000)]).unwrap_err();
+        let entries =
+            vec![(0, 0x1000, memory_file(0x1000), 0), (0x1000, 0x2000, memory_file(0x2000), 0x1000)];
+        let error = guarded(entries).unwrap_err();
         assert!(
             matches!(error, TableError::BehindEnd { region: 1, end: 0x3000, file_bytes: 0x2000 }),
             "{error}"
         );
-        let error = map(vec![entry(0, 0x1000, u64::MAX - 1, 0x1000)]).unwrap_err();
-        assert!(matches!(error, TableError::Range { region: 0 }), "{error}");
-        let error = map(vec![entry(u64::MAX - 1, 0x1000, 0, 0x1000)]).unwrap_err();
-        assert!(matches!(error, TableError::Range { region: 0 }), "{error}");
     }
 
     #[test]
     fn files_that_are_not_in_memory_are_refused() {
         let device = File::options().read(true).write(true).open("/dev/zero").unwrap();
-        let (pipe, _) = std::io::pipe().unwrap();
-        for file in
-            [device, File::from(std::os::fd::OwnedFd::from(pipe)), File::open("/proc/self/maps").unwrap()]
-        {
-            let table = vec![TableEntry { start: 0, bytes: 0x1000, offset: 0, file }];
-            let error = map(table).unwrap_err();
-            assert!(matches!(error, TableError::Kind { region: 0 }), "{error}");
-        }
+        let error = guarded(vec![(0, 0x1000, device, 0)]).unwrap_err();
+        assert!(matches!(error, TableError::Kind { region: 0 }), "{error}");
+        let nameless = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x1000)]).unwrap();
+        let attention = Arc::new(Attention::new().unwrap());
+        assert!(DmaMemory::guarded(&nameless, None, &attention).is_err());
     }
 
     #[test]
-    fn overlaps_are_refused_in_any_order() {
-        let error = map(vec![entry(0x1000, 0x1000, 0, 0x1000), entry(0, 0x1001, 0, 0x2000)]).unwrap_err();
-        assert!(matches!(error, TableError::Overlap(1, 0)), "{error}");
+    fn tables_without_end_are_refused() {
+        let file = memory_file(0x1000);
+        let entries = |count: u64| {
+            (0..count).map(|number| (number << 12, 0x1000, file.try_clone().unwrap(), 0)).collect()
+        };
+        assert!(guarded(entries(MOST_REGIONS as u64)).is_ok());
+        let error = guarded(entries(MOST_REGIONS as u64 + 1)).unwrap_err();
+        assert!(matches!(error, TableError::TooMany { regions } if regions == MOST_REGIONS + 1), "{error}");
     }
 }
