@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{PTracer, Signal, WaitStatus, getpid, getppid};
+use rustix::process::{PTracer, Pid, Signal, WaitStatus, getpid, getppid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -82,13 +82,15 @@ pub enum End {
 /// # Errors
 /// When it cannot be started.
 pub fn run(what: &What, limits: Limits) -> Result<End, Error> {
+    // Before anything takes time: one that is killed while the command starts must be missed.
+    let owner = getppid();
     tree::adopt().map_err(Error::Prepare)?;
     // Before the child is there, so that its end is not missed.
     let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM]).map_err(Error::Prepare)?;
     let (sender, received) = channel();
     thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
     let mut run = Run::start(what)?;
-    let end = run.watch(&received, limits);
+    let end = run.watch(&received, limits, owner);
     Ok(run.close(end))
 }
 
@@ -130,8 +132,7 @@ impl<'a> Run<'a> {
     }
 
     /// Until something happens.
-    fn watch(&mut self, signals: &Receiver<i32>, limits: Limits) -> Watched {
-        let parent = getppid();
+    fn watch(&mut self, signals: &Receiver<i32>, limits: Limits, owner: Option<Pid>) -> Watched {
         let mut detector = Detector::new(limits);
         let tick = TICK.min(limits.blocked / 4).min(limits.wall / 4);
         let (mut at, mut last) = (Duration::ZERO, Instant::now());
@@ -143,7 +144,7 @@ impl<'a> Run<'a> {
             if let Some(status) = tree::reap(self.child) {
                 return Watched::Ended(status);
             }
-            if getppid() != parent {
+            if getppid() != owner {
                 // Who started this was killed, and cannot ask any more.
                 return Watched::Asked(SIGTERM);
             }

@@ -12,6 +12,7 @@ use crate::monitor::{Monitor, MonitorError};
 use crate::shell::Shell;
 use crate::shell::quiet::Quiet;
 use crate::shell::wait::Policy;
+use crate::slice::ShortSlice;
 
 /// Why a daemon does not start.
 #[derive(Debug, Error)]
@@ -60,6 +61,9 @@ impl Daemon {
             }
             log::info!("{}: {:?}, on a host with {cores} cores", info.name, info.policy);
         }
+        // All threads of the daemon are children of this one, and inherit it. A sandbox forbids to ask for it, and to give it
+        // back: this thread keeps it then.
+        let _short = ShortSlice::take();
         last();
         let shell = Shell::new(world, nodes);
         let mut servers = Vec::new();

@@ -5,7 +5,7 @@
 //! switch.
 //!
 //! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
-//!   [`lifetime`]: when its process ends;
+//!   [`lifetime`]: when its process ends; [`slice`]: how soon its threads are let in;
 //! * [`connection`], [`link`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user, which the
 //!   `vhost-user-backend` crate drives;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
@@ -36,5 +36,6 @@ pub mod notification;
 pub mod ring;
 pub mod sandbox;
 pub mod shell;
+pub mod slice;
 pub mod vring;
 pub mod watch;

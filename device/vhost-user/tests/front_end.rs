@@ -19,6 +19,7 @@ use niclab_abi::control::{OP_PING, Request};
 use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_device::frontend::{ClusterGuest, Connection, DriverRing, GuestMemory, GuestPort};
 use niclab_device::ring::Buffer;
+use niclab_device::slice::ShortSlice;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use vhost::vhost_user::message::{FrontendReq, VhostUserProtocolFeatures, VhostUserVirtioFeatures};
 use vmm_sys_util::eventfd::EventFd;
@@ -436,6 +437,17 @@ fn a_mapping_request_that_is_never_answered() {
     scene.hostile.statistics().unwrap();
 }
 
+/// How long a slice of the processor's time a thread asks for; 0 for the caller.
+fn slice_ns(thread: i32) -> u64 {
+    let mut attributes = [0_u64; 7];
+    let bytes = size_of_val(&attributes);
+    // SAFETY: the kernel writes at most `bytes` bytes, which `attributes` has.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, attributes.as_mut_ptr(), bytes, 0) };
+    assert_eq!(got, 0, "{}", std::io::Error::last_os_error());
+    // Size and policy, flags, nice and priority, runtime: sched_setattr(2).
+    attributes[3]
+}
+
 #[test]
 fn the_daemon_is_in_its_sandbox() {
     let daemon = Process::start(2);
@@ -449,6 +461,16 @@ fn the_daemon_is_in_its_sandbox() {
         assert!(has("Seccomp:\t2") && has("NoNewPrivs:\t1"), "{status}");
     }
     guest.statistics().unwrap();
+    // What is asked of the kernel for all threads was asked before.
+    let granted = std::thread::spawn(|| {
+        let _short = ShortSlice::take();
+        slice_ns(0)
+    });
+    let granted = granted.join().unwrap();
+    for thread in std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap() {
+        let thread = thread.unwrap().file_name().into_string().unwrap();
+        assert_eq!(slice_ns(thread.parse().unwrap()), granted, "thread {thread}");
+    }
     // It says so by itself, too.
     let program = env!("CARGO_BIN_EXE_niclab-device");
     let said = std::process::Command::new(program).arg("sandbox").output().unwrap();

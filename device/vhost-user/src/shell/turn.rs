@@ -16,13 +16,13 @@ const TURN_NS: u32 = 500_000;
 pub const LAUNCH_NS: u32 = 300;
 
 /// To take a frame from one place to the next, whatever its length.
-pub const FRAME_NS: u32 = 250;
+pub const FRAME_NS: u32 = 500;
 
 /// To take one control request and answer it, interrupt included.
 pub const REQUEST_NS: u32 = 2_500;
 
 /// Bytes moved and summed in a nanosecond, at the least.
-const BYTES_PER_NS: u32 = 4;
+const BYTES_PER_NS: u32 = 3;
 
 /// Nanoseconds of a unit of [`niclab_model::nic::Nic::work_done`].
 const WORK_UNIT_NS: u64 = 10;

@@ -1,0 +1,127 @@
+//! What can go wrong while a cluster boots and runs, each with its report, and nothing left behind.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{GOOD_DAEMON, PATIENCE, lives, name, plan};
+use niclab_cluster::{
+    running::{Event, Failure, RunningCluster},
+    runtime::RuntimeRoot,
+};
+
+struct Case {
+    _folder: tempfile::TempDir,
+    root: RuntimeRoot,
+}
+
+impl Case {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
+        Self { _folder: folder, root }
+    }
+
+    fn boot(&self, daemon: &str, modes: &[&str], timeout: Duration) -> Result<RunningCluster, Failure> {
+        let folder = self.root.claim(&name("c")).unwrap();
+        RunningCluster::boot(plan(self.root.path(), "c", daemon, modes), folder, timeout, &mut |_| {})
+    }
+
+    /// The report of a boot that fails, after which nothing may be left.
+    fn failure(&self, daemon: &str, modes: &[&str], timeout: Duration) -> String {
+        let failure = self.boot(daemon, modes, timeout).err().expect("the boot fails").to_string();
+        assert!(!self.root.folder(&name("c")).exists(), "the folder is left");
+        failure
+    }
+}
+
+#[test]
+fn a_good_cluster_boots_and_leaves_nothing() {
+    let case = Case::new();
+    let cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+    let (guests, daemon) = cluster.pids();
+    assert_eq!(cluster.agents().count(), 2);
+    assert!(guests.iter().chain([&daemon]).all(|&pid| lives(pid)));
+    let begin = Instant::now();
+    cluster.shut_down(false);
+    assert!(begin.elapsed() < Duration::from_secs(4), "guests that obey are not waited for");
+    assert!(!guests.iter().chain([&daemon]).any(|&pid| lives(pid)));
+    assert!(!case.root.folder(&name("c")).exists());
+}
+
+#[test]
+fn a_daemon_that_dies_at_once_is_reported_with_its_words() {
+    let text = Case::new().failure("echo no such profile >&2; exit 7", &["good"], PATIENCE);
+    assert!(text.contains("daemon ended (exit code 7)") && text.contains("no such profile"), "{text}");
+}
+
+#[test]
+fn a_daemon_that_cannot_start_is_named() {
+    let case = Case::new();
+    let folder = case.root.claim(&name("c")).unwrap();
+    let mut plan = plan(case.root.path(), "c", GOOD_DAEMON, &["good"]);
+    plan.daemon.program = "/no/such/daemon".into();
+    let failure = RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {}).err().unwrap().to_string();
+    assert!(failure.contains("/no/such/daemon"), "{failure}");
+    assert!(!case.root.folder(&name("c")).exists());
+}
+
+#[test]
+fn a_qemu_that_dies_is_reported_with_log_and_console() {
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "dies"], PATIENCE);
+    assert!(text.contains("QEMU of node1 ended (exit code 1)"), "{text}");
+    assert!(text.contains("no such device") && text.contains("booting in mode dies"), "{text}");
+}
+
+#[test]
+fn a_guest_panic_is_reported_with_the_console() {
+    let text = Case::new().failure(GOOD_DAEMON, &["panics", "good"], PATIENCE);
+    assert!(text.contains("kernel of node0 panicked") && text.contains("not syncing: test"), "{text}");
+}
+
+#[test]
+fn a_guest_that_never_gets_healthy_is_reported_with_what_it_lacks() {
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "sick"], Duration::from_secs(2));
+    assert!(text.contains("not healthy after 2 s") && text.contains("node1 waits for its NIC"), "{text}");
+    assert!(text.contains("BAR magic not seen") && text.contains("booting in mode sick"), "{text}");
+    assert!(!text.contains("node0"), "a healthy node is not accused: {text}");
+}
+
+#[test]
+fn a_guest_that_never_answers_is_reported() {
+    let text = Case::new().failure(GOOD_DAEMON, &["mute"], Duration::from_secs(1));
+    assert!(text.contains("node0 waits for its agent to answer"), "{text}");
+}
+
+#[test]
+fn a_daemon_killed_while_guests_run_ends_the_cluster() {
+    let case = Case::new();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();
+    let (_, daemon) = cluster.pids();
+    let pid = rustix::process::Pid::from_raw(daemon.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
+    cluster.shut_down(false);
+}
+
+#[test]
+fn a_qemu_killed_while_it_runs_ends_the_cluster() {
+    let case = Case::new();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+    let (guests, _) = cluster.pids();
+    let pid = rustix::process::Pid::from_raw(guests[1].try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(failure.to_string().contains("QEMU of node1 ended (signal 9)"), "{failure}");
+    cluster.shut_down(false);
+    assert!(!lives(guests[0]), "the other guest ends too");
+}
+
+#[test]
+fn a_signal_ends_the_wait_at_every_stage() {
+    let case = Case::new();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();
+    cluster.sender().send(Event::Signal(15)).unwrap();
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(matches!(failure, Failure::Signal(15)), "{failure}");
+    cluster.shut_down(false);
+}

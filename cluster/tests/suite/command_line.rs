@@ -1,0 +1,201 @@
+//! What the command says without any cluster: help, schema, and errors that name the place and the mend.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+fn niclab(arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_niclab"))
+        .args(arguments)
+        .env("NICLAB_RUNTIME_DIR", folder.path().join("r"))
+        .env("NICLAB_CACHE", folder.path().join("c"))
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What `niclab run` says about a cluster file.
+fn complaint(file: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.toml");
+    fs::write(&path, file).unwrap();
+    let output = niclab(&["run", "--cluster", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty());
+    text(&output.stderr)
+}
+
+#[test]
+fn help_lists_every_subcommand_and_shows_examples() {
+    let help = text(&niclab(&["--help"]).stdout);
+    for word in [
+        "run",
+        "up",
+        "inspect",
+        "exec",
+        "shell",
+        "logs",
+        "down",
+        "plan",
+        "doctor",
+        "bench",
+        "report",
+        "asm",
+        "disasm",
+        "schema",
+        "Examples:",
+    ] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    assert!(!help.contains("supervise"));
+    assert!(text(&niclab(&["run", "--help"]).stdout).contains("NICLAB_RANK"));
+}
+
+#[test]
+fn a_wrong_flag_is_a_usage_error() {
+    let output = niclab(&["run", "--node", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--nodes"));
+}
+
+#[test]
+fn the_schema_is_json_and_refuses_unknown_keys() {
+    let schema: serde_json::Value = serde_json::from_slice(&niclab(&["schema"]).stdout).unwrap();
+    assert_eq!(schema["additionalProperties"], false);
+    assert!(schema["properties"]["nodes"]["maximum"] == 4096);
+    assert!(schema["properties"]["memory_mib"]["description"].is_string());
+}
+
+#[test]
+fn a_bad_cluster_file_is_refused_with_file_line_key_and_mend() {
+    let unknown = complaint("nodes = 2\n\nmemory = 512\n");
+    assert!(unknown.contains("c.toml:3:1: `memory`") && unknown.contains("`memory_mib`?"), "{unknown}");
+    let impossible = complaint("[[node]]\nmemory_mib = 8\n");
+    assert!(
+        impossible.contains("c.toml:2:1: `node[0].memory_mib`") && impossible.contains("mend:"),
+        "{impossible}"
+    );
+    assert!(complaint("nodes = = 2").contains("c.toml:1:9"));
+}
+
+#[test]
+fn a_missing_cluster_file_is_named() {
+    let output = niclab(&["run", "--cluster", "/no/such.toml"]);
+    assert!(text(&output.stderr).contains("/no/such.toml"));
+}
+
+#[test]
+fn a_value_of_a_flag_is_refused_by_the_flags_name() {
+    assert!(text(&niclab(&["run", "--nodes", "65"]).stderr).contains("`--nodes`"));
+    for (arguments, part) in [
+        (["trace", "--messages", "0"], "0 is not in 1.."),
+        (["record", "--for", "0"], "more than 0"),
+        (["capture", "--for", "nan"], "more than 0"),
+    ] {
+        let output = niclab(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn without_a_cluster_the_way_to_one_is_shown() {
+    for arguments in [
+        &["inspect"][..],
+        &["exec", "node0", "--", "true"],
+        &["logs", "node0"],
+        &["down"],
+        &["shell", "x"],
+        &["trace"],
+        &["capture", "node0"],
+        &["record"],
+    ] {
+        let output = niclab(arguments);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        assert!(text(&output.stderr).contains("`niclab up`"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn doctor_speaks_json() {
+    let json: serde_json::Value = serde_json::from_slice(&niclab(&["doctor", "--json"]).stdout).unwrap();
+    assert_eq!(json["version"], 1);
+    let checks = json["checks"].as_array().unwrap();
+    let found = |what: &str| checks.iter().find(|check| check["what"] == what).unwrap();
+    assert_eq!(found("QEMU")["state"], "will-be-built", "the cache is empty");
+    assert!(found("accelerator")["found"].as_str().unwrap().contains(": "), "it says why");
+}
+
+/// A report with one node, and of which the total is the sum.
+const REPORT: &str = r#"{
+  "version": 2, "niclab_version": "0.1.0", "mode": "sim", "cluster": "c", "seed": 1, "profile": "p", "nic": ["ultra"],
+  "model": {
+    "time_ps": 5, "is_exact": true, "bandwidth_bytes_per_s": 0, "messages_per_s": 0,
+    "latency": {"count": 0, "min_ps": 0, "p50_ps": 0, "p90_ps": 0, "p99_ps": 0, "p999_ps": 0, "max_ps": 0, "sum_ps": 0}
+  },
+  "nodes": [],
+  "fabric": {
+    "frames_in": 1, "bytes_in": 64, "frames_out": 1, "bytes_out": 64,
+    "ledger": [{"crossing": "serialization", "count": 2, "bytes": 128, "model_price_ps": 5, "model_waited_ps": 0}]
+  },
+  "total": [{"crossing": "serialization", "count": 2, "bytes": 128, "model_price_ps": 5, "model_waited_ps": 0}],
+  "checks": []
+}"#;
+
+/// `niclab report` with these files, and further arguments.
+fn report(files: &[&str], arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = vec!["report".to_owned()];
+    for (number, text) in files.iter().enumerate() {
+        let path = folder.path().join(format!("{number}.json"));
+        fs::write(&path, text).unwrap();
+        all.push(path.to_str().unwrap().to_owned());
+    }
+    let all: Vec<&str> = all.iter().map(String::as_str).chain(arguments.iter().copied()).collect();
+    niclab(&all)
+}
+
+#[test]
+fn a_report_is_shown_and_two_are_compared() {
+    let one = report(&[REPORT], &[]);
+    assert_eq!(one.status.code(), Some(0), "{}", text(&one.stderr));
+    assert!(text(&one.stdout).contains("cluster c: sim, 0 nodes"), "{}", text(&one.stdout));
+    let slower = REPORT.replace("\"time_ps\": 5", "\"time_ps\": 8");
+    let two = text(&report(&[REPORT, &slower], &[]).stdout);
+    assert!(two.contains("difference") && two.contains("+0.000003  +60.00"), "{two}");
+    let json = report(&[REPORT, &slower], &["--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let row = json["rows"].as_array().unwrap().iter().find(|row| row["name"] == "time").unwrap();
+    assert_eq!((&row["section"], &row["difference"]), (&"model-time".into(), &3.into()), "{row}");
+    let same: serde_json::Value = serde_json::from_slice(&report(&[REPORT], &["--json"]).stdout).unwrap();
+    assert_eq!(same, serde_json::from_str::<serde_json::Value>(REPORT).unwrap());
+}
+
+#[test]
+fn what_is_no_whole_report_is_refused_with_file_line_and_mend() {
+    let truncated = REPORT.split_at(REPORT.find("\"fabric\"").unwrap()).0;
+    let older = REPORT.replace("\"version\": 2", "\"version\": 1");
+    let wrong = REPORT.replacen("\"count\": 2", "\"count\": 3", 1);
+    for (file, place, what) in [
+        (truncated, "1.json:8:", "ends in the middle"),
+        (&older, "1.json:2:3: `version`", "version 1, an older one"),
+        (&wrong, "1.json:12:3: `total`", "`serialization`"),
+        ("nodes = 2\n", "1.json:1:", "no niclab report"),
+        ("{}", "1.json:1:1: ", "no niclab report"),
+    ] {
+        let output = report(&[REPORT, file], &[]);
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{complaint}");
+        assert!(output.stdout.is_empty(), "nothing is compared with what cannot be read");
+        for word in [place, what, "mend: "] {
+            assert!(complaint.contains(word), "no {word}: {complaint}");
+        }
+    }
+    let missing = niclab(&["report", "/no/such.json"]);
+    assert!(text(&missing.stderr).contains("cannot read /no/such.json"), "{}", text(&missing.stderr));
+}

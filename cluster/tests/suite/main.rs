@@ -1,0 +1,14 @@
+//! All tests of the package from outside, in one program: linked once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+
+mod assembler;
+mod bench;
+mod booting;
+mod check;
+mod command_line;
+mod commands;
+mod figures;
+mod matching;
+mod profiles;
+mod support;

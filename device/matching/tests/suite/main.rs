@@ -1,0 +1,8 @@
+//! All tests of the package from outside, in one program: linked once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+
+mod debug;
+mod run;
+mod support;
+mod trace;

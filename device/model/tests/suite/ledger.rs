@@ -1,0 +1,226 @@
+//! The ledger over random runs of ULTRA cards and of conventional NICs: what it sums, what it keeps, and whose.
+
+use std::collections::BTreeMap;
+
+use niclab_model::conventional::Conventional;
+use niclab_model::fabric::faults::{Chance, Faults};
+use niclab_model::nic::Nic;
+use niclab_model::parts::histogram::Histogram;
+use niclab_model::parts::ledger::{Crossing, Ledger, Line, StageRecord};
+use niclab_model::parts::message::Message;
+use niclab_model::parts::profile::Profile;
+use niclab_model::time::{Span, Time};
+use niclab_model::ultra::config::FlowControl;
+use proptest::prelude::*;
+
+use crate::support::world::{End, Rules, World};
+
+const STEPS: usize = 800;
+const KEEP_ALL: usize = usize::MAX;
+
+fn add(sum: &mut Line, line: &Line) {
+    sum.count += line.count;
+    sum.bytes += line.bytes;
+    sum.price_ps += line.price_ps;
+    sum.waited_ps += line.waited_ps;
+}
+
+/// The lines that these stages make.
+fn lines_of<'a>(stages: impl IntoIterator<Item = &'a StageRecord>) -> Vec<(Crossing, Line)> {
+    let mut lines = [Line::default(); Crossing::ALL.len()];
+    stages.into_iter().for_each(|stage| add(&mut lines[stage.crossing as usize], &stage.line()));
+    Crossing::ALL.into_iter().zip(lines).collect()
+}
+
+/// Three nodes with a ring of connections, every ledger on record.
+fn world(seed: u64, faults: Faults) -> World {
+    let rules = Rules { nodes: 3, slices: 16, flow_control: FlowControl::Credit, faults, is_restless: false };
+    let mut world = World::new(seed, rules);
+    for ledger in ledgers(&mut world) {
+        ledger.record_stages(KEEP_ALL);
+    }
+    let ends: Vec<End> = (0..6).map(|i| world.open(i % 3).unwrap()).collect();
+    for (i, &from) in ends.iter().enumerate() {
+        let to = ends[(i + 1) % ends.len()];
+        assert!(world.route(from, to) && world.authorize(to, from, 2));
+    }
+    world
+}
+
+fn ledgers(world: &mut World) -> Vec<&mut Ledger> {
+    let nodes = world.nodes.iter_mut().map(|node| node.nic.ledger_mut());
+    nodes.chain([world.fabric.ledger_mut()]).collect()
+}
+
+fn run(world: &mut World) {
+    (0..STEPS).for_each(|_| world.step());
+    world.settle();
+}
+
+fn trouble() -> Faults {
+    let some = Chance::from_probability(0.1);
+    Faults { loss: some, duplicate: some, corrupt: some, reorder: some, ..Faults::NONE }
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    prop_oneof![Just(Faults::NONE), Just(trouble())]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn stages_add_up_to_the_lines_and_lines_to_the_totals(seed: u64, faults in faults()) {
+        let mut world = world(seed, faults);
+        run(&mut world);
+        let mut cluster = Ledger::default();
+        let mut all = Vec::new();
+        for ledger in ledgers(&mut world) {
+            let (stages, lost) = ledger.take_stages();
+            prop_assert_eq!(lost, 0);
+            prop_assert_eq!(lines_of(&stages), ledger.lines().collect::<Vec<_>>());
+            let mut total = Line::default();
+            ledger.lines().for_each(|(_, line)| add(&mut total, &line));
+            prop_assert_eq!(ledger.total(), total);
+            cluster.add(ledger);
+            all.extend(stages);
+        }
+        prop_assert_eq!(lines_of(&all), cluster.lines().collect::<Vec<_>>(), "nodes and fabric are the cluster");
+        let is_in_order = |stage: &StageRecord| {
+            stage.ready <= stage.start && stage.start <= stage.released && stage.released <= stage.end
+        };
+        prop_assert!(all.iter().all(is_in_order));
+        prop_assert!(all.iter().any(|stage| stage.start > stage.ready), "somebody had to wait");
+    }
+
+    #[test]
+    fn a_place_does_one_thing_at_a_time(seed: u64, faults in faults()) {
+        let mut world = world(seed, faults);
+        run(&mut world);
+        for ledger in ledgers(&mut world) {
+            let mut free: BTreeMap<_, Time> = BTreeMap::new();
+            for stage in ledger.take_stages().0 {
+                // The line of an interrupt and the switch take any number at once.
+                let is_exclusive = !matches!(stage.crossing, Crossing::Interrupt | Crossing::SwitchFallThrough);
+                let free = free.entry((is_exclusive, stage.place)).or_default();
+                prop_assert!(!is_exclusive || stage.start >= *free, "{:?}", stage);
+                *free = stage.released;
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_its_stages_from_its_launch_to_its_end(seed: u64) {
+        let mut world = world(seed, Faults::NONE);
+        run(&mut world);
+        let mut messages: BTreeMap<Message, Vec<StageRecord>> = BTreeMap::new();
+        for ledger in ledgers(&mut world) {
+            for stage in ledger.take_stages().0 {
+                if let Some(message) = stage.message {
+                    messages.entry(message).or_default().push(stage);
+                }
+            }
+        }
+        let mut latency = Histogram::default();
+        for (message, stages) in &messages {
+            let end = stages.iter().find(|stage| stage.crossing == Crossing::HostReceive).unwrap().end;
+            latency.enter(end.since(message.launched).as_ps());
+            prop_assert_eq!(stages.iter().map(|stage| stage.start).min(), Some(message.launched));
+            prop_assert!(stages.iter().all(|stage| stage.end <= end), "{:?}", stages);
+            for (crossing, count) in [
+                (Crossing::HostSend, 1),
+                (Crossing::PioWrite, 1),
+                (Crossing::NiCycles, 4),
+                (Crossing::Serialization, 2),
+                (Crossing::SwitchFallThrough, 1),
+                (Crossing::DmaWrite, 1),
+                (Crossing::HostReceive, 1),
+            ] {
+                let of_kind = stages.iter().filter(|stage| stage.crossing == crossing).count();
+                prop_assert_eq!(of_kind, count, "{:?} of {:?}", crossing, message);
+            }
+        }
+        let mut entered = Histogram::default();
+        ledgers(&mut world).iter().for_each(|ledger| entered.merge(ledger.latency()));
+        prop_assert_eq!(entered, latency);
+        prop_assert_eq!(world.totals().1, messages.len());
+    }
+
+    #[test]
+    fn a_ledger_that_is_off_enters_nothing(seed: u64) {
+        let mut world = world(seed, Faults::NONE);
+        let before: Vec<Ledger> = ledgers(&mut world)
+            .into_iter()
+            .map(|ledger| {
+                ledger.set_on(false);
+                ledger.clone()
+            })
+            .collect();
+        run(&mut world);
+        prop_assert!(world.totals().1 > 0, "messages pass all the same");
+        for (ledger, before) in ledgers(&mut world).into_iter().zip(&before) {
+            prop_assert_eq!((ledger.total(), ledger.latency()), (before.total(), before.latency()));
+        }
+    }
+
+    #[test]
+    fn conventional_nics_are_priced_in_whole(
+        frames in prop::collection::vec((0..3_u8, 0..10_000_u64, 60..9_000_u64, any::<bool>()), 1..200),
+    ) {
+        let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
+        nic.ledger_mut().record_stages(KEEP_ALL);
+        let mut now = Time::ZERO;
+        let (mut sent, mut received, mut rung, mut interrupts) = (0, 0, 0, 0);
+        for (what, wait_ns, bytes, has_doorbell) in frames {
+            now += Span::from_ns(wait_ns);
+            let clock = nic.host_clock();
+            match what {
+                0 => {
+                    prop_assert!(nic.transmit(now, bytes, has_doorbell) > now);
+                    sent += bytes;
+                    rung += u64::from(has_doorbell);
+                }
+                1 => {
+                    prop_assert!(nic.receive(now, bytes) > now);
+                    received += bytes;
+                }
+                _ => {
+                    prop_assert!(nic.interrupt(now) >= now);
+                    interrupts += 1;
+                }
+            }
+            prop_assert!(nic.host_clock() > clock);
+        }
+        let ledger = nic.ledger_mut();
+        let (stages, _) = ledger.take_stages();
+        prop_assert_eq!(lines_of(&stages), ledger.lines().collect::<Vec<_>>());
+        let line = |crossing| ledger.line(crossing);
+        prop_assert_eq!((line(Crossing::DmaRead).bytes, line(Crossing::DmaWrite).bytes), (sent, received));
+        prop_assert_eq!(line(Crossing::HostCopy).bytes, sent + received, "one copy each");
+        prop_assert_eq!(line(Crossing::DescriptorFetch).count, line(Crossing::DescriptorWriteBack).count);
+        prop_assert_eq!((line(Crossing::Doorbell).count, line(Crossing::Interrupt).count), (rung, interrupts));
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_record_is_counted() {
+    let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
+    nic.transmit(Time::ZERO, 64, true);
+    assert_eq!(nic.ledger_mut().take_stages(), (Vec::new(), 0), "off at first");
+    nic.ledger_mut().record_stages(4);
+    nic.transmit(Time::ZERO, 64, true);
+    let (stages, lost) = nic.ledger_mut().take_stages();
+    assert_eq!((stages.len(), lost), (4, 2));
+    nic.ledger_mut().record_stages(0);
+    nic.transmit(Time::ZERO, 64, true);
+    assert_eq!(nic.ledger_mut().take_stages(), (Vec::new(), 0));
+}
+
+#[test]
+fn the_manual_names_every_kind() {
+    let manual = include_str!("../../../../docs/LEDGER.md");
+    for crossing in Crossing::ALL {
+        let row = format!("\n| `{}` |", crossing.name());
+        assert_eq!(manual.matches(&row).count(), 1, "docs/LEDGER.md must have one row for {row:?}");
+    }
+}

@@ -1,0 +1,374 @@
+//! The queue that a program keeps against the one that hardware keeps: the same becomes of every header, and what it costs.
+
+use crate::cases::{header, item};
+use niclab_isa::{Bits, Word};
+use niclab_model::matching::item::{Header, INFINITE, Item, Operation, flag};
+use niclab_model::matching::list_manager::{Due, Handle, ListManager, Matched, Misbehaved, Timing, Use};
+use niclab_model::matching::program;
+use niclab_model::matching::queue_manager::{Fault, MatchQueue, Party, QueueManager, command};
+use niclab_model::matching::unit::Unit;
+use proptest::prelude::*;
+
+/// Cycles after which a program is taken to hang.
+const WATCHDOG: u64 = 10_000;
+
+fn matcher() -> Unit {
+    Unit::new(&program::portals().unwrap()).unwrap()
+}
+
+fn hardwired(uses: Use) -> ListManager {
+    ListManager::new(Timing::default(), uses, matcher())
+}
+
+fn programmed(timing: Timing, uses: Use) -> QueueManager {
+    QueueManager::new(timing, uses, Unit::new(&program::queue().unwrap()).unwrap(), matcher())
+}
+
+/// What is done to a queue.
+#[derive(Clone, Debug)]
+enum Act {
+    Append(Item),
+    /// Unlinks one of the items that were appended so far, be it linked or not.
+    Unlink(prop::sample::Index),
+    Header(Header),
+    /// Waits until all headers have their outcome.
+    Run,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => item().prop_map(Act::Append),
+        1 => any::<prop::sample::Index>().prop_map(Act::Unlink),
+        6 => header().prop_map(Act::Header),
+        1 => Just(Act::Run),
+    ]
+}
+
+/// What becomes of each header: the item, its place, offset and length, and how many items were judged.
+type Found = Vec<(Option<Matched>, usize)>;
+
+/// The same with a plain list, by the rule of the paper.
+fn by_the_rule(acts: &[Act]) -> Found {
+    let (mut list, mut handles, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    for act in acts {
+        match act {
+            Act::Append(item) => {
+                let handle = Handle::new(handles.len() as u64);
+                handles.push(handle);
+                list.push((handle, *item));
+            }
+            Act::Unlink(index) if !handles.is_empty() => {
+                let handle = *index.get(&handles);
+                list.retain(|(own, _)| *own != handle);
+            }
+            Act::Unlink(_) | Act::Run => {}
+            Act::Header(header) => {
+                let taker = list.iter().enumerate().find_map(|(index, (_, item))| {
+                    crate::plain_rule::takes(item, header).map(|(offset, length)| (index, offset, length))
+                });
+                let Some((index, offset, length)) = taker else {
+                    found.push((None, list.len()));
+                    continue;
+                };
+                let (handle, item) = &mut list[index];
+                let handle = *handle;
+                let is_unlinked = crate::plain_rule::uses_up(item, length);
+                if is_unlinked {
+                    list.remove(index);
+                }
+                found.push((Some(Matched { handle, index, offset, length, is_unlinked }), index + 1));
+            }
+        }
+    }
+    found
+}
+
+fn perform(queue: &mut impl MatchQueue, acts: &[Act]) -> Result<Found, Fault> {
+    let mut handles: Vec<Handle> = Vec::new();
+    for act in acts {
+        match act {
+            Act::Append(item) => handles.push(queue.append(*item)),
+            Act::Unlink(_) if handles.is_empty() => {}
+            Act::Unlink(index) => queue.unlink(*index.get(&handles)),
+            // A change that comes while headers wait is made at another place in each: here it is not tried.
+            Act::Header(header) => {
+                queue.on_header(*header);
+                queue.run(WATCHDOG)?;
+            }
+            Act::Run => queue.run(WATCHDOG)?,
+        }
+    }
+    queue.run(WATCHDOG)?;
+    Ok(std::iter::from_fn(|| queue.poll_outcome())
+        .map(|outcome| (outcome.matched, outcome.traversed))
+        .collect())
+}
+
+fn timing() -> impl Strategy<Value = Timing> {
+    (0..60_u64, 1..20_usize, 1..8_u64).prop_map(|(memory_latency, fifo_words, turnaround)| Timing {
+        memory_latency,
+        fifo_words,
+        turnaround,
+        ..Timing::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_program_keeps_the_queue_as_the_hardware_does(acts in prop::collection::vec(act(), 0..40), timing in timing()) {
+        let expected = by_the_rule(&acts);
+        prop_assert_eq!(&perform(&mut hardwired(Use::Consume), &acts).unwrap(), &expected, "hardware");
+        let found = perform(&mut programmed(timing, Use::Consume), &acts).unwrap();
+        prop_assert_eq!(found, expected, "program");
+    }
+
+    #[test]
+    fn headers_that_wait_are_matched_one_after_the_other(
+        items in prop::collection::vec(item(), 0..9),
+        headers in prop::collection::vec(header(), 1..9),
+        keeps: bool,
+        timing in timing(),
+    ) {
+        let uses = if keeps { Use::Keep } else { Use::Consume };
+        let found = |queue: &mut dyn MatchQueue| {
+            items.iter().for_each(|item| {
+                queue.append(*item);
+            });
+            headers.iter().for_each(|header| queue.on_header(*header));
+            queue.run(WATCHDOG).unwrap();
+            std::iter::from_fn(|| queue.poll_outcome().map(|outcome| outcome.matched)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(found(&mut programmed(timing, uses)), found(&mut hardwired(uses)));
+    }
+}
+
+const ITEM: Item = Item {
+    match_bits: 5,
+    dont_ignore_bits: u64::MAX,
+    node: 1,
+    process: 1,
+    flags: flag::VALID | flag::PUT,
+    length: 1_000_000,
+    local_offset: 0,
+    max_size: 0,
+    threshold: INFINITE,
+    start: 0,
+};
+const HEADER: Header =
+    Header { match_bits: 5, node: 1, process: 1, operation: Operation::Put, length: 64, remote_offset: 0 };
+
+/// What a program's queue costs.
+struct Cost {
+    /// Before the first header: the program begins, and this many items are appended.
+    changes: u64,
+    /// What is said of each header.
+    headers: Vec<u64>,
+    /// From the begin of each to that of the next.
+    distances: Vec<u64>,
+}
+
+/// So many items that do not match, and these behind them.
+fn fill(queue: &mut dyn MatchQueue, misses: usize, takers: &[Item]) {
+    let items = std::iter::repeat_n(Item { match_bits: 6, ..ITEM }, misses).chain(takers.iter().copied());
+    for item in items {
+        queue.append(item);
+    }
+}
+
+/// Headers that the item behind `misses` others takes, all of them there from the first cycle on.
+fn cost(uses: Use, misses: usize, taker: &[Item], headers: usize) -> Cost {
+    let mut queue = programmed(Timing::default(), uses);
+    fill(&mut queue, misses, taker);
+    (0..headers).for_each(|_| queue.on_header(HEADER));
+    let (mut begins, mut last) = (Vec::new(), None);
+    while !queue.is_idle() {
+        queue.tick().unwrap();
+        let began = queue.state().began;
+        if began != last {
+            begins.extend(began);
+            last = began;
+        }
+    }
+    let headers: Vec<u64> = std::iter::from_fn(|| queue.poll_outcome())
+        .inspect(|outcome| assert_eq!(outcome.matched.unwrap().index, misses))
+        .map(|outcome| outcome.cycles)
+        .collect();
+    assert_eq!(begins[0], queue.change_cycles(), "the first header follows what is no header's");
+    let distances = begins.windows(2).map(|two| two[1] - two[0]).collect();
+    Cost { changes: queue.change_cycles(), headers, distances }
+}
+
+const MANUAL: &str = include_str!("../../../../docs/MATCH.md");
+
+/// The manual's table has a row that begins so, with the numbers that were counted.
+fn the_manual_says(row: &str, first: u64, further: u64) {
+    let text = format!("| {row} | {first} | {further} + 8n |");
+    assert!(MANUAL.contains(&text), "docs/MATCH.md must say: {text}");
+}
+
+#[test]
+fn a_programmed_queue_costs_cycles_for_a_header_and_none_for_an_item() {
+    let twice = Item { threshold: 1_000, ..ITEM };
+    let once = vec![Item { threshold: 1, ..ITEM }; 6];
+    for (row, uses, takers) in [
+        ("stays as it is, as in the paper's benchmark: `--keep`", Use::Keep, &[ITEM][..]),
+        ("takes any number of messages", Use::Consume, &[ITEM]),
+        ("takes further messages", Use::Consume, &[twice]),
+        ("is used up", Use::Consume, &once),
+    ] {
+        let counted = |misses| {
+            let cost = cost(uses, misses, takers, 6);
+            assert_eq!(cost.headers[..5], cost.distances, "a header's cycles are what it takes");
+            assert!(cost.headers.iter().all(|cycles| *cycles == cost.headers[1]), "{:?}", cost.headers);
+            cost.headers[0]
+        };
+        let further = counted(1) - 16;
+        for misses in [1, 2, 3, 9, 29, 99] {
+            assert_eq!(counted(misses), further + 8 * (misses as u64 + 1), "{row}, {misses} before it");
+        }
+        the_manual_says(row, counted(0), further);
+        // In hardware all of these are the same.
+        for misses in [0, 1, 9] {
+            let mut queue = hardwired(uses);
+            fill(&mut queue, misses, takers);
+            (0..4).for_each(|_| queue.on_header(HEADER));
+            queue.run(WATCHDOG).unwrap();
+            let cycles = std::iter::from_fn(|| queue.poll_outcome()).skip(1).map(|outcome| outcome.cycles);
+            assert!(cycles.eq([30 + 8 * (misses as u64 + 1); 3]), "{row}");
+        }
+    }
+    assert!(MANUAL.contains("| in hardware, each of these | 38 | 30 + 8n |"));
+}
+
+#[test]
+fn an_item_that_is_appended_costs_cycles_that_stand_in_no_header() {
+    let changes = |items: usize| cost(Use::Keep, items - 1, &[ITEM], 1).changes;
+    let item = changes(2) - changes(1);
+    let begin = changes(1) - item;
+    for items in [1, 2, 3, 10, 100] {
+        assert_eq!(changes(items), begin + item * items as u64);
+    }
+    let said = format!(
+        "{begin} cycles pass until the program is ready for the first time, and {item} for each item"
+    );
+    assert!(MANUAL.contains(&said), "docs/MATCH.md must say: {said}");
+}
+
+#[test]
+fn under_truncation_the_maximum_size_unlinks_nothing() {
+    let item = Item { length: 100, max_size: 60, flags: ITEM.flags | flag::MAX_SIZE, ..ITEM };
+    let cut = Item { flags: item.flags | flag::TRUNCATE, ..item };
+    // 64 bytes leave 36: the first goes, and the second takes the rest, and then nothing of each message.
+    for (item, stored) in [(item, &[(0, 64)][..]), (cut, &[(0, 64), (64, 36), (100, 0), (100, 0)][..])] {
+        let acts = [vec![Act::Append(item)], vec![Act::Header(HEADER); 4]].concat();
+        for (name, found) in [
+            ("hardware", perform(&mut hardwired(Use::Consume), &acts).unwrap()),
+            ("program", perform(&mut programmed(Timing::default(), Use::Consume), &acts).unwrap()),
+        ] {
+            let taken: Vec<_> = found.iter().filter_map(|(matched, _)| *matched).collect();
+            let places: Vec<_> = taken.iter().map(|matched| (matched.offset, matched.length)).collect();
+            assert_eq!(places, stored, "{name}");
+            assert_eq!(taken.iter().any(|matched| matched.is_unlinked), stored.len() == 1, "{name}");
+        }
+    }
+}
+
+/// What becomes of one header when this program keeps the queue.
+fn run_with(source: &[Word]) -> Result<(), Misbehaved> {
+    run_both(source, &program::portals().unwrap()).map_err(|fault| {
+        assert_eq!(fault.party, Party::Queue);
+        fault.why
+    })
+}
+
+/// The same with any two programs.
+fn run_both(queue: &[Word], matcher: &[Word]) -> Result<(), Fault> {
+    let unit = |program| Unit::new(program).unwrap();
+    let mut queue = QueueManager::new(Timing::default(), Use::Consume, unit(queue), unit(matcher));
+    queue.append(ITEM);
+    queue.on_header(HEADER);
+    queue.run(1_000)
+}
+
+#[test]
+fn programs_that_misbehave_are_stopped_with_the_reason() {
+    let program = program::queue().unwrap();
+    assert_eq!(run_with(&program), Ok(()));
+    // It never answers.
+    let branch = niclab_isa::Branch { sense: true, ..Default::default() };
+    let idle = [Word { branch, ..Word::default() }, Word::default(), Word::default()];
+    assert_eq!(run_with(&idle), Err(Misbehaved::Watchdog { cycles: 1_000 }));
+    assert_eq!(run_with(&[Word::default()]), Err(Misbehaved::RanOut { pc: 1 }));
+    // Whatever word of it is left out: it is stopped or goes on, and nothing else happens.
+    let mut stopped = 0;
+    for address in 0..program.len() {
+        let mut program = program.clone();
+        program[address] = Word::default();
+        stopped += usize::from(run_both(&program, &program::portals().unwrap()).is_err());
+    }
+    assert!(stopped > program.len() / 3, "{stopped} of {}", program.len());
+}
+
+/// Loads constants, sends them, and waits for a word.
+fn says(constants: &[u32]) -> Vec<Word> {
+    let one = |word: u32| {
+        let number = |immediate| niclab_isa::Alu {
+            dest: Bits::truncated(1),
+            join: Bits::truncated(7),
+            half: niclab_isa::Half::Lower,
+            immediate: Bits::truncated(immediate),
+            ..Default::default()
+        };
+        let copy = niclab_isa::Copy { source: Bits::truncated(1), output: true, ..Default::default() };
+        [Word { alu: number(word), ..Word::default() }, Word { copy, ..Word::default() }]
+    };
+    let wait = niclab_isa::Input { take: true, ..Default::default() };
+    let branch = niclab_isa::Branch { sense: true, ..Default::default() };
+    let mut program: Vec<Word> = constants.iter().flat_map(|word| one(*word)).collect();
+    program.push(Word { input: wait, ..Word::default() });
+    let target = Bits::truncated(program.len() as u32 - 1);
+    program.push(Word { branch: niclab_isa::Branch { target, ..branch }, ..Word::default() });
+    program.extend([Word::default(); 2]);
+    program
+}
+
+#[test]
+fn commands_that_make_no_sense_are_refused() {
+    // No such command; nothing to send; no header; nothing to append; a word that scratch memory has not; nothing linked.
+    for word in [13, u32::from(command::SEND), 2, 8, 7 << 16 | 6, 12] {
+        assert_eq!(run_with(&says(&[word])), Err(Misbehaved::Command { word: word.into() }));
+    }
+}
+
+#[test]
+fn a_request_that_was_not_done_is_not_said_to_be() {
+    // Ready, and ready again behind the item that was to be appended.
+    let ready = u64::from(command::READY);
+    assert_eq!(run_with(&says(&[1; 20])), Err(Misbehaved::Command { word: ready }));
+}
+
+#[test]
+fn of_two_programs_the_one_at_fault_is_named() {
+    let (queue, matcher) = (program::queue().unwrap(), program::portals().unwrap());
+    let watchdog = Misbehaved::Watchdog { cycles: 1_000 };
+    let idle = says(&[]);
+    for (by_queue, by_matcher, fault) in [
+        // It takes all words and says nothing; it spins.
+        (&queue, &idle, Fault { party: Party::Matcher, why: watchdog }),
+        (&idle, &matcher, Fault { party: Party::Queue, why: watchdog }),
+        (&queue, &vec![Word::default()], Fault { party: Party::Matcher, why: Misbehaved::RanOut { pc: 1 } }),
+        (&vec![Word::default()], &matcher, Fault { party: Party::Queue, why: Misbehaved::RanOut { pc: 1 } }),
+        (
+            &queue,
+            &says(&[0]),
+            Fault { party: Party::Matcher, why: Misbehaved::Answer { word: 0, due: Due::Nothing } },
+        ),
+    ] {
+        let found = run_both(by_queue, by_matcher).unwrap_err();
+        assert_eq!(found, fault);
+        let name = if fault.party == Party::Queue { "keeps the list: " } else { "that matches: " };
+        assert!(found.to_string().contains(name), "{found}");
+    }
+}

@@ -1,0 +1,315 @@
+//! What a program sees of an ULTRA card: slices, status line, interrupts. Two cards on one wire that takes no time.
+
+use niclab_abi::FromBytes;
+use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
+use niclab_abi::control::{OP_PORT_CLOSE, OP_REVOKE, PortName, Reply, Revoke, STATUS_OK};
+use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE};
+use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SliceStatus};
+use niclab_model::nic::{Input, Nic, Output, Register};
+use niclab_model::parts::ledger::{Crossing, Line};
+use niclab_model::parts::profile::Profile;
+use niclab_model::time::Time;
+use niclab_model::ultra::{Config, Ultra};
+
+use crate::support::{Memory, authorize_request, control, open_port, request, route_request, store};
+
+const BASE: u64 = 0x1000;
+const SLICES_ADDRESS: u64 = BASE + 64;
+const SLICES: u32 = 8;
+
+/// Node 0 sends from its port 0 to node 1's.
+struct Pair {
+    nics: [Ultra; 2],
+    memories: [Memory; 2],
+    /// Writes of node 1 in their order: address and number of words.
+    bursts: Vec<(u64, usize)>,
+    /// Interrupts of node 1 in their order.
+    causes: Vec<u32>,
+    /// Status lines of node 0 in their order.
+    lines: Vec<[u64; 6]>,
+    /// Frames of node 0 that the wire swallows from now on.
+    swallow: usize,
+}
+
+impl Pair {
+    fn connected(credits: u32) -> Self {
+        let card = |node| Ultra::new(Config::new(node, 2, Profile::ultra_200mhz_htx())).unwrap();
+        let mut pair = Self {
+            nics: [card(0), card(1)],
+            memories: Default::default(),
+            bursts: Vec::new(),
+            causes: Vec::new(),
+            lines: Vec::new(),
+            swallow: 0,
+        };
+        for nic in &mut pair.nics {
+            assert_eq!(open_port(nic, SLICES, BASE, 0), 0);
+        }
+        pair.control(1, &authorize_request(0, 0, 0, credits));
+        pair.control(0, &route_request(0, 1, 0));
+        pair
+    }
+
+    fn control(&mut self, node: usize, request: &[u8]) {
+        let (status, _, outputs) = control(&mut self.nics[node], Time::ZERO, request);
+        assert_eq!(status, STATUS_OK);
+        for output in outputs {
+            self.carry_out(node, output);
+        }
+    }
+
+    fn handle(&mut self, node: usize, input: Input<'_>) {
+        let now = self.nics[node].host_clock();
+        self.nics[node].handle(now, input);
+        self.carry(node);
+    }
+
+    fn carry(&mut self, node: usize) {
+        while let Some(output) = self.nics[node].poll_output() {
+            self.carry_out(node, output);
+        }
+    }
+
+    fn carry_out(&mut self, node: usize, output: Output) {
+        match output {
+            Output::Frame { .. } if node == 0 && self.swallow > 0 => self.swallow -= 1,
+            Output::Frame { at, frame, message } => {
+                self.nics[1 - node].handle(at, Input::Frame { frame: &frame, message });
+                self.carry(1 - node);
+            }
+            Output::DmaWrite { address, words, .. } => {
+                self.memories[node].write(address, &words);
+                match node {
+                    0 => self.lines.push(self.memories[0].status_line(BASE)),
+                    _ => self.bursts.push((address, words.len())),
+                }
+            }
+            Output::Interrupt { cause, port, .. } => {
+                assert_eq!((node, port), (1, 0));
+                self.causes.push(cause);
+            }
+            other => panic!("nobody asked for {other:?}"),
+        }
+    }
+
+    fn launch(&mut self, payload: &[u64], flags: u16) {
+        assert!(self.nics[0].accepts_store(0));
+        self.handle(0, Input::PageStore(store(0, payload, [0xa, 0xb], flags)));
+    }
+
+    fn register(&mut self, register: Register) {
+        self.handle(1, Input::Register { port: 0, register });
+    }
+}
+
+#[test]
+fn a_slice_is_one_burst_that_ends_at_its_status() {
+    let mut pair = Pair::connected(8);
+    pair.launch(&[1, 2, 3], CODE_INTERRUPT);
+    pair.launch(&[], 0);
+    pair.launch(&[1, 2, 3, 4, 5, 6, 7, 8], CODE_ACKNOWLEDGE);
+    let (first, second, third) =
+        (SLICES_ADDRESS, SLICES_ADDRESS + SLICE_BYTES, SLICES_ADDRESS + 2 * SLICE_BYTES);
+    assert_eq!(pair.bursts, [(first + 5 * 8, 6), (second + 8 * 8, 3), (third, 11)]);
+    let (status, payload, tag) = pair.memories[1].slice(SLICES_ADDRESS, 0).unwrap();
+    let expected = SliceStatus {
+        words: 3,
+        interrupt: true,
+        acknowledge: false,
+        source_port: 0,
+        source_node: 0,
+        number: 1,
+    };
+    assert_eq!((status, payload, tag), (expected, vec![1, 2, 3], [0xa, 0xb]));
+    let (status, payload, _) = pair.memories[1].slice(SLICES_ADDRESS, 2).unwrap();
+    assert_eq!((status.number, status.acknowledge, payload.len()), (3, true, 8));
+}
+
+#[test]
+fn the_status_line_comes_every_eighth_launch_and_when_asked_for() {
+    let mut pair = Pair::connected(8);
+    (0..7).for_each(|_| pair.launch(&[], 0));
+    assert!(pair.lines.is_empty());
+    pair.launch(&[], 0);
+    assert_eq!(pair.lines, [[8, 0, 0, 8, 0, 0]]);
+    pair.register(Register::Released(8));
+    pair.launch(&[], CODE_NOTIFY);
+    assert_eq!(pair.lines[1..], [[9, 1, 0, 9, 0, 0]]);
+    pair.launch(&[], CODE_ACKNOWLEDGE);
+    assert_eq!(pair.lines[2..], [[10, 1, 1, 10, 0, 0]]);
+    assert_eq!(pair.nics[1].counters().acknowledgements_sent, 1);
+}
+
+#[test]
+fn without_credit_launches_wait_and_nothing_is_lost() {
+    let mut pair = Pair::connected(2);
+    (0..3).for_each(|_| pair.launch(&[], CODE_NOTIFY));
+    assert_eq!(pair.bursts.len(), 2);
+    assert_eq!(pair.lines.last().unwrap()[3], 2, "sent");
+    pair.register(Register::Released(1));
+    assert_eq!(pair.bursts.len(), 3);
+    assert_eq!(pair.lines.last().unwrap()[..4], [3, 3, 0, 3]);
+}
+
+#[test]
+fn a_route_may_be_set_before_the_right_is_given() {
+    let mut pair = Pair::connected(8);
+    pair.control(1, &request(OP_PORT_CLOSE, &PortName::default()));
+    open_port(&mut pair.nics[1], SLICES, BASE, 0);
+    pair.control(0, &request(OP_PORT_CLOSE, &PortName::default()));
+    open_port(&mut pair.nics[0], SLICES, BASE, 0);
+    pair.control(0, &route_request(0, 1, 0));
+    pair.launch(&[], 0);
+    assert!(pair.bursts.is_empty());
+    pair.control(1, &authorize_request(0, 0, 0, 2));
+    assert_eq!(pair.bursts.len(), 1, "offered, requested, announced, sent: no timer needed");
+}
+
+#[test]
+fn credit_of_lost_packets_comes_back_with_the_next_that_arrives() {
+    let mut pair = Pair::connected(4);
+    pair.swallow = 3;
+    (0..3).for_each(|_| pair.launch(&[], 0));
+    assert_eq!((pair.swallow, pair.bursts.len()), (0, 0));
+    (0..4).for_each(|_| pair.launch(&[], 0));
+    assert_eq!((pair.bursts.len(), pair.nics[1].counters().missing), (4, 3));
+    assert_eq!(pair.nics[0].poll_timeout(), None, "nothing waits");
+    pair.launch(&[], 0);
+    assert_eq!(pair.bursts.len(), 4, "four slices were set aside");
+}
+
+#[test]
+fn a_lost_request_for_credit_is_repeated_ever_more_seldom() {
+    let mut pair = Pair::connected(4);
+    pair.swallow = usize::MAX;
+    pair.control(0, &route_request(0, 1, 0));
+    pair.launch(&[], 0);
+    let mut waits_ps = Vec::new();
+    let mut now = pair.nics[0].host_clock();
+    for _ in 0..20 {
+        let deadline = pair.nics[0].poll_timeout().unwrap();
+        waits_ps.push(deadline.since(now).as_ps());
+        now = deadline;
+        pair.nics[0].handle(now, Input::Timeout);
+        pair.carry(0);
+    }
+    let config = pair.nics[0].config();
+    assert!(waits_ps[1..].windows(2).all(|two| two[1] == (two[0] * 2).min(config.credit_probe_most.as_ps())));
+    assert_eq!(waits_ps[19], config.credit_probe_most.as_ps());
+    pair.swallow = 0;
+    pair.nics[0].handle(pair.nics[0].poll_timeout().unwrap(), Input::Timeout);
+    pair.carry(0);
+    assert_eq!((pair.bursts.len(), pair.nics[0].poll_timeout()), (1, None));
+}
+
+#[test]
+fn interrupts_come_where_asked_for_and_once() {
+    let mut pair = Pair::connected(8);
+    pair.launch(&[], 0);
+    assert_eq!(pair.causes, []);
+    pair.launch(&[], CODE_INTERRUPT);
+    assert_eq!(pair.causes, [CAUSE_MESSAGE]);
+    pair.register(Register::Armed(2));
+    assert_eq!(pair.causes, [CAUSE_MESSAGE, CAUSE_ARMED], "stored already");
+    pair.register(Register::Armed(4));
+    pair.launch(&[], 0);
+    assert_eq!(pair.causes.len(), 2);
+    pair.launch(&[], 0);
+    assert_eq!(pair.causes[2..], [CAUSE_ARMED]);
+    pair.launch(&[], 0);
+    assert_eq!(pair.causes.len(), 3, "one shot");
+    pair.register(Register::Armed(6));
+    pair.register(Register::Armed(0));
+    pair.launch(&[], 0);
+    assert_eq!(pair.causes.len(), 3, "disarmed");
+    assert_eq!(pair.nics[1].counters().interrupts, 3);
+}
+
+#[test]
+fn slices_are_released_forward_and_no_further_than_stored() {
+    let mut pair = Pair::connected(8);
+    (0..3).for_each(|_| pair.launch(&[], 0));
+    pair.register(Register::Released(2));
+    assert_eq!(pair.nics[1].counters().refused, 0);
+    for (released, refused) in [(1, 1), (4, 2), (3, 2), (3, 2)] {
+        pair.register(Register::Released(released));
+        assert_eq!(pair.nics[1].counters().refused, refused, "{released}");
+    }
+    assert_eq!(pair.memories[1].status_line(BASE)[4..], [2, REFUSED_RELEASE]);
+}
+
+#[test]
+fn a_right_taken_back_discards_and_given_again_works() {
+    let mut pair = Pair::connected(8);
+    pair.launch(&[], 0);
+    pair.control(1, &request(OP_REVOKE, &Revoke { port: 0, node: 0, node_port: 0, reserved: 0 }));
+    pair.launch(&[], 0);
+    assert_eq!((pair.bursts.len(), pair.nics[1].counters().unauthorized), (1, 1));
+    // One slice is still held on the account that is gone.
+    let full = control(&mut pair.nics[1], Time::ZERO, &authorize_request(0, 0, 0, 8));
+    assert_ne!(full.0, STATUS_OK);
+    pair.control(1, &authorize_request(0, 0, 0, 7));
+    (0..7).for_each(|_| pair.launch(&[], 0));
+    assert_eq!(pair.bursts.len(), 8);
+    pair.register(Register::Released(8));
+    pair.launch(&[], 0);
+    assert_eq!(pair.bursts.len(), 9);
+}
+
+#[test]
+fn a_close_is_answered_after_its_last_effect() {
+    let mut pair = Pair::connected(8);
+    pair.launch(&[], CODE_NOTIFY);
+    let last = pair.nics[0].host_clock();
+    let close = request(OP_PORT_CLOSE, &PortName::default());
+    pair.nics[0].handle(Time::ZERO, Input::Control { token: 9, request: &close });
+    let Some(Output::Reply { at, token: 9, bytes }) = pair.nics[0].poll_output() else { panic!("an answer") };
+    assert_eq!(Reply::from_bytes(&bytes).unwrap().status, STATUS_OK);
+    assert!(at > last, "the status line was not visible before");
+}
+
+#[test]
+fn each_crossing_of_a_message_is_in_the_ledger_once() {
+    let mut pair = Pair::connected(8);
+    let before = pair.nics.each_ref().map(|nic| nic.ledger().clone());
+    pair.launch(&[1, 2], CODE_INTERRUPT);
+    let profile = Profile::ultra_200mhz_htx();
+    let found = |node: usize, crossing: Crossing| {
+        let (now, then) = (pair.nics[node].ledger().line(crossing), before[node].line(crossing));
+        (now.count - then.count, now.bytes - then.bytes, now.price_ps - then.price_ps)
+    };
+    let bus_word_ps = profile.bus.dma_write.per_word_ps;
+    for (node, crossing, expected) in [
+        (0, Crossing::HostSend, (1, 32, profile.host.send_ps)),
+        (0, Crossing::PioWrite, (1, 32, 55_000 + 5_000 + 4 * bus_word_ps)),
+        (0, Crossing::NiCycles, (2, 64, 5 * (1_000 + 6_850 + 4 * (1_625 + 1_500)))),
+        (0, Crossing::DmaWrite, (0, 0, 0)),
+        (1, Crossing::NiCycles, (2, 64, 5 * (2 * 950 + 4 * (2 * 1_750)))),
+        (1, Crossing::DmaWrite, (1, 40, 35_000 + 5_000 + 5 * bus_word_ps)),
+        (1, Crossing::HostReceive, (1, 32, profile.host.receive_ps)),
+        (1, Crossing::Interrupt, (1, 0, profile.bus.interrupt_ps)),
+        (1, Crossing::HostInterrupt, (1, 0, profile.host.interrupt_ps)),
+    ] {
+        assert_eq!(found(node, crossing), expected, "{crossing:?} of node {node}");
+    }
+    for nic in &pair.nics {
+        let mut sum = Line::default();
+        for (_, line) in nic.ledger().lines() {
+            sum.count += line.count;
+            sum.price_ps += line.price_ps;
+        }
+        assert_eq!((sum.count, sum.price_ps), (nic.ledger().total().count, nic.ledger().total().price_ps));
+    }
+}
+
+/// A path that the paper adds up to "below 1 us": host, core, card, card, core, host (section 4), here without switch.
+#[test]
+fn a_message_is_under_a_microsecond_from_program_to_program() {
+    let mut pair = Pair::connected(8);
+    let begin = Time::from_ps(1_000_000_000);
+    pair.nics[0].handle(begin, Input::PageStore(store(0, &[], [1, 2], 0)));
+    pair.carry(0);
+    let taken_ns = pair.nics[1].host_clock().since(begin).as_ps() / 1_000;
+    // 105 software, 55 + 15 in, 115 card, 35 + 20 out, 105 software.
+    assert_eq!(taken_ns, 450);
+}

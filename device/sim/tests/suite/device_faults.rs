@@ -1,0 +1,122 @@
+//! Faults of devices in simulations: each befalls what it says and nothing else, the judge excuses them and still finds a
+//! model that is broken, and the same seed gives the same faults.
+
+use crate::tampered::{Tamper, Tampered};
+use niclab_sim::run::{Options, run};
+use niclab_sim::swarm::{configuration, recording};
+use niclab_spec::report::Report;
+use niclab_spec::{ClusterFile, DeviceFaults, NicModel, SimConfig, Source, Workload, WorkloadKind};
+
+/// Two nodes, the second with these faults.
+fn config(kind: WorkloadKind, faults: DeviceFaults) -> SimConfig {
+    let cluster = Source::default().resolve(&ClusterFile::default()).unwrap();
+    let workload = Workload { count: 100, warmup: 0, ..Workload::new(kind) };
+    let mut config = SimConfig::new(&cluster, "test", &workload);
+    config.nodes[1].device_faults = faults;
+    config
+}
+
+fn sound(config: &SimConfig) -> Report {
+    let report = run(config, &Options::default()).unwrap().report;
+    let broken: Vec<_> = report.checks.iter().filter(|checked| !checked.held).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+    report
+}
+
+#[test]
+fn a_fault_befalls_the_message_that_was_named() {
+    let stale = DeviceFaults { stale_at: vec![5, 100], ..DeviceFaults::default() };
+    let short = DeviceFaults { short_at: vec![7], ..DeviceFaults::default() };
+    let bad = DeviceFaults { bad_status_at: vec![1], ..DeviceFaults::default() };
+    for (faults, name, befallen) in
+        [(stale, "stale", vec![5, 100]), (short, "short", vec![7]), (bad, "bad_status", vec![1])]
+    {
+        let report = sound(&config(WorkloadKind::Stream, faults));
+        let node = &report.nodes[1];
+        assert_eq!(node.device_faults, [(name.to_owned(), befallen.len() as u64)].into());
+        let messages: Vec<_> = node
+            .device_fault_log
+            .iter()
+            .map(|fault| (fault.message_from, fault.message_number.unwrap()))
+            .collect();
+        assert_eq!(messages, befallen.into_iter().map(|number| (Some(0), number)).collect::<Vec<_>>());
+        assert!(report.nodes[0].device_faults.is_empty());
+    }
+}
+
+#[test]
+fn interrupts_that_are_lost_or_doubled_are_no_difference_in_the_ledger() {
+    let faults = DeviceFaults {
+        lost_interrupt_at: vec![1, 2],
+        doubled_interrupt_at: vec![5],
+        ..DeviceFaults::default()
+    };
+    let mut config = config(WorkloadKind::Stream, faults);
+    config.workload.interrupt_every = 10;
+    assert_eq!(sound(&config).nodes[1].interrupts["message"], 10 - 2 + 1);
+}
+
+#[test]
+fn a_late_completion_makes_a_ping_pong_later_by_as_much() {
+    let of = |delay_at: Vec<u64>| {
+        let faults = DeviceFaults { delay_at, delay_ns: 3_000, ..DeviceFaults::default() };
+        config(WorkloadKind::PingPong, faults)
+    };
+    let late_ps = sound(&of(vec![50])).model.time_ps - sound(&of(Vec::new())).model.time_ps;
+    // The card has charged the host for receiving the message already, while it was late.
+    assert_eq!(late_ps, 3_000_000 - of(Vec::new()).profile.host.receive_ps.value);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_other_faults() {
+    let faults = DeviceFaults { stale: 0.05, delay: 0.05, short: 0.05, ..DeviceFaults::default() };
+    let config = config(WorkloadKind::Stream, faults);
+    let first = sound(&config);
+    assert!(!first.nodes[1].device_fault_log.is_empty());
+    assert_eq!(sound(&config).to_json(), first.to_json());
+    let other = sound(&SimConfig { seed: 2, ..config });
+    assert_ne!(other.nodes[1].device_fault_log, first.nodes[1].device_fault_log);
+}
+
+/// A lossless workload amid faults of every kind on every node; none when the seed draws cards that get no such faults.
+fn amid_faults(seed: u64) -> Option<SimConfig> {
+    let faults = DeviceFaults {
+        stale: 0.01,
+        short: 0.01,
+        bad_status: 0.01,
+        delay: 0.01,
+        lost_interrupt: 0.01,
+        doubled_interrupt: 0.01,
+        ..DeviceFaults::default()
+    };
+    let mut config = configuration(seed);
+    config.nodes.iter_mut().for_each(|node| node.device_faults = faults.clone());
+    config.nodes.iter().all(|node| node.nic.model == NicModel::Ultra).then_some(config)
+}
+
+#[test]
+fn the_judge_excuses_faults_of_devices() {
+    for (seed, config) in (1..=140).filter_map(|seed| Some((seed, amid_faults(seed)?))) {
+        let recording = recording(&config);
+        let options = Options { heals: true, recording: recording.as_deref(), ..Options::default() };
+        let outcome = run(&config, &options).unwrap();
+        let broken: Vec<_> = outcome.report.checks.iter().filter(|checked| !checked.held).collect();
+        assert!(broken.is_empty(), "seed {seed}: {broken:#?}");
+    }
+}
+
+#[test]
+fn a_broken_model_is_found_amid_faults_of_devices() {
+    for tamper in Tamper::ALL {
+        let is_found = |seed: u64| {
+            let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
+            let Some(config) = amid_faults(seed) else { return false };
+            let recording = recording(&config);
+            let recording = recording.as_deref();
+            let options = Options { wrap: &wrap, heals: true, recording, ..Options::default() };
+            let checks = run(&config, &options).unwrap().report.checks;
+            checks.iter().any(|checked| !checked.held && checked.name == tamper.found_by())
+        };
+        assert!((1..=200).any(is_found), "{tamper:?} was never found");
+    }
+}

@@ -1,0 +1,11 @@
+//! All tests of the package from outside, in one program: linked once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+
+mod device_faults;
+mod matching;
+mod observed;
+mod program;
+mod swarm;
+mod tampered;
+mod workloads;

@@ -1,0 +1,78 @@
+//! A swarm holds every check, says the same each time on any number of threads, and finds what is broken on purpose.
+
+use crate::tampered::{Tamper, Tampered};
+use niclab_sim::run::Options;
+use niclab_sim::swarm::{Swarm, configuration, run_seed};
+use niclab_spec::{Function, NicModel, Receive, WorkloadKind};
+
+#[test]
+fn random_configurations_hold_every_check() {
+    let swarm = Swarm::new(1, 300, 2);
+    assert!(swarm.is_sound(), "{swarm}");
+}
+
+#[test]
+fn a_swarm_draws_every_kind_over_both_functions() {
+    let drawn = |kind, function| {
+        let is_it = |seed| {
+            let workload = configuration(seed).workload;
+            workload.kind == kind && workload.function == function
+        };
+        (1..=500).any(is_it)
+    };
+    for kind in WorkloadKind::ALL {
+        for function in [Function::Cluster, Function::Ethernet] {
+            assert!(drawn(kind, function), "{kind:?} over {function:?}");
+        }
+    }
+}
+
+#[test]
+fn a_swarm_draws_every_kind_received_in_every_way_by_match_cards() {
+    for kind in WorkloadKind::ALL {
+        for receive in Receive::ALL {
+            let is_it = |seed| {
+                let config = configuration(seed);
+                let is_match = config.nodes[0].nic.model == NicModel::Match;
+                is_match && config.workload.kind == kind && config.workload.receive == receive
+            };
+            assert!((1..=1_000).any(is_it), "{kind:?} received as {receive:?}");
+        }
+    }
+}
+
+#[test]
+fn a_swarm_is_the_same_on_any_number_of_threads() {
+    let one = Swarm::new(7, 40, 1).to_string();
+    for threads in [2, 5] {
+        assert_eq!(Swarm::new(7, 40, threads).to_string(), one);
+    }
+}
+
+/// Most runs that may pass before a fault is found.
+const MOST_RUNS: u64 = 1_000;
+
+/// The first seed whose run finds the fault in a card of this model, and by which checks.
+fn found(tamper: Tamper, model: NicModel) -> (u64, Vec<String>) {
+    let broken = |seed: u64| {
+        if configuration(seed).nodes[0].nic.model != model {
+            return None;
+        }
+        let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
+        let run = run_seed(seed, &Options { wrap: &wrap, ..Options::default() });
+        let names: Vec<_> = run.broken.into_iter().map(|checked| checked.name).collect();
+        (!names.is_empty()).then_some((seed, names))
+    };
+    (1..=MOST_RUNS).find_map(broken).unwrap_or_else(|| panic!("{tamper:?} was never found"))
+}
+
+#[test]
+fn each_fault_put_into_a_model_is_found() {
+    let ultra = Tamper::ALL.map(|tamper| (tamper, NicModel::Ultra));
+    let matching = Tamper::MATCH.map(|tamper| (tamper, NicModel::Match));
+    for (tamper, model) in ultra.into_iter().chain(matching) {
+        let (seed, names) = found(tamper, model);
+        println!("{tamper:?}: found by seed {seed}: {names:?}");
+        assert!(names.iter().any(|name| name == tamper.found_by()), "{tamper:?}: {names:?}");
+    }
+}

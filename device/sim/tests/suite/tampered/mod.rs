@@ -1,0 +1,273 @@
+//! A card that is broken on purpose: it stands between a model and its shell and spoils one effect in so many.
+
+use niclab_abi::control::Statistics;
+use niclab_model::fabric::faults::Random;
+use niclab_model::nic::{HostRange, Input, Nic, Output, ShellCounts};
+use niclab_model::parts::ledger::Ledger;
+use niclab_model::time::Time;
+use niclab_model::ultra::wire::{Header, Kind, Packet};
+use smallvec::SmallVec;
+
+/// What is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tamper {
+    /// A slice's burst, whose last word is its status, is not written.
+    DropSlice,
+    /// A slice is written without its status word.
+    DropSliceStatus,
+    /// A status line is not written.
+    DropStatusLine,
+    /// A slice carries another number.
+    WrongSliceNumber,
+    /// A packet carries another number, under a good check sequence.
+    WrongPacketNumber,
+    /// A slice says that another port sent it.
+    WrongSource,
+    /// A word of a payload is another.
+    WrongPayload,
+    /// A packet goes out twice, the second time under the next number.
+    DoublePacket,
+    /// An interrupt is not raised.
+    DropInterrupt,
+    /// A slice is written to the place after its own.
+    WrongSlice,
+    /// A Match card does not write an event.
+    DropEvent,
+    /// An event carries another number.
+    WrongEventNumber,
+    /// An event names another match.
+    WrongMatchBits,
+    /// An event says that the data lies elsewhere.
+    WrongOffset,
+    /// An event is visible before its data.
+    EarlyEvent,
+    /// A counter is not written.
+    DropCounter,
+    /// Data is not stored.
+    DropData,
+    /// Data is stored a little further on.
+    WrongDataPlace,
+    /// Data is stored to what lies behind its page.
+    DataBeyondPage,
+}
+
+/// Words of a status line.
+const STATUS_LINE_WORDS: usize = 8;
+/// Words of an event.
+const EVENT_WORDS: usize = 11;
+/// Words of a counter.
+const COUNTER_WORDS: usize = 2;
+/// One effect in so many is spoiled.
+const ONE_IN: u32 = 50;
+
+impl Tamper {
+    pub const ALL: [Self; 10] = [
+        Self::DropSlice,
+        Self::DropSliceStatus,
+        Self::DropStatusLine,
+        Self::WrongSliceNumber,
+        Self::WrongPacketNumber,
+        Self::WrongSource,
+        Self::WrongPayload,
+        Self::DoublePacket,
+        Self::DropInterrupt,
+        Self::WrongSlice,
+    ];
+
+    /// Those of Match cards.
+    pub const MATCH: [Self; 11] = [
+        Self::DropEvent,
+        Self::WrongEventNumber,
+        Self::WrongMatchBits,
+        Self::WrongOffset,
+        Self::EarlyEvent,
+        Self::DropCounter,
+        Self::DropData,
+        Self::WrongDataPlace,
+        Self::DataBeyondPage,
+        Self::DropStatusLine,
+        Self::DropInterrupt,
+    ];
+
+    /// A check that must tell of it.
+    pub fn found_by(self) -> &'static str {
+        match self {
+            Self::DropSlice | Self::DropStatusLine | Self::DropSliceStatus | Self::DropInterrupt => {
+                "ledger-sums"
+            }
+            Self::WrongSliceNumber | Self::WrongSlice => "drained",
+            Self::WrongPacketNumber => "nothing-lost",
+            Self::WrongSource => "right-port",
+            Self::WrongPayload | Self::WrongMatchBits | Self::WrongOffset => "right-contents",
+            Self::WrongEventNumber => "flow-control",
+            Self::DropEvent | Self::DropCounter | Self::DropData => "ledger-sums",
+            Self::EarlyEvent | Self::WrongDataPlace | Self::DataBeyondPage => "right-memory",
+            Self::DoublePacket => "nothing-duplicated",
+        }
+    }
+}
+
+/// The broken card.
+pub struct Tampered {
+    tamper: Tamper,
+    random: Random,
+    nic: Box<dyn Nic>,
+    again: Option<Output>,
+}
+
+impl Tampered {
+    pub fn boxed(tamper: Tamper, seed: u64, node: u16, nic: Box<dyn Nic>) -> Box<dyn Nic> {
+        let random = Random::new(seed, (1 << 43) + u64::from(node));
+        Box::new(Self { tamper, random, nic, again: None })
+    }
+
+    fn hits(&mut self) -> bool {
+        self.random.below(ONE_IN) == 0
+    }
+
+    /// The effect as the broken Match card has it; none when it leaves it out.
+    fn spoil_match(&mut self, mut output: Output) -> Option<Output> {
+        match (&mut output, self.tamper) {
+            (Output::DmaWrite { words, .. }, Tamper::DropEvent)
+                if words.len() == EVENT_WORDS && self.hits() =>
+            {
+                return None;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::DropCounter)
+                if words.len() == COUNTER_WORDS && self.hits() =>
+            {
+                return None;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::WrongEventNumber)
+                if words.len() == EVENT_WORDS && self.hits() =>
+            {
+                words[EVENT_WORDS - 1] += 1 << 32;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::WrongMatchBits)
+                if words.len() == EVENT_WORDS && self.hits() =>
+            {
+                words[1] ^= 1 << 20;
+            }
+            (Output::DmaWrite { words, .. }, Tamper::WrongOffset)
+                if words.len() == EVENT_WORDS && words[4] > 8 && self.hits() =>
+            {
+                words[5] += 1;
+            }
+            (Output::DmaWrite { words, at, .. }, Tamper::EarlyEvent)
+                if words.len() == EVENT_WORDS && words[4] > 0 && self.hits() =>
+            {
+                *at = Time::ZERO;
+            }
+            (Output::DmaFrame { .. }, Tamper::DropData) if self.hits() => return None,
+            (Output::DmaFrame { ranges, .. }, Tamper::WrongDataPlace) if self.hits() => {
+                ranges.iter_mut().for_each(|range| range.address += 8);
+            }
+            (Output::DmaFrame { ranges, .. }, Tamper::DataBeyondPage) if self.hits() => {
+                ranges.iter_mut().for_each(|range| range.address |= 4096);
+            }
+            _ => {}
+        }
+        Some(output)
+    }
+
+    /// The effect as the broken card has it; none when it leaves it out.
+    fn spoil(&mut self, output: Output) -> Option<Output> {
+        let mut output = self.spoil_match(output)?;
+        match (&mut output, self.tamper) {
+            (Output::DmaWrite { words, address, .. }, tamper) => {
+                let is_line = words.len() == STATUS_LINE_WORDS && address.is_multiple_of(1 << 32);
+                if is_line == (tamper == Tamper::DropStatusLine) && self.hits() {
+                    let count = words.len();
+                    match tamper {
+                        Tamper::DropSlice | Tamper::DropStatusLine => return None,
+                        Tamper::DropSliceStatus => drop(words.pop()),
+                        Tamper::WrongSliceNumber => words[count - 1] += 1 << 32,
+                        Tamper::WrongSource => words[count - 1] ^= 1 << 16,
+                        Tamper::WrongPayload if count > 3 => words[0] ^= 1,
+                        Tamper::WrongSlice => *address += 88,
+                        _ => {}
+                    }
+                }
+            }
+            (Output::Frame { frame, at, message }, Tamper::WrongPacketNumber | Tamper::DoublePacket) => {
+                if let Some(wrong) = renumbered(frame).filter(|_| self.hits()) {
+                    if self.tamper == Tamper::WrongPacketNumber {
+                        *frame = wrong;
+                    } else {
+                        self.again = Some(Output::Frame { at: *at, frame: wrong, message: *message });
+                    }
+                }
+            }
+            (Output::Interrupt { .. }, Tamper::DropInterrupt) if self.hits() => return None,
+            _ => {}
+        }
+        Some(output)
+    }
+}
+
+/// The packet with data under the next number.
+fn renumbered(frame: &[u8]) -> Option<niclab_model::nic::FrameBytes> {
+    let packet = Packet::new_checked(frame).ok()?;
+    let header = Header::parse(&packet).ok()?;
+    let words: Vec<u64> = packet.words().collect();
+    let is_data = matches!(header.kind, Kind::Data { .. });
+    is_data.then(|| Header { number: header.number.wrapping_add(1), ..header }.emit(&words))
+}
+
+impl Nic for Tampered {
+    fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.nic.handle(now, input);
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]> {
+        self.nic.memory_named_by(request)
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if let Some(again) = self.again.take() {
+            return Some(again);
+        }
+        loop {
+            let output = self.nic.poll_output()?;
+            if let Some(output) = self.spoil(output) {
+                return Some(output);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.nic.poll_timeout()
+    }
+
+    fn accepts_store(&self, port: u32) -> bool {
+        self.nic.accepts_store(port)
+    }
+
+    fn is_open(&self, port: u32) -> bool {
+        self.nic.is_open(port)
+    }
+
+    fn host_clock(&self) -> Time {
+        self.nic.host_clock()
+    }
+
+    fn delivered(&self, port: u32) -> u64 {
+        self.nic.delivered(port)
+    }
+
+    fn unordered(&self) -> u64 {
+        self.nic.unordered()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.nic.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.nic.ledger_mut()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.nic.statistics(shell)
+    }
+}

@@ -1,0 +1,93 @@
+//! Every kind of workload runs to its end, holds every check, and gives the same bytes each time.
+
+use niclab_sim::run::{Options, RunError, run};
+use niclab_spec::report::Report;
+use niclab_spec::{ClusterFile, Function, SimConfig, Source, Workload, WorkloadKind};
+
+fn config(nodes: u32, workload: &Workload) -> SimConfig {
+    let file = ClusterFile { nodes: Some(nodes), ..ClusterFile::default() };
+    SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", workload)
+}
+
+fn sound(config: &SimConfig) -> Report {
+    let outcome = run(config, &Options::default()).unwrap();
+    let broken: Vec<_> = outcome.report.checks.iter().filter(|checked| !checked.held).collect();
+    assert!(broken.is_empty(), "{:?}: {broken:#?}", config.workload);
+    outcome.report
+}
+
+#[test]
+fn a_ping_pong_is_counted_exactly() {
+    let workload = Workload { count: 200, warmup: 20, ..Workload::new(WorkloadKind::PingPong) };
+    let report = sound(&config(2, &workload));
+    for node in &report.nodes {
+        assert_eq!((node.messages_sent, node.messages_received), (200, 200), "{}", node.name);
+    }
+    let latency = report.model.latency;
+    assert_eq!(latency.count, 400);
+    // Nothing meets anything, so that each message takes as long as every other, and the run as long as all of them.
+    assert_eq!((latency.min_ps, latency.sum_ps), (latency.max_ps, 400 * latency.max_ps));
+    assert!(report.model.is_exact && report.model.time_ps >= latency.sum_ps);
+}
+
+#[test]
+fn every_kind_ends_with_all_messages_received() {
+    let random = Workload { neighbours: Some(3), message_bytes: 64, ..Workload::new(WorkloadKind::Random) };
+    let ring = Workload { neighbours: Some(4), ..Workload::new(WorkloadKind::NeighbourExchange) };
+    for (nodes, workload, expected) in [
+        (2, Workload::new(WorkloadKind::PingPong), 2 * 300),
+        (5, Workload::new(WorkloadKind::Stream), 2 * 301),
+        (9, Workload::new(WorkloadKind::AllToAll), 9 * 8 * 300),
+        (12, ring, 12 * 4 * 300),
+        (20, Workload::new(WorkloadKind::Incast), 19 * 300),
+        (10, random, 10 * 300),
+    ] {
+        let report = sound(&config(nodes, &Workload { count: 300, ..workload }));
+        let received: u64 = report.nodes.iter().map(|node| node.messages_received).sum();
+        assert_eq!(received, expected, "{:?}", report.workload);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_another_run() {
+    let workload = Workload { count: 100, neighbours: Some(4), ..Workload::new(WorkloadKind::Random) };
+    let mut config = config(12, &workload);
+    let first = sound(&config).to_json();
+    assert_eq!(first, sound(&config).to_json());
+    config.seed += 1;
+    assert_ne!(first, sound(&config).to_json());
+}
+
+#[test]
+fn ordinary_networking_is_priced_beside_the_models() {
+    let workload =
+        Workload { function: Function::Ethernet, count: 100, ..Workload::new(WorkloadKind::PingPong) };
+    let ethernet = sound(&config(2, &workload));
+    let ultra = sound(&config(2, &Workload { function: Function::Cluster, ..workload.clone() }));
+    for node in &ethernet.nodes {
+        assert_eq!((node.ethernet.sent_frames, node.ethernet.received_frames), (100, 100));
+        assert_eq!((node.doorbells, node.interrupts["ethernet_receive"]), (100, 100));
+        assert_eq!(node.ethernet_model_latency.count, 100);
+    }
+    assert!(ethernet.model.latency.p50_ps > ultra.model.latency.p50_ps);
+    let exchange = Workload { kind: WorkloadKind::AllToAll, message_bytes: 1_000, ..workload };
+    let report = sound(&config(12, &exchange));
+    let received: u64 = report.nodes.iter().map(|node| node.ethernet.received_frames).sum();
+    assert_eq!(received, 12 * 11 * 100);
+}
+
+#[test]
+fn each_so_manieth_message_interrupts() {
+    let workload = Workload { count: 100, interrupt_every: 10, ..Workload::new(WorkloadKind::PingPong) };
+    let report = sound(&config(2, &workload));
+    for node in &report.nodes {
+        assert_eq!(node.interrupts["message"], 10, "{}", node.name);
+    }
+}
+
+#[test]
+fn impossible_workloads_are_refused_before_anything_runs() {
+    let error = run(&config(10, &Workload::new(WorkloadKind::AllToAll)), &Options::default()).unwrap_err();
+    assert!(matches!(error, RunError::Workload(_)), "{error}");
+    assert!(error.to_string().contains("at most 9 nodes"), "{error}");
+}

@@ -1,0 +1,72 @@
+//! The same seed puts the same faults into a NIC, live and in the simulator: message by message.
+
+use std::time::{Duration, Instant};
+
+use niclab_device::lab::{Lab, connect_ports};
+use niclab_device::monitor::answer;
+use niclab_sim::run::{Options, run};
+use niclab_spec::monitor::{Answer, Request};
+use niclab_spec::report::DeviceFault;
+use niclab_spec::{ClusterFile, DeviceFaults, SimConfig, Source, Workload, WorkloadKind};
+
+const SEED: u64 = 11;
+const MESSAGES: u64 = 100;
+const SLICES: u32 = 256;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn faults() -> DeviceFaults {
+    DeviceFaults { stale: 0.1, short: 0.1, bad_status: 0.1, short_at: vec![50], ..DeviceFaults::default() }
+}
+
+/// What befell which message, of the second node.
+fn fates(log: &[DeviceFault]) -> Vec<(String, u64, Option<u16>, Option<u64>)> {
+    let fate = |fault: &DeviceFault| {
+        (fault.fault.clone(), fault.opportunity, fault.message_from, fault.message_number)
+    };
+    log.iter().map(fate).collect()
+}
+
+fn live() -> Vec<DeviceFault> {
+    let lab = Lab::new(2, |config| {
+        config.seed = SEED;
+        config.nodes[1].device_faults = faults();
+    })
+    .unwrap();
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    // Each may be ahead by half of the slices, more than are sent: nobody needs to receive.
+    let [mut a, _b] = connect_ports([&guests[0], &guests[1]], SLICES).unwrap();
+    let begin = Instant::now();
+    for number in 0..MESSAGES {
+        while !a.try_launch(&[number; 2], [number; 2], 0) {
+            assert!(begin.elapsed() < PATIENCE, "{:?}", a.status_line());
+            std::thread::yield_now();
+        }
+        a.announce();
+    }
+    loop {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", a.status_line());
+        let Answer::Stats(mut stats) = answer(lab.daemon().shell(), &Request::Stats) else { continue };
+        if stats.nodes[1].messages_received == MESSAGES {
+            return std::mem::take(&mut stats.nodes[1].device_fault_log);
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn simulated() -> Vec<DeviceFault> {
+    let cluster = Source::default().resolve(&ClusterFile { seed: SEED, ..ClusterFile::default() }).unwrap();
+    let workload =
+        Workload { count: MESSAGES, warmup: 0, slices: SLICES, ..Workload::new(WorkloadKind::Stream) };
+    let mut config = SimConfig::new(&cluster, "test", &workload);
+    config.nodes[1].device_faults = faults();
+    let outcome = run(&config, &Options::default()).unwrap();
+    assert!(outcome.is_sound(), "{:?}", outcome.report.checks);
+    outcome.report.nodes[1].device_fault_log.clone()
+}
+
+#[test]
+fn the_same_fault_befalls_the_same_message_live_as_simulated() {
+    let expected = fates(&simulated());
+    assert!(expected.len() > 10, "{expected:?}");
+    assert_eq!(fates(&live()), expected);
+}

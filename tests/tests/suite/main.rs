@@ -1,0 +1,9 @@
+//! All tests of the package from outside, in one program: linked once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+
+mod agreement;
+mod device_faults;
+mod faults;
+mod recording;
+mod two_clocks;
