@@ -410,23 +410,42 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
     scene.daemon.guest(1).statistics().unwrap();
 }
 
-#[test]
-fn a_mapping_request_that_is_never_answered() {
-    let mut scene = Scene::new();
+/// Has the device ask over another channel for its BAR to be mapped, and takes the request without an answer.
+fn take_mapping_request(guest: &ClusterGuest) -> UnixStream {
     let (mut mute, theirs) = UnixStream::pair().unwrap();
     mute.set_read_timeout(Some(common::PATIENCE)).unwrap();
     {
-        let connection = scene.hostile.connection();
+        let connection = guest.connection();
         let features = connection.features().to_ne_bytes();
         let stream = connection.stream();
         assert_eq!(acknowledged(stream, FrontendReq::SET_BACKEND_REQ_FD, &[], &[theirs.as_fd()]), 0);
         // The device starts anew, and wants its BAR mapped once more.
         assert_eq!(acknowledged(stream, FrontendReq::SET_FEATURES, &features, &[]), 0);
     }
-    scene.hostile.statistics().unwrap();
+    guest.statistics().unwrap();
     let mut request = [0; 52];
     mute.read_exact(&mut request).unwrap();
     assert_eq!(request[..4], 9_u32.to_ne_bytes(), "SHMEM_MAP");
+    mute
+}
+
+#[test]
+fn a_mapping_request_that_outlives_its_connection() {
+    let daemon = Process::start(2);
+    let guest = daemon.guest(0);
+    let mute = take_mapping_request(&guest);
+    drop(guest);
+    until("the connection's end", || !daemon.connected(0).0);
+    daemon.guest(1).statistics().unwrap();
+    // With its end of the channel the front end is gone, and the next one is asked.
+    drop(mute);
+    daemon.guest(0).statistics().unwrap();
+}
+
+#[test]
+fn a_mapping_request_that_is_never_answered() {
+    let mut scene = Scene::new();
+    let mut mute = take_mapping_request(&scene.hostile);
     scene.hostile.statistics().unwrap();
     scene.assert_counted("map_unanswered");
     scene.daemon.wait_for_log("has not answered the request to map the BAR");
