@@ -115,6 +115,20 @@ pub fn locate(tool: Tool, offline: bool, progress: &dyn Progress) -> Result<Path
     }
 }
 
+/// The daemon, where it is built already; nothing is built for this.
+#[must_use]
+pub fn built_device() -> Option<PathBuf> {
+    if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
+        return find(DEVICE, Path::new(&folder), "NICLAB_PROGRAMS names that folder").ok();
+    }
+    let own = env::current_exe().ok()?;
+    let folder = match SourceTree::find(&own) {
+        Ok(tree) => tree.target.join("release"),
+        Err(_) => own.parent()?.to_owned(),
+    };
+    find(DEVICE, &folder, "it was not built yet").ok()
+}
+
 /// The program in this folder; `why` says why it cannot be built.
 fn find(program: &'static str, folder: &Path, why: &str) -> Result<PathBuf, ToolError> {
     let path = folder.join(program);

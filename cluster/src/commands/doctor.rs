@@ -1,6 +1,10 @@
 //! `niclab doctor`: what is used and why, what is missing, and how to get it.
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use anyhow::Result;
 use niclab_images::{Cache, Survey, survey};
@@ -8,7 +12,7 @@ use niclab_spec::AcceleratorChoice;
 use serde::Serialize;
 
 use super::terminal;
-use crate::{accelerator::Accelerator, cli::DoctorArgs, output::table, runtime::RuntimeRoot};
+use crate::{accelerator::Accelerator, cli::DoctorArgs, output::table, runtime::RuntimeRoot, tools};
 
 /// The version of the JSON.
 const DOCTOR_VERSION: u32 = 1;
@@ -94,6 +98,7 @@ fn checks(survey: &Survey) -> Vec<Check> {
             None => missing(name, "not in PATH".to_owned(), mend),
         });
     }
+    checks.push(sandbox(tools::built_device()));
     checks.push(match RuntimeRoot::locate() {
         Ok(root) => good("runtime folder", root.path().display().to_string()),
         Err(error) => {
@@ -109,6 +114,24 @@ fn accelerator() -> Check {
         // `auto` always finds one.
         Err(error) => missing("accelerator", error.to_string(), "use accelerator = \"tcg\""),
     }
+}
+
+/// What the kernel lets the daemon do without, in the daemon's own words: it works without, so that nothing is missing.
+fn sandbox(device: Option<PathBuf>) -> Check {
+    const WHAT: &str = "daemon's sandbox";
+    let Some(device) = device else {
+        return Check { found: "the daemon is not built yet".to_owned(), ..built(WHAT, None::<String>) };
+    };
+    let said = Command::new(&device).arg("sandbox").stdin(Stdio::null()).output();
+    let said = said.ok().filter(|said| said.status.success());
+    let Some(said) = said else {
+        let found = format!("{} does not say", device.display());
+        return Check { mend: "build niclab and niclab-device together".to_owned(), ..good(WHAT, found) };
+    };
+    let found = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+    let is_whole = !found.contains("not (") && !found.contains("in part");
+    let mend = if is_whole { "" } else { "none needed: the daemon does without; a newer kernel has it" };
+    Check { mend: mend.to_owned(), ..good(WHAT, found) }
 }
 
 fn good(what: &str, found: String) -> Check {
@@ -140,4 +163,36 @@ fn text(diagnosis: &Diagnosis) -> String {
         vec![check.what.clone(), check.state.word().to_owned(), check.found.clone(), check.mend.clone()]
     }));
     table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A daemon that says this about its sandbox.
+    fn device(folder: &tempfile::TempDir, script: &str) -> Option<PathBuf> {
+        let path = folder.path().join("device");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+        Some(path)
+    }
+
+    #[test]
+    fn the_sandbox_is_told_and_never_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = sandbox(device(&folder, "echo 'landlock: no files; seccomp: few calls'"));
+        assert_eq!(
+            (whole.found.as_str(), whole.mend.as_str()),
+            ("landlock: no files; seccomp: few calls", "")
+        );
+        let none = sandbox(device(&folder, "echo 'not (landlock: no files): the kernel has none'"));
+        assert!(none.mend.contains("does without"), "{}", none.mend);
+        let older = sandbox(device(&folder, "exit 2"));
+        assert!(older.mend.contains("together"), "{}", older.mend);
+        let unbuilt = sandbox(None);
+        assert!(unbuilt.state == State::WillBeBuilt && unbuilt.found.contains("not built"));
+        assert!([whole, none, older].iter().all(|check| check.state == State::Good));
+    }
 }

@@ -9,21 +9,23 @@ use niclab_abi::bar::REGION;
 use niclab_abi::config::CONFIG_BYTES;
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_spec::daemon::doorbell_thread_name;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
+use vhost::vhost_user::Backend;
 use vhost::vhost_user::message::{
     VhostUserMMap, VhostUserMMapFlags, VhostUserProtocolFeatures, VhostUserShMemConfig,
     VhostUserVirtioFeatures,
 };
-use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
 use vhost_user_backend::VhostUserBackend;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use vm_memory::GuestAddressSpace;
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use crate::connection::{Exit, Wake};
+use crate::link::Link;
+use crate::map_request::{MapRequests, News, PATIENCE, Seat};
 use crate::memory::DmaMemory;
 use crate::ring::Burst;
+use crate::shell::card::violation;
 use crate::shell::world::World;
 use crate::shell::{Shell, in_turns};
 use crate::vring::{GuestMemory, Vring};
@@ -32,39 +34,22 @@ use crate::vring::{GuestMemory, Vring};
 pub struct ClusterFunction {
     shell: Arc<Shell>,
     node: usize,
-    wake: Wake,
-    exit: Exit,
-    backend: Mutex<Option<Backend>>,
-    is_map_asked: AtomicBool,
+    link: Arc<Link>,
+    map: MapRequests,
     /// The world knows the queues of this connection.
     is_attached: AtomicBool,
 }
 
 impl ClusterFunction {
-    /// The function of `node`, for a connection to come.
-    ///
-    /// # Errors
-    /// When the operating system gives no events.
-    pub fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
+    /// The function of `node`, for a connection to come; `seat` is the node's.
+    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self> {
+        Arc::new(Self {
             shell: Arc::clone(shell),
             node,
-            wake: Wake::new()?,
-            exit: Exit::new()?,
-            backend: Mutex::new(None),
-            is_map_asked: AtomicBool::new(false),
+            link: Arc::clone(link),
+            map: MapRequests::new(seat, link.attention()),
             is_attached: AtomicBool::new(false),
-        }))
-    }
-
-    /// By which the function's thread calls itself back.
-    pub const fn wake(&self) -> &Wake {
-        &self.wake
-    }
-
-    /// By which its thread is told to end.
-    pub const fn exit(&self) -> &Exit {
-        &self.exit
+        })
     }
 
     /// Somebody has connected.
@@ -90,6 +75,13 @@ impl ClusterFunction {
         });
     }
 
+    /// The front end did what it must not.
+    pub fn violation(&self, name: &'static str) {
+        if let Some(card) = self.shell.world().cards.get_mut(self.node) {
+            violation(&mut card.counts.violations, name);
+        }
+    }
+
     /// The driver has reset the device, or the guest has rebooted, or is gone: its memory is not ours any more.
     fn host_reset(&self) {
         let mut world = self.shell.world();
@@ -108,7 +100,7 @@ impl ClusterFunction {
             return;
         }
         let mut world = self.shell.world();
-        if self.exit.is_asked() {
+        if self.link.attention().is_ending() {
             // The connection ended while this thread was on its way here, and the queues with it.
             return;
         }
@@ -126,40 +118,52 @@ impl ClusterFunction {
     }
 
     /// Has the BAR mapped, once for each start of the device, as soon as the driver has sent its first request. QEMU 11.1 crashes
-    /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, so that neither the thread
-    /// that answers QEMU's own requests may ask nor one that holds the world.
+    /// when it is asked before the driver said DRIVER_OK, and it answers from its main loop, when it comes to that.
     fn map_bar(&self, vrings: &[Vring]) {
-        if self.is_map_asked.load(Ordering::Acquire) || !self.has_request(vrings) {
+        if !self.map.is_due() || !self.has_request(vrings) {
             return;
         }
-        self.is_map_asked.store(true, Ordering::Relaxed);
-        let Some(backend) = self.backend.lock().clone() else {
-            return log::error!(
-                "node {}: the front end gave no channel to ask for the BAR's mapping",
-                self.node
-            );
-        };
         let file = {
             let world = self.shell.world();
             world.cards.get(self.node).map(|card| (card.pages.file().try_clone(), card.pages.bytes()))
         };
-        let Some((Ok(file), bytes)) = file else {
-            return log::error!("node {}: no file descriptor left to share the BAR", self.node);
-        };
+        let Some((file, bytes)) = file else { return };
         let request = VhostUserMMap {
             shmid: REGION as u8,
             len: bytes,
             flags: VhostUserMMapFlags::WRITABLE.bits(),
             ..VhostUserMMap::default()
         };
-        if let Err(error) = backend.shmem_map(&request, &file) {
-            return log::error!("node {}: the front end did not map the BAR: {error}", self.node);
+        if let Err(error) = self.map.ask(request, file) {
+            log::error!("node {}: {error}", self.node);
         }
-        if let Some(card) = self.shell.world().cards.get(self.node) {
-            card.pages.publish();
+    }
+
+    /// Hears what came of the request.
+    fn hear_of_map(&self) {
+        for news in self.map.take_news() {
+            match news {
+                News::Answer(Ok(_)) => {
+                    if let Some(card) = self.shell.world().cards.get(self.node) {
+                        card.pages.publish();
+                    }
+                    self.shell.set_connected(self.node, |connected| connected.bar = true);
+                    log::info!("node {}: the BAR stands in the guest's address space", self.node);
+                }
+                News::Answer(Err(error)) => {
+                    log::error!("node {}: the front end did not map the BAR: {error}", self.node);
+                }
+                News::Late => {
+                    self.violation("map_unanswered");
+                    log::error!(
+                        "node {}: the front end has not answered the request to map the BAR for {} s; its programs find \
+                         no card until it does",
+                        self.node,
+                        PATIENCE.as_secs()
+                    );
+                }
+            }
         }
-        self.shell.set_connected(self.node, |connected| connected.bar = true);
-        log::info!("node {}: the BAR stands in the guest's address space", self.node);
     }
 
     /// Whether the driver has sent a request since it started the device.
@@ -205,7 +209,7 @@ impl VhostUserBackend for ClusterFunction {
         self.host_reset();
         // QEMU takes the BAR's mapping away with a reset of the device: every start needs a new one, and that not before the
         // driver's next request, which the reset has made sure of.
-        self.is_map_asked.store(false, Ordering::Release);
+        self.map.want();
     }
 
     /// Not `CONFIGURE_MEM_SLOTS`: with it QEMU 11.1 remembers the BAR as a memory slot, and crashes when a driver that was
@@ -237,18 +241,20 @@ impl VhostUserBackend for ClusterFunction {
 
     fn update_memory(&self, memory: GuestMemory) -> io::Result<()> {
         let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
-        let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
+        let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
+        self.link.set_memory(Arc::clone(&memory));
         let old = self.shell.world().set_memory(self.node, memory);
         drop(old);
         Ok(())
     }
 
     fn set_backend_req_fd(&self, backend: Backend) {
-        *self.backend.lock() = Some(backend);
+        self.map.set_backend(backend);
     }
 
+    /// The library would lose a descriptor of it with each connection: the thread is ended by [`Link::begin_turn`].
     fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
-        self.exit.take()
+        None
     }
 
     fn stop_vring(&self, queue_index: u32) -> io::Result<()> {
@@ -258,7 +264,7 @@ impl VhostUserBackend for ClusterFunction {
         Ok(())
     }
 
-    /// Never fails: an error would end the thread.
+    /// Fails at the connection's end alone: an error ends the thread.
     fn handle_event(
         &self,
         device_event: u16,
@@ -266,8 +272,10 @@ impl VhostUserBackend for ClusterFunction {
         vrings: &[Vring],
         _thread: usize,
     ) -> io::Result<()> {
+        let event = u32::from(device_event);
+        self.link.begin_turn(event >= QUEUES)?;
         self.attach(vrings);
-        let mut again = match u32::from(device_event) {
+        let mut again = match event {
             QUEUE_CONTROL => {
                 self.map_bar(vrings);
                 let more = self.serve_control();
@@ -280,15 +288,17 @@ impl VhostUserBackend for ClusterFunction {
                 false
             }
             _ => {
-                self.wake.consume();
+                self.hear_of_map();
+                // An earlier one may have stood in the way.
+                self.map_bar(vrings);
                 self.shell.serve_doorbell(self.node).more
             }
         };
-        if !self.exit.is_asked() {
+        if !self.link.attention().is_ending() {
             again |= self.shell.poll(self.node);
         }
         if again {
-            self.wake.call();
+            self.link.attention().wake();
         }
         Ok(())
     }

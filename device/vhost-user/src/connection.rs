@@ -6,21 +6,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use thiserror::Error;
-use vhost::vhost_user::Listener;
-use vhost_user_backend::{ShutdownHandle, VhostUserBackend, VhostUserDaemon};
+use vhost::vhost_user::{Error as ProtocolError, Listener};
+use vhost_user_backend::{
+    Error as DaemonError, ShutdownHandle, VhostUserBackend, VhostUserDaemon, VhostUserHandlerError,
+};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
-use vmm_sys_util::event::{EventConsumer, EventFlag, EventNotifier, new_event_consumer_and_notifier};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use crate::cluster_function::ClusterFunction;
 use crate::ethernet_function::EthernetFunction;
+use crate::link::{Fault, Link};
+use crate::map_request::Seat;
 use crate::shell::Shell;
-use crate::vring::Vring;
+use crate::vring::{Vring, make_queues_of};
 
 /// A socket cannot be served.
 #[derive(Debug, Error)]
@@ -46,69 +50,14 @@ pub enum ServeError {
     },
 }
 
-/// By which a function's thread calls itself back, after its other queues had their turn.
-#[derive(Debug)]
-pub struct Wake(EventFd);
-
-impl Wake {
-    /// # Errors
-    /// When the operating system gives no event.
-    pub fn new() -> io::Result<Self> {
-        EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC).map(Self)
-    }
-
-    /// Calls.
-    pub fn call(&self) {
-        // Fails only when the counter is full, and then the call is under way already.
-        let _ = self.0.write(1);
-    }
-
-    /// Takes the calls.
-    pub fn consume(&self) {
-        // Fails when there was none.
-        let _ = self.0.read();
-    }
-}
-
-/// By which a connection's thread is told to end.
-pub struct Exit {
-    pair: Mutex<Option<(EventConsumer, EventNotifier)>>,
-    is_asked: AtomicBool,
-}
-
-impl Exit {
-    /// # Errors
-    /// When the operating system gives no event.
-    pub fn new() -> io::Result<Self> {
-        let pair = new_event_consumer_and_notifier(EventFlag::NONBLOCK | EventFlag::CLOEXEC)?;
-        Ok(Self { pair: Mutex::new(Some(pair)), is_asked: AtomicBool::new(false) })
-    }
-
-    /// The two ends, for the library; once.
-    pub fn take(&self) -> Option<(EventConsumer, EventNotifier)> {
-        self.pair.lock().take()
-    }
-
-    /// Notes that the connection ends, so that nobody goes on polling.
-    pub fn ask(&self) {
-        self.is_asked.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the connection ends.
-    pub fn is_asked(&self) -> bool {
-        self.is_asked.load(Ordering::Relaxed)
-    }
-}
-
 /// One of a card's two functions, for one connection.
 trait Function: VhostUserBackend<Bitmap = (), Vring = Vring> + Sized + 'static {
     /// What it is called in log lines.
     const NAME: &'static str;
-    fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>>;
-    fn wake(&self) -> &Wake;
-    fn exit(&self) -> &Exit;
+    fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self>;
     fn on_connect(&self);
     fn on_disconnect(&self);
+    fn violation(&self, name: &'static str);
 }
 
 /// Both functions have these as methods of their own.
@@ -116,20 +65,17 @@ macro_rules! function {
     ($kind:ident, $name:literal) => {
         impl Function for $kind {
             const NAME: &'static str = $name;
-            fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
-                $kind::new(shell, node)
-            }
-            fn wake(&self) -> &Wake {
-                $kind::wake(self)
-            }
-            fn exit(&self) -> &Exit {
-                $kind::exit(self)
+            fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, seat: &Arc<Seat>) -> Arc<Self> {
+                $kind::new(shell, node, link, seat)
             }
             fn on_connect(&self) {
                 $kind::on_connect(self);
             }
             fn on_disconnect(&self) {
                 $kind::on_disconnect(self);
+            }
+            fn violation(&self, name: &'static str) {
+                $kind::violation(self, name);
             }
         }
     };
@@ -149,6 +95,22 @@ struct Stop {
     is_asked: AtomicBool,
     event: EventFd,
     connection: Mutex<Option<Shutdown>>,
+}
+
+impl Stop {
+    /// Waits so long, or until it is asked.
+    fn wait(&self, pause: Duration) {
+        let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
+        // A wait that is cut short does no harm.
+        let _ = poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], timeout);
+    }
+}
+
+impl AsFd for Stop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the event owns its descriptor, and the result borrows from it.
+        unsafe { BorrowedFd::borrow_raw(self.event.as_raw_fd()) }
+    }
 }
 
 struct Shutdown(ShutdownHandle);
@@ -208,72 +170,177 @@ impl Drop for Server {
     }
 }
 
+/// How long to wait before the next try of what failed for want of something.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The same, after many: somebody may have closed a descriptor by then.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause behind `pause`.
+fn next_pause(pause: Option<Duration>) -> Duration {
+    pause.map_or(SHORTEST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE))
+}
+
 /// Serves one connection after another.
 fn serve<F: Function>(shell: &Arc<Shell>, node: usize, mut listener: Listener, stop: &Stop) {
-    while wait_for_connection(&listener, stop) {
-        if let Err(error) = serve_connection::<F>(shell, node, &mut listener, stop) {
-            // Only the one connection is lost: a front end that cut a message short, or broke the protocol.
-            log::warn!("node {node}: the {}'s connection ended: {error}", F::NAME);
+    let seat = Arc::default();
+    // Whoever waits to connect stays so while there is no descriptor for him: the listener is readable all the time, and a
+    // thread that tried again at once would keep a core busy and fill the log.
+    let mut pause = None;
+    while wait_for_connection(&listener, stop, pause) {
+        match Connection::<F>::take(shell, node, &seat, &mut listener, stop) {
+            Ok(connection) => {
+                if pause.take().is_some() {
+                    log::info!("node {node}: connections to the {} are taken again", F::NAME);
+                }
+                connection.serve(node, stop);
+            }
+            Err(error) => {
+                if pause.is_none() {
+                    log::warn!(
+                        "node {node}: no connection to the {} can be taken: {error}; trying on",
+                        F::NAME
+                    );
+                }
+                pause = Some(next_pause(pause));
+            }
         }
     }
 }
 
-/// Waits for somebody to connect; false when the server is to stop.
-fn wait_for_connection(listener: &Listener, stop: &Stop) -> bool {
-    // SAFETY: both descriptors are borrowed from their owners, hence open, while `poll` uses them.
-    let (listen, stopped) = unsafe {
-        (BorrowedFd::borrow_raw(listener.as_raw_fd()), BorrowedFd::borrow_raw(stop.event.as_raw_fd()))
-    };
-    loop {
+/// Waits until the pause is over and somebody wants to connect; false when the server is to stop.
+fn wait_for_connection(listener: &Listener, stop: &Stop, pause: Option<Duration>) -> bool {
+    // SAFETY: the descriptor is borrowed from its owner, hence open, while `poll` uses it.
+    let listen = unsafe { BorrowedFd::borrow_raw(listener.as_raw_fd()) };
+    if let Some(pause) = pause {
+        stop.wait(pause);
+    }
+    while !stop.is_asked.load(Ordering::Relaxed) {
         let mut wanted =
-            [PollFd::new(listen.as_fd(), PollFlags::POLLIN), PollFd::new(stopped.as_fd(), PollFlags::POLLIN)];
+            [PollFd::new(listen, PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
         let polled = poll(&mut wanted, PollTimeout::NONE);
-        if stop.is_asked.load(Ordering::Relaxed) {
-            return false;
-        }
         if polled.is_ok() && wanted.first().and_then(PollFd::any).unwrap_or(false) {
-            return true;
+            return !stop.is_asked.load(Ordering::Relaxed);
+        }
+    }
+    false
+}
+
+/// One connection, with all that it needs of the operating system.
+struct Connection<F: Function> {
+    function: Arc<F>,
+    link: Arc<Link>,
+    daemon: VhostUserDaemon<Arc<F>>,
+}
+
+impl<F: Function> Connection<F> {
+    /// Takes the connection of whoever waits.
+    fn take(
+        shell: &Arc<Shell>,
+        node: usize,
+        seat: &Arc<Seat>,
+        listener: &mut Listener,
+        stop: &Stop,
+    ) -> Result<Self, DaemonError> {
+        let link = Link::new().map_err(DaemonError::StartDaemon)?;
+        let function = F::new(shell, node, &link, seat);
+        let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
+        let backend = Arc::clone(&function);
+        let daemon =
+            make_queues_of(&link, || VhostUserDaemon::new(format!("requests-{node}"), backend, memory))?;
+        if let Err(error) = call_threads(&daemon, &*function, &link, stop) {
+            // Its thread could not be told to end, and would be waited for without end. The process is about to end.
+            std::mem::forget(daemon);
+            return Err(DaemonError::StartDaemon(error));
+        }
+        let mut connection = Self { function, link, daemon };
+        for thread in connection.daemon.get_epoll_handlers() {
+            connection.link.wait_at(&*thread).map_err(DaemonError::StartDaemon)?;
+        }
+        connection.function.on_connect();
+        if let Err(error) = connection.daemon.start(listener) {
+            connection.function.on_disconnect();
+            return Err(error);
+        }
+        Ok(connection)
+    }
+
+    /// Serves it until it ends.
+    fn serve(mut self, node: usize, stop: &Stop) {
+        if let Some(handle) = self.daemon.shutdown_handle() {
+            self.link.hang_up_by(handle.clone());
+            *stop.connection.lock() = Some(Shutdown(handle));
+        }
+        if stop.is_asked.load(Ordering::Relaxed) {
+            self.daemon.request_shutdown();
+        }
+        let result = self.daemon.wait();
+        *stop.connection.lock() = None;
+        let (function, link) = (Arc::clone(&self.function), Arc::clone(&self.link));
+        // With the thread of its queues, which does nothing in the world any more behind this.
+        drop(self);
+        let fault = link.close();
+        if let Some(name) = fault.as_ref().and_then(Fault::violation) {
+            function.violation(name);
+        }
+        function.on_disconnect();
+        match (fault, result) {
+            // Only the one connection is lost: a front end that cut a message short, or broke the protocol.
+            (Some(fault), _) => log::error!("node {node}: the {} is hung up on: {fault}", F::NAME),
+            // How a QEMU that ends, or is killed, looks from here.
+            (None, Err(DaemonError::HandleRequest(ProtocolError::Disconnected)) | Ok(())) => {
+                log::info!("node {node}: the {} is disconnected", F::NAME);
+            }
+            (None, Err(error)) => {
+                log::warn!("node {node}: the {}'s connection ended: {}", F::NAME, explain(&error));
+            }
         }
     }
 }
 
-fn serve_connection<F: Function>(
-    shell: &Arc<Shell>,
-    node: usize,
-    listener: &mut Listener,
+/// What the library says is wrong, in words of the front end's.
+fn explain(error: &DaemonError) -> String {
+    let DaemonError::HandleRequest(ProtocolError::ReqHandlerError(inner)) = error else {
+        return error.to_string();
+    };
+    match inner.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(VhostUserHandlerError::MissingMemoryMapping) => {
+            "a ring's own address is in no region of its memory table".to_owned()
+        }
+        _ => inner.to_string(),
+    }
+}
+
+impl<F: Function> Drop for Connection<F> {
+    /// The library waits for the thread of the queues when its daemon goes.
+    fn drop(&mut self) {
+        self.link.attention().end();
+    }
+}
+
+/// Has the library's thread look at the attention, by which alone it is told to end. So this goes on until it is done, and fails
+/// only when the server is to stop.
+fn call_threads<F: Function>(
+    daemon: &VhostUserDaemon<Arc<F>>,
+    function: &F,
+    link: &Link,
     stop: &Stop,
-) -> Result<(), vhost_user_backend::Error> {
-    let function = F::new(shell, node).map_err(vhost_user_backend::Error::StartDaemon)?;
-    let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
-    let mut daemon = VhostUserDaemon::new(format!("requests-{node}"), Arc::clone(&function), memory)?;
-    let threads = daemon.get_epoll_handlers();
-    for thread in &threads {
-        // Numbers up to that of the queues are the library's own.
-        let number = function.num_queues() as u64 + 1;
-        thread
-            .register_listener(function.wake().0.as_raw_fd(), EventSet::IN, number)
-            .map_err(vhost_user_backend::Error::StartDaemon)?;
-    }
-    function.on_connect();
-    let result = daemon.start(listener).and_then(|()| {
-        *stop.connection.lock() = daemon.shutdown_handle().map(Shutdown);
-        if stop.is_asked.load(Ordering::Relaxed) {
-            daemon.request_shutdown();
+) -> io::Result<()> {
+    // Numbers up to that of the queues are the library's own.
+    let number = function.num_queues() as u64 + 1;
+    for thread in daemon.get_epoll_handlers() {
+        let mut pause = None;
+        while let Err(error) = thread.register_listener(link.attention().as_raw_fd(), EventSet::IN, number) {
+            if pause.is_none() {
+                log::warn!("the {}'s thread cannot wait for its end: {error}; trying on", F::NAME);
+            }
+            if stop.is_asked.load(Ordering::Relaxed) {
+                return Err(error);
+            }
+            let next = next_pause(pause);
+            stop.wait(next);
+            pause = Some(next);
         }
-        daemon.wait()
-    });
-    *stop.connection.lock() = None;
-    function.exit().ask();
-    function.on_disconnect();
-    for thread in &threads {
-        thread.send_exit_event();
     }
-    match result {
-        // How a QEMU that ends, or is killed, looks from here.
-        Err(vhost_user_backend::Error::HandleRequest(vhost::vhost_user::Error::Disconnected)) | Ok(()) => {
-            log::info!("node {node}: the {} is disconnected", F::NAME);
-            Ok(())
-        }
-        other => other,
-    }
+    Ok(())
 }

@@ -45,6 +45,14 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn start(config: &DaemonConfig) -> Result<Self, DaemonError> {
+        Self::start_after(config, || ())
+    }
+
+    /// The same; what needs files or processors is done before `last`, and listening, with all threads, begins after it.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn start_after(config: &DaemonConfig, last: impl FnOnce()) -> Result<Self, DaemonError> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (world, nodes) = config::build(config, cores)?;
         for info in &nodes {
@@ -53,9 +61,11 @@ impl Daemon {
             }
             log::info!("{}: {:?}, on a host with {cores} cores", info.name, info.policy);
         }
-        let shell = Shell::new(world, nodes);
-        // All threads of the daemon are children of this one, and inherit it.
+        // All threads of the daemon are children of this one, and inherit it. A sandbox forbids to ask for it, and to give it
+        // back: this thread keeps it then.
         let _short = ShortSlice::take();
+        last();
+        let shell = Shell::new(world, nodes);
         let mut servers = Vec::new();
         for (node, place) in config.nodes.iter().enumerate() {
             servers.push(Server::cluster(&shell, node, &place.cluster_socket)?);

@@ -13,10 +13,12 @@ use vm_memory::GuestAddressSpace;
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventNotifier};
 
-use crate::connection::{Exit, Wake};
 use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
+use crate::link::Link;
+use crate::map_request::Seat;
 use crate::memory::DmaMemory;
 use crate::shell::Shell;
+use crate::shell::card::violation;
 use crate::vring::{GuestMemory, Vring};
 
 /// Most descriptors of a queue: QEMU's limit for vhost-user.
@@ -29,30 +31,16 @@ const TURNS: usize = 8;
 pub struct EthernetFunction {
     shell: Arc<Shell>,
     node: usize,
-    wake: Wake,
-    exit: Exit,
+    link: Arc<Link>,
     /// The world knows the queues of this connection.
     is_attached: AtomicBool,
 }
 
 impl EthernetFunction {
-    /// The function of `node`, for a connection to come.
-    ///
-    /// # Errors
-    /// When the operating system gives no events.
-    pub fn new(shell: &Arc<Shell>, node: usize) -> io::Result<Arc<Self>> {
-        let (wake, exit, is_attached) = (Wake::new()?, Exit::new()?, AtomicBool::new(false));
-        Ok(Arc::new(Self { shell: Arc::clone(shell), node, wake, exit, is_attached }))
-    }
-
-    /// By which the function's thread calls itself back.
-    pub const fn wake(&self) -> &Wake {
-        &self.wake
-    }
-
-    /// By which its thread is told to end.
-    pub const fn exit(&self) -> &Exit {
-        &self.exit
+    /// The function of `node`, for a connection to come. It has no BAR to ask for.
+    pub fn new(shell: &Arc<Shell>, node: usize, link: &Arc<Link>, _seat: &Arc<Seat>) -> Arc<Self> {
+        let (shell, link) = (Arc::clone(shell), Arc::clone(link));
+        Arc::new(Self { shell, node, link, is_attached: AtomicBool::new(false) })
     }
 
     /// Somebody has connected.
@@ -74,12 +62,19 @@ impl EthernetFunction {
         self.shell.set_connected(self.node, |connected| connected.ethernet = false);
     }
 
+    /// The front end did what it must not.
+    pub fn violation(&self, name: &'static str) {
+        if let Some(state) = self.shell.world().ethernet.states.get_mut(self.node) {
+            violation(&mut state.violations, name);
+        }
+    }
+
     fn attach(&self, vrings: &[Vring]) {
         if self.is_attached.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut world = self.shell.world();
-        if self.exit.is_asked() {
+        if self.link.attention().is_ending() {
             // The connection ended while this thread was on its way here, and the queues with it.
             return;
         }
@@ -142,7 +137,8 @@ impl VhostUserBackend for EthernetFunction {
         // The cluster function's BAR can be among the regions, by another way than its own connection: it is recognised
         // by its file all the same.
         let bar = self.shell.world().cards.get(self.node).and_then(|card| card.pages.identity());
-        let memory = Arc::new(DmaMemory::new(&memory.memory(), bar));
+        let memory = Arc::new(DmaMemory::guarded(&memory.memory(), bar, self.link.attention())?);
+        self.link.set_memory(Arc::clone(&memory));
         let mut world = self.shell.world();
         let function = world.ethernet.functions.get_mut(self.node);
         let old = function.map(|function| std::mem::replace(&mut function.memory, memory));
@@ -152,11 +148,12 @@ impl VhostUserBackend for EthernetFunction {
         Ok(())
     }
 
+    /// The library would lose a descriptor of it with each connection: the thread is ended by [`Link::begin_turn`].
     fn exit_event(&self, _thread_index: usize) -> Option<(EventConsumer, EventNotifier)> {
-        self.exit.take()
+        None
     }
 
-    /// Never fails: an error would end the thread.
+    /// Fails at the connection's end alone: an error ends the thread.
     fn handle_event(
         &self,
         device_event: u16,
@@ -164,17 +161,15 @@ impl VhostUserBackend for EthernetFunction {
         vrings: &[Vring],
         _thread: usize,
     ) -> io::Result<()> {
-        self.attach(vrings);
         let event = usize::from(device_event);
+        self.link.begin_turn(event > QUEUE_TRANSMIT)?;
+        self.attach(vrings);
         if event == QUEUE_RECEIVE {
             self.shell.world().ethernet.refill(self.node);
             return Ok(());
         }
-        if event != QUEUE_TRANSMIT {
-            self.wake.consume();
-        }
         if self.transmit() {
-            self.wake.call();
+            self.link.attention().wake();
         }
         Ok(())
     }

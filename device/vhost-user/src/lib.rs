@@ -6,14 +6,18 @@
 //!
 //! * [`daemon`]: everything put together; [`config`]: from plain data to models; [`monitor`]: questions while it runs;
 //!   [`lifetime`]: when its process ends; [`slice`]: how soon its threads are let in;
-//! * [`connection`], [`cluster_function`], [`ethernet_function`]: vhost-user;
+//! * [`connection`], [`link`], [`cluster_function`], [`ethernet_function`], [`map_request`]: vhost-user, which the
+//!   `vhost-user-backend` crate drives;
 //! * [`shell`]: the world behind its lock, when to sleep, how model time passes;
-//! * [`ring`], [`memory`], [`vring`]: the guest's queues and memory, every word of them checked;
+//! * [`ring`], [`memory`], [`vring`], [`notification`]: the guest's queues, memory and events, all of it checked;
+//! * [`sandbox`]: what the daemon cannot do, whoever makes it try;
+//! * [`attention`]: how the thread of a connection is called;
 //! * [`watch`]: timelines, captures and recordings of what goes on;
 //! * [`ethernet`]: frames and offloads;
 //! * [`frontend`]: the other end of it all, in this process; [`lab`]: both ends, for tests and
 //!   [`bench`]marks.
 
+pub mod attention;
 pub mod bench;
 pub mod cluster_function;
 pub mod config;
@@ -24,9 +28,13 @@ pub mod ethernet_function;
 pub mod frontend;
 pub mod lab;
 pub mod lifetime;
+pub mod link;
+pub mod map_request;
 pub mod memory;
 pub mod monitor;
+pub mod notification;
 pub mod ring;
+pub mod sandbox;
 pub mod shell;
 pub mod slice;
 pub mod vring;

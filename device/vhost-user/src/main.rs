@@ -11,6 +11,7 @@ use niclab_device::bench;
 use niclab_device::daemon::Daemon;
 use niclab_device::lifetime::Lifetime;
 use niclab_device::monitor::clear_place;
+use niclab_device::sandbox;
 use niclab_spec::daemon::{DaemonConfig, READY_LINE};
 
 /// Models the NICs of a cluster behind the vhost-user sockets of its guests.
@@ -31,6 +32,8 @@ struct Arguments {
 enum Action {
     /// Measure this program's own code in process, without QEMU: messages, frames.
     Bench(BenchArguments),
+    /// Say what sandbox the running kernel gives the daemon.
+    Sandbox,
     /// Measure in process how long one guest's control requests wait while another guest attacks.
     Hostile(HostileArguments),
 }
@@ -65,6 +68,10 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     let result = match Arguments::parse() {
         Arguments { command: Some(Action::Bench(arguments)), .. } => bench(&arguments),
+        Arguments { command: Some(Action::Sandbox), .. } => {
+            println!("{}", sandbox::enter(&[]));
+            Ok(())
+        }
         Arguments { command: Some(Action::Hostile(arguments)), .. } => hostile(&arguments),
         Arguments { config: Some(config), .. } => serve(&config),
         // Clap asks for one of the two.
@@ -107,7 +114,13 @@ fn serve(config: &Path) -> anyhow::Result<()> {
     let lifetime = Lifetime::begin()?;
     let config = DaemonConfig::read(config)?;
     clear_places(&config)?;
-    let daemon = Daemon::start(&config)?;
+    let daemon = Daemon::start_after(&config, || {
+        let sockets = config.nodes.iter().flat_map(|node| [&node.cluster_socket, &node.ethernet_socket]);
+        let sockets = sockets.chain([&config.monitor_socket]).map(PathBuf::as_path);
+        let sandbox = sandbox::enter(&sandbox::folders_of(sockets));
+        let level = if sandbox.is_whole() { log::Level::Info } else { log::Level::Warn };
+        log::log!(level, "sandbox: {sandbox}");
+    })?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{READY_LINE}").and_then(|()| stdout.flush()).context("cannot say that it is ready")?;
     lifetime.watch_standard_input()?;

@@ -1,5 +1,8 @@
 //! The guest's memory as the device may touch it: every access checked, the BAR left out.
 
+pub mod table;
+pub mod vanishing;
+
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,11 +54,13 @@ pub struct DmaMemory {
 struct Region {
     start: u64,
     bytes: u64,
+    /// Goes before the mapping does.
+    _guard: Option<vanishing::MayVanish>,
     mapping: Arc<MmapRegion>,
 }
 
 impl DmaMemory {
-    /// The table that the front end gave, without the region of the file `bar`: a mapped BAR comes back as guest
+    /// Memory that this process made itself, without the region of the file `bar`: a mapped BAR comes back as guest
     /// memory, and a guest that named it as a buffer would have the device write into its own registers.
     pub fn new(table: &GuestMemoryMmap, bar: Option<FileIdentity>) -> Self {
         let is_bar = |region: &vm_memory::GuestRegionMmap| {
@@ -68,6 +73,7 @@ impl DmaMemory {
             .map(|region| Region {
                 start: region.start_addr().0,
                 bytes: region.len(),
+                _guard: None,
                 mapping: region.get_mmap(),
             })
             .collect();

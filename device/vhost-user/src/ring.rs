@@ -20,7 +20,7 @@ use virtio_bindings::virtio_ring::{
 use virtio_queue::QueueT;
 
 use crate::memory::{DmaMemory, MemoryError};
-use crate::vring::{GuestMemory, Vring};
+use crate::vring::{self, GuestMemory, Vring};
 
 /// What is wrong with a ring or a chain. All but [`RingError::NotReady`] are violations of the guest.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -306,7 +306,7 @@ impl<'a> Burst<'a> {
 
     /// Raises the queue's interrupt. False when the front end gave no way to.
     pub fn interrupt(&self) -> bool {
-        self.state.get_call().as_ref().is_some_and(|call| call.notify().is_ok())
+        vring::interrupt(&self.state)
     }
 
     /// Asks the driver to ring when it makes something available, or not to. True when there is something already: the

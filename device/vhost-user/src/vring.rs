@@ -1,30 +1,123 @@
-//! A virtqueue as the vhost-user library drives it, with an exact count of the doorbells that were rung.
+//! A virtqueue as the vhost-user library drives it, with an exact count of the doorbells that were rung, and events that
+//! nobody has to trust.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
+use nix::sys::epoll::{EpollEvent, EpollFlags};
 use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
-use virtio_queue::Error as QueueError;
+use virtio_queue::{Error as QueueError, QueueT};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
+
+use crate::link::{Fault, Link};
+use crate::notification;
 
 /// The guest's memory as the vhost-user library holds it.
 pub type GuestMemory = GuestMemoryAtomic<GuestMemoryMmap>;
 
-/// The library's locked virtqueue. Its one addition: the library reads a queue's kick descriptor and throws its value
-/// away, which is how many times the guest rang; this one adds it up.
+/// The library's locked virtqueue. What it adds:
+///
+/// * the library reads a queue's kick descriptor and throws its value away, which is how many times the guest rang; this one
+///   adds it up, and never waits for it;
+/// * the library goes on watching a kick that was replaced, for as long as the front end keeps its end, and does not watch
+///   the new one; this one changes over;
+/// * events that are none are refused, see [`crate::notification`].
 #[derive(Clone)]
 pub struct Vring {
     inner: VringMutex<GuestMemory>,
     kicks: Arc<AtomicU64>,
+    place: Option<Place>,
+}
+
+/// Which queue of which connection it is.
+#[derive(Clone)]
+struct Place {
+    link: Arc<Link>,
+    queue: usize,
+}
+
+thread_local! {
+    /// For the queues that the library makes on this thread just now: it passes nothing of ours on to them.
+    static NEXT: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// Makes what `make` makes; the queues among it are those of `link`, in the order of their numbers.
+pub fn make_queues_of<T>(link: &Arc<Link>, make: impl FnOnce() -> T) -> T {
+    NEXT.set(Some(Place { link: Arc::clone(link), queue: 0 }));
+    let made = make();
+    NEXT.set(None);
+    made
+}
+
+fn next_place() -> Option<Place> {
+    NEXT.with_borrow_mut(|next| {
+        let place = next.clone();
+        if let Some(next) = next {
+            next.queue += 1;
+        }
+        place
+    })
+}
+
+/// The descriptor of an event of the library's.
+fn borrow(event: &impl AsRawFd) -> BorrowedFd<'_> {
+    // SAFETY: the library's events own their descriptors, and the result borrows from one.
+    unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
+}
+
+/// Raises a queue's interrupt, without ever waiting. False when the front end gave no way to.
+pub fn interrupt(state: &VringState<GuestMemory>) -> bool {
+    state.get_call().as_ref().is_some_and(|call| notification::signal(borrow(call)))
 }
 
 impl Vring {
     /// How many times the guest rang since the connection was made.
     pub fn kicks(&self) -> u64 {
         self.kicks.load(Ordering::Relaxed)
+    }
+
+    /// `file` if it is an event; the connection is hung up on otherwise.
+    fn adopt(&self, file: Option<File>) -> Option<File> {
+        match notification::adopt(file?) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                if let Some(Place { link, queue }) = &self.place {
+                    link.fail(Fault::Event { queue: *queue, error });
+                }
+                None
+            }
+        }
+    }
+
+    /// Has the library's thread no longer wait for the kick. The front end keeps its end: one that is still watched once it is
+    /// closed here, and was signalled just then, calls for ever.
+    fn unwatch_kick(&self) {
+        if let Some(epoll) = self.place.as_ref().and_then(|place| place.link.epoll())
+            && let Some(kick) = self.inner.get_ref().get_kick()
+        {
+            // Fails when it is not watched, which is what is wanted.
+            let _ = epoll.delete(borrow(kick));
+        }
+    }
+
+    /// Has the library's thread wait for the kick, of a queue that runs already: the library does so when it starts one.
+    fn watch_kick(&self) {
+        let state: &VringState<GuestMemory> = &self.inner.get_ref();
+        if let Some(place) = &self.place
+            && let Some(epoll) = place.link.epoll()
+            && let Some(kick) = state.get_kick()
+            && state.get_queue().ready()
+            && state.is_enabled()
+        {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, place.queue as u64);
+            if let Err(errno) = epoll.add(borrow(kick), event) {
+                place.link.fail(Fault::Watch { queue: place.queue, error: errno.into() });
+            }
+        }
     }
 }
 
@@ -45,7 +138,8 @@ macro_rules! forward {
 
 impl VringT<GuestMemory> for Vring {
     fn new(memory: GuestMemory, max_queue_size: u16) -> Result<Self, QueueError> {
-        Ok(Self { inner: VringMutex::new(memory, max_queue_size)?, kicks: Arc::default() })
+        let inner = VringMutex::new(memory, max_queue_size)?;
+        Ok(Self { inner, kicks: Arc::default(), place: next_place() })
     }
 
     fn get_ref(&self) -> <Self as VringStateGuard<'_, GuestMemory>>::G {
@@ -61,19 +155,46 @@ impl VringT<GuestMemory> for Vring {
     fn read_kick(&self) -> io::Result<bool> {
         let state: &VringState<GuestMemory> = &self.inner.get_ref();
         if let Some(kick) = state.get_kick() {
-            let mut count = [0; 8];
-            // SAFETY: the descriptor is open as long as `state`, whose lock is held, and `count` is eight writable bytes.
-            let read = unsafe { libc::read(kick.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-            if read == count.len() as isize {
-                self.kicks.fetch_add(u64::from_ne_bytes(count), Ordering::Relaxed);
+            let rings = notification::take(borrow(kick));
+            self.kicks.fetch_add(rings, Ordering::Relaxed);
+            if let Some(place) = &self.place {
+                place.link.took_rings(rings);
             }
         }
         Ok(state.is_enabled())
     }
 
+    fn set_kick(&self, file: Option<File>) {
+        let file = self.adopt(file);
+        self.unwatch_kick();
+        self.inner.set_kick(file);
+        self.watch_kick();
+    }
+
+    fn set_call(&self, file: Option<File>) {
+        self.inner.set_call(self.adopt(file));
+    }
+
+    /// Nobody is called by it: what goes wrong is counted, and shown by the monitor.
+    fn set_err(&self, _file: Option<File>) {}
+
+    fn signal_used_queue(&self) -> io::Result<()> {
+        interrupt(&self.inner.get_ref());
+        Ok(())
+    }
+
+    /// What the driver saw last of the used ring, for a queue that goes on. The one place where the library itself would touch
+    /// the guest's memory: it is that which was checked and is guarded.
+    fn queue_used_idx(&self) -> Result<u16, QueueError> {
+        let Some(place) = &self.place else { return self.inner.queue_used_idx() };
+        let used = self.inner.get_ref().get_queue().used_ring();
+        let memory = place.link.memory();
+        let head = memory.atomics::<AtomicU16>(used, 2).map_err(|_| QueueError::FindMemoryRegion)?;
+        Ok(head.get(1).map_or(0, |index| u16::from_le(index.load(Ordering::Relaxed))))
+    }
+
     forward! {
         add_used(index: u16, bytes: u32) -> Result<(), QueueError>;
-        signal_used_queue() -> io::Result<()>;
         enable_notification() -> Result<bool, QueueError>;
         disable_notification() -> Result<(), QueueError>;
         needs_notification() -> Result<bool, QueueError>;
@@ -82,12 +203,8 @@ impl VringT<GuestMemory> for Vring {
         queue_next_avail() -> u16;
         set_queue_next_avail(base: u16);
         set_queue_next_used(index: u16);
-        queue_used_idx() -> Result<u16, QueueError>;
         set_queue_size(descriptors: u16);
         set_queue_event_idx(enabled: bool);
         set_queue_ready(ready: bool);
-        set_kick(file: Option<File>);
-        set_call(file: Option<File>);
-        set_err(file: Option<File>);
     }
 }

@@ -11,6 +11,7 @@ use niclab_abi::bar::{
 };
 use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
 use niclab_model::nic::{PageStore, Register};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use thiserror::Error;
 use vm_memory::FileOffset;
@@ -32,6 +33,9 @@ pub enum PagesError {
         #[source]
         error: std::io::Error,
     },
+    /// The kernel refused to fix the file's size.
+    #[error("cannot seal the memory file of a BAR: {0}")]
+    Seal(#[source] std::io::Error),
     /// The kernel refused the mapping.
     #[error("cannot map the memory file of a BAR: {0}")]
     Map(#[from] MmapRegionError),
@@ -77,10 +81,13 @@ impl Pages {
         let pages = (1 + PAGES_PER_PORT * ports).next_power_of_two();
         let bytes = u64::from(pages) * PAGE_BYTES;
         let file_error = |error| PagesError::File { bytes, error };
-        let memory =
-            memfd_create(c"niclab-bar", MFdFlags::MFD_CLOEXEC).map_err(|errno| file_error(errno.into()))?;
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let memory = memfd_create(c"niclab-bar", flags).map_err(|errno| file_error(errno.into()))?;
         let file = File::from(memory);
         file.set_len(bytes).map_err(file_error)?;
+        // The front end gets this very file: one that cut it short would end the next look at the pages with SIGBUS.
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(|errno| PagesError::Seal(errno.into()))?;
         let shared = file.try_clone().map_err(file_error)?;
         let mapping = MmapRegion::from_file(FileOffset::new(shared, 0), bytes as usize)?;
         let mut this = Self { file, mapping, ports: vec![PortView::FRESH; ports as usize] };

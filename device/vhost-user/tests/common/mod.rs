@@ -3,6 +3,8 @@
 // Every test file uses a part of this.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod process;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
