@@ -1,15 +1,11 @@
 //! The monitor answers whatever others do: hold the world's lock, connect and say nothing, watch and do not read.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{PATIENCE, lab};
+use crate::common::{PATIENCE, lab};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer_by;
 use niclab_device::monitor::connections::{MAX_CONNECTIONS, MAX_WATCHES};

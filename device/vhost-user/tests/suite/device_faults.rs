@@ -1,13 +1,9 @@
 //! Faults of the device, as a guest sees them: in the configuration, and on a running daemon.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{lab, lab_with, pair, stats, stream, until};
+use crate::common::{lab, lab_with, pair, stats, stream, until};
 use niclab_abi::bar::{CODE_INTERRUPT, CODE_NOTIFY};
 use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_WORDS, SliceStatus};
 use niclab_device::frontend::{ClusterGuest, GuestPort};

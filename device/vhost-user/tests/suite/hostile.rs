@@ -1,15 +1,11 @@
 //! Guests and front ends that do what they must not. The daemon never panics, names and counts the violation, and two
 //! other nodes go on.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use common::{PATIENCE, Stop, frame, lab, pair, stats, stream, until, violations};
+use crate::common::{PATIENCE, Stop, frame, lab, pair, stats, stream, until, violations};
 use niclab_abi::ToBytes;
 use niclab_abi::bar::{CODE_RESERVED, launch_word};
 use niclab_abi::control::{

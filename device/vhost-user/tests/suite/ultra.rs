@@ -1,10 +1,6 @@
 //! The cluster function through its sockets: ports, messages, interrupts, resets.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{lab, lab_with, pair, stream, until, violations};
+use crate::common::{lab, lab_with, pair, stream, until, violations};
 use niclab_abi::bar::{CODE_INTERRUPT, CODE_NOTIFY};
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, Event};
 use niclab_device::frontend::GuestPort;

@@ -1,16 +1,12 @@
 //! Timelines, captures and recordings of a live cluster, over the monitor's socket.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use common::{PATIENCE, frame, lab, lab_with, pair, stats, stream, until};
+use crate::common::{PATIENCE, frame, lab, lab_with, pair, stats, stream, until};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::ClusterGuest;

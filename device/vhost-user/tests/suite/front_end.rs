@@ -1,10 +1,6 @@
 //! Front ends that do what they must not, as a QEMU gone wrong would: each against a daemon of its own, the program as it is
 //! installed, over its sockets. The daemon lives, other nodes go on, and what happened is counted or said.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::mem::ManuallyDrop;
@@ -13,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::process::Process;
-use common::{frame, pair, stream, until};
+use crate::common::process::Process;
+use crate::common::{frame, pair, stream, until};
 use niclab_abi::control::{OP_PING, Request};
 use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_device::frontend::{ClusterGuest, Connection, DriverRing, GuestMemory, GuestPort};
@@ -171,7 +167,7 @@ fn ethernet_memory_cut_short() {
     let mut again = scene.daemon.ethernet(0);
     let sound = frame(scene.daemon.mac(0), scene.daemon.mac(1), 80);
     again.send(&sound).unwrap();
-    assert_eq!(other.receive(common::PATIENCE).unwrap().1, sound);
+    assert_eq!(other.receive(crate::common::PATIENCE).unwrap().1, sound);
 }
 
 #[test]
@@ -295,7 +291,7 @@ fn kicks_replaced_while_they_are_signalled() {
 
 /// Whether nothing comes any more.
 fn is_hung_up(mut stream: &UnixStream) -> bool {
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     // Reset, where something was left unread on the other side.
     stream
         .read(&mut [0; 1])
@@ -305,7 +301,7 @@ fn is_hung_up(mut stream: &UnixStream) -> bool {
 /// A front end that has asked what is offered, and the answer.
 fn offered(socket: PathBuf, request: FrontendReq) -> (UnixStream, u64) {
     let stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     send(&stream, FrontendReq::SET_OWNER, 0, &[], &[]);
     send(&stream, request, 0, &[], &[]);
     let word = answer(&stream);
@@ -413,7 +409,7 @@ fn protocol_features_that_were_not_offered_unlock_nothing() {
 /// Has the device ask over another channel for its BAR to be mapped, and takes the request without an answer.
 fn take_mapping_request(guest: &ClusterGuest) -> UnixStream {
     let (mut mute, theirs) = UnixStream::pair().unwrap();
-    mute.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    mute.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     {
         let connection = guest.connection();
         let features = connection.features().to_ne_bytes();

@@ -1,13 +1,9 @@
 //! The Match NIC through the daemon's sockets: messages of all sizes, and guests that do what they must not.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{PATIENCE, Stop, lab_with, stats, until, violations};
+use crate::common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
 use niclab_abi::matching::*;
 use niclab_device::frontend::{ClusterGuest, Entry, FrontendError, MatchPort, Target};

@@ -1,8 +1,5 @@
 //! A daemon in this process, and guests of it.
 
-// Every test file uses a part of this.
-#![allow(dead_code, clippy::unwrap_used)]
-
 pub mod process;
 
 use std::collections::BTreeMap;

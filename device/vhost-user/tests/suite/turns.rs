@@ -1,10 +1,6 @@
 //! One look at a guest's queue does a turn's work and no more, however full the queue is: others get the world then.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{frame, lab};
+use crate::common::{frame, lab};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::ring::Buffer;

@@ -1,10 +1,6 @@
 //! Ethernet functions of guests that do what they must not, or merely have no room.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{PATIENCE, frame, lab, until, violations};
+use crate::common::{PATIENCE, frame, lab, until, violations};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::lab::Lab;

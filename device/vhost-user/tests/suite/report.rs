@@ -1,10 +1,6 @@
 //! What the daemon counts for a report: counters of a part of a run, latencies, ledgers, pages, exactness.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{PATIENCE, frame, lab, pair, stream, until};
+use crate::common::{PATIENCE, frame, lab, pair, stream, until};
 use niclab_abi::bar::CODE_INTERRUPT;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;

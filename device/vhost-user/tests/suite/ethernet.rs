@@ -1,10 +1,6 @@
 //! The Ethernet function through its sockets: frames, offloads, backlog, faults.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{PATIENCE, frame, lab, stats, until, violations};
+use crate::common::{PATIENCE, frame, lab, stats, until, violations};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;

@@ -1,0 +1,16 @@
+//! All tests of the package from outside, in one program: linked once. `lifetime` is one by itself: it needs a process of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+
+mod common;
+mod device_faults;
+mod ethernet;
+mod front_end;
+mod hostile;
+mod hostile_ethernet;
+mod matching;
+mod monitor;
+mod report;
+mod turns;
+mod ultra;
+mod watch;
