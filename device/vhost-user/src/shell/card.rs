@@ -16,7 +16,7 @@ use super::control::{Control, Next};
 use super::events::Events;
 use super::pages::{Launch, Pages};
 use crate::memory::DmaMemory;
-use crate::ring::RingError;
+use crate::ring::{Burst, RingError};
 use crate::vring::Vring;
 
 /// A model that a thread can hand to another.
@@ -238,6 +238,17 @@ impl Card {
             any = true;
         }
         any
+    }
+
+    /// Whether the driver has made a chain of the control queue available that can be taken now.
+    pub fn has_request(&self) -> bool {
+        let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return false };
+        !self.control.is_full()
+            // Looked at, not taken: the indices go back as they were. An error is counted when it is taken.
+            && match Burst::open(vring, &self.memory) {
+                Ok(mut burst) => !matches!(burst.available(), Ok(0)),
+                Err(error) => error != RingError::NotReady,
+            }
     }
 
     /// Takes one chain of the control queue, and feeds it to the model when it is a request. False when there was none.

@@ -53,6 +53,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// Whether as many requests wait for their answers as can.
+    pub fn is_full(&self) -> bool {
+        self.pending.len() >= MAX_PENDING
+    }
+
     /// Takes the next chain. A request is at most [`MAX_CONTROL_BYTES`]; what is longer than that is longer than any
     /// request, and the model refuses it. One chain at a time: a guest may keep its queue full of those that cannot be
     /// answered, which cost as much as others.
@@ -60,7 +65,7 @@ impl Control {
     /// # Errors
     /// [`RingError`].
     pub fn next(&mut self, vring: &Vring, memory: &DmaMemory) -> Result<Next, RingError> {
-        if self.pending.len() >= MAX_PENDING {
+        if self.is_full() {
             return Ok(Next::Nothing);
         }
         let mut burst = Burst::open(vring, memory)?;

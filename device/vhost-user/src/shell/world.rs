@@ -311,12 +311,14 @@ impl World {
     pub fn serve_control(&mut self, node: usize) -> bool {
         let was_moving = self.network.is_moving();
         self.turn = Turn::WHOLE;
-        // What was launched before a request is sent before it takes effect.
         self.serve_ports(node);
         let mut more = self.turn.is_over();
         // A guest that keeps its queue full, or full of chains that nobody can answer, gets a turn for it, not more.
         self.turn = Turn::WHOLE;
-        loop {
+        while self.cards.get(node).is_some_and(Card::has_request) {
+            // What was launched before a request is sent before it takes effect. So this looks once more: the program may have
+            // launched, and the driver asked, since the look above.
+            self.serve_ports(node);
             let taken = self.cards.get_mut(node).is_some_and(Card::next_request);
             self.carry_out(node);
             self.turn.spend(REQUEST_NS);
