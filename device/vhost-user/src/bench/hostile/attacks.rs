@@ -13,7 +13,9 @@ use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 use super::{BenchError, Scene};
 use crate::ethernet::Negotiated;
 use crate::ethernet::header::{Checksum, Family, Offload, Segmentation};
-use crate::frontend::{ClusterGuest, Entry, EthernetGuest, FrontendError, GuestPort, MatchPort, Target};
+use crate::frontend::{
+    ClusterGuest, DriverRing, Entry, EthernetGuest, FrontendError, GuestPort, MatchPort, Target,
+};
 use crate::lab::connect_ports;
 use crate::ring::Buffer;
 
@@ -72,6 +74,25 @@ fn partners(scene: &Scene<'_>) -> Result<[(Arc<ClusterGuest>, GuestPort); 2], Be
     Ok([(here, a), (there, b)])
 }
 
+/// Takes whatever has arrived, and frees its slices.
+fn receive_all(port: &mut GuestPort) {
+    while port.try_receive().is_some() {
+        if port.release_lazily() {
+            port.announce();
+        }
+    }
+}
+
+/// Takes back the chains that the device has given back, and says how many.
+fn take_back(ring: &mut DriverRing) -> Result<u64, FrontendError> {
+    let mut chains = 0;
+    while let Some((head, _)) = ring.poll_used().map_err(|_| OUTSIDE)? {
+        ring.reclaim(head).map_err(|_| OUTSIDE)?;
+        chains += 1;
+    }
+    Ok(chains)
+}
+
 fn launches(scene: &Scene<'_>) -> Result<u64, BenchError> {
     let [(_, mut from), (_there, mut to)] = partners(scene)?;
     let mut attempts = 0;
@@ -80,11 +101,7 @@ fn launches(scene: &Scene<'_>) -> Result<u64, BenchError> {
             attempts += 1;
         }
         from.announce();
-        while to.try_receive().is_some() {
-            if to.release_lazily() {
-                to.announce();
-            }
-        }
+        receive_all(&mut to);
     }
     Ok(attempts)
 }
@@ -114,10 +131,7 @@ fn flood_control(scene: &Scene<'_>, room: u32) -> Result<u64, BenchError> {
     let mut attempts = 0;
     while scene.goes_on() {
         guest.with_control_ring(|ring| -> Result<(), FrontendError> {
-            while let Some((head, _)) = ring.poll_used().map_err(|_| OUTSIDE)? {
-                ring.reclaim(head).map_err(|_| OUTSIDE)?;
-                attempts += 1;
-            }
+            attempts += take_back(ring)?;
             while ring.add(&chain).map_err(|_| OUTSIDE)?.is_some() {}
             ring.notify()
         })?;
@@ -158,20 +172,13 @@ fn event_buffers(scene: &Scene<'_>) -> Result<u64, BenchError> {
     let mut attempts = 0;
     while scene.goes_on() {
         there.with_event_ring(|ring| -> Result<(), FrontendError> {
-            while let Some((head, _)) = ring.poll_used().map_err(|_| OUTSIDE)? {
-                ring.reclaim(head).map_err(|_| OUTSIDE)?;
-                attempts += 1;
-            }
+            attempts += take_back(ring)?;
             while ring.add(&short).map_err(|_| OUTSIDE)?.is_some() {}
             ring.notify()
         })?;
         from.try_launch(&[1], [0; 2], CODE_INTERRUPT);
         here.announce();
-        while to.try_receive().is_some() {
-            if to.release_lazily() {
-                to.announce();
-            }
-        }
+        receive_all(&mut to);
     }
     Ok(attempts)
 }
