@@ -28,7 +28,7 @@ use thiserror::Error;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Between two tries to connect while QEMU starts.
-const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The agent cannot be used.
 #[derive(Clone, Debug, Error)]
@@ -92,16 +92,23 @@ impl AgentClient {
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`, or [`AgentError::Version`].
     pub fn connect(socket: &Path, deadline: Instant) -> Result<Arc<Self>, AgentError> {
-        let stream = loop {
+        Self::over(Self::reach(socket, deadline)?, deadline)
+    }
+
+    /// Connects, waiting until QEMU listens. The guest need not run yet.
+    ///
+    /// # Errors
+    /// [`AgentError::Silent`] after `deadline`.
+    pub fn reach(socket: &Path, deadline: Instant) -> Result<UnixStream, AgentError> {
+        loop {
             match UnixStream::connect(socket) {
-                Ok(stream) => break stream,
+                Ok(stream) => return Ok(stream),
                 Err(error) if Instant::now() >= deadline => {
                     return Err(AgentError::Silent(error.to_string()));
                 }
                 Err(_) => thread::sleep(CONNECT_INTERVAL),
             }
-        };
-        Self::over(stream, deadline)
+        }
     }
 
     /// Begins a session over a connected stream.
@@ -292,6 +299,20 @@ impl CommandHandle {
     /// [`AgentError`] when the agent is gone.
     pub fn next(&self) -> CommandEvent {
         self.events.recv().unwrap_or_else(|_| Err(AgentError::Gone("the command is over".to_owned())))
+    }
+
+    /// As [`Self::next`], until then.
+    ///
+    /// # Errors
+    /// [`AgentError`] when the agent is gone or nothing comes.
+    pub fn next_until(&self, deadline: Instant) -> CommandEvent {
+        match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => Err(AgentError::Silent("the command does not end".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(AgentError::Gone("the command is over".to_owned()))
+            }
+        }
     }
 
     /// The part that is talked to.

@@ -159,6 +159,9 @@ pub struct ClusterArgs {
     /// Do not show the current folder to the guests.
     #[arg(long)]
     pub no_share: bool,
+    /// Have each node boot by itself, instead of restoring it from a template of a guest that has booted.
+    #[arg(long)]
+    pub cold: bool,
     /// How long the nodes may take until they are healthy, in seconds. Default: 60, and 10 for each node.
     #[arg(long, value_name = "SECONDS")]
     pub boot_timeout: Option<u64>,

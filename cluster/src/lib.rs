@@ -34,5 +34,6 @@ pub mod runtime;
 pub mod signals;
 pub mod simulator;
 pub mod supervisor;
+pub mod template;
 pub mod tools;
 pub mod watch;

@@ -9,38 +9,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use niclab_images::Images;
+use niclab_images::{Cache, Images};
 use niclab_spec::{
-    Cluster, ClusterName, LinkConfig, MacAddress, Node,
+    Cluster, ClusterName, MacAddress, Node,
     daemon::{DaemonConfig, NodeSockets},
-    pci,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
-use crate::accelerator::{Accelerator, Kind};
+use self::qemu::{Arguments, Connection, Memory};
+use crate::{accelerator::Accelerator, template::{Recipe, Start, Way}};
+
+pub mod qemu;
 
 /// The version of the plan's JSON.
 pub const PLAN_VERSION: u32 = 1;
-
-/// QEMU's name of each guest's Ethernet function.
-pub const ETHERNET_DEVICE: &str = "ethernet-function";
-
-/// The slot in which each guest finds its card.
-const CARD_SLOT: &str = "0x5";
-
-/// `panic=-1` with `-no-reboot` makes a guest panic end its QEMU, which the launcher notices at once. `no_timer_check`
-/// because the kernel otherwise counts timer ticks while it spins, and panics ("IO-APIC + timer doesn't work") where
-/// a loaded host gave QEMU's timer thread no turn meanwhile.
-///
-/// Self-tests of ciphers, and of the entropy source that counts timer jitter, are a fifth of an emulated boot. They prove
-/// nothing about an emulated processor, and the guest has a random number device.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check cryptomgr.notests \
-                                initcall_blacklist=jent_mod_init,crypto_kdf108_init";
-
-/// Below this a tmpfs, which takes at most half the memory, cannot hold the initramfs, and files in it would silently
-/// stay empty. A ramfs takes what it needs; with more memory the limit is worth having.
-const TMPFS_MEMORY_MIB: u32 = 160;
 
 /// A plan cannot be made.
 #[derive(Debug, Error)]
@@ -67,6 +51,10 @@ pub struct Inputs<'a> {
     pub accelerator: &'a Accelerator,
     /// The host's folder that guests see at the same path.
     pub share: Option<&'a Path>,
+    /// Whether nodes boot, or come out of templates.
+    pub start: &'a Start,
+    /// The cache, which has the templates.
+    pub cache: &'a Cache,
 }
 
 /// A whole plan.
@@ -80,6 +68,8 @@ pub struct Plan {
     pub nic: String,
     /// The accelerator, and why.
     pub accelerator: Accelerator,
+    /// Whether nodes boot, and why.
+    pub start: Start,
     /// QEMU's version.
     pub qemu_version: String,
     /// Release of the guest kernel.
@@ -92,6 +82,8 @@ pub struct Plan {
     pub monitor_socket: PathBuf,
     /// The guests, by rank.
     pub nodes: Vec<NodePlan>,
+    /// What has to be in the cache before, each once.
+    pub templates: Vec<Recipe>,
 }
 
 /// One file.
@@ -129,6 +121,8 @@ pub struct NodePlan {
     pub mac: MacAddress,
     /// Its QEMU.
     pub qemu: ProcessPlan,
+    /// How it is restored; a node without boots.
+    pub restore: Option<RestorePlan>,
     /// What the guest writes to its serial console.
     pub console: PathBuf,
     /// Where the guest's agent is reached.
@@ -139,6 +133,17 @@ pub struct NodePlan {
     pub is_cut: bool,
     /// What every command in the guest finds in its environment.
     pub env: BTreeMap<String, String>,
+}
+
+/// How a node comes out of a template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestorePlan {
+    /// Bytes of the guest's memory.
+    pub memory_bytes: u64,
+    /// The template's folder. QEMU reads the state in it; the launcher gives it a copy of the memory as standard input.
+    pub template: PathBuf,
+    /// The functions of the card, in the order in which they are plugged in once the guest runs.
+    pub card: Vec<Value>,
 }
 
 impl Plan {
@@ -158,12 +163,23 @@ impl Plan {
         let config_text = serde_json::to_string_pretty(&config).unwrap_or_default();
         let mut files = vec![FilePlan { path: config_path.clone(), text: config_text }];
         files.push(FilePlan { path: folder.join("hosts"), text: hosts(cluster) });
-        let mut nodes = Vec::new();
+        let (mut nodes, mut templates) = (Vec::new(), Vec::new());
         for ((node, sockets), images) in cluster.nodes.iter().zip(&config.nodes).zip(images) {
             let env = command_env(cluster, node);
             files.push(FilePlan { path: env_path(folder, node), text: node_env(node, &env, inputs.share)? });
             let cards = [text(&sockets.ethernet_socket)?, text(&sockets.cluster_socket)?];
-            nodes.push(node_plan(inputs, node, images, cards, env)?);
+            let template = match inputs.start.way {
+                Way::Template => {
+                    let recipe = Recipe::new(inputs, node, images)?;
+                    let folder = recipe.folder(inputs.cache);
+                    if !templates.contains(&recipe) {
+                        templates.push(recipe);
+                    }
+                    Some(folder)
+                }
+                Way::Cold => None,
+            };
+            nodes.push(node_plan(inputs, node, images, cards, env, template)?);
         }
         let about = images.first();
         Ok(Self {
@@ -171,6 +187,7 @@ impl Plan {
             name: name.clone(),
             nic: cluster.nodes.first().map_or("", |node| node.nic.model.name()).to_owned(),
             accelerator: accelerator.clone(),
+            start: inputs.start.clone(),
             qemu_version: about.map(|images| images.qemu_version.clone()).unwrap_or_default(),
             kernel_release: about.map(|images| images.kernel_release.clone()).unwrap_or_default(),
             files,
@@ -182,6 +199,7 @@ impl Plan {
             },
             monitor_socket,
             nodes,
+            templates,
         })
     }
 
@@ -196,8 +214,9 @@ fn node_plan(
     inputs: &Inputs<'_>,
     node: &Node,
     images: &Images,
-    cards: [String; 2],
+    [ethernet_socket, cluster_socket]: [String; 2],
     env: BTreeMap<String, String>,
+    template: Option<PathBuf>,
 ) -> Result<NodePlan, PlanError> {
     let (folder, rank) = (inputs.folder, node.rank);
     let mut plan = NodePlan {
@@ -205,133 +224,53 @@ fn node_plan(
         name: node.name.clone(),
         address: node.address(),
         mac: node.mac(),
-        qemu: ProcessPlan {
-            program: images.qemu.program.clone(),
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            log: folder.join(format!("{rank}.qemu.log")),
-        },
+        qemu: ProcessPlan::new(images, folder.join(format!("{rank}.qemu.log")))?,
+        restore: None,
         console: folder.join(format!("{rank}.console")),
         agent_socket: folder.join(format!("{rank}.agent")),
         qmp_socket: folder.join(format!("{rank}.qmp")),
         is_cut: node.link.faults.partition,
         env,
     };
-    for leading in &images.qemu.leading_args {
-        plan.qemu.args.push(text(Path::new(leading))?);
-    }
-    let mut args = Arguments(&mut plan.qemu.args);
-    args.machine(inputs.name, node, inputs.accelerator);
-    args.boot(node, images)?;
-    args.card(node, &cards);
+    let (memory, connection) = match template {
+        Some(_) => (Memory::StandardInput, Connection::First),
+        None => (Memory::Own, Connection::Later),
+    };
+    let mut args = Arguments::default();
+    args.pair("-name", format!("{}/{}", inputs.name, node.name));
+    args.memory(node.memory_mib, memory);
     args.console(&plan.console)?;
-    args.agent(&plan.agent_socket)?;
-    args.pair("-qmp", format!("unix:{},server=on,wait=off", escaped(&plan.qmp_socket)?));
+    args.agent(&plan.agent_socket, connection)?;
+    args.control(&plan.qmp_socket)?;
+    if let Some(share) = inputs.share {
+        args.share(share)?;
+    }
+    args.network(&ethernet_socket, &cluster_socket);
     args.pair("-fw_cfg", format!("name=opt/niclab/node.env,file={}", escaped(&env_path(folder, node))?));
     args.pair("-fw_cfg", format!("name=opt/niclab/hosts,file={}", escaped(&folder.join("hosts"))?));
-    args.share(inputs.share)?;
+    args.machine(node, images, inputs.accelerator, inputs.share.is_some())?;
+    let card = qemu::card(node);
+    match template {
+        Some(template) => {
+            args.incoming(&Recipe::state(&template))?;
+            plan.restore = Some(RestorePlan { memory_bytes: u64::from(node.memory_mib) << 20, template, card: card.into() });
+        }
+        None => card.iter().for_each(|function| args.pair("-device", function.to_string())),
+    }
+    plan.qemu.args.extend(args.0);
     plan.qemu.args.extend(inputs.cluster.qemu_args.iter().cloned());
     Ok(plan)
 }
 
-/// QEMU's arguments, each group with the reason for it.
-struct Arguments<'a>(&'a mut Vec<String>);
-
-impl Arguments<'_> {
-    fn pair(&mut self, option: &str, value: impl Into<String>) {
-        self.0.extend([option.to_owned(), value.into()]);
-    }
-
-    fn machine(&mut self, cluster: &ClusterName, node: &Node, accelerator: &Accelerator) {
-        self.pair("-name", format!("{cluster}/{}", node.name));
-        // Nothing that is not asked for: each default device costs boot time.
-        self.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
-        self.pair("-display", "none");
-        // The daemon reads and writes guest memory, so it is a file that both map.
-        self.pair("-machine", "q35,memory-backend=mem,vmport=off");
-        self.pair("-m", format!("{}M", node.memory_mib));
-        self.pair("-object", format!("memory-backend-memfd,id=mem,size={}M,share=on", node.memory_mib));
-        self.pair("-smp", node.vcpus.to_string());
-        let (accelerator, cpu) = match accelerator.kind {
-            Kind::Kvm => ("kvm", "host"),
-            // All that TCG can do, so that programs built for newer processors run.
-            Kind::Tcg => ("tcg,thread=multi", "max"),
-        };
-        self.pair("-accel", accelerator);
-        self.pair("-cpu", cpu);
-        self.pair("-device", "virtio-rng-pci");
-    }
-
-    fn boot(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
-        self.pair("-kernel", text(&images.kernel)?);
-        self.pair("-initrd", text(&images.initramfs)?);
-        let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
-        self.pair("-append", format!("{KERNEL_ARGUMENTS}{root}"));
-        if let Some(disk) = &images.root_disk {
-            // Shared by all nodes, so it is neither written nor locked.
-            let file = escaped(disk)?;
-            self.pair(
-                "-blockdev",
-                format!("driver=file,node-name=root,filename={file},read-only=on,locking=off"),
-            );
-            self.pair("-device", "virtio-blk-pci,drive=root,serial=niclab-root");
-        }
-        Ok(())
-    }
-
-    /// One card with two functions: Ethernet (which must say that there is another one) and cluster.
-    fn card(&mut self, node: &Node, [ethernet_socket, cluster_socket]: &[String; 2]) {
-        let mac = node.mac();
-        self.pair("-chardev", format!("socket,id=ethernet,path={}", double_commas(ethernet_socket)));
-        self.pair("-netdev", "vhost-user,id=net,chardev=ethernet");
-        // Guests know the usual MTU by themselves.
-        let mtu = match node.link.mtu_bytes {
-            LinkConfig::DEFAULT_MTU_BYTES => String::new(),
-            bytes => format!(",host_mtu={bytes}"),
-        };
-        // `romfile=` because a boot ROM would look for a network to boot from first.
-        self.pair(
-            "-device",
-            format!(
-                "virtio-net-pci,id={ETHERNET_DEVICE},netdev=net,mac={mac}{mtu},romfile=,addr={CARD_SLOT}.0,\
-                 multifunction=on"
-            ),
-        );
-        self.pair("-chardev", format!("socket,id=cluster,path={}", double_commas(cluster_socket)));
-        // `page-per-vq=on` gives the doorbell a page of its own, which can then be mapped into a program.
-        self.pair(
-            "-device",
-            format!(
-                "vhost-user-test-device-pci,chardev=cluster,virtio-id={},num_vqs={},vq_size={},config_size={},\
-                 page-per-vq=on,addr={CARD_SLOT}.1",
-                pci::VIRTIO_ID,
-                pci::CLUSTER_QUEUES,
-                pci::QUEUE_SIZE,
-                pci::CONFIG_SIZE
-            ),
-        );
-    }
-
-    fn console(&mut self, console: &Path) -> Result<(), PlanError> {
-        self.pair("-chardev", format!("file,id=console,path={}", escaped(console)?));
-        self.pair("-serial", "chardev:console");
-        Ok(())
-    }
-
-    fn agent(&mut self, socket: &Path) -> Result<(), PlanError> {
-        self.pair("-device", "virtio-serial-pci");
-        self.pair("-chardev", format!("socket,id=agent,path={},server=on,wait=off", escaped(socket)?));
-        self.pair("-device", format!("virtserialport,chardev=agent,name={}", niclab_agent::PORT_NAME));
-        Ok(())
-    }
-
-    fn share(&mut self, folder: Option<&Path>) -> Result<(), PlanError> {
-        let Some(folder) = folder else { return Ok(()) };
-        // `none` keeps owners and modes as they are, and asks for no privileges; `remap` lets the folder hold mounts.
-        let options = "security_model=none,multidevs=remap";
-        self.pair("-fsdev", format!("local,id=cwd,path={},{options}", escaped(folder)?));
-        self.pair("-device", "virtio-9p-pci,fsdev=cwd,mount_tag=cwd");
-        Ok(())
+impl ProcessPlan {
+    /// QEMU, without arguments of its own.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that is no text.
+    pub fn new(images: &Images, log: PathBuf) -> Result<Self, PlanError> {
+        let args = images.qemu.leading_args.iter().map(|leading| text(Path::new(leading)));
+        let args = args.collect::<Result<_, _>>()?;
+        Ok(Self { program: images.qemu.program.clone(), args, env: BTreeMap::new(), log })
     }
 }
 

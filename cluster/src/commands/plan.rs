@@ -19,8 +19,7 @@ use crate::{
 pub fn run(args: &PlanArgs) -> Result<u8> {
     let cluster = prepare::cluster(&args.cluster)?;
     let name = cluster.name.clone().unwrap_or_default();
-    // Offline: whoever asks what would be done does not want a download.
-    let plan = prepare::plan(&args.cluster, &cluster, &name, &RuntimeRoot::locate()?, true)
+    let plan = prepare::foresee(&args.cluster, &cluster, &name, &RuntimeRoot::locate()?)
         .context("a plan names the images, and `niclab run` builds them")?;
     terminal::print(&if args.json { serde_json::to_string_pretty(&plan)? } else { text(&plan) })?;
     Ok(0)

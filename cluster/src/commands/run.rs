@@ -49,7 +49,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
     let folder = root.claim(&name)?;
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
-    eprintln!("niclab: booting {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
+    let starting = plan.start.way.doing();
+    eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();
     let mut running = RunningCluster::boot(plan, folder, args.cluster.boot_timeout(count), &mut |node| {
         log::info!("{} is healthy", node.name);
