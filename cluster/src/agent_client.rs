@@ -309,9 +309,7 @@ impl CommandHandle {
         match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(event) => event,
             Err(RecvTimeoutError::Timeout) => Err(AgentError::Silent("the command does not end".to_owned())),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(AgentError::Gone("the command is over".to_owned()))
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the command is over".to_owned())),
         }
     }
 

@@ -19,7 +19,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::qemu::{Arguments, Connection, Memory};
-use crate::{accelerator::Accelerator, template::{Recipe, Start, Way}};
+use crate::{
+    accelerator::Accelerator,
+    template::{Recipe, Start, Way},
+};
 
 pub mod qemu;
 
@@ -253,7 +256,11 @@ fn node_plan(
     match template {
         Some(template) => {
             args.incoming(&Recipe::state(&template))?;
-            plan.restore = Some(RestorePlan { memory_bytes: u64::from(node.memory_mib) << 20, template, card: card.into() });
+            plan.restore = Some(RestorePlan {
+                memory_bytes: u64::from(node.memory_mib) << 20,
+                template,
+                card: card.into(),
+            });
         }
         None => card.iter().for_each(|function| args.pair("-device", function.to_string())),
     }
@@ -334,8 +341,14 @@ mod tests {
     use niclab_spec::Source;
 
     use super::*;
+    use crate::accelerator::Kind;
 
+    /// Of nodes that boot.
     fn plan_of(file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
+        plan_by(Way::Cold, file, share, root_disk)
+    }
+
+    fn plan_by(way: Way, file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
         let source = Source::from_text("c.toml", file);
         let cluster = source.resolve(&source.cluster_file().unwrap()).unwrap();
         let images = Images {
@@ -354,6 +367,8 @@ mod tests {
             folder: Path::new("/r,un/c"),
             accelerator: &Accelerator { kind: Kind::Tcg, reason: String::new() },
             share: share.map(Path::new),
+            start: &Start { way, obstacle: None },
+            cache: &Cache::at(Path::new("/cache")).unwrap(),
         })
         .unwrap()
     }
@@ -363,22 +378,100 @@ mod tests {
         args.iter().zip(&args[1..]).filter(|(a, _)| *a == option).map(|(_, b)| b.as_str()).collect()
     }
 
+    fn devices(plan: &Plan, rank: usize) -> Vec<Value> {
+        let devices = values(plan, rank, "-device").into_iter();
+        devices.filter_map(|device| serde_json::from_str(device).ok()).collect()
+    }
+
     #[test]
-    fn a_node_has_one_card_with_two_functions() {
+    fn a_node_has_one_card_with_two_functions_in_a_port_of_its_own() {
         let plan = plan_of("", None, None);
-        let devices = values(&plan, 1, "-device");
-        let ethernet = devices.iter().find(|d| d.starts_with("virtio-net-pci")).unwrap();
-        assert!(
-            ethernet.contains("addr=0x5.0,multifunction=on") && ethernet.contains("romfile=,"),
-            "{ethernet}"
-        );
-        assert!(ethernet.contains(&format!("mac={}", plan.nodes[1].mac)));
-        let cluster = devices.iter().find(|d| d.starts_with("vhost-user-test-device-pci")).unwrap();
-        for part in
-            ["virtio-id=38", "num_vqs=5", "vq_size=256", "config_size=256", "page-per-vq=on", "addr=0x5.1"]
-        {
-            assert!(cluster.contains(part), "{cluster}");
+        let port = values(&plan, 1, "-device").into_iter().find(|d| d.starts_with("pcie-root-port")).unwrap();
+        let [cluster, ethernet] = <[Value; 2]>::try_from(devices(&plan, 1)).unwrap();
+        for (function, addr) in [(&cluster, "0.1"), (&ethernet, "0.0")] {
+            assert_eq!((&function["addr"], &function["multifunction"]), (&addr.into(), &true.into()));
+            assert!(port.contains(&format!("id={},", function["bus"].as_str().unwrap())), "{port}");
         }
+        assert_eq!(ethernet["mac"], plan.nodes[1].mac.to_string());
+        assert_eq!(ethernet["romfile"], "");
+        for (key, value) in [("virtio-id", 38), ("num_vqs", 5), ("vq_size", 256), ("config_size", 256)] {
+            assert_eq!(cluster[key], value, "{cluster}");
+        }
+        assert_eq!(cluster["page-per-vq"], true);
+    }
+
+    #[test]
+    fn a_restored_node_is_the_machine_that_was_saved_and_its_card_comes_later() {
+        let file = "nodes = 3\nmemory_mib = 128\n[[node]]\nname = \"large\"\nmemory_mib = 512";
+        let [cold, warm] = [Way::Cold, Way::Template].map(|way| plan_by(way, file, Some("/home/me"), None));
+        for (rank, (booted, restored)) in cold.nodes.iter().zip(&warm.nodes).enumerate() {
+            let restore = restored.restore.as_ref().unwrap();
+            assert_eq!(restore.card, devices(&cold, rank), "the same card");
+            assert!(devices(&warm, rank).is_empty() && booted.restore.is_none());
+            let recipe = warm
+                .templates
+                .iter()
+                .find(|recipe| u64::from(recipe.memory_mib) << 20 == restore.memory_bytes);
+            // All that the saved guest had, in that order, and behind it only what no guest sees.
+            let machine = &recipe.unwrap().qemu.args;
+            assert!(
+                restored.qemu.args.windows(machine.len() - 1).any(|args| *args == machine[1..]),
+                "{machine:?}"
+            );
+            assert!(restore.template.starts_with("/cache/v1/template"));
+            assert_eq!(
+                values(&warm, rank, "-incoming"),
+                [format!("file:{}/state", restore.template.display())]
+            );
+            assert!(values(&warm, rank, "-object")[0].ends_with("share=on,mem-path=/proc/self/fd/0"));
+            // From the first instruction on.
+            assert!(
+                values(&warm, rank, "-chardev")
+                    .iter()
+                    .any(|c| c.contains("id=agent,") && c.ends_with("wait=on"))
+            );
+        }
+        assert_eq!(warm.templates.len(), 2, "nodes that are alike share one");
+        assert_eq!(
+            warm.nodes[1].restore.as_ref().unwrap().template,
+            warm.nodes[2].restore.as_ref().unwrap().template
+        );
+        assert_ne!(
+            warm.nodes[0].restore.as_ref().unwrap().template,
+            warm.nodes[1].restore.as_ref().unwrap().template
+        );
+    }
+
+    #[test]
+    fn another_machine_is_another_template() {
+        let folder = |file: &str, share: Option<&str>, disk: Option<&str>| {
+            let plan = plan_by(Way::Template, file, share, disk);
+            plan.nodes[0].restore.as_ref().unwrap().template.clone()
+        };
+        let usual = folder("", None, None);
+        // What is behind the devices, and who the node is, makes no difference.
+        assert_eq!(
+            folder("seed = 7\n[[node]]\nname = \"other\"\n[nic]\nmodel = \"match\"", None, None),
+            usual
+        );
+        assert_eq!(folder("[[link]]\nmtu_bytes = 9000", None, None), usual);
+        let shared = folder("", Some("/home/me"), None);
+        assert_eq!(folder("", Some("/home/you"), None), shared);
+        let mut others = vec![
+            usual,
+            shared,
+            folder("memory_mib = 128", None, None),
+            folder("vcpus = 2", None, None),
+            folder("", None, Some("/t/disk")),
+        ];
+        let disk = tempfile::NamedTempFile::new().unwrap();
+        others.push(folder("", None, disk.path().to_str()));
+        std::fs::write(disk.path(), "changed").unwrap();
+        others.push(folder("", None, disk.path().to_str()));
+        let count = others.len();
+        others.sort();
+        others.dedup();
+        assert_eq!(others.len(), count);
     }
 
     #[test]
@@ -386,10 +479,12 @@ mod tests {
         let file = "[[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nfaults = { partition = true }";
         let plan = plan_of(file, None, None);
         let of_ethernet =
-            |rank| values(&plan, rank, "-device").into_iter().find(|d| d.starts_with("virtio-net-pci"));
-        assert!(!of_ethernet(0).unwrap().contains("host_mtu"));
-        assert!(of_ethernet(1).unwrap().contains(",host_mtu=9000,"));
-        assert!(of_ethernet(1).unwrap().contains(&format!("id={ETHERNET_DEVICE},")));
+            |rank| devices(&plan, rank).into_iter().find(|d| d["driver"] == "virtio-net-pci").unwrap();
+        assert_eq!(of_ethernet(0).get("host_mtu"), None);
+        assert_eq!(
+            (&of_ethernet(1)["host_mtu"], &of_ethernet(1)["id"]),
+            (&9000.into(), &qemu::ETHERNET_DEVICE.into())
+        );
         assert_eq!(plan.nodes.iter().map(|node| node.is_cut).collect::<Vec<_>>(), [false, true]);
     }
 

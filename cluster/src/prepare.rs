@@ -103,7 +103,12 @@ pub fn plan(
 ///
 /// # Errors
 /// When something is missing.
-pub fn foresee(args: &ClusterArgs, cluster: &Cluster, name: &ClusterName, root: &RuntimeRoot) -> Result<Plan> {
+pub fn foresee(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    name: &ClusterName,
+    root: &RuntimeRoot,
+) -> Result<Plan> {
     Parts::gather(args, cluster, true)?.plan(name, root)
 }
 

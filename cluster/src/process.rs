@@ -367,7 +367,8 @@ mod tests {
     #[test]
     fn dropping_kills() {
         let folder = tempfile::tempdir().unwrap();
-        let process = Process::spawn("x", &plan(folder.path(), "exec sleep 1000"), Streams::Log, &[]).unwrap();
+        let process =
+            Process::spawn("x", &plan(folder.path(), "exec sleep 1000"), Streams::Log, &[]).unwrap();
         let id = process.id();
         drop(process);
         assert_eq!(ProcessId::of(id.pid), None);

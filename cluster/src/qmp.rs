@@ -51,13 +51,20 @@ pub enum QmpError {
 #[serde(tag = "execute", content = "arguments", rename_all = "snake_case")]
 enum Command<'a> {
     QmpCapabilities {},
-    SetLink { name: &'a str, up: bool },
+    SetLink {
+        name: &'a str,
+        up: bool,
+    },
     #[serde(rename = "query-status")]
     QueryStatus {},
     DeviceAdd(&'a Value),
     #[serde(rename = "migrate-set-capabilities")]
-    MigrateSetCapabilities { capabilities: [Capability; 2] },
-    Migrate { uri: String },
+    MigrateSetCapabilities {
+        capabilities: [Capability; 2],
+    },
+    Migrate {
+        uri: String,
+    },
     #[serde(rename = "query-migrate")]
     QueryMigrate {},
 }
@@ -173,13 +180,12 @@ impl Qmp {
             ["x-ignore-shared", "events"].map(|capability| Capability { capability, state: true });
         self.execute(&Command::MigrateSetCapabilities { capabilities })?;
         self.execute(&Command::Migrate { uri: format!("file:{}", file.display()) })?;
-        let is_saved = self.wait_for(Instant::now() + timeout, |event, data| {
-            match (event, data["status"].as_str()) {
+        let is_saved =
+            self.wait_for(Instant::now() + timeout, |event, data| match (event, data["status"].as_str()) {
                 ("MIGRATION", Some("completed")) => Some(true),
                 ("MIGRATION", Some("failed" | "cancelled")) => Some(false),
                 _ => None,
-            }
-        })?;
+            })?;
         if is_saved {
             return Ok(());
         }
@@ -273,6 +279,79 @@ mod tests {
             r#"{"execute":"set_link","arguments":{"name":"ethernet-function","up":false}}"#,
         ];
         assert_eq!(lines, expected);
+    }
+
+    /// Plays a QEMU that answers with these lines, one string for each command; gives what it was told.
+    fn played<T>(
+        answers: &'static [&'static str],
+        tell: impl FnOnce(Qmp) -> Result<T, QmpError>,
+    ) -> (Vec<String>, Result<T, QmpError>) {
+        let (ours, qemus) = UnixStream::pair().unwrap();
+        let qemu = thread::spawn(move || {
+            let mut lines = BufReader::new(&qemus).lines();
+            (&qemus).write_all(b"{\"QMP\": {}}\n").unwrap();
+            let answers = std::iter::once(&"{\"return\": {}}\n").chain(answers);
+            answers
+                .map_while(|answer| {
+                    let line = lines.next()?.ok()?;
+                    (&qemus).write_all(answer.as_bytes()).ok()?;
+                    Some(line)
+                })
+                .collect()
+        });
+        let result = Qmp::over(ours, Duration::from_secs(30)).and_then(tell);
+        (qemu.join().unwrap(), result)
+    }
+
+    const SET: &str = "{\"return\": {}}\n";
+
+    #[test]
+    fn a_state_is_saved_when_qemu_says_so_before_its_answer_or_after() {
+        let completed = "{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n";
+        for answers in [
+            &[
+                SET,
+                "{\"event\": \"STOP\"}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n{\"return\": {}}\n",
+            ][..],
+            &[
+                SET,
+                "{\"return\": {}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"active\"}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\n",
+            ],
+        ] {
+            assert!(answers[1].contains(completed.trim()));
+            let (told, result) =
+                played(answers, |mut qmp| qmp.save(Path::new("/f"), Duration::from_secs(30)));
+            result.unwrap();
+            assert!(told[1].contains("x-ignore-shared") && told[2].contains("file:/f"), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_state_that_is_not_saved_is_an_error_with_qemus_reason() {
+        let failed = "{\"return\": {}}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"failed\"}}\n";
+        let answers = [SET, failed, "{\"return\": {\"error-desc\": \"no space\"}}\n"];
+        let answers: &'static [&'static str] = Box::leak(Box::new(answers));
+        let (_, result) = played(answers, |mut qmp| qmp.save(Path::new("/f"), Duration::from_secs(30)));
+        assert!(matches!(result, Err(QmpError::Failed(why)) if why == "no space"));
+        let silent = played(&[SET, SET], |mut qmp| qmp.save(Path::new("/f"), Duration::from_millis(20)));
+        assert!(matches!(silent.1, Err(QmpError::Io(_) | QmpError::HungUp)));
+    }
+
+    #[test]
+    fn a_guest_runs_already_or_is_waited_for() {
+        let (told, result) = played(&["{\"return\": {\"running\": true}}\n"], |mut qmp| {
+            qmp.wait_until_running(Instant::now() + Duration::from_secs(30))
+        });
+        result.unwrap();
+        assert_eq!(told[1], r#"{"execute":"query-status","arguments":{}}"#);
+        let answers = &["{\"return\": {\"running\": false}}\n{\"event\": \"RESUME\"}\n"];
+        played(answers, |mut qmp| qmp.wait_until_running(Instant::now() + Duration::from_secs(30)))
+            .1
+            .unwrap();
+        let (told, result) =
+            played(&[SET], |mut qmp| qmp.plug(&serde_json::json!({"driver": "d", "x": true})));
+        result.unwrap();
+        assert_eq!(told[1], r#"{"execute":"device_add","arguments":{"driver":"d","x":true}}"#);
     }
 
     #[test]

@@ -156,7 +156,9 @@ pub enum Failure {
         console: String,
     },
     /// A guest's memory cannot be copied from its template.
-    #[error("the memory of {node} cannot be copied from its template: {error}; is the host's memory used up? --cold boots it")]
+    #[error(
+        "the memory of {node} cannot be copied from its template: {error}; is the host's memory used up? --cold boots it"
+    )]
     Memory {
         /// The node.
         node: String,
@@ -165,7 +167,9 @@ pub enum Failure {
         error: io::Error,
     },
     /// QEMU does not restore a guest.
-    #[error("{node} cannot be restored from its template: {error}; --cold boots it instead; QEMU's last words:\n{log}")]
+    #[error(
+        "{node} cannot be restored from its template: {error}; --cold boots it instead; QEMU's last words:\n{log}"
+    )]
     Restore {
         /// The node.
         node: String,
@@ -556,7 +560,8 @@ fn watch(process: &Process, sender: &Sender<Event>) -> Result<(), Failure> {
 
 /// Copies the memory of the guests that are to be restored, side by side, in the order of their ranks.
 fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
-    let restored = plan.nodes.iter().enumerate().filter_map(|(rank, node)| Some((rank, node.restore.clone()?)));
+    let restored =
+        plan.nodes.iter().enumerate().filter_map(|(rank, node)| Some((rank, node.restore.clone()?)));
     let restored: Arc<Vec<_>> = Arc::new(restored.collect());
     let next = Arc::new(AtomicUsize::new(0));
     let copiers = thread::available_parallelism().map_or(1, usize::from).min(restored.len());

@@ -190,7 +190,11 @@ impl Cache {
         let staging = folder.join(format!("{STAGING_PREFIX}{key}"));
         // Nobody else's to write to, whatever mask the user has.
         DirBuilder::new().mode(0o700).create(&staging).at("create", &staging)?;
-        build(&staging)?;
+        if let Err(error) = build(&staging) {
+            // A killed build leaves it, and the next one clears it.
+            let _ = fs::remove_dir_all(&staging);
+            return Err(error);
+        }
         let path = folder.join(&key.0);
         // Without its mark it is not ours, or damaged.
         remove_all(&path)?;
@@ -356,7 +360,8 @@ mod tests {
         let (_dir, cache) = cache();
         let lock = cache.lock(&Silent).unwrap();
         let first = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
-        let second = cache.artefact(&lock, "tree", &key("a"), |_| panic!("built twice")).unwrap();
+        let never = |_: &Path| -> Result<(), ImageError> { panic!("built twice") };
+        let second = cache.artefact(&lock, "tree", &key("a"), never).unwrap();
         assert_eq!(first, second);
         assert_eq!(fs::read_to_string(first.join("data")).unwrap(), "whole");
         assert_eq!(cache.list("tree"), [second]);
@@ -371,6 +376,7 @@ mod tests {
             Err(ImageError::NoModuleSource)
         });
         assert!(failed.is_err());
+        assert_eq!(fs::read_dir(cache.root().join("tree")).unwrap().count(), 0, "nothing is left of it");
         assert_eq!(cache.find("tree", &key("a")), None);
         let path = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
         assert!(!path.join("half").exists());

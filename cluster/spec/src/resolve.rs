@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, LinkConfig, LinkEntry, MacAddress,
-    NicConfig, NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
+    AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, LinkConfig, LinkEntry,
+    MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
     name::{ClusterNameError, LABEL_MEND, is_label},
 };
 

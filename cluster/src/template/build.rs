@@ -2,10 +2,7 @@
 
 use std::{
     io,
-    os::{
-        fd::AsFd,
-        unix::net::UnixStream,
-    },
+    os::{fd::AsFd, unix::net::UnixStream},
     path::Path,
     sync::Arc,
     time::{Duration, Instant},

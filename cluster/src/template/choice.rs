@@ -85,7 +85,9 @@ fn impossible(cluster: &Cluster) -> Option<String> {
         let option = arg.strip_prefix('-').filter(|rest| rest.starts_with('-')).unwrap_or(arg);
         match HARMLESS.iter().find(|(name, _)| *name == option) {
             Some((_, has_value)) => drop(has_value.then(|| args.next())),
-            None => return Some(format!("qemu_args has `{arg}`, which may change what a saved guest relies on")),
+            None => {
+                return Some(format!("qemu_args has `{arg}`, which may change what a saved guest relies on"));
+            }
         }
     }
     None
@@ -94,7 +96,10 @@ fn impossible(cluster: &Cluster) -> Option<String> {
 /// Why nobody knows whether a template works.
 fn untried(cluster: &Cluster, accelerator: &Accelerator) -> Option<String> {
     if cluster.kernel.is_some() {
-        return Some("a kernel of your own may not see a card that is plugged in; boot = \"template\" tries".to_owned());
+        return Some(
+            "a kernel of your own may not see a card that is plugged in; boot = \"template\" tries"
+                .to_owned(),
+        );
     }
     (accelerator.kind == Kind::Kvm)
         .then(|| "templates were never tried with KVM; boot = \"template\" tries".to_owned())
@@ -118,12 +123,14 @@ mod tests {
         assert_eq!(way(""), Way::Template);
         assert_eq!(way("qemu_args = [\"-action\", \"reboot=reset\", \"--s\"]"), Way::Template);
         assert_eq!(way("boot = \"cold\""), Way::Cold);
-        let why = |file, kind| choose(file, kind).unwrap().obstacle;
+        let why = |file: &str, kind| choose(file, kind).unwrap().obstacle;
         assert_eq!(why("boot = \"cold\"", Kind::Kvm), None, "it was asked for");
         assert!(why("", Kind::Kvm).unwrap().contains("KVM"));
         assert_eq!(choose("boot = \"template\"", Kind::Kvm).unwrap().way, Way::Template);
         // A harmless option hides none behind it, and the value of one is no option.
-        for args in ["\"-drive\", \"file=x\"", "\"-s\", \"-smp\", \"2\"", "\"-d\", \"int\", \"-device\", \"x\""] {
+        for args in
+            ["\"-drive\", \"file=x\"", "\"-s\", \"-smp\", \"2\"", "\"-d\", \"int\", \"-device\", \"x\""]
+        {
             let file = format!("qemu_args = [{args}]");
             assert!(why(&file, Kind::Tcg).unwrap().contains("qemu_args"), "{args}");
             let error = choose(&format!("boot = \"template\"\n{file}"), Kind::Tcg).unwrap_err().to_string();

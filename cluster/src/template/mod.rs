@@ -66,7 +66,8 @@ impl Recipe {
         let mut machine = Arguments::default();
         machine.machine(node, images, inputs.accelerator, has_share)?;
         let mut qemu = ProcessPlan::new(images, PathBuf::new())?;
-        let mut made_from = vec![RECIPE.to_owned(), images.qemu_version.clone(), images.kernel_release.clone()];
+        let mut made_from =
+            vec![RECIPE.to_owned(), images.qemu_version.clone(), images.kernel_release.clone()];
         // What niclab built has its content's hash in its path. The user's own files may change under their names.
         let files = [Some(&images.kernel), Some(&images.initramfs), images.root_disk.as_ref()];
         made_from.extend(files.into_iter().flatten().map(|file| identity(file)));
@@ -131,6 +132,101 @@ fn identity(path: &Path) -> String {
     // One that cannot be looked at cannot be booted either.
     fs::metadata(path).map_or_else(
         |_| "absent".to_owned(),
-        |about| format!("{} bytes, inode {}, changed {}.{}", about.len(), about.ino(), about.mtime(), about.mtime_nsec()),
+        |about| {
+            format!(
+                "{} bytes, inode {}, changed {}.{}",
+                about.len(),
+                about.ino(),
+                about.mtime(),
+                about.mtime_nsec()
+            )
+        },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+
+    use super::*;
+
+    /// Keeps what is said.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Progress for Notes {
+        fn started(&self, _: &str) {}
+        fn detail(&self, _: &str, _: &str) {}
+        fn done(&self, _: &str, _: Duration) {}
+        fn note(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    /// A recipe whose QEMU is a shell that does this.
+    fn recipe(script: &str) -> Recipe {
+        let args = vec!["-c".to_owned(), script.to_owned()];
+        Recipe {
+            inputs: vec!["test".to_owned()],
+            memory_mib: 1,
+            has_share: false,
+            qemu: ProcessPlan { program: "/bin/sh".into(), args, env: BTreeMap::new(), log: PathBuf::new() },
+        }
+    }
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        (folder, cache)
+    }
+
+    /// What stands in the cache beside whole templates.
+    fn left(cache: &Cache, recipe: &Recipe) -> Vec<PathBuf> {
+        let folder = recipe.folder(cache);
+        let entries = fs::read_dir(folder.parent().unwrap()).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| *path != folder).collect()
+    }
+
+    #[test]
+    fn a_guest_that_does_not_come_up_is_an_error_and_leaves_nothing() {
+        let (_folder, cache) = cache();
+        let recipe = recipe("echo it has no such machine >&2; exit 1");
+        let error = recipe.ensure(&cache, &Notes::default()).unwrap_err().to_string();
+        assert!(error.contains("did not come up") && error.contains("no such machine"), "{error}");
+        assert!(!recipe.folder(&cache).exists());
+        assert!(left(&cache, &recipe).is_empty(), "{:?}", left(&cache, &recipe));
+    }
+
+    #[test]
+    fn a_whole_template_is_used_and_a_damaged_one_is_made_anew_and_not_used() {
+        let (_folder, cache) = cache();
+        let recipe = recipe("exit 1");
+        let put = |staging: &Path| {
+            saved::tests::template_in(staging);
+            Ok::<_, TemplateError>(())
+        };
+        cache.derive(KIND, &recipe.key(), KEPT, &Notes::default(), |_| true, put).unwrap();
+        let notes = Notes::default();
+        recipe.ensure(&cache, &notes).unwrap();
+        assert!(notes.0.lock().unwrap().is_empty());
+
+        fs::write(recipe.folder(&cache).join(saved::STATE), "").unwrap();
+        assert!(matches!(recipe.ensure(&cache, &notes), Err(TemplateError::Guest { .. })));
+        let said = notes.0.lock().unwrap().join("\n");
+        assert!(said.contains("is made anew: its file state is damaged"), "{said}");
+        assert!(!recipe.folder(&cache).exists(), "what is damaged is gone");
+    }
+
+    #[test]
+    fn a_file_that_is_changed_or_replaced_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        assert_eq!(identity(&path), "absent");
+        fs::write(&path, "a").unwrap();
+        let first = identity(&path);
+        assert_eq!(identity(&path), first);
+        fs::write(folder.path().join("g"), "a").unwrap();
+        fs::rename(folder.path().join("g"), &path).unwrap();
+        assert_ne!(identity(&path), first);
+    }
 }

@@ -165,3 +165,85 @@ fn parse(text: &[u8]) -> Result<Contents, Damage> {
         other => Err(Damage::Version(other)),
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+    };
+
+    use super::*;
+
+    /// Bytes of the memory of [`template_in`].
+    pub const BYTES: u64 = 1 << 20;
+
+    /// A template with a few pages of memory.
+    pub fn template_in(folder: &Path) {
+        fs::write(folder.join(STATE), "everything but memory").unwrap();
+        let memory = GuestMemory::zeroed(BYTES).unwrap();
+        let file = File::from(memory.descriptor().unwrap());
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 5000], 12_288).unwrap();
+        Saved::write(folder, &memory).unwrap();
+    }
+
+    fn look(folder: &Path) -> Result<(), Damage> {
+        Saved::open(folder, BYTES)?.verify()
+    }
+
+    #[test]
+    fn a_template_is_what_was_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        template_in(folder.path());
+        let saved = Saved::open(folder.path(), BYTES).unwrap();
+        saved.verify().unwrap();
+        assert_eq!(saved.saved_bytes(), 2 * 4096);
+        let memory = File::from(saved.memory().unwrap().descriptor().unwrap());
+        let mut bytes = vec![0; 16_384];
+        std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, 8192).unwrap();
+        assert!(bytes[..4096] == [0; 4096] && bytes[4096..9096] == [7; 5000] && bytes[9096..] == [0; 7288]);
+    }
+
+    #[test]
+    fn whatever_is_not_as_it_was_written_is_named() {
+        type Harm = fn(&Path);
+        let harms: [(&str, Harm); 12] = [
+            ("memory is missing", |folder| fs::remove_file(folder.join(MEMORY)).unwrap()),
+            ("state is missing", |folder| fs::remove_file(folder.join(STATE)).unwrap()),
+            ("template.json is missing", |folder| fs::remove_file(folder.join(CONTENTS)).unwrap()),
+            ("memory is damaged", |folder| {
+                File::options().write(true).open(folder.join(MEMORY)).unwrap().set_len(4096).unwrap();
+            }),
+            ("memory is damaged", |folder| {
+                let file = File::options().write(true).open(folder.join(MEMORY)).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, &[1], 4999).unwrap();
+            }),
+            ("state is damaged", |folder| fs::write(folder.join(STATE), "everything but memorY").unwrap()),
+            ("state is damaged", |folder| fs::write(folder.join(STATE), "").unwrap()),
+            ("contents", |folder| fs::write(folder.join(CONTENTS), "{\"version\":1").unwrap()),
+            ("version 2", |folder| fs::write(folder.join(CONTENTS), "{\"version\":2,\"new\":[]}").unwrap()),
+            ("contents", |folder| {
+                let text = fs::read_to_string(folder.join(CONTENTS)).unwrap();
+                fs::write(folder.join(CONTENTS), text.replace("\"page\":3", "\"page\":300")).unwrap();
+            }),
+            ("memory is missing, or is no file of yours", |folder| {
+                fs::rename(folder.join(MEMORY), folder.join("elsewhere")).unwrap();
+                symlink("elsewhere", folder.join(MEMORY)).unwrap();
+            }),
+            ("others can write", |folder| {
+                fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+            }),
+        ];
+        for (words, harm) in harms {
+            let folder = tempfile::tempdir().unwrap();
+            template_in(folder.path());
+            look(folder.path()).unwrap();
+            harm(folder.path());
+            let damage = look(folder.path()).expect_err(words).to_string();
+            assert!(damage.contains(words), "{words}: {damage}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        template_in(folder.path());
+        assert!(Saved::open(folder.path(), BYTES + 4096).is_err(), "of another memory");
+    }
+}
