@@ -25,7 +25,7 @@ use rustix::{fs::CWD, process::Signal};
 use thiserror::Error;
 
 use crate::{
-    agent_client::AgentClient,
+    agent_client::{AgentClient, AgentError, join_now},
     control::DownRequest,
     placement::Placement,
     plan::{NodePlan, Plan},
@@ -498,14 +498,14 @@ fn ask_until_healthy(
     waiting: &Waiting,
     sender: &Sender<Event>,
 ) {
-    let (socket, waiting, sender) = (node.agent_socket.clone(), Arc::clone(waiting), sender.clone());
+    let (node, waiting, sender) = (node.clone(), Arc::clone(waiting), sender.clone());
     let say = move |text: String| {
         if let Some(slot) = waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(rank) {
             *slot = text;
         }
     };
     thread::spawn(move || {
-        let result = healthy_agent(&socket, deadline, say);
+        let result = healthy_agent(&node, deadline, say);
         let event = match result {
             Ok(Some(agent)) => Event::Healthy(rank, agent),
             // The owner reports the time-out itself.
@@ -517,13 +517,17 @@ fn ask_until_healthy(
 }
 
 fn healthy_agent(
-    socket: &Path,
+    node: &NodePlan,
     deadline: Instant,
     say: impl Fn(String),
 ) -> Result<Option<Arc<AgentClient>>, String> {
-    use crate::agent_client::AgentError;
     say("its agent to answer".to_owned());
-    let agent = match AgentClient::connect(socket, deadline) {
+    let joined = AgentClient::connect(&node.agent_socket, deadline).and_then(|agent| {
+        say("it to become a node".to_owned());
+        agent.join(&join_now(&node.identity), deadline)?;
+        Ok(agent)
+    });
+    let agent = match joined {
         Ok(agent) => agent,
         Err(AgentError::Silent(_)) => return Ok(None),
         // The end of QEMU is an event of its own, which says more.
