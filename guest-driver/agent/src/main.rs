@@ -5,6 +5,7 @@
 mod agent;
 mod command;
 mod health;
+mod memory;
 mod network;
 mod node;
 mod port;
@@ -14,10 +15,11 @@ use std::{io, os::fd::AsFd, process::ExitCode};
 
 use agent::{Agent, Mode};
 
-const USAGE: &str = "usage: niclab-agent [--stdio]
+const USAGE: &str = "usage: niclab-agent [--stdio | --release-memory]
 
 Runs commands for the niclab launcher, which speaks to it through the virtio-serial port niclab.agent.
-With --stdio it speaks on standard input instead, which must then be a socket; that is for tests.";
+With --stdio it speaks on standard input instead, which must then be a socket; that is for tests.
+With --release-memory it fills the guest's free memory with zeros, before the guest is saved, and ends.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +27,9 @@ fn main() -> ExitCode {
         [] => port::open().and_then(|port| Agent::new(port, Mode::Guest)?.run()),
         ["--stdio"] => {
             io::stdin().as_fd().try_clone_to_owned().and_then(|port| Agent::new(port, Mode::Test)?.run())
+        }
+        ["--release-memory"] => {
+            memory::release().map(|bytes| println!("{} KiB of free memory cleared", bytes / 1024))
         }
         _ => {
             eprintln!("{USAGE}");
