@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use niclab_agent::Identity;
 use niclab_images::{Cache, Images};
 use niclab_spec::{
     Cluster, ClusterName, MacAddress, Node,
@@ -27,7 +28,7 @@ use crate::{
 pub mod qemu;
 
 /// The version of the plan's JSON.
-pub const PLAN_VERSION: u32 = 1;
+pub const PLAN_VERSION: u32 = 2;
 
 /// A plan cannot be made.
 #[derive(Debug, Error)]
@@ -134,8 +135,8 @@ pub struct NodePlan {
     pub qmp_socket: PathBuf,
     /// The link is cut from the start: the guest's Ethernet function has no carrier.
     pub is_cut: bool,
-    /// What every command in the guest finds in its environment.
-    pub env: BTreeMap<String, String>,
+    /// What its agent is told that it is.
+    pub identity: Identity,
 }
 
 /// How a node comes out of a template.
@@ -164,12 +165,9 @@ impl Plan {
         let config_path = folder.join("daemon.json");
         // A struct of strings, numbers and lists always has a JSON form.
         let config_text = serde_json::to_string_pretty(&config).unwrap_or_default();
-        let mut files = vec![FilePlan { path: config_path.clone(), text: config_text }];
-        files.push(FilePlan { path: folder.join("hosts"), text: hosts(cluster) });
+        let files = vec![FilePlan { path: config_path.clone(), text: config_text }];
         let (mut nodes, mut templates) = (Vec::new(), Vec::new());
         for ((node, sockets), images) in cluster.nodes.iter().zip(&config.nodes).zip(images) {
-            let env = command_env(cluster, node);
-            files.push(FilePlan { path: env_path(folder, node), text: node_env(node, &env, inputs.share)? });
             let cards = [text(&sockets.ethernet_socket)?, text(&sockets.cluster_socket)?];
             let template = match inputs.start.way {
                 Way::Template => {
@@ -182,7 +180,7 @@ impl Plan {
                 }
                 Way::Cold => None,
             };
-            nodes.push(node_plan(inputs, node, images, cards, env, template)?);
+            nodes.push(node_plan(inputs, node, images, cards, template)?);
         }
         let about = images.first();
         Ok(Self {
@@ -218,7 +216,6 @@ fn node_plan(
     node: &Node,
     images: &Images,
     [ethernet_socket, cluster_socket]: [String; 2],
-    env: BTreeMap<String, String>,
     template: Option<PathBuf>,
 ) -> Result<NodePlan, PlanError> {
     let (folder, rank) = (inputs.folder, node.rank);
@@ -233,7 +230,7 @@ fn node_plan(
         agent_socket: folder.join(format!("{rank}.agent")),
         qmp_socket: folder.join(format!("{rank}.qmp")),
         is_cut: node.link.faults.partition,
-        env,
+        identity: Identity { env: node_env(inputs, node)?, hosts: hosts(inputs.cluster) },
     };
     let (memory, connection) = match template {
         Some(_) => (Memory::StandardInput, Connection::First),
@@ -249,8 +246,6 @@ fn node_plan(
         args.share(share)?;
     }
     args.network(&ethernet_socket, &cluster_socket);
-    args.pair("-fw_cfg", format!("name=opt/niclab/node.env,file={}", escaped(&env_path(folder, node))?));
-    args.pair("-fw_cfg", format!("name=opt/niclab/hosts,file={}", escaped(&folder.join("hosts"))?));
     args.machine(node, images, inputs.accelerator, inputs.share.is_some())?;
     let card = qemu::card(node);
     match template {
@@ -281,10 +276,6 @@ impl ProcessPlan {
     }
 }
 
-fn env_path(folder: &Path, node: &Node) -> PathBuf {
-    folder.join(format!("{}.env", node.rank))
-}
-
 /// `/etc/hosts` of every node, without the loopback, which the guest adds.
 fn hosts(cluster: &Cluster) -> String {
     cluster.nodes.iter().fold(String::new(), |mut text, node| {
@@ -294,30 +285,23 @@ fn hosts(cluster: &Cluster) -> String {
     })
 }
 
-/// What every command finds in its environment.
-fn command_env(cluster: &Cluster, node: &Node) -> BTreeMap<String, String> {
-    let list = |value: fn(&Node) -> String| cluster.nodes.iter().map(value).collect::<Vec<_>>().join(",");
-    [
+/// What every command finds in its environment, and the agent reads to make the guest this node.
+fn node_env(inputs: &Inputs<'_>, node: &Node) -> Result<BTreeMap<String, String>, PlanError> {
+    let nodes = &inputs.cluster.nodes;
+    let list = |value: fn(&Node) -> String| nodes.iter().map(value).collect::<Vec<_>>().join(",");
+    let mut env = vec![
         ("NICLAB_RANK", node.rank.to_string()),
-        ("NICLAB_SIZE", cluster.nodes.len().to_string()),
+        ("NICLAB_SIZE", nodes.len().to_string()),
         ("NICLAB_NODE", node.name.clone()),
         ("NICLAB_PEERS", list(|peer| peer.name.clone())),
         ("NICLAB_ADDRESSES", list(|peer| peer.address().to_string())),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into()
-}
-
-/// What the guest's init reads to become this node.
-fn node_env(node: &Node, env: &BTreeMap<String, String>, share: Option<&Path>) -> Result<String, PlanError> {
-    let mut all = env.clone();
-    all.insert("NICLAB_ADDRESS".to_owned(), format!("{}/{}", node.address(), Node::PREFIX_LENGTH));
-    all.insert("NICLAB_MAC".to_owned(), node.mac().to_string());
-    if let Some(folder) = share {
-        all.insert("NICLAB_SHARE".to_owned(), "1".to_owned());
-        all.insert("NICLAB_CWD".to_owned(), text(folder)?);
+        ("NICLAB_ADDRESS", format!("{}/{}", node.address(), Node::PREFIX_LENGTH)),
+        ("NICLAB_MAC", node.mac().to_string()),
+    ];
+    if let Some(folder) = inputs.share {
+        env.extend([("NICLAB_SHARE", "1".to_owned()), ("NICLAB_CWD", text(folder)?)]);
     }
-    Ok(all.iter().map(|(key, value)| format!("{key}={value}\n")).collect())
+    Ok(env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 fn text(path: &Path) -> Result<String, PlanError> {
@@ -512,19 +496,35 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_rank_size_and_peers() {
+    fn an_identity_names_rank_size_and_peers() {
         let plan = plan_of("nodes = 3\n[[node]]\nname = \"head\"", Some("/home/me"), None);
-        let env = &plan.nodes[1].env;
-        assert_eq!((env["NICLAB_RANK"].as_str(), env["NICLAB_SIZE"].as_str()), ("1", "3"));
-        assert_eq!(env["NICLAB_PEERS"], "head,node1,node2");
-        assert_eq!(env["NICLAB_ADDRESSES"], "10.77.0.1,10.77.0.2,10.77.0.3");
-        let file = |name: &str| &plan.files.iter().find(|f| f.path.ends_with(name)).unwrap().text;
-        for line in
-            ["NICLAB_ADDRESS=10.77.0.2/24", "NICLAB_SHARE=1", "NICLAB_CWD=/home/me", "NICLAB_NODE=node1"]
-        {
-            assert!(file("1.env").lines().any(|l| l == line), "{line}");
+        let Identity { env, hosts } = &plan.nodes[1].identity;
+        for (name, value) in [
+            ("NICLAB_RANK", "1"),
+            ("NICLAB_SIZE", "3"),
+            ("NICLAB_NODE", "node1"),
+            ("NICLAB_PEERS", "head,node1,node2"),
+            ("NICLAB_ADDRESSES", "10.77.0.1,10.77.0.2,10.77.0.3"),
+            ("NICLAB_ADDRESS", "10.77.0.2/24"),
+            ("NICLAB_MAC", &plan.nodes[1].mac.to_string()),
+            ("NICLAB_SHARE", "1"),
+            ("NICLAB_CWD", "/home/me"),
+        ] {
+            assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
         }
-        assert!(file("hosts").lines().any(|l| l == "10.77.0.1 head"));
+        assert!(hosts.lines().any(|line| line == "10.77.0.1 head"), "{hosts}");
+        assert!(!plan_of("", None, None).nodes[0].identity.env.contains_key("NICLAB_CWD"));
+    }
+
+    #[test]
+    fn what_a_node_is_its_agent_is_told_and_not_qemu() {
+        // So that it does not matter where the guest comes from.
+        let plan = plan_of("", None, None);
+        let args = |rank: usize| plan.nodes[rank].qemu.args.join(" ");
+        for word in ["fw_cfg", "10.77.0.1", "NICLAB_"] {
+            assert!(!args(0).contains(word), "{}", args(0));
+        }
+        assert_eq!(plan.files.len(), 1, "the daemon's configuration: {:?}", plan.files);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use rustix::{fs::CWD, process::Signal};
 use thiserror::Error;
 
 use crate::{
-    agent_client::{AgentClient, AgentError},
+    agent_client::{AgentClient, AgentError, join_now},
     control::DownRequest,
     placement::Placement,
     plan::{NodePlan, Plan},
@@ -650,6 +650,8 @@ fn healthy_agent(
     }
     say("its agent to answer".to_owned());
     let agent = AgentClient::over(stream, deadline)?;
+    say("it to become a node".to_owned());
+    agent.join(&join_now(&node.identity), deadline)?;
     while Instant::now() < deadline {
         match agent.health(HEALTH_TIMEOUT) {
             Ok(health) if health.is_healthy() => return Ok(agent),

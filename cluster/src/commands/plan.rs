@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::terminal;
 use crate::{
     cli::PlanArgs,
-    plan::{Plan, ProcessPlan},
+    plan::{NodePlan, Plan, ProcessPlan},
     prepare,
     runtime::RuntimeRoot,
 };
@@ -43,8 +43,25 @@ fn text(plan: &Plan) -> String {
     for node in &plan.nodes {
         let _ =
             writeln!(text, "\n# {} ({}, {})\n{}", node.name, node.address, node.mac, shell_line(&node.qemu));
+        text += &identity(node);
     }
     text.trim_end().to_owned()
+}
+
+/// What the node's agent is told, as the files that a guest would hold it in.
+fn identity(node: &NodePlan) -> String {
+    let mut text = format!("\n# {}: what its commands find in their environment\n", node.name);
+    for (name, value) in &node.identity.env {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name}={}", quoted(value));
+    }
+    let _ = writeln!(
+        text,
+        "\n# {}: /etc/hosts, besides the loopback\n{}",
+        node.name,
+        node.identity.hosts.trim_end()
+    );
+    text
 }
 
 /// The process as a shell would take it, one option a line.

@@ -163,7 +163,7 @@ fn start_all(
                 to_stderr,
                 kept: keep.then(Vec::new),
             };
-            let exec = Exec { argv: argv.to_vec(), env: node.env.clone(), ..Exec::default() };
+            let exec = Exec { argv: argv.to_vec(), ..Exec::default() };
             let (agent, sender) = (Arc::clone(agent), running.sender());
             thread::spawn(move || pump.run(&agent, exec, &sender))
         })

@@ -40,7 +40,7 @@ const SAVE_TIMEOUT: Duration = Duration::from_secs(30);
 const TAIL_LINES: usize = 8;
 
 /// What clears the guest's free memory, so that it need not be stored: in the guest.
-const CLEAR: [&str; 2] = ["true", "--release-memory"];
+const CLEAR: [&str; 2] = ["niclab-agent", "--release-memory"];
 
 /// QEMU's messages, beside the template while it is made.
 const LOG: &str = "qemu.log";

@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Change it when the code here changes what is saved.
-const RECIPE: &str = "template 2";
+const RECIPE: &str = "template 1";
 
 /// The kind of artefact in the cache.
 const KIND: &str = "template";
