@@ -12,7 +12,7 @@ use std::{
     path::Path,
     process::{ChildStdin, ExitStatus},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
@@ -20,7 +20,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use niclab_agent::Health;
 use niclab_spec::daemon::READY_LINE;
 use rustix::{fs::CWD, process::Signal};
 use thiserror::Error;
@@ -28,6 +27,7 @@ use thiserror::Error;
 use crate::{
     agent_client::{AgentClient, AgentError, join_now},
     control::DownRequest,
+    course::{Course, Stage},
     placement::Placement,
     plan::{NodePlan, Plan},
     process::{Process, ProcessId, SpawnError, Streams, tail, wait_readable},
@@ -220,9 +220,6 @@ pub enum Failure {
     Abandoned,
 }
 
-/// What each guest still waits for, in words; shared with the threads that ask.
-type Waiting = Arc<Mutex<Vec<String>>>;
-
 /// A cluster that runs.
 pub struct RunningCluster {
     plan: Plan,
@@ -234,7 +231,7 @@ pub struct RunningCluster {
     daemon_stdin: Option<ChildStdin>,
     guests: Vec<Process>,
     agents: Vec<Option<Arc<AgentClient>>>,
-    waiting: Waiting,
+    course: Course,
     /// Keeps the daemon's threads beside the guests.
     placement: Option<Placement>,
 }
@@ -309,7 +306,7 @@ impl RunningCluster {
         };
         match start() {
             Ok((daemon, stdin)) => Ok(Self {
-                waiting: Arc::new(Mutex::new(vec!["QEMU to start".to_owned(); plan.nodes.len()])),
+                course: Course::new(plan.nodes.len()),
                 agents: vec![None; plan.nodes.len()],
                 guests: Vec::new(),
                 placement: None,
@@ -329,6 +326,7 @@ impl RunningCluster {
 
     fn bring_up(&mut self, timeout: Duration, on_healthy: &mut dyn FnMut(&NodePlan)) -> Result<(), Failure> {
         self.record()?;
+        (0..self.plan.nodes.len()).for_each(|rank| self.course.begins(rank, Stage::Memory));
         copy_memories(&self.plan, &self.sender);
         let mut memories: Vec<Option<GuestMemory>> = self.plan.nodes.iter().map(|_| None).collect();
         let mut deadline = Instant::now() + DAEMON_READY_TIMEOUT;
@@ -385,7 +383,8 @@ impl RunningCluster {
             let guest = Process::spawn(&node.name, &node.qemu, streams, &[])?;
             watch(&guest, &self.sender)?;
             self.guests.push(guest);
-            ask_until_healthy(rank, node, deadline, &self.waiting, &self.sender);
+            self.course.begins(rank, Stage::Qemu);
+            ask_until_healthy(rank, node, deadline, &self.course, &self.sender);
         }
         if self.guests.len() > before { self.record() } else { Ok(()) }
     }
@@ -456,12 +455,10 @@ impl RunningCluster {
     }
 
     fn not_healthy(&self, timeout: Duration) -> Failure {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let details: Vec<String> = (self.agents.iter().zip(&self.plan.nodes).zip(waiting.iter()))
-            .filter(|((agent, _), _)| agent.is_none())
-            .map(|((_, node), waiting)| {
-                let console = tail(&node.console, TAIL_LINES);
-                format!("{} waits for {waiting}; its console:\n{console}", node.name)
+        let details: Vec<String> = (self.plan.nodes.iter().enumerate())
+            .filter_map(|(rank, node)| {
+                let (waiting, console) = (self.course.waiting(rank)?, tail(&node.console, TAIL_LINES));
+                Some(format!("{} waits for {waiting}; its console:\n{console}", node.name))
             })
             .collect();
         Failure::NotHealthy { timeout, details: details.join("\n") }
@@ -477,6 +474,12 @@ impl RunningCluster {
     #[must_use]
     pub fn folder(&self) -> &ClusterFolder {
         &self.folder
+    }
+
+    /// How the nodes came up.
+    #[must_use]
+    pub fn course(&self) -> &Course {
+        &self.course
     }
 
     /// The agents, by rank. All of them once [`Self::boot`] is done.
@@ -582,17 +585,12 @@ fn ask_until_healthy(
     rank: usize,
     node: &NodePlan,
     deadline: Instant,
-    waiting: &Waiting,
+    course: &Course,
     sender: &Sender<Event>,
 ) {
-    let (node, waiting, sender) = (node.clone(), Arc::clone(waiting), sender.clone());
-    let say = move |text: String| {
-        if let Some(slot) = waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(rank) {
-            *slot = text;
-        }
-    };
+    let (node, course, sender) = (node.clone(), course.clone(), sender.clone());
     thread::spawn(move || {
-        let result = healthy_agent(&node, deadline, say);
+        let result = healthy_agent(rank, &node, deadline, &course);
         let event = match result {
             Ok(agent) => Event::Healthy(rank, agent),
             // The owner reports the time-out itself, and the end of QEMU is an event of its own, which says more.
@@ -636,36 +634,37 @@ impl From<QmpError> for Unhealthy {
 }
 
 fn healthy_agent(
+    rank: usize,
     node: &NodePlan,
     deadline: Instant,
-    say: impl Fn(String),
+    course: &Course,
 ) -> Result<Arc<AgentClient>, Unhealthy> {
     let stream = AgentClient::reach(&node.agent_socket, deadline)?;
     if let Some(restore) = &node.restore {
-        say("its state to be restored".to_owned());
+        course.begins(rank, Stage::State);
         let mut qemu = Qmp::reach(&node.qmp_socket, deadline)?;
         qemu.wait_until_running(deadline)?;
-        say("its card to be plugged in".to_owned());
+        course.begins(rank, Stage::Card);
         restore.card.iter().try_for_each(|function| qemu.plug(function))?;
     }
-    say("its agent to answer".to_owned());
+    course.begins(rank, Stage::Agent);
     let agent = AgentClient::over(stream, deadline)?;
-    say("it to become a node".to_owned());
+    course.begins(rank, Stage::Identity);
     agent.join(&join_now(&node.identity), deadline)?;
+    course.begins(rank, Stage::Nic);
     while Instant::now() < deadline {
         match agent.health(HEALTH_TIMEOUT) {
-            Ok(health) if health.is_healthy() => return Ok(agent),
-            Ok(health) => say(missing(&health)),
+            Ok(health) if health.is_healthy() => {
+                course.is_healthy(rank);
+                return Ok(agent);
+            }
+            Ok(health) => course.says(rank, health.to_string()),
             Err(AgentError::Gone(_)) => return Err(Unhealthy::Gone),
-            Err(error) => say(error.to_string()),
+            Err(error) => course.says(rank, error.to_string()),
         }
         thread::sleep(HEALTH_INTERVAL);
     }
     Err(Unhealthy::Late)
-}
-
-fn missing(health: &Health) -> String {
-    format!("its NIC ({health})")
 }
 
 fn how(status: ExitStatus) -> String {
