@@ -339,9 +339,14 @@ fn relay_input(stream: &mut UnixStream, command: &CommandSender) -> Result<(), C
         }
         while let Some(frame) = decoder.next_frame() {
             let message = ToGuest::from_frame(frame)?;
-            let is_for_commands = !matches!(
+            // What is about the guest as a whole is the supervisor's to say.
+            let is_for_commands = matches!(
                 message,
-                ToGuest::Hello { .. } | ToGuest::Exec(_) | ToGuest::Join(_) | ToGuest::PowerOff
+                ToGuest::Stdin(_)
+                    | ToGuest::StdinEnd
+                    | ToGuest::Signal(_)
+                    | ToGuest::Resize(_)
+                    | ToGuest::Credit(_)
             );
             if is_for_commands {
                 command.send(message).map_err(|error| ControlError::Refused(error.to_string()))?;

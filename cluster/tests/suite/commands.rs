@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::support::{GOOD_DAEMON, PATIENCE, lives, plan, wait_for};
+use niclab_agent::{Exec, Join, ToGuest, ToHost};
 use niclab_cluster::{
     control::{self, Reply, Request},
     supervisor::{HandedOver, Order, Progress},
@@ -127,6 +128,25 @@ fn exec_gives_output_and_code_and_knows_its_rank() {
     let output = up.niclab(&["exec", "node7", "--", "0"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("the nodes are node0, node1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_client_speaks_to_its_command_and_not_to_the_guest() {
+    let up = Up::new(&["good"]);
+    let exec = Exec { argv: vec!["wait".to_owned()], ..Exec::default() };
+    let mut command = control::RemoteCommand::start(&up.root.join("niclab"), "node0", exec).unwrap();
+    let mut input = command.input().unwrap();
+    for message in [ToGuest::Join(Join::default()), ToGuest::QueryHealth, ToGuest::PowerOff] {
+        input.send(message).unwrap();
+    }
+    input.send(ToGuest::Stdin(b"word".to_vec())).unwrap();
+    let mut said = Vec::new();
+    while said.last() != Some(&ToHost::Stdout(b"word".to_vec())) {
+        said.push(command.receive().unwrap());
+    }
+    assert!(!said.iter().any(|message| matches!(message, ToHost::Health(_) | ToHost::Joined)), "{said:?}");
+    let output = up.niclab(&["exec", "node0", "--", "0"]);
+    assert_eq!(text(&output.stdout), "0 of 1\n", "it is still the node that it was");
 }
 
 #[test]

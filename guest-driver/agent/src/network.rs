@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     net::Ipv4Addr,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -29,7 +29,9 @@ pub fn wait_for_interface(sys: &Path, mac: &str, deadline: Instant) -> Option<u3
 fn find_interface(sys: &Path, mac: &str) -> Option<u32> {
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut interfaces = fs::read_dir(sys.join("class/net")).ok()?.flatten().map(|entry| entry.path());
-    let interface = interfaces.find(|path| read(&path.join("address")).eq_ignore_ascii_case(mac))?;
+    // Some interfaces have no address; a node that is told none is none of them.
+    let is_it = |path: &PathBuf| !mac.is_empty() && read(&path.join("address")).eq_ignore_ascii_case(mac);
+    let interface = interfaces.find(is_it)?;
     read(&interface.join("ifindex")).parse().ok()
 }
 
@@ -130,7 +132,9 @@ mod tests {
         let mac = "52:54:00:4e:4c:01";
         add("lo", "00:00:00:00:00:00", "1");
         add("eth0", "52:54:00:4e:4c:02", "2");
+        add("tunnel", "", "3");
         assert_eq!(wait_for_interface(sys, mac, Instant::now()), None);
+        assert_eq!(wait_for_interface(sys, "", Instant::now()), None);
         thread::scope(|scope| {
             let deadline = Instant::now() + Duration::from_secs(30);
             let waiting = scope.spawn(move || wait_for_interface(sys, mac, deadline));

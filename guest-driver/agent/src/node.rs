@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{network, random};
 
-/// Where the system keeps what holds until it starts again.
+/// Where the system keeps what holds until it starts again. The guest's init makes this folder.
 const STATE: &str = "run/niclab";
 
 /// In there: the guest is a node, and not to be made one again.
@@ -86,6 +86,10 @@ impl Node {
 /// is done all the same: a guest can be looked into only once it is a node.
 pub fn enter(node: &Node, join: &Join) {
     let root = Path::new("/");
+    if !is_guest(root) {
+        eprintln!("niclab-agent: no init of a niclab guest was here, so the system stays as it is");
+        return;
+    }
     if is_joined(root) {
         return;
     }
@@ -112,6 +116,12 @@ fn tell(what: &str, result: io::Result<()>) {
     }
 }
 
+/// Whether the system is a guest. An agent that is started on somebody's own machine, by mistake or by a test gone wrong, must
+/// not make a node of that.
+fn is_guest(root: &Path) -> bool {
+    root.join(STATE).is_dir()
+}
+
 fn is_joined(root: &Path) -> bool {
     root.join(STATE).join(JOINED).exists()
 }
@@ -124,10 +134,8 @@ fn set_clock(wall_time_ns: u64) -> io::Result<()> {
 
 /// The files that say who this is, below `root`.
 fn write_files(root: &Path, node: &Node, hosts: &str, machine_id: &str) -> io::Result<()> {
-    let state = root.join(STATE);
-    fs::create_dir_all(&state)?;
     let lines: String = node.env.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-    fs::write(state.join(NODE_ENV), lines)?;
+    fs::write(root.join(STATE).join(NODE_ENV), lines)?;
     let etc = root.join("etc");
     fs::write(etc.join("hostname"), format!("{}\n", node.name()))?;
     fs::write(etc.join("hosts"), format!("127.0.0.1 localhost\n{hosts}"))?;
@@ -177,6 +185,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir(root.join("etc")).unwrap();
+        assert!(!is_guest(root), "somebody's own machine");
+        fs::create_dir_all(root.join(STATE)).unwrap();
+        assert!(is_guest(root));
         fs::write(root.join("etc/machine-id"), "of the image\n").unwrap();
         let node = node(&[("NICLAB_NODE", "head"), ("NICLAB_RANK", "0")]);
         write_files(root, &node, "10.77.0.1 head\n", "00112233445566778899aabbccddeeff").unwrap();
