@@ -20,8 +20,9 @@ use niclab_agent::{
 use niclab_cluster::{
     accelerator::{Accelerator, Kind},
     plan::{Inputs, Plan},
+    template::{Start, Way},
 };
-use niclab_images::{Images, QemuCommand};
+use niclab_images::{Cache, Images, QemuCommand};
 use niclab_spec::{ClusterName, Source};
 
 /// Long enough for a slow machine; a test that waits so long has failed.
@@ -59,6 +60,8 @@ pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Pl
         folder: &root.join(cluster_name),
         accelerator: &Accelerator { kind: Kind::Tcg, reason: "test".into() },
         share: None,
+        start: &Start { way: Way::Cold, obstacle: None },
+        cache: &Cache::at(root).unwrap(),
     })
     .unwrap();
     plan.daemon.args = vec!["-c".into(), daemon.into()];
