@@ -636,9 +636,9 @@ pub enum BenchSection {
     Guests,
     /// Four guests: messages between two Match cards beside two ULTRA cards.
     MatchGuests,
-    /// Two guests: time to healthy, the daemon's memory.
+    /// Two guests: time to healthy, restored and booted, stage by stage; the daemon's memory.
     Boot,
-    /// 16 guests of 128 MiB: time to healthy, ping between all pairs.
+    /// 16 and 64 guests of 128 MiB: time to healthy, memory of a node, ping between all pairs of 16.
     Scale,
     /// The device in process, without QEMU.
     Device,

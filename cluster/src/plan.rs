@@ -78,6 +78,8 @@ pub struct Plan {
     pub qemu_version: String,
     /// Release of the guest kernel.
     pub kernel_release: String,
+    /// The guest kernel as its package has it, to compare with.
+    pub packed_kernel: String,
     /// Files to write first.
     pub files: Vec<FilePlan>,
     /// The daemon, which starts first.
@@ -191,6 +193,7 @@ impl Plan {
             start: inputs.start.clone(),
             qemu_version: about.map(|images| images.qemu_version.clone()).unwrap_or_default(),
             kernel_release: about.map(|images| images.kernel_release.clone()).unwrap_or_default(),
+            packed_kernel: about.map(|images| text(&images.packed_kernel)).transpose()?.unwrap_or_default(),
             files,
             daemon: ProcessPlan {
                 program: device.to_owned(),
@@ -340,6 +343,7 @@ mod tests {
             qemu_version: "11.1.3".into(),
             kernel: "/t/vmlinuz".into(),
             kernel_release: "6.12".into(),
+            packed_kernel: "/t/packed".into(),
             initramfs: "/t/initramfs".into(),
             root_disk: root_disk.map(PathBuf::from),
         };

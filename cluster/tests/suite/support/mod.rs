@@ -49,6 +49,7 @@ pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Pl
         qemu_version: "0".into(),
         kernel: "/none".into(),
         kernel_release: "0".into(),
+        packed_kernel: "/none".into(),
         initramfs: "/none".into(),
         root_disk: None,
     };
