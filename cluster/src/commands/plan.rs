@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::terminal;
 use crate::{
     cli::PlanArgs,
-    plan::{NodePlan, Plan, ProcessPlan},
+    plan::{NodePlan, Plan, ProcessPlan, RestorePlan},
     prepare,
     runtime::RuntimeRoot,
 };
@@ -35,17 +35,44 @@ fn text(plan: &Plan) -> String {
         plan.accelerator.name(),
         plan.accelerator.reason
     );
+    if let Some(obstacle) = &plan.start.obstacle {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# the nodes boot: {obstacle}");
+    }
     for file in &plan.files {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "\n# file {}\n{}", file.path.display(), file.text.trim_end());
     }
     let _ = writeln!(text, "\n# daemon\n{}", shell_line(&plan.daemon));
+    for template in &plan.templates {
+        let _ = writeln!(
+            text,
+            "\n# template of {} MiB, made once: a guest without a card, saved once it has booted\n{}",
+            template.memory_mib,
+            shell_line(&template.qemu)
+        );
+    }
     for node in &plan.nodes {
         let _ =
             writeln!(text, "\n# {} ({}, {})\n{}", node.name, node.address, node.mac, shell_line(&node.qemu));
+        text += &node.restore.as_ref().map(restore).unwrap_or_default();
         text += &identity(node);
     }
     text.trim_end().to_owned()
+}
+
+/// What is done to a node's QEMU that restores it.
+fn restore(restore: &RestorePlan) -> String {
+    let mut text = format!(
+        "# standard input: {} MiB of memory, copied out of {}\n",
+        restore.memory_bytes >> 20,
+        restore.template.join("memory").display()
+    );
+    for function in &restore.card {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# device_add, once it runs: {function}");
+    }
+    text
 }
 
 /// What the node's agent is told, as the files that a guest would hold it in.
