@@ -98,9 +98,12 @@ fn play_guest() {
             fs::write(&console, format!("[    1.0] Kernel panic - not syncing: test\n{trace}")).unwrap();
             std::process::exit(0);
         }
-        "mute" => loop {
-            std::thread::park();
-        },
+        "mute" => {
+            let _listener = UnixListener::bind(&socket).unwrap();
+            loop {
+                std::thread::park();
+            }
+        }
         _ => serve(&socket, &mode),
     }
 }
