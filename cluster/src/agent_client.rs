@@ -19,16 +19,18 @@ use std::{
 };
 
 use niclab_agent::{
-    Decoder, Exec, Frame, Health, MessageError, PROTOCOL_VERSION, ToGuest, ToHost, frame::preamble,
-    message::WINDOW_BYTES,
+    Decoder, Exec, Frame, Health, Identity, Join, MessageError, PROTOCOL_VERSION, ToGuest, ToHost,
+    frame::preamble,
+    message::{ENTROPY_BYTES, WINDOW_BYTES},
 };
+use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 /// How long the guest may leave a message unread. A guest that runs reads within milliseconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Between two tries to connect while QEMU starts.
-const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The agent cannot be used.
 #[derive(Clone, Debug, Error)]
@@ -42,6 +44,9 @@ pub enum AgentError {
     /// The agent is of another build.
     #[error("the guest's agent speaks version {0}, and this niclab {PROTOCOL_VERSION}; rebuild the image")]
     Version(u32),
+    /// The guest is not what it is to be.
+    #[error("the guest's agent does not join the cluster: {0}")]
+    NotJoined(String),
     /// The message fits no frame.
     #[error("{0}")]
     Message(Arc<MessageError>),
@@ -92,16 +97,23 @@ impl AgentClient {
     /// # Errors
     /// [`AgentError::Silent`] after `deadline`, or [`AgentError::Version`].
     pub fn connect(socket: &Path, deadline: Instant) -> Result<Arc<Self>, AgentError> {
-        let stream = loop {
+        Self::over(Self::reach(socket, deadline)?, deadline)
+    }
+
+    /// Connects, waiting until QEMU listens. The guest need not run yet.
+    ///
+    /// # Errors
+    /// [`AgentError::Silent`] after `deadline`.
+    pub fn reach(socket: &Path, deadline: Instant) -> Result<UnixStream, AgentError> {
+        loop {
             match UnixStream::connect(socket) {
-                Ok(stream) => break stream,
+                Ok(stream) => return Ok(stream),
                 Err(error) if Instant::now() >= deadline => {
                     return Err(AgentError::Silent(error.to_string()));
                 }
                 Err(_) => thread::sleep(CONNECT_INTERVAL),
             }
-        };
-        Self::over(stream, deadline)
+        }
     }
 
     /// Begins a session over a connected stream.
@@ -163,6 +175,29 @@ impl AgentClient {
             Ok(Ok(other)) => Err(AgentError::Gone(format!("it answered {other:?}"))),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(AgentError::Silent(format!("no answer in {} s", timeout.as_secs_f32()))),
+        }
+    }
+
+    /// Makes the guest the node that it is to be, or tells its agent again what it is, and waits until it is so. To be done
+    /// first with every connection: without it commands find nothing of the node in their environment.
+    ///
+    /// # Errors
+    /// [`AgentError::Silent`] after `deadline`, [`AgentError::NotJoined`], or whatever ends the connection.
+    pub fn join(self: &Arc<Self>, join: &Join, deadline: Instant) -> Result<(), AgentError> {
+        let begin = Instant::now();
+        let question = self.begin(ToGuest::Join(join.clone()))?;
+        match question.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Ok(ToHost::Joined)) => {
+                log::debug!("the guest is a node after {:.1} ms", begin.elapsed().as_secs_f64() * 1e3);
+                Ok(())
+            }
+            Ok(Ok(ToHost::Refused(refusal))) => Err(AgentError::NotJoined(refusal.message)),
+            Ok(Ok(other)) => Err(AgentError::Gone(format!("it answered {other:?}"))),
+            Ok(Err(error)) => Err(error),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(AgentError::Silent("the guest is not yet the node that it is to be".to_owned()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the connection closed".to_owned())),
         }
     }
 
@@ -294,6 +329,18 @@ impl CommandHandle {
         self.events.recv().unwrap_or_else(|_| Err(AgentError::Gone("the command is over".to_owned())))
     }
 
+    /// As [`Self::next`], until then.
+    ///
+    /// # Errors
+    /// [`AgentError`] when the agent is gone or nothing comes.
+    pub fn next_until(&self, deadline: Instant) -> CommandEvent {
+        match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => Err(AgentError::Silent("the command does not end".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the command is over".to_owned())),
+        }
+    }
+
     /// The part that is talked to.
     #[must_use]
     pub fn sender(&self) -> &CommandSender {
@@ -344,6 +391,20 @@ fn read_loop(
                 return error;
             }
         }
+    }
+}
+
+/// What makes a guest this node, here and now.
+#[must_use]
+pub fn join_now(identity: &Identity) -> Join {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut entropy = [0; ENTROPY_BYTES];
+    // Fails only before Linux 3.17, and gives so few bytes whole. A guest that gets none has its own.
+    let given = getrandom(&mut entropy, GetRandomFlags::empty()).unwrap_or(0);
+    Join {
+        identity: identity.clone(),
+        wall_time_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        entropy: entropy[..given].to_vec(),
     }
 }
 
@@ -428,6 +489,54 @@ mod tests {
         assert_eq!((guest.next().1, guest.session), (hello, session));
         guest.say(0, ToHost::Welcome { version: PROTOCOL_VERSION });
         assert!(connecting.join().unwrap().is_ok());
+    }
+
+    /// What becomes of a request to join that the guest answers so.
+    fn join_answered(answer: ToHost) -> Result<(), AgentError> {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let identity = Identity { hosts: "10.77.0.1 node0\n".to_owned(), ..Identity::default() };
+        let join = join_now(&identity);
+        let asked = join.clone();
+        let joining = thread::spawn(move || client.join(&asked, deadline()));
+        let (id, message) = guest.next();
+        assert_eq!(message, ToGuest::Join(join));
+        // What is about another command is no answer.
+        guest.say(id + 1, ToHost::Joined);
+        guest.say(id, answer);
+        joining.join().unwrap()
+    }
+
+    #[test]
+    fn a_guest_joins_or_refuses() {
+        assert!(join_answered(ToHost::Joined).is_ok());
+        let refusal = niclab_agent::Refusal { message: "no room".to_owned(), code: 126 };
+        let error = join_answered(ToHost::Refused(refusal)).unwrap_err();
+        assert!(matches!(&error, AgentError::NotJoined(why) if why == "no room"), "{error}");
+        for nonsense in [ToHost::Started, ToHost::Credit(1), ToHost::Health(Health::default())] {
+            assert!(matches!(join_answered(nonsense), Err(AgentError::Gone(_))));
+        }
+        assert!(join_answered(ToHost::Stdout(vec![0; DATA_BYTES])).is_err());
+    }
+
+    #[test]
+    fn a_guest_that_does_not_join_in_time_is_silent() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let error = client.join(&Join::default(), Instant::now()).unwrap_err();
+        assert!(matches!(error, AgentError::Silent(_)), "{error}");
+        assert_eq!(guest.next().1, ToGuest::Join(Join::default()));
+    }
+
+    #[test]
+    fn every_join_brings_the_time_and_other_randomness() {
+        let identity =
+            Identity { env: [("NICLAB_RANK".to_owned(), "1".to_owned())].into(), ..Identity::default() };
+        let (one, other) = (join_now(&identity), join_now(&identity));
+        assert_eq!(one.identity, identity);
+        assert!(one.wall_time_ns > 1_700_000_000_000_000_000 && other.wall_time_ns >= one.wall_time_ns);
+        assert_eq!(one.entropy.len(), ENTROPY_BYTES);
+        assert_ne!(one.entropy, other.entropy);
     }
 
     #[test]

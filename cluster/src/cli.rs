@@ -159,6 +159,9 @@ pub struct ClusterArgs {
     /// Do not show the current folder to the guests.
     #[arg(long)]
     pub no_share: bool,
+    /// Have each node boot by itself, instead of restoring it from a template of a guest that has booted.
+    #[arg(long)]
+    pub cold: bool,
     /// How long the nodes may take until they are healthy, in seconds. Default: 60, and 10 for each node.
     #[arg(long, value_name = "SECONDS")]
     pub boot_timeout: Option<u64>,
@@ -633,9 +636,9 @@ pub enum BenchSection {
     Guests,
     /// Four guests: messages between two Match cards beside two ULTRA cards.
     MatchGuests,
-    /// Two guests: time to healthy, the daemon's memory.
+    /// Two guests: time to healthy, restored and booted, stage by stage; the daemon's memory.
     Boot,
-    /// 16 guests of 128 MiB: time to healthy, ping between all pairs.
+    /// 16 and 64 guests of 128 MiB: time to healthy, memory of a node, ping between all pairs of 16.
     Scale,
     /// The device in process, without QEMU.
     Device,

@@ -4,7 +4,8 @@
 //!
 //! * [`plan`] says what would be started, as data; [`accelerator`] and [`tools`] find what it needs on the host;
 //! * [`process`] and [`runtime`] start processes that cannot outlive their owner, and keep a cluster's folder;
-//! * [`running`] carries a plan out and watches it; [`agent_client`] and [`monitor`] talk to guests and daemon;
+//! * [`template`] saves a guest that has booted, from which nodes are restored;
+//! * [`running`] carries a plan out and watches it, and [`course`] says how far it is; [`agent_client`] and [`monitor`] talk to guests and daemon;
 //! * [`watch`] brings timelines, captures and recordings from the daemon into files;
 //! * [`supervisor`] keeps a cluster up behind [`control`], its socket, for the commands that come later;
 //! * [`bench`] measures whole clusters beside what they are compared with;
@@ -20,6 +21,7 @@ pub mod cli;
 pub mod commands;
 pub mod comparison;
 pub mod control;
+pub mod course;
 pub mod figures;
 pub mod monitor;
 pub mod output;
@@ -34,5 +36,6 @@ pub mod runtime;
 pub mod signals;
 pub mod simulator;
 pub mod supervisor;
+pub mod template;
 pub mod tools;
 pub mod watch;

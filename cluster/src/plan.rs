@@ -9,38 +9,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use niclab_images::Images;
+use niclab_agent::Identity;
+use niclab_images::{Cache, Images};
 use niclab_spec::{
-    Cluster, ClusterName, LinkConfig, MacAddress, Node,
+    Cluster, ClusterName, MacAddress, Node,
     daemon::{DaemonConfig, NodeSockets},
-    pci,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
-use crate::accelerator::{Accelerator, Kind};
+use self::qemu::{Arguments, Connection, Memory};
+use crate::{
+    accelerator::Accelerator,
+    template::{Recipe, Start, Way},
+};
+
+pub mod qemu;
 
 /// The version of the plan's JSON.
-pub const PLAN_VERSION: u32 = 1;
-
-/// QEMU's name of each guest's Ethernet function.
-pub const ETHERNET_DEVICE: &str = "ethernet-function";
-
-/// The slot in which each guest finds its card.
-const CARD_SLOT: &str = "0x5";
-
-/// `panic=-1` with `-no-reboot` makes a guest panic end its QEMU, which the launcher notices at once. `no_timer_check`
-/// because the kernel otherwise counts timer ticks while it spins, and panics ("IO-APIC + timer doesn't work") where
-/// a loaded host gave QEMU's timer thread no turn meanwhile.
-///
-/// Self-tests of ciphers, and of the entropy source that counts timer jitter, are a fifth of an emulated boot. They prove
-/// nothing about an emulated processor, and the guest has a random number device.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check cryptomgr.notests \
-                                initcall_blacklist=jent_mod_init,crypto_kdf108_init";
-
-/// Below this a tmpfs, which takes at most half the memory, cannot hold the initramfs, and files in it would silently
-/// stay empty. A ramfs takes what it needs; with more memory the limit is worth having.
-const TMPFS_MEMORY_MIB: u32 = 160;
+pub const PLAN_VERSION: u32 = 2;
 
 /// A plan cannot be made.
 #[derive(Debug, Error)]
@@ -67,6 +55,10 @@ pub struct Inputs<'a> {
     pub accelerator: &'a Accelerator,
     /// The host's folder that guests see at the same path.
     pub share: Option<&'a Path>,
+    /// Whether nodes boot, or come out of templates.
+    pub start: &'a Start,
+    /// The cache, which has the templates.
+    pub cache: &'a Cache,
 }
 
 /// A whole plan.
@@ -80,10 +72,14 @@ pub struct Plan {
     pub nic: String,
     /// The accelerator, and why.
     pub accelerator: Accelerator,
+    /// Whether nodes boot, and why.
+    pub start: Start,
     /// QEMU's version.
     pub qemu_version: String,
     /// Release of the guest kernel.
     pub kernel_release: String,
+    /// The guest kernel as its package has it, to compare with.
+    pub packed_kernel: String,
     /// Files to write first.
     pub files: Vec<FilePlan>,
     /// The daemon, which starts first.
@@ -92,6 +88,8 @@ pub struct Plan {
     pub monitor_socket: PathBuf,
     /// The guests, by rank.
     pub nodes: Vec<NodePlan>,
+    /// What has to be in the cache before, each once.
+    pub templates: Vec<Recipe>,
 }
 
 /// One file.
@@ -129,6 +127,8 @@ pub struct NodePlan {
     pub mac: MacAddress,
     /// Its QEMU.
     pub qemu: ProcessPlan,
+    /// How it is restored; a node without boots.
+    pub restore: Option<RestorePlan>,
     /// What the guest writes to its serial console.
     pub console: PathBuf,
     /// Where the guest's agent is reached.
@@ -137,8 +137,19 @@ pub struct NodePlan {
     pub qmp_socket: PathBuf,
     /// The link is cut from the start: the guest's Ethernet function has no carrier.
     pub is_cut: bool,
-    /// What every command in the guest finds in its environment.
-    pub env: BTreeMap<String, String>,
+    /// What its agent is told that it is.
+    pub identity: Identity,
+}
+
+/// How a node comes out of a template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestorePlan {
+    /// Bytes of the guest's memory.
+    pub memory_bytes: u64,
+    /// The template's folder. QEMU reads the state in it; the launcher gives it a copy of the memory as standard input.
+    pub template: PathBuf,
+    /// The functions of the card, in the order in which they are plugged in once the guest runs.
+    pub card: Vec<Value>,
 }
 
 impl Plan {
@@ -156,14 +167,22 @@ impl Plan {
         let config_path = folder.join("daemon.json");
         // A struct of strings, numbers and lists always has a JSON form.
         let config_text = serde_json::to_string_pretty(&config).unwrap_or_default();
-        let mut files = vec![FilePlan { path: config_path.clone(), text: config_text }];
-        files.push(FilePlan { path: folder.join("hosts"), text: hosts(cluster) });
-        let mut nodes = Vec::new();
+        let files = vec![FilePlan { path: config_path.clone(), text: config_text }];
+        let (mut nodes, mut templates) = (Vec::new(), Vec::new());
         for ((node, sockets), images) in cluster.nodes.iter().zip(&config.nodes).zip(images) {
-            let env = command_env(cluster, node);
-            files.push(FilePlan { path: env_path(folder, node), text: node_env(node, &env, inputs.share)? });
             let cards = [text(&sockets.ethernet_socket)?, text(&sockets.cluster_socket)?];
-            nodes.push(node_plan(inputs, node, images, cards, env)?);
+            let template = match inputs.start.way {
+                Way::Template => {
+                    let recipe = Recipe::new(inputs, node, images)?;
+                    let folder = recipe.folder(inputs.cache);
+                    if !templates.contains(&recipe) {
+                        templates.push(recipe);
+                    }
+                    Some(folder)
+                }
+                Way::Cold => None,
+            };
+            nodes.push(node_plan(inputs, node, images, cards, template)?);
         }
         let about = images.first();
         Ok(Self {
@@ -171,8 +190,10 @@ impl Plan {
             name: name.clone(),
             nic: cluster.nodes.first().map_or("", |node| node.nic.model.name()).to_owned(),
             accelerator: accelerator.clone(),
+            start: inputs.start.clone(),
             qemu_version: about.map(|images| images.qemu_version.clone()).unwrap_or_default(),
             kernel_release: about.map(|images| images.kernel_release.clone()).unwrap_or_default(),
+            packed_kernel: about.map(|images| text(&images.packed_kernel)).transpose()?.unwrap_or_default(),
             files,
             daemon: ProcessPlan {
                 program: device.to_owned(),
@@ -182,6 +203,7 @@ impl Plan {
             },
             monitor_socket,
             nodes,
+            templates,
         })
     }
 
@@ -196,8 +218,8 @@ fn node_plan(
     inputs: &Inputs<'_>,
     node: &Node,
     images: &Images,
-    cards: [String; 2],
-    env: BTreeMap<String, String>,
+    [ethernet_socket, cluster_socket]: [String; 2],
+    template: Option<PathBuf>,
 ) -> Result<NodePlan, PlanError> {
     let (folder, rank) = (inputs.folder, node.rank);
     let mut plan = NodePlan {
@@ -205,138 +227,56 @@ fn node_plan(
         name: node.name.clone(),
         address: node.address(),
         mac: node.mac(),
-        qemu: ProcessPlan {
-            program: images.qemu.program.clone(),
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            log: folder.join(format!("{rank}.qemu.log")),
-        },
+        qemu: ProcessPlan::new(images, folder.join(format!("{rank}.qemu.log")))?,
+        restore: None,
         console: folder.join(format!("{rank}.console")),
         agent_socket: folder.join(format!("{rank}.agent")),
         qmp_socket: folder.join(format!("{rank}.qmp")),
         is_cut: node.link.faults.partition,
-        env,
+        identity: Identity { env: node_env(inputs, node)?, hosts: hosts(inputs.cluster) },
     };
-    for leading in &images.qemu.leading_args {
-        plan.qemu.args.push(text(Path::new(leading))?);
-    }
-    let mut args = Arguments(&mut plan.qemu.args);
-    args.machine(inputs.name, node, inputs.accelerator);
-    args.boot(node, images)?;
-    args.card(node, &cards);
+    let (memory, connection) = match template {
+        Some(_) => (Memory::StandardInput, Connection::First),
+        None => (Memory::Own, Connection::Later),
+    };
+    let mut args = Arguments::default();
+    args.pair("-name", format!("{}/{}", inputs.name, node.name));
+    args.memory(node.memory_mib, memory);
     args.console(&plan.console)?;
-    args.agent(&plan.agent_socket)?;
-    args.pair("-qmp", format!("unix:{},server=on,wait=off", escaped(&plan.qmp_socket)?));
-    args.pair("-fw_cfg", format!("name=opt/niclab/node.env,file={}", escaped(&env_path(folder, node))?));
-    args.pair("-fw_cfg", format!("name=opt/niclab/hosts,file={}", escaped(&folder.join("hosts"))?));
-    args.share(inputs.share)?;
+    args.agent(&plan.agent_socket, connection)?;
+    args.control(&plan.qmp_socket)?;
+    if let Some(share) = inputs.share {
+        args.share(share)?;
+    }
+    args.network(&ethernet_socket, &cluster_socket);
+    args.machine(node, images, inputs.accelerator, inputs.share.is_some())?;
+    let card = qemu::card(node);
+    match template {
+        Some(template) => {
+            args.incoming(&Recipe::state(&template))?;
+            plan.restore = Some(RestorePlan {
+                memory_bytes: u64::from(node.memory_mib) << 20,
+                template,
+                card: card.into(),
+            });
+        }
+        None => card.iter().for_each(|function| args.pair("-device", function.to_string())),
+    }
+    plan.qemu.args.extend(args.0);
     plan.qemu.args.extend(inputs.cluster.qemu_args.iter().cloned());
     Ok(plan)
 }
 
-/// QEMU's arguments, each group with the reason for it.
-struct Arguments<'a>(&'a mut Vec<String>);
-
-impl Arguments<'_> {
-    fn pair(&mut self, option: &str, value: impl Into<String>) {
-        self.0.extend([option.to_owned(), value.into()]);
+impl ProcessPlan {
+    /// QEMU, without arguments of its own.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that is no text.
+    pub fn new(images: &Images, log: PathBuf) -> Result<Self, PlanError> {
+        let args = images.qemu.leading_args.iter().map(|leading| text(Path::new(leading)));
+        let args = args.collect::<Result<_, _>>()?;
+        Ok(Self { program: images.qemu.program.clone(), args, env: BTreeMap::new(), log })
     }
-
-    fn machine(&mut self, cluster: &ClusterName, node: &Node, accelerator: &Accelerator) {
-        self.pair("-name", format!("{cluster}/{}", node.name));
-        // Nothing that is not asked for: each default device costs boot time.
-        self.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
-        self.pair("-display", "none");
-        // The daemon reads and writes guest memory, so it is a file that both map.
-        self.pair("-machine", "q35,memory-backend=mem,vmport=off");
-        self.pair("-m", format!("{}M", node.memory_mib));
-        self.pair("-object", format!("memory-backend-memfd,id=mem,size={}M,share=on", node.memory_mib));
-        self.pair("-smp", node.vcpus.to_string());
-        let (accelerator, cpu) = match accelerator.kind {
-            Kind::Kvm => ("kvm", "host"),
-            // All that TCG can do, so that programs built for newer processors run.
-            Kind::Tcg => ("tcg,thread=multi", "max"),
-        };
-        self.pair("-accel", accelerator);
-        self.pair("-cpu", cpu);
-        self.pair("-device", "virtio-rng-pci");
-    }
-
-    fn boot(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
-        self.pair("-kernel", text(&images.kernel)?);
-        self.pair("-initrd", text(&images.initramfs)?);
-        let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
-        self.pair("-append", format!("{KERNEL_ARGUMENTS}{root}"));
-        if let Some(disk) = &images.root_disk {
-            // Shared by all nodes, so it is neither written nor locked.
-            let file = escaped(disk)?;
-            self.pair(
-                "-blockdev",
-                format!("driver=file,node-name=root,filename={file},read-only=on,locking=off"),
-            );
-            self.pair("-device", "virtio-blk-pci,drive=root,serial=niclab-root");
-        }
-        Ok(())
-    }
-
-    /// One card with two functions: Ethernet (which must say that there is another one) and cluster.
-    fn card(&mut self, node: &Node, [ethernet_socket, cluster_socket]: &[String; 2]) {
-        let mac = node.mac();
-        self.pair("-chardev", format!("socket,id=ethernet,path={}", double_commas(ethernet_socket)));
-        self.pair("-netdev", "vhost-user,id=net,chardev=ethernet");
-        // Guests know the usual MTU by themselves.
-        let mtu = match node.link.mtu_bytes {
-            LinkConfig::DEFAULT_MTU_BYTES => String::new(),
-            bytes => format!(",host_mtu={bytes}"),
-        };
-        // `romfile=` because a boot ROM would look for a network to boot from first.
-        self.pair(
-            "-device",
-            format!(
-                "virtio-net-pci,id={ETHERNET_DEVICE},netdev=net,mac={mac}{mtu},romfile=,addr={CARD_SLOT}.0,\
-                 multifunction=on"
-            ),
-        );
-        self.pair("-chardev", format!("socket,id=cluster,path={}", double_commas(cluster_socket)));
-        // `page-per-vq=on` gives the doorbell a page of its own, which can then be mapped into a program.
-        self.pair(
-            "-device",
-            format!(
-                "vhost-user-test-device-pci,chardev=cluster,virtio-id={},num_vqs={},vq_size={},config_size={},\
-                 page-per-vq=on,addr={CARD_SLOT}.1",
-                pci::VIRTIO_ID,
-                pci::CLUSTER_QUEUES,
-                pci::QUEUE_SIZE,
-                pci::CONFIG_SIZE
-            ),
-        );
-    }
-
-    fn console(&mut self, console: &Path) -> Result<(), PlanError> {
-        self.pair("-chardev", format!("file,id=console,path={}", escaped(console)?));
-        self.pair("-serial", "chardev:console");
-        Ok(())
-    }
-
-    fn agent(&mut self, socket: &Path) -> Result<(), PlanError> {
-        self.pair("-device", "virtio-serial-pci");
-        self.pair("-chardev", format!("socket,id=agent,path={},server=on,wait=off", escaped(socket)?));
-        self.pair("-device", format!("virtserialport,chardev=agent,name={}", niclab_agent::PORT_NAME));
-        Ok(())
-    }
-
-    fn share(&mut self, folder: Option<&Path>) -> Result<(), PlanError> {
-        let Some(folder) = folder else { return Ok(()) };
-        // `none` keeps owners and modes as they are, and asks for no privileges; `remap` lets the folder hold mounts.
-        let options = "security_model=none,multidevs=remap";
-        self.pair("-fsdev", format!("local,id=cwd,path={},{options}", escaped(folder)?));
-        self.pair("-device", "virtio-9p-pci,fsdev=cwd,mount_tag=cwd");
-        Ok(())
-    }
-}
-
-fn env_path(folder: &Path, node: &Node) -> PathBuf {
-    folder.join(format!("{}.env", node.rank))
 }
 
 /// `/etc/hosts` of every node, without the loopback, which the guest adds.
@@ -348,30 +288,23 @@ fn hosts(cluster: &Cluster) -> String {
     })
 }
 
-/// What every command finds in its environment.
-fn command_env(cluster: &Cluster, node: &Node) -> BTreeMap<String, String> {
-    let list = |value: fn(&Node) -> String| cluster.nodes.iter().map(value).collect::<Vec<_>>().join(",");
-    [
+/// What every command finds in its environment, and the agent reads to make the guest this node.
+fn node_env(inputs: &Inputs<'_>, node: &Node) -> Result<BTreeMap<String, String>, PlanError> {
+    let nodes = &inputs.cluster.nodes;
+    let list = |value: fn(&Node) -> String| nodes.iter().map(value).collect::<Vec<_>>().join(",");
+    let mut env = vec![
         ("NICLAB_RANK", node.rank.to_string()),
-        ("NICLAB_SIZE", cluster.nodes.len().to_string()),
+        ("NICLAB_SIZE", nodes.len().to_string()),
         ("NICLAB_NODE", node.name.clone()),
         ("NICLAB_PEERS", list(|peer| peer.name.clone())),
         ("NICLAB_ADDRESSES", list(|peer| peer.address().to_string())),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into()
-}
-
-/// What the guest's init reads to become this node.
-fn node_env(node: &Node, env: &BTreeMap<String, String>, share: Option<&Path>) -> Result<String, PlanError> {
-    let mut all = env.clone();
-    all.insert("NICLAB_ADDRESS".to_owned(), format!("{}/{}", node.address(), Node::PREFIX_LENGTH));
-    all.insert("NICLAB_MAC".to_owned(), node.mac().to_string());
-    if let Some(folder) = share {
-        all.insert("NICLAB_SHARE".to_owned(), "1".to_owned());
-        all.insert("NICLAB_CWD".to_owned(), text(folder)?);
+        ("NICLAB_ADDRESS", format!("{}/{}", node.address(), Node::PREFIX_LENGTH)),
+        ("NICLAB_MAC", node.mac().to_string()),
+    ];
+    if let Some(folder) = inputs.share {
+        env.extend([("NICLAB_SHARE", "1".to_owned()), ("NICLAB_CWD", text(folder)?)]);
     }
-    Ok(all.iter().map(|(key, value)| format!("{key}={value}\n")).collect())
+    Ok(env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 fn text(path: &Path) -> Result<String, PlanError> {
@@ -395,8 +328,14 @@ mod tests {
     use niclab_spec::Source;
 
     use super::*;
+    use crate::accelerator::Kind;
 
+    /// Of nodes that boot.
     fn plan_of(file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
+        plan_by(Way::Cold, file, share, root_disk)
+    }
+
+    fn plan_by(way: Way, file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
         let source = Source::from_text("c.toml", file);
         let cluster = source.resolve(&source.cluster_file().unwrap()).unwrap();
         let images = Images {
@@ -404,6 +343,7 @@ mod tests {
             qemu_version: "11.1.3".into(),
             kernel: "/t/vmlinuz".into(),
             kernel_release: "6.12".into(),
+            packed_kernel: "/t/packed".into(),
             initramfs: "/t/initramfs".into(),
             root_disk: root_disk.map(PathBuf::from),
         };
@@ -415,6 +355,8 @@ mod tests {
             folder: Path::new("/r,un/c"),
             accelerator: &Accelerator { kind: Kind::Tcg, reason: String::new() },
             share: share.map(Path::new),
+            start: &Start { way, obstacle: None },
+            cache: &Cache::at(Path::new("/cache")).unwrap(),
         })
         .unwrap()
     }
@@ -424,22 +366,100 @@ mod tests {
         args.iter().zip(&args[1..]).filter(|(a, _)| *a == option).map(|(_, b)| b.as_str()).collect()
     }
 
+    fn devices(plan: &Plan, rank: usize) -> Vec<Value> {
+        let devices = values(plan, rank, "-device").into_iter();
+        devices.filter_map(|device| serde_json::from_str(device).ok()).collect()
+    }
+
     #[test]
-    fn a_node_has_one_card_with_two_functions() {
+    fn a_node_has_one_card_with_two_functions_in_a_port_of_its_own() {
         let plan = plan_of("", None, None);
-        let devices = values(&plan, 1, "-device");
-        let ethernet = devices.iter().find(|d| d.starts_with("virtio-net-pci")).unwrap();
-        assert!(
-            ethernet.contains("addr=0x5.0,multifunction=on") && ethernet.contains("romfile=,"),
-            "{ethernet}"
-        );
-        assert!(ethernet.contains(&format!("mac={}", plan.nodes[1].mac)));
-        let cluster = devices.iter().find(|d| d.starts_with("vhost-user-test-device-pci")).unwrap();
-        for part in
-            ["virtio-id=38", "num_vqs=5", "vq_size=256", "config_size=256", "page-per-vq=on", "addr=0x5.1"]
-        {
-            assert!(cluster.contains(part), "{cluster}");
+        let port = values(&plan, 1, "-device").into_iter().find(|d| d.starts_with("pcie-root-port")).unwrap();
+        let [cluster, ethernet] = <[Value; 2]>::try_from(devices(&plan, 1)).unwrap();
+        for (function, addr) in [(&cluster, "0.1"), (&ethernet, "0.0")] {
+            assert_eq!((&function["addr"], &function["multifunction"]), (&addr.into(), &true.into()));
+            assert!(port.contains(&format!("id={},", function["bus"].as_str().unwrap())), "{port}");
         }
+        assert_eq!(ethernet["mac"], plan.nodes[1].mac.to_string());
+        assert_eq!(ethernet["romfile"], "");
+        for (key, value) in [("virtio-id", 38), ("num_vqs", 5), ("vq_size", 256), ("config_size", 256)] {
+            assert_eq!(cluster[key], value, "{cluster}");
+        }
+        assert_eq!(cluster["page-per-vq"], true);
+    }
+
+    #[test]
+    fn a_restored_node_is_the_machine_that_was_saved_and_its_card_comes_later() {
+        let file = "nodes = 3\nmemory_mib = 128\n[[node]]\nname = \"large\"\nmemory_mib = 512";
+        let [cold, warm] = [Way::Cold, Way::Template].map(|way| plan_by(way, file, Some("/home/me"), None));
+        for (rank, (booted, restored)) in cold.nodes.iter().zip(&warm.nodes).enumerate() {
+            let restore = restored.restore.as_ref().unwrap();
+            assert_eq!(restore.card, devices(&cold, rank), "the same card");
+            assert!(devices(&warm, rank).is_empty() && booted.restore.is_none());
+            let recipe = warm
+                .templates
+                .iter()
+                .find(|recipe| u64::from(recipe.memory_mib) << 20 == restore.memory_bytes);
+            // All that the saved guest had, in that order, and behind it only what no guest sees.
+            let machine = &recipe.unwrap().qemu.args;
+            assert!(
+                restored.qemu.args.windows(machine.len() - 1).any(|args| *args == machine[1..]),
+                "{machine:?}"
+            );
+            assert!(restore.template.starts_with("/cache/v1/template"));
+            assert_eq!(
+                values(&warm, rank, "-incoming"),
+                [format!("file:{}/state", restore.template.display())]
+            );
+            assert!(values(&warm, rank, "-object")[0].ends_with("share=on,mem-path=/proc/self/fd/0"));
+            // From the first instruction on.
+            assert!(
+                values(&warm, rank, "-chardev")
+                    .iter()
+                    .any(|c| c.contains("id=agent,") && c.ends_with("wait=on"))
+            );
+        }
+        assert_eq!(warm.templates.len(), 2, "nodes that are alike share one");
+        assert_eq!(
+            warm.nodes[1].restore.as_ref().unwrap().template,
+            warm.nodes[2].restore.as_ref().unwrap().template
+        );
+        assert_ne!(
+            warm.nodes[0].restore.as_ref().unwrap().template,
+            warm.nodes[1].restore.as_ref().unwrap().template
+        );
+    }
+
+    #[test]
+    fn another_machine_is_another_template() {
+        let folder = |file: &str, share: Option<&str>, disk: Option<&str>| {
+            let plan = plan_by(Way::Template, file, share, disk);
+            plan.nodes[0].restore.as_ref().unwrap().template.clone()
+        };
+        let usual = folder("", None, None);
+        // What is behind the devices, and who the node is, makes no difference.
+        assert_eq!(
+            folder("seed = 7\n[[node]]\nname = \"other\"\n[nic]\nmodel = \"match\"", None, None),
+            usual
+        );
+        assert_eq!(folder("[[link]]\nmtu_bytes = 9000", None, None), usual);
+        let shared = folder("", Some("/home/me"), None);
+        assert_eq!(folder("", Some("/home/you"), None), shared);
+        let mut others = vec![
+            usual,
+            shared,
+            folder("memory_mib = 128", None, None),
+            folder("vcpus = 2", None, None),
+            folder("", None, Some("/t/disk")),
+        ];
+        let disk = tempfile::NamedTempFile::new().unwrap();
+        others.push(folder("", None, disk.path().to_str()));
+        std::fs::write(disk.path(), "changed").unwrap();
+        others.push(folder("", None, disk.path().to_str()));
+        let count = others.len();
+        others.sort();
+        others.dedup();
+        assert_eq!(others.len(), count);
     }
 
     #[test]
@@ -447,10 +467,12 @@ mod tests {
         let file = "[[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nfaults = { partition = true }";
         let plan = plan_of(file, None, None);
         let of_ethernet =
-            |rank| values(&plan, rank, "-device").into_iter().find(|d| d.starts_with("virtio-net-pci"));
-        assert!(!of_ethernet(0).unwrap().contains("host_mtu"));
-        assert!(of_ethernet(1).unwrap().contains(",host_mtu=9000,"));
-        assert!(of_ethernet(1).unwrap().contains(&format!("id={ETHERNET_DEVICE},")));
+            |rank| devices(&plan, rank).into_iter().find(|d| d["driver"] == "virtio-net-pci").unwrap();
+        assert_eq!(of_ethernet(0).get("host_mtu"), None);
+        assert_eq!(
+            (&of_ethernet(1)["host_mtu"], &of_ethernet(1)["id"]),
+            (&9000.into(), &qemu::ETHERNET_DEVICE.into())
+        );
         assert_eq!(plan.nodes.iter().map(|node| node.is_cut).collect::<Vec<_>>(), [false, true]);
     }
 
@@ -478,19 +500,35 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_rank_size_and_peers() {
+    fn an_identity_names_rank_size_and_peers() {
         let plan = plan_of("nodes = 3\n[[node]]\nname = \"head\"", Some("/home/me"), None);
-        let env = &plan.nodes[1].env;
-        assert_eq!((env["NICLAB_RANK"].as_str(), env["NICLAB_SIZE"].as_str()), ("1", "3"));
-        assert_eq!(env["NICLAB_PEERS"], "head,node1,node2");
-        assert_eq!(env["NICLAB_ADDRESSES"], "10.77.0.1,10.77.0.2,10.77.0.3");
-        let file = |name: &str| &plan.files.iter().find(|f| f.path.ends_with(name)).unwrap().text;
-        for line in
-            ["NICLAB_ADDRESS=10.77.0.2/24", "NICLAB_SHARE=1", "NICLAB_CWD=/home/me", "NICLAB_NODE=node1"]
-        {
-            assert!(file("1.env").lines().any(|l| l == line), "{line}");
+        let Identity { env, hosts } = &plan.nodes[1].identity;
+        for (name, value) in [
+            ("NICLAB_RANK", "1"),
+            ("NICLAB_SIZE", "3"),
+            ("NICLAB_NODE", "node1"),
+            ("NICLAB_PEERS", "head,node1,node2"),
+            ("NICLAB_ADDRESSES", "10.77.0.1,10.77.0.2,10.77.0.3"),
+            ("NICLAB_ADDRESS", "10.77.0.2/24"),
+            ("NICLAB_MAC", &plan.nodes[1].mac.to_string()),
+            ("NICLAB_SHARE", "1"),
+            ("NICLAB_CWD", "/home/me"),
+        ] {
+            assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
         }
-        assert!(file("hosts").lines().any(|l| l == "10.77.0.1 head"));
+        assert!(hosts.lines().any(|line| line == "10.77.0.1 head"), "{hosts}");
+        assert!(!plan_of("", None, None).nodes[0].identity.env.contains_key("NICLAB_CWD"));
+    }
+
+    #[test]
+    fn what_a_node_is_its_agent_is_told_and_not_qemu() {
+        // So that it does not matter where the guest comes from.
+        let plan = plan_of("", None, None);
+        let args = |rank: usize| plan.nodes[rank].qemu.args.join(" ");
+        for word in ["fw_cfg", "10.77.0.1", "NICLAB_"] {
+            assert!(!args(0).contains(word), "{}", args(0));
+        }
+        assert_eq!(plan.files.len(), 1, "the daemon's configuration: {:?}", plan.files);
     }
 
     #[test]

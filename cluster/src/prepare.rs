@@ -8,13 +8,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use niclab_images::{Cache, Images, Progress, Request, Terminal};
-use niclab_spec::{Cluster, ClusterName, NicModel, Source};
+use niclab_spec::{BootChoice, Cluster, ClusterName, NicModel, Source};
 
 use crate::{
     accelerator::Accelerator,
     cli::ClusterArgs,
     plan::{Inputs, Plan},
     runtime::RuntimeRoot,
+    template::Start,
     tools::Programs,
 };
 
@@ -46,6 +47,9 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
         file.vcpus = vcpus;
         source.set_by_flag("vcpus", "--vcpus");
     }
+    if args.cold {
+        file.boot = BootChoice::Cold;
+    }
     if let Some(name) = &args.nic {
         let known = NicModel::ALL.iter().find(|model| model.name() == name);
         let names: Vec<&str> = NicModel::ALL.iter().map(|model| model.name()).collect();
@@ -64,7 +68,7 @@ pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
     Ok(source.resolve_booted(&file)?)
 }
 
-/// Builds what is missing and makes the plan of a cluster of this name. Nothing of the cluster is started.
+/// Builds what is missing, templates included, and makes the plan of a cluster of this name. Nothing of the cluster is started.
 ///
 /// # Errors
 /// Whatever keeps a part from being built; the message names the mend.
@@ -75,25 +79,81 @@ pub fn plan(
     root: &RuntimeRoot,
     offline: bool,
 ) -> Result<Plan> {
-    let accelerator = Accelerator::choose(cluster.accelerator)?;
-    log::info!("accelerator: {} ({})", accelerator.name(), accelerator.reason);
+    let parts = Parts::gather(args, cluster, offline)?;
+    let plan = parts.plan(name, root)?;
     let progress = Terminal::new();
-    let programs = Programs::locate(offline, &progress)?;
-    let images = images(args, cluster, &programs, offline, &progress)?;
-    let share = if args.no_share {
-        None
-    } else {
-        shareable(&env::current_dir().context("the current folder is gone")?)
-    };
-    Ok(Plan::new(&Inputs {
-        name,
-        cluster,
-        images: &images,
-        device: &programs.device,
-        folder: &root.folder(name),
-        accelerator: &accelerator,
-        share: share.as_deref(),
-    })?)
+    match plan.templates.iter().try_for_each(|template| template.ensure(&parts.cache, &progress)) {
+        Ok(()) => {
+            if let Some(obstacle) = &plan.start.obstacle {
+                progress.note(&format!("the nodes boot: {obstacle}"));
+            }
+            Ok(plan)
+        }
+        Err(error) if cluster.boot == BootChoice::Template => {
+            Err(error).context("there is no template, and boot = \"template\" was asked for")
+        }
+        Err(error) => {
+            progress.note(&format!("the nodes boot, as there is no template: {error}"));
+            Parts { start: Start::cold(error.to_string()), ..parts }.plan(name, root)
+        }
+    }
+}
+
+/// The plan of a cluster of which everything but templates is built. Nothing is built.
+///
+/// # Errors
+/// When something is missing.
+pub fn foresee(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    name: &ClusterName,
+    root: &RuntimeRoot,
+) -> Result<Plan> {
+    Parts::gather(args, cluster, true)?.plan(name, root)
+}
+
+/// What a plan is made from.
+struct Parts<'a> {
+    cluster: &'a Cluster,
+    accelerator: Accelerator,
+    start: Start,
+    cache: Cache,
+    programs: Programs,
+    images: Vec<Images>,
+    share: Option<PathBuf>,
+}
+
+impl<'a> Parts<'a> {
+    /// Builds what is missing.
+    fn gather(args: &ClusterArgs, cluster: &'a Cluster, offline: bool) -> Result<Self> {
+        let accelerator = Accelerator::choose(cluster.accelerator)?;
+        log::info!("accelerator: {} ({})", accelerator.name(), accelerator.reason);
+        let start = Start::choose(cluster, &accelerator)?;
+        let progress = Terminal::new();
+        let programs = Programs::locate(offline, &progress)?;
+        let cache = Cache::locate()?;
+        let images = images(args, cluster, &programs, &cache, offline, &progress)?;
+        let share = if args.no_share {
+            None
+        } else {
+            shareable(&env::current_dir().context("the current folder is gone")?)
+        };
+        Ok(Self { cluster, accelerator, start, cache, programs, images, share })
+    }
+
+    fn plan(&self, name: &ClusterName, root: &RuntimeRoot) -> Result<Plan> {
+        Ok(Plan::new(&Inputs {
+            name,
+            cluster: self.cluster,
+            images: &self.images,
+            device: &self.programs.device,
+            folder: &root.folder(name),
+            accelerator: &self.accelerator,
+            share: self.share.as_deref(),
+            start: &self.start,
+            cache: &self.cache,
+        })?)
+    }
 }
 
 /// The images of each node; nodes with the same packages share theirs.
@@ -101,10 +161,10 @@ fn images(
     args: &ClusterArgs,
     cluster: &Cluster,
     programs: &Programs,
+    cache: &Cache,
     offline: bool,
     progress: &dyn Progress,
 ) -> Result<Vec<Images>> {
-    let cache = Cache::locate()?;
     let mut built: BTreeMap<&[String], Images> = BTreeMap::new();
     for node in &cluster.nodes {
         if built.contains_key(node.packages.as_slice()) {
@@ -118,7 +178,7 @@ fn images(
             image: cluster.image.clone(),
             tools: programs.guest.clone(),
         };
-        built.insert(&node.packages, niclab_images::ensure(&cache, &request, progress)?);
+        built.insert(&node.packages, niclab_images::ensure(cache, &request, progress)?);
     }
     cluster
         .nodes

@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File},
     io,
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    os::{
+        fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
+        unix::process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -12,7 +15,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{CWD, Mode},
-    io::Errno,
+    io::{Errno, FdFlags},
     process::{Pid, PidfdFlags, Signal},
 };
 use serde::{Deserialize, Serialize};
@@ -108,6 +111,17 @@ impl Awaited {
     }
 }
 
+/// What a child has for standard input and output. Its standard error always goes to its log.
+#[derive(Debug)]
+pub enum Streams {
+    /// No input; output into the log.
+    Log,
+    /// Pipes, for [`Process::take_pipes`].
+    Pipes,
+    /// A file that it finds as descriptor 0; output into the log.
+    Input(OwnedFd),
+}
+
 /// A child that is killed with its owner: when this is dropped, and by the kernel when the owner dies.
 #[derive(Debug)]
 pub struct Process {
@@ -118,27 +132,33 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, with its standard error (and output, unless it is wanted) in
-    /// its log file.
+    /// Starts a program in a process group of its own, with its standard error in its log file. It finds the descriptors
+    /// `kept` under the numbers that they have here.
     ///
     /// The kernel ties the child to the calling *thread*, so this is to be called on a thread that lives as long as the
     /// child shall: the main one.
     ///
     /// # Errors
     /// [`SpawnError`].
-    pub fn spawn(name: &str, plan: &ProcessPlan, wants_pipes: bool) -> Result<Self, SpawnError> {
+    pub fn spawn(
+        name: &str,
+        plan: &ProcessPlan,
+        streams: Streams,
+        kept: &[BorrowedFd<'_>],
+    ) -> Result<Self, SpawnError> {
         let log_error = |error| SpawnError::Log { log: plan.log.clone(), error };
         let program_error = |error| SpawnError::Program { program: plan.program.clone(), error };
         let log = own::create_file(&CWD, &plan.log).map_err(log_error)?;
         let mut command = Command::new(&plan.program);
         command.args(&plan.args).envs(&plan.env).process_group(0);
         command.stderr(log.try_clone().map_err(log_error)?);
-        if wants_pipes {
-            command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        } else {
-            command.stdin(Stdio::null()).stdout(log);
-        }
+        match streams {
+            Streams::Log => command.stdin(Stdio::null()).stdout(log),
+            Streams::Pipes => command.stdin(Stdio::piped()).stdout(Stdio::piped()),
+            Streams::Input(file) => command.stdin(file).stdout(log),
+        };
         die_with_owner(&mut command);
+        keep_open(&mut command, kept);
         keep_private(&mut command);
         let mut child = command.spawn().map_err(program_error)?;
         match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
@@ -221,6 +241,21 @@ pub fn die_with_owner(command: &mut Command) {
         if rustix::process::getppid() == Some(owner) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: between fork and exec the closure makes two system calls; it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Lets the command have descriptors of ours.
+fn keep_open(command: &mut Command, kept: &[BorrowedFd<'_>]) {
+    let kept: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    let prepare = move || {
+        for &fd in &kept {
+            // SAFETY: the caller of `spawn`, in which this runs, holds the descriptor until it returns.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes system calls; it allocates nothing and takes no lock.
     unsafe { command.pre_exec(prepare) };
 }
 
@@ -322,7 +357,7 @@ mod tests {
     fn output_goes_to_the_log_and_the_exit_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), "echo one; echo two >&2; exit 3");
-        let mut process = Process::spawn("x", &plan, false).unwrap();
+        let mut process = Process::spawn("x", &plan, Streams::Log, &[]).unwrap();
         let status = process.wait_until(Instant::now() + Duration::from_secs(30)).unwrap();
         assert_eq!(status.code(), Some(3));
         assert_eq!(tail(&plan.log, 10), "one\ntwo");
@@ -332,7 +367,8 @@ mod tests {
     #[test]
     fn dropping_kills() {
         let folder = tempfile::tempdir().unwrap();
-        let process = Process::spawn("x", &plan(folder.path(), "exec sleep 1000"), false).unwrap();
+        let process =
+            Process::spawn("x", &plan(folder.path(), "exec sleep 1000"), Streams::Log, &[]).unwrap();
         let id = process.id();
         drop(process);
         assert_eq!(ProcessId::of(id.pid), None);
@@ -342,7 +378,7 @@ mod tests {
     fn descendants_are_found_over_generations() {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), "sh -c 'sleep 1000 & echo $!; wait' & wait");
-        let process = Process::spawn("x", &plan, false).unwrap();
+        let process = Process::spawn("x", &plan, Streams::Log, &[]).unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
         let grandchild = loop {
             if let Ok(pid) = tail(&plan.log, 1).parse::<u32>() {
@@ -360,7 +396,7 @@ mod tests {
     fn a_missing_program_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let plan = ProcessPlan { program: "/no/such".into(), ..plan(folder.path(), "") };
-        let error = Process::spawn("x", &plan, false).unwrap_err();
+        let error = Process::spawn("x", &plan, Streams::Log, &[]).unwrap_err();
         assert!(error.to_string().contains("/no/such"), "{error}");
     }
 

@@ -7,32 +7,34 @@
 
 use std::{
     fmt,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{ChildStdin, ExitStatus},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use niclab_agent::Health;
 use niclab_spec::daemon::READY_LINE;
 use rustix::{fs::CWD, process::Signal};
 use thiserror::Error;
 
 use crate::{
-    agent_client::AgentClient,
+    agent_client::{AgentClient, AgentError, join_now},
     control::DownRequest,
+    course::{Course, Stage},
     placement::Placement,
     plan::{NodePlan, Plan},
-    process::{Process, ProcessId, SpawnError, tail, wait_readable},
+    process::{Process, ProcessId, SpawnError, Streams, tail, wait_readable},
     qmp::{Qmp, QmpError},
     runtime::{ClusterFolder, RuntimeError, own},
     signals,
+    template::{self, GuestMemory, Saved},
 };
 
 /// Lines of a console or log that a message shows.
@@ -69,6 +71,10 @@ fn panic_of(console: &Path) -> Option<String> {
 pub enum Event {
     /// The daemon listens on all its sockets.
     DaemonReady,
+    /// The memory of a guest that is to be restored is there, or cannot be.
+    Memory(usize, io::Result<GuestMemory>),
+    /// A guest cannot be restored.
+    RestoreFailed(usize, QmpError),
     /// The process that was started under this name ended.
     Ended(String),
     /// A guest is healthy, and this is its agent.
@@ -149,6 +155,30 @@ pub enum Failure {
         /// The end of the guest's console.
         console: String,
     },
+    /// A guest's memory cannot be copied from its template.
+    #[error(
+        "the memory of {node} cannot be copied from its template: {error}; is the host's memory used up? --cold boots it"
+    )]
+    Memory {
+        /// The node.
+        node: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// QEMU does not restore a guest.
+    #[error(
+        "{node} cannot be restored from its template: {error}; --cold boots it instead; QEMU's last words:\n{log}"
+    )]
+    Restore {
+        /// The node.
+        node: String,
+        /// What QEMU says.
+        #[source]
+        error: QmpError,
+        /// The end of QEMU's messages.
+        log: String,
+    },
     /// Not all guests got healthy in time.
     #[error("not healthy after {} s (raise --boot-timeout if the machine is slow):\n{details}", timeout.as_secs())]
     NotHealthy {
@@ -190,9 +220,6 @@ pub enum Failure {
     Abandoned,
 }
 
-/// What each guest still waits for, in words; shared with the threads that ask.
-type Waiting = Arc<Mutex<Vec<String>>>;
-
 /// A cluster that runs.
 pub struct RunningCluster {
     plan: Plan,
@@ -204,7 +231,7 @@ pub struct RunningCluster {
     daemon_stdin: Option<ChildStdin>,
     guests: Vec<Process>,
     agents: Vec<Option<Arc<AgentClient>>>,
-    waiting: Waiting,
+    course: Course,
     /// Keeps the daemon's threads beside the guests.
     placement: Option<Placement>,
 }
@@ -259,7 +286,10 @@ impl RunningCluster {
                     .and_then(|mut written| written.write_all(file.text.as_bytes()))
                     .map_err(Failure::Prepare)?;
             }
-            let mut daemon = Process::spawn("daemon", &plan.daemon, true)?;
+            for (node, restore) in plan.nodes.iter().filter_map(|node| Some((node, node.restore.as_ref()?))) {
+                template::begin_console(&restore.template, &node.console).map_err(Failure::Prepare)?;
+            }
+            let mut daemon = Process::spawn("daemon", &plan.daemon, Streams::Pipes, &[])?;
             let (stdin, stdout) =
                 daemon.take_pipes().ok_or(Failure::Prepare(std::io::ErrorKind::BrokenPipe.into()))?;
             watch(&daemon, &sender)?;
@@ -276,7 +306,7 @@ impl RunningCluster {
         };
         match start() {
             Ok((daemon, stdin)) => Ok(Self {
-                waiting: Arc::new(Mutex::new(vec!["QEMU to start".to_owned(); plan.nodes.len()])),
+                course: Course::new(plan.nodes.len()),
                 agents: vec![None; plan.nodes.len()],
                 guests: Vec::new(),
                 placement: None,
@@ -296,21 +326,24 @@ impl RunningCluster {
 
     fn bring_up(&mut self, timeout: Duration, on_healthy: &mut dyn FnMut(&NodePlan)) -> Result<(), Failure> {
         self.record()?;
-        let ready_by = Instant::now() + DAEMON_READY_TIMEOUT;
-        match self.next_event(ready_by)? {
-            Some(Event::DaemonReady) => {}
-            _ => return Err(Failure::DaemonNotReady { log: tail(&self.plan.daemon.log, TAIL_LINES) }),
-        }
-        let deadline = Instant::now() + timeout;
-        for (rank, node) in self.plan.nodes.iter().enumerate() {
-            let guest = Process::spawn(&node.name, &node.qemu, false)?;
-            watch(&guest, &self.sender)?;
-            self.guests.push(guest);
-            ask_until_healthy(rank, node, deadline, &self.waiting, &self.sender);
-        }
-        self.record()?;
+        (0..self.plan.nodes.len()).for_each(|rank| self.course.begins(rank, Stage::Memory));
+        copy_memories(&self.plan, &self.sender);
+        let mut memories: Vec<Option<GuestMemory>> = self.plan.nodes.iter().map(|_| None).collect();
+        let mut deadline = Instant::now() + DAEMON_READY_TIMEOUT;
+        let mut is_daemon_ready = false;
         while self.agents.iter().any(Option::is_none) {
             match self.next_event(deadline)? {
+                Some(Event::DaemonReady) => {
+                    is_daemon_ready = true;
+                    deadline = Instant::now() + timeout;
+                }
+                Some(Event::Memory(rank, memory)) => {
+                    let (node, _) = self.node_and_console(rank);
+                    let memory = memory.map_err(|error| Failure::Memory { node, error })?;
+                    if let Some(slot) = memories.get_mut(rank) {
+                        *slot = Some(memory);
+                    }
+                }
                 Some(Event::Healthy(rank, agent)) => {
                     self.settle_carrier(rank)?;
                     if let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) {
@@ -319,12 +352,41 @@ impl RunningCluster {
                     }
                 }
                 Some(_) => {}
-                None => return Err(self.not_healthy(timeout)),
+                None if is_daemon_ready => return Err(self.not_healthy(timeout)),
+                None => {
+                    return Err(Failure::DaemonNotReady { log: tail(&self.plan.daemon.log, TAIL_LINES) });
+                }
+            }
+            if is_daemon_ready {
+                self.start_guests(&mut memories, deadline)?;
             }
         }
         let (guests, daemon) = self.pids();
         self.placement = Placement::follow(&guests, daemon);
         Ok(())
+    }
+
+    /// Starts all guests, in the order of their ranks, up to the first whose memory is not there yet.
+    fn start_guests(
+        &mut self,
+        memories: &mut [Option<GuestMemory>],
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        let before = self.guests.len();
+        while let Some(node) = self.plan.nodes.get(self.guests.len()) {
+            let rank = self.guests.len();
+            let streams = match (&node.restore, memories.get_mut(rank).and_then(Option::take)) {
+                (None, _) => Streams::Log,
+                (Some(_), Some(memory)) => Streams::Input(memory.descriptor().map_err(Failure::Prepare)?),
+                (Some(_), None) => break,
+            };
+            let guest = Process::spawn(&node.name, &node.qemu, streams, &[])?;
+            watch(&guest, &self.sender)?;
+            self.guests.push(guest);
+            self.course.begins(rank, Stage::Qemu);
+            ask_until_healthy(rank, node, deadline, &self.course, &self.sender);
+        }
+        if self.guests.len() > before { self.record() } else { Ok(()) }
     }
 
     /// Takes the carrier of a guest whose link is cut, now that it has been seen to have one.
@@ -358,6 +420,11 @@ impl RunningCluster {
                 let (node, console) = self.node_and_console(rank);
                 Err(Failure::Agent { node, error, console })
             }
+            Event::RestoreFailed(rank, error) => {
+                let (node, _) = self.node_and_console(rank);
+                let log = self.plan.nodes.get(rank).map(|node| tail(&node.qemu.log, TAIL_LINES));
+                Err(Failure::Restore { node, error, log: log.unwrap_or_default() })
+            }
             event => Ok(Some(event)),
         }
     }
@@ -388,12 +455,10 @@ impl RunningCluster {
     }
 
     fn not_healthy(&self, timeout: Duration) -> Failure {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let details: Vec<String> = (self.agents.iter().zip(&self.plan.nodes).zip(waiting.iter()))
-            .filter(|((agent, _), _)| agent.is_none())
-            .map(|((_, node), waiting)| {
-                let console = tail(&node.console, TAIL_LINES);
-                format!("{} waits for {waiting}; its console:\n{console}", node.name)
+        let details: Vec<String> = (self.plan.nodes.iter().enumerate())
+            .filter_map(|(rank, node)| {
+                let (waiting, console) = (self.course.waiting(rank)?, tail(&node.console, TAIL_LINES));
+                Some(format!("{} waits for {waiting}; its console:\n{console}", node.name))
             })
             .collect();
         Failure::NotHealthy { timeout, details: details.join("\n") }
@@ -409,6 +474,12 @@ impl RunningCluster {
     #[must_use]
     pub fn folder(&self) -> &ClusterFolder {
         &self.folder
+    }
+
+    /// How the nodes came up.
+    #[must_use]
+    pub fn course(&self) -> &Course {
+        &self.course
     }
 
     /// The agents, by rank. All of them once [`Self::boot`] is done.
@@ -490,60 +561,110 @@ fn watch(process: &Process, sender: &Sender<Event>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connects to a guest's agent and asks until it is healthy, then sends an event.
+/// Copies the memory of the guests that are to be restored, side by side, in the order of their ranks.
+fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
+    let restored =
+        plan.nodes.iter().enumerate().filter_map(|(rank, node)| Some((rank, node.restore.clone()?)));
+    let restored: Arc<Vec<_>> = Arc::new(restored.collect());
+    let next = Arc::new(AtomicUsize::new(0));
+    let copiers = thread::available_parallelism().map_or(1, usize::from).min(restored.len());
+    for _ in 0..copiers {
+        let (restored, next, sender) = (Arc::clone(&restored), Arc::clone(&next), sender.clone());
+        thread::spawn(move || {
+            while let Some((rank, restore)) = restored.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let saved = Saved::open(&restore.template, restore.memory_bytes).map_err(io::Error::other);
+                // If nobody listens any more, the cluster is being taken down.
+                let _ = sender.send(Event::Memory(*rank, saved.and_then(|saved| saved.memory())));
+            }
+        });
+    }
+}
+
+/// Has a guest restored if it is to be, connects to its agent and asks until it is healthy, then sends an event.
 fn ask_until_healthy(
     rank: usize,
     node: &NodePlan,
     deadline: Instant,
-    waiting: &Waiting,
+    course: &Course,
     sender: &Sender<Event>,
 ) {
-    let (socket, waiting, sender) = (node.agent_socket.clone(), Arc::clone(waiting), sender.clone());
-    let say = move |text: String| {
-        if let Some(slot) = waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(rank) {
-            *slot = text;
-        }
-    };
+    let (node, course, sender) = (node.clone(), course.clone(), sender.clone());
     thread::spawn(move || {
-        let result = healthy_agent(&socket, deadline, say);
+        let result = healthy_agent(rank, &node, deadline, &course);
         let event = match result {
-            Ok(Some(agent)) => Event::Healthy(rank, agent),
-            // The owner reports the time-out itself.
-            Ok(None) => return,
-            Err(error) => Event::AgentFailed(rank, error),
+            Ok(agent) => Event::Healthy(rank, agent),
+            // The owner reports the time-out itself, and the end of QEMU is an event of its own, which says more.
+            Err(Unhealthy::Late | Unhealthy::Gone) => return,
+            Err(Unhealthy::Agent(error)) => Event::AgentFailed(rank, error.to_string()),
+            Err(Unhealthy::Restore(error)) => Event::RestoreFailed(rank, error),
         };
         let _ = sender.send(event);
     });
 }
 
+/// Why a guest is not healthy.
+enum Unhealthy {
+    /// It takes longer than it may.
+    Late,
+    /// Its QEMU has ended.
+    Gone,
+    /// Its agent cannot be used.
+    Agent(AgentError),
+    /// QEMU does not restore it.
+    Restore(QmpError),
+}
+
+impl From<AgentError> for Unhealthy {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Silent(_) => Self::Late,
+            AgentError::Gone(_) => Self::Gone,
+            error => Self::Agent(error),
+        }
+    }
+}
+
+impl From<QmpError> for Unhealthy {
+    fn from(error: QmpError) -> Self {
+        match error {
+            QmpError::HungUp => Self::Gone,
+            error => Self::Restore(error),
+        }
+    }
+}
+
 fn healthy_agent(
-    socket: &Path,
+    rank: usize,
+    node: &NodePlan,
     deadline: Instant,
-    say: impl Fn(String),
-) -> Result<Option<Arc<AgentClient>>, String> {
-    use crate::agent_client::AgentError;
-    say("its agent to answer".to_owned());
-    let agent = match AgentClient::connect(socket, deadline) {
-        Ok(agent) => agent,
-        Err(AgentError::Silent(_)) => return Ok(None),
-        // The end of QEMU is an event of its own, which says more.
-        Err(AgentError::Gone(_)) => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
+    course: &Course,
+) -> Result<Arc<AgentClient>, Unhealthy> {
+    let stream = AgentClient::reach(&node.agent_socket, deadline)?;
+    if let Some(restore) = &node.restore {
+        course.begins(rank, Stage::State);
+        let mut qemu = Qmp::reach(&node.qmp_socket, deadline)?;
+        qemu.wait_until_running(deadline)?;
+        course.begins(rank, Stage::Card);
+        restore.card.iter().try_for_each(|function| qemu.plug(function))?;
+    }
+    course.begins(rank, Stage::Agent);
+    let agent = AgentClient::over(stream, deadline)?;
+    course.begins(rank, Stage::Identity);
+    agent.join(&join_now(&node.identity), deadline)?;
+    course.begins(rank, Stage::Nic);
     while Instant::now() < deadline {
         match agent.health(HEALTH_TIMEOUT) {
-            Ok(health) if health.is_healthy() => return Ok(Some(agent)),
-            Ok(health) => say(missing(&health)),
-            Err(AgentError::Gone(_)) => return Ok(None),
-            Err(error) => say(error.to_string()),
+            Ok(health) if health.is_healthy() => {
+                course.is_healthy(rank);
+                return Ok(agent);
+            }
+            Ok(health) => course.says(rank, health.to_string()),
+            Err(AgentError::Gone(_)) => return Err(Unhealthy::Gone),
+            Err(error) => course.says(rank, error.to_string()),
         }
         thread::sleep(HEALTH_INTERVAL);
     }
-    Ok(None)
-}
-
-fn missing(health: &Health) -> String {
-    format!("its NIC ({health})")
+    Err(Unhealthy::Late)
 }
 
 fn how(status: ExitStatus) -> String {

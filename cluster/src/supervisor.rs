@@ -24,7 +24,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent_client::{AgentClient, AgentError, CommandHandle, CommandSender},
+    agent_client::{AgentClient, AgentError, CommandHandle, CommandSender, join_now},
     commands::OWN_FAILURE,
     control::{
         self, ControlError, DownRequest, FAILURE, NodeStatus, PLAN, Reply, Request, SOCKET, STATUS_VERSION,
@@ -41,6 +41,10 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an agent that was lost may take to answer again.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long its guest, which may have been started anew, may then take to become a node again. An agent that waits for a
+/// network interface does so for 20 s.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a command may take to end after its client hung up.
 const HANG_UP_GRACE: Duration = Duration::from_secs(1);
@@ -214,12 +218,6 @@ impl Supervisor {
             let names: Vec<&str> = self.plan.nodes.iter().map(|node| node.name.as_str()).collect();
             format!("no node is called `{name}`; the nodes are {}", names.join(", "))
         })?;
-        let mut exec = exec;
-        if let Some(node) = self.plan.node(name) {
-            for (key, value) in &node.env {
-                exec.env.entry(key.clone()).or_insert_with(|| value.clone());
-            }
-        }
         self.agent(rank).and_then(|agent| agent.exec(exec)).map_err(|error| error.to_string())
     }
 
@@ -229,7 +227,9 @@ impl Supervisor {
         let (slot, node) = self.agents.get(rank).zip(self.plan.nodes.get(rank)).ok_or_else(unknown)?;
         let mut agent = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if agent.is_lost() {
-            *agent = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
+            let anew = AgentClient::connect(&node.agent_socket, Instant::now() + RECONNECT_TIMEOUT)?;
+            anew.join(&join_now(&node.identity), Instant::now() + JOIN_TIMEOUT)?;
+            *agent = anew;
         }
         Ok(Arc::clone(&agent))
     }
@@ -339,8 +339,15 @@ fn relay_input(stream: &mut UnixStream, command: &CommandSender) -> Result<(), C
         }
         while let Some(frame) = decoder.next_frame() {
             let message = ToGuest::from_frame(frame)?;
-            let is_for_commands =
-                !matches!(message, ToGuest::Hello { .. } | ToGuest::Exec(_) | ToGuest::PowerOff);
+            // What is about the guest as a whole is the supervisor's to say.
+            let is_for_commands = matches!(
+                message,
+                ToGuest::Stdin(_)
+                    | ToGuest::StdinEnd
+                    | ToGuest::Signal(_)
+                    | ToGuest::Resize(_)
+                    | ToGuest::Credit(_)
+            );
             if is_for_commands {
                 command.send(message).map_err(|error| ControlError::Refused(error.to_string()))?;
             }

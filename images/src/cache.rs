@@ -5,15 +5,15 @@
 //!   v1/                              one folder per layout version; others are left alone
 //!     lock                           held while something is built
 //!     apt/                           apt's own state, never the host's
-//!     tree/KEY/  module/KEY/  initramfs/KEY/  disk/KEY/
+//!     tree/KEY/  module/KEY/  initramfs/KEY/  disk/KEY/   and what others build from these ([`Cache::derive`])
 //! ```
 //!
 //! An artefact's key is a hash of all it is made from. It is built in a sibling folder, synced, marked and then
 //! renamed to its final name; so what has its name and its mark is whole, whatever was interrupted.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fmt, io, process};
 
@@ -111,6 +111,43 @@ impl Cache {
         found.iter().skip(keep).try_for_each(|path| remove_all(path))
     }
 
+    /// Where an artefact is that [`Cache::derive`] built, if it is whole.
+    pub fn find_derived(&self, kind: &str, key: &Key) -> Option<PathBuf> {
+        self.find(kind, key)
+    }
+
+    /// Where an artefact of that kind and key is, or will be.
+    pub fn derived_path(&self, kind: &str, key: &Key) -> PathBuf {
+        self.root().join(kind).join(&key.0)
+    }
+
+    /// An artefact that another package builds: found, or built by `build` in the folder it is given, once, however many
+    /// want it at the same time. Beside it the `keep` newest of its kind are kept. One that `is_good` refuses is built
+    /// again.
+    ///
+    /// # Errors
+    /// Those of `build`; [`ImageError`] when the cache cannot be used.
+    pub fn derive<E: From<ImageError>>(
+        &self,
+        kind: &str,
+        key: &Key,
+        keep: usize,
+        progress: &dyn Progress,
+        is_good: impl FnOnce(&Path) -> bool,
+        build: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<PathBuf, E> {
+        let lock = self.lock(progress)?;
+        if let Some(path) = self.find(kind, key) {
+            if is_good(&path) {
+                return Ok(path);
+            }
+            remove_all(&path)?;
+        }
+        let path = self.artefact(&lock, kind, key, build)?;
+        self.prune(&lock, kind, keep)?;
+        Ok(path)
+    }
+
     /// Waits until no other niclab builds in this cache. The lock ends with the value, or with the process.
     pub(crate) fn lock(&self, progress: &dyn Progress) -> Result<CacheLock, ImageError> {
         let root = self.root();
@@ -137,13 +174,13 @@ impl Cache {
     }
 
     /// The artefact of that key, built by `build` in the folder it is given if it is not there yet.
-    pub(crate) fn artefact(
+    pub(crate) fn artefact<E: From<ImageError>>(
         &self,
         _lock: &CacheLock,
         kind: &str,
         key: &Key,
-        build: impl FnOnce(&Path) -> Result<(), ImageError>,
-    ) -> Result<PathBuf, ImageError> {
+        build: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<PathBuf, E> {
         if let Some(path) = self.find(kind, key) {
             return Ok(path);
         }
@@ -151,8 +188,13 @@ impl Cache {
         fs::create_dir_all(&folder).at("create", &folder)?;
         remove_staging(&folder)?;
         let staging = folder.join(format!("{STAGING_PREFIX}{key}"));
-        fs::create_dir(&staging).at("create", &staging)?;
-        build(&staging)?;
+        // Nobody else's to write to, whatever mask the user has.
+        DirBuilder::new().mode(0o700).create(&staging).at("create", &staging)?;
+        if let Err(error) = build(&staging) {
+            // A killed build leaves it, and the next one clears it.
+            let _ = fs::remove_dir_all(&staging);
+            return Err(error);
+        }
         let path = folder.join(&key.0);
         // Without its mark it is not ours, or damaged.
         remove_all(&path)?;
@@ -232,8 +274,8 @@ pub(crate) fn remove_all(path: &Path) -> Result<(), ImageError> {
 }
 
 /// A hash of all that an artefact is made from; also its folder's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key(String);
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(String);
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,7 +284,7 @@ impl fmt::Display for Key {
 }
 
 /// Collects the inputs of an artefact into its [`Key`].
-pub(crate) struct KeyBuilder(Sha256);
+pub struct KeyBuilder(Sha256);
 
 impl KeyBuilder {
     /// `recipe` names the code that builds it; change the name when that code changes what it produces.
@@ -263,6 +305,9 @@ impl KeyBuilder {
     }
 
     /// Adds a file's content.
+    ///
+    /// # Errors
+    /// An I/O error when it cannot be read.
     pub fn file(self, path: &Path) -> Result<Self, ImageError> {
         Ok(self.bytes(&fs::read(path).at("read", path)?))
     }
@@ -315,7 +360,8 @@ mod tests {
         let (_dir, cache) = cache();
         let lock = cache.lock(&Silent).unwrap();
         let first = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
-        let second = cache.artefact(&lock, "tree", &key("a"), |_| panic!("built twice")).unwrap();
+        let never = |_: &Path| -> Result<(), ImageError> { panic!("built twice") };
+        let second = cache.artefact(&lock, "tree", &key("a"), never).unwrap();
         assert_eq!(first, second);
         assert_eq!(fs::read_to_string(first.join("data")).unwrap(), "whole");
         assert_eq!(cache.list("tree"), [second]);
@@ -330,6 +376,7 @@ mod tests {
             Err(ImageError::NoModuleSource)
         });
         assert!(failed.is_err());
+        assert_eq!(fs::read_dir(cache.root().join("tree")).unwrap().count(), 0, "nothing is left of it");
         assert_eq!(cache.find("tree", &key("a")), None);
         let path = cache.artefact(&lock, "tree", &key("a"), fill).unwrap();
         assert!(!path.join("half").exists());

@@ -18,7 +18,7 @@ use crate::tree::Tree;
 use crate::unpack::MERGED;
 
 /// Change it when the code below changes what is built. (The guest's scripts are hashed themselves.)
-const RECIPE: &str = "initramfs 2";
+const RECIPE: &str = "initramfs 3";
 
 pub(crate) const KIND: &str = "initramfs";
 
@@ -28,10 +28,9 @@ pub(crate) const FILE: &str = "initramfs.cpio";
 /// How many are kept. Each change of a guest tool makes a new one.
 pub(crate) const KEPT: usize = 8;
 
-/// Modules the guest may load: networks, the shared folder, launch parameters, and root disks.
-const MODULES: [&str; 10] = [
+/// Modules the guest may load: networks, the shared folder, and root disks.
+const MODULES: [&str; 9] = [
     "virtio_net",
-    "qemu_fw_cfg",
     "9pnet_virtio",
     "9p",
     "virtio_blk",

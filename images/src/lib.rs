@@ -39,7 +39,7 @@ use crate::cache::CacheLock;
 use crate::progress::step;
 use crate::tree::Tree;
 
-pub use crate::cache::Cache;
+pub use crate::cache::{Cache, Key, KeyBuilder};
 pub use crate::error::ImageError;
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
@@ -71,6 +71,8 @@ pub struct Images {
     pub qemu_version: String,
     /// For `-kernel`: unpacked, so that QEMU enters it without a BIOS, unless it is the user's own.
     pub kernel: PathBuf,
+    /// The kernel of niclab's own as its package has it: it unpacks itself, behind a BIOS.
+    pub packed_kernel: PathBuf,
     /// Release of the kernel the module was built for. A user's own kernel may be another.
     pub kernel_release: String,
     /// For `-initrd`.
@@ -142,6 +144,7 @@ fn images(
         qemu: tree.qemu(),
         qemu_version: tree.qemu_version.clone(),
         kernel: request.kernel.clone().unwrap_or(kernel),
+        packed_kernel: tree.packed_kernel(),
         kernel_release: tree.kernel_release.clone(),
         initramfs,
         root_disk: disk.or_else(|| request.image.clone()),

@@ -76,6 +76,8 @@ fn a_guest_that_reboots_finds_its_nic_again() {
     assert_ne!(reset.code(), 0, "the command cannot outlive its guest\n{reset}");
     let is_back = || boot_id().stdout.trim().len() == before.trim().len() && boot_id().stdout != before;
     assert!(eventually(Duration::from_secs(60), is_back), "{}", boot_id());
+    let said = niclab.run(["exec", "node0", "--", "sh", "-c", "echo rank $NICLAB_RANK of $(hostname)"]);
+    assert_eq!(said.success().stdout, "rank 0 of node0\n", "it is the same node again");
 
     let perf = ["--", "niclab-perf", "pingpong", "-s", "16", "-n", "50", "--timeout", "60"];
     let peer = niclab.start(["exec", "node1"].iter().chain(&perf));

@@ -3,6 +3,7 @@
 mod device_faults;
 mod driver;
 mod faults;
+mod identity;
 mod lifetime;
 mod links;
 mod match_driver;

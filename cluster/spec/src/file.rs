@@ -37,6 +37,8 @@ pub struct ClusterFile {
     pub qemu_args: Vec<String>,
     /// How the guests' instructions are executed.
     pub accelerator: AcceleratorChoice,
+    /// How nodes come up.
+    pub boot: BootChoice,
     /// A platform profile: the name of a bundled one, or the path of a `.toml` file. Default: the one of the NIC's paper.
     pub profile: Option<String>,
     /// The seed of every random choice, so that a run can be repeated.
@@ -62,6 +64,7 @@ impl Default for ClusterFile {
             image: None,
             qemu_args: Vec::new(),
             accelerator: AcceleratorChoice::default(),
+            boot: BootChoice::default(),
             profile: None,
             seed: 1,
             nic: NicConfig::default(),
@@ -124,6 +127,19 @@ pub enum AcceleratorChoice {
     Tcg,
     /// KVM, or an error.
     Kvm,
+}
+
+/// How nodes come up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BootChoice {
+    /// From a template where that is known to work, else cold, with a line that says why.
+    #[default]
+    Auto,
+    /// From a template: a guest that was booted once, without its card, and saved. An error where there can be none.
+    Template,
+    /// Each node boots by itself.
+    Cold,
 }
 
 /// The JSON Schema of the cluster file.

@@ -35,7 +35,7 @@ mod source;
 pub use address::MacAddress;
 pub use device_faults::{DeviceFaultProblem, DeviceFaultRate, DeviceFaults};
 pub use error::{Place, Problem, SpecError};
-pub use file::{AcceleratorChoice, ClusterFile, LinkEntry, NodeEntry, schema};
+pub use file::{AcceleratorChoice, BootChoice, ClusterFile, LinkEntry, NodeEntry, schema};
 pub use link::{FaultError, Faults, FaultsChange, LinkConfig};
 pub use name::{ClusterName, ClusterNameError};
 pub use nic::{FlowControl, MatchParameters, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};

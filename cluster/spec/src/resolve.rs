@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    AcceleratorChoice, ClusterFile, ClusterName, DeviceFaults, Faults, LinkConfig, LinkEntry, MacAddress,
-    NicConfig, NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
+    AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, LinkConfig, LinkEntry,
+    MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
     name::{ClusterNameError, LABEL_MEND, is_label},
 };
 
@@ -36,6 +36,8 @@ pub struct Cluster {
     pub qemu_args: Vec<String>,
     /// How instructions are executed.
     pub accelerator: AcceleratorChoice,
+    /// How nodes come up.
+    pub boot: BootChoice,
     /// The prices.
     pub profile: Profile,
     /// The seed of every random choice.
@@ -115,6 +117,7 @@ impl Source {
             image: file.image.as_deref().map(|path| self.path_of(path)),
             qemu_args: file.qemu_args.clone(),
             accelerator: file.accelerator,
+            boot: file.boot,
             profile,
             seed: file.seed,
         })

@@ -1,41 +1,140 @@
-//! How long two nodes take from a warm cache until both are healthy, and what the daemon then keeps resident.
+//! How long two nodes take until both are healthy: restored from a template, and booted; what each stage of that takes, what
+//! the template costs whoever needs it first, and what the daemon then keeps resident.
+
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use niclab_images::{Cache, Silent};
 
 use super::{
-    Measured, Options,
+    Booted, Measured, Options,
     figure::{Clock, Figure, Goal},
     memory::{self, ResidentMemory},
 };
-use crate::{cli::ClusterArgs, runtime::RuntimeRoot};
+use crate::{cli::ClusterArgs, course::Stage, plan::Plan, runtime::RuntimeRoot};
 
 /// Most wall time from the command to two healthy nodes, in seconds.
-const BOOT_GOAL: Goal = Goal::Below(12.0);
+const START_GOAL: Goal = Goal::Below(1.2);
+
+/// Most wall time that a template adds to the run that first needs it, in seconds.
+const TEMPLATE_GOAL: Goal = Goal::Below(3.0);
+
+/// What booting may take of what it takes a kernel that unpacks itself, behind a BIOS.
+const COLD_GOAL: Goal = Goal::Below(0.65);
 
 /// A boot takes seconds, so its median is of fewer samples than a round trip's.
-const MAX_BOOTS: usize = 3;
+const MAX_ROUNDS: usize = 5;
 
-/// Boots two nodes a few times.
+/// One way of starting, sample by sample.
+#[derive(Default)]
+struct Starts {
+    preparation: Vec<f64>,
+    /// From the first process to both nodes healthy.
+    processes: Vec<f64>,
+    stages: [Vec<f64>; Stage::ALL.len()],
+    /// All of it.
+    total: Vec<f64>,
+}
+
+impl Starts {
+    fn add(&mut self, booted: &Booted) {
+        self.preparation.push(booted.preparation.as_secs_f64());
+        self.processes.push(booted.boot.as_secs_f64());
+        self.total.push((booted.preparation + booted.boot).as_secs_f64());
+        for (samples, stage) in self.stages.iter_mut().zip(Stage::ALL) {
+            let took = booted.running.course().took(stage);
+            samples.extend(took.iter().map(Duration::as_secs_f64));
+        }
+    }
+
+    /// Where the time goes, in the order in which it goes there.
+    fn figures(&self, name: &str, what: &str) -> Vec<Figure> {
+        let mut figures = vec![
+            seconds(
+                &format!("{name}_preparation"),
+                &format!("{what}: command line to plan"),
+                &self.preparation,
+            ),
+            seconds(
+                &format!("{name}_processes"),
+                &format!("{what}: first process to both healthy"),
+                &self.processes,
+            ),
+        ];
+        let stages = self.stages.iter().zip(Stage::ALL).filter(|(samples, _)| !samples.is_empty());
+        figures.extend(stages.map(|(samples, stage)| {
+            let waits_for = format!("{what}: each node waits for {}", stage.waits_for());
+            seconds(&format!("{name}_{}", stage.name()), &waits_for, samples)
+        }));
+        figures.push(seconds(name, &format!("{what}: command line to both healthy"), &self.total));
+        figures
+    }
+}
+
+fn seconds(name: &str, what: &str, samples: &[f64]) -> Figure {
+    Figure::new(name, what, Clock::Wall, "s", samples.to_vec())
+}
+
+/// Starts two nodes a few times, in each way in turns.
 ///
 /// # Errors
-/// When a boot fails.
+/// When a start fails.
 pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    let args = ClusterArgs { nodes: Some(2), ..options.cluster.clone() };
-    let (mut preparations, mut boots, mut totals) = (Vec::new(), Vec::new(), Vec::new());
+    let warm = ClusterArgs { nodes: Some(2), ..options.cluster.clone() };
+    let cold = ClusterArgs { cold: true, ..warm.clone() };
+    let (mut restored, mut booted, mut packed) = (Starts::default(), Starts::default(), Starts::default());
+    let mut templates = Vec::new();
     let mut memory = None;
-    for _ in 0..options.rounds.clamp(1, MAX_BOOTS) {
-        let booted = super::boot(options, root, &args, |_| {})?;
-        preparations.push(booted.preparation.as_secs_f64());
-        boots.push(booted.boot.as_secs_f64());
-        totals.push((booted.preparation + booted.boot).as_secs_f64());
-        memory = Some(booted.finish(|running| Ok(ResidentMemory::of(running.pids().1)?))?);
+    for _ in 0..options.rounds.clamp(1, MAX_ROUNDS) {
+        let start = super::boot(options, root, &warm, |_| {})?;
+        restored.add(&start);
+        templates.push(template(start.running.plan())?);
+        memory = Some(start.finish(|running| Ok(ResidentMemory::of(running.pids().1)?))?);
+        for (starts, is_packed) in [(&mut booted, false), (&mut packed, true)] {
+            let start = super::boot(options, root, &cold, |plan| {
+                if is_packed {
+                    pack(plan);
+                }
+            })?;
+            starts.add(&start);
+            start.finish(|_| Ok(()))?;
+        }
     }
-    let seconds = |name, what, samples| Figure::new(name, what, Clock::Wall, "s", samples);
-    let mut figures = vec![
-        seconds("preparation", "command line to plan: programs, cache, accelerator", preparations),
-        seconds("boot", "first process to both nodes healthy", boots),
-        seconds("start", "command line to both nodes healthy", totals).with_goal(BOOT_GOAL),
-    ];
+    let mut figures = restored.figures("start", "restored");
+    if let Some(start) = figures.pop() {
+        figures.push(start.with_goal(START_GOAL));
+    }
+    figures.extend(booted.figures("cold", "booted"));
+    let total = |name, what, starts: &Starts| seconds(name, what, &starts.total);
+    let [start, cold] = [total("start", "", &restored), total("cold", "", &booted)];
+    let packed = total("cold_packed", "booted, with a kernel that unpacks itself", &packed);
+    figures.push(Figure::ratio("start_over_cold", "restored over booted", &start, &cold));
+    let unpacked =
+        Figure::ratio("cold_over_packed", "booted, over a kernel that unpacks itself", &cold, &packed);
+    figures.extend([unpacked.with_goal(COLD_GOAL), packed]);
+    let added = templates.iter().zip(&restored.total).zip(&booted.total);
+    let added: Vec<f64> = added.map(|((template, restored), booted)| template + restored - booted).collect();
+    figures.push(seconds("template", "a template is made", &templates));
+    let what = "what making it adds to a run that would have booted";
+    figures.push(seconds("template_added", what, &added).with_goal(TEMPLATE_GOAL));
     figures.extend(memory.iter().flat_map(|memory| memory::figures(memory, "idle")));
     Ok(Measured { figures, ..Measured::default() })
+}
+
+/// Makes the plan's templates in a cache of their own, which goes with them; gives the seconds.
+fn template(plan: &Plan) -> Result<f64> {
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::at(folder.path())?;
+    let begin = Instant::now();
+    plan.templates.iter().try_for_each(|template| template.ensure(&cache, &Silent))?;
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+/// Has the nodes boot the kernel as its package has it.
+fn pack(plan: &mut Plan) {
+    for node in &mut plan.nodes {
+        if let Some(kernel) = node.qemu.args.iter().position(|arg| arg == "-kernel") {
+            node.qemu.args[kernel + 1].clone_from(&plan.packed_kernel);
+        }
+    }
 }

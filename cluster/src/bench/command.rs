@@ -1,7 +1,6 @@
 //! Commands on nodes whose output is a result.
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -87,8 +86,7 @@ pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Durati
     let agents: Vec<Arc<AgentClient>> = running.agents().cloned().collect();
     let mut threads = Vec::new();
     for (index, command) in commands.iter().enumerate() {
-        let env = running.plan().nodes.get(command.rank).map_or_else(BTreeMap::new, |node| node.env.clone());
-        let exec = Exec { argv: command.argv.clone(), env, ..Exec::default() };
+        let exec = Exec { argv: command.argv.clone(), ..Exec::default() };
         let (agent, sender) = (agents.get(command.rank).cloned(), running.sender());
         threads.push(thread::spawn(move || {
             let mut output = Output::default();

@@ -97,7 +97,8 @@ impl Sample {
 /// # Errors
 /// When the cluster does not boot, or a measurement fails.
 pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    let args = ClusterArgs { nodes: Some(2), ..options.cluster.clone() };
+    // Of the cards that are added no template knows.
+    let args = ClusterArgs { nodes: Some(2), cold: true, ..options.cluster.clone() };
     let booted = super::boot(options, root, &args, |plan| {
         let folder = root.folder(&plan.name);
         baseline::add(plan, &folder);

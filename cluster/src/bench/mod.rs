@@ -130,8 +130,8 @@ fn what(section: BenchSection) -> &'static str {
             "two guests: messages, and TCP over the NIC's Ethernet function and over QEMU's -netdev stream"
         }
         BenchSection::MatchGuests => "four guests: messages between two Match cards beside two ULTRA cards",
-        BenchSection::Boot => "two guests: boot from a warm cache, and the daemon's memory",
-        BenchSection::Scale => "16 guests of 128 MiB: boot, and ping between all pairs",
+        BenchSection::Boot => "two guests: restored and booted, stage by stage, and the daemon's memory",
+        BenchSection::Scale => "16 and 64 guests of 128 MiB: start, memory, and ping between all pairs of 16",
         BenchSection::Device => "the device in process, without QEMU",
         BenchSection::Hostile => "one guest against all others: how long a bystander's control request waits",
         BenchSection::Sim => "the simulator, over numbers of nodes",

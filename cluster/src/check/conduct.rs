@@ -111,7 +111,7 @@ fn start(running: &RunningCluster, argv: &[String]) -> Vec<Arc<Player>> {
     nodes
         .map(|(node, agent)| {
             let player = Arc::new(Player::new(&node.name));
-            let exec = Exec { argv: argv.to_vec(), env: node.env.clone(), ..Exec::default() };
+            let exec = Exec { argv: argv.to_vec(), ..Exec::default() };
             let follower = Follower {
                 player: Arc::clone(&player),
                 events: running.sender(),

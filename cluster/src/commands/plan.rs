@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::terminal;
 use crate::{
     cli::PlanArgs,
-    plan::{Plan, ProcessPlan},
+    plan::{NodePlan, Plan, ProcessPlan, RestorePlan},
     prepare,
     runtime::RuntimeRoot,
 };
@@ -19,8 +19,7 @@ use crate::{
 pub fn run(args: &PlanArgs) -> Result<u8> {
     let cluster = prepare::cluster(&args.cluster)?;
     let name = cluster.name.clone().unwrap_or_default();
-    // Offline: whoever asks what would be done does not want a download.
-    let plan = prepare::plan(&args.cluster, &cluster, &name, &RuntimeRoot::locate()?, true)
+    let plan = prepare::foresee(&args.cluster, &cluster, &name, &RuntimeRoot::locate()?)
         .context("a plan names the images, and `niclab run` builds them")?;
     terminal::print(&if args.json { serde_json::to_string_pretty(&plan)? } else { text(&plan) })?;
     Ok(0)
@@ -36,16 +35,60 @@ fn text(plan: &Plan) -> String {
         plan.accelerator.name(),
         plan.accelerator.reason
     );
+    if let Some(obstacle) = &plan.start.obstacle {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# the nodes boot: {obstacle}");
+    }
     for file in &plan.files {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "\n# file {}\n{}", file.path.display(), file.text.trim_end());
     }
     let _ = writeln!(text, "\n# daemon\n{}", shell_line(&plan.daemon));
+    for template in &plan.templates {
+        let _ = writeln!(
+            text,
+            "\n# template of {} MiB, made once: a guest without a card, saved once it has booted\n{}",
+            template.memory_mib,
+            shell_line(&template.qemu)
+        );
+    }
     for node in &plan.nodes {
         let _ =
             writeln!(text, "\n# {} ({}, {})\n{}", node.name, node.address, node.mac, shell_line(&node.qemu));
+        text += &node.restore.as_ref().map(restore).unwrap_or_default();
+        text += &identity(node);
     }
     text.trim_end().to_owned()
+}
+
+/// What is done to a node's QEMU that restores it.
+fn restore(restore: &RestorePlan) -> String {
+    let mut text = format!(
+        "# standard input: {} MiB of memory, copied out of {}\n",
+        restore.memory_bytes >> 20,
+        restore.template.join("memory").display()
+    );
+    for function in &restore.card {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# device_add, once it runs: {function}");
+    }
+    text
+}
+
+/// What the node's agent is told, as the files that a guest would hold it in.
+fn identity(node: &NodePlan) -> String {
+    let mut text = format!("\n# {}: what its commands find in their environment\n", node.name);
+    for (name, value) in &node.identity.env {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name}={}", quoted(value));
+    }
+    let _ = writeln!(
+        text,
+        "\n# {}: /etc/hosts, besides the loopback\n{}",
+        node.name,
+        node.identity.hosts.trim_end()
+    );
+    text
 }
 
 /// The process as a shell would take it, one option a line.

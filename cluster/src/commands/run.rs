@@ -49,7 +49,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
     let folder = root.claim(&name)?;
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
-    eprintln!("niclab: booting {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
+    let starting = plan.start.way.doing();
+    eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();
     let mut running = RunningCluster::boot(plan, folder, args.cluster.boot_timeout(count), &mut |node| {
         log::info!("{} is healthy", node.name);
@@ -162,7 +163,7 @@ fn start_all(
                 to_stderr,
                 kept: keep.then(Vec::new),
             };
-            let exec = Exec { argv: argv.to_vec(), env: node.env.clone(), ..Exec::default() };
+            let exec = Exec { argv: argv.to_vec(), ..Exec::default() };
             let (agent, sender) = (Arc::clone(agent), running.sender());
             thread::spawn(move || pump.run(&agent, exec, &sender))
         })

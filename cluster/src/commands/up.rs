@@ -44,7 +44,8 @@ pub fn run(args: &UpArgs) -> Result<u8> {
     let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
     let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
     let boot_timeout = args.cluster.boot_timeout(count);
-    eprintln!("niclab: booting {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
+    let starting = plan.start.way.doing();
+    eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
     let begin = Instant::now();
     let order = Order { root: root.path().to_owned(), plan, boot_timeout };
     let (supervisor, stdin) = start_supervisor(&order)?;

@@ -92,6 +92,14 @@ fn a_guest_that_never_answers_is_reported() {
 }
 
 #[test]
+fn a_guest_that_does_not_become_a_node_is_reported() {
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "refuses"], PATIENCE);
+    assert!(text.contains("node1: the guest's agent does not join the cluster: not me"), "{text}");
+    let text = Case::new().failure(GOOD_DAEMON, &["loiters"], Duration::from_secs(1));
+    assert!(text.contains("node0 waits for it to become a node"), "{text}");
+}
+
+#[test]
 fn a_daemon_killed_while_guests_run_ends_the_cluster() {
     let case = Case::new();
     let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();

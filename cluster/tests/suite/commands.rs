@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::support::{GOOD_DAEMON, PATIENCE, lives, plan, wait_for};
+use niclab_agent::{Exec, Join, ToGuest, ToHost};
 use niclab_cluster::{
     control::{self, Reply, Request},
     supervisor::{HandedOver, Order, Progress},
@@ -130,6 +131,25 @@ fn exec_gives_output_and_code_and_knows_its_rank() {
 }
 
 #[test]
+fn a_client_speaks_to_its_command_and_not_to_the_guest() {
+    let up = Up::new(&["good"]);
+    let exec = Exec { argv: vec!["wait".to_owned()], ..Exec::default() };
+    let mut command = control::RemoteCommand::start(&up.root.join("niclab"), "node0", exec).unwrap();
+    let mut input = command.input().unwrap();
+    for message in [ToGuest::Join(Join::default()), ToGuest::QueryHealth, ToGuest::PowerOff] {
+        input.send(message).unwrap();
+    }
+    input.send(ToGuest::Stdin(b"word".to_vec())).unwrap();
+    let mut said = Vec::new();
+    while said.last() != Some(&ToHost::Stdout(b"word".to_vec())) {
+        said.push(command.receive().unwrap());
+    }
+    assert!(!said.iter().any(|message| matches!(message, ToHost::Health(_) | ToHost::Joined)), "{said:?}");
+    let output = up.niclab(&["exec", "node0", "--", "0"]);
+    assert_eq!(text(&output.stdout), "0 of 1\n", "it is still the node that it was");
+}
+
+#[test]
 fn exec_carries_more_input_than_its_window() {
     let up = Up::new(&["good"]);
     let mut child = niclab(&up.root, &["exec", "node0", "--", "wait"])
@@ -153,7 +173,9 @@ fn an_agent_that_is_lost_is_told_and_connected_to_again() {
     let output = up.niclab(&["exec", "node0", "--", "crash"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("agent is gone"), "{}", text(&output.stderr));
-    assert_eq!(up.niclab(&["exec", "node0", "--", "0"]).status.code(), Some(0));
+    let output = up.niclab(&["exec", "node0", "--", "0"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout), "0 of 1\n", "the new one was told which node it is");
 }
 
 /// Answers whatever the daemon's monitor is asked, until the test is over.
@@ -388,7 +410,7 @@ fn all_that_a_cluster_makes_is_private_whatever_the_mask() {
         assert_eq!(mode & 0o077, 0, "{}: {mode:o}", entry.path().display());
         names.push(entry.file_name().into_string().unwrap());
     }
-    for name in ["control.sock", "0.agent", "0.console", "0.env", "daemon.json", "daemon.log", "plan.json"] {
+    for name in ["control.sock", "0.agent", "0.console", "daemon.json", "daemon.log", "plan.json"] {
         assert!(names.iter().any(|there| there == name), "{name}: {names:?}");
     }
     for folder in [&up.root, &up.root.join("niclab")] {

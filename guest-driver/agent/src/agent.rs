@@ -9,7 +9,7 @@ use std::{
 };
 
 use niclab_agent::{
-    Decoder, Frame, PROTOCOL_VERSION, Refusal, ToGuest, ToHost,
+    Decoder, Frame, Join, PROTOCOL_VERSION, Refusal, ToGuest, ToHost,
     frame::preamble,
     message::{DATA_BYTES, WINDOW_BYTES},
 };
@@ -22,6 +22,7 @@ use rustix::{
 use crate::{
     command::{Command, Step, Stream},
     health,
+    node::{self, Node},
 };
 
 /// Commands at once. A host that starts more is refused, so that it cannot use up the guest's processes.
@@ -33,15 +34,16 @@ const OUTBOUND_PAUSE_BYTES: usize = 256 * 1024;
 /// Above this many bytes on their way to the host, the host is not read from: it asks and does not take the answers.
 const OUTBOUND_STOP_BYTES: usize = 1024 * 1024;
 
-/// How often to look whether a host came, while there is none. A port without a host has no event to wait for.
-const NO_HOST_INTERVAL: Duration = Duration::from_millis(100);
+/// How often to look whether a host came, while there is none. A port without a host has no event to wait for. Short,
+/// because a restored guest waits for nothing else.
+const NO_HOST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Where the agent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// In a guest, on a port that outlives each host.
     Guest,
-    /// In a test on some host: it ends with its stream, and switches nothing off.
+    /// In a test on some host: it ends with its stream, switches nothing off, and leaves the system as it is.
     Test,
 }
 
@@ -63,6 +65,7 @@ pub struct Agent {
     decoder: Decoder,
     outbound: VecDeque<u8>,
     session: Option<u32>,
+    node: Node,
     commands: BTreeMap<u32, Command>,
     host_is_away: bool,
     ended: bool,
@@ -78,6 +81,7 @@ impl Agent {
             decoder: Decoder::default(),
             outbound: VecDeque::new(),
             session: None,
+            node: Node::default(),
             commands: BTreeMap::new(),
             host_is_away: false,
             ended: false,
@@ -226,6 +230,10 @@ impl Agent {
             ToGuest::Stdin(bytes) => self.step(id, |command| command.give_input(&bytes)),
             ToGuest::StdinEnd => self.step(id, Command::end_input),
             ToGuest::QueryHealth => self.send(id, ToHost::Health(health::read(Path::new("/sys")))),
+            ToGuest::Join(join) => match self.join(join) {
+                Ok(()) => self.send(id, ToHost::Joined),
+                Err(refusal) => self.send(id, ToHost::Refused(refusal)),
+            },
             ToGuest::PowerOff => self.power_off(),
             ToGuest::Hello { .. } => {}
             ToGuest::Signal(signal) => self.with(id, |command| command.signal(signal)),
@@ -242,7 +250,17 @@ impl Agent {
         if self.commands.len() >= MAX_COMMANDS {
             return Err(refuse(format!("{MAX_COMMANDS} commands run already; wait for one to end")));
         }
-        self.commands.insert(id, Command::start(exec, WINDOW_BYTES)?);
+        self.commands.insert(id, Command::start(exec, &self.node, WINDOW_BYTES)?);
+        Ok(())
+    }
+
+    /// Becomes this node. Nothing else is done meanwhile: nobody can use a guest that is no node yet.
+    fn join(&mut self, join: Join) -> Result<(), Refusal> {
+        let new = Node::new(&join.identity)?;
+        if self.mode == Mode::Guest {
+            node::enter(&new, &join);
+        }
+        self.node = new;
         Ok(())
     }
 

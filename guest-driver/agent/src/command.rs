@@ -22,6 +22,8 @@ use rustix::{
     termios::Winsize,
 };
 
+use crate::node::Node;
+
 /// The most that a terminal can still hold of an exited command.
 const TERMINAL_BUFFER_BYTES: u64 = 64 * 1024;
 
@@ -37,18 +39,12 @@ pub enum Stream {
     Stderr,
 }
 
-/// The host's folder that this guest sees, at the same path.
-fn shared_folder() -> Option<String> {
-    let is_shared = std::env::var("NICLAB_SHARE").is_ok_and(|value| value == "1");
-    std::env::var("NICLAB_CWD").ok().filter(|_| is_shared)
-}
-
 /// What the user is told of a program that could not be run, beside the error: a path of the host's means nothing here.
-fn remedy(program: &str, error: &io::Error, shared: Option<&str>) -> String {
+fn remedy(program: &str, error: &io::Error, folder: Option<&Path>, shared: Option<&str>) -> String {
     if error.kind() != io::ErrorKind::NotFound {
         return String::new();
     }
-    if Path::new(program).exists() {
+    if folder.unwrap_or(Path::new("")).join(program).exists() {
         return "; the file is there, but not the interpreter or dynamic loader that it names".to_owned();
     }
     let seen = match shared {
@@ -95,26 +91,30 @@ pub struct Command {
 }
 
 impl Command {
-    /// Starts a command whose host has room for `credit_bytes` of output.
-    pub fn start(exec: &Exec, credit_bytes: u32) -> Result<Self, Refusal> {
+    /// Starts a command on this node, whose host has room for `credit_bytes` of output.
+    pub fn start(exec: &Exec, node: &Node, credit_bytes: u32) -> Result<Self, Refusal> {
         let Some((program, arguments)) = exec.argv.split_first() else {
             return Err(Refusal { message: "no command is given".to_owned(), code: 126 });
+        };
+        let folder = match &exec.cwd {
+            Some(cwd) if !Path::new(cwd).is_dir() => {
+                let message = format!("the guest has no folder {cwd}; is the host's folder shared into it?");
+                return Err(Refusal { message, code: 126 });
+            }
+            Some(cwd) => Some(Path::new(cwd)),
+            None => node.folder(),
         };
         let refuse = |error: io::Error| Refusal {
             message: format!(
                 "cannot run `{program}`: {error}{}",
-                remedy(program, &error, shared_folder().as_deref())
+                remedy(program, &error, folder, node.shared_folder())
             ),
             code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
         };
         let mut command = std::process::Command::new(program);
-        command.args(arguments).envs(&exec.env);
-        if let Some(cwd) = &exec.cwd {
-            if !Path::new(cwd).is_dir() {
-                let message = format!("the guest has no folder {cwd}; is the host's folder shared into it?");
-                return Err(Refusal { message, code: 126 });
-            }
-            command.current_dir(cwd);
+        command.args(arguments).envs(node.env()).envs(&exec.env);
+        if let Some(folder) = folder {
+            command.current_dir(folder);
         }
         match exec.terminal {
             Some(size) => Self::start_with_terminal(command, size, credit_bytes),
@@ -391,11 +391,12 @@ mod tests {
     #[test]
     fn whoever_names_a_program_that_is_not_there_is_told_what_guests_see() {
         let missing = io::Error::from(io::ErrorKind::NotFound);
-        let told = remedy("/some/where/prog", &missing, Some("/home/me"));
+        let told = remedy("/some/where/prog", &missing, None, Some("/home/me"));
         assert!(told.ends_with("the one in which the cluster was started, /home/me"), "{told}");
-        assert!(remedy("./prog", &missing, None).contains("guests see none of the host's folders"));
-        assert!(remedy("prog", &missing, Some("/home/me")).contains("/home/me; --packages"));
-        assert!(remedy("/etc/passwd", &missing, None).contains("dynamic loader"));
-        assert_eq!(remedy("/etc/passwd", &io::ErrorKind::PermissionDenied.into(), None), "");
+        assert!(remedy("./prog", &missing, None, None).contains("guests see none of the host's folders"));
+        assert!(remedy("prog", &missing, None, Some("/home/me")).contains("/home/me; --packages"));
+        assert!(remedy("/etc/passwd", &missing, None, None).contains("dynamic loader"));
+        assert!(remedy("./passwd", &missing, Some(Path::new("/etc")), None).contains("dynamic loader"));
+        assert_eq!(remedy("/etc/passwd", &io::ErrorKind::PermissionDenied.into(), None, None), "");
     }
 }

@@ -15,6 +15,12 @@
 //! preamble and [`ToHost::Welcome`]. Frames of another session are ignored. An agent that starts announces itself with
 //! [`ToHost::Booted`] in session 0, which tells a host in the middle of a session that its commands are gone.
 //!
+//! # Becoming a node
+//!
+//! A guest that starts, be it by booting or from a saved guest, is no node yet. Each session begins with [`ToGuest::Join`],
+//! which says what the guest is; the first one since the guest started makes it that node, and later ones (the host lost
+//! its connection, or init started the agent anew) only tell the agent again what commands find in their environment.
+//!
 //! # Flow control
 //!
 //! Each command has a window of [`message::WINDOW_BYTES`] in each direction. A sender never has more than that
@@ -25,10 +31,12 @@ pub mod frame;
 pub mod message;
 
 pub use frame::{Decoder, Frame};
-pub use message::{Exec, ExitStatus, Health, MessageError, Refusal, ToGuest, ToHost, WindowSize};
+pub use message::{
+    Exec, ExitStatus, Health, Identity, Join, MessageError, Refusal, ToGuest, ToHost, WindowSize,
+};
 
 /// Version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
-/// The virtio-serial port's name; the guest finds it under `/dev/virtio-ports`.
+/// The virtio-serial port's name, by which the agent finds it.
 pub const PORT_NAME: &str = "niclab.agent";

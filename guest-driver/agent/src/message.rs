@@ -15,6 +15,9 @@ pub const WINDOW_BYTES: u32 = 256 * 1024;
 /// The most data in one frame: small enough that commands take turns.
 pub const DATA_BYTES: usize = 16 * 1024;
 
+/// Random bytes in a [`Join`]: twice what the kernel's generator holds.
+pub const ENTROPY_BYTES: usize = 64;
+
 /// Host to agent. The command id stands in the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToGuest {
@@ -37,6 +40,8 @@ pub enum ToGuest {
     Credit(u32),
     /// Ask for [`ToHost::Health`].
     QueryHealth,
+    /// Become this node of a cluster. Answered by [`ToHost::Joined`] once it is, or by [`ToHost::Refused`].
+    Join(Join),
     /// Write everything back and switch the guest off.
     PowerOff,
 }
@@ -53,7 +58,7 @@ pub enum ToHost {
     },
     /// The command runs.
     Started,
-    /// The command did not start.
+    /// The command did not start, or the guest did not become the node.
     Refused(Refusal),
     /// Bytes from its standard output, or its terminal.
     Stdout(Vec<u8>),
@@ -65,6 +70,8 @@ pub enum ToHost {
     Credit(u32),
     /// The answer to [`ToGuest::QueryHealth`].
     Health(Health),
+    /// The guest is the node that [`ToGuest::Join`] names.
+    Joined,
 }
 
 /// A command to start.
@@ -72,12 +79,35 @@ pub enum ToHost {
 pub struct Exec {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Environment, besides the agent's own, which the guest's init sets up.
+    /// Environment, besides the node's, which [`ToGuest::Join`] gave.
     pub env: BTreeMap<String, String>,
-    /// Working folder; the agent's where none is given.
+    /// Working folder. Where none is given: the node's `NICLAB_CWD` if the guest has it, else the agent's own.
     pub cwd: Option<String>,
     /// Give it a terminal of this size. Standard error then goes to the terminal too.
     pub terminal: Option<WindowSize>,
+}
+
+/// Which node of which cluster a guest is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// What every command finds in its environment. The agent itself reads `NICLAB_NODE` (its name), `NICLAB_ADDRESS`
+    /// (with the length of its prefix), `NICLAB_MAC` (of the interface that gets the address), and `NICLAB_CWD` (the
+    /// working folder of commands, which is the host's where `NICLAB_SHARE` is 1).
+    pub env: BTreeMap<String, String>,
+    /// The text of `/etc/hosts`, without the loopback.
+    pub hosts: String,
+}
+
+/// All that makes a guest a node. Whether it has just booted or was restored from a saved guest, it learns it from this
+/// alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// Which node.
+    pub identity: Identity,
+    /// The host's Unix time. A restored guest's own stands where it was saved.
+    pub wall_time_ns: u64,
+    /// [`ENTROPY_BYTES`] random bytes of the host, so that guests restored from one saved guest draw different numbers.
+    pub entropy: Vec<u8>,
 }
 
 /// Size of a terminal in characters.
@@ -89,7 +119,7 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// Why a command did not start.
+/// Why a command did not start, or a guest did not become a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// In words.
@@ -167,7 +197,7 @@ impl fmt::Display for Health {
 pub enum MessageError {
     /// Too long for one frame.
     #[error(
-        "a command with its arguments and environment takes {bytes} bytes, and the agent reads at most \
+        "a command with its arguments and environment, or a node's identity, takes {bytes} bytes, and the agent reads at most \
          {MAX_PAYLOAD_BYTES}; pass long lists in a file of the shared folder"
     )]
     TooLong {
@@ -198,6 +228,7 @@ mod kind {
     pub const GUEST_CREDIT: u32 = 7;
     pub const QUERY_HEALTH: u32 = 8;
     pub const POWER_OFF: u32 = 9;
+    pub const JOIN: u32 = 10;
 
     pub const BOOTED: u32 = 0x101;
     pub const WELCOME: u32 = 0x102;
@@ -208,6 +239,7 @@ mod kind {
     pub const EXIT: u32 = 0x107;
     pub const HOST_CREDIT: u32 = 0x108;
     pub const HEALTH: u32 = 0x109;
+    pub const JOINED: u32 = 0x10a;
 }
 
 impl ToGuest {
@@ -225,6 +257,7 @@ impl ToGuest {
             Self::Resize(size) => (kind::RESIZE, json(&size)),
             Self::Credit(bytes) => (kind::GUEST_CREDIT, json(&bytes)),
             Self::QueryHealth => (kind::QUERY_HEALTH, Vec::new()),
+            Self::Join(join) => (kind::JOIN, json(&join)),
             Self::PowerOff => (kind::POWER_OFF, Vec::new()),
         };
         frame(session, id, kind, payload)
@@ -244,6 +277,7 @@ impl ToGuest {
             kind::RESIZE => Self::Resize(parse(&frame)?),
             kind::GUEST_CREDIT => Self::Credit(parse(&frame)?),
             kind::QUERY_HEALTH => Self::QueryHealth,
+            kind::JOIN => Self::Join(parse(&frame)?),
             kind::POWER_OFF => Self::PowerOff,
             unknown => return Err(MessageError::UnknownKind(unknown)),
         })
@@ -266,6 +300,7 @@ impl ToHost {
             Self::Exit(status) => (kind::EXIT, json(&status)),
             Self::Credit(bytes) => (kind::HOST_CREDIT, json(&bytes)),
             Self::Health(health) => (kind::HEALTH, json(&health)),
+            Self::Joined => (kind::JOINED, Vec::new()),
         };
         frame(session, id, kind, payload)
     }
@@ -285,6 +320,7 @@ impl ToHost {
             kind::EXIT => Self::Exit(parse(&frame)?),
             kind::HOST_CREDIT => Self::Credit(parse(&frame)?),
             kind::HEALTH => Self::Health(parse(&frame)?),
+            kind::JOINED => Self::Joined,
             unknown => return Err(MessageError::UnknownKind(unknown)),
         })
     }
@@ -324,6 +360,17 @@ mod tests {
             prop::option::of(window_size()),
         )
             .prop_map(|(argv, env, cwd, terminal)| Exec { argv, env, cwd, terminal });
+        let join = (
+            prop::collection::btree_map(any::<String>(), any::<String>(), 0..4),
+            any::<String>(),
+            any::<u64>(),
+            vec(any::<u8>(), 0..=ENTROPY_BYTES),
+        )
+            .prop_map(|(env, hosts, wall_time_ns, entropy)| Join {
+                identity: Identity { env, hosts },
+                wall_time_ns,
+                entropy,
+            });
         prop_oneof![
             any::<u32>().prop_map(|version| ToGuest::Hello { version }),
             exec.prop_map(ToGuest::Exec),
@@ -333,6 +380,7 @@ mod tests {
             window_size().prop_map(ToGuest::Resize),
             any::<u32>().prop_map(ToGuest::Credit),
             Just(ToGuest::QueryHealth),
+            join.prop_map(ToGuest::Join),
             Just(ToGuest::PowerOff),
         ]
     }
@@ -349,6 +397,7 @@ mod tests {
             any::<u8>().prop_map(|code| ToHost::Exit(ExitStatus::Code(code))),
             any::<i32>().prop_map(|signal| ToHost::Exit(ExitStatus::Signal(signal))),
             any::<u32>().prop_map(ToHost::Credit),
+            Just(ToHost::Joined),
             (any::<[bool; 3]>(), any::<Option<u64>>()).prop_map(
                 |([driver_bound, bar_ready, link_up], interrupts)| {
                     ToHost::Health(Health { driver_bound, bar_ready, link_up, interrupts })

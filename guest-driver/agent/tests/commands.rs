@@ -11,7 +11,7 @@ use std::{
 };
 
 use niclab_agent::{
-    Decoder, Exec, ExitStatus, Frame, PROTOCOL_VERSION, ToGuest, ToHost, WindowSize,
+    Decoder, Exec, ExitStatus, Frame, Identity, Join, PROTOCOL_VERSION, ToGuest, ToHost, WindowSize,
     frame::{MAX_PAYLOAD_BYTES, preamble},
     message::WINDOW_BYTES,
 };
@@ -39,7 +39,6 @@ impl Host {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let agent = Command::new(env!("CARGO_BIN_EXE_niclab-agent"))
             .arg("--stdio")
-            .envs([("NICLAB_SHARE", "1"), ("NICLAB_CWD", "/home/me/work")])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .unwrap();
@@ -102,6 +101,11 @@ impl Host {
         }
     }
 
+    fn join(&mut self, variables: &[(&str, &str)]) {
+        self.send(9, ToGuest::Join(join(variables)));
+        assert_eq!(self.receive(), (9, ToHost::Joined));
+    }
+
     fn run(&mut self, script: &str) -> (Vec<u8>, Vec<u8>, ExitStatus) {
         self.start(1, shell(script));
         self.finish(1)
@@ -110,6 +114,11 @@ impl Host {
 
 fn shell(script: &str) -> Exec {
     Exec { argv: vec!["sh".into(), "-c".into(), script.into()], ..Exec::default() }
+}
+
+fn join(variables: &[(&str, &str)]) -> Join {
+    let env = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Join { identity: Identity { env, hosts: "10.77.0.1 other-name\n".into() }, ..Join::default() }
 }
 
 fn process_exists(pid: &str) -> bool {
@@ -146,8 +155,52 @@ fn environment_and_folder_are_set() {
 }
 
 #[test]
+fn commands_find_the_nodes_environment_and_folder_unless_they_bring_their_own() {
+    let mut host = Host::new();
+    assert_eq!(text(&host.run("echo $NICLAB_RANK").0), "\n", "no node yet");
+    host.join(&[("NICLAB_RANK", "5"), ("NICLAB_SIZE", "6"), ("NICLAB_CWD", "/usr")]);
+    assert_eq!(text(&host.run("echo $NICLAB_RANK of $NICLAB_SIZE; pwd").0), "5 of 6\n/usr\n");
+    let env = BTreeMap::from([("NICLAB_RANK".to_owned(), "7".to_owned())]);
+    host.start(1, Exec { env, cwd: Some("/etc".into()), ..shell("echo $NICLAB_RANK of $NICLAB_SIZE; pwd") });
+    assert_eq!(text(&host.finish(1).0), "7 of 6\n/etc\n");
+
+    // The next session says it anew, and the guest may lack the folder.
+    host.begin(8);
+    host.join(&[("NICLAB_RANK", "3"), ("NICLAB_CWD", "/no/such")]);
+    let here = std::env::current_dir().unwrap();
+    let expected = format!("3 of\n{}\n", here.display());
+    assert_eq!(text(&host.run("echo $NICLAB_RANK of $NICLAB_SIZE; pwd").0), expected);
+}
+
+#[test]
+fn an_identity_that_fits_no_environment_is_refused_and_changes_nothing() {
+    let mut host = Host::new();
+    host.join(&[("NICLAB_RANK", "5")]);
+    host.send(2, ToGuest::Join(join(&[("NICLAB_RANK", "6"), ("NICLAB=RANK", "7")])));
+    match host.receive() {
+        (2, ToHost::Refused(refusal)) => assert!(refusal.message.contains("NICLAB=RANK"), "{refusal:?}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(text(&host.run("echo $NICLAB_RANK").0), "5\n");
+}
+
+#[test]
+fn in_a_test_the_system_stays_as_it_is() {
+    let files = ["/etc/hosts", "/etc/hostname", "/etc/machine-id", "/proc/sys/kernel/hostname"];
+    let system = || files.map(|path| std::fs::read(path).ok());
+    let (before, begun) = (system(), std::time::SystemTime::now());
+    let mut host = Host::new();
+    // A clock that was set would stand in the year 1970.
+    host.join(&[("NICLAB_NODE", "other-name"), ("NICLAB_ADDRESS", "10.77.0.1/24")]);
+    assert_eq!(system(), before);
+    assert!(!std::path::Path::new("/run/niclab").exists());
+    assert!(std::time::SystemTime::now() >= begun);
+}
+
+#[test]
 fn a_command_that_cannot_start_says_why() {
     let mut host = Host::new();
+    host.join(&[("NICLAB_SHARE", "1"), ("NICLAB_CWD", "/home/me/work")]);
     for (exec, code, word) in [
         (Exec { argv: vec!["/no/such".into()], ..Exec::default() }, 127, "`/no/such`"),
         (

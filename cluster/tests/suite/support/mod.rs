@@ -13,15 +13,16 @@ use std::{
 };
 
 use niclab_agent::{
-    Decoder, ExitStatus, Health, PROTOCOL_VERSION, ToGuest, ToHost,
+    Decoder, ExitStatus, Health, Identity, PROTOCOL_VERSION, Refusal, ToGuest, ToHost,
     frame::preamble,
     message::{DATA_BYTES, WINDOW_BYTES},
 };
 use niclab_cluster::{
     accelerator::{Accelerator, Kind},
     plan::{Inputs, Plan},
+    template::{Start, Way},
 };
-use niclab_images::{Images, QemuCommand};
+use niclab_images::{Cache, Images, QemuCommand};
 use niclab_spec::{ClusterName, Source};
 
 /// Long enough for a slow machine; a test that waits so long has failed.
@@ -48,6 +49,7 @@ pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Pl
         qemu_version: "0".into(),
         kernel: "/none".into(),
         kernel_release: "0".into(),
+        packed_kernel: "/none".into(),
         initramfs: "/none".into(),
         root_disk: None,
     };
@@ -59,6 +61,8 @@ pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Pl
         folder: &root.join(cluster_name),
         accelerator: &Accelerator { kind: Kind::Tcg, reason: "test".into() },
         share: None,
+        start: &Start { way: Way::Cold, obstacle: None },
+        cache: &Cache::at(root).unwrap(),
     })
     .unwrap();
     plan.daemon.args = vec!["-c".into(), daemon.into()];
@@ -75,8 +79,9 @@ pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Pl
 
 /// No test: plays a guest when this program is started as one, and does nothing otherwise.
 ///
-/// Modes: `good`; `busy` (healthy, and its commands never end); `sick` (never healthy); `mute` (never answers); `dies` (QEMU fails at once); `panics`; `quits` (exit 0
-/// once it was healthy, when told to run `quit`).
+/// Modes: `good`; `busy` (healthy, and its commands never end); `refuses` (to join); `loiters` (never joins); `sick` (never
+/// healthy); `mute` (never answers); `dies` (QEMU fails at once); `panics`; `quits` (exit 0 once it was healthy, when told to
+/// run `quit`).
 #[test]
 fn play_guest() {
     let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) else { return };
@@ -93,9 +98,12 @@ fn play_guest() {
             fs::write(&console, format!("[    1.0] Kernel panic - not syncing: test\n{trace}")).unwrap();
             std::process::exit(0);
         }
-        "mute" => loop {
-            std::thread::park();
-        },
+        "mute" => {
+            let _listener = UnixListener::bind(&socket).unwrap();
+            loop {
+                std::thread::park();
+            }
+        }
         _ => serve(&socket, &mode),
     }
 }
@@ -111,8 +119,13 @@ fn serve(socket: &Path, mode: &str) {
 fn serve_one(mut stream: UnixStream, mode: &str) {
     let mut decoder = Decoder::default();
     let mut buffer = [0; 4096];
-    let mut agent =
-        FakeAgent { mode: mode.to_owned(), room: WINDOW_BYTES as usize, pending: Vec::new(), ended: false };
+    let mut agent = FakeAgent {
+        mode: mode.to_owned(),
+        identity: Identity::default(),
+        room: WINDOW_BYTES as usize,
+        pending: Vec::new(),
+        ended: false,
+    };
     // Each command has a window of its own: what the host gives back of an earlier one's is none of the last one's.
     let mut last = None;
     loop {
@@ -149,6 +162,8 @@ fn serve_one(mut stream: UnixStream, mode: &str) {
 
 struct FakeAgent {
     mode: String,
+    /// What the host said that this guest is, in this connection.
+    identity: Identity,
     /// What the host lets us send, in bytes.
     room: usize,
     /// Input that the command `wait` has not given back yet.
@@ -162,6 +177,14 @@ impl FakeAgent {
     fn answer(&mut self, message: ToGuest) -> Vec<ToHost> {
         match message {
             ToGuest::Hello { .. } => vec![ToHost::Welcome { version: PROTOCOL_VERSION }],
+            ToGuest::Join(_) if self.mode == "refuses" => {
+                vec![ToHost::Refused(Refusal { message: "not me".to_owned(), code: 126 })]
+            }
+            ToGuest::Join(_) if self.mode == "loiters" => Vec::new(),
+            ToGuest::Join(join) => {
+                self.identity = join.identity;
+                vec![ToHost::Joined]
+            }
             ToGuest::QueryHealth => {
                 let is_good = self.mode != "sick";
                 let (bar_ready, link_up) = (is_good, is_good);
@@ -179,9 +202,7 @@ impl FakeAgent {
                 }
                 code => vec![
                     ToHost::Started,
-                    ToHost::Stdout(
-                        format!("{} of {}\n", exec.env["NICLAB_RANK"], exec.env["NICLAB_SIZE"]).into(),
-                    ),
+                    ToHost::Stdout(self.rank_and_size().into()),
                     ToHost::Stderr(b"oops\n".to_vec()),
                     ToHost::Exit(ExitStatus::Code(code.parse().unwrap())),
                 ],
@@ -201,6 +222,11 @@ impl FakeAgent {
             ToGuest::PowerOff => std::process::exit(0),
             _ => Vec::new(),
         }
+    }
+
+    fn rank_and_size(&self) -> String {
+        let env = |name| self.identity.env.get(name).map_or("none", String::as_str);
+        format!("{} of {}\n", env("NICLAB_RANK"), env("NICLAB_SIZE"))
     }
 
     fn give_back(&mut self) -> Vec<ToHost> {

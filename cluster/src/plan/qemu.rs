@@ -1,0 +1,241 @@
+//! QEMU's command line, each group of arguments with the reason for it.
+//!
+//! A guest that is restored finds the machine on which it was saved, so what its devices are and in which order they come is
+//! said in one place, [`Arguments::machine`], for guests that boot, for the one that is saved and for those that are restored. Sockets,
+//! files and the network behind them may differ, and come in the other groups.
+
+use std::{os::fd::AsRawFd, path::Path};
+
+use niclab_images::Images;
+use niclab_spec::{LinkConfig, Node, pci};
+use serde_json::{Value, json};
+
+use super::{PlanError, double_commas, escaped, text};
+use crate::accelerator::{Accelerator, Kind};
+
+/// QEMU's name of each guest's Ethernet function.
+pub const ETHERNET_DEVICE: &str = "ethernet-function";
+
+/// The PCI Express port that each guest's card is plugged into.
+const CARD_PORT: &str = "card";
+
+/// `panic=-1` with `-no-reboot` makes a guest panic end its QEMU, which the launcher notices at once. `no_timer_check`
+/// because the kernel otherwise counts timer ticks while it spins, and panics ("IO-APIC + timer doesn't work") where
+/// a loaded host gave QEMU's timer thread no turn meanwhile.
+///
+/// Self-tests of ciphers, and of the entropy source that counts timer jitter, are a fifth of an emulated boot. They prove
+/// nothing about an emulated processor, and the guest has a random number device.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check cryptomgr.notests \
+                                initcall_blacklist=jent_mod_init,crypto_kdf108_init";
+
+/// Below this a tmpfs, which takes at most half the memory, cannot hold the initramfs, and files in it would silently
+/// stay empty. A ramfs takes what it needs; with more memory the limit is worth having.
+const TMPFS_MEMORY_MIB: u32 = 160;
+
+/// Where the guest's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// QEMU makes it.
+    Own,
+    /// It is QEMU's standard input: a file without a name, which the launcher made. QEMU leaves memory out of what it saves
+    /// only if it came from a named file.
+    StandardInput,
+}
+
+/// How long the agent's socket is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// The launcher connects when it likes.
+    Later,
+    /// QEMU starts when the launcher has connected, so that a restored guest has its host from the first instruction on.
+    First,
+}
+
+/// Arguments of one QEMU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments(pub Vec<String>);
+
+impl Arguments {
+    /// An option with its value.
+    pub fn pair(&mut self, option: &str, value: impl Into<String>) {
+        self.0.extend([option.to_owned(), value.into()]);
+    }
+
+    /// The machine and all its devices but the card, for a node with these properties. Whoever adds them has to add the
+    /// character devices `console` and `agent`, and the file system device `cwd` if `has_share`, before.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn machine(
+        &mut self,
+        node: &Node,
+        images: &Images,
+        accelerator: &Accelerator,
+        has_share: bool,
+    ) -> Result<(), PlanError> {
+        // Nothing that is not asked for: each default device costs boot time.
+        self.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
+        self.pair("-display", "none");
+        // The daemon reads and writes guest memory, so it is a file that both map.
+        self.pair("-machine", "q35,memory-backend=mem,vmport=off");
+        self.pair("-m", format!("{}M", node.memory_mib));
+        self.pair("-smp", node.vcpus.to_string());
+        let (accelerator, cpu) = match accelerator.kind {
+            Kind::Kvm => ("kvm", "host"),
+            // All that TCG can do, so that programs built for newer processors run.
+            Kind::Tcg => ("tcg,thread=multi", "max"),
+        };
+        self.pair("-accel", accelerator);
+        self.pair("-cpu", cpu);
+        self.pair("-device", "virtio-rng-pci");
+        // Tells a restored guest that it is another one now, so that it draws other random numbers.
+        self.pair("-device", "vmgenid,guid=auto");
+        self.boot(node, images)?;
+        // A port of its own, so that the card can be plugged into a guest that runs. Room for the cluster function's BAR is
+        // kept free behind it, because the guest gives out addresses before the card is there.
+        self.pair(
+            "-device",
+            format!("pcie-root-port,id={CARD_PORT},chassis=1,slot=1,pref64-reserve=32M,mem-reserve=4M"),
+        );
+        self.pair("-serial", "chardev:console");
+        self.pair("-device", "virtio-serial-pci");
+        self.pair("-device", format!("virtserialport,chardev=agent,name={}", niclab_agent::PORT_NAME));
+        if has_share {
+            self.pair("-device", "virtio-9p-pci,fsdev=cwd,mount_tag=cwd");
+        }
+        Ok(())
+    }
+
+    fn boot(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
+        self.pair("-kernel", text(&images.kernel)?);
+        self.pair("-initrd", text(&images.initramfs)?);
+        let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
+        self.pair("-append", format!("{KERNEL_ARGUMENTS}{root}"));
+        if let Some(disk) = &images.root_disk {
+            // Shared by all nodes, so it is neither written nor locked.
+            let file = escaped(disk)?;
+            self.pair(
+                "-blockdev",
+                format!("driver=file,node-name=root,filename={file},read-only=on,locking=off"),
+            );
+            self.pair("-device", "virtio-blk-pci,drive=root,serial=niclab-root");
+        }
+        Ok(())
+    }
+
+    /// The guest's memory.
+    pub fn memory(&mut self, mib: u32, memory: Memory) {
+        self.pair(
+            "-object",
+            match memory {
+                Memory::Own => format!("memory-backend-memfd,id=mem,size={mib}M,share=on"),
+                Memory::StandardInput => {
+                    format!("memory-backend-file,id=mem,size={mib}M,share=on,mem-path=/proc/self/fd/0")
+                }
+            },
+        );
+    }
+
+    /// What is behind the console: a file, to which is written at its end.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn console(&mut self, file: &Path) -> Result<(), PlanError> {
+        self.pair("-chardev", format!("file,id=console,path={},append=on", escaped(file)?));
+        Ok(())
+    }
+
+    /// What is behind the agent's port: a socket on which QEMU listens.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn agent(&mut self, socket: &Path, connection: Connection) -> Result<(), PlanError> {
+        let wait = if connection == Connection::First { "on" } else { "off" };
+        self.pair("-chardev", format!("socket,id=agent,path={},server=on,wait={wait}", escaped(socket)?));
+        Ok(())
+    }
+
+    /// What is behind the agent's port: the other end of a connection, which QEMU is to inherit.
+    pub fn agent_over(&mut self, end: &impl AsRawFd) {
+        self.pair("-chardev", format!("socket,id=agent,fd={}", end.as_raw_fd()));
+    }
+
+    /// As [`Self::control`], over the other end of a connection, which QEMU is to inherit.
+    pub fn control_over(&mut self, end: &impl AsRawFd) {
+        self.pair("-chardev", format!("socket,id=control,fd={}", end.as_raw_fd()));
+        self.pair("-mon", "chardev=control,mode=control");
+    }
+
+    /// Where QEMU itself is reached.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn control(&mut self, socket: &Path) -> Result<(), PlanError> {
+        self.pair("-qmp", format!("unix:{},server=on,wait=off", escaped(socket)?));
+        Ok(())
+    }
+
+    /// What is behind the guest's shared file system: a folder of the host's.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn share(&mut self, folder: &Path) -> Result<(), PlanError> {
+        // `none` keeps owners and modes as they are, and asks for no privileges; `remap` lets the folder hold mounts.
+        let options = "security_model=none,multidevs=remap";
+        self.pair("-fsdev", format!("local,id=cwd,path={},{options}", escaped(folder)?));
+        Ok(())
+    }
+
+    /// Starts with a saved state, whose memory is there already.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn incoming(&mut self, state: &Path) -> Result<(), PlanError> {
+        self.pair("-global", "migration.x-ignore-shared=on");
+        self.pair("-incoming", format!("file:{}", text(state)?));
+        Ok(())
+    }
+
+    /// What is behind the card: the daemon's two sockets of this node.
+    pub fn network(&mut self, ethernet_socket: &str, cluster_socket: &str) {
+        self.pair("-chardev", format!("socket,id=ethernet,path={}", double_commas(ethernet_socket)));
+        self.pair("-netdev", "vhost-user,id=net,chardev=ethernet");
+        self.pair("-chardev", format!("socket,id=cluster,path={}", double_commas(cluster_socket)));
+    }
+}
+
+/// One card with two functions, as `-device` and `device_add` take them. Function 0 comes last: it is what tells a guest that
+/// runs that there is a card.
+#[must_use]
+pub fn card(node: &Node) -> [Value; 2] {
+    // `page-per-vq` gives the doorbell a page of its own, which can then be mapped into a program.
+    let cluster = json!({
+        "driver": "vhost-user-test-device-pci",
+        "id": "cluster-function",
+        "chardev": "cluster",
+        "virtio-id": pci::VIRTIO_ID,
+        "num_vqs": pci::CLUSTER_QUEUES,
+        "vq_size": pci::QUEUE_SIZE,
+        "config_size": pci::CONFIG_SIZE,
+        "page-per-vq": true,
+        "bus": CARD_PORT,
+        "addr": "0.1",
+        "multifunction": true,
+    });
+    // `romfile` because a boot ROM would look for a network to boot from first.
+    let mut ethernet = json!({
+        "driver": "virtio-net-pci",
+        "id": ETHERNET_DEVICE,
+        "netdev": "net",
+        "mac": node.mac().to_string(),
+        "romfile": "",
+        "bus": CARD_PORT,
+        "addr": "0.0",
+        "multifunction": true,
+    });
+    // Guests know the usual MTU by themselves.
+    if node.link.mtu_bytes != LinkConfig::DEFAULT_MTU_BYTES {
+        ethernet["host_mtu"] = node.link.mtu_bytes.into();
+    }
+    [cluster, ethernet]
+}

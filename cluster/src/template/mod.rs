@@ -1,0 +1,232 @@
+//! Nodes that need not boot: one guest is booted to just before its card is there, stopped and saved; a node is a copy of it.
+//!
+//! What is saved has no card, no name and no host folder. A restored guest gets its card as a hot plug, and everything else
+//! as a guest that booted: from its agent. So model time begins with the card, and no state of a NIC is ever saved.
+//!
+//! A template lies in the cache under a hash of all that it was made from ([`Recipe`]). It is made once, however many want
+//! it, and looked through before each use: one that is damaged, or somebody else's, is made again.
+
+mod build;
+mod choice;
+mod memory;
+mod saved;
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use niclab_images::{Cache, Images, Key, KeyBuilder, Progress};
+use niclab_spec::Node;
+use rustix::fs::CWD;
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    build::TemplateError,
+    choice::{NoTemplate, Start, Way},
+    memory::GuestMemory,
+    saved::{Damage, Saved},
+};
+use crate::{
+    plan::{Inputs, PlanError, ProcessPlan, qemu::Arguments},
+    runtime::own,
+};
+
+/// Change it when the code here changes what is saved.
+const RECIPE: &str = "template 1";
+
+/// The kind of artefact in the cache.
+const KIND: &str = "template";
+
+/// How many are kept: for a few sizes of memory and sets of packages, each with and without a shared folder.
+const KEPT: usize = 16;
+
+/// All that a template is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// Versions, files and arguments; a template is another one where any of these differs.
+    pub inputs: Vec<String>,
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+    /// Whether the guest has a place for a shared folder.
+    pub has_share: bool,
+    /// Its QEMU, without what is behind the devices.
+    pub qemu: ProcessPlan,
+}
+
+impl Recipe {
+    /// Of the template for a node.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn new(inputs: &Inputs<'_>, node: &Node, images: &Images) -> Result<Self, PlanError> {
+        let has_share = inputs.share.is_some();
+        let mut machine = Arguments::default();
+        machine.machine(node, images, inputs.accelerator, has_share)?;
+        let mut qemu = ProcessPlan::new(images, PathBuf::new())?;
+        let mut made_from =
+            vec![RECIPE.to_owned(), images.qemu_version.clone(), images.kernel_release.clone()];
+        // What niclab built has its content's hash in its path. The user's own files may change under their names.
+        let files = [Some(&images.kernel), Some(&images.initramfs), images.root_disk.as_ref()];
+        made_from.extend(files.into_iter().flatten().map(|file| identity(file)));
+        made_from.extend(qemu.args.iter().chain(&machine.0).cloned());
+        qemu.args.extend(machine.0);
+        Ok(Self { inputs: made_from, memory_mib: node.memory_mib, has_share, qemu })
+    }
+
+    fn key(&self) -> Key {
+        self.inputs.iter().fold(KeyBuilder::new(RECIPE), |key, input| key.text(input)).finish()
+    }
+
+    /// The folder that has the template, or will have it.
+    #[must_use]
+    pub fn folder(&self, cache: &Cache) -> PathBuf {
+        cache.derived_path(KIND, &self.key())
+    }
+
+    /// QEMU's state in a template's folder.
+    #[must_use]
+    pub fn state(folder: &Path) -> PathBuf {
+        folder.join(saved::STATE)
+    }
+
+    /// Makes the template, unless it is there and whole.
+    ///
+    /// # Errors
+    /// [`TemplateError`]; nothing is left of what was begun.
+    pub fn ensure(&self, cache: &Cache, progress: &dyn Progress) -> Result<(), TemplateError> {
+        let key = self.key();
+        if let Some(folder) = cache.find_derived(KIND, &key) {
+            match self.verify(&folder) {
+                Ok(()) => return Ok(()),
+                Err(damage) => progress.note(&format!("{} is made anew: {damage}", folder.display())),
+            }
+        }
+        let is_good = |folder: &Path| self.verify(folder).is_ok();
+        let make = |staging: &Path| build::build(self, staging, progress);
+        cache.derive(KIND, &key, KEPT, progress, is_good, make).map(drop)
+    }
+
+    fn verify(&self, folder: &Path) -> Result<(), Damage> {
+        Saved::open(folder, self.memory_bytes())?.verify()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        u64::from(self.memory_mib) << 20
+    }
+}
+
+/// Begins a node's console with what its template had written to it.
+///
+/// # Errors
+/// When the file cannot be written. A template without a console has nothing to begin with.
+pub fn begin_console(template: &Path, console: &Path) -> io::Result<()> {
+    let text = fs::read(template.join(saved::CONSOLE)).unwrap_or_default();
+    own::create_file(&CWD, console)?.write_all(&text)
+}
+
+/// What tells a file from another one at the same path, or from itself before it was changed.
+fn identity(path: &Path) -> String {
+    // One that cannot be looked at cannot be booted either.
+    fs::metadata(path).map_or_else(
+        |_| "absent".to_owned(),
+        |about| {
+            format!(
+                "{} bytes, inode {}, changed {}.{}",
+                about.len(),
+                about.ino(),
+                about.mtime(),
+                about.mtime_nsec()
+            )
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+
+    use super::*;
+
+    /// Keeps what is said.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Progress for Notes {
+        fn started(&self, _: &str) {}
+        fn detail(&self, _: &str, _: &str) {}
+        fn done(&self, _: &str, _: Duration) {}
+        fn note(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    /// A recipe whose QEMU is a shell that does this.
+    fn recipe(script: &str) -> Recipe {
+        let args = vec!["-c".to_owned(), script.to_owned()];
+        Recipe {
+            inputs: vec!["test".to_owned()],
+            memory_mib: 1,
+            has_share: false,
+            qemu: ProcessPlan { program: "/bin/sh".into(), args, env: BTreeMap::new(), log: PathBuf::new() },
+        }
+    }
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        (folder, cache)
+    }
+
+    /// What stands in the cache beside whole templates.
+    fn left(cache: &Cache, recipe: &Recipe) -> Vec<PathBuf> {
+        let folder = recipe.folder(cache);
+        let entries = fs::read_dir(folder.parent().unwrap()).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| *path != folder).collect()
+    }
+
+    #[test]
+    fn a_guest_that_does_not_come_up_is_an_error_and_leaves_nothing() {
+        let (_folder, cache) = cache();
+        let recipe = recipe("echo it has no such machine >&2; exit 1");
+        let error = recipe.ensure(&cache, &Notes::default()).unwrap_err().to_string();
+        assert!(error.contains("did not come up") && error.contains("no such machine"), "{error}");
+        assert!(!recipe.folder(&cache).exists());
+        assert!(left(&cache, &recipe).is_empty(), "{:?}", left(&cache, &recipe));
+    }
+
+    #[test]
+    fn a_whole_template_is_used_and_a_damaged_one_is_made_anew_and_not_used() {
+        let (_folder, cache) = cache();
+        let recipe = recipe("exit 1");
+        let put = |staging: &Path| {
+            saved::tests::template_in(staging);
+            Ok::<_, TemplateError>(())
+        };
+        cache.derive(KIND, &recipe.key(), KEPT, &Notes::default(), |_| true, put).unwrap();
+        let notes = Notes::default();
+        recipe.ensure(&cache, &notes).unwrap();
+        assert!(notes.0.lock().unwrap().is_empty());
+
+        fs::write(recipe.folder(&cache).join(saved::STATE), "").unwrap();
+        assert!(matches!(recipe.ensure(&cache, &notes), Err(TemplateError::Guest { .. })));
+        let said = notes.0.lock().unwrap().join("\n");
+        assert!(said.contains("is made anew: its file state is damaged"), "{said}");
+        assert!(!recipe.folder(&cache).exists(), "what is damaged is gone");
+    }
+
+    #[test]
+    fn a_file_that_is_changed_or_replaced_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        assert_eq!(identity(&path), "absent");
+        fs::write(&path, "a").unwrap();
+        let first = identity(&path);
+        assert_eq!(identity(&path), first);
+        fs::write(folder.path().join("g"), "a").unwrap();
+        fs::rename(folder.path().join("g"), &path).unwrap();
+        assert_ne!(identity(&path), first);
+    }
+}

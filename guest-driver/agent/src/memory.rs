@@ -1,0 +1,117 @@
+//! Giving free memory back before a guest is saved: pages that nobody uses are filled with zeros, which a saved guest need
+//! not hold.
+
+use std::{fs, io, path::Path, ptr};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+const MIB: u64 = 1024 * 1024;
+
+/// The most that is taken before looking again how much is free.
+const PIECE_BYTES: u64 = 32 * MIB;
+
+/// Less is not worth a look.
+const LEAST_BYTES: u64 = MIB;
+
+/// Writes everything back, drops the caches, and fills nearly all free memory with zeros. Gives the bytes filled. They are
+/// this process's until it ends.
+pub fn release() -> io::Result<u64> {
+    // Should memory run out all the same, it is this process that goes.
+    fs::write("/proc/self/oom_score_adj", "1000")?;
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3")?;
+    fill(|| free_bytes(Path::new("/proc/meminfo")), zeros)
+}
+
+/// Takes pieces as long as enough is free, at most as much as was free at first.
+fn fill(free: impl Fn() -> io::Result<(u64, u64)>, take: impl Fn(u64) -> io::Result<()>) -> io::Result<u64> {
+    let (first, _) = free()?;
+    let mut filled = 0;
+    loop {
+        let (free, total) = free()?;
+        // What others may want meanwhile. The kernel begins to look for victims far below.
+        let margin = 8 * MIB + total / 32;
+        let piece = free.saturating_sub(margin).min(first.saturating_sub(filled)).min(PIECE_BYTES);
+        if piece < LEAST_BYTES {
+            return Ok(filled);
+        }
+        take(piece)?;
+        filled += piece;
+    }
+}
+
+/// Bytes that are free, and all there are, from `/proc/meminfo`.
+fn free_bytes(meminfo: &Path) -> io::Result<(u64, u64)> {
+    let text = fs::read_to_string(meminfo)?;
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+    };
+    let both = kib("MemFree").zip(kib("MemTotal"));
+    let (free, total) =
+        both.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemFree in meminfo"))?;
+    Ok((free.saturating_mul(1024), total.saturating_mul(1024)))
+}
+
+/// Takes so many bytes and never gives them back. The kernel fills pages with zeros before it hands them out.
+fn zeros(bytes: u64) -> io::Result<()> {
+    let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+    // SAFETY: the kernel chooses the place, so nothing that is mapped is touched; and nothing refers to what is mapped here.
+    unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// What is left free of so much, where all is free at first.
+    fn left_of(total: u64) -> u64 {
+        let free = Cell::new(total);
+        let take = |bytes| {
+            assert!(bytes <= PIECE_BYTES);
+            free.set(free.get() - bytes);
+            Ok(())
+        };
+        assert_eq!(fill(|| Ok((free.get(), total)), take).unwrap(), total - free.get());
+        free.get()
+    }
+
+    #[test]
+    fn nearly_all_is_filled_and_a_margin_left() {
+        assert_eq!(left_of(256 * MIB), 16 * MIB);
+        assert_eq!(left_of(8 * MIB), 8 * MIB);
+        assert_eq!(left_of(0), 0);
+    }
+
+    #[test]
+    fn it_ends_where_others_free_what_it_takes() {
+        let filled = fill(|| Ok((100 * MIB, 100 * MIB)), |_| Ok(())).unwrap();
+        assert_eq!(filled, 100 * MIB);
+    }
+
+    #[test]
+    fn free_memory_is_read_as_the_kernel_writes_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, "MemTotal:         221760 kB\nMemFree:          130048 kB\nMemAvailable: 1 kB\n")
+            .unwrap();
+        assert_eq!(free_bytes(file.path()).unwrap(), (130_048 * 1024, 221_760 * 1024));
+        fs::write(&file, "MemTotal: 1 kB\n").unwrap();
+        assert!(free_bytes(file.path()).is_err());
+        assert!(free_bytes(Path::new("/proc/meminfo")).unwrap().0 > 0);
+    }
+
+    #[test]
+    fn what_is_taken_is_resident() {
+        let resident = || {
+            let pages = fs::read_to_string("/proc/self/statm").unwrap();
+            pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        };
+        let before = resident();
+        zeros(64 * MIB).unwrap();
+        assert!(resident() >= before + 48 * MIB, "{} of {before}", resident());
+    }
+}

@@ -1,0 +1,173 @@
+//! The node's network interface: which one it is, and giving it its address.
+
+use std::{
+    fs, io,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+/// Between two looks for an interface that has still to appear. A restored guest waits for it, so it is short.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// The index of the interface with this Ethernet address, which may still have to appear. `sys` is `/sys`.
+pub fn wait_for_interface(sys: &Path, mac: &str, deadline: Instant) -> Option<u32> {
+    loop {
+        if let Some(index) = find_interface(sys, mac) {
+            return Some(index);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(INTERVAL);
+    }
+}
+
+fn find_interface(sys: &Path, mac: &str) -> Option<u32> {
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let mut interfaces = fs::read_dir(sys.join("class/net")).ok()?.flatten().map(|entry| entry.path());
+    // Some interfaces have no address; a node that is told none is none of them.
+    let is_it = |path: &PathBuf| !mac.is_empty() && read(&path.join("address")).eq_ignore_ascii_case(mac);
+    let interface = interfaces.find(is_it)?;
+    read(&interface.join("ifindex")).parse().ok()
+}
+
+/// An address with the length of its prefix, as in `10.77.0.1/24`.
+pub fn parse_address(text: &str) -> Option<(Ipv4Addr, u8)> {
+    let (address, prefix) = text.split_once('/')?;
+    Some((address.parse().ok()?, prefix.parse().ok().filter(|prefix| *prefix <= 32)?))
+}
+
+/// Switches the interface on and gives it the address, as `ip link set up` and `ip addr replace` do. An emulated guest
+/// takes longer to start these programs than to do everything else that makes it a node.
+pub fn set_up(index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
+    // For NETLINK_ROUTE the protocol is 0.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    for message in [link_up(index), new_address(index, address, prefix)] {
+        // A socket that is not connected sends to the kernel.
+        send(&socket, &message, SendFlags::empty())?;
+        let mut answer = [0; 1024];
+        let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+        acknowledged(answer.get(..length).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+// rtnetlink(7) and include/uapi/linux/{netlink,rtnetlink,if_addr}.h.
+const RTM_NEWLINK: u16 = 16;
+const RTM_NEWADDR: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 0x1;
+const NLM_F_ACK: u16 = 0x4;
+const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_CREATE: u16 = 0x400;
+const AF_UNSPEC: u8 = 0;
+const AF_INET: u8 = 2;
+const IFF_UP: u32 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const ATTRIBUTE_BYTES: u16 = 8;
+
+/// `struct nlmsghdr`, then the body.
+fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(16 + body.len()).unwrap_or(u32::MAX);
+    let mut bytes = length.to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend((NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
+    // Sequence number and sender: whoever asks one thing at a time needs neither.
+    bytes.extend([0; 8]);
+    bytes.extend(body);
+    bytes
+}
+
+fn link_up(index: u32) -> Vec<u8> {
+    // `struct ifinfomsg`: family, padding, type, index, flags, and which of the flags are meant.
+    let mut body = vec![AF_UNSPEC, 0, 0, 0];
+    body.extend(index.to_ne_bytes());
+    body.extend(IFF_UP.to_ne_bytes());
+    body.extend(IFF_UP.to_ne_bytes());
+    message(RTM_NEWLINK, 0, &body)
+}
+
+fn new_address(index: u32, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
+    // `struct ifaddrmsg`: family, length of the prefix, flags, scope (0 is everywhere), index; then attributes.
+    let mut body = vec![AF_INET, prefix, 0, 0];
+    body.extend(index.to_ne_bytes());
+    for kind in [IFA_LOCAL, IFA_ADDRESS] {
+        body.extend(ATTRIBUTE_BYTES.to_ne_bytes());
+        body.extend(kind.to_ne_bytes());
+        body.extend(address.octets());
+    }
+    message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &body)
+}
+
+/// `struct nlmsghdr`, then `struct nlmsgerr`, whose first number is 0 or an error's with a minus.
+fn acknowledged(answer: &[u8]) -> io::Result<()> {
+    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    let error = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
+    match (kind, error) {
+        (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+        (Some(NLMSG_ERROR), Some(error)) => Err(io::Error::from_raw_os_error(error.saturating_neg())),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel gave no acknowledgement")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interface_is_found_by_its_address_and_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let sys = folder.path();
+        let add = |name: &str, mac: &str, index: &str| {
+            let interface = sys.join("class/net").join(name);
+            fs::create_dir_all(&interface).unwrap();
+            fs::write(interface.join("ifindex"), format!("{index}\n")).unwrap();
+            fs::write(interface.join("address"), format!("{mac}\n")).unwrap();
+        };
+        let mac = "52:54:00:4e:4c:01";
+        add("lo", "00:00:00:00:00:00", "1");
+        add("eth0", "52:54:00:4e:4c:02", "2");
+        add("tunnel", "", "3");
+        assert_eq!(wait_for_interface(sys, mac, Instant::now()), None);
+        assert_eq!(wait_for_interface(sys, "", Instant::now()), None);
+        thread::scope(|scope| {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            let waiting = scope.spawn(move || wait_for_interface(sys, mac, deadline));
+            add("eth1", mac, "7");
+            assert_eq!(waiting.join().unwrap(), Some(7));
+        });
+    }
+
+    #[test]
+    fn addresses_have_prefixes() {
+        assert_eq!(parse_address("10.77.0.2/24"), Some((Ipv4Addr::new(10, 77, 0, 2), 24)));
+        for bad in ["10.77.0.2", "10.77.0/24", "10.77.0.2/33", "10.77.0.2/", ""] {
+            assert_eq!(parse_address(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn messages_are_laid_out_as_the_kernel_reads_them() {
+        // On a little-endian machine, which guests are.
+        let expected: &[u8] = &[
+            40, 0, 0, 0, 20, 0, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0, 2, 24, 0, 0, 3, 0, 0, 0, 8, 0, 2, 0, 10, 77, 0,
+            2, 8, 0, 1, 0, 10, 77, 0, 2,
+        ];
+        assert_eq!(new_address(3, Ipv4Addr::new(10, 77, 0, 2), 24), expected);
+        assert_eq!(link_up(3)[16..], [0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_refusal_is_an_error() {
+        // Nobody has an interface of this number; without privileges the kernel does not even look.
+        let error = set_up(0x7fff_fff0, Ipv4Addr::new(10, 77, 0, 2), 24).unwrap_err();
+        let expected = [rustix::io::Errno::NODEV, rustix::io::Errno::PERM].map(|errno| errno.raw_os_error());
+        assert!(error.raw_os_error().is_some_and(|error| expected.contains(&error)), "{error}");
+        assert!(acknowledged(&[]).is_err() && acknowledged(&[0; 40]).is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! What makes a guest a node: the launcher tells its agent, and no two nodes are the same.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use niclab_tests::{Niclab, eventually};
+
+#[test]
+fn each_node_has_a_machine_id_of_its_own_and_the_hosts_time() {
+    let niclab = Niclab::new();
+    // Their own clocks stand elsewhere, as those of guests do that were saved long ago.
+    std::fs::write(niclab.folder().join("c.toml"), "qemu_args = [\"-rtc\", \"base=2001-01-01T00:00:00\"]\n")
+        .expect("a cluster file");
+    let script = "cat /etc/machine-id; date +%s";
+    let outcome = niclab.run(["run", "--cluster", "c.toml", "--", "sh", "-c", script]).success();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs();
+    let of = |node: &str| -> Vec<String> {
+        let lines = outcome.stdout.lines().filter_map(|line| line.strip_prefix(&format!("{node} | ")));
+        lines.map(str::to_owned).collect()
+    };
+    let (one, other) = (of("node0"), of("node1"));
+    assert_eq!(one[0].len(), 32, "{outcome}");
+    assert_ne!(one[0], other[0], "{outcome}");
+    for node in [one, other] {
+        let time: u64 = node[1].parse().expect("seconds");
+        assert!(time.abs_diff(now) < 60, "{time} there, {now} here");
+    }
+}
+
+#[test]
+fn a_guest_stays_its_node_when_its_agent_ends() {
+    let niclab = Niclab::new();
+    niclab.run(["up", "--nodes", "1"]).success();
+    let who = |script: &str| niclab.run(["exec", "node0", "--", "sh", "-c", script]);
+    let script = "echo rank $NICLAB_RANK in $PWD; cat /etc/machine-id; ip -4 addr show; mount | grep -c 9p; \
+                  stat -c %y /etc/hosts";
+    let before = who(script).success().stdout;
+    assert!(before.starts_with(&format!("rank 0 in {}\n", niclab.folder().display())), "{before}");
+    let killed = who("kill -9 $(pidof niclab-agent); sleep 60");
+    assert_ne!(killed.code(), 0, "the command cannot outlive its agent\n{killed}");
+    assert!(eventually(Duration::from_secs(30), || who("true").code() == 0), "{}", who("true"));
+    assert_eq!(who(script).success().stdout, before, "nothing was set up a second time");
+    let console = niclab.run(["logs", "node0"]).success();
+    assert!(!console.stdout.contains("niclab-agent: cannot"), "all was done\n{console}");
+    niclab.run(["down"]).success();
+}
+
+#[test]
+fn free_memory_is_cleared_and_nobody_is_killed_for_it() {
+    let niclab = Niclab::new();
+    let script = "niclab-agent --release-memory && free && dmesg | grep -ci 'out of memory'; true";
+    let outcome = niclab.run(["run", "--nodes", "1", "--", "sh", "-c", script]).success();
+    let words: Vec<&str> = outcome.stdout.lines().next().expect("a line").split_whitespace().collect();
+    let ["node0", "|", kib, "KiB", "of", "free", "memory", "cleared"] = words[..] else {
+        panic!("{outcome}")
+    };
+    // Most of the 256 MiB that it has by default.
+    assert!(kib.parse::<u64>().is_ok_and(|kib| kib > 100 * 1024), "{outcome}");
+    assert!(outcome.stdout.trim_end().ends_with("node0 | 0"), "{outcome}");
+}
