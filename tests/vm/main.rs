@@ -11,3 +11,4 @@ mod messages;
 mod observe;
 mod packages;
 mod run;
+mod template;
