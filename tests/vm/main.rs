@@ -12,3 +12,4 @@ mod observe;
 mod packages;
 mod run;
 mod template;
+mod template_attacks;
