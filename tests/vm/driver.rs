@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use niclab_tests::{Niclab, eventually};
 
+use crate::template::IS_RESTORED;
+
 /// Builds the driver's test program, statically linked, into the folder that the guests see.
 pub(crate) fn build_selftest(niclab: &Niclab) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
@@ -56,11 +58,18 @@ fn the_driver_can_be_unloaded_and_loaded_and_passes_messages_again() {
 #[test]
 fn a_killed_program_leaves_its_port_free() {
     let niclab = Niclab::new();
-    // Without a peer this program waits for one, with its port open.
-    let script = "if [ $NICLAB_RANK = 0 ]; then niclab-perf pingpong -n 1000000 & sleep 2; kill -9 $!; wait; fi; \
-                  sleep 1; niclab-perf pingpong -s 16 -n 50";
-    let script = format!("if [ $NICLAB_RANK = 1 ]; then sleep 4; fi; {script}");
-    niclab.run(["run", "--", "sh", "-c", &script]).success();
+    // Without a peer this program waits for one, with its port open and the card's pages mapped. The peer comes when it is gone.
+    let script = "
+        if [ $NICLAB_RANK = 0 ]; then
+            niclab-perf pingpong -n 1000000 & program=$!
+            until grep -q /dev/niclab0 /proc/$program/maps; do sleep 0.05; done
+            kill -9 $program; wait $program
+            [ $? = 137 ] && touch killed || exit 11
+        else
+            until [ -e killed ]; do sleep 0.05; done
+        fi
+        niclab-perf pingpong -s 16 -n 50";
+    niclab.run(["run", "--", "sh", "-c", script]).success();
 }
 
 #[test]
@@ -70,6 +79,8 @@ fn a_guest_that_reboots_finds_its_nic_again() {
     std::fs::write(niclab.folder().join("c.toml"), "qemu_args = [\"-action\", \"reboot=reset\"]\n")
         .expect("a cluster file");
     niclab.run(["up", "--cluster", "c.toml"]).success();
+    let restored = niclab.run(["exec", "node0", "--", "sh", "-c", IS_RESTORED]);
+    assert_eq!(restored.code(), 0, "it comes out of a template\n{restored}");
     let boot_id = || niclab.run(["exec", "node0", "--", "cat", "/proc/sys/kernel/random/boot_id"]);
     let before = boot_id().success().stdout;
     let reset = niclab.run(["exec", "node0", "--", "sh", "-c", "echo b >/proc/sysrq-trigger; sleep 60"]);
