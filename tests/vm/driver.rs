@@ -1,15 +1,17 @@
 //! The kernel driver in a real guest: its own test program, and what a guest does to its modules.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use niclab_tests::{Niclab, eventually};
 
 use crate::template::IS_RESTORED;
 
-/// Builds the driver's test program, statically linked, into the folder that the guests see.
-pub(crate) fn build_selftest(niclab: &Niclab) {
+/// The driver's test program, statically linked; built once.
+static SELFTEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/abi/include");
     let files = std::fs::read_dir(&sources)
@@ -17,6 +19,7 @@ pub(crate) fn build_selftest(niclab: &Niclab) {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "c"));
+    let folder = tempfile::tempdir().expect("a folder");
     let built = Command::new("cc")
         .args([
             "-O2",
@@ -31,17 +34,27 @@ pub(crate) fn build_selftest(niclab: &Niclab) {
         ])
         .arg(header)
         .args(files)
-        .args(["-o", "niclab-selftest"])
-        .current_dir(niclab.folder())
+        .args(["-o", SELFTEST_NAME])
+        .current_dir(folder.path())
         .output()
         .expect("cc starts");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    std::fs::read(folder.path().join(SELFTEST_NAME)).expect("the program")
+});
+
+const SELFTEST_NAME: &str = "niclab-selftest";
+
+/// Puts the driver's test program into the folder that the guests see.
+pub(crate) fn put_selftest(niclab: &Niclab) {
+    let path = niclab.folder().join(SELFTEST_NAME);
+    std::fs::write(&path, &*SELFTEST).expect("the program's place");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
 #[test]
 fn the_drivers_own_tests_pass() {
     let niclab = Niclab::new();
-    build_selftest(&niclab);
+    put_selftest(&niclab);
     let outcome = niclab.run(["run", "--nodes", "1", "--", "./niclab-selftest"]).success();
     let passed = outcome.stdout.matches("| ok ").count();
     assert!(passed > 20 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use niclab_tests::{Niclab, eventually};
 
-use crate::driver::build_selftest;
+use crate::driver::put_selftest;
 use crate::template::IS_RESTORED;
 
 /// A cluster file of Match NICs, beside the driver's test program.
 fn cluster() -> Niclab {
     let niclab = Niclab::new();
-    build_selftest(&niclab);
+    put_selftest(&niclab);
     let file = "qemu_args = [\"-action\", \"reboot=reset\"]\n[nic]\nmodel = \"match\"\n";
     std::fs::write(niclab.folder().join("match.toml"), file).expect("a cluster file");
     niclab

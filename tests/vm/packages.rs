@@ -24,6 +24,7 @@ fn packages_are_there_and_nodes_reach_each_other_with_them() {
     let packages = ["run", "--packages", "iperf3,openssh-server", "--timeout", "120"];
     let report = ["--report-file", "report.json", "--", "bash", "-c", script];
     let outcome = niclab.run(packages.into_iter().chain(report)).success();
+    assert!(outcome.stderr.contains("restoring"), "out of a template\n{outcome}");
     assert!(outcome.stdout.contains("node0 | node1 says hello"), "{outcome}");
     let key = |node: &str| {
         let line =

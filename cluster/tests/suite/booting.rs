@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{GOOD_DAEMON, PATIENCE, lives, name, plan, restored_plan, template_in};
+use crate::support::{
+    GOOD_DAEMON, PATIENCE, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
+};
 use niclab_cluster::{
     course::Stage,
     running::{Event, Failure, RunningCluster},
@@ -121,12 +123,16 @@ fn restore(case: &Case, modes: &[&str], harm: impl FnOnce(&Path)) -> Result<Runn
 }
 
 #[test]
-fn restored_guests_have_the_templates_memory_and_get_their_cards() {
+fn restored_guests_have_the_templates_memory_and_console_and_get_their_cards() {
     let case = Case::new();
     let cluster = restore(&case, &["good", "good", "good"], |_| ()).unwrap();
     assert_eq!(cluster.agents().count(), 3);
     for stage in Stage::ALL {
         assert_eq!(cluster.course().took(stage).len(), 3, "{}", stage.name());
+    }
+    for node in &cluster.plan().nodes {
+        let console = fs::read_to_string(&node.console).unwrap();
+        assert_eq!(console, format!("{TEMPLATES_CONSOLE}booting in mode good\n"), "{}", node.name);
     }
     cluster.shut_down(false);
 }

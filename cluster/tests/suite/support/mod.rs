@@ -48,6 +48,9 @@ const CONTROL: &str = "FAKE_GUEST_CONTROL";
 const MEMORY_BYTES: u64 = 1 << 20;
 const MEMORY: (u8, usize, u64) = (7, 5000, 12_288);
 
+/// What that template had written to its console.
+pub const TEMPLATES_CONSOLE: &str = "the template's words\n";
+
 /// Functions of a card.
 const FUNCTIONS: usize = 2;
 
@@ -83,6 +86,7 @@ pub fn restored_plan(root: &Path, template: &Path, modes: &[&str]) -> Plan {
 pub fn template_in(folder: &Path) {
     fs::create_dir(folder).unwrap();
     fs::write(Recipe::state(folder), "all but memory").unwrap();
+    fs::write(folder.join("console"), TEMPLATES_CONSOLE).unwrap();
     let memory = GuestMemory::zeroed(MEMORY_BYTES).unwrap();
     let (byte, count, at) = MEMORY;
     File::from(memory.descriptor().unwrap()).write_all_at(&vec![byte; count], at).unwrap();
@@ -136,7 +140,9 @@ fn play_guest() {
     let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) else { return };
     let mode = env::var(MODE).unwrap();
     let console = PathBuf::from(env::var_os(CONSOLE).unwrap());
-    fs::write(&console, format!("booting in mode {mode}\n")).unwrap();
+    // As QEMU does, behind what is there.
+    let mut written = File::options().append(true).create(true).open(&console).unwrap();
+    writeln!(written, "booting in mode {mode}").unwrap();
     match mode.as_str() {
         "dies" => {
             eprintln!("qemu: no such device");
