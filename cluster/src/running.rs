@@ -7,7 +7,7 @@
 
 use std::{
     fmt,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{ChildStdin, ExitStatus},
@@ -34,7 +34,7 @@ use crate::{
     qmp::{Qmp, QmpError},
     runtime::{ClusterFolder, RuntimeError, own},
     signals,
-    template::{self, GuestMemory, Saved},
+    template::{self, Damage, GuestMemory, Saved},
 };
 
 /// Lines of a console or log that a message shows.
@@ -72,7 +72,7 @@ pub enum Event {
     /// The daemon listens on all its sockets.
     DaemonReady,
     /// The memory of a guest that is to be restored is there, or cannot be.
-    Memory(usize, io::Result<GuestMemory>),
+    Memory(usize, Result<GuestMemory, Damage>),
     /// A guest cannot be restored.
     RestoreFailed(usize, QmpError),
     /// The process that was started under this name ended.
@@ -155,16 +155,16 @@ pub enum Failure {
         /// The end of the guest's console.
         console: String,
     },
-    /// A guest's memory cannot be copied from its template.
+    /// A template was harmed after it had been looked through, or the host has no memory left.
     #[error(
-        "the memory of {node} cannot be copied from its template: {error}; is the host's memory used up? --cold boots it"
+        "the template of {node} cannot be used: {error}; the next run makes one that is damaged anew, and --cold does without"
     )]
     Memory {
         /// The node.
         node: String,
         /// Why.
         #[source]
-        error: io::Error,
+        error: Damage,
     },
     /// QEMU does not restore a guest.
     #[error(
@@ -572,7 +572,7 @@ fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
         let (restored, next, sender) = (Arc::clone(&restored), Arc::clone(&next), sender.clone());
         thread::spawn(move || {
             while let Some((rank, restore)) = restored.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let saved = Saved::open(&restore.template, restore.memory_bytes).map_err(io::Error::other);
+                let saved = Saved::open(&restore.template, restore.memory_bytes);
                 // If nobody listens any more, the cluster is being taken down.
                 let _ = sender.send(Event::Memory(*rank, saved.and_then(|saved| saved.memory())));
             }
