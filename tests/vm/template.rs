@@ -246,7 +246,7 @@ fn what_is_in_the_way_of_a_template_is_said_in_one_line() {
     assert!(!incoming(&cold) && cold["start"]["obstacle"].is_null(), "{cold:#}");
 
     // The usual kernel, given as one of the user's own.
-    let args = usual["nodes"][0]["qemu"]["args"].as_array().expect("arguments");
+    let args = cold["nodes"][0]["qemu"]["args"].as_array().expect("arguments");
     let kernel = args.iter().skip_while(|arg| *arg != "-kernel").nth(1).expect("a kernel");
     let device = "qemu_args = [\"-device\", \"edu\"]\n";
     for (file, words) in

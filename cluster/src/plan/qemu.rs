@@ -1,7 +1,7 @@
 //! QEMU's command line, each group of arguments with the reason for it.
 //!
 //! A guest that is restored finds the machine on which it was saved, so what its devices are and in which order they come is
-//! said in one place, [`Arguments::machine`], for guests that boot, for the one that is saved and for those that are restored. Sockets,
+//! said in one place, [`Arguments::devices`], for guests that boot, for the one that is saved and for those that are restored. Sockets,
 //! files and the network behind them may differ, and come in the other groups.
 
 use std::{os::fd::AsRawFd, path::Path};
@@ -61,12 +61,27 @@ impl Arguments {
         self.0.extend([option.to_owned(), value.into()]);
     }
 
+    /// [`Self::devices`], with what is booted on it.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn machine(
+        &mut self,
+        node: &Node,
+        images: &Images,
+        accelerator: &Accelerator,
+        has_share: bool,
+    ) -> Result<(), PlanError> {
+        self.kernel(node, images)?;
+        self.devices(node, images, accelerator, has_share)
+    }
+
     /// The machine and all its devices but the card, for a node with these properties. Whoever adds them has to add the
     /// character devices `console` and `agent`, and the file system device `cwd` if `has_share`, before.
     ///
     /// # Errors
     /// [`PlanError`] for a path that QEMU cannot be told.
-    pub fn machine(
+    pub fn devices(
         &mut self,
         node: &Node,
         images: &Images,
@@ -90,7 +105,9 @@ impl Arguments {
         self.pair("-device", "virtio-rng-pci");
         // Tells a restored guest that it is another one now, so that it draws other random numbers.
         self.pair("-device", "vmgenid,guid=auto");
-        self.boot(node, images)?;
+        if let Some(disk) = &images.root_disk {
+            self.root_disk(disk)?;
+        }
         // A port of its own, so that the card can be plugged into a guest that runs. Room for the cluster function's BAR is
         // kept free behind it, because the guest gives out addresses before the card is there.
         self.pair(
@@ -106,20 +123,22 @@ impl Arguments {
         Ok(())
     }
 
-    fn boot(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
+    /// What a guest boots. One that is restored has it in its memory, and QEMU would read it for nothing: that is half the
+    /// processor time that QEMU takes to start.
+    fn kernel(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
         self.pair("-kernel", text(&images.kernel)?);
         self.pair("-initrd", text(&images.initramfs)?);
         let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
         self.pair("-append", format!("{KERNEL_ARGUMENTS}{root}"));
-        if let Some(disk) = &images.root_disk {
-            // Shared by all nodes, so it is neither written nor locked.
-            let file = escaped(disk)?;
-            self.pair(
-                "-blockdev",
-                format!("driver=file,node-name=root,filename={file},read-only=on,locking=off"),
-            );
-            self.pair("-device", "virtio-blk-pci,drive=root,serial=niclab-root");
-        }
+        Ok(())
+    }
+
+    fn root_disk(&mut self, disk: &Path) -> Result<(), PlanError> {
+        // Shared by all nodes, so it is neither written nor locked.
+        let file = escaped(disk)?;
+        let options = "read-only=on,locking=off";
+        self.pair("-blockdev", format!("driver=file,node-name=root,filename={file},{options}"));
+        self.pair("-device", "virtio-blk-pci,drive=root,serial=niclab-root");
         Ok(())
     }
 
