@@ -215,9 +215,9 @@ fn decompressed(tree: &Tree, path: &Path) -> Result<Vec<u8>, ImageError> {
     fs::read(path).at("read", path)
 }
 
-/// A module without the signature behind it. To check one, a guest hashes the module and raises numbers of thousands of bits to
-/// powers, which is much of the time that loading takes it. Nobody is kept from anything by it: the kernel loads modules
-/// without one, as it does niclab's own, and who would want it to refuse them could not have a NIC.
+/// A module without the signature behind it. To check one, an emulated guest hashes the module and computes with long numbers, which
+/// shows in its boot. Nobody is kept from anything by it: the kernel loads modules without one, as it does niclab's own, and who would
+/// want it to refuse them could not have a NIC.
 fn without_signature(module: &[u8]) -> &[u8] {
     let Some(rest) = module.strip_suffix(SIGNATURE_MAGIC) else { return module };
     // What stands before the magic words: `struct module_signature`, whose last four bytes are the signature's length.
