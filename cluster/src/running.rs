@@ -49,6 +49,9 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the daemon may take to listen on its sockets.
 const DAEMON_READY_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How many guests for each core of the host are restored at a time. More than one, because each waits for its host now and then.
+const RESTORED_AT_ONCE_PER_CORE: usize = 2;
+
 /// How long guests may take to write back and switch off before QEMU is told to quit.
 const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -366,19 +369,26 @@ impl RunningCluster {
         Ok(())
     }
 
-    /// Starts all guests, in the order of their ranks, up to the first whose memory is not there yet.
+    /// Starts guests in the order of their ranks, up to the first whose memory is not there yet. Of those that are restored, only
+    /// so many are on their way at a time: each is busy until it is healthy, and where many share a core, what they wait for
+    /// comes late and is looked for many times.
     fn start_guests(
         &mut self,
         memories: &mut [Option<GuestMemory>],
         deadline: Instant,
     ) -> Result<(), Failure> {
         let before = self.guests.len();
+        let healthy = self.agents.iter().flatten().count();
+        let at_once = RESTORED_AT_ONCE_PER_CORE * thread::available_parallelism().map_or(1, usize::from);
         while let Some(node) = self.plan.nodes.get(self.guests.len()) {
             let rank = self.guests.len();
-            let streams = match (&node.restore, memories.get_mut(rank).and_then(Option::take)) {
-                (None, _) => Streams::Log,
-                (Some(_), Some(memory)) => Streams::Input(memory.descriptor().map_err(Failure::Prepare)?),
-                (Some(_), None) => break,
+            let streams = match &node.restore {
+                None => Streams::Log,
+                Some(_) if rank >= healthy + at_once => break,
+                Some(_) => match memories.get_mut(rank).and_then(Option::take) {
+                    Some(memory) => Streams::Input(memory.descriptor().map_err(Failure::Prepare)?),
+                    None => break,
+                },
             };
             let guest = Process::spawn(&node.name, &node.qemu, streams, &[])?;
             watch(&guest, &self.sender)?;

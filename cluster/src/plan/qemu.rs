@@ -25,7 +25,11 @@ const CARD_PORT: &str = "card";
 ///
 /// Self-tests of ciphers, and of the entropy source that counts timer jitter, are a fifth of an emulated boot. They prove
 /// nothing about an emulated processor, and the guest has a random number device.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check cryptomgr.notests \
+///
+/// `tsc=reliable` because the time stamp counter is the host's own. The kernel otherwise compares it with its count of timer
+/// ticks, of which a loaded host delivers too few, finds it wrong, and reads a slow clock ever after; in a template all nodes
+/// would.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable cryptomgr.notests \
                                 initcall_blacklist=jent_mod_init,crypto_kdf108_init";
 
 /// Below this a tmpfs, which takes at most half the memory, cannot hold the initramfs, and files in it would silently
@@ -91,8 +95,9 @@ impl Arguments {
         // Nothing that is not asked for: each default device costs boot time.
         self.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
         self.pair("-display", "none");
-        // The daemon reads and writes guest memory, so it is a file that both map.
-        self.pair("-machine", "q35,memory-backend=mem,vmport=off");
+        // The daemon reads and writes guest memory, so it is a file that both map. Linux starts the HPET, turns to the timer of
+        // its processor and leaves the HPET ticking: QEMU would wake 500 times a second for each guest that does nothing.
+        self.pair("-machine", "q35,memory-backend=mem,vmport=off,hpet=off");
         self.pair("-m", format!("{}M", node.memory_mib));
         self.pair("-smp", node.vcpus.to_string());
         let (accelerator, cpu) = match accelerator.kind {
