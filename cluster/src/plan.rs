@@ -249,7 +249,13 @@ fn node_plan(
         args.share(share)?;
     }
     args.network(&ethernet_socket, &cluster_socket);
-    args.machine(node, images, inputs.accelerator, inputs.share.is_some())?;
+    let has_share = inputs.share.is_some();
+    // With `-no-reboot` a restored guest boots nothing ever; arguments of the user's may change that.
+    if template.is_some() && inputs.cluster.qemu_args.is_empty() {
+        args.devices(node, images, inputs.accelerator, has_share)?;
+    } else {
+        args.machine(node, images, inputs.accelerator, has_share)?;
+    }
     let card = qemu::card(node);
     match template {
         Some(template) => {
@@ -401,11 +407,10 @@ mod tests {
                 .iter()
                 .find(|recipe| u64::from(recipe.memory_mib) << 20 == restore.memory_bytes);
             // All that the saved guest had, in that order, and behind it only what no guest sees.
-            let machine = &recipe.unwrap().qemu.args;
-            assert!(
-                restored.qemu.args.windows(machine.len() - 1).any(|args| *args == machine[1..]),
-                "{machine:?}"
-            );
+            let saved = &recipe.unwrap().qemu.args;
+            let first = saved.iter().position(|arg| arg == "-nodefaults").unwrap();
+            let machine = &saved[first..];
+            assert!(restored.qemu.args.windows(machine.len()).any(|args| args == machine), "{machine:?}");
             assert!(restore.template.starts_with("/cache/v1/template"));
             assert_eq!(
                 values(&warm, rank, "-incoming"),
@@ -428,6 +433,16 @@ mod tests {
             warm.nodes[0].restore.as_ref().unwrap().template,
             warm.nodes[1].restore.as_ref().unwrap().template
         );
+    }
+
+    #[test]
+    fn a_restored_node_is_given_a_kernel_only_if_it_could_boot_one() {
+        let kernels = |way, file| values(&plan_by(way, file, None, None), 0, "-kernel").len();
+        assert_eq!(kernels(Way::Cold, ""), 1);
+        assert_eq!(kernels(Way::Template, ""), 0);
+        assert_eq!(kernels(Way::Template, "qemu_args = [\"-action\", \"reboot=reset\"]"), 1);
+        let template = &plan_by(Way::Template, "", None, None).templates[0].qemu.args;
+        assert!(template.iter().any(|arg| arg == "-kernel"), "the one that is saved boots");
     }
 
     #[test]

@@ -176,6 +176,8 @@ fn images(
             offline,
             kernel: cluster.kernel.clone(),
             image: cluster.image.clone(),
+            // Nobody reads what is asked of QEMU; it may be a disk.
+            has_disks: !cluster.qemu_args.is_empty(),
             tools: programs.guest.clone(),
         };
         built.insert(&node.packages, niclab_images::ensure(cache, &request, progress)?);

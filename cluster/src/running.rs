@@ -7,7 +7,7 @@
 
 use std::{
     fmt,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{ChildStdin, ExitStatus},
@@ -34,7 +34,7 @@ use crate::{
     qmp::{Qmp, QmpError},
     runtime::{ClusterFolder, RuntimeError, own},
     signals,
-    template::{self, GuestMemory, Saved},
+    template::{self, Damage, GuestMemory, Saved},
 };
 
 /// Lines of a console or log that a message shows.
@@ -48,6 +48,9 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the daemon may take to listen on its sockets.
 const DAEMON_READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How many guests for each core of the host are restored at a time. More than one, because each waits for its host now and then.
+const RESTORED_AT_ONCE_PER_CORE: usize = 2;
 
 /// How long guests may take to write back and switch off before QEMU is told to quit.
 const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(4);
@@ -72,7 +75,7 @@ pub enum Event {
     /// The daemon listens on all its sockets.
     DaemonReady,
     /// The memory of a guest that is to be restored is there, or cannot be.
-    Memory(usize, io::Result<GuestMemory>),
+    Memory(usize, Result<GuestMemory, Damage>),
     /// A guest cannot be restored.
     RestoreFailed(usize, QmpError),
     /// The process that was started under this name ended.
@@ -155,16 +158,16 @@ pub enum Failure {
         /// The end of the guest's console.
         console: String,
     },
-    /// A guest's memory cannot be copied from its template.
+    /// A template was harmed after it had been looked through, or the host has no memory left.
     #[error(
-        "the memory of {node} cannot be copied from its template: {error}; is the host's memory used up? --cold boots it"
+        "the template of {node} cannot be used: {error}; the next run makes one that is damaged anew, and --cold does without"
     )]
     Memory {
         /// The node.
         node: String,
         /// Why.
         #[source]
-        error: io::Error,
+        error: Damage,
     },
     /// QEMU does not restore a guest.
     #[error(
@@ -366,19 +369,26 @@ impl RunningCluster {
         Ok(())
     }
 
-    /// Starts all guests, in the order of their ranks, up to the first whose memory is not there yet.
+    /// Starts guests in the order of their ranks, up to the first whose memory is not there yet. Of those that are restored, only
+    /// so many are on their way at a time: each is busy until it is healthy, and where many share a core, what they wait for
+    /// comes late and is looked for many times.
     fn start_guests(
         &mut self,
         memories: &mut [Option<GuestMemory>],
         deadline: Instant,
     ) -> Result<(), Failure> {
         let before = self.guests.len();
+        let healthy = self.agents.iter().flatten().count();
+        let at_once = RESTORED_AT_ONCE_PER_CORE * thread::available_parallelism().map_or(1, usize::from);
         while let Some(node) = self.plan.nodes.get(self.guests.len()) {
             let rank = self.guests.len();
-            let streams = match (&node.restore, memories.get_mut(rank).and_then(Option::take)) {
-                (None, _) => Streams::Log,
-                (Some(_), Some(memory)) => Streams::Input(memory.descriptor().map_err(Failure::Prepare)?),
-                (Some(_), None) => break,
+            let streams = match &node.restore {
+                None => Streams::Log,
+                Some(_) if rank >= healthy + at_once => break,
+                Some(_) => match memories.get_mut(rank).and_then(Option::take) {
+                    Some(memory) => Streams::Input(memory.descriptor().map_err(Failure::Prepare)?),
+                    None => break,
+                },
             };
             let guest = Process::spawn(&node.name, &node.qemu, streams, &[])?;
             watch(&guest, &self.sender)?;
@@ -572,7 +582,7 @@ fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
         let (restored, next, sender) = (Arc::clone(&restored), Arc::clone(&next), sender.clone());
         thread::spawn(move || {
             while let Some((rank, restore)) = restored.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let saved = Saved::open(&restore.template, restore.memory_bytes).map_err(io::Error::other);
+                let saved = Saved::open(&restore.template, restore.memory_bytes);
                 // If nobody listens any more, the cluster is being taken down.
                 let _ = sender.send(Event::Memory(*rank, saved.and_then(|saved| saved.memory())));
             }

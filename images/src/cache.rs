@@ -116,6 +116,11 @@ impl Cache {
         self.find(kind, key)
     }
 
+    /// How many whole artefacts of a kind there are that [`Cache::derive`] built.
+    pub fn count_derived(&self, kind: &str) -> usize {
+        self.list(kind).len()
+    }
+
     /// Where an artefact of that kind and key is, or will be.
     pub fn derived_path(&self, kind: &str, key: &Key) -> PathBuf {
         self.root().join(kind).join(&key.0)

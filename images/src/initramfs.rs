@@ -18,7 +18,7 @@ use crate::tree::Tree;
 use crate::unpack::MERGED;
 
 /// Change it when the code below changes what is built. (The guest's scripts are hashed themselves.)
-const RECIPE: &str = "initramfs 3";
+const RECIPE: &str = "initramfs 4";
 
 pub(crate) const KIND: &str = "initramfs";
 
@@ -28,18 +28,17 @@ pub(crate) const FILE: &str = "initramfs.cpio";
 /// How many are kept. Each change of a guest tool makes a new one.
 pub(crate) const KEPT: usize = 8;
 
-/// Modules the guest may load: networks, the shared folder, and root disks.
-const MODULES: [&str; 9] = [
-    "virtio_net",
-    "9pnet_virtio",
-    "9p",
-    "virtio_blk",
-    "crc32c_generic",
-    "overlay",
-    "erofs",
-    "squashfs",
-    "ext4",
-];
+/// Modules that any guest loads: networks and the shared folder.
+const MODULES: [&str; 3] = ["virtio_net", "9pnet_virtio", "9p"];
+
+/// Modules for disks and what may be on them: a quarter of the initramfs, which without a disk would lie in memory unused.
+const DISK_MODULES: [&str; 6] = ["virtio_blk", "crc32c_generic", "overlay", "erofs", "squashfs", "ext4"];
+
+/// What a signed module ends with (Linux, include/linux/module_signature.h).
+const SIGNATURE_MAGIC: &[u8] = b"~Module signature appended~\n";
+
+/// Bytes of the `struct module_signature` before it.
+const SIGNATURE_ABOUT_BYTES: usize = 12;
 
 /// Libraries that a program built on the host is likely to want.
 const LIBRARIES: [&str; 12] = [
@@ -82,12 +81,15 @@ pub(crate) struct Inputs<'a> {
     pub module_key: &'a Key,
     /// Static programs for `/usr/bin`.
     pub tools: &'a [PathBuf],
+    /// Whether the guest may have disks.
+    pub has_disks: bool,
 }
 
 impl Inputs<'_> {
     pub fn key(&self) -> Result<Key, ImageError> {
         let mut key =
             KeyBuilder::new(RECIPE).text(&self.tree.id.to_string()).text(&self.module_key.to_string());
+        key = key.text(if self.has_disks { "disks" } else { "no disks" });
         for (path, mode, content) in GUEST_FILES {
             key = key.text(path).text(&mode.to_string()).text(content);
         }
@@ -188,11 +190,14 @@ fn libraries(archive: &mut File, tree: &Tree) -> Result<(), ImageError> {
 fn modules(archive: &mut File, inputs: &Inputs<'_>) -> Result<(), ImageError> {
     let source = inputs.tree.modules();
     let index = ModuleIndex::read(&source)?;
-    let files = index.closure(&MODULES)?;
+    let disks = if inputs.has_disks { DISK_MODULES.as_slice() } else { &[] };
+    let files = index.closure(&[&MODULES, disks].concat())?;
     let target = format!("usr/lib/modules/{}", inputs.tree.kernel_release);
     for file in &files {
         let data = decompressed(inputs.tree, &source.join(file))?;
-        archive.file(&format!("{target}/{}", flat_file(file)), 0o644, &data).at("write", Path::new(FILE))?;
+        archive
+            .file(&format!("{target}/{}", flat_file(file)), 0o644, without_signature(&data))
+            .at("write", Path::new(FILE))?;
     }
     add(archive, &format!("{target}/{MODULE}"), 0o644, inputs.module)?;
     let dependencies = format!("{}{MODULE}:\n", index.flat_dependencies(&files));
@@ -208,6 +213,17 @@ fn decompressed(tree: &Tree, path: &Path) -> Result<Vec<u8>, ImageError> {
         return output(&mut command, "decompressing a kernel module");
     }
     fs::read(path).at("read", path)
+}
+
+/// A module without the signature behind it. To check one, an emulated guest hashes the module and computes with long numbers, which
+/// shows in its boot. Nobody is kept from anything by it: the kernel loads modules without one, as it does niclab's own, and who would
+/// want it to refuse them could not have a NIC.
+fn without_signature(module: &[u8]) -> &[u8] {
+    let Some(rest) = module.strip_suffix(SIGNATURE_MAGIC) else { return module };
+    // What stands before the magic words: `struct module_signature`, whose last four bytes are the signature's length.
+    let Some((rest, about)) = rest.split_last_chunk::<SIGNATURE_ABOUT_BYTES>() else { return module };
+    let length = about.last_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes) as usize);
+    rest.len().checked_sub(length).and_then(|end| rest.get(..end)).unwrap_or(module)
 }
 
 #[cfg(test)]
@@ -231,7 +247,7 @@ mod tests {
         fs::set_permissions(&busybox, fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(library_dir(path).join("libc.so.6"), "libc").unwrap();
         let mut dependencies = String::from("a/need.ko:\n");
-        for name in MODULES {
+        for name in MODULES.iter().chain(&DISK_MODULES) {
             dependencies += &format!("a/{name}.ko: a/need.ko\n");
             fs::create_dir_all(modules.join("a")).unwrap();
             fs::write(modules.join(format!("a/{name}.ko")), name).unwrap();
@@ -257,7 +273,13 @@ mod tests {
         let cache = Cache::at(&dir.path().join("cache")).unwrap();
         let lock = cache.lock(&Silent).unwrap();
         let tools = [tool.clone()];
-        let inputs = Inputs { tree: &tree, module: &module, module_key: &tree.id.clone(), tools: &tools };
+        let inputs = Inputs {
+            tree: &tree,
+            module: &module,
+            module_key: &tree.id.clone(),
+            tools: &tools,
+            has_disks: true,
+        };
 
         let first = ensure(&cache, &lock, &inputs).unwrap();
         let members = reader::read(&fs::read(&first).unwrap());
@@ -279,5 +301,52 @@ mod tests {
         assert_eq!(ensure(&cache, &lock, &inputs).unwrap(), first);
         fs::write(&tool, "second").unwrap();
         assert_ne!(ensure(&cache, &lock, &inputs).unwrap(), first);
+    }
+
+    #[test]
+    fn modules_for_disks_are_there_only_where_there_may_be_disks() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = tree(&dir.path().join("tree"));
+        let module = dir.path().join("niclab.ko");
+        fs::write(&module, "module").unwrap();
+        let cache = Cache::at(&dir.path().join("cache")).unwrap();
+        let lock = cache.lock(&Silent).unwrap();
+        let modules = |has_disks| {
+            let inputs = Inputs { tree: &tree, module: &module, module_key: &tree.id, tools: &[], has_disks };
+            let members = reader::read(&fs::read(ensure(&cache, &lock, &inputs).unwrap()).unwrap());
+            let folder = format!("usr/lib/modules/{RELEASE}/");
+            let files = members.into_iter().filter_map(|(name, _, data)| {
+                Some((name.strip_prefix(&folder)?.to_owned(), String::from_utf8(data).unwrap()))
+            });
+            files.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        for has_disks in [true, false] {
+            let modules = modules(has_disks);
+            // What is listed is there, and the other way round.
+            let listed: BTreeSet<_> = modules["modules.dep"]
+                .lines()
+                .filter_map(|line| line.split_once(':'))
+                .map(|(file, _)| file)
+                .collect();
+            let there: BTreeSet<_> =
+                modules.keys().map(String::as_str).filter(|file| *file != "modules.dep").collect();
+            assert_eq!(listed, there);
+            assert!(there.contains("9p.ko") && there.contains("need.ko") && there.contains("niclab.ko"));
+            for name in DISK_MODULES {
+                assert_eq!(there.contains(format!("{name}.ko").as_str()), has_disks, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_signature_is_cut_off_and_nothing_else() {
+        let signed = |signature: &[u8], length: u32| {
+            [b"module", signature, &[0; 8], &length.to_be_bytes(), SIGNATURE_MAGIC].concat()
+        };
+        assert_eq!(without_signature(&signed(b"signature", 9)), b"module");
+        assert_eq!(without_signature(b"module"), b"module");
+        assert_eq!(without_signature(SIGNATURE_MAGIC), SIGNATURE_MAGIC);
+        let longer_than_all = signed(b"signature", 16);
+        assert_eq!(without_signature(&longer_than_all), longer_than_all);
     }
 }

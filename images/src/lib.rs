@@ -58,8 +58,26 @@ pub struct Request {
     pub kernel: Option<PathBuf>,
     /// The user's own root file system (a raw image of erofs, squashfs or ext4), used as it is, read-only.
     pub image: Option<PathBuf>,
+    /// Guests may get disks beside the root's.
+    pub has_disks: bool,
     /// Static programs to put into the guest's `/usr/bin`, such as the agent.
     pub tools: Vec<PathBuf>,
+}
+
+impl Request {
+    fn may_have_disks(&self) -> bool {
+        self.has_disks || self.image.is_some() || !self.packages.is_empty()
+    }
+
+    fn initramfs<'a>(
+        &'a self,
+        tree: &'a Tree,
+        module: &'a Path,
+        module_key: &'a Key,
+    ) -> initramfs::Inputs<'a> {
+        let has_disks = self.may_have_disks();
+        initramfs::Inputs { tree, module, module_key, tools: &self.tools, has_disks }
+    }
 }
 
 /// Everything needed to boot a node.
@@ -122,8 +140,7 @@ fn found(cache: &Cache, request: &Request) -> Result<Option<Images>, ImageError>
     let module_key = module::key(&tree, module::DRIVER);
     let Some(module) = cache.find(module::KIND, &module_key) else { return Ok(None) };
     let module = module.join(module::MODULE);
-    let inputs =
-        initramfs::Inputs { tree: &tree, module: &module, module_key: &module_key, tools: &request.tools };
+    let inputs = request.initramfs(&tree, &module, &module_key);
     let Some(initramfs) = cache.find(initramfs::KIND, &inputs.key()?) else { return Ok(None) };
     let initramfs = initramfs.join(initramfs::FILE);
     if request.packages.is_empty() {
@@ -187,12 +204,7 @@ impl<'a> Builder<'a> {
                 module::ensure(self.cache, &self.lock, &tree, module::DRIVER, detail)
             })?,
         };
-        let inputs = initramfs::Inputs {
-            tree: &tree,
-            module: &module,
-            module_key: &module_key,
-            tools: &self.request.tools,
-        };
+        let inputs = self.request.initramfs(&tree, &module, &module_key);
         let initramfs = initramfs::ensure(self.cache, &self.lock, &inputs)?;
         let disk = self.disk(&tree, &module)?;
         self.cache.prune(&self.lock, initramfs::KIND, initramfs::KEPT)?;
@@ -256,6 +268,23 @@ fn open_apt<'a>(
             }
             let mirror = Mirror::find(request.mirror.as_deref())?;
             Ok(none.insert(Apt::open(&cache.root(), mirror, what, detail)?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_with_a_root_disk_or_another_one_may_have_disks() {
+        assert!(!Request::default().may_have_disks());
+        for request in [
+            Request { packages: vec!["iperf3".into()], ..Request::default() },
+            Request { image: Some("root.erofs".into()), ..Request::default() },
+            Request { has_disks: true, ..Request::default() },
+        ] {
+            assert!(request.may_have_disks(), "{request:?}");
         }
     }
 }

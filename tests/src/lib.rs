@@ -157,6 +157,23 @@ impl Drop for Niclab {
     }
 }
 
+/// Compiles a C program into the folder that the guests see, linked statically: it runs in any guest.
+///
+/// # Panics
+/// When the compiler refuses it, or there is none.
+pub fn compile(niclab: &Niclab, name: &str, text: &str) {
+    let source = niclab.folder().join(name).with_extension("c");
+    fs::write(&source, text).expect("a source");
+    let mut cc = Command::new("cc");
+    let built = cc
+        .args(["-O2", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-static", "-o", name])
+        .arg(&source)
+        .current_dir(niclab.folder())
+        .output()
+        .expect("cc starts");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+}
+
 /// Asks `condition` until it holds; true when it did within `limit`.
 pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
@@ -194,19 +211,7 @@ impl Niclab {
     /// # Panics
     /// When it does not start.
     pub fn start(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Started {
-        let mut child = self
-            .command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("niclab: {error}"));
-        let (sender, lines) = std::sync::mpsc::channel();
-        let errors = sender.clone();
-        let stdout = child.stdout.take().expect("a pipe");
-        let stderr = child.stderr.take().expect("a pipe");
-        std::thread::spawn(move || forward(stdout, |line| sender.send(Line::Out(line)).is_ok()));
-        std::thread::spawn(move || forward(stderr, |line| errors.send(Line::Err(line)).is_ok()));
-        Started { child, lines, start: Instant::now(), stdout: String::new(), stderr: String::new() }
+        Started::new(self.command(arguments))
     }
 
     /// Sends a signal to every process of this place whose command line contains `name`.
@@ -225,6 +230,27 @@ impl Niclab {
             // SAFETY: kill has no effect on this process's memory.
             unsafe { libc::kill(pid, signal) };
         }
+    }
+}
+
+impl Started {
+    /// Starts a command; it is killed if the test ends before it.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn new(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", command.get_program().to_string_lossy()));
+        let (sender, lines) = std::sync::mpsc::channel();
+        let errors = sender.clone();
+        let stdout = child.stdout.take().expect("a pipe");
+        let stderr = child.stderr.take().expect("a pipe");
+        std::thread::spawn(move || forward(stdout, |line| sender.send(Line::Out(line)).is_ok()));
+        std::thread::spawn(move || forward(stderr, |line| errors.send(Line::Err(line)).is_ok()));
+        Started { child, lines, start: Instant::now(), stdout: String::new(), stderr: String::new() }
     }
 }
 

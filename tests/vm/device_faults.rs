@@ -13,7 +13,7 @@ fn programs_get_over_faults_of_the_device_or_name_them() {
         format!("[[node]]\nname = \"sound\"\n[[node]]\nname = \"faulty\"\n[node.device_faults]\n{faults}");
     std::fs::write(file, cluster).expect("a cluster file");
     let script = "niclab-perf pingpong --poll block --iterations 300 --timeout 10 && echo got over it
-        exec niclab-perf stream --iterations 20000 --timeout 10";
+        exec niclab-perf stream --iterations 20000 --timeout 4";
     let outcome =
         niclab.run(["run", "--cluster", "faulty.toml", "--report", "json", "--", "sh", "-c", script]);
     assert_ne!(outcome.code(), 0, "{outcome}");

@@ -1,13 +1,17 @@
 //! The kernel driver in a real guest: its own test program, and what a guest does to its modules.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use niclab_tests::{Niclab, eventually};
 
-/// Builds the driver's test program, statically linked, into the folder that the guests see.
-pub(crate) fn build_selftest(niclab: &Niclab) {
+use crate::template::IS_RESTORED;
+
+/// The driver's test program, statically linked; built once.
+static SELFTEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/kernel/selftest");
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/abi/include");
     let files = std::fs::read_dir(&sources)
@@ -15,6 +19,7 @@ pub(crate) fn build_selftest(niclab: &Niclab) {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "c"));
+    let folder = tempfile::tempdir().expect("a folder");
     let built = Command::new("cc")
         .args([
             "-O2",
@@ -29,17 +34,27 @@ pub(crate) fn build_selftest(niclab: &Niclab) {
         ])
         .arg(header)
         .args(files)
-        .args(["-o", "niclab-selftest"])
-        .current_dir(niclab.folder())
+        .args(["-o", SELFTEST_NAME])
+        .current_dir(folder.path())
         .output()
         .expect("cc starts");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    std::fs::read(folder.path().join(SELFTEST_NAME)).expect("the program")
+});
+
+const SELFTEST_NAME: &str = "niclab-selftest";
+
+/// Puts the driver's test program into the folder that the guests see.
+pub(crate) fn put_selftest(niclab: &Niclab) {
+    let path = niclab.folder().join(SELFTEST_NAME);
+    std::fs::write(&path, &*SELFTEST).expect("the program's place");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
 #[test]
 fn the_drivers_own_tests_pass() {
     let niclab = Niclab::new();
-    build_selftest(&niclab);
+    put_selftest(&niclab);
     let outcome = niclab.run(["run", "--nodes", "1", "--", "./niclab-selftest"]).success();
     let passed = outcome.stdout.matches("| ok ").count();
     assert!(passed > 20 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");
@@ -56,11 +71,18 @@ fn the_driver_can_be_unloaded_and_loaded_and_passes_messages_again() {
 #[test]
 fn a_killed_program_leaves_its_port_free() {
     let niclab = Niclab::new();
-    // Without a peer this program waits for one, with its port open.
-    let script = "if [ $NICLAB_RANK = 0 ]; then niclab-perf pingpong -n 1000000 & sleep 2; kill -9 $!; wait; fi; \
-                  sleep 1; niclab-perf pingpong -s 16 -n 50";
-    let script = format!("if [ $NICLAB_RANK = 1 ]; then sleep 4; fi; {script}");
-    niclab.run(["run", "--", "sh", "-c", &script]).success();
+    // Without a peer this program waits for one, with its port open and the card's pages mapped. The peer comes when it is gone.
+    let script = "
+        if [ $NICLAB_RANK = 0 ]; then
+            niclab-perf pingpong -n 1000000 & program=$!
+            until grep -q /dev/niclab0 /proc/$program/maps; do sleep 0.05; done
+            kill -9 $program; wait $program
+            [ $? = 137 ] && touch killed || exit 11
+        else
+            until [ -e killed ]; do sleep 0.05; done
+        fi
+        niclab-perf pingpong -s 16 -n 50";
+    niclab.run(["run", "--", "sh", "-c", script]).success();
 }
 
 #[test]
@@ -70,6 +92,8 @@ fn a_guest_that_reboots_finds_its_nic_again() {
     std::fs::write(niclab.folder().join("c.toml"), "qemu_args = [\"-action\", \"reboot=reset\"]\n")
         .expect("a cluster file");
     niclab.run(["up", "--cluster", "c.toml"]).success();
+    let restored = niclab.run(["exec", "node0", "--", "sh", "-c", IS_RESTORED]);
+    assert_eq!(restored.code(), 0, "it comes out of a template\n{restored}");
     let boot_id = || niclab.run(["exec", "node0", "--", "cat", "/proc/sys/kernel/random/boot_id"]);
     let before = boot_id().success().stdout;
     let reset = niclab.run(["exec", "node0", "--", "sh", "-c", "echo b >/proc/sysrq-trigger; sleep 60"]);

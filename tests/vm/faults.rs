@@ -42,7 +42,8 @@ fn a_panic_ends_the_cluster_and_shows_the_console() {
 #[test]
 fn a_guest_that_never_gets_healthy_is_named_with_its_console() {
     let niclab = Niclab::new();
-    let outcome = niclab.run(["run", "--boot-timeout", "1", "--", "true"]);
+    // A restored guest may well be healthy by then.
+    let outcome = niclab.run(["run", "--cold", "--boot-timeout", "1", "--", "true"]);
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(outcome.stderr.contains("node0") && outcome.stderr.contains("console"), "{outcome}");
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
@@ -61,4 +62,34 @@ fn guests_notice_a_dead_daemon_in_bounded_time() {
     run.signal(libc::SIGTERM);
     let outcome = run.finish(Duration::from_secs(30));
     assert!(seen.contains("niclab0"), "the device is named: {seen}\n{outcome}");
+}
+
+/// A restored node's card sits in a slot whose power the guest can switch off, which takes the card out of its QEMU.
+#[test]
+fn a_guest_that_pulls_its_card_harms_itself_alone() {
+    let niclab = Niclab::new();
+    niclab.run(["up", "--nodes", "3"]).success();
+    let script = "echo 0 >/sys/bus/pci/slots/0/power; while [ -e /dev/niclab0 ]; do sleep 0.1; done";
+    niclab.run(["exec", "node0", "--", "sh", "-c", script]).success();
+    let seen = niclab.run(["inspect", "--json"]).json();
+    let health = |rank: usize| seen["nodes"][rank]["health"]["Ok"]["driver_bound"].as_bool();
+    assert_eq!([0, 1, 2].map(health), [Some(false), Some(true), Some(true)], "{seen:#}");
+    let perf = ["niclab-perf", "pingpong", "-s", "16", "-n", "50", "--peer", "2"];
+    let peer = niclab.start([
+        "exec",
+        "node2",
+        "--",
+        "niclab-perf",
+        "pingpong",
+        "-s",
+        "16",
+        "-n",
+        "50",
+        "--peer",
+        "1",
+    ]);
+    niclab.run([&["exec", "node1", "--"][..], &perf].concat()).success();
+    peer.finish(Duration::from_secs(60)).success();
+    niclab.run(["down"]).success();
+    assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }

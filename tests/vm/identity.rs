@@ -12,6 +12,7 @@ fn each_node_has_a_machine_id_of_its_own_and_the_hosts_time() {
         .expect("a cluster file");
     let script = "cat /etc/machine-id; date +%s";
     let outcome = niclab.run(["run", "--cluster", "c.toml", "--", "sh", "-c", script]).success();
+    assert!(outcome.stderr.contains("the nodes boot: qemu_args has `-rtc`"), "{outcome}");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs();
     let of = |node: &str| -> Vec<String> {
         let lines = outcome.stdout.lines().filter_map(|line| line.strip_prefix(&format!("{node} | ")));

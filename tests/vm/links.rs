@@ -10,8 +10,9 @@ use serde_json::Value;
 const END: Duration = Duration::from_secs(60);
 
 /// Runs a ping-pong through the NICs on both nodes; gives what node 0 said.
-fn pingpong(niclab: &Niclab) -> Outcome {
-    let perf = ["niclab-perf", "pingpong", "--iterations", "50", "--poll", "adaptive", "--timeout", "3"];
+fn pingpong(niclab: &Niclab, timeout_s: &str) -> Outcome {
+    let perf =
+        ["niclab-perf", "pingpong", "--iterations", "50", "--poll", "adaptive", "--timeout", timeout_s];
     let on = |node| [&["exec", node, "--"][..], &perf].concat();
     let peer = niclab.start(on("node1"));
     let outcome = niclab.run(on("node0"));
@@ -21,7 +22,7 @@ fn pingpong(niclab: &Niclab) -> Outcome {
 }
 
 fn ping(niclab: &Niclab) -> Outcome {
-    niclab.run(["exec", "node0", "--", "ping", "-q", "-c", "3", "-i", "0.2", "-W", "2", "node1"])
+    niclab.run(["exec", "node0", "--", "ping", "-q", "-c", "3", "-i", "0.2", "-W", "1", "node1"])
 }
 
 /// A file of the network interface of a node, in the guest.
@@ -54,7 +55,7 @@ fn a_cut_link_stops_all_traffic_and_counts_it_until_it_is_healed() {
     let healed = niclab.run(["fault", "node1", "--heal"]).success();
     assert!(healed.stdout.contains("whole"), "{healed}");
     niclab.run(["exec", "node1", "--", "sh", "-c", "until ping -c 1 -W 1 node0; do :; done"]).success();
-    pingpong(&niclab).success();
+    pingpong(&niclab, "20").success();
 
     let cut = niclab.run(["fault", "node1", "--partition", "--json"]).success().json();
     assert_eq!(cut["nodes"][0]["faults"]["partition"], true, "{cut}");
@@ -62,7 +63,7 @@ fn a_cut_link_stops_all_traffic_and_counts_it_until_it_is_healed() {
     assert_eq!(of_interface(&niclab, "node0", "carrier"), "1", "the other link is whole");
     let before = frames(&niclab);
     assert!(!ping(&niclab).status.success());
-    let silent = pingpong(&niclab);
+    let silent = pingpong(&niclab, "1");
     assert_ne!(silent.code(), 0, "{silent}");
     let after = frames(&niclab);
     let [sent, received, dropped] = [0, 1, 2].map(|at| after[at] - before[at]);
@@ -77,7 +78,7 @@ fn a_cut_link_stops_all_traffic_and_counts_it_until_it_is_healed() {
     assert_eq!(of_interface(&niclab, "node1", "carrier"), "1");
     niclab.run(["exec", "node1", "--", "sh", "-c", "until ping -c 1 -W 1 node0; do :; done"]).success();
     ping(&niclab).success();
-    pingpong(&niclab).success();
+    pingpong(&niclab, "20").success();
 
     let shown = niclab.run(["fault", "--show"]).success();
     assert!(shown.stdout.contains("dropped_down") && shown.stdout.contains("node0"), "{shown}");

@@ -11,3 +11,5 @@ mod messages;
 mod observe;
 mod packages;
 mod run;
+mod template;
+mod template_attacks;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use niclab_tests::{Niclab, eventually};
 
-use crate::driver::build_selftest;
+use crate::driver::put_selftest;
+use crate::template::IS_RESTORED;
 
 /// A cluster file of Match NICs, beside the driver's test program.
 fn cluster() -> Niclab {
     let niclab = Niclab::new();
-    build_selftest(&niclab);
+    put_selftest(&niclab);
     let file = "qemu_args = [\"-action\", \"reboot=reset\"]\n[nic]\nmodel = \"match\"\n";
     std::fs::write(niclab.folder().join("match.toml"), file).expect("a cluster file");
     niclab
@@ -49,23 +50,37 @@ fn a_killed_program_unpins_and_the_driver_can_be_unloaded_then_and_not_before() 
     niclab.run(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", &script]).success();
 }
 
-/// By the kernel's own way down, which takes the regions back from the device, and by a reset, which asks nobody.
+/// By the kernel's own way down, which takes the regions back from the device, and by a reset, which asks nobody: each on a node
+/// of its own, at the same time.
 #[test]
 fn a_guest_that_reboots_with_receives_posted_finds_its_nic_again() {
     let niclab = cluster();
-    niclab.run(["up", "--cluster", "match.toml", "--nodes", "1"]).success();
-    let boot_id = || niclab.run(["exec", "node0", "--", "cat", "/proc/sys/kernel/random/boot_id"]);
-    for way in ["busybox reboot -f", "echo b >/proc/sysrq-trigger"] {
-        let before = boot_id().success().stdout;
+    niclab.run(["up", "--cluster", "match.toml", "--nodes", "2"]).success();
+    let exec = |node: &str, script: &str| niclab.run(["exec", node, "--", "sh", "-c", script]);
+    let boot_id = |node: &str| exec(node, "cat /proc/sys/kernel/random/boot_id");
+    let ways = [("node0", "busybox reboot -f"), ("node1", "echo b >/proc/sysrq-trigger")];
+    let begun = ways.map(|(node, way)| {
+        let restored = exec(node, IS_RESTORED);
+        assert_eq!(restored.code(), 0, "{node} comes out of a template\n{restored}");
+        let before = boot_id(node).success().stdout;
         let script = format!(
-            "./niclab-selftest hold >held & until grep -q 'holding 64' held; do sleep 0.1; done; {way}; sleep 60"
+            "./niclab-selftest hold >held-$NICLAB_NODE &
+            until grep -q 'holding 64' held-$NICLAB_NODE; do sleep 0.1; done; {way}; sleep 60"
         );
-        let reset = niclab.run(["exec", "node0", "--", "sh", "-c", &script]);
+        (node, way, before, niclab.start(["exec", node, "--", "sh", "-c", &script]))
+    });
+    for (node, way, before, reset) in begun {
+        let reset = reset.finish(Duration::from_secs(60));
         assert_ne!(reset.code(), 0, "the command cannot outlive its guest\n{reset}");
-        let is_back = || boot_id().stdout.trim().len() == before.trim().len() && boot_id().stdout != before;
-        assert!(eventually(Duration::from_secs(60), is_back), "{way}: {}", boot_id());
+        let is_back = || {
+            let now = boot_id(node).stdout;
+            now.trim().len() == before.trim().len() && now != before
+        };
+        assert!(eventually(Duration::from_secs(60), is_back), "{way}: {}", boot_id(node));
     }
-    niclab.run(["exec", "node0", "--", "./niclab-selftest"]).success();
+    for (node, ..) in ways {
+        niclab.run(["exec", node, "--", "./niclab-selftest"]).success();
+    }
     niclab.run(["down"]).success();
 }
 

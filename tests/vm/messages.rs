@@ -105,18 +105,18 @@ fn firmware_is_replaced_while_messages_pass() {
     let niclab = Niclab::new();
     let script = "
         firmware=/sys/class/niclab/niclab0/firmware
-        niclab-perf pingpong -s 16 --iterations 20000 & program=$! loads=0
+        niclab-perf pingpong -s 16 --iterations 2000 & program=$! loads=0
         while kill -0 $program 2>/dev/null; do
             echo portals.nmi >$firmware || exit 21
             loads=$((loads + 1))
         done
         wait $program || exit 22
-        [ $loads -ge 3 ] || exit 23
+        [ $loads -ge 10 ] || exit 23
         grep portals.nmi $firmware || exit 24";
     let outcome =
         niclab.run(["run", "--nic", "match", "--report", "json", "--", "sh", "-c", script]).success();
     for node in outcome.json()["nodes"].as_array().expect("nodes") {
-        assert!(node["nic_counts"]["expected"].as_u64() >= Some(20_000), "{outcome}");
+        assert!(node["nic_counts"]["expected"].as_u64() >= Some(2000), "{outcome}");
         assert_eq!(node["nic_counts"].get("firmware_fallbacks"), None, "{outcome}");
     }
 }

@@ -66,7 +66,8 @@ fn a_program_linked_against_the_hosts_libraries_runs() {
 #[test]
 fn all_pairs_reach_each_other_over_ip() {
     let niclab = Niclab::new();
-    let script = "for peer in $(echo $NICLAB_PEERS | tr , ' '); do ping -q -c 2 -W 5 $peer || exit 1; done";
+    let script =
+        "for peer in $(echo $NICLAB_PEERS | tr , ' '); do ping -q -c 2 -i 0.2 -W 5 $peer || exit 1; done";
     let outcome = niclab.run(["run", "--nodes", "3", "--", "sh", "-c", script]).success();
     assert!(outcome.stdout.matches(" 0% packet loss").count() >= 6, "{outcome}");
 }

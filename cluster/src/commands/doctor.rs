@@ -12,7 +12,9 @@ use niclab_spec::AcceleratorChoice;
 use serde::Serialize;
 
 use super::terminal;
-use crate::{accelerator::Accelerator, cli::DoctorArgs, output::table, runtime::RuntimeRoot, tools};
+use crate::{
+    accelerator::Accelerator, cli::DoctorArgs, output::table, runtime::RuntimeRoot, template, tools,
+};
 
 /// The version of the JSON.
 const DOCTOR_VERSION: u32 = 1;
@@ -61,20 +63,23 @@ impl State {
 /// # Errors
 /// When no cache folder can be named.
 pub fn run(args: &DoctorArgs) -> Result<u8> {
-    let survey = survey(&Cache::locate()?);
-    let diagnosis = Diagnosis { version: DOCTOR_VERSION, checks: checks(&survey) };
+    let cache = Cache::locate()?;
+    let templates = template::count(&cache);
+    let diagnosis = Diagnosis { version: DOCTOR_VERSION, checks: checks(&survey(&cache), templates) };
     let is_missing = diagnosis.checks.iter().any(|check| check.state == State::Missing);
     terminal::print(&if args.json { serde_json::to_string_pretty(&diagnosis)? } else { text(&diagnosis) })?;
     Ok(u8::from(is_missing))
 }
 
-fn checks(survey: &Survey) -> Vec<Check> {
+fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
     let mut checks = vec![accelerator()];
     checks.push(built("QEMU", survey.qemu_version.as_ref()));
     checks.push(built("guest kernel", survey.kernel_release.as_ref()));
     checks.push(built("kernel module", survey.module.then_some("built for that kernel")));
     let images = format!("{} initramfs, {} with packages", survey.initramfs_count, survey.disk_count);
     checks.push(built("guest images", (survey.initramfs_count > 0).then_some(images)));
+    let found = (templates > 0).then(|| format!("{templates} of guests that have booted"));
+    checks.push(built("templates", found));
     checks.push(good("cache", survey.cache.display().to_string()));
     checks.extend(survey.other_layouts.iter().map(|path| Check {
         mend: format!("remove {} when no older niclab needs it", path.display()),

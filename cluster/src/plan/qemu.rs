@@ -1,7 +1,7 @@
 //! QEMU's command line, each group of arguments with the reason for it.
 //!
 //! A guest that is restored finds the machine on which it was saved, so what its devices are and in which order they come is
-//! said in one place, [`Arguments::machine`], for guests that boot, for the one that is saved and for those that are restored. Sockets,
+//! said in one place, [`Arguments::devices`], for guests that boot, for the one that is saved and for those that are restored. Sockets,
 //! files and the network behind them may differ, and come in the other groups.
 
 use std::{os::fd::AsRawFd, path::Path};
@@ -25,7 +25,11 @@ const CARD_PORT: &str = "card";
 ///
 /// Self-tests of ciphers, and of the entropy source that counts timer jitter, are a fifth of an emulated boot. They prove
 /// nothing about an emulated processor, and the guest has a random number device.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check cryptomgr.notests \
+///
+/// `tsc=reliable` because the time stamp counter is the host's own. The kernel otherwise compares it with its count of timer
+/// ticks, of which a loaded host delivers too few, finds it wrong, and reads a slow clock ever after; in a template all nodes
+/// would.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable cryptomgr.notests \
                                 initcall_blacklist=jent_mod_init,crypto_kdf108_init";
 
 /// Below this a tmpfs, which takes at most half the memory, cannot hold the initramfs, and files in it would silently
@@ -61,8 +65,7 @@ impl Arguments {
         self.0.extend([option.to_owned(), value.into()]);
     }
 
-    /// The machine and all its devices but the card, for a node with these properties. Whoever adds them has to add the
-    /// character devices `console` and `agent`, and the file system device `cwd` if `has_share`, before.
+    /// [`Self::devices`], with what is booted on it.
     ///
     /// # Errors
     /// [`PlanError`] for a path that QEMU cannot be told.
@@ -73,11 +76,28 @@ impl Arguments {
         accelerator: &Accelerator,
         has_share: bool,
     ) -> Result<(), PlanError> {
+        self.kernel(node, images)?;
+        self.devices(node, images, accelerator, has_share)
+    }
+
+    /// The machine and all its devices but the card, for a node with these properties. Whoever adds them has to add the
+    /// character devices `console` and `agent`, and the file system device `cwd` if `has_share`, before.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn devices(
+        &mut self,
+        node: &Node,
+        images: &Images,
+        accelerator: &Accelerator,
+        has_share: bool,
+    ) -> Result<(), PlanError> {
         // Nothing that is not asked for: each default device costs boot time.
         self.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
         self.pair("-display", "none");
-        // The daemon reads and writes guest memory, so it is a file that both map.
-        self.pair("-machine", "q35,memory-backend=mem,vmport=off");
+        // The daemon reads and writes guest memory, so it is a file that both map. Linux starts the HPET, turns to the timer of
+        // its processor and leaves the HPET ticking: QEMU would wake 500 times a second for each guest that does nothing.
+        self.pair("-machine", "q35,memory-backend=mem,vmport=off,hpet=off");
         self.pair("-m", format!("{}M", node.memory_mib));
         self.pair("-smp", node.vcpus.to_string());
         let (accelerator, cpu) = match accelerator.kind {
@@ -90,7 +110,9 @@ impl Arguments {
         self.pair("-device", "virtio-rng-pci");
         // Tells a restored guest that it is another one now, so that it draws other random numbers.
         self.pair("-device", "vmgenid,guid=auto");
-        self.boot(node, images)?;
+        if let Some(disk) = &images.root_disk {
+            self.root_disk(disk)?;
+        }
         // A port of its own, so that the card can be plugged into a guest that runs. Room for the cluster function's BAR is
         // kept free behind it, because the guest gives out addresses before the card is there.
         self.pair(
@@ -106,20 +128,22 @@ impl Arguments {
         Ok(())
     }
 
-    fn boot(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
+    /// What a guest boots. One that is restored has it in its memory, and QEMU would read it for nothing: that is half the
+    /// processor time that QEMU takes to start.
+    fn kernel(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
         self.pair("-kernel", text(&images.kernel)?);
         self.pair("-initrd", text(&images.initramfs)?);
         let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };
         self.pair("-append", format!("{KERNEL_ARGUMENTS}{root}"));
-        if let Some(disk) = &images.root_disk {
-            // Shared by all nodes, so it is neither written nor locked.
-            let file = escaped(disk)?;
-            self.pair(
-                "-blockdev",
-                format!("driver=file,node-name=root,filename={file},read-only=on,locking=off"),
-            );
-            self.pair("-device", "virtio-blk-pci,drive=root,serial=niclab-root");
-        }
+        Ok(())
+    }
+
+    fn root_disk(&mut self, disk: &Path) -> Result<(), PlanError> {
+        // Shared by all nodes, so it is neither written nor locked.
+        let file = escaped(disk)?;
+        let options = "read-only=on,locking=off";
+        self.pair("-blockdev", format!("driver=file,node-name=root,filename={file},{options}"));
+        self.pair("-device", "virtio-blk-pci,drive=root,serial=niclab-root");
         Ok(())
     }
 

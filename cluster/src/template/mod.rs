@@ -118,6 +118,12 @@ impl Recipe {
     }
 }
 
+/// How many templates the cache has. Whether they are whole is looked at when they are used.
+#[must_use]
+pub fn count(cache: &Cache) -> usize {
+    cache.count_derived(KIND)
+}
+
 /// Begins a node's console with what its template had written to it.
 ///
 /// # Errors

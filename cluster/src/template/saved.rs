@@ -44,6 +44,12 @@ pub enum Damage {
     /// The folder is no folder of our own.
     #[error("its folder is not to be trusted: {0}")]
     Foreign(#[from] own::Foreign),
+    /// There is no folder.
+    #[error("its folder is not there")]
+    Absent,
+    /// The folder cannot be looked into.
+    #[error("its folder cannot be opened: {0}")]
+    Folder(#[source] io::Error),
     /// A file is missing, a link, or somebody else's.
     #[error("its file {0} is missing, or is no file of yours")]
     Missing(&'static str),
@@ -59,6 +65,9 @@ pub enum Damage {
     /// A file is not as it was written.
     #[error("its file {0} is damaged")]
     Changed(&'static str),
+    /// The memory cannot be copied.
+    #[error("its memory cannot be copied: {0}")]
+    Copy(#[source] io::Error),
 }
 
 /// A template that is whole.
@@ -78,8 +87,8 @@ impl Saved {
         let opened = match own::open_path(folder) {
             Ok(Found::Ours(opened)) => opened,
             Ok(Found::Foreign(why)) => return Err(why.into()),
-            Ok(Found::Nothing) => return Err(Damage::Missing("")),
-            Err(error) => return Err(Damage::Io("", error)),
+            Ok(Found::Nothing) => return Err(Damage::Absent),
+            Err(error) => return Err(Damage::Folder(error)),
         };
         let open = |name: &'static str| match own::open_file(&opened, name) {
             Ok(Some(file)) => Ok(file),
@@ -141,9 +150,9 @@ impl Saved {
     /// A copy of the memory, for one node.
     ///
     /// # Errors
-    /// When it cannot be read, or the host has no memory left.
-    pub fn memory(&self) -> io::Result<GuestMemory> {
-        GuestMemory::load(&self.contents.memory, &self.memory)
+    /// [`Damage::Copy`] when it cannot be read, or the host has no memory left.
+    pub fn memory(&self) -> Result<GuestMemory, Damage> {
+        GuestMemory::load(&self.contents.memory, &self.memory).map_err(Damage::Copy)
     }
 
     /// Bytes that a copy takes, as long as the guest writes nothing.

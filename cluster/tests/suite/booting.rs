@@ -1,9 +1,16 @@
 //! What can go wrong while a cluster boots and runs, each with its report, and nothing left behind.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, File},
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use crate::support::{GOOD_DAEMON, PATIENCE, lives, name, plan};
+use crate::support::{
+    GOOD_DAEMON, PATIENCE, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
+};
 use niclab_cluster::{
+    course::Stage,
     running::{Event, Failure, RunningCluster},
     runtime::RuntimeRoot,
 };
@@ -87,8 +94,10 @@ fn a_guest_that_never_gets_healthy_is_reported_with_what_it_lacks() {
 
 #[test]
 fn a_guest_that_never_answers_is_reported() {
-    let text = Case::new().failure(GOOD_DAEMON, &["mute"], Duration::from_secs(1));
-    assert!(text.contains("node0 waits for its agent to answer"), "{text}");
+    for (mode, words) in [("mute", "QEMU to start"), ("silent", "its agent to answer")] {
+        let text = Case::new().failure(GOOD_DAEMON, &[mode], Duration::from_secs(1));
+        assert!(text.contains(&format!("node0 waits for {words}")), "{text}");
+    }
 }
 
 #[test]
@@ -97,6 +106,59 @@ fn a_guest_that_does_not_become_a_node_is_reported() {
     assert!(text.contains("node1: the guest's agent does not join the cluster: not me"), "{text}");
     let text = Case::new().failure(GOOD_DAEMON, &["loiters"], Duration::from_secs(1));
     assert!(text.contains("node0 waits for it to become a node"), "{text}");
+}
+
+/// A cluster whose guests are restored from a template to which `harm` is done when the plan is made.
+fn restore(case: &Case, modes: &[&str], harm: impl FnOnce(&Path)) -> Result<RunningCluster, String> {
+    let template = case.root.path().join("template");
+    let folder = case.root.claim(&name("c")).unwrap();
+    template_in(&template);
+    let plan = restored_plan(case.root.path(), &template, modes);
+    harm(&template);
+    let result = RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {});
+    result.map_err(|failure| {
+        assert!(!case.root.folder(&name("c")).exists(), "the folder is left");
+        failure.to_string()
+    })
+}
+
+#[test]
+fn restored_guests_have_the_templates_memory_and_console_and_get_their_cards() {
+    let case = Case::new();
+    let cluster = restore(&case, &["good", "good", "good"], |_| ()).unwrap();
+    assert_eq!(cluster.agents().count(), 3);
+    for stage in Stage::ALL {
+        assert_eq!(cluster.course().took(stage).len(), 3, "{}", stage.name());
+    }
+    for node in &cluster.plan().nodes {
+        let console = fs::read_to_string(&node.console).unwrap();
+        assert_eq!(console, format!("{TEMPLATES_CONSOLE}booting in mode good\n"), "{}", node.name);
+    }
+    cluster.shut_down(false);
+}
+
+#[test]
+fn a_guest_that_cannot_be_restored_is_named_with_the_reason() {
+    let refused = restore(&Case::new(), &["good", "cardless"], |_| ()).err().unwrap();
+    for words in ["node1 cannot be restored", "no slot is left", "--cold"] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    let lost = restore(&Case::new(), &["lost", "good"], |_| ()).err().unwrap();
+    for words in ["QEMU of node0 ended (exit code 1)", "error while loading state"] {
+        assert!(lost.contains(words), "{words}: {lost}");
+    }
+}
+
+#[test]
+fn a_template_that_is_gone_or_cut_short_after_the_plan_was_made_is_named() {
+    let removed = restore(&Case::new(), &["good"], |template| fs::remove_dir_all(template).unwrap());
+    let cut = restore(&Case::new(), &["good"], |template| {
+        File::options().write(true).open(template.join("memory")).unwrap().set_len(4096).unwrap();
+    });
+    for (text, words) in [(removed, "its folder is not there"), (cut, "its file memory is damaged")] {
+        let text = text.err().unwrap();
+        assert!(text.contains("the template of node0 cannot be used") && text.contains(words), "{text}");
+    }
 }
 
 #[test]

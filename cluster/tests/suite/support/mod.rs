@@ -6,9 +6,18 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{Read, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    os::{
+        fd::AsFd,
+        unix::{
+            fs::FileExt,
+            net::{UnixListener, UnixStream},
+        },
+    },
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
     time::Duration,
 };
 
@@ -20,10 +29,11 @@ use niclab_agent::{
 use niclab_cluster::{
     accelerator::{Accelerator, Kind},
     plan::{Inputs, Plan},
-    template::{Start, Way},
+    template::{GuestMemory, Recipe, Saved, Start, Way},
 };
 use niclab_images::{Cache, Images, QemuCommand};
 use niclab_spec::{ClusterName, Source};
+use serde_json::{Value, json};
 
 /// Long enough for a slow machine; a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,6 +41,21 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const SOCKET: &str = "FAKE_GUEST_SOCKET";
 const MODE: &str = "FAKE_GUEST_MODE";
 const CONSOLE: &str = "FAKE_GUEST_CONSOLE";
+/// Only of guests that are restored: where QEMU itself is reached.
+const CONTROL: &str = "FAKE_GUEST_CONTROL";
+
+/// Bytes of a restored guest's memory, and what it holds: a byte that is not zero, so often, from there on.
+const MEMORY_BYTES: u64 = 1 << 20;
+const MEMORY: (u8, usize, u64) = (7, 5000, 12_288);
+
+/// What that template had written to its console.
+pub const TEMPLATES_CONSOLE: &str = "the template's words\n";
+
+/// Functions of a card.
+const FUNCTIONS: usize = 2;
+
+/// How many of them were plugged into the guest that this process plays.
+static PLUGGED: AtomicUsize = AtomicUsize::new(0);
 
 /// A daemon that listens and ends with its owner.
 pub const GOOD_DAEMON: &str = "echo ready; cat >/dev/null; echo owner left >&2";
@@ -42,6 +67,33 @@ pub fn name(text: &str) -> ClusterName {
 
 /// A plan whose programs are fakes. `modes` says how each guest behaves; see [`play_guest`].
 pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Plan {
+    plan_by(Way::Cold, root, cluster_name, daemon, modes)
+}
+
+/// As [`plan`], of guests that are restored from the template in this folder.
+pub fn restored_plan(root: &Path, template: &Path, modes: &[&str]) -> Plan {
+    let mut plan = plan_by(Way::Template, root, "c", GOOD_DAEMON, modes);
+    for node in &mut plan.nodes {
+        let control = node.qmp_socket.display().to_string();
+        node.qemu.env.insert(CONTROL.to_owned(), control);
+        let restore = node.restore.as_mut().unwrap();
+        (restore.memory_bytes, restore.template) = (MEMORY_BYTES, template.to_owned());
+    }
+    plan
+}
+
+/// A template that [`play_guest`] knows, in a new folder.
+pub fn template_in(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    fs::write(Recipe::state(folder), "all but memory").unwrap();
+    fs::write(folder.join("console"), TEMPLATES_CONSOLE).unwrap();
+    let memory = GuestMemory::zeroed(MEMORY_BYTES).unwrap();
+    let (byte, count, at) = MEMORY;
+    File::from(memory.descriptor().unwrap()).write_all_at(&vec![byte; count], at).unwrap();
+    Saved::write(folder, &memory).unwrap();
+}
+
+fn plan_by(way: Way, root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Plan {
     let source = Source::from_text("c.toml", format!("nodes = {}", modes.len()));
     let cluster = source.resolve(&source.cluster_file().unwrap()).unwrap();
     let images = Images {
@@ -61,7 +113,7 @@ pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Pl
         folder: &root.join(cluster_name),
         accelerator: &Accelerator { kind: Kind::Tcg, reason: "test".into() },
         share: None,
-        start: &Start { way: Way::Cold, obstacle: None },
+        start: &Start { way, obstacle: None },
         cache: &Cache::at(root).unwrap(),
     })
     .unwrap();
@@ -80,14 +132,18 @@ pub fn plan(root: &Path, cluster_name: &str, daemon: &str, modes: &[&str]) -> Pl
 /// No test: plays a guest when this program is started as one, and does nothing otherwise.
 ///
 /// Modes: `good`; `busy` (healthy, and its commands never end); `refuses` (to join); `loiters` (never joins); `sick` (never
-/// healthy); `mute` (never answers); `dies` (QEMU fails at once); `panics`; `quits` (exit 0 once it was healthy, when told to
-/// run `quit`).
+/// healthy); `mute` (QEMU never listens); `silent` (it does, and the agent never answers); `dies` (QEMU fails at once);
+/// `panics`; `quits` (exit 0 once it was healthy, when told to run `quit`). A restored guest looks whether its memory is the
+/// template's and is healthy when it has its card; further modes of it: `cardless` (QEMU refuses the card's second function);
+/// `lost` (QEMU ends while it restores).
 #[test]
 fn play_guest() {
     let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) else { return };
     let mode = env::var(MODE).unwrap();
     let console = PathBuf::from(env::var_os(CONSOLE).unwrap());
-    fs::write(&console, format!("booting in mode {mode}\n")).unwrap();
+    // As QEMU does, behind what is there.
+    let mut written = File::options().append(true).create(true).open(&console).unwrap();
+    writeln!(written, "booting in mode {mode}").unwrap();
     match mode.as_str() {
         "dies" => {
             eprintln!("qemu: no such device");
@@ -98,13 +154,70 @@ fn play_guest() {
             fs::write(&console, format!("[    1.0] Kernel panic - not syncing: test\n{trace}")).unwrap();
             std::process::exit(0);
         }
-        "mute" => {
-            let _listener = UnixListener::bind(&socket).unwrap();
+        "mute" => loop {
+            std::thread::park();
+        },
+        "silent" => {
+            let listener = UnixListener::bind(&socket).unwrap();
+            let mut streams = Vec::new();
             loop {
-                std::thread::park();
+                streams.push(listener.accept().unwrap());
             }
         }
-        _ => serve(&socket, &mode),
+        _ => {
+            if let Some(control) = env::var_os(CONTROL).map(PathBuf::from) {
+                check_memory();
+                // Bound before the agent's socket, as QEMU's is for whoever has reached that.
+                let (listener, mode) = (UnixListener::bind(control).unwrap(), mode.clone());
+                thread::spawn(move || play_qemu(&listener, &mode));
+            }
+            serve(&socket, &mode);
+        }
+    }
+}
+
+/// Ends this process unless its standard input is the template's memory.
+fn check_memory() {
+    let memory = File::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let (byte, count, at) = MEMORY;
+    let mut expected = vec![0; usize::try_from(MEMORY_BYTES).unwrap()];
+    expected[usize::try_from(at).unwrap()..][..count].fill(byte);
+    let mut found = vec![0; expected.len()];
+    let is_read = memory.read_exact_at(&mut found, 0).is_ok();
+    if !is_read || found != expected || memory.metadata().unwrap().len() != MEMORY_BYTES {
+        eprintln!("qemu: this is not the template's memory");
+        std::process::exit(1);
+    }
+}
+
+/// QEMU's control socket, in a guest whose state is restored when the first client asks for it.
+fn play_qemu(listener: &UnixListener, mode: &str) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut say = {
+        let mut stream = stream.try_clone().unwrap();
+        move |what: Value| writeln!(stream, "{what}").unwrap()
+    };
+    writeln!(stream, "{}", json!({"QMP": {"version": {}, "capabilities": []}})).unwrap();
+    for line in BufReader::new(&stream).lines() {
+        let command: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match command["execute"].as_str().unwrap() {
+            "query-status" if mode == "lost" => {
+                eprintln!("qemu: error while loading state");
+                std::process::exit(1);
+            }
+            "query-status" => {
+                say(json!({"return": {"running": false, "status": "inmigrate"}}));
+                say(json!({"event": "RESUME", "timestamp": {}}));
+            }
+            "device_add" if mode == "cardless" && PLUGGED.load(Ordering::Relaxed) == 1 => {
+                say(json!({"error": {"class": "GenericError", "desc": "no slot is left"}}));
+            }
+            "device_add" => {
+                PLUGGED.fetch_add(1, Ordering::Relaxed);
+                say(json!({"return": {}}));
+            }
+            _ => say(json!({"return": {}})),
+        }
     }
 }
 
@@ -186,7 +299,8 @@ impl FakeAgent {
                 vec![ToHost::Joined]
             }
             ToGuest::QueryHealth => {
-                let is_good = self.mode != "sick";
+                let has_card = env::var_os(CONTROL).is_none() || PLUGGED.load(Ordering::Relaxed) == FUNCTIONS;
+                let is_good = self.mode != "sick" && has_card;
                 let (bar_ready, link_up) = (is_good, is_good);
                 vec![ToHost::Health(Health { driver_bound: true, bar_ready, link_up, interrupts: Some(3) })]
             }
