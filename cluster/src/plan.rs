@@ -249,13 +249,11 @@ fn node_plan(
         args.share(share)?;
     }
     args.network(&ethernet_socket, &cluster_socket);
-    let has_share = inputs.share.is_some();
     // With `-no-reboot` a restored guest boots nothing ever; arguments of the user's may change that.
-    if template.is_some() && inputs.cluster.qemu_args.is_empty() {
-        args.devices(node, images, inputs.accelerator, has_share)?;
-    } else {
-        args.machine(node, images, inputs.accelerator, has_share)?;
+    if template.is_none() || !inputs.cluster.qemu_args.is_empty() {
+        args.kernel(node, images)?;
     }
+    args.devices(node, images, inputs.accelerator, inputs.share.is_some())?;
     let card = qemu::card(node);
     match template {
         Some(template) => {

@@ -41,6 +41,7 @@ pub fn take_over() -> io::Result<()> {
                 Some(owner) => drop(owner.send(Event::Signal(signal))),
                 None => {
                     kill_descendants();
+                    niclab_images::abandon();
                     eprintln!("\nniclab: ended by {}; the next run goes on from here", name(signal));
                     exit(exit_code(signal));
                 }

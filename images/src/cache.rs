@@ -15,6 +15,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fmt, io, process};
 
 use nix::errno::Errno;
@@ -195,7 +196,10 @@ impl Cache {
         let staging = folder.join(format!("{STAGING_PREFIX}{key}"));
         // Nobody else's to write to, whatever mask the user has.
         DirBuilder::new().mode(0o700).create(&staging).at("create", &staging)?;
-        if let Err(error) = build(&staging) {
+        *unfinished() = Some(staging.clone());
+        let built = build(&staging);
+        *unfinished() = None;
+        if let Err(error) = built {
             // A killed build leaves it, and the next one clears it.
             let _ = fs::remove_dir_all(&staging);
             return Err(error);
@@ -205,6 +209,22 @@ impl Cache {
         remove_all(&path)?;
         publish(&staging, &path, key)?;
         Ok(path)
+    }
+}
+
+/// What this process is building. There is one at a time, as builds are serialized.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
+    // Nothing panics while it holds the lock.
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what this process has half built. For whoever ends it in the middle, by a signal.
+pub fn abandon() {
+    if let Some(staging) = unfinished().take() {
+        // What cannot be removed the next build clears.
+        let _ = fs::remove_dir_all(staging);
     }
 }
 
@@ -326,7 +346,6 @@ impl KeyBuilder {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::mpsc::{Sender, channel};
     use std::time::Duration;
 

@@ -39,7 +39,7 @@ use crate::cache::CacheLock;
 use crate::progress::step;
 use crate::tree::Tree;
 
-pub use crate::cache::{Cache, Key, KeyBuilder};
+pub use crate::cache::{Cache, Key, KeyBuilder, abandon};
 pub use crate::error::ImageError;
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};

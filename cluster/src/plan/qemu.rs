@@ -65,21 +65,6 @@ impl Arguments {
         self.0.extend([option.to_owned(), value.into()]);
     }
 
-    /// [`Self::devices`], with what is booted on it.
-    ///
-    /// # Errors
-    /// [`PlanError`] for a path that QEMU cannot be told.
-    pub fn machine(
-        &mut self,
-        node: &Node,
-        images: &Images,
-        accelerator: &Accelerator,
-        has_share: bool,
-    ) -> Result<(), PlanError> {
-        self.kernel(node, images)?;
-        self.devices(node, images, accelerator, has_share)
-    }
-
     /// The machine and all its devices but the card, for a node with these properties. Whoever adds them has to add the
     /// character devices `console` and `agent`, and the file system device `cwd` if `has_share`, before.
     ///
@@ -130,7 +115,10 @@ impl Arguments {
 
     /// What a guest boots. One that is restored has it in its memory, and QEMU would read it for nothing: that is half the
     /// processor time that QEMU takes to start.
-    fn kernel(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn kernel(&mut self, node: &Node, images: &Images) -> Result<(), PlanError> {
         self.pair("-kernel", text(&images.kernel)?);
         self.pair("-initrd", text(&images.initramfs)?);
         let root = if node.memory_mib < TMPFS_MEMORY_MIB { " rootfstype=ramfs" } else { "" };

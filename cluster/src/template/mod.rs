@@ -64,10 +64,10 @@ impl Recipe {
     pub fn new(inputs: &Inputs<'_>, node: &Node, images: &Images) -> Result<Self, PlanError> {
         let has_share = inputs.share.is_some();
         let mut machine = Arguments::default();
-        machine.machine(node, images, inputs.accelerator, has_share)?;
+        machine.kernel(node, images)?;
+        machine.devices(node, images, inputs.accelerator, has_share)?;
         let mut qemu = ProcessPlan::new(images, PathBuf::new())?;
-        let mut made_from =
-            vec![RECIPE.to_owned(), images.qemu_version.clone(), images.kernel_release.clone()];
+        let mut made_from = vec![images.qemu_version.clone(), images.kernel_release.clone()];
         // What niclab built has its content's hash in its path. The user's own files may change under their names.
         let files = [Some(&images.kernel), Some(&images.initramfs), images.root_disk.as_ref()];
         made_from.extend(files.into_iter().flatten().map(|file| identity(file)));

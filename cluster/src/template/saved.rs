@@ -154,12 +154,6 @@ impl Saved {
     pub fn memory(&self) -> Result<GuestMemory, Damage> {
         GuestMemory::load(&self.contents.memory, &self.memory).map_err(Damage::Copy)
     }
-
-    /// Bytes that a copy takes, as long as the guest writes nothing.
-    #[must_use]
-    pub fn saved_bytes(&self) -> u64 {
-        self.contents.memory.saved_bytes()
-    }
 }
 
 fn parse(text: &[u8]) -> Result<Contents, Damage> {
@@ -206,7 +200,7 @@ pub(super) mod tests {
         template_in(folder.path());
         let saved = Saved::open(folder.path(), BYTES).unwrap();
         saved.verify().unwrap();
-        assert_eq!(saved.saved_bytes(), 2 * 4096);
+        assert_eq!(saved.contents.memory.saved_bytes(), 2 * 4096);
         let memory = File::from(saved.memory().unwrap().descriptor().unwrap());
         let mut bytes = vec![0; 16_384];
         std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, 8192).unwrap();

@@ -1,0 +1,39 @@
+//! A build that is given up half way. A program of its own, because what is given up is all that the process builds.
+
+use std::fs;
+
+use niclab_images::{Cache, ImageError, KeyBuilder, Silent, abandon};
+
+#[test]
+fn what_is_half_built_is_removed_and_what_is_whole_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path()).unwrap();
+    let build = |text: &str, gives_up: bool| {
+        let key = KeyBuilder::new("test").text(text).finish();
+        let built = cache.derive(
+            "kind",
+            &key,
+            9,
+            &Silent,
+            |_| true,
+            |staging| {
+                fs::write(staging.join("file"), text).unwrap();
+                if gives_up {
+                    abandon();
+                    assert!(!staging.exists());
+                    return Err(ImageError::NoModuleSource);
+                }
+                Ok(())
+            },
+        );
+        (cache.derived_path("kind", &key), built)
+    };
+    let (whole, built) = build("whole", false);
+    built.unwrap();
+    abandon();
+    assert!(whole.join("file").exists());
+    assert!(build("half", true).1.is_err());
+    let left: Vec<_> =
+        fs::read_dir(whole.parent().unwrap()).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert_eq!(left, [whole]);
+}
