@@ -1,41 +1,27 @@
-//! The `niclab` command: plans a virtual cluster, boots it, runs programs in it, watches it, and reports.
+//! What the `niclab` command does: plans a virtual cluster, boots it, runs programs in it, watches it, and reports.
 //!
-//! From the inside out:
+//! From the inside out; each module uses those above it only:
 //!
-//! * [`plan`] says what would be started, as data; [`accelerator`] and [`tools`] find what it needs on the host;
-//! * [`process`] and [`runtime`] start processes that cannot outlive their owner, and keep a cluster's folder;
-//! * [`template`] saves a guest that has booted, from which nodes are restored;
-//! * [`running`] carries a plan out and watches it, and [`course`] says how far it is; [`agent_client`] and [`monitor`] talk to guests and daemon;
-//! * [`watch`] brings timelines, captures and recordings from the daemon into files;
-//! * [`supervisor`] keeps a cluster up behind [`control`], its socket, for the commands that come later;
-//! * [`bench`] measures whole clusters beside what they are compared with;
-//! * [`figures`] puts what models do beside what papers say; [`simulator`] and [`comparison`] run the programs that do it;
-//! * [`check`] holds the simulated runs of scenarios to their budgets;
-//! * [`commands`] has one module for each subcommand, and [`cli`] their arguments.
+//! * [`arguments`]: which cluster is asked for; [`output`]: how tables are printed;
+//! * [`host`]: processes that cannot outlive their owner, a cluster's folder, signals;
+//! * [`programs`]: finds niclab's other programs, the simulator among them;
+//! * [`plan`]: what would be started, as data, and what it needs on the host;
+//! * [`guests`]: talks to a guest's agent and to its QEMU; [`daemon`]: asks the daemon, and watches through it;
+//! * [`boot`]: carries a plan out, from templates of guests that have booted, and keeps watch;
+//! * [`supervisor`]: keeps a cluster up behind its socket, for the commands that come later;
+//! * [`report`]: makes reports of what a cluster did, and shows them;
+//! * [`check`]: holds the runs of scenarios to their budgets.
+//!
+//! The command itself is the package `niclab-cli`; benchmarks and the papers' figures are `niclab-bench`.
 
-pub mod accelerator;
-pub mod agent_client;
-pub mod bench;
+pub mod arguments;
+pub mod boot;
 pub mod check;
-pub mod cli;
-pub mod commands;
-pub mod comparison;
-pub mod control;
-pub mod course;
-pub mod figures;
-pub mod monitor;
+pub mod daemon;
+pub mod guests;
+pub mod host;
 pub mod output;
-pub mod placement;
 pub mod plan;
-pub mod prepare;
-pub mod process;
-pub mod qmp;
+pub mod programs;
 pub mod report;
-pub mod running;
-pub mod runtime;
-pub mod signals;
-pub mod simulator;
 pub mod supervisor;
-pub mod template;
-pub mod tools;
-pub mod watch;

@@ -9,8 +9,9 @@
  * niclab_bar.c      the BAR
  * niclab_port.c     opening and closing a port, its receive memory
  * niclab_region.c   memory of programs, pinned and registered with the device
- * niclab_spill.c    memory for match entries that do not fit into the device
- * niclab_firmware.c firmware of the match unit
+ * niclab_spill.c    memory for list entries that do not fit into the device
+ * niclab_firmware.c firmware of the card
+ * niclab_counters.c what the device counts, by name
  * niclab_map.c      what a file may map
  * niclab_chr.c      the character device
  * niclab_sysfs.c    attributes
@@ -64,10 +65,21 @@ static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB 
 #define NICLAB_CONTROL_BODY_BYTES \
 	(sizeof(struct niclab_region_open) + NICLAB_MAX_EXTENTS * sizeof(struct niclab_extent))
 
+/**
+ * struct niclab_counters_answer - answer to NICLAB_OP_COUNTERS, the longest there is.
+ * @head: how many there are.
+ * @counters: some of them.
+ */
+struct niclab_counters_answer {
+	struct niclab_counters_head head;
+	struct niclab_counter counters[NICLAB_COUNTERS_PER_REPLY];
+};
+
 /* Room for the name of a firmware file and a zero. */
 #define NICLAB_FIRMWARE_NAME_BYTES 64U
 
 struct niclab_control_buffer;
+struct niclab_counters;
 
 /**
  * struct niclab_program - a program that the device has taken.
@@ -94,9 +106,10 @@ struct niclab_program {
  * @dead: the device did not answer, or the driver has let go of it: nothing reaches it any more. Set under @lock and
  *        never cleared.
  * @files: open files, under @lock.
- * @spill: memory for match entries that the device does not hold, or NULL. Under @lock.
+ * @counters: what the device counts.
+ * @spill: memory for list entries that the device does not hold, or NULL. Under @lock.
  * @spill_bytes: its size, whole pages.
- * @builtin: the program that the device is built with (Match).
+ * @builtin: the program that the device is built with.
  * @firmware: the program that was loaded last, under @lock.
  * @fallbacks: programs that the device had replaced by @builtin when that was loaded: if there are more now, it is not
  *             what runs.
@@ -124,6 +137,7 @@ struct niclab {
 	bool dead;
 	struct list_head files;
 
+	struct niclab_counters *counters;
 	void *spill;
 	size_t spill_bytes;
 	struct niclab_program builtin;
@@ -188,6 +202,12 @@ static inline bool niclab_is_refusal(int err)
 	return err != -ENODEV && err != -EPROTO;
 }
 
+/* Whether the card has all of these features, NICLAB_FEATURE_ bits. */
+static inline bool niclab_has(const struct niclab *nic, u64 features)
+{
+	return (nic->config.features & features) == features;
+}
+
 static inline size_t niclab_requester_offset(u32 port)
 {
 	return (1 + (size_t)NICLAB_PAGES_PER_PORT * port) * NICLAB_PAGE_BYTES;
@@ -244,6 +264,11 @@ void niclab_spill_free(struct niclab *nic, bool quiet);
 int niclab_firmware_start(struct niclab *nic);
 int niclab_firmware_store(struct niclab *nic, const char *text);
 ssize_t niclab_firmware_show(struct niclab *nic, char *text);
+
+/* niclab_counters.c */
+int niclab_counters_start(struct niclab *nic);
+int niclab_counter_read(struct niclab *nic, const char *name, u64 *value);
+void niclab_counters_free(struct niclab *nic);
 
 /* niclab_map.c */
 int niclab_mmap(struct file *filp, struct vm_area_struct *vma);

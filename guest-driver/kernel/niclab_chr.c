@@ -56,9 +56,21 @@ static int niclab_release(struct inode *inode, struct file *filp)
 	return 0;
 }
 
-static long niclab_ioctl_info(struct niclab_file *file, void __user *user)
+/*
+ * Whether @command is NICLAB_IOCTL_INFO of any version of the contract. Their structures differ in size, but all begin with
+ * magic word and version: so a program of another version can say what is to be mended.
+ */
+static bool niclab_is_info(unsigned int command)
 {
-	return copy_to_user(user, &file->nic->config, sizeof(file->nic->config)) ? -EFAULT : 0;
+	return _IOC_TYPE(command) == NICLAB_IOCTL_TYPE && _IOC_NR(command) == _IOC_NR(NICLAB_IOCTL_INFO) &&
+	       _IOC_DIR(command) == _IOC_READ && _IOC_SIZE(command) >= offsetofend(struct niclab_device_config, abi_version);
+}
+
+static long niclab_ioctl_info(struct niclab_file *file, unsigned int command, void __user *user)
+{
+	size_t bytes = min_t(size_t, _IOC_SIZE(command), sizeof(file->nic->config));
+
+	return copy_to_user(user, &file->nic->config, bytes) ? -EFAULT : 0;
 }
 
 static long niclab_ioctl_open_port(struct niclab_file *file, void __user *user)
@@ -186,9 +198,9 @@ static long niclab_ioctl(struct file *filp, unsigned int command, unsigned long 
 
 	if (niclab_is_dead(file->nic))
 		return -ENODEV;
+	if (niclab_is_info(command))
+		return niclab_ioctl_info(file, command, user);
 	switch (command) {
-	case NICLAB_IOCTL_INFO:
-		return niclab_ioctl_info(file, user);
 	case NICLAB_IOCTL_OPEN_PORT:
 		return niclab_ioctl_open_port(file, user);
 	case NICLAB_IOCTL_CLOSE_PORT:

@@ -28,9 +28,8 @@ struct niclab_control_buffer {
 	struct niclab_request request;
 	u8 body[NICLAB_CONTROL_BODY_BYTES];
 	struct niclab_reply reply;
-	u8 answer[sizeof(struct niclab_statistics)];
+	u8 answer[sizeof(struct niclab_counters_answer)];
 };
-static_assert(sizeof(struct niclab_match_statistics) <= sizeof_field(struct niclab_control_buffer, answer));
 
 int niclab_control_init(struct niclab *nic)
 {

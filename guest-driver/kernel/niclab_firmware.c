@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Firmware of the match unit (Match): loaded by name through the kernel's firmware loader.
+ * Firmware of the card: loaded by name through the kernel's firmware loader.
  *
  * The device keeps its program whatever a driver resets, and cannot be asked which it runs. The driver therefore loads
  * the built-in program when it starts, and notes what it loads from then on.
@@ -40,13 +40,7 @@ static const char *niclab_firmware_mend(int err)
 /* Programs that the device has replaced since it was made. */
 static int niclab_firmware_fallbacks(struct niclab *nic, u64 *fallbacks)
 {
-	struct niclab_match_statistics statistics;
-	int err;
-
-	err = niclab_control(nic, NICLAB_OP_MATCH_STATISTICS, NULL, 0, &statistics, sizeof(statistics));
-	if (!err)
-		*fallbacks = statistics.firmware_fallbacks;
-	return err;
+	return niclab_counter_read(nic, "firmware_fallbacks", fallbacks);
 }
 
 /* Loads @bytes bytes of @image, or with none the built-in program, and notes that it runs. With the NIC locked. */
@@ -73,7 +67,7 @@ static int niclab_firmware_load(struct niclab *nic, const char *name, void *imag
 
 /**
  * niclab_firmware_start - loads the built-in program, whatever an earlier driver has loaded.
- * @nic: the NIC, locked; a Match.
+ * @nic: the NIC, locked; its card takes firmware.
  *
  * Return: 0 or an error.
  */
@@ -130,7 +124,7 @@ static int niclab_firmware_load_file(struct niclab *nic, const char *name, const
 
 /**
  * niclab_firmware_store - loads the firmware of a name.
- * @nic: the NIC, not locked; a Match.
+ * @nic: the NIC, not locked; its card takes firmware.
  * @text: a file name, or "builtin", or nothing but blanks for the same; blanks around it do not count.
  *
  * A program that is refused changes nothing.
@@ -173,7 +167,7 @@ int niclab_firmware_store(struct niclab *nic, const char *text)
 
 /**
  * niclab_firmware_show - tells which program runs.
- * @nic: the NIC, not locked; a Match.
+ * @nic: the NIC, not locked; its card takes firmware.
  * @text: a page for the text: name, words, checksum.
  *
  * Return: length of the text, or an error.

@@ -49,6 +49,7 @@ static void niclab_free(struct device *dev)
 {
 	struct niclab *nic = container_of(dev, struct niclab, dev);
 
+	niclab_counters_free(nic);
 	niclab_event_free(nic);
 	niclab_control_free(nic);
 	kfree(nic);
@@ -117,12 +118,16 @@ static int niclab_queues_create(struct niclab *nic)
 	return err;
 }
 
-/* What only the Match NIC needs. */
-static int niclab_match_start(struct niclab *nic)
+/* What the card has beside ports. */
+static int niclab_features_start(struct niclab *nic)
 {
-	int err = niclab_firmware_start(nic);
+	int err = niclab_counters_start(nic);
 
-	return err ? err : niclab_spill_open(nic);
+	if (!err && niclab_has(nic, NICLAB_FEATURE_FIRMWARE))
+		err = niclab_firmware_start(nic);
+	if (!err && niclab_has(nic, NICLAB_FEATURE_SPILL))
+		err = niclab_spill_open(nic);
+	return err;
 }
 
 /* Wakes the device, waits for its BAR, and closes what an earlier driver may have left open. */
@@ -139,8 +144,8 @@ static int niclab_start(struct niclab *nic)
 	err = niclab_control(nic, NICLAB_OP_PING, NULL, 0, NULL, 0);
 	if (!err)
 		err = niclab_control(nic, NICLAB_OP_RESET, NULL, 0, NULL, 0);
-	if (!err && nic->config.model == NICLAB_MODEL_MATCH)
-		err = niclab_match_start(nic);
+	if (!err)
+		err = niclab_features_start(nic);
 	mutex_unlock(&nic->lock);
 	return err ? err : niclab_bar_wait(nic);
 }

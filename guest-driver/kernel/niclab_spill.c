@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The spill area: host memory for match entries that do not fit into the device's own (Match).
+ * The spill area: host memory for list entries that do not fit into the device's own.
  *
- * Without it a guest can do everything but have more match entries than the device holds.
+ * Without it a guest can do everything but have more list entries than the device holds.
  */
 #include <linux/moduleparam.h>
 #include <linux/slab.h>
@@ -11,11 +11,11 @@
 
 static unsigned int niclab_spill_kib = 256;
 module_param_named(spill_kib, niclab_spill_kib, uint, 0444);
-MODULE_PARM_DESC(spill_kib, "Match: KiB of memory for match entries beyond the device's own, 64 bytes each; 0 for none (default 256)");
+MODULE_PARM_DESC(spill_kib, "KiB of memory for list entries beyond the device's own, 64 bytes each; 0 for none (default 256)");
 
 /**
  * niclab_spill_open - gives the device its spill area.
- * @nic: the NIC, locked; a Match.
+ * @nic: the NIC, locked; its card has lists.
  *
  * Return: 0, also when there is no memory or the device does not want it, which is told; -ENODEV or -EPROTO.
  */
@@ -29,8 +29,8 @@ int niclab_spill_open(struct niclab *nic)
 		return 0;
 	nic->spill = alloc_pages_exact(bytes, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
 	if (!nic->spill) {
-		dev_warn(&nic->dev, "no %zu bytes in one piece for match entries, so that only %u can be linked; load niclab with a smaller spill_kib\n",
-			 bytes, nic->config.match_entries);
+		dev_warn(&nic->dev, "no %zu bytes in one piece for list entries, so that only %u can be linked; load niclab with a smaller spill_kib\n",
+			 bytes, nic->config.list_entries);
 		return 0;
 	}
 	nic->spill_bytes = bytes;
@@ -38,8 +38,8 @@ int niclab_spill_open(struct niclab *nic)
 	err = niclab_control(nic, NICLAB_OP_SPILL_OPEN, &request, sizeof(request), NULL, 0);
 	if (!err || !niclab_is_refusal(err))
 		return err;
-	dev_warn(&nic->dev, "the device does not take memory for match entries (%pe), so that only %u can be linked\n",
-		 ERR_PTR(err), nic->config.match_entries);
+	dev_warn(&nic->dev, "the device does not take memory for list entries (%pe), so that only %u can be linked\n",
+		 ERR_PTR(err), nic->config.list_entries);
 	niclab_spill_free(nic, true);
 	return 0;
 }

@@ -109,7 +109,7 @@ fn a_program_that_never_ends_is_replaced_and_the_guest_is_told() {
         echo endless.nmi >firmware && grep '^endless.nmi 3 ' firmware || exit 13
         \"$OLDPWD/niclab-selftest\" put | grep '# 1 passed, 0 failed' || exit 14
         grep '^builtin 44 ' firmware || exit 15
-        [ $(cat causes/firmware) = 1 ] && [ $(cat match/firmware_fallbacks) = 1 ] || exit 16
+        [ $(cat causes/firmware) = 1 ] && [ $(cat statistics/firmware_fallbacks) = 1 ] || exit 16
         dmesg | grep 'firmware misbehaved'";
     niclab.run(["run", "--cluster", "match.toml", "--nodes", "1", "--", "sh", "-c", script]).success();
 }

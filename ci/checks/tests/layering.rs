@@ -1,9 +1,8 @@
 //! Who may import whom inside the project. One direction, no exceptions: docs/ARCHITECTURE.md draws the same picture.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
-use serde::Deserialize;
+use niclab_checks::packages;
 
 /// Package, and the project's packages that it may depend on. Tests and build scripts count as well.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
@@ -11,24 +10,63 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-isa", &[]),
     ("niclab-asm", &["niclab-isa"]),
-    ("niclab-model", &["niclab-abi", "niclab-isa"]),
-    ("niclab-spec", &[]),
+    ("niclab-random", &[]),
+    ("niclab-model", &["niclab-abi", "niclab-isa", "niclab-random"]),
+    // For the registry of models: their names, parameters and limits.
+    ("niclab-spec", &["niclab-abi", "niclab-model"]),
     ("niclab-observe", &["niclab-model"]),
     // The machines of a comparison, no part of any NIC, and the match unit beside them.
     ("niclab-processors", &["niclab-isa", "niclab-model"]),
     // Runs programs of the match unit; what it prints of them the assembler knows.
     ("niclab-matching", &["niclab-asm", "niclab-isa", "niclab-model"]),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
-    ("niclab-sim", &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-observe", "niclab-spec"]),
+    // Its hosts run the code that guests run.
+    (
+        "niclab-sim",
+        &[
+            "niclab-abi",
+            "niclab-assembly",
+            "niclab-model",
+            "niclab-observe",
+            "niclab-port",
+            "niclab-spec",
+            "niclab-workloads",
+        ],
+    ),
     (
         "niclab-device",
-        &["niclab-abi", "niclab-assembly", "niclab-model", "niclab-observe", "niclab-spec", "niclab-user"],
+        &[
+            "niclab-abi",
+            "niclab-assembly",
+            "niclab-model",
+            "niclab-observe",
+            "niclab-port",
+            "niclab-spec",
+            "niclab-workloads",
+        ],
     ),
-    ("niclab-user", &["niclab-abi"]),
-    ("niclab-tools", &["niclab-abi", "niclab-user"]),
+    // The host's half of a port, wherever that host is.
+    ("niclab-port", &["niclab-abi"]),
+    // What programs do, over that, in guests and in the simulator.
+    ("niclab-workloads", &["niclab-abi", "niclab-port", "niclab-random"]),
+    ("niclab-user", &["niclab-abi", "niclab-port"]),
+    ("niclab-tools", &["niclab-abi", "niclab-user", "niclab-workloads"]),
     ("niclab-agent", &[]),
     ("niclab-images", &[]),
-    ("niclab-cluster", &["niclab-spec", "niclab-images", "niclab-agent", "niclab-asm", "niclab-isa"]),
+    ("niclab-cluster", &["niclab-agent", "niclab-images", "niclab-spec"]),
+    ("niclab-bench", &["niclab-cluster", "niclab-images", "niclab-spec"]),
+    (
+        "niclab-cli",
+        &[
+            "niclab-agent",
+            "niclab-asm",
+            "niclab-bench",
+            "niclab-cluster",
+            "niclab-images",
+            "niclab-isa",
+            "niclab-spec",
+        ],
+    ),
     ("niclab-checks", &[]),
     ("niclab-runner", &[]),
     // The tests sit on top of everything.
@@ -39,12 +77,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "niclab-model",
             "niclab-observe",
             "niclab-device",
+            "niclab-port",
             "niclab-sim",
+            "niclab-workloads",
             "niclab-spec",
             "niclab-user",
             "niclab-agent",
             "niclab-images",
-            "niclab-cluster",
         ],
     ),
     (
@@ -52,33 +91,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &["niclab-abi", "niclab-model", "niclab-device", "niclab-spec", "niclab-user", "niclab-agent"],
     ),
 ];
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    name: String,
-    path: Option<String>,
-}
-
-fn packages() -> Vec<Package> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(niclab_checks::repository())
-        .output()
-        .expect("cargo metadata starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice::<Metadata>(&output.stdout).expect("cargo's metadata").packages
-}
 
 #[test]
 fn imports_go_one_way() {

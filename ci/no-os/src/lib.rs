@@ -1,7 +1,7 @@
-//! Proof that the models reach neither a clock nor a socket: a library that is its own operating system.
+//! Proof that the models, and the host's half of a port, reach neither a clock nor a socket: a library that is its own operating system.
 //!
 //! It supplies the panic handler and the allocator that the standard library would otherwise bring. Should
-//! `niclab-model`, or anything that it depends on, link `std`, the compiler refuses this package with "found duplicate
+//! `niclab-model` or `niclab-port`, or anything that they depend on, link `std`, the compiler refuses this package with "found duplicate
 //! lang item `panic_impl`". No extra target has to be installed for that.
 
 #![no_std]
@@ -10,8 +10,9 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
 use core::ptr;
 
-// Linked in whole; the models are what this package is about.
+// Linked in whole; these are what this package is about.
 extern crate niclab_model as _;
+extern crate niclab_port as _;
 
 struct NoMemory;
 

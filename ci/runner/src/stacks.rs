@@ -13,10 +13,10 @@ use crate::tree::Process;
 const LOOK_LIMIT: Duration = Duration::from_secs(120);
 
 /// Processes whose calls are shown; a step may have started hundreds.
-const MOST_PROCESSES: usize = 12;
+const MAX_PROCESSES: usize = 12;
 
 /// Calls of a thread that are shown.
-const MOST_CALLS: &str = "60";
+const MAX_CALLS: &str = "60";
 
 /// What all of these do.
 #[must_use]
@@ -48,11 +48,11 @@ pub fn told(tree: &[Process]) -> String {
 /// The calls of each thread, or why they are not there.
 fn calls(tree: &[Process]) -> String {
     let mut text = String::new();
-    for process in tree.iter().take(MOST_PROCESSES) {
+    for process in tree.iter().take(MAX_PROCESSES) {
         let mut gdb = Command::new("gdb");
         let id = process.id.to_string();
         gdb.args(["--nx", "--batch", "-ex", "set pagination off", "-ex", "set debuginfod enabled off"]);
-        gdb.args(["-ex", &format!("thread apply all backtrace {MOST_CALLS}"), "--pid", &id]);
+        gdb.args(["-ex", &format!("thread apply all backtrace {MAX_CALLS}"), "--pid", &id]);
         match output(&mut gdb, LOOK_LIMIT) {
             Ok(stacks) if stacks.contains("\n#0") => {
                 let _ = writeln!(text, "\ncalls of process {id}, {}:", process.name);
@@ -75,8 +75,8 @@ fn calls(tree: &[Process]) -> String {
             }
         }
     }
-    if tree.len() > MOST_PROCESSES {
-        let _ = writeln!(text, "and {} more processes", tree.len() - MOST_PROCESSES);
+    if tree.len() > MAX_PROCESSES {
+        let _ = writeln!(text, "and {} more processes", tree.len() - MAX_PROCESSES);
     }
     text
 }

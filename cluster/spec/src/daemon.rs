@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cluster, ClusterName, DeviceFaults, LinkConfig, MacAddress, NicConfig, Profile};
+use crate::{Cluster, ClusterName, DeviceFaults, Forwarding, LinkConfig, MacAddress, NicConfig, Profile};
 
 /// What the daemon prints once it listens on all sockets.
 pub const READY_LINE: &str = "ready";
@@ -27,6 +27,9 @@ pub struct DaemonConfig {
     pub cluster: ClusterName,
     /// Where the daemon answers [`crate::monitor`] requests.
     pub monitor_socket: PathBuf,
+    /// How the switch forwards.
+    #[serde(default)]
+    pub forwarding: Forwarding,
     /// The seed of every random choice.
     pub seed: u64,
     /// The prices.
@@ -119,6 +122,7 @@ impl DaemonConfig {
             version: CONFIG_VERSION,
             cluster: name.clone(),
             monitor_socket,
+            forwarding: cluster.forwarding,
             seed: cluster.seed,
             profile: cluster.profile.clone(),
             nodes,

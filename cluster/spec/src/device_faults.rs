@@ -89,7 +89,7 @@ pub struct DeviceFaultProblem {
     /// What is wrong, with the value.
     pub what: String,
     /// How to mend it.
-    pub mend: String,
+    pub remedy: String,
 }
 
 impl DeviceFaults {
@@ -124,8 +124,8 @@ impl DeviceFaults {
     #[must_use]
     pub fn problems(&self) -> Vec<DeviceFaultProblem> {
         let mut problems = Vec::new();
-        let mut report = |key: String, what: String, mend: &str| {
-            problems.push(DeviceFaultProblem { key, what, mend: mend.to_owned() });
+        let mut report = |key: String, what: String, remedy: &str| {
+            problems.push(DeviceFaultProblem { key, what, remedy: remedy.to_owned() });
         };
         for DeviceFaultRate { key, chance, at } in self.rates() {
             if !(0.0..=1.0).contains(&chance) {
@@ -166,7 +166,7 @@ mod tests {
         let keys = |text: &str| -> Vec<String> {
             let faults: DeviceFaults = toml::from_str(text).unwrap();
             let problems = faults.problems();
-            assert!(problems.iter().all(|problem| !problem.what.is_empty() && !problem.mend.is_empty()));
+            assert!(problems.iter().all(|problem| !problem.what.is_empty() && !problem.remedy.is_empty()));
             problems.into_iter().map(|problem| problem.key).collect()
         };
         assert_eq!(keys("stale = 1.5\nshort = nan"), ["stale", "short"]);

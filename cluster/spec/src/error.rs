@@ -51,7 +51,7 @@ pub struct Problem {
     /// What is wrong.
     pub what: String,
     /// How to mend it.
-    pub mend: String,
+    pub remedy: String,
 }
 
 impl fmt::Display for Problem {
@@ -62,7 +62,7 @@ impl fmt::Display for Problem {
         if !self.key.is_empty() {
             write!(f, "`{}`: ", self.key)?;
         }
-        write!(f, "{}\n  mend: {}", self.what, self.mend)
+        write!(f, "{}\n  mend: {}", self.what, self.remedy)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceFaults, Faults, NicConfig};
+use crate::{DeviceFaults, Faults, Forwarding, NicConfig};
 
 /// A virtual cluster. Every key is optional.
 ///
@@ -41,6 +41,9 @@ pub struct ClusterFile {
     pub boot: BootChoice,
     /// A platform profile: the name of a bundled one, or the path of a `.toml` file. Default: the one of the NIC's paper.
     pub profile: Option<String>,
+    /// How the switch forwards; what the profile says unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarding: Option<Forwarding>,
     /// The seed of every random choice, so that a run can be repeated.
     pub seed: u64,
     /// The NIC of each node.
@@ -66,6 +69,7 @@ impl Default for ClusterFile {
             accelerator: AcceleratorChoice::default(),
             boot: BootChoice::default(),
             profile: None,
+            forwarding: None,
             seed: 1,
             nic: NicConfig::default(),
             device_faults: DeviceFaults::default(),

@@ -10,7 +10,8 @@
 //! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
 //!
-//! The crate imports nothing else of the project, so both sides can depend on it.
+//! Of the project the crate imports the models alone, for their registry: which models there are, and what a cluster file can
+//! say of each. So both sides can depend on it.
 
 pub mod daemon;
 pub mod monitor;
@@ -38,8 +39,9 @@ pub use error::{Place, Problem, SpecError};
 pub use file::{AcceleratorChoice, BootChoice, ClusterFile, LinkEntry, NodeEntry, schema};
 pub use link::{FaultError, Faults, FaultsChange, LinkConfig};
 pub use name::{ClusterName, ClusterNameError};
-pub use nic::{FlowControl, MatchParameters, NicConfig, NicModel, UltraParameters, Unauthorized, WaitPolicy};
-pub use profile::{Fact, Profile};
+pub use nic::{NicConfig, NicModel, WaitPolicy};
+pub use niclab_model::nic::registry::{Limits, Promise, Promises, Value, Values};
+pub use profile::{Fact, Forwarding, Profile};
 pub use report::Report;
 pub use resolve::{Cluster, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};
 pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};

@@ -3,6 +3,8 @@
 //! A connection may ask any number of times. Counts are exact integers. Names end in the unit; what is not a count
 //! says which clock it is of, as in a report.
 
+mod difference;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;

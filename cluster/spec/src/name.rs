@@ -12,7 +12,7 @@ use thiserror::Error;
 const RUN_PREFIX: &str = "run-";
 
 /// How a name is to be.
-pub(crate) const LABEL_MEND: &str =
+pub(crate) const LABEL_REMEDY: &str =
     "use a lower-case letter, then up to 31 lower-case letters, digits and hyphens, the last no hyphen";
 
 /// A host name that every resolver takes, and short enough that socket paths stay within the 108 bytes of `sun_path`.
@@ -31,7 +31,7 @@ pub struct ClusterName(String);
 
 /// A text that is no cluster's name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no cluster name; {LABEL_MEND}")]
+#[error("`{0}` is no cluster name; {LABEL_REMEDY}")]
 pub struct ClusterNameError(pub String);
 
 impl ClusterName {

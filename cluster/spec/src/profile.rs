@@ -5,6 +5,7 @@
 
 mod check;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::{JsonSchema, Schema, schema_for};
@@ -30,6 +31,7 @@ macro_rules! section {
         $($(#[$fact_doc:meta])* $fact:ident,)*
         $(@ $(#[$part_doc:meta])* $part:ident: $part_type:ident,)*
         $(? $(#[$own_doc:meta])* $own:ident: $own_type:ident,)*
+        $(% $(#[$table_doc:meta])* $table:ident: $row_type:ident,)*
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +41,8 @@ macro_rules! section {
             $($(#[$part_doc])* pub $part: $part_type,)*
             $($(#[$own_doc])* #[serde(default, skip_serializing_if = "Option::is_none")]
             pub $own: Option<$own_type>,)*
+            $($(#[$table_doc])* #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+            pub $table: BTreeMap<String, $row_type>,)*
         }
 
         impl $name {
@@ -48,6 +52,9 @@ macro_rules! section {
                 $(self.$part.collect(&format!("{path}.{}", stringify!($part)), facts);)*
                 $(if let Some(own) = &self.$own {
                     own.collect(&format!("{path}.{}", stringify!($own)), facts);
+                })*
+                $(for (name, row) in &self.$table {
+                    row.collect(&format!("{path}.{}.{name}", stringify!($table)), facts);
                 })*
             }
         }
@@ -125,20 +132,41 @@ section! {
     NetworkInterface {
         /// One cycle.
         clock_ps,
-        @ /// From the bus interface into the FIFO RAM.
-        load: Machine,
-        @ /// From the FIFO RAM, behind header and routing, to the network port.
-        transmit: Machine,
-        @ /// From the network port through the checks into the FIFO RAM.
-        receive: Machine,
-        @ /// From the FIFO RAM to the bus interface.
-        store: Machine,
-        ? /// Firmware on a processor of the card for a message that is sent. Without it: there is no processor.
-        processor_send: Machine,
-        ? /// Firmware on a processor of the card for a message that arrives. Without it: there is no processor.
-        processor_receive: Machine,
         ? /// The card's own bus, which data may cross several times. Without it: it takes no time.
         local_bus: Price,
+        ? /// Earlier place of `machines.load`.
+        load: Machine,
+        ? /// Earlier place of `machines.transmit`.
+        transmit: Machine,
+        ? /// Earlier place of `machines.receive`.
+        receive: Machine,
+        ? /// Earlier place of `machines.store`.
+        store: Machine,
+        ? /// Earlier place of `machines.processor_send`.
+        processor_send: Machine,
+        ? /// Earlier place of `machines.processor_receive`.
+        processor_receive: Machine,
+        % /// Each machine of the card by the name that its model gives it, and the firmware of its processor. A machine that
+        /// is not here takes no time, but those without which a model makes no card.
+        machines: Machine,
+    }
+}
+
+impl NetworkInterface {
+    /// Every machine: its name, its key below `ni`, and its cycles.
+    pub fn all_machines(&self) -> impl Iterator<Item = (&str, String, &Machine)> {
+        let earlier = [
+            ("load", &self.load),
+            ("transmit", &self.transmit),
+            ("receive", &self.receive),
+            ("store", &self.store),
+            ("processor_send", &self.processor_send),
+            ("processor_receive", &self.processor_receive),
+        ];
+        let earlier =
+            earlier.into_iter().filter_map(|(name, cycles)| Some((name, name.to_owned(), cycles.as_ref()?)));
+        let table = self.machines.iter().map(|(name, cycles)| (&**name, format!("machines.{name}"), cycles));
+        earlier.chain(table)
     }
 }
 
@@ -154,6 +182,17 @@ section! {
     }
 }
 
+/// How a switch forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarding {
+    /// From the first bits on: ULTRA's network is ATOLL's, which cuts through.
+    #[default]
+    CutThrough,
+    /// Once all of the frame is there.
+    StoreAndForward,
+}
+
 /// The prices of one platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -163,6 +202,9 @@ pub struct Profile {
     pub name: String,
     /// The platform, in one sentence.
     pub description: String,
+    /// How the network's switch forwards, where the cluster file does not say.
+    #[serde(default)]
+    pub forwarding: Forwarding,
     /// The host processor.
     pub host: Host,
     /// The I/O bus.
@@ -243,7 +285,7 @@ impl Profile {
 
     /// How to mend a name that no bundled profile has.
     #[must_use]
-    pub fn mend_of_name(wanted: &str) -> String {
+    pub fn remedy_of_name(wanted: &str) -> String {
         let known: Vec<&str> = Self::bundled_names().collect();
         match nearest(wanted, &known) {
             Some(near) => format!("did you mean `{near}`? `niclab profile list` shows all"),
@@ -286,9 +328,29 @@ mod tests {
     }
 
     #[test]
+    fn machines_in_their_earlier_place_are_the_same_machines() {
+        let (_, text) = BUNDLED.iter().find(|(name, _)| *name == "lanai4-pci").unwrap();
+        let read = |text: String| Profile::from_source(&Source::from_text("p.toml", text));
+        let earlier = read(text.replace("[ni.machines.", "[ni.")).unwrap();
+        let now = read((*text).to_owned()).unwrap();
+        let names = |profile: &Profile| {
+            let all = profile.ni.all_machines().map(|(name, _, cycles)| (name.to_owned(), cycles.clone()));
+            all.collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(names(&earlier), names(&now));
+        assert_eq!(names(&now).len(), 6);
+        assert_eq!(earlier.facts().len(), now.facts().len());
+        let twice = text.replacen("[ni.machines.load]", "[ni.load]", 1)
+            + &text[text.find("[ni.machines.load]").unwrap()..];
+        let twice = twice.rsplit_once("[ni.machines.transmit]").unwrap().0.to_owned();
+        let error = read(twice).unwrap_err().to_string();
+        assert!(error.contains("`load` is priced twice"), "{error}");
+    }
+
+    #[test]
     fn the_ultra_profile_gives_the_papers_latencies_and_rates() {
         let ni = Profile::bundled("htx-200mhz").unwrap().ni;
-        let machines = [&ni.load, &ni.transmit, &ni.receive, &ni.store];
+        let machines = ["load", "transmit", "receive", "store"].map(|name| &ni.machines[name]);
         let spans_ps = |words: u64| {
             machines.map(|machine| {
                 let millicycles =

@@ -8,7 +8,6 @@
 //! The promise: within one [`REPORT_VERSION`] no key changes its meaning, its type or its unit, and none goes away. Keys
 //! may be added; a reader skips those that it does not know.
 
-mod difference;
 mod read;
 
 use std::collections::BTreeMap;
@@ -231,7 +230,7 @@ pub struct NodeFigures {
     /// What the guest's kernel added to `/proc/interrupts` for this NIC over the run: `cluster` and `ethernet`. Live only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_interrupts: Option<BTreeMap<String, u64>>,
-    /// What only this NIC's model counts, by name: for Match, those of its `MatchStatistics` (docs/DEVICE-TABLES.md).
+    /// What only this NIC's model counts, by name: docs/DEVICE.md says what each is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nic_counts: BTreeMap<String, u64>,
     /// What the guest did that it must not, by name.
@@ -397,6 +396,12 @@ pub fn why_estimate(nodes: &[NodeFigures]) -> Option<String> {
     if frames > 0 {
         return Some(format!("{frames} Ethernet frames shared the network, and wall time decided when"));
     }
+    // Frames of before leave doorbells and interrupts behind, which the messages' hosts and buses carry as well.
+    let crossings = nodes.iter().flat_map(|node| &node.ethernet_ledger);
+    let crossings = crossings.fold(0_u64, |sum, entry| sum.wrapping_add(entry.count));
+    if crossings > 0 {
+        return Some(format!("{crossings} crossings of Ethernet functions, and wall time decided when"));
+    }
     let faults = nodes.iter().flat_map(|node| node.device_faults.values());
     let faults = faults.fold(0_u64, |sum, count| sum.wrapping_add(*count));
     if faults > 0 {
@@ -431,7 +436,7 @@ pub fn sum_of<'a>(entries: impl IntoIterator<Item = &'a LedgerEntry>) -> Vec<Led
 /// The names of NIC models for [`Report::nic`]: one where all nodes have the same.
 #[must_use]
 pub fn nic_names(models: impl IntoIterator<Item = NicModel>) -> Vec<String> {
-    let mut names: Vec<String> = models.into_iter().map(|model| model.name().to_owned()).collect();
+    let mut names: Vec<String> = models.into_iter().map(|model| model.name.to_owned()).collect();
     if names.windows(2).all(|pair| pair[0] == pair[1]) {
         names.truncate(1);
     }
@@ -482,7 +487,7 @@ pub(crate) mod tests {
             cluster: "c".into(),
             seed: 1,
             profile: "p".into(),
-            nic: nic_names([NicModel::Ultra, NicModel::Ultra]),
+            nic: nic_names([NicModel::default(), NicModel::default()]),
             accelerator: Some(Accelerator { name: "tcg".into(), reason: "no \"KVM\"\n".into() }),
             qemu_version: Some("11.1.3".into()),
             kernel_release: Some("6.12".into()),

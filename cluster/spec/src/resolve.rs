@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
-    AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, LinkConfig, LinkEntry,
-    MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError, UltraParameters,
-    name::{ClusterNameError, LABEL_MEND, is_label},
+    AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, LinkConfig,
+    LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError,
+    name::{ClusterNameError, LABEL_REMEDY, is_label},
 };
 
 /// The most nodes of one cluster, simulated.
@@ -40,6 +40,8 @@ pub struct Cluster {
     pub boot: BootChoice,
     /// The prices.
     pub profile: Profile,
+    /// How the switch forwards.
+    pub forwarding: Forwarding,
     /// The seed of every random choice.
     pub seed: u64,
 }
@@ -106,6 +108,7 @@ impl Source {
         check.own_files(file);
         let names = check.node_names(file);
         check.links(file, &names);
+        check.machines(file, &profile);
         if !check.problems.is_empty() {
             return Err(SpecError::Invalid(check.problems));
         }
@@ -118,6 +121,7 @@ impl Source {
             qemu_args: file.qemu_args.clone(),
             accelerator: file.accelerator,
             boot: file.boot,
+            forwarding: file.forwarding.unwrap_or(profile.forwarding),
             profile,
             seed: file.seed,
         })
@@ -148,13 +152,13 @@ impl Source {
     }
 
     fn load_profile(&self, file: &ClusterFile) -> Result<Profile, SpecError> {
-        let wanted = file.profile.as_deref().unwrap_or_else(|| file.nic.model.default_profile());
+        let wanted = file.profile.as_deref().unwrap_or_else(|| file.nic.model.default_profile);
         if Profile::is_path(wanted) {
             return Profile::read(&self.path_of(Path::new(wanted)));
         }
         Profile::bundled(wanted).ok_or_else(|| {
             let what = format!("no profile is called `{wanted}`");
-            SpecError::Invalid(vec![self.problem("profile", what, Profile::mend_of_name(wanted))])
+            SpecError::Invalid(vec![self.problem("profile", what, Profile::remedy_of_name(wanted))])
         })
     }
 }
@@ -197,15 +201,15 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn report(&mut self, path: &str, what: impl Into<String>, mend: impl Into<String>) {
-        self.problems.push(self.source.problem(path, what, mend));
+    fn report(&mut self, path: &str, what: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.push(self.source.problem(path, what, remedy));
     }
 
     fn name(&mut self, file: &ClusterFile) -> Option<ClusterName> {
         let parsed = file.name.as_deref()?.parse();
         parsed
             .map_err(|ClusterNameError(name)| {
-                self.report("name", format!("`{name}` is no cluster name"), LABEL_MEND);
+                self.report("name", format!("`{name}` is no cluster name"), LABEL_REMEDY);
             })
             .ok()
     }
@@ -281,59 +285,14 @@ impl Checker<'_> {
     }
 
     fn nic(&mut self, path: &str, nic: &NicConfig) {
-        if nic.poll_for_us > 1_000_000 {
-            self.report(
-                &format!("{path}.poll_for_us"),
-                format!("polling for {} us after each message would never block", nic.poll_for_us),
-                "use at most 1000000, or wait = \"poll\"",
-            );
-        }
-        for (key, value, range) in nic.matching.ranges() {
-            if !range.contains(&value) {
-                self.report(
-                    &format!("{path}.match.{key}"),
-                    format!("{value} is out of range"),
-                    format!("use {} to {}", range.start(), range.end()),
-                );
-            }
-        }
-        let ultra = &nic.ultra;
-        self.fifo(&format!("{path}.ultra.fifo_words_per_port"), &ultra.fifo_words_per_port);
-        self.fifo(
-            &format!("{path}.ultra.completer_fifo_words_per_port"),
-            &ultra.completer_fifo_words_per_port,
-        );
-        if !(1..=UltraParameters::MAX_PARTNERS).contains(&ultra.authorized_partners_per_port) {
-            self.report(
-                &format!("{path}.ultra.authorized_partners_per_port"),
-                format!("a port cannot authorize {} partners", ultra.authorized_partners_per_port),
-                format!("use 1 to {}", UltraParameters::MAX_PARTNERS),
-            );
+        for (key, what, remedy) in nic.problems() {
+            self.report(&format!("{path}.{key}"), what, remedy);
         }
     }
 
     fn device_faults(&mut self, path: &str, faults: &DeviceFaults) {
         for problem in faults.problems() {
-            self.report(&format!("{path}.{}", problem.key), problem.what, problem.mend);
-        }
-    }
-
-    fn fifo(&mut self, path: &str, words: &[u16; 8]) {
-        let (ram, packet) = (UltraParameters::FIFO_RAM_WORDS, UltraParameters::MAX_PACKET_WORDS);
-        let total: u32 = words.iter().map(|&w| u32::from(w)).sum();
-        if total > u32::from(ram) {
-            self.report(
-                path,
-                format!("the queues take {total} words, and the FIFO RAM has {ram}"),
-                format!("make the sum at most {ram}"),
-            );
-        }
-        if let Some(small) = words.iter().find(|&&w| w != 0 && w < packet) {
-            self.report(
-                path,
-                format!("a queue of {small} words cannot hold a full packet of {packet}"),
-                format!("use 0 for an unused port, else at least {packet}"),
-            );
+            self.report(&format!("{path}.{}", problem.key), problem.what, problem.remedy);
         }
     }
 
@@ -362,7 +321,7 @@ impl Checker<'_> {
             let path = format!("node[{rank}].name");
             let name = own.unwrap_or_else(|| format!("node{rank}"));
             if !is_label(&name) || matches!(name.as_str(), "localhost" | "host") {
-                self.report(&path, format!("`{name}` is no host name for a node"), LABEL_MEND);
+                self.report(&path, format!("`{name}` is no host name for a node"), LABEL_REMEDY);
             }
             if !seen.insert(name.clone()) {
                 self.report(
@@ -374,6 +333,24 @@ impl Checker<'_> {
             names.push(name);
         }
         names
+    }
+
+    /// A card's machines have prices.
+    fn machines(&mut self, file: &ClusterFile, profile: &Profile) {
+        let model = file.nic.model;
+        for machine in model.machines {
+            if profile.ni.all_machines().all(|(name, ..)| name != *machine) {
+                self.problems.push(self.source.problem(
+                    "profile",
+                    format!(
+                        "`{}` has no price of `{machine}`, a machine of {}",
+                        profile.name,
+                        model.a_card()
+                    ),
+                    format!("add `[ni.machines.{machine}]` to it, or use another profile"),
+                ));
+            }
+        }
     }
 
     fn links(&mut self, file: &ClusterFile, names: &[String]) {
@@ -466,7 +443,6 @@ fn is_package_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NicModel;
 
     fn resolve(text: &str) -> Result<Cluster, SpecError> {
         let source = Source::from_text("c.toml", text);
@@ -499,10 +475,8 @@ mod tests {
         let cluster = resolve("[nic]\nmodel = \"match\"\n[nic.match]\nmatch_entries = 16").unwrap();
         assert_eq!(cluster.profile.name, "match-500mhz");
         let nic = &cluster.nodes[1].nic;
-        assert_eq!(
-            (nic.model, nic.matching.match_entries, nic.matching.window_frames),
-            (NicModel::Match, 16, 32)
-        );
+        let of = |key| nic.values().number(key);
+        assert_eq!((nic.model.name, of("match_entries"), of("window_frames")), ("match", 16, 32));
     }
 
     #[test]
@@ -523,6 +497,36 @@ mod tests {
     #[test]
     fn a_syntax_error_is_placed() {
         assert_eq!(problem("nodes = 2\nmemory_mib = = 5\n").0, 2);
+    }
+
+    #[test]
+    fn a_profile_without_a_price_of_a_cards_machine_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = include_str!("../../../profiles/pci-32-33.toml");
+        let (head, rest) = text.split_once("[ni.machines.store]").unwrap();
+        let rest = &rest[rest.find("\n[").unwrap()..];
+        let path = folder.path().join("p.toml");
+        std::fs::write(&path, format!("{head}{rest}")).unwrap();
+        let (line, key, text) = problem(&format!("nodes = 2\nprofile = \"{}\"", path.display()));
+        assert_eq!((line, key.as_str()), (2, "profile"));
+        assert!(text.contains("no price of `store`, a machine of an"), "{text}");
+        assert!(text.contains("add `[ni.machines.store]`"), "{text}");
+    }
+
+    #[test]
+    fn a_cluster_file_decides_how_the_switch_forwards_and_else_the_profile_does() {
+        assert_eq!(resolve("nodes = 2").unwrap().forwarding, Forwarding::CutThrough);
+        let cluster = resolve("nodes = 2\nforwarding = \"store-and-forward\"").unwrap();
+        assert_eq!(cluster.forwarding, Forwarding::StoreAndForward);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.toml");
+        let text = include_str!("../../../profiles/htx-200mhz.toml");
+        std::fs::write(&path, format!("forwarding = \"store-and-forward\"\n{text}")).unwrap();
+        let named =
+            |more: &str| resolve(&format!("profile = \"{}\"\n{more}", path.display())).unwrap().forwarding;
+        assert_eq!(named(""), Forwarding::StoreAndForward);
+        assert_eq!(named("forwarding = \"cut-through\""), Forwarding::CutThrough);
+        assert_eq!(problem("nodes = 2\nforwarding = \"fast\"").0, 2);
     }
 
     #[test]

@@ -253,9 +253,10 @@ impl Source {
         }
         for (index, budget) in file.budget.iter().enumerate() {
             let problem = wrong_budget(budget, &file, &cluster);
-            problems.extend(
-                problem.map(|(key, what, mend)| self.problem(&format!("budget[{index}].{key}"), what, mend)),
-            );
+            problems
+                .extend(problem.map(|(key, what, remedy)| {
+                    self.problem(&format!("budget[{index}].{key}"), what, remedy)
+                }));
         }
         if file.mode != ScenarioMode::Sim {
             let is_performed = matches!(file.workload.kind, WorkloadKind::PingPong | WorkloadKind::Stream);
@@ -267,7 +268,8 @@ impl Source {
         for (index, ratio) in file.ratio.iter().enumerate() {
             let problem = wrong_ratio(ratio, &file);
             problems.extend(
-                problem.map(|(key, what, mend)| self.problem(&format!("ratio[{index}].{key}"), what, mend)),
+                problem
+                    .map(|(key, what, remedy)| self.problem(&format!("ratio[{index}].{key}"), what, remedy)),
             );
         }
         if !problems.is_empty() {
@@ -293,11 +295,11 @@ impl Source {
         };
         match (&file.cluster_file, &file.cluster) {
             (Some(_), Some(_)) => {
-                let mend = "keep one of the two";
+                let remedy = "keep one of the two";
                 Err(SpecError::Invalid(vec![self.problem(
                     "cluster_file",
                     "`cluster` is given as well",
-                    mend,
+                    remedy,
                 )]))
             }
             (Some(path), None) => {
@@ -312,19 +314,19 @@ impl Source {
 }
 
 /// Key, what is wrong, and the mend.
-type Wrong = (&'static str, String, String);
+type ProblemText = (&'static str, String, String);
 
-fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Option<Wrong> {
-    let wrong = |key, what: String, mend: &str| Some((key, what, mend.to_owned()));
+fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Option<ProblemText> {
+    let wrong = |key, what: String, remedy: &str| Some((key, what, remedy.to_owned()));
     let what = budget.what.as_str();
     let known: Vec<&str> =
         QUANTITIES.iter().map(|(name, _)| *name).chain(CROSSINGS.iter().copied()).collect();
     if !known.contains(&what) {
-        let mend = nearest(what, &known).map_or_else(
+        let remedy = nearest(what, &known).map_or_else(
             || format!("use one of {}", known.join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
-        return Some(("what", format!("nothing called `{what}` is counted"), mend));
+        return Some(("what", format!("nothing called `{what}` is counted"), remedy));
     }
     if let Some(node) = &budget.node
         && !cluster.nodes.iter().any(|known| known.name == *node)
@@ -371,8 +373,8 @@ fn wrong_budget(budget: &Budget, file: &ScenarioFile, cluster: &Cluster) -> Opti
     None
 }
 
-fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<Wrong> {
-    let wrong = |key, what: String, mend: &str| Some((key, what, mend.to_owned()));
+fn wrong_ratio(ratio: &Ratio, file: &ScenarioFile) -> Option<ProblemText> {
+    let wrong = |key, what: String, remedy: &str| Some((key, what, remedy.to_owned()));
     if file.mode == ScenarioMode::Sim {
         return wrong(
             "baseline",

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cluster, DeviceFaults, LinkConfig, NicConfig, Profile, Workload, workload::WorkloadNode};
+use crate::{
+    Cluster, DeviceFaults, Forwarding, LinkConfig, NicConfig, Profile, Workload, workload::WorkloadNode,
+};
 
 /// The version of [`SimConfig`] that this build writes and reads.
 pub const SIM_CONFIG_VERSION: u32 = 1;
@@ -30,17 +32,6 @@ pub struct SimConfig {
     pub nodes: Vec<SimNode>,
     /// What they send.
     pub workload: Workload,
-}
-
-/// How a switch forwards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Forwarding {
-    /// From the first bits on: ULTRA's network is ATOLL's, which cuts through.
-    #[default]
-    CutThrough,
-    /// Once all of the frame is there.
-    StoreAndForward,
 }
 
 /// One node as the simulator sees it.
@@ -107,7 +98,7 @@ impl SimConfig {
             cluster: name.to_owned(),
             seed: cluster.seed,
             profile: cluster.profile.clone(),
-            forwarding: Forwarding::default(),
+            forwarding: cluster.forwarding,
             nodes: cluster.nodes.iter().map(node).collect(),
             workload: workload.clone(),
         }

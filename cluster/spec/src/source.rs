@@ -73,16 +73,16 @@ impl Source {
     /// A problem with the value at `path` (as in `node[1].memory_mib`), placed where it stands or, where the key is
     /// absent, where its nearest table stands.
     #[must_use]
-    pub fn problem(&self, path: &str, what: impl Into<String>, mend: impl Into<String>) -> Problem {
+    pub fn problem(&self, path: &str, what: impl Into<String>, remedy: impl Into<String>) -> Problem {
         if let Some(flag) = self.flags.get(path) {
-            return Problem { place: None, key: flag.clone(), what: what.into(), mend: mend.into() };
+            return Problem { place: None, key: flag.clone(), what: what.into(), remedy: remedy.into() };
         }
         let path = if self.table.is_empty() { path.to_owned() } else { format!("{}.{path}", self.table) };
         Problem {
             place: self.offset_of(&path).map(|offset| self.place(offset)),
             key: path,
             what: what.into(),
-            mend: mend.into(),
+            remedy: remedy.into(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Source {
         let offset = error.span().map(|span| span.start);
         let what = error.message().trim().to_owned();
         let names: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
-        let mend = match names.split_first() {
+        let remedy = match names.split_first() {
             Some((wrong, known)) if what.starts_with("unknown") => nearest(wrong, known).map_or_else(
                 || format!("remove `{wrong}`; `niclab schema` describes every key"),
                 |near| format!("did you mean `{near}`? `niclab schema` describes every key"),
@@ -101,7 +101,7 @@ impl Source {
             place: offset.map(|offset| self.place(offset)),
             key: offset.and_then(|offset| self.path_at(offset)).unwrap_or_default(),
             what,
-            mend,
+            remedy,
         }
     }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cluster, MatchParameters, NicConfig, NicModel, Problem, Source, UltraParameters};
+use niclab_abi::config::FEATURE_LISTS;
+
+use crate::{Cluster, NicConfig, NicModel, Problem, Source};
 
 /// Messages between the nodes of a cluster. Only `kind` is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,9 +19,8 @@ pub struct Workload {
     /// Which function of the card carries the messages.
     #[serde(default)]
     pub function: Function,
-    /// Payload of a message, in bytes. ULTRA carries 0 to 64 in whole words of 8; Match any number up to its
-    /// `max_message_bytes`; the Ethernet function any number that fits the MTU behind its headers. `random` draws each
-    /// message's size, at most this.
+    /// Payload of a message, in bytes: at most, and a multiple of, what the NIC's model carries; the Ethernet function carries any
+    /// number that fits the MTU behind its headers. `random` draws each message's size, at most this.
     #[serde(default = "default_message_bytes")]
     pub message_bytes: u32,
     /// Measured messages: round trips of a ping-pong pair, else what a sender sends to each of its partners (`random`:
@@ -30,15 +31,14 @@ pub struct Workload {
     /// Messages before these that are not measured.
     #[serde(default)]
     pub warmup: u64,
-    /// Each so-manieth message interrupts its receiver; 0: none does. ULTRA's are counted from 1 in each direction.
+    /// Each n-th message interrupts its receiver, counted from 1 in each direction; 0: none does.
     #[serde(default)]
     pub interrupt_every: u64,
-    /// Slices of each ULTRA receive queue, shared equally by those who send to it, or events of each Match event queue: a
-    /// power of two.
+    /// Slices of each receive queue, shared equally by those who send to it, or events of each event queue: a power of two.
     #[serde(default = "default_slices")]
     #[schemars(range(min = 8, max = 4096))]
     pub slices: u32,
-    /// How the programs of Match cards receive.
+    /// How programs receive, where the NIC has lists of posted receives.
     #[serde(default, skip_serializing_if = "Receive::is_posted")]
     pub receive: Receive,
     /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are fewer.
@@ -106,7 +106,7 @@ impl WorkloadKind {
     }
 }
 
-/// How a program receives messages from a Match card.
+/// How a program receives messages from a card that has lists of posted receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receive {
@@ -182,7 +182,7 @@ pub struct WorkloadProblem {
     /// What is wrong.
     pub what: String,
     /// How to mend it.
-    pub mend: String,
+    pub remedy: String,
 }
 
 /// What a workload has to know of a node.
@@ -195,14 +195,11 @@ pub struct WorkloadNode<'a> {
 }
 
 impl Workload {
-    /// Ports of an ULTRA card, each with one destination at a time. Source: ULTRA paper, section 3.1.
-    pub const ULTRA_PORTS: u32 = 8;
+    /// Ports that an incast's senders share at their receiver, and that a recording may name, at most.
+    pub const MAX_PORTS: u32 = 8;
 
-    /// Ports of a Match card.
-    pub const MATCH_PORTS: u32 = 8;
-
-    /// The largest payload of an ULTRA packet: one cache line. Source: section 4.
-    pub const ULTRA_PAYLOAD_BYTES: u32 = 64;
+    /// A recording may have messages of this size, however small the workload's own are: one cache line.
+    pub const RECORDED_BYTES: u32 = 64;
     /// Headers in front of a message on the Ethernet function: IPv4 and UDP.
     pub const ETHERNET_HEADERS_BYTES: u32 = 28;
     /// Most messages: 2^40 keep every sum of picoseconds within its 64 bits for prices of microseconds.
@@ -271,8 +268,8 @@ impl Workload {
         }
         match (self.kind, &self.recording) {
             (WorkloadKind::Replay, None) => {
-                let mend = "give `recording` the path of one; docs/SIMULATOR.md has its form";
-                problems.add("recording", "a replay needs a recording", mend);
+                let remedy = "give `recording` the path of one; docs/SIMULATOR.md has its form";
+                problems.add("recording", "a replay needs a recording", remedy);
             }
             (WorkloadKind::Replay, Some(_)) | (_, None) => {}
             (_, Some(_)) => {
@@ -292,8 +289,8 @@ impl Workload {
         }
         let limits = [("count", self.count), ("warmup", self.warmup)];
         for (key, value) in limits.into_iter().filter(|&(_, value)| value > Self::MAX_COUNT) {
-            let mend = format!("use at most {}", Self::MAX_COUNT);
-            problems.add(key, format!("{value} messages overflow the clock"), &mend);
+            let remedy = format!("use at most {}", Self::MAX_COUNT);
+            problems.add(key, format!("{value} messages overflow the clock"), &remedy);
         }
     }
 
@@ -334,27 +331,56 @@ impl Workload {
                     problems.add("message_bytes", what, &format!("use at most {most}"));
                 }
             }
-            (_, NicModel::Ultra) if !self.receive.is_posted() => {
-                let what = format!("an ULTRA card cannot receive by `{}`", self.receive.name());
-                problems.add(
-                    "receive",
-                    what,
-                    "leave it out, or use `model = \"match\"` in the cluster's [nic]",
-                );
+            (Function::Cluster, model) => {
+                if !self.receive.is_posted() && !model.has(FEATURE_LISTS) {
+                    self.cannot_receive(model, problems);
+                }
+                self.check_card(node.nic, nodes, problems);
             }
-            (Function::Cluster, NicModel::Ultra) => self.check_ultra(&node.nic.ultra, nodes, problems),
-            (Function::Cluster, NicModel::Match) => self.check_match(&node.nic.matching, nodes, problems),
         }
     }
 
-    fn check_match(&self, matching: &MatchParameters, nodes: u32, problems: &mut Problems) {
-        if u64::from(self.message_bytes) > matching.max_message_bytes {
-            let what = format!("a message of {} bytes is longer than a Match card sends", self.message_bytes);
-            let mend = format!("use at most {}, or raise `max_message_bytes`", matching.max_message_bytes);
-            problems.add("message_bytes", what, &mend);
+    fn cannot_receive(&self, model: NicModel, problems: &mut Problems) {
+        let what = format!("{} cannot receive by `{}`", model.a_card(), self.receive.name());
+        let with_lists = NicModel::all().filter(|model| model.has(FEATURE_LISTS));
+        let names: Vec<_> = with_lists.map(|model| format!("`model = \"{}\"`", model.name)).collect();
+        let remedy = format!("leave it out, or use {} in the cluster's [nic]", names.join(" or "));
+        problems.add("receive", what, &remedy);
+    }
+
+    /// What a card of this model can send, and to and from how many.
+    fn check_card(&self, nic: &NicConfig, nodes: u32, problems: &mut Problems) {
+        let (card, limits) = (nic.model.a_card(), nic.limits());
+        let (bytes, unit) = (self.message_bytes, limits.message_unit_bytes);
+        if u64::from(bytes) > limits.max_message_bytes || !bytes.is_multiple_of(unit.max(1)) {
+            let what = format!("{card} cannot send a message of {bytes} bytes");
+            let mut remedy = format!("use at most {}", limits.max_message_bytes);
+            if unit > 1 {
+                remedy += &format!(", in multiples of {unit}");
+            }
+            if let Some(key) = limits.message_raised_by {
+                remedy += &format!(", or raise `{key}`");
+            }
+            problems.add("message_bytes", what, &remedy);
         }
         self.check_slices(problems);
-        self.check_ports("a Match", Self::MATCH_PORTS, nodes, problems);
+        let ports = limits.open_ports.len() as u32;
+        self.check_ports(&card, ports, nodes, problems);
+        let senders = u64::from(nodes.saturating_sub(1));
+        if let Some(each) = limits.senders_per_port
+            && self.kind == WorkloadKind::Incast
+            && senders > u64::from(ports) * u64::from(each)
+        {
+            let room = u64::from(ports) * u64::from(each);
+            let what = format!(
+                "{senders} nodes would send to one whose {ports} ports authorize {each} partners each"
+            );
+            let mut remedy = format!("use at most {} nodes", room + 1);
+            if let Some(key) = limits.senders_raised_by {
+                remedy += &format!(", or raise `{key}`");
+            }
+            problems.add("kind", what, &remedy);
+        }
     }
 
     /// A program uses a port for each of its partners.
@@ -365,13 +391,13 @@ impl Workload {
         }
         let key = if self.kind.has_neighbours() { "neighbours" } else { "kind" };
         let what = format!(
-            "each node would send to {partners} others, and {card} card has a port for {ports} destinations"
+            "each node would send to {partners} others, and {card} has a port for {ports} destinations"
         );
-        let mend = match self.kind {
+        let remedy = match self.kind {
             WorkloadKind::AllToAll => format!("use at most {} nodes, or another kind", ports + 1),
             _ => format!("use at most {ports}"),
         };
-        problems.add(key, what, &mend);
+        problems.add(key, what, &remedy);
     }
 
     fn check_slices(&self, problems: &mut Problems) {
@@ -380,36 +406,13 @@ impl Workload {
             problems.add("slices", what, "use a power of two from 8 to 4096");
         }
     }
-
-    fn check_ultra(&self, ultra: &UltraParameters, nodes: u32, problems: &mut Problems) {
-        let bytes = self.message_bytes;
-        if bytes > Self::ULTRA_PAYLOAD_BYTES || !bytes.is_multiple_of(8) {
-            let what = format!("an ULTRA packet cannot carry {bytes} bytes");
-            problems.add("message_bytes", what, "use 0 to 64 in whole words of 8");
-        }
-        self.check_slices(problems);
-        let open = |(requester, completer): (&u16, &u16)| *requester != 0 && *completer != 0;
-        let shares = ultra.fifo_words_per_port.iter().zip(&ultra.completer_fifo_words_per_port);
-        let ports = shares.filter(|&shares| open(shares)).count() as u32;
-        self.check_ports("an ULTRA", ports, nodes, problems);
-        let senders = u64::from(nodes - 1);
-        let room = u64::from(ports) * u64::from(ultra.authorized_partners_per_port);
-        if self.kind == WorkloadKind::Incast && senders > room {
-            let what = format!(
-                "{senders} nodes would send to one whose {ports} ports authorize {} partners each",
-                ultra.authorized_partners_per_port
-            );
-            let mend = format!("use at most {} nodes, or raise `authorized_partners_per_port`", room + 1);
-            problems.add("kind", what, &mend);
-        }
-    }
 }
 
 struct Problems(Vec<WorkloadProblem>);
 
 impl Problems {
-    fn add(&mut self, key: &'static str, what: impl Into<String>, mend: &str) {
-        self.0.push(WorkloadProblem { key, what: what.into(), mend: mend.to_owned() });
+    fn add(&mut self, key: &'static str, what: impl Into<String>, remedy: &str) {
+        self.0.push(WorkloadProblem { key, what: what.into(), remedy: remedy.to_owned() });
     }
 }
 
@@ -422,7 +425,7 @@ impl Source {
             .iter()
             .map(|node| WorkloadNode { nic: &node.nic, mtu_bytes: node.link.mtu_bytes })
             .collect();
-        let place = |p: WorkloadProblem| self.problem(&format!("{path}.{}", p.key), p.what, p.mend);
+        let place = |p: WorkloadProblem| self.problem(&format!("{path}.{}", p.key), p.what, p.remedy);
         workload.problems(&nodes).into_iter().map(place).collect()
     }
 }
@@ -491,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_match_card_sends_what_is_not_too_long() {
-        let nic = NicConfig { model: NicModel::Match, ..NicConfig::default() };
+        let nic = NicConfig::of(NicModel::named("match").unwrap());
         let file = ClusterFile { nic, ..ClusterFile::default() };
         assert_eq!(problems_of(file.clone(), "kind = 'stream'\nmessage_bytes = 1000001"), []);
         let found = problems_of(file, "kind = 'stream'\nmessage_bytes = 16777217\nslices = 7");

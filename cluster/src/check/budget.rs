@@ -13,7 +13,7 @@ use serde::Serialize;
 const MEGABYTE: f64 = 1e6;
 
 /// Parts of a broken count that are named, largest first.
-const MOST_CAUSES: usize = 4;
+const MAX_CAUSES: usize = 4;
 
 /// A budget against what was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -228,9 +228,9 @@ fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {
 fn causes(mut parts: Vec<Part>) -> Vec<String> {
     parts.retain(|(_, count)| *count > 0);
     parts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let left = parts.len().saturating_sub(MOST_CAUSES);
+    let left = parts.len().saturating_sub(MAX_CAUSES);
     let mut causes: Vec<String> =
-        parts.into_iter().take(MOST_CAUSES).map(|(whose, count)| format!("{whose}: {count}")).collect();
+        parts.into_iter().take(MAX_CAUSES).map(|(whose, count)| format!("{whose}: {count}")).collect();
     if left > 0 {
         causes.push(format!("and {left} more"));
     }

@@ -1,5 +1,5 @@
-//! Conducts benchmarks in guests: lets all begin together, and reads every counter while nothing but the benchmark's own
-//! messages lies in between.
+//! Synchronises benchmarks in guests: all wait for each other at every cue, and the counters are read there, so that nothing
+//! but the benchmark's own messages lies between two readings.
 //!
 //! A conducted `niclab-perf` stops at each cue, a line on its standard error, until a line comes on its standard input. Its
 //! cues are those of `guest-driver/tools/src/cue.rs`.
@@ -11,12 +11,12 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_agent::{Exec, ToGuest, ToHost};
+use niclab_agent::{Exec, ToGuest};
 use thiserror::Error;
 
 use crate::{
-    agent_client::{AgentClient, AgentError, CommandSender},
-    running::{Event, Failure, RunningCluster},
+    boot::running::{Event, Failure, RunningCluster},
+    guests::agent::{AgentClient, AgentError, CommandSender, Output},
 };
 
 /// How the line of a cue begins.
@@ -31,7 +31,7 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// The longest line on standard error that is kept whole.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Benchmarks did not perform together.
+/// Benchmarks did not run together.
 #[derive(Debug, Error)]
 pub enum ConductError {
     /// Two nodes are at different places.
@@ -64,20 +64,20 @@ pub struct Ended {
 
 /// Where a node's benchmark is.
 enum State {
-    Performing,
+    Running,
     AtCue(String),
     Over(Ended),
 }
 
-/// What a node's thread and the conductor share.
-struct Player {
+/// One node's benchmark, as its thread and the conductor share it.
+struct Participant {
     node: String,
     state: Mutex<State>,
     /// How to talk to the benchmark, once it was started.
     sender: OnceLock<CommandSender>,
 }
 
-/// Runs the same benchmark on every node. `at_cue` is called when all that perform stopped at the same cue.
+/// Runs the same benchmark on every node. `at_cue` is called when all that run stopped at the same cue.
 ///
 /// # Errors
 /// [`Failure`] when the cluster ends or `limit` passes, [`ConductError`], or what `at_cue` says.
@@ -88,14 +88,14 @@ pub fn conduct(
     at_cue: &mut dyn FnMut(&mut RunningCluster, &str) -> Result<()>,
 ) -> Result<Vec<Ended>> {
     let deadline = Instant::now() + limit;
-    let players = start(running, argv);
+    let participants = start(running, argv);
     loop {
-        if let Some(ended) = all_over(&players) {
+        if let Some(ended) = all_over(&participants) {
             return Ok(ended);
         }
-        if let Some(cue) = common_cue(&players)? {
+        if let Some(cue) = common_cue(&participants)? {
             at_cue(running, &cue)?;
-            players.iter().try_for_each(|player| player.go_on())?;
+            participants.iter().try_for_each(|participant| participant.go_on())?;
             // Whatever happened meanwhile may have taken its event along.
             continue;
         }
@@ -106,50 +106,50 @@ pub fn conduct(
     }
 }
 
-fn start(running: &RunningCluster, argv: &[String]) -> Vec<Arc<Player>> {
+fn start(running: &RunningCluster, argv: &[String]) -> Vec<Arc<Participant>> {
     let nodes = running.plan().nodes.iter().zip(running.agents());
     nodes
         .map(|(node, agent)| {
-            let player = Arc::new(Player::new(&node.name));
+            let participant = Arc::new(Participant::new(&node.name));
             let exec = Exec { argv: argv.to_vec(), ..Exec::default() };
             let follower = Follower {
-                player: Arc::clone(&player),
+                participant: Arc::clone(&participant),
                 events: running.sender(),
                 stdout: Vec::new(),
                 line: Vec::new(),
             };
             let agent = Arc::clone(agent);
             thread::spawn(move || follower.follow(&agent, exec));
-            player
+            participant
         })
         .collect()
 }
 
 /// How all ended, once all did. A benchmark that failed ends the others: they would wait for it.
-fn all_over(players: &[Arc<Player>]) -> Option<Vec<Ended>> {
+fn all_over(participants: &[Arc<Participant>]) -> Option<Vec<Ended>> {
     let mut ended = Vec::new();
-    let (mut is_any_performing, mut has_any_failed) = (false, false);
-    for player in players {
-        if let State::Over(over) = &*player.state() {
+    let (mut is_any_running, mut has_any_failed) = (false, false);
+    for participant in participants {
+        if let State::Over(over) = &*participant.state() {
             has_any_failed |= over.code != Ok(0);
             ended.push(over.clone());
         } else {
-            is_any_performing = true;
+            is_any_running = true;
             ended.push(Ended { code: Err("another node's benchmark failed".to_owned()), stdout: Vec::new() });
         }
     }
-    (!is_any_performing || has_any_failed).then_some(ended)
+    (!is_any_running || has_any_failed).then_some(ended)
 }
 
-/// The cue at which all stopped that are not over; none while one performs or when none is left.
-fn common_cue(players: &[Arc<Player>]) -> Result<Option<String>, ConductError> {
+/// The cue at which all stopped that are not over; none while one runs or when none is left.
+fn common_cue(participants: &[Arc<Participant>]) -> Result<Option<String>, ConductError> {
     let mut common: Option<(String, String)> = None;
-    for player in players {
-        match (&*player.state(), &common) {
-            (State::Performing, _) => return Ok(None),
-            (State::AtCue(cue), None) => common = Some((player.node.clone(), cue.clone())),
+    for participant in participants {
+        match (&*participant.state(), &common) {
+            (State::Running, _) => return Ok(None),
+            (State::AtCue(cue), None) => common = Some((participant.node.clone(), cue.clone())),
             (State::AtCue(cue), Some(one)) if one.1 != *cue => {
-                let other = (player.node.clone(), cue.clone());
+                let other = (participant.node.clone(), cue.clone());
                 return Err(ConductError::OutOfStep { one: one.clone(), other });
             }
             (State::AtCue(_), Some(_)) | (State::Over(_), _) => {}
@@ -158,9 +158,9 @@ fn common_cue(players: &[Arc<Player>]) -> Result<Option<String>, ConductError> {
     Ok(common.map(|(_, cue)| cue))
 }
 
-impl Player {
+impl Participant {
     fn new(node: &str) -> Self {
-        Self { node: node.to_owned(), state: Mutex::new(State::Performing), sender: OnceLock::new() }
+        Self { node: node.to_owned(), state: Mutex::new(State::Running), sender: OnceLock::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -173,7 +173,7 @@ impl Player {
         let mut state = self.state();
         let (State::AtCue(_), Some(sender)) = (&*state, self.sender.get()) else { return Ok(()) };
         // Before it can stop again.
-        *state = State::Performing;
+        *state = State::Running;
         drop(state);
         let sent = sender.send(ToGuest::Stdin(GO.to_vec()));
         sent.map_err(|error| ConductError::Answer { node: self.node.clone(), error })
@@ -182,7 +182,7 @@ impl Player {
 
 /// Follows one node's benchmark, on a thread of its own.
 struct Follower {
-    player: Arc<Player>,
+    participant: Arc<Participant>,
     events: Sender<Event>,
     stdout: Vec<u8>,
     line: Vec<u8>,
@@ -190,43 +190,39 @@ struct Follower {
 
 impl Follower {
     fn follow(mut self, agent: &Arc<AgentClient>, exec: Exec) {
-        let code = self.carry(agent, exec).map_err(|error| error.to_string());
+        let code = self.run(agent, exec).map_err(|error| error.to_string());
         let stdout = std::mem::take(&mut self.stdout);
         self.enter(State::Over(Ended { code, stdout }));
     }
 
     fn enter(&self, state: State) {
-        *self.player.state() = state;
+        *self.participant.state() = state;
         // If nobody listens any more, the cluster is being taken down.
         let _ = self.events.send(Event::Performance);
     }
 
-    fn carry(&mut self, agent: &Arc<AgentClient>, exec: Exec) -> Result<u8, AgentError> {
+    fn run(&mut self, agent: &Arc<AgentClient>, exec: Exec) -> Result<u8, AgentError> {
         let command = agent.exec(exec)?;
-        let _ = self.player.sender.set(command.sender().clone());
-        loop {
-            let bytes = match command.next()? {
-                ToHost::Stdout(bytes) => {
+        let _ = self.participant.sender.set(command.sender().clone());
+        let ended = command.follow(|output| {
+            match output {
+                Output::Stdout(bytes) => {
                     let room = MAX_OUTPUT_BYTES.saturating_sub(self.stdout.len());
                     self.stdout.extend(bytes.iter().take(room));
-                    bytes
                 }
-                ToHost::Stderr(bytes) => {
-                    bytes.iter().for_each(|byte| self.on_stderr(*byte));
-                    bytes
-                }
-                ToHost::Exit(status) => {
-                    self.end_line();
-                    return Ok(status.shell_code());
-                }
-                ToHost::Refused(refusal) => {
-                    eprintln!("niclab: {}: {}", self.player.node, refusal.message);
-                    return Ok(refusal.code);
-                }
-                _ => continue,
-            };
-            // The command may have ended meanwhile; its exit comes next.
-            let _ = command.sender().send(ToGuest::Credit(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
+                Output::Stderr(bytes) => bytes.iter().for_each(|byte| self.on_stderr(*byte)),
+            }
+            Ok::<_, AgentError>(())
+        })?;
+        match ended {
+            Ok(code) => {
+                self.end_line();
+                Ok(code)
+            }
+            Err(refusal) => {
+                eprintln!("niclab: {}: {}", self.participant.node, refusal.message);
+                Ok(refusal.code)
+            }
         }
     }
 
@@ -246,7 +242,7 @@ impl Follower {
         match line.strip_prefix(PREFIX) {
             Some(cue) => self.enter(State::AtCue(cue.to_owned())),
             None if line.is_empty() => {}
-            None => eprintln!("{}: {line}", self.player.node),
+            None => eprintln!("{}: {line}", self.participant.node),
         }
     }
 }
@@ -257,13 +253,13 @@ mod tests {
 
     use super::*;
 
-    fn players(states: Vec<State>) -> Vec<Arc<Player>> {
-        let player = |(rank, state)| {
-            let player = Player::new(&format!("node{rank}"));
-            *player.state() = state;
-            Arc::new(player)
+    fn participants(states: Vec<State>) -> Vec<Arc<Participant>> {
+        let participant = |(rank, state)| {
+            let participant = Participant::new(&format!("node{rank}"));
+            *participant.state() = state;
+            Arc::new(participant)
         };
-        states.into_iter().enumerate().map(player).collect()
+        states.into_iter().enumerate().map(participant).collect()
     }
 
     fn at(cue: &str) -> State {
@@ -275,39 +271,39 @@ mod tests {
     }
 
     #[test]
-    fn a_cue_is_common_when_nobody_performs_any_more() {
-        let cue = |states| common_cue(&players(states)).unwrap();
-        assert_eq!(cue(vec![at("warm"), State::Performing]), None);
+    fn a_cue_is_common_when_nobody_runs_any_more() {
+        let cue = |states| common_cue(&participants(states)).unwrap();
+        assert_eq!(cue(vec![at("warm"), State::Running]), None);
         assert_eq!(cue(vec![at("warm"), at("warm"), over(0)]).as_deref(), Some("warm"));
         assert_eq!(cue(vec![over(0), over(0)]), None);
     }
 
     #[test]
     fn ends_at_different_cues_are_named() {
-        let error = common_cue(&players(vec![at("warm"), at("measured")])).unwrap_err().to_string();
+        let error = common_cue(&participants(vec![at("warm"), at("measured")])).unwrap_err().to_string();
         assert!(error.contains("node0 stopped at the cue `warm`, and node1 at `measured`"), "{error}");
     }
 
     #[test]
     fn one_that_fails_ends_all() {
-        assert!(all_over(&players(vec![over(0), State::Performing])).is_none());
-        let ended = all_over(&players(vec![over(3), at("warm")])).unwrap();
+        assert!(all_over(&participants(vec![over(0), State::Running])).is_none());
+        let ended = all_over(&participants(vec![over(3), at("warm")])).unwrap();
         assert_eq!(ended[0].code, Ok(3));
         assert!(ended[1].code.is_err());
-        assert!(all_over(&players(vec![over(0), over(0)])).is_some());
+        assert!(all_over(&participants(vec![over(0), over(0)])).is_some());
     }
 
     #[test]
     fn a_line_that_is_a_cue_stops_its_player_and_no_other_line_does() {
         let (events, happened) = mpsc::channel();
-        let player = Arc::new(Player::new("node0"));
+        let participant = Arc::new(Participant::new("node0"));
         let mut follower =
-            Follower { player: Arc::clone(&player), events, stdout: Vec::new(), line: Vec::new() };
+            Follower { participant: Arc::clone(&participant), events, stdout: Vec::new(), line: Vec::new() };
         let mut say = |text: &str| text.bytes().for_each(|byte| follower.on_stderr(byte));
         say("a word of niclab-perf: cue warm\nniclab-perf: cue wa");
-        assert!(happened.try_recv().is_err() && matches!(*player.state(), State::Performing));
+        assert!(happened.try_recv().is_err() && matches!(*participant.state(), State::Running));
         say("rm\n");
         assert!(happened.try_recv().is_ok());
-        assert!(matches!(&*player.state(), State::AtCue(cue) if cue == "warm"));
+        assert!(matches!(&*participant.state(), State::AtCue(cue) if cue == "warm"));
     }
 }

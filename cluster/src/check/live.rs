@@ -3,16 +3,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use niclab_spec::{Cluster, ClusterName, Report, Scenario, Workload, WorkloadKind};
+use niclab_spec::{Cluster, ClusterName, Report, Scenario, ScenarioMode, Workload, WorkloadKind};
 
 use super::conduct::conduct;
 use crate::{
-    cli::ClusterArgs,
-    commands::{OWN_FAILURE, run::outcome},
-    prepare,
+    arguments::ClusterArgs,
+    boot::{prepare, running::RunningCluster},
+    host::{exit_code::OWN_FAILURE, runtime::RuntimeRoot},
     report::live::{CommandOutcome, Measurement, Outcome},
-    running::RunningCluster,
-    runtime::RuntimeRoot,
 };
 
 /// Longest wall time of one workload.
@@ -29,6 +27,8 @@ pub struct LiveCluster {
     running: RunningCluster,
     cluster: Cluster,
     boot: Duration,
+    /// Whether it is compared with the simulator, operation by operation.
+    is_compared: bool,
 }
 
 impl LiveCluster {
@@ -47,7 +47,8 @@ impl LiveCluster {
         let timeout = args.boot_timeout(plan.nodes.len());
         let begin = Instant::now();
         let running = RunningCluster::boot(plan, folder, timeout, &mut |_| {})?;
-        Ok(Self { running, cluster, boot: begin.elapsed() })
+        let is_compared = scenario.mode == ScenarioMode::Both;
+        Ok(Self { running, cluster, boot: begin.elapsed(), is_compared })
     }
 
     /// Performs the workload, and reports what it added to the counts.
@@ -55,7 +56,8 @@ impl LiveCluster {
     /// # Errors
     /// When the cluster ends or takes too long.
     pub fn measure(&mut self, workload: &Workload) -> Result<Report> {
-        let mut report = self.benchmark(workload, &[])?;
+        let more: &[&str] = if self.is_compared { &["--as-simulated"] } else { &[] };
+        let mut report = self.benchmark(workload, more)?;
         report.workload = Some(workload.clone());
         Ok(report)
     }
@@ -78,8 +80,9 @@ impl LiveCluster {
         };
         let ended = conduct(&mut self.running, &command, WORKLOAD_TIMEOUT, &mut at_cue)?;
         let nodes = self.running.plan().nodes.iter().zip(&ended);
-        let commands: Vec<CommandOutcome> =
-            nodes.map(|(node, ended)| outcome(&node.name, Some(ended.code.clone()), &ended.stdout)).collect();
+        let commands: Vec<CommandOutcome> = nodes
+            .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
+            .collect();
         let Some(readings) = readings else { bail!("{}", why_unmeasured(&commands)) };
         let codes = ended.iter().map(|ended| *ended.code.as_ref().unwrap_or(&OWN_FAILURE));
         let exit_code = codes.into_iter().find(|code| *code != 0).unwrap_or(0);

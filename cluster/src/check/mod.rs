@@ -1,7 +1,7 @@
 //! `niclab check`: runs scenarios, live or simulated, and holds their reports to budgets.
 //!
 //! * [`budget`] judges a report, and compares two; it runs nothing;
-//! * [`live`] performs workloads in guests, which [`conduct`] lets begin and end together; [`crate::simulator`] runs simulations;
+//! * [`live`] runs workloads in guests, which [`conduct`] synchronises; [`crate::programs::simulator`] runs simulations;
 //! * [`ratio`] compares wall times with a baseline's, in turns, for as long as [`sequence`] takes to decide;
 //! * [`junit`] writes the verdicts for CI servers.
 
@@ -25,7 +25,7 @@ use self::{
     budget::{Outcome, Verdict},
     live::LiveCluster,
 };
-use crate::{running::Failure, simulator::Refused};
+use crate::{boot::running::Failure, programs::simulator::Refused};
 
 /// No budget is broken: all held, or wall time did not decide.
 pub const HELD: u8 = 0;

@@ -224,7 +224,7 @@ mod tests {
     }
 
     const RUNS: u64 = 10_000;
-    const MOST_ROUNDS: usize = 100;
+    const MAX_ROUNDS: usize = 100;
 
     /// Of [`RUNS`] gates with the usual confidence and bound: how many found a true ratio of so many times the limit below
     /// it, and above it.
@@ -233,7 +233,7 @@ mod tests {
         for seed in 0..RUNS {
             let mut rounds = Rounds { machine, uniform: Uniform(seed << 20), slow: None };
             let mut sequence = Sequence::new(3.0, 0.999);
-            let side = (0..MOST_ROUNDS).find_map(|_| {
+            let side = (0..MAX_ROUNDS).find_map(|_| {
                 let [own, baseline] = rounds.next();
                 sequence.push(3.0 * times_limit * baseline / own)
             });
@@ -276,7 +276,7 @@ mod tests {
         let mut broken = 0;
         for _ in 0..RUNS {
             let mut sequence = Sequence::new(0.5, 0.99);
-            let side = (0..MOST_ROUNDS).find_map(|_| sequence.push(uniform.next()));
+            let side = (0..MAX_ROUNDS).find_map(|_| sequence.push(uniform.next()));
             broken += u64::from(side == Some(Side::Below));
         }
         assert!((1..=100).contains(&broken), "{broken} of {RUNS}, at most 1 in 100");

@@ -10,8 +10,8 @@ use niclab_images::Images;
 use niclab_spec::{LinkConfig, Node, pci};
 use serde_json::{Value, json};
 
+use super::accelerator::{Accelerator, Kind};
 use super::{PlanError, double_commas, escaped, text};
-use crate::accelerator::{Accelerator, Kind};
 
 /// QEMU's name of each guest's Ethernet function.
 pub const ETHERNET_DEVICE: &str = "ethernet-function";

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::Result;
 use niclab_spec::report::{Checked, NodeFigures};
 
-use crate::{
-    bench::command::{self, CommandError, NodeCommand},
+use crate::boot::{
+    command::{self, CommandError, NodeCommand},
     running::RunningCluster,
 };
 
@@ -37,7 +37,7 @@ cat /proc/interrupts
 /// Counts since the guests were booted, by rank; none where a guest cannot say, which is logged.
 ///
 /// # Errors
-/// [`crate::running::Failure`] when the cluster ends.
+/// [`crate::boot::running::Failure`] when the cluster ends.
 pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Counts>>> {
     let nodes = running.plan().nodes.iter().enumerate();
     let commands: Vec<NodeCommand> =

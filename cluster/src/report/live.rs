@@ -9,8 +9,11 @@ use niclab_spec::{
     report::{Accelerator, Mode, REPORT_VERSION, WallFigures, WallResult, nic_names},
 };
 
-use super::interrupts::{self, Counts};
-use crate::{monitor, running::RunningCluster};
+use super::{
+    interrupts::{self, Counts},
+    perf,
+};
+use crate::{boot::running::RunningCluster, daemon::monitor};
 
 /// What every counter counted in the time that is reported.
 pub struct Readings {
@@ -46,6 +49,23 @@ pub struct CommandOutcome {
     pub error: Option<String>,
     /// What it measured.
     pub results: Vec<WallResult>,
+}
+
+impl CommandOutcome {
+    /// Of the command on this node, with what it measured if it is a `niclab-perf`. Without a code it did not end.
+    #[must_use]
+    pub fn new(node: &str, code: Option<Result<u8, String>>, output: &[u8]) -> Self {
+        let results = perf::results(node, output).unwrap_or_else(|error| {
+            eprintln!("niclab: {node}: the report goes without what it measured: {error}");
+            Vec::new()
+        });
+        let (exit_code, error) = match code {
+            Some(Ok(code)) => (Some(code), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
+        };
+        Self { exit_code, error, results }
+    }
 }
 
 impl Measurement {

@@ -36,7 +36,7 @@
  */
 
 /* Version of everything in this crate. A driver refuses a device that speaks another version. */
-#define NICLAB_ABI_VERSION 1U
+#define NICLAB_ABI_VERSION 2U
 
 /*
  * First word of the configuration space and of the BAR's information page: the bytes `niclab\0\x01`.
@@ -63,10 +63,10 @@
 /* Buffers that the device fills with an [`event::Event`] each; the only queue that interrupts. */
 #define NICLAB_QUEUE_EVENT 1U
 
-/* Transmit descriptor ring of the models that send by descriptor. ULTRA leaves it idle. */
+/* Transmit descriptor ring of the models that send by descriptor; the others leave it idle. */
 #define NICLAB_QUEUE_TRANSMIT 2U
 
-/* Receive descriptor ring of the models that receive by descriptor. ULTRA leaves it idle. */
+/* Receive descriptor ring of the models that receive by descriptor; the others leave it idle. */
 #define NICLAB_QUEUE_RECEIVE 3U
 
 /*
@@ -82,22 +82,28 @@
 /* Bytes of configuration space; `config_size` on QEMU's command line, which aborts above 256. */
 #define NICLAB_CONFIG_BYTES 256U
 
-/* [`DeviceConfig::model`]: protocol assembled from hardware primitives. */
-#define NICLAB_MODEL_INIC 1U
+/* Bytes of a model's name, filled up with zeros. */
+#define NICLAB_NAME_BYTES 16U
 
-/* [`DeviceConfig::model`]: logical channels and active messages. */
-#define NICLAB_MODEL_GRIM 2U
+/* A receive queue of slices, written by whom the port authorizes and where it routes. */
+#define NICLAB_FEATURE_SLICES 1U
 
-/* [`DeviceConfig::model`]: microcoded match engine. */
-#define NICLAB_MODEL_MATCH 3U
+/* Lists of posted receives: slots carry commands, and a queue of events tells what became of them ([`crate::matching`]). */
+#define NICLAB_FEATURE_LISTS 2U
 
-/* [`DeviceConfig::model`]: requester and completer, one I/O cycle a message. */
-#define NICLAB_MODEL_ULTRA 4U
+/* Host memory is registered as regions ([`crate::matching::OP_REGION_OPEN`]). */
+#define NICLAB_FEATURE_REGIONS 4U
 
-/* [`DeviceConfig::model`]: descriptor DMA, active ports, credit window. */
-#define NICLAB_MODEL_GAMMA 5U
+/* Firmware can be loaded ([`crate::matching::OP_FIRMWARE_LOAD`]). */
+#define NICLAB_FEATURE_FIRMWARE 8U
 
-/* Configuration space, read-only for the guest. Bytes past the structure are zero. */
+/* List entries that the card does not hold go on in host memory ([`crate::matching::OP_SPILL_OPEN`]). */
+#define NICLAB_FEATURE_SPILL 16U
+
+/*
+ * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
+ * they stood in every version.
+ */
 struct niclab_device_config {
 
 	/* [`crate::MAGIC`]; anything else is a foreign device with the same virtio identity. */
@@ -106,22 +112,28 @@ struct niclab_device_config {
 	/* [`crate::ABI_VERSION`]. */
 	__u32 abi_version;
 
-	/* Which NIC model answers: one of the `MODEL_` constants. */
-	__u32 model;
-
 	/* This node's number, from 0. It is the node part of an address on the cluster network. */
 	__u32 node;
+
+	/* Name of the NIC model, first byte lowest: for people. What a driver may ask of the card, `features` says. */
+	__u64 name_first;
+
+	/* The other half of the name. */
+	__u64 name_rest;
+
+	/* `FEATURE_` bits. A driver ignores those that it does not know. */
+	__u64 features;
 
 	/* Nodes of the cluster. */
 	__u32 nodes;
 
-	/* Ports that can be open at a time (ULTRA: 8, paper section 3.1). */
+	/* Ports that can be open at a time. */
 	__u32 ports;
 
-	/* Most slices of one port's receive queue. */
+	/* Most slices of one port's receive queue, or events. */
 	__u32 max_slices;
 
-	/* Authorization entries of one port. */
+	/* Authorization entries of one port; zero where senders need none. */
 	__u32 authorizations;
 
 	/* Pages of the BAR: the information page, then [`crate::bar::PAGES_PER_PORT`] for each port, then spare. */
@@ -133,16 +145,19 @@ struct niclab_device_config {
 	 */
 	__u32 control_timeout_ms;
 
-	/* Match: match entries that fit into device memory. Otherwise zero. */
-	__u32 match_entries;
+	/* [`FEATURE_LISTS`]: entries that fit into device memory. Otherwise zero. */
+	__u32 list_entries;
+
+	/* A message is a multiple of so many bytes. */
+	__u32 message_unit_bytes;
+
+	/* Most bytes of a message. */
+	__u64 max_message_bytes;
 
 	/* Ethernet address of the card, first byte lowest; the upper two bytes are zero. */
 	__u64 mac;
-
-	/* Match: most bytes of a message. Otherwise zero. */
-	__u64 max_message_bytes;
 };
-NICLAB_ASSERT_SIZE(struct niclab_device_config, 64);
+NICLAB_ASSERT_SIZE(struct niclab_device_config, 88);
 
 /*
  * The BAR: shared-memory region [`REGION`] of the cluster function.
@@ -478,8 +493,11 @@ NICLAB_ASSERT_SIZE(struct niclab_reply, 8);
 /* Takes that right back: [`Revoke`]. */
 #define NICLAB_OP_REVOKE 6U
 
-/* Reads the counters of the device: no body, answered by [`Statistics`]. */
-#define NICLAB_OP_STATISTICS 7U
+/*
+ * Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so many
+ * [`Counter`]s.
+ */
+#define NICLAB_OP_COUNTERS 7U
 
 /* Closes every port, as a driver does before it goes. No bodies. */
 #define NICLAB_OP_RESET 8U
@@ -511,6 +529,15 @@ NICLAB_ASSERT_SIZE(struct niclab_reply, 8);
 /* There is no such entry. */
 #define NICLAB_STATUS_NOT_FOUND 8U
 
+/* Counters of one answer to [`OP_COUNTERS`]. */
+#define NICLAB_COUNTERS_PER_REPLY 16U
+
+/* Most counters of a device. */
+#define NICLAB_MAX_COUNTERS 128U
+
+/* Bytes of a counter's name, its last zero included. */
+#define NICLAB_COUNTER_NAME_BYTES 32U
+
 /* [`PortOpen::port`]: any free port. */
 #define NICLAB_PORT_ANY 0xffffffffU
 
@@ -532,7 +559,7 @@ struct niclab_port_open {
 	/* Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes. */
 	__u64 status_address;
 
-	/* Share of the requester's FIFO memory in 64-bit words (ULTRA pointer memory), or zero for an equal share. */
+	/* Share of the requester's FIFO memory in 64-bit words or zero for an equal share. */
 	__u32 fifo_words;
 
 	/* Zero. */
@@ -571,7 +598,7 @@ struct niclab_route {
 	/* The receiving node. */
 	__u32 node;
 
-	/* The receiving port on that node (ULTRA: target port identification). */
+	/* The receiving port on that node. */
 	__u32 node_port;
 
 	/* Zero. */
@@ -616,58 +643,50 @@ struct niclab_revoke {
 };
 NICLAB_ASSERT_SIZE(struct niclab_revoke, 16);
 
-/* Answer to [`OP_STATISTICS`]: counts since the device was made, never reset by a driver. */
-struct niclab_statistics {
+/* Body of [`OP_COUNTERS`]. */
+struct niclab_counters_from {
 
-	/* Packets sent to the network. */
-	__u64 packets_sent;
+	/* Number of the first counter wanted, from 0. Numbers and names of a device do not change. */
+	__u32 first;
 
-	/* Packets received from the network and stored. */
-	__u64 packets_received;
-
-	/* Payload and tag bytes sent. */
-	__u64 bytes_sent;
-
-	/* Payload and tag bytes stored. */
-	__u64 bytes_received;
-
-	/* Doorbells rung by the guest. */
-	__u64 doorbells;
-
-	/* Launches that were found by polling, with no doorbell. */
-	__u64 doorbells_spared;
-
-	/* Interrupts raised. */
-	__u64 interrupts;
-
-	/* Packets discarded because their sender is not authorized. */
-	__u64 unauthorized;
-
-	/* Packets discarded because a FLIT's check sequence was wrong. */
-	__u64 crc_errors;
-
-	/* Packets discarded for another fault of format: length, port, kind, stale connection. */
-	__u64 malformed;
-
-	/* Packets discarded because the receive queue was full (only without credit flow control). */
-	__u64 overruns;
-
-	/* Launches and register writes refused. */
-	__u64 refused;
-
-	/* Acknowledgements sent. */
-	__u64 acknowledgements_sent;
-
-	/* Packets discarded unsent because their port was closed. */
-	__u64 discarded_at_close;
-
-	/* Control requests refused. */
-	__u64 control_refused;
-
-	/* Events merged into a later one because the driver had left no event buffer. */
-	__u64 events_merged;
+	/* Zero. */
+	__u32 reserved;
 };
-NICLAB_ASSERT_SIZE(struct niclab_statistics, 128);
+NICLAB_ASSERT_SIZE(struct niclab_counters_from, 8);
+
+/* Begin of the answer to [`OP_COUNTERS`]; [`COUNTERS_PER_REPLY`] times [`Counter`] follow. */
+struct niclab_counters_head {
+
+	/* Counters of the device, at most [`MAX_COUNTERS`]. */
+	__u32 total;
+
+	/* How many of those that follow are counters; the others are zero. */
+	__u32 count;
+};
+NICLAB_ASSERT_SIZE(struct niclab_counters_head, 8);
+
+/* A counter: since the device was made, never reset by a driver. */
+struct niclab_counter {
+
+	/*
+	 * Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits and
+	 * underscores. No two counters of a device have the same.
+	 */
+	__u64 name_0;
+
+	/* More of it. */
+	__u64 name_1;
+
+	/* More of it. */
+	__u64 name_2;
+
+	/* More of it. */
+	__u64 name_3;
+
+	/* The count. */
+	__u64 value;
+};
+NICLAB_ASSERT_SIZE(struct niclab_counter, 40);
 
 /*
  * What an interrupt tells: one buffer of the event queue, one cause.
@@ -735,59 +754,136 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 #define NICLAB_COMMAND_MASK 255U
 
 /*
- * Command: sends part of a region to a portal of another port.
- *
- * | word | content |
- * |---|---|
- * | 0 | match bits |
- * | 1 | header data, given to the receiver with the event |
- * | 2 | user value, given back with every event of this command |
- * | 3 | region, bits 0..32; portal, 32..40; target port, 40..48; target node, 48..64 |
- * | 4 | offset in the region |
- * | 5 | bytes; of none, region and offset are not looked at |
- * | 6 | remote offset, for entries with [`ENTRY_REMOTE_OFFSET`] |
- * | 7 | counter plus one in bits 0..8, or zero: counts what would have been an event of [`EVENT_SENT`], [`EVENT_ACK`] |
- * | 8, 9 | zero |
+ * Command, a [`TransferCommand`]: sends part of a region to a portal of another port. Words of the slot behind a command's
+ * layout are zero.
  */
 #define NICLAB_COMMAND_PUT 1U
 
-/*
- * Command: fetches what a portal of another port has into part of a region. Words as [`COMMAND_PUT`]; the counter counts
- * [`EVENT_REPLY`].
- */
+/* Command, a [`TransferCommand`]: fetches what a portal of another port has into part of a region. */
 #define NICLAB_COMMAND_GET 2U
 
 /*
- * Command: appends a match entry to a list of this port. Its handle is the launch's sequence number. Before it is linked,
- * the unexpected messages of the portal are searched, oldest first: those that it matches are its own at once
- * ([`EVENT_PUT_OVERFLOW`]).
- *
- * | word | content |
- * |---|---|
- * | 0 | match bits |
- * | 1 | ignore bits: those that are not compared |
- * | 2 | user value |
- * | 3 | region, bits 0..32; portal, 32..40; source port or [`ANY_PORT`], 40..48; source node or [`ANY_NODE`], 48..64 |
- * | 4 | offset in the region |
- * | 5 | bytes |
- * | 6 | threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`] |
- * | 7 | counter plus one in bits 0..8, or zero: counts its operations |
- * | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it says nothing |
- * | 9 | zero |
+ * Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the launch's sequence number.
+ * Before it is linked, the unexpected messages of the portal are searched, oldest first: those that it matches are its own at
+ * once ([`EVENT_PUT_OVERFLOW`]).
  */
 #define NICLAB_COMMAND_APPEND 3U
 
 /*
- * Command: unlinks the match entry whose handle is in word 0; the other words are zero. Answered by [`EVENT_UNLINKED`].
- * Messages that it has begun to take are taken to their end.
+ * Command, an [`UnlinkCommand`]: unlinks a match entry. Answered by [`EVENT_UNLINKED`]. Messages that it has begun to take are
+ * taken to their end.
  */
 #define NICLAB_COMMAND_UNLINK 4U
 
-/*
- * Command: one interrupt as soon as the successes of the counter in word 0 are at least word 1, at once when they are
- * already; word 1 zero disarms. The other words are zero.
- */
+/* Command, an [`ArmCounterCommand`]: one interrupt as soon as a counter has so many successes, at once when it has them already. */
 #define NICLAB_COMMAND_ARM_COUNTER 5U
+
+/* The words of [`COMMAND_PUT`] and [`COMMAND_GET`]. */
+struct niclab_transfer_command {
+
+	/* Match bits. */
+	__u64 match_bits;
+
+	/* Header data, given to the receiver with the event. */
+	__u64 header_data;
+
+	/* User value, given back with every event of this command. */
+	__u64 user;
+
+	/* Region of the memory. */
+	__u32 region;
+
+	/* Portal of the target. */
+	__u8 portal;
+
+	/* Target port. */
+	__u8 port;
+
+	/* Target node. */
+	__u16 node;
+
+	/* Offset in the region. */
+	__u64 offset;
+
+	/* Bytes; of none, region and offset are not looked at. */
+	__u64 bytes;
+
+	/* Remote offset, for entries with [`ENTRY_REMOTE_OFFSET`]. */
+	__u64 remote_offset;
+
+	/*
+	 * Counter plus one, or zero: counts what would have been an event of [`EVENT_SENT`] and [`EVENT_ACK`], or of
+	 * [`EVENT_REPLY`].
+	 */
+	__u64 counter;
+};
+NICLAB_ASSERT_SIZE(struct niclab_transfer_command, 64);
+
+/* The words of [`COMMAND_APPEND`]. */
+struct niclab_append_command {
+
+	/* Match bits. */
+	__u64 match_bits;
+
+	/* Ignore bits: those that are not compared. */
+	__u64 ignore_bits;
+
+	/* User value, given back with every event of this entry. */
+	__u64 user;
+
+	/* Region of the memory. */
+	__u32 region;
+
+	/* Portal. */
+	__u8 portal;
+
+	/* Source port, or [`ANY_PORT`]. */
+	__u8 port;
+
+	/* Source node, or [`ANY_NODE`]. */
+	__u16 node;
+
+	/* Offset in the region. */
+	__u64 offset;
+
+	/* Bytes. */
+	__u64 bytes;
+
+	/* Threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`]. */
+	__u64 threshold;
+
+	/* Counter plus one, or zero: counts its operations. */
+	__u64 counter;
+
+	/*
+	 * With [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it
+	 * says nothing. Otherwise zero.
+	 */
+	__u64 max_size;
+};
+NICLAB_ASSERT_SIZE(struct niclab_append_command, 72);
+
+/* The words of [`COMMAND_UNLINK`]. */
+struct niclab_unlink_command {
+
+	/* Handle of the match entry. */
+	__u32 handle;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_unlink_command, 8);
+
+/* The words of [`COMMAND_ARM_COUNTER`]. */
+struct niclab_arm_counter_command {
+
+	/* The counter. */
+	__u64 counter;
+
+	/* Successes; zero disarms. */
+	__u64 threshold;
+};
+NICLAB_ASSERT_SIZE(struct niclab_arm_counter_command, 16);
 
 /* Flag of [`COMMAND_PUT`]: the receiving NIC interrupts its host once the event is stored. */
 #define NICLAB_COMMAND_INTERRUPT 256U
@@ -814,7 +910,7 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 #define NICLAB_ENTRY_REMOTE_OFFSET 0x40000U
 
 /*
- * Flag of [`COMMAND_APPEND`]: word 8 counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
+ * Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
  * initiator says is not unlinked by it: a message at whose offset fewer bytes are left does not match.
  */
 #define NICLAB_ENTRY_MAX_SIZE 0x80000U
@@ -858,7 +954,7 @@ struct niclab_match_event {
 	/* Offset of the first of them in the entry's memory, or in the command's. */
 	__u64 offset;
 
-	/* Initiator: node, bits 48..64; port, 32..48. Handle of the entry, or of the command, 0..32. */
+	/* Initiator: node, bits 48..64; port, 32..48. Handle of the entry, or of the command, 0..32. [`event_source`]. */
 	__u64 source;
 
 	/* [`EVENT_PUT_OVERFLOW`]: the handle of the overflow entry in whose memory the message is. Otherwise zero. */
@@ -991,9 +1087,6 @@ NICLAB_ASSERT_SIZE(struct niclab_match_counter, 16);
  */
 #define NICLAB_OP_SPILL_OPEN 13U
 
-/* Reads the counters of this model: no body, answered by [`MatchStatistics`]. */
-#define NICLAB_OP_MATCH_STATISTICS 14U
-
 /* Most extents in one request. */
 #define NICLAB_MAX_EXTENTS 128U
 
@@ -1104,59 +1197,6 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 /* The program is longer than the control store. */
 #define NICLAB_STATUS_FIRMWARE_SIZE 13U
 
-/* Answer to [`OP_MATCH_STATISTICS`]: counts since the device was made, never reset by a driver. */
-struct niclab_match_statistics {
-
-	/* Headers that were matched against a list. */
-	__u64 headers;
-
-	/* Entries that they were compared with. */
-	__u64 entries_traversed;
-
-	/* Cycles of the match unit. */
-	__u64 unit_cycles;
-
-	/* Messages taken by posted entries. */
-	__u64 expected;
-
-	/* Messages taken by overflow entries. */
-	__u64 unexpected;
-
-	/* Unexpected messages taken by entries that were appended later. */
-	__u64 claimed;
-
-	/* Messages that no entry took, or whose port is not open. */
-	__u64 unmatched;
-
-	/* Messages refused for want of room. */
-	__u64 refused_for_room;
-
-	/* Messages cut. */
-	__u64 truncated;
-
-	/* Entries linked now. */
-	__u64 entries;
-
-	/* Entries that lie in the spill area now. */
-	__u64 entries_spilled;
-
-	/* Entries that were read from the spill area. */
-	__u64 spill_reads;
-
-	/* Programs that misbehaved and were replaced by the built-in one. */
-	__u64 firmware_fallbacks;
-
-	/* Frames sent again. */
-	__u64 retransmissions;
-
-	/* Frames discarded: damaged, doubled, or ahead of one that was lost. */
-	__u64 frames_discarded;
-
-	/* Commands refused. */
-	__u64 commands_refused;
-};
-NICLAB_ASSERT_SIZE(struct niclab_match_statistics, 128);
-
 /*
  * The character device `/dev/niclabN`, between the kernel driver and a user program.
  *
@@ -1260,7 +1300,7 @@ NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 #define NICLAB_MAX_REGISTRATION_BYTES 0x40000000U
 
 /* Copies the [`crate::config::DeviceConfig`] out. */
-#define NICLAB_IOCTL_INFO 0x8040f500U
+#define NICLAB_IOCTL_INFO 0x8058f500U
 
 /* Opens a port for this file, [`OpenPort`]. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free. */
 #define NICLAB_IOCTL_OPEN_PORT 0xc020f501U

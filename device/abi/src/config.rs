@@ -5,46 +5,121 @@ use crate::layout;
 /// Bytes of configuration space; `config_size` on QEMU's command line, which aborts above 256.
 pub const CONFIG_BYTES: u32 = 256;
 
-/// [`DeviceConfig::model`]: protocol assembled from hardware primitives.
-pub const MODEL_INIC: u32 = 1;
-/// [`DeviceConfig::model`]: logical channels and active messages.
-pub const MODEL_GRIM: u32 = 2;
-/// [`DeviceConfig::model`]: microcoded match engine.
-pub const MODEL_MATCH: u32 = 3;
-/// [`DeviceConfig::model`]: requester and completer, one I/O cycle a message.
-pub const MODEL_ULTRA: u32 = 4;
-/// [`DeviceConfig::model`]: descriptor DMA, active ports, credit window.
-pub const MODEL_GAMMA: u32 = 5;
+/// Bytes of a model's name, filled up with zeros.
+pub const NAME_BYTES: u32 = 16;
+
+/// A receive queue of slices, written by whom the port authorizes and where it routes.
+pub const FEATURE_SLICES: u64 = 1 << 0;
+/// Lists of posted receives: slots carry commands, and a queue of events tells what became of them ([`crate::matching`]).
+pub const FEATURE_LISTS: u64 = 1 << 1;
+/// Host memory is registered as regions ([`crate::matching::OP_REGION_OPEN`]).
+pub const FEATURE_REGIONS: u64 = 1 << 2;
+/// Firmware can be loaded ([`crate::matching::OP_FIRMWARE_LOAD`]).
+pub const FEATURE_FIRMWARE: u64 = 1 << 3;
+/// List entries that the card does not hold go on in host memory ([`crate::matching::OP_SPILL_OPEN`]).
+pub const FEATURE_SPILL: u64 = 1 << 4;
 
 layout! {
-    /// Configuration space, read-only for the guest. Bytes past the structure are zero.
-    pub struct DeviceConfig: 64 {
+    /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
+    /// they stood in every version.
+    pub struct DeviceConfig: 88 {
         /// [`crate::MAGIC`]; anything else is a foreign device with the same virtio identity.
         pub magic: u64,
         /// [`crate::ABI_VERSION`].
         pub abi_version: u32,
-        /// Which NIC model answers: one of the `MODEL_` constants.
-        pub model: u32,
         /// This node's number, from 0. It is the node part of an address on the cluster network.
         pub node: u32,
+        /// Name of the NIC model, first byte lowest: for people. What a driver may ask of the card, `features` says.
+        pub name_first: u64,
+        /// The other half of the name.
+        pub name_rest: u64,
+        /// `FEATURE_` bits. A driver ignores those that it does not know.
+        pub features: u64,
         /// Nodes of the cluster.
         pub nodes: u32,
-        /// Ports that can be open at a time (ULTRA: 8, paper section 3.1).
+        /// Ports that can be open at a time.
         pub ports: u32,
-        /// Most slices of one port's receive queue.
+        /// Most slices of one port's receive queue, or events.
         pub max_slices: u32,
-        /// Authorization entries of one port.
+        /// Authorization entries of one port; zero where senders need none.
         pub authorizations: u32,
         /// Pages of the BAR: the information page, then [`crate::bar::PAGES_PER_PORT`] for each port, then spare.
         pub bar_pages: u32,
         /// Longest time a control request may take, milliseconds of wall time. A driver that waited longer takes the
         /// device for dead.
         pub control_timeout_ms: u32,
-        /// Match: match entries that fit into device memory. Otherwise zero.
-        pub match_entries: u32,
+        /// [`FEATURE_LISTS`]: entries that fit into device memory. Otherwise zero.
+        pub list_entries: u32,
+        /// A message is a multiple of so many bytes.
+        pub message_unit_bytes: u32,
+        /// Most bytes of a message.
+        pub max_message_bytes: u64,
         /// Ethernet address of the card, first byte lowest; the upper two bytes are zero.
         pub mac: u64,
-        /// Match: most bytes of a message. Otherwise zero.
-        pub max_message_bytes: u64,
+    }
+}
+
+impl DeviceConfig {
+    /// This configuration with a model's name, of which [`NAME_BYTES`] fit.
+    #[must_use]
+    pub fn with_name(self, name: &str) -> Self {
+        let [name_first, name_rest] = words_of_name(name);
+        Self { name_first, name_rest, ..self }
+    }
+
+    /// The bytes of the model's name, zeros included.
+    #[must_use]
+    pub fn name_bytes(&self) -> [u8; NAME_BYTES as usize] {
+        bytes_of_words([self.name_first, self.name_rest])
+    }
+
+    /// Whether the card has all of these features.
+    #[must_use]
+    pub const fn has(&self, features: u64) -> bool {
+        self.features & features == features
+    }
+}
+
+/// The words of a name, first byte lowest, filled up with zeros.
+pub(crate) fn words_of_name<const WORDS: usize>(name: &str) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (place, byte) in name.bytes().enumerate().take(WORDS * 8) {
+        words[place / 8] |= u64::from(byte) << (8 * (place % 8));
+    }
+    words
+}
+
+/// The bytes that these words hold, first byte lowest.
+pub(crate) fn bytes_of_words<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    for (place, byte) in bytes.iter_mut().enumerate().take(WORDS * 8) {
+        *byte = (words[place / 8] >> (8 * (place % 8))) as u8;
+    }
+    bytes
+}
+
+/// What of `bytes` is a name: lower-case letters, digits and underscores before the first zero.
+#[must_use]
+pub fn name_in(bytes: &[u8]) -> Option<&str> {
+    let name = bytes.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+    let is_plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+    core::str::from_utf8(name).ok().filter(|_| name.iter().all(is_plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_nothing_else_is_one() {
+        for name in ["a", "ultra", "exactly_16_bytes"] {
+            let config = DeviceConfig::default().with_name(name);
+            assert_eq!(name_in(&config.name_bytes()), Some(name));
+        }
+        let long = DeviceConfig::default().with_name("seventeen_letters");
+        assert_eq!(name_in(&long.name_bytes()), Some("seventeen_letter"));
+        for wrong in [&b"\0abc"[..], b"", b"Upper", b"a/b", b"\xff", b"a b"] {
+            assert_eq!(name_in(wrong), None, "{wrong:?}");
+        }
     }
 }

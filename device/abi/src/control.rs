@@ -5,6 +5,7 @@
 //! The device completes every chain that it takes, with a status; a chain without room for a [`Reply`] is completed
 //! with no bytes written and counted.
 
+use crate::config::{bytes_of_words, words_of_name};
 use crate::layout;
 
 layout! {
@@ -41,8 +42,9 @@ pub const OP_ROUTE: u32 = 4;
 pub const OP_AUTHORIZE: u32 = 5;
 /// Takes that right back: [`Revoke`].
 pub const OP_REVOKE: u32 = 6;
-/// Reads the counters of the device: no body, answered by [`Statistics`].
-pub const OP_STATISTICS: u32 = 7;
+/// Reads counters of the device, by name as `ethtool -S` does: [`CountersFrom`], answered by [`CountersHead`] and so many
+/// [`Counter`]s.
+pub const OP_COUNTERS: u32 = 7;
 /// Closes every port, as a driver does before it goes. No bodies.
 pub const OP_RESET: u32 = 8;
 
@@ -65,6 +67,13 @@ pub const STATUS_NO_SPACE: u32 = 7;
 /// There is no such entry.
 pub const STATUS_NOT_FOUND: u32 = 8;
 
+/// Counters of one answer to [`OP_COUNTERS`].
+pub const COUNTERS_PER_REPLY: u32 = 16;
+/// Most counters of a device.
+pub const MAX_COUNTERS: u32 = 128;
+/// Bytes of a counter's name, its last zero included.
+pub const COUNTER_NAME_BYTES: u32 = 32;
+
 /// [`PortOpen::port`]: any free port.
 pub const PORT_ANY: u32 = u32::MAX;
 
@@ -80,7 +89,7 @@ layout! {
         pub slices_address: u64,
         /// Guest-physical address of the [`crate::receive::StatusLine`], aligned to 64 bytes.
         pub status_address: u64,
-        /// Share of the requester's FIFO memory in 64-bit words (ULTRA pointer memory), or zero for an equal share.
+        /// Share of the requester's FIFO memory in 64-bit words or zero for an equal share.
         pub fifo_words: u32,
         /// Zero.
         pub reserved: u32,
@@ -114,7 +123,7 @@ layout! {
         pub port: u32,
         /// The receiving node.
         pub node: u32,
-        /// The receiving port on that node (ULTRA: target port identification).
+        /// The receiving port on that node.
         pub node_port: u32,
         /// Zero.
         pub reserved: u32,
@@ -151,39 +160,67 @@ layout! {
 }
 
 layout! {
-    /// Answer to [`OP_STATISTICS`]: counts since the device was made, never reset by a driver.
-    pub struct Statistics: 128 {
-        /// Packets sent to the network.
-        pub packets_sent: u64,
-        /// Packets received from the network and stored.
-        pub packets_received: u64,
-        /// Payload and tag bytes sent.
-        pub bytes_sent: u64,
-        /// Payload and tag bytes stored.
-        pub bytes_received: u64,
-        /// Doorbells rung by the guest.
-        pub doorbells: u64,
-        /// Launches that were found by polling, with no doorbell.
-        pub doorbells_spared: u64,
-        /// Interrupts raised.
-        pub interrupts: u64,
-        /// Packets discarded because their sender is not authorized.
-        pub unauthorized: u64,
-        /// Packets discarded because a FLIT's check sequence was wrong.
-        pub crc_errors: u64,
-        /// Packets discarded for another fault of format: length, port, kind, stale connection.
-        pub malformed: u64,
-        /// Packets discarded because the receive queue was full (only without credit flow control).
-        pub overruns: u64,
-        /// Launches and register writes refused.
-        pub refused: u64,
-        /// Acknowledgements sent.
-        pub acknowledgements_sent: u64,
-        /// Packets discarded unsent because their port was closed.
-        pub discarded_at_close: u64,
-        /// Control requests refused.
-        pub control_refused: u64,
-        /// Events merged into a later one because the driver had left no event buffer.
-        pub events_merged: u64,
+    /// Body of [`OP_COUNTERS`].
+    pub struct CountersFrom: 8 {
+        /// Number of the first counter wanted, from 0. Numbers and names of a device do not change.
+        pub first: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Begin of the answer to [`OP_COUNTERS`]; [`COUNTERS_PER_REPLY`] times [`Counter`] follow.
+    pub struct CountersHead: 8 {
+        /// Counters of the device, at most [`MAX_COUNTERS`].
+        pub total: u32,
+        /// How many of those that follow are counters; the others are zero.
+        pub count: u32,
+    }
+}
+
+layout! {
+    /// A counter: since the device was made, never reset by a driver.
+    pub struct Counter: 40 {
+        /// Name, first byte lowest, filled up with zeros, the last byte of them always zero: lower-case letters, digits and
+        /// underscores. No two counters of a device have the same.
+        pub name_0: u64,
+        /// More of it.
+        pub name_1: u64,
+        /// More of it.
+        pub name_2: u64,
+        /// More of it.
+        pub name_3: u64,
+        /// The count.
+        pub value: u64,
+    }
+}
+
+impl Counter {
+    /// A counter of this name, of which [`COUNTER_NAME_BYTES`] but one fit.
+    #[must_use]
+    pub fn new(name: &str, value: u64) -> Self {
+        let [name_0, name_1, name_2, name_3] = words_of_name(name);
+        Self { name_0, name_1, name_2, name_3: name_3 & u64::MAX >> 8, value }
+    }
+
+    /// The bytes of its name, zeros included; [`crate::config::name_in`] reads it.
+    #[must_use]
+    pub fn name_bytes(&self) -> [u8; COUNTER_NAME_BYTES as usize] {
+        bytes_of_words([self.name_0, self.name_1, self.name_2, self.name_3])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::name_in;
+
+    #[test]
+    fn a_counters_name_round_trips_and_ends_with_a_zero() {
+        let counter = Counter::new("frames_discarded", 7);
+        assert_eq!((name_in(&counter.name_bytes()), counter.value), (Some("frames_discarded"), 7));
+        let long = Counter::new("a_name_that_is_longer_than_there_is_room_for", 0);
+        assert_eq!(name_in(&long.name_bytes()).map(str::len), Some(31));
     }
 }

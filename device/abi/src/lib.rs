@@ -28,7 +28,7 @@ pub mod matching;
 pub mod receive;
 
 /// Version of everything in this crate. A driver refuses a device that speaks another version.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// First word of the configuration space and of the BAR's information page: the bytes `niclab\0\x01`.
 ///
@@ -51,9 +51,9 @@ pub const QUEUE_SIZE: u32 = 256;
 pub const QUEUE_CONTROL: u32 = 0;
 /// Buffers that the device fills with an [`event::Event`] each; the only queue that interrupts.
 pub const QUEUE_EVENT: u32 = 1;
-/// Transmit descriptor ring of the models that send by descriptor. ULTRA leaves it idle.
+/// Transmit descriptor ring of the models that send by descriptor; the others leave it idle.
 pub const QUEUE_TRANSMIT: u32 = 2;
-/// Receive descriptor ring of the models that receive by descriptor. ULTRA leaves it idle.
+/// Receive descriptor ring of the models that receive by descriptor; the others leave it idle.
 pub const QUEUE_RECEIVE: u32 = 3;
 /// Never holds a descriptor: its notify register, which has a page of its own, is the doorbell of all requester and
 /// completer pages, mapped into user programs.
@@ -71,6 +71,33 @@ pub trait FromBytes: Sized {
 pub trait ToBytes: FromBytes {
     /// Encodes into the first [`FromBytes::BYTES`] of `out`; `None` when it is too short.
     fn to_bytes(&self, out: &mut [u8]) -> Option<usize>;
+}
+
+/// Bytes of a word.
+const WORD_BYTES: usize = 8;
+/// Most words of a layout that travels in words: those of a slot.
+const MAX_WORDS: usize = bar::SLOT_WORDS;
+
+/// Reads a layout out of the words in which it travels, lowest byte first; `None` when they are too few.
+#[inline]
+pub fn from_words<T: FromBytes>(words: &[u64]) -> Option<T> {
+    let mut bytes = [0; MAX_WORDS * WORD_BYTES];
+    let (places, _) = bytes.as_chunks_mut::<WORD_BYTES>();
+    places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+    T::from_bytes(bytes.get(..WORD_BYTES * words.len().min(MAX_WORDS))?)
+}
+
+/// The words in which a layout travels, filled up with zeros. It has at most `WORDS`, and these are at most those of a slot.
+#[inline]
+pub fn to_words<const WORDS: usize>(layout: &impl ToBytes) -> [u64; WORDS] {
+    const { assert!(WORDS <= MAX_WORDS, "more words than a slot has") };
+    let mut bytes = [0; MAX_WORDS * WORD_BYTES];
+    let written = layout.to_bytes(&mut bytes);
+    debug_assert!(written.is_some_and(|bytes| bytes <= WORDS * WORD_BYTES), "the layout has more words");
+    let (places, _) = bytes.as_chunks::<WORD_BYTES>();
+    let mut words = [0; WORDS];
+    words.iter_mut().zip(places).for_each(|(word, place)| *word = u64::from_le_bytes(*place));
+    words
 }
 
 /// Declares a `repr(C)` layout of integer fields with its asserted size, and its byte codec.
@@ -120,3 +147,35 @@ macro_rules! layout {
     };
 }
 pub(crate) use layout;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    layout! {
+        /// Halves and quarters of words.
+        pub struct Mixed: 24 {
+            /// Word 0.
+            pub whole: u64,
+            /// Word 1, bits 0..32.
+            pub low: u32,
+            /// Word 1, bits 32..40.
+            pub byte: u8,
+            /// Word 1, bits 40..48.
+            pub next: u8,
+            /// Word 1, bits 48..64.
+            pub high: u16,
+            /// Word 2.
+            pub last: u64,
+        }
+    }
+
+    #[test]
+    fn fields_stand_in_words_from_the_lowest_bit() {
+        let words = [1, 0x0504_0302_0100_0007, 9];
+        let mixed = Mixed { whole: 1, low: 0x0100_0007, byte: 2, next: 3, high: 0x0504, last: 9 };
+        assert_eq!(from_words::<Mixed>(&words), Some(mixed));
+        assert_eq!(to_words::<4>(&mixed), [1, 0x0504_0302_0100_0007, 9, 0]);
+        assert_eq!(from_words::<Mixed>(&words[..2]), None);
+    }
+}

@@ -22,46 +22,100 @@ pub const MAX_LIST_SIZE: u32 = 4096;
 
 /// Launch word, bits 0..8: the command, a `COMMAND_` constant. Bits 8..32 are its flags.
 pub const COMMAND_MASK: u32 = 0xff;
-/// Command: sends part of a region to a portal of another port.
-///
-/// | word | content |
-/// |---|---|
-/// | 0 | match bits |
-/// | 1 | header data, given to the receiver with the event |
-/// | 2 | user value, given back with every event of this command |
-/// | 3 | region, bits 0..32; portal, 32..40; target port, 40..48; target node, 48..64 |
-/// | 4 | offset in the region |
-/// | 5 | bytes; of none, region and offset are not looked at |
-/// | 6 | remote offset, for entries with [`ENTRY_REMOTE_OFFSET`] |
-/// | 7 | counter plus one in bits 0..8, or zero: counts what would have been an event of [`EVENT_SENT`], [`EVENT_ACK`] |
-/// | 8, 9 | zero |
+/// Command, a [`TransferCommand`]: sends part of a region to a portal of another port. Words of the slot behind a command's
+/// layout are zero.
 pub const COMMAND_PUT: u32 = 1;
-/// Command: fetches what a portal of another port has into part of a region. Words as [`COMMAND_PUT`]; the counter counts
-/// [`EVENT_REPLY`].
+/// Command, a [`TransferCommand`]: fetches what a portal of another port has into part of a region.
 pub const COMMAND_GET: u32 = 2;
-/// Command: appends a match entry to a list of this port. Its handle is the launch's sequence number. Before it is linked,
-/// the unexpected messages of the portal are searched, oldest first: those that it matches are its own at once
-/// ([`EVENT_PUT_OVERFLOW`]).
-///
-/// | word | content |
-/// |---|---|
-/// | 0 | match bits |
-/// | 1 | ignore bits: those that are not compared |
-/// | 2 | user value |
-/// | 3 | region, bits 0..32; portal, 32..40; source port or [`ANY_PORT`], 40..48; source node or [`ANY_NODE`], 48..64 |
-/// | 4 | offset in the region |
-/// | 5 | bytes |
-/// | 6 | threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`] |
-/// | 7 | counter plus one in bits 0..8, or zero: counts its operations |
-/// | 8 | with [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it says nothing |
-/// | 9 | zero |
+/// Command, an [`AppendCommand`]: appends a match entry to a list of this port. Its handle is the launch's sequence number.
+/// Before it is linked, the unexpected messages of the portal are searched, oldest first: those that it matches are its own at
+/// once ([`EVENT_PUT_OVERFLOW`]).
 pub const COMMAND_APPEND: u32 = 3;
-/// Command: unlinks the match entry whose handle is in word 0; the other words are zero. Answered by [`EVENT_UNLINKED`].
-/// Messages that it has begun to take are taken to their end.
+/// Command, an [`UnlinkCommand`]: unlinks a match entry. Answered by [`EVENT_UNLINKED`]. Messages that it has begun to take are
+/// taken to their end.
 pub const COMMAND_UNLINK: u32 = 4;
-/// Command: one interrupt as soon as the successes of the counter in word 0 are at least word 1, at once when they are
-/// already; word 1 zero disarms. The other words are zero.
+/// Command, an [`ArmCounterCommand`]: one interrupt as soon as a counter has so many successes, at once when it has them already.
 pub const COMMAND_ARM_COUNTER: u32 = 5;
+
+layout! {
+    /// The words of [`COMMAND_PUT`] and [`COMMAND_GET`].
+    pub struct TransferCommand: 64 {
+        /// Match bits.
+        pub match_bits: u64,
+        /// Header data, given to the receiver with the event.
+        pub header_data: u64,
+        /// User value, given back with every event of this command.
+        pub user: u64,
+        /// Region of the memory.
+        pub region: u32,
+        /// Portal of the target.
+        pub portal: u8,
+        /// Target port.
+        pub port: u8,
+        /// Target node.
+        pub node: u16,
+        /// Offset in the region.
+        pub offset: u64,
+        /// Bytes; of none, region and offset are not looked at.
+        pub bytes: u64,
+        /// Remote offset, for entries with [`ENTRY_REMOTE_OFFSET`].
+        pub remote_offset: u64,
+        /// Counter plus one, or zero: counts what would have been an event of [`EVENT_SENT`] and [`EVENT_ACK`], or of
+        /// [`EVENT_REPLY`].
+        pub counter: u64,
+    }
+}
+
+layout! {
+    /// The words of [`COMMAND_APPEND`].
+    pub struct AppendCommand: 72 {
+        /// Match bits.
+        pub match_bits: u64,
+        /// Ignore bits: those that are not compared.
+        pub ignore_bits: u64,
+        /// User value, given back with every event of this entry.
+        pub user: u64,
+        /// Region of the memory.
+        pub region: u32,
+        /// Portal.
+        pub portal: u8,
+        /// Source port, or [`ANY_PORT`].
+        pub port: u8,
+        /// Source node, or [`ANY_NODE`].
+        pub node: u16,
+        /// Offset in the region.
+        pub offset: u64,
+        /// Bytes.
+        pub bytes: u64,
+        /// Threshold: operations after which it is unlinked, 1.., or [`THRESHOLD_INFINITE`].
+        pub threshold: u64,
+        /// Counter plus one, or zero: counts its operations.
+        pub counter: u64,
+        /// With [`ENTRY_MAX_SIZE`]: the entry is unlinked once fewer bytes than this are left; with [`ENTRY_TRUNCATE`], too, it
+        /// says nothing. Otherwise zero.
+        pub max_size: u64,
+    }
+}
+
+layout! {
+    /// The words of [`COMMAND_UNLINK`].
+    pub struct UnlinkCommand: 8 {
+        /// Handle of the match entry.
+        pub handle: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// The words of [`COMMAND_ARM_COUNTER`].
+    pub struct ArmCounterCommand: 16 {
+        /// The counter.
+        pub counter: u64,
+        /// Successes; zero disarms.
+        pub threshold: u64,
+    }
+}
 
 /// Flag of [`COMMAND_PUT`]: the receiving NIC interrupts its host once the event is stored.
 pub const COMMAND_INTERRUPT: u32 = 1 << 8;
@@ -79,7 +133,7 @@ pub const ENTRY_PUT: u32 = 1 << 16;
 pub const ENTRY_GET: u32 = 1 << 17;
 /// Flag of [`COMMAND_APPEND`]: the initiator says the offset. Otherwise the entry keeps its own, which moves on.
 pub const ENTRY_REMOTE_OFFSET: u32 = 1 << 18;
-/// Flag of [`COMMAND_APPEND`]: word 8 counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
+/// Flag of [`COMMAND_APPEND`]: [`AppendCommand::max_size`] counts, unless a longer message is cut ([`ENTRY_TRUNCATE`]). An entry whose offset the
 /// initiator says is not unlinked by it: a message at whose offset fewer bytes are left does not match.
 pub const ENTRY_MAX_SIZE: u32 = 1 << 19;
 /// Flag of [`COMMAND_APPEND`]: a longer message is cut; otherwise it does not match.
@@ -111,7 +165,7 @@ layout! {
         pub moved_bytes: u64,
         /// Offset of the first of them in the entry's memory, or in the command's.
         pub offset: u64,
-        /// Initiator: node, bits 48..64; port, 32..48. Handle of the entry, or of the command, 0..32.
+        /// Initiator: node, bits 48..64; port, 32..48. Handle of the entry, or of the command, 0..32. [`event_source`].
         pub source: u64,
         /// [`EVENT_PUT_OVERFLOW`]: the handle of the overflow entry in whose memory the message is. Otherwise zero.
         pub overflow_handle: u64,
@@ -203,8 +257,6 @@ pub const OP_FIRMWARE_LOAD: u32 = 12;
 /// Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The device
 /// forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
 pub const OP_SPILL_OPEN: u32 = 13;
-/// Reads the counters of this model: no body, answered by [`MatchStatistics`].
-pub const OP_MATCH_STATISTICS: u32 = 14;
 
 /// Most extents in one request.
 pub const MAX_EXTENTS: u32 = 128;
@@ -300,44 +352,6 @@ pub const STATUS_FIRMWARE_WORD: u32 = 12;
 /// The program is longer than the control store.
 pub const STATUS_FIRMWARE_SIZE: u32 = 13;
 
-layout! {
-    /// Answer to [`OP_MATCH_STATISTICS`]: counts since the device was made, never reset by a driver.
-    pub struct MatchStatistics: 128 {
-        /// Headers that were matched against a list.
-        pub headers: u64,
-        /// Entries that they were compared with.
-        pub entries_traversed: u64,
-        /// Cycles of the match unit.
-        pub unit_cycles: u64,
-        /// Messages taken by posted entries.
-        pub expected: u64,
-        /// Messages taken by overflow entries.
-        pub unexpected: u64,
-        /// Unexpected messages taken by entries that were appended later.
-        pub claimed: u64,
-        /// Messages that no entry took, or whose port is not open.
-        pub unmatched: u64,
-        /// Messages refused for want of room.
-        pub refused_for_room: u64,
-        /// Messages cut.
-        pub truncated: u64,
-        /// Entries linked now.
-        pub entries: u64,
-        /// Entries that lie in the spill area now.
-        pub entries_spilled: u64,
-        /// Entries that were read from the spill area.
-        pub spill_reads: u64,
-        /// Programs that misbehaved and were replaced by the built-in one.
-        pub firmware_fallbacks: u64,
-        /// Frames sent again.
-        pub retransmissions: u64,
-        /// Frames discarded: damaged, doubled, or ahead of one that was lost.
-        pub frames_discarded: u64,
-        /// Commands refused.
-        pub commands_refused: u64,
-    }
-}
-
 /// Kind of an event, from its status word.
 pub const fn event_kind(status: u64) -> u32 {
     (status & 0xff) as u32
@@ -346,6 +360,11 @@ pub const fn event_kind(status: u64) -> u32 {
 /// Result of an event, from its status word.
 pub const fn event_result(status: u64) -> u32 {
     (status >> EVENT_RESULT_SHIFT & 0xff) as u32
+}
+
+/// Source word of an event.
+pub const fn event_source(node: u16, port: u8, handle: u32) -> u64 {
+    (node as u64) << 48 | (port as u64) << 32 | handle as u64
 }
 
 /// Status word of an event.
@@ -367,5 +386,21 @@ mod tests {
         assert_eq!(status >> EVENT_PORTAL_SHIFT & 0xff, u64::from(PORTALS) - 1);
         assert_eq!(status >> crate::receive::SLICE_NUMBER_SHIFT, u64::from(u32::MAX));
         assert_eq!(status >> 24 & 0xff, 0);
+    }
+
+    #[test]
+    fn commands_are_told_by_the_words_of_a_slot() {
+        let put =
+            TransferCommand { region: 1, portal: 2, port: 3, node: 4, counter: 5, ..Default::default() };
+        assert_eq!(crate::to_words::<10>(&put), [0, 0, 0, 0x0004_0302_0000_0001, 0, 0, 0, 5, 0, 0]);
+        let append = AppendCommand {
+            region: 1,
+            portal: 2,
+            port: ANY_PORT as u8,
+            node: ANY_NODE as u16,
+            max_size: 6,
+            ..Default::default()
+        };
+        assert_eq!(crate::to_words::<10>(&append), [0, 0, 0, 0xffff_ff02_0000_0001, 0, 0, 0, 0, 6, 0]);
     }
 }

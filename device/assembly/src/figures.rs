@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use niclab_abi::control::Statistics;
 use niclab_model::fabric::{Fabric, PortCounters};
 use niclab_model::nic::Nic;
+use niclab_model::nic::Statistics;
+use niclab_model::parts::fault_injector::Record;
 use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Ledger, Line};
-use niclab_model::parts::mischief::Record;
 use niclab_spec::report::{self, FabricFigures, LedgerEntry};
 
 /// The kinds of crossings that occurred, in the ledger's order.
@@ -66,9 +66,9 @@ pub fn link_events(counters: &PortCounters) -> BTreeMap<String, u64> {
 
 /// Faults that were put into a card: how many of each name, and the last of them one by one.
 pub fn device_faults(nic: &dyn Nic) -> (BTreeMap<String, u64>, Vec<report::DeviceFault>) {
-    let Some(saboteur) = nic.saboteur() else { return Default::default() };
-    let counts = named(saboteur.counts().map(|(fault, count)| (fault.name(), count)));
-    (counts, saboteur.records().map(device_fault).collect())
+    let Some(fault_injector) = nic.fault_injector() else { return Default::default() };
+    let counts = named(fault_injector.counts().map(|(fault, count)| (fault.name(), count)));
+    (counts, fault_injector.records().map(device_fault).collect())
 }
 
 fn device_fault(record: &Record) -> report::DeviceFault {

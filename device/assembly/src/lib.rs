@@ -6,79 +6,36 @@ pub mod figures;
 
 use std::sync::Arc;
 
-use niclab_model::fabric::faults::{Chance, Faults};
+use niclab_model::fabric::Forwarding;
+use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkConfig;
-use niclab_model::parts::mischief::{Fault, Rate, Rates};
+use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
+use niclab_model::parts::fault_injector::{Fault, Rate, Rates};
 use niclab_model::parts::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
 };
+use niclab_model::parts::random::Chance;
 use niclab_model::time::Span;
-use niclab_model::{matching, ultra};
-use niclab_spec::{DeviceFaultRate, FlowControl, Unauthorized};
-use thiserror::Error;
+use niclab_spec::{DeviceFaultRate, NicConfig};
 
-/// The parameters of node `number`'s ULTRA card, in a cluster of `nodes` nodes.
-pub fn ultra(
-    parameters: &niclab_spec::UltraParameters,
-    number: u16,
-    nodes: u16,
-    profile: impl Into<Arc<Profile>>,
-) -> ultra::Config {
-    ultra::Config {
-        requester_fifo_words: parameters.fifo_words_per_port,
-        completer_fifo_words: parameters.completer_fifo_words_per_port,
-        authorizations: parameters.authorized_partners_per_port,
-        unauthorized: match parameters.unauthorized {
-            Unauthorized::Discard => ultra::config::Unauthorized::Discard,
-            Unauthorized::Interrupt => ultra::config::Unauthorized::Interrupt,
-        },
-        flow_control: match parameters.flow_control {
-            FlowControl::Credit => ultra::config::FlowControl::Credit,
-            FlowControl::None => ultra::config::FlowControl::None,
-        },
-        ..ultra::Config::new(number, nodes.into(), profile)
-    }
-}
-
-/// The parameters of node `number`'s Match card, in a cluster of `nodes` nodes whose links all carry frames with a payload
-/// of `mtu_bytes`.
-pub fn matching(
-    parameters: &niclab_spec::MatchParameters,
+/// The card of node `number`, in a cluster of `nodes` nodes whose links all carry frames with a payload of `mtu_bytes`.
+///
+/// # Errors
+/// When there can be no such card.
+pub fn card(
+    nic: &NicConfig,
     number: u16,
     nodes: u16,
     mtu_bytes: u32,
     profile: impl Into<Arc<Profile>>,
-) -> matching::Config {
-    let config = matching::Config::new(number, nodes.into(), profile);
-    let first = Span::from_ns(u64::from(parameters.retransmit_us) * 1_000);
-    matching::Config {
-        mtu_bytes,
-        match_entries: parameters.match_entries,
-        max_message_bytes: parameters.max_message_bytes,
-        window_frames: parameters.window_frames,
-        unexpected_messages: parameters.unexpected_messages,
-        retransmit_first: first,
-        // A wait that is long at first may still double a few times.
-        retransmit_most: config.retransmit_most.max(first.times(8)),
-        ..config
-    }
+) -> Result<AnyNic, BuildError> {
+    (nic.model.build)(nic.values(), Seat { node: number, nodes, mtu_bytes, profile: profile.into() })
 }
 
 /// The largest payload that every link of these carries.
 pub fn least_mtu_bytes<'a>(links: impl IntoIterator<Item = &'a niclab_spec::LinkConfig>) -> u32 {
     let mtus = links.into_iter().map(|link| link.mtu_bytes);
     mtus.min().unwrap_or(niclab_spec::LinkConfig::DEFAULT_MTU_BYTES)
-}
-
-/// A card's parameters are those of no card that there can be.
-#[derive(Debug, Error)]
-pub enum CardError {
-    /// ULTRA.
-    #[error(transparent)]
-    Ultra(#[from] ultra::config::ConfigError),
-    /// Match.
-    #[error(transparent)]
-    Match(#[from] matching::config::ConfigError),
 }
 
 /// A link.
@@ -101,6 +58,14 @@ pub fn faults(faults: &niclab_spec::Faults) -> Faults {
         delay: Span::from_ns(faults.delay_ns),
         partition: faults.partition,
         ..Faults::NONE
+    }
+}
+
+/// How the switch forwards.
+pub const fn forwarding(forwarding: niclab_spec::Forwarding) -> Forwarding {
+    match forwarding {
+        niclab_spec::Forwarding::CutThrough => Forwarding::CutThrough,
+        niclab_spec::Forwarding::StoreAndForward => Forwarding::StoreAndForward,
     }
 }
 
@@ -162,15 +127,7 @@ pub fn profile(profile: &niclab_spec::Profile) -> Profile {
         },
         ni: NiPrices {
             clock_ps: ni.clock_ps.value,
-            load: machine!(ni.load),
-            transmit: machine!(ni.transmit),
-            receive: machine!(ni.receive),
-            store: machine!(ni.store),
-            processor_send: ni.processor_send.as_ref().map_or(MachineCycles::NONE, |send| machine!(send)),
-            processor_receive: ni
-                .processor_receive
-                .as_ref()
-                .map_or(MachineCycles::NONE, |receive| machine!(receive)),
+            machines: ni.all_machines().map(|(name, _, cycles)| (name, machine!(cycles))).collect(),
             local_bus: ni.local_bus.as_ref().map_or(Price::FREE, |local_bus| price!(local_bus)),
         },
         network: NetworkPrices { switch_fall_through_ps: network.switch_fall_through_ps.value },
@@ -187,30 +144,24 @@ mod tests {
         assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
     }
 
-    fn link_of_spec() -> niclab_spec::LinkConfig {
-        niclab_spec::Source::default().resolve(&niclab_spec::ClusterFile::default()).unwrap().nodes[0].link
+    #[test]
+    fn the_least_mtu_is_that_of_all_links() {
+        let link =
+            niclab_spec::Source::default().resolve(&niclab_spec::ClusterFile::default()).unwrap().nodes[0]
+                .link;
+        let links = [9_000, 1_200, 1_500].map(|mtu_bytes| niclab_spec::LinkConfig { mtu_bytes, ..link });
+        assert_eq!((least_mtu_bytes(&links), least_mtu_bytes([])), (1_200, 1_500));
     }
 
     #[test]
-    fn a_match_card_is_as_the_cluster_file_says() {
-        let links =
-            [9_000, 1_200, 1_500].map(|mtu_bytes| niclab_spec::LinkConfig { mtu_bytes, ..link_of_spec() });
-        let own = niclab_spec::MatchParameters {
-            match_entries: 16,
-            max_message_bytes: 17,
-            window_frames: 18,
-            unexpected_messages: 19,
-            retransmit_us: 20_000,
-        };
-        let config = matching(&own, 1, 3, least_mtu_bytes(&links), Profile::default());
-        assert_eq!((config.node, config.nodes, config.mtu_bytes), (1, 3, 1_200));
-        assert_eq!((config.match_entries, config.max_message_bytes, config.window_frames), (16, 17, 18));
-        assert_eq!((config.unexpected_messages, config.retransmit_first), (19, Span::from_ns(20_000_000)));
-        assert_eq!(config.retransmit_most, Span::from_ns(160_000_000));
-        assert_eq!(matching::Match::new(config).err(), None);
-        let plain = niclab_spec::MatchParameters::default();
-        let default = matching(&plain, 0, 2, least_mtu_bytes([]), Profile::default());
-        assert_eq!(default, matching::Config::new(0, 2, Profile::default()), "as the model's own");
+    fn what_cannot_be_built_is_named() {
+        let mut nic = NicConfig::default();
+        assert!(card(&nic, 0, 2, 1_500, Profile::default()).is_ok());
+        let error = card(&nic, 2, 2, 1_500, Profile::default()).err().unwrap().to_string();
+        assert!(error.contains("node 2"), "{error}");
+        nic.set("fifo_words_per_port", niclab_spec::Value::Numbers(vec![1; 8])).unwrap();
+        let error = card(&nic, 0, 2, 1_500, Profile::default()).err().unwrap().to_string();
+        assert!(error.contains("FIFO"), "{error}");
     }
 
     #[test]
@@ -239,12 +190,13 @@ mod tests {
         let mut own = bundled.clone();
         own.bus.pio_write_uncombined = Some(bundled.bus.doorbell.clone());
         own.ni.local_bus = Some(bundled.bus.dma_read.clone());
-        own.ni.processor_send = Some(bundled.ni.load.clone());
-        own.ni.processor_receive = Some(bundled.ni.store.clone());
+        let store = bundled.ni.machines["store"].clone();
+        own.ni.machines.insert("scan_channels".to_owned(), store);
         let (plain, own) = (profile(&bundled), profile(&own));
         assert_eq!(plain.bus.pio_write_uncombined.burst_bytes, 8);
         assert_eq!(own.bus.pio_write_uncombined, plain.bus.doorbell);
         assert_eq!((own.ni.local_bus, plain.ni.local_bus), (plain.bus.dma_read, Price::FREE));
-        assert_eq!((own.ni.processor_send, own.ni.processor_receive), (plain.ni.load, plain.ni.store));
+        assert_eq!(own.ni.machines.get("scan_channels"), plain.ni.machines.get("store"));
+        assert!(!plain.ni.machines.has("scan_channels"));
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use niclab_model::conventional::Conventional;
+use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::profile::{Price, Profile, WORD_BYTES};
 use niclab_model::time::{Span, Time};
 
@@ -38,9 +39,14 @@ fn rate_mb_per_s(price: &Price, bytes: u64) -> f64 {
 fn gamma_takes_17_and_14_microseconds_over_descriptors() {
     for (name, paper_ps) in [("fast-ethernet-p133", 17_000_000_u64), ("fast-ethernet-pii350", 14_000_000)] {
         let (profile, prices) = bundled(name);
-        let ready = Conventional::new(prices).transmit(Time::ZERO, MIN_FRAME_BYTES, true);
+        let ready = Conventional::new(prices.clone()).transmit(
+            Time::ZERO,
+            MIN_FRAME_BYTES,
+            true,
+            &mut NodeBus::default(),
+        );
         let arrived = ready + wire(&profile, MIN_FRAME_BYTES);
-        let received = Conventional::new(prices).receive(arrived, MIN_FRAME_BYTES);
+        let received = Conventional::new(prices).receive(arrived, MIN_FRAME_BYTES, &mut NodeBus::default());
         assert!(received.as_ps().abs_diff(paper_ps) < 100_000, "GAMMA, section 5: {name}: {received:?}");
         let floor_ps = wire(&profile, MIN_FRAME_BYTES).as_ps();
         assert!(floor_ps < 7_000_000, "GAMMA, section 1: the hardware takes 7 us");
@@ -64,8 +70,8 @@ fn grim_takes_13_microseconds_for_a_short_message() {
     const MESSAGE_BYTES: u64 = 32;
     let (profile, prices) = bundled("lanai4-pci");
     let ni = &prices.ni;
-    let card_ps: u64 = [ni.processor_send, ni.load, ni.transmit, ni.receive, ni.store, ni.processor_receive]
-        .map(|cycles| ni.span(cycles, MESSAGE_BYTES / WORD_BYTES).as_ps())
+    let card_ps: u64 = ["processor_send", "load", "transmit", "receive", "store", "processor_receive"]
+        .map(|machine| ni.span(ni.machines.get(machine), MESSAGE_BYTES / WORD_BYTES).as_ps())
         .iter()
         .sum();
     let bus_ps = crossing(&prices.bus.pio_write, MESSAGE_BYTES).as_ps()

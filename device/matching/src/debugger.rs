@@ -49,7 +49,7 @@ enum Stop {
 }
 
 /// Why it stopped.
-enum Why {
+enum StopReason {
     Breakpoint(usize),
     Count,
     Done,
@@ -276,28 +276,32 @@ impl Debugger {
         })?;
         let cycle = self.machine.cycles();
         match why {
-            Why::Count => {}
-            Why::Breakpoint(number) => text += &format!("breakpoint {number}, before cycle {cycle}\n"),
-            Why::Done => {
+            StopReason::Count => {}
+            StopReason::Breakpoint(number) => text += &format!("breakpoint {number}, before cycle {cycle}\n"),
+            StopReason::Done => {
                 text += &format!(
                     "every header has its outcome, after {cycle} cycles; `results` shows them, `restart` begins \
                      anew\n"
                 );
                 return Ok(text);
             }
-            Why::Stopped(stopped) => text += &format!("the program was stopped: {stopped}\n"),
+            StopReason::Stopped(stopped) => text += &format!("the program was stopped: {stopped}\n"),
         }
         Ok(text + &show::next(&self.machine, self.unit))
     }
 
-    fn cycles(&mut self, count: u64, mut each: impl FnMut(&Machine, &Cycle)) -> Result<Why, DebugError> {
+    fn cycles(
+        &mut self,
+        count: u64,
+        mut each: impl FnMut(&Machine, &Cycle),
+    ) -> Result<StopReason, DebugError> {
         for _ in 0..count {
             if self.machine.is_done() {
-                return Ok(Why::Done);
+                return Ok(StopReason::Done);
             }
             let cycle = match tick(&mut self.machine, self.trace.as_mut()) {
                 Ok(cycle) => cycle,
-                Err(TickError::Stopped(stopped)) => return Ok(Why::Stopped(stopped)),
+                Err(TickError::Stopped(stopped)) => return Ok(StopReason::Stopped(stopped)),
                 Err(TickError::Trace(error)) => return Err(error.into()),
             };
             if self.history.len() == HISTORY {
@@ -307,10 +311,10 @@ impl Debugger {
             self.history.push_back((cycle.number, both));
             each(&self.machine, &cycle);
             if let Some((number, _)) = self.stops.iter().find(|(_, stop)| self.is_at(*stop, &cycle)) {
-                return Ok(Why::Breakpoint(*number));
+                return Ok(StopReason::Breakpoint(*number));
             }
         }
-        Ok(Why::Count)
+        Ok(StopReason::Count)
     }
 
     fn is_at(&self, stop: Stop, cycle: &Cycle) -> bool {

@@ -48,7 +48,7 @@ pub enum FirmwareError {
     },
     /// It is neither.
     #[error(
-        "{} is neither a firmware image nor a source\n  mend: write a source as docs/MATCH.md says; \
+        "{} is neither a firmware image nor a source\n  mend: write a source as docs/match/MACHINE.md says; \
          `niclab asm FILE.nma -o FILE.nmi` makes an image of it",
         .0.display()
     )]
@@ -187,7 +187,7 @@ fn from_source(file: &Path, source: &str) -> Result<Program, FirmwareError> {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::matching::program;
+    use niclab_model::models::matching::program;
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Lists and headers as JSON. docs/MATCH.md has the tables of keys.
+//! Lists and headers as JSON. docs/match/RUNNING.md has the tables of keys.
 //!
 //! Words of 64 bits may be numbers or, since many writers of JSON round what is beyond 2^53, text: `"0x1f"`, `"42"`.
 
@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use niclab_asm::shortened;
-use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
+use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -33,7 +33,7 @@ pub enum InputError {
     },
     /// It is no JSON, or a value is not what its key wants.
     #[error(
-        "{}: {}: {}\n  mend: {}", file.display(), shortened(at.clone()), shortened(error.to_string()), mend(error)
+        "{}: {}: {}\n  mend: {}", file.display(), shortened(at.clone()), shortened(error.to_string()), remedy(error)
     )]
     Json {
         /// The file.
@@ -62,9 +62,9 @@ pub enum InputError {
     },
 }
 
-fn mend(error: &serde_json::Error) -> &'static str {
+fn remedy(error: &serde_json::Error) -> &'static str {
     if error.is_data() {
-        "docs/MATCH.md, \"Running a program\", has all keys and what they take"
+        "docs/match/RUNNING.md has all keys and what they take"
     } else {
         "the file is one JSON array of objects, `[{...}, {...}]`"
     }

@@ -1,4 +1,4 @@
-//! The match unit at the desk: the same unit and list manager as in a NIC, with a list and headers out of files.
+//! The match unit without a NIC around it: the same unit and list manager, with a list and headers out of files.
 //!
 //! * [`input`]: the files, lists and headers as JSON;
 //! * [`firmware`]: the program, as an image, as a source, or the one that every unit is built with;
@@ -7,7 +7,7 @@
 //! * [`debugger`]: stops, steps and shows;
 //! * [`trace`]: a waveform of every cycle.
 //!
-//! docs/MATCH.md, "Running a program" and "Debugging", is the manual.
+//! docs/match/RUNNING.md is the manual.
 
 pub mod debugger;
 pub mod firmware;

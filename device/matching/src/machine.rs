@@ -4,8 +4,9 @@
 //! The unit executes a word at a time, since forwarding hides its three stages; here they are derived from what was issued: the
 //! word issued in a cycle reads its operands in it, executes in the next one and writes in the one behind.
 
-mod keeper;
-mod seat;
+mod found;
+mod manager;
+mod pipeline;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,21 +14,21 @@ use std::path::PathBuf;
 
 use niclab_isa::Word;
 use niclab_isa::image::ImageError;
-use niclab_model::matching::item::{Header, Item};
-use niclab_model::matching::list_manager::inspect::Phase;
-use niclab_model::matching::list_manager::{Handle, Misbehaved, Timing, Use};
-use niclab_model::matching::program::{FAILED, SUCCEEDED};
-pub use niclab_model::matching::queue_manager::Party;
-use niclab_model::matching::queue_manager::{Fault, MOST_ITEMS};
+use niclab_model::models::matching::item::{Header, Item};
+use niclab_model::models::matching::list_manager::inspect::Phase;
+use niclab_model::models::matching::list_manager::{Handle, Misbehaved, Timing, Use};
+use niclab_model::models::matching::program::{FAILED, SUCCEEDED};
+pub use niclab_model::models::matching::queue_manager::Party;
+use niclab_model::models::matching::queue_manager::{Fault, MAX_ITEMS};
 use thiserror::Error;
 
-use keeper::Keeper;
-pub use keeper::ManagerView;
-use seat::Seat;
-pub use seat::{Stages, UnitCycle, UnitView};
+pub use found::Found;
+use manager::Manager;
+pub use manager::ManagerView;
+use pipeline::Pipeline;
+pub use pipeline::{Stages, UnitCycle, UnitView};
 
 use crate::firmware::Firmware;
-use crate::results::Found;
 
 /// Everything that is given.
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ pub enum SetupError {
     },
     /// A program that keeps the list names items by slots of 16 bits.
     #[error(
-        "the list has {items} items, and a program that keeps it has {MOST_ITEMS} slots for them\n  mend: take items \
+        "the list has {items} items, and a program that keeps it has {MAX_ITEMS} slots for them\n  mend: take items \
          out, or leave --queue-program away: the hardware list manager takes any number"
     )]
     Items {
@@ -86,7 +87,7 @@ pub const fn watchdog(items: usize) -> u64 {
 
 /// A program was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("header {header}: {}\n  mend: {}", text(*by, *why), mend(*by, *why))]
+#[error("header {header}: {}\n  mend: {}", text(*by, *why), remedy(*by, *why))]
 pub struct Stopped {
     /// The header that was being matched, by its place in the file.
     pub header: usize,
@@ -101,16 +102,16 @@ fn text(by: Option<Party>, why: Misbehaved) -> String {
     by.map_or_else(|| why.to_string(), |party| Fault { party, why }.to_string())
 }
 
-fn mend(by: Option<Party>, why: Misbehaved) -> &'static str {
+fn remedy(by: Option<Party>, why: Misbehaved) -> &'static str {
     match (why, by) {
         (Misbehaved::Watchdog { .. }, _) => {
             "`niclab match debug` shows where it goes round; --watchdog CYCLES gives it longer"
         }
         (_, Some(Party::Queue)) => {
-            "`niclab match debug` steps there; docs/MATCH.md, \"Queue handling as a program\", says what is to be done when"
+            "`niclab match debug` steps there; docs/match/INSIDE.md, \"Queue handling as a program\", says what is to be done when"
         }
         _ => {
-            "`niclab match debug` steps there; docs/MATCH.md, \"What travels\", says what is to be answered when"
+            "`niclab match debug` steps there; docs/match/INSIDE.md, \"What travels\", says what is to be answered when"
         }
     }
 }
@@ -213,9 +214,9 @@ pub struct Ran {
 /// Units and list manager at work.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    unit: Seat,
-    queue: Option<Seat>,
-    keeper: Keeper,
+    unit: Pipeline,
+    queue: Option<Pipeline>,
+    manager: Manager,
     places: HashMap<Handle, usize>,
     watchdog: u64,
     headers: usize,
@@ -229,14 +230,14 @@ impl Machine {
     /// # Errors
     /// [`SetupError`].
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut keeper = Keeper::new(setup)?;
+        let mut manager = Manager::new(setup)?;
         let items = setup.items.iter().enumerate();
-        let places = items.map(|(place, item)| (keeper.queue_mut().append(*item), place)).collect();
-        setup.headers.iter().for_each(|header| keeper.queue_mut().on_header(*header));
+        let places = items.map(|(place, item)| (manager.queue_mut().append(*item), place)).collect();
+        setup.headers.iter().for_each(|header| manager.queue_mut().on_header(*header));
         Ok(Self {
-            unit: Seat::new(setup.firmware.clone()),
-            queue: setup.queue.clone().map(Seat::new),
-            keeper,
+            unit: Pipeline::new(setup.firmware.clone()),
+            queue: setup.queue.clone().map(Pipeline::new),
+            manager,
             places,
             watchdog: setup.watchdog,
             headers: setup.headers.len(),
@@ -251,20 +252,20 @@ impl Machine {
         self.queue.is_some()
     }
 
-    fn seat(&self, party: Party) -> &Seat {
+    fn pipeline(&self, party: Party) -> &Pipeline {
         self.queue.as_ref().filter(|_| party == Party::Queue).unwrap_or(&self.unit)
     }
 
     /// One of both programs; the one that matches where there is but that.
     #[must_use]
     pub fn firmware(&self, party: Party) -> &Firmware {
-        &self.seat(party).firmware
+        &self.pipeline(party).firmware
     }
 
     /// The address of the word that comes next.
     #[must_use]
     pub fn pc(&self, party: Party) -> usize {
-        self.keeper.unit(party).pc()
+        self.manager.unit(party).pc()
     }
 
     /// The word that comes next, unless the program ran out of its end.
@@ -276,7 +277,7 @@ impl Machine {
     /// Whether every header has its outcome.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.keeper.is_idle()
+        self.manager.is_idle()
     }
 
     /// What became of headers so far.
@@ -288,7 +289,7 @@ impl Machine {
     /// What became of everything so far.
     #[must_use]
     pub fn ran(&self) -> Ran {
-        let append_cycles = self.keeper.change_cycles();
+        let append_cycles = self.manager.change_cycles();
         Ran { found: self.found.clone(), cycles: self.cycles(), append_cycles, stopped: self.stopped }
     }
 
@@ -307,14 +308,14 @@ impl Machine {
     /// Cycles so far.
     #[must_use]
     pub fn cycles(&self) -> u64 {
-        self.keeper.queue().cycle()
+        self.manager.queue().cycle()
     }
 
     /// Words that the input FIFO of a unit holds.
     #[must_use]
     pub fn fifo_words(&self, party: Party) -> usize {
         match (party, &self.queue) {
-            (Party::Queue, Some(_)) => niclab_model::matching::fifo::MOST_WORDS,
+            (Party::Queue, Some(_)) => niclab_model::models::matching::fifo::MAX_WORDS,
             _ => Timing::default().fifo_words,
         }
     }
@@ -322,16 +323,16 @@ impl Machine {
     /// The list as it is: places in the file, and items. Where a program keeps it, in the order of its slots, which come first.
     #[must_use]
     pub fn list(&self) -> Vec<(Option<u16>, usize, Item)> {
-        self.keeper.list().into_iter().map(|(slot, handle, item)| (slot, self.place(handle), item)).collect()
+        self.manager.list().into_iter().map(|(slot, handle, item)| (slot, self.place(handle), item)).collect()
     }
 
     /// The machine as it is.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let (manager, judged) = self.keeper.look();
+        let (manager, judged) = self.manager.look();
         Snapshot {
-            unit: self.keeper.view(Party::Matcher),
-            queue: self.queue.as_ref().map(|_| self.keeper.view(Party::Queue)),
+            unit: self.manager.view(Party::Matcher),
+            queue: self.queue.as_ref().map(|_| self.manager.view(Party::Queue)),
             header: manager.matching.map(|_| self.found.len()),
             judged: judged.map(|handle| self.place(handle)),
             manager,
@@ -343,7 +344,7 @@ impl Machine {
     /// # Errors
     /// [`Stopped`]; what was found before is [`Self::found`].
     pub fn run(&mut self) -> Result<(), Stopped> {
-        let ended = self.keeper.queue_mut().run(self.watchdog);
+        let ended = self.manager.queue_mut().run(self.watchdog);
         self.collect();
         ended.map_err(|fault| self.stop(fault))
     }
@@ -356,18 +357,20 @@ impl Machine {
         self.stopped.map_or(Ok(()), Err)?;
         let before = self.snapshot();
         let number = self.cycles();
-        let issued = [Party::Matcher, Party::Queue].map(|party| self.keeper.unit(party).issued());
-        let ended = self.keeper.tick();
+        let issued = [Party::Matcher, Party::Queue].map(|party| self.manager.unit(party).issued());
+        let ended = self.manager.tick();
         let collected = self.collect();
         ended.map_err(|fault| self.stop(fault))?;
 
         let after = self.snapshot();
         let [unit_issued, queue_issued] = issued;
-        let is_issued = self.keeper.unit(Party::Matcher).issued() > unit_issued;
+        let is_issued = self.manager.unit(Party::Matcher).issued() > unit_issued;
         let unit = self.unit.cycle(number, &before.unit, &after.unit, is_issued);
-        let is_issued = self.keeper.unit(Party::Queue).issued() > queue_issued;
+        let is_issued = self.manager.unit(Party::Queue).issued() > queue_issued;
         let queue = match (&mut self.queue, &before.queue, &after.queue) {
-            (Some(seat), Some(before), Some(after)) => Some(seat.cycle(number, before, after, is_issued)),
+            (Some(pipeline), Some(before), Some(after)) => {
+                Some(pipeline.cycle(number, before, after, is_issued))
+            }
             _ => None,
         };
         let began = after.manager.matching.is_some_and(|matching| matching.began == number);
@@ -379,7 +382,7 @@ impl Machine {
             ended: (collected > 0).then(|| self.found.len() - 1),
             before,
         };
-        if let Some(fault) = self.keeper.overdue(self.watchdog) {
+        if let Some(fault) = self.manager.overdue(self.watchdog) {
             self.stop(fault);
         }
         Ok(cycle)
@@ -393,7 +396,7 @@ impl Machine {
     /// Takes what the list manager found; how many headers that are.
     fn collect(&mut self) -> usize {
         let before = self.found.len();
-        while let Some(outcome) = self.keeper.queue_mut().poll_outcome() {
+        while let Some(outcome) = self.manager.queue_mut().poll_outcome() {
             let found = Found::new(&outcome, |handle| self.place(*handle));
             self.found.push(found);
         }

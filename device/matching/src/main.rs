@@ -11,12 +11,12 @@ use niclab_matching::input::{headers_schema, list_schema, read_headers, read_lis
 use niclab_matching::machine::{Machine, Setup, Stopped, watchdog};
 use niclab_matching::results::{Results, results_schema};
 use niclab_matching::trace::{TickError, Trace, tick};
-use niclab_model::matching::list_manager::Use;
+use niclab_model::models::matching::list_manager::Use;
 
 /// Runs programs of the match unit on lists and headers, and steps through them.
 ///
 /// `niclab match` starts this program. Exit codes: 0 when every header has its outcome, 1 when the program had to be stopped, 2
-/// when it cannot be run at all. docs/MATCH.md describes the files.
+/// when it cannot be run at all. docs/match/RUNNING.md describes the files.
 #[derive(Debug, Parser)]
 #[command(name = "niclab-match", bin_name = "niclab match", version, max_term_width = 100)]
 struct Arguments {
@@ -67,7 +67,7 @@ struct SetupArguments {
     #[arg(long)]
     keep: bool,
     /// Stop a program that takes more cycles for a header. Default: 4096, and 256 for each item.
-    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..=MOST_WATCHDOG))]
+    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u64).range(1..=MAX_WATCHDOG))]
     watchdog: Option<u64>,
     /// Write a waveform of every cycle to this file (VCD), for GTKWave: a regular file, which is replaced, or a new one.
     #[arg(long, value_name = "FILE.vcd")]
@@ -97,7 +97,7 @@ struct DebugArguments {
 }
 
 /// The longest watchdog: six days of the modelled clock, and far from where sums of cycles would overflow.
-const MOST_WATCHDOG: u64 = 1 << 48;
+const MAX_WATCHDOG: u64 = 1 << 48;
 
 type Failure = Box<dyn std::error::Error>;
 

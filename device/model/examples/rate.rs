@@ -9,10 +9,12 @@ use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortO
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::fabric::link::LinkConfig;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding};
+use niclab_model::models::ultra::config::ConfigError;
+use niclab_model::models::ultra::{Config, Ultra};
+use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Output, PageStore, Register};
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::Span;
-use niclab_model::ultra::{Config, Ultra};
 
 const SLICES: u32 = 256;
 const MESSAGES: u64 = 5_000_000;
@@ -21,7 +23,7 @@ const CODES: [(&str, u32); 2] = [("16 bytes", 8 << 3), ("80 bytes", 0)];
 
 /// Two cards and the network between them.
 struct World {
-    nics: [Ultra; 2],
+    nics: [Alone<Ultra>; 2],
     fabric: Fabric,
     slices_written: u64,
 }
@@ -35,23 +37,24 @@ impl World {
             switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
             seed: 1,
         };
-        Ok(Self {
-            nics: [Ultra::new(Config::new(0, 2, profile))?, Ultra::new(Config::new(1, 2, profile))?],
-            fabric: Fabric::new(&config)?,
-            slices_written: 0,
-        })
+        let card =
+            |node| Ok::<_, ConfigError>(Alone::new(Ultra::new(Config::new(node, 2, profile.clone()))?));
+        Ok(Self { nics: [card(0)?, card(1)?], fabric: Fabric::new(&config)?, slices_written: 0 })
     }
 
     /// Carries all that a card wants done, and what follows from it.
     fn carry(&mut self, from: usize) {
         while let Some(output) = self.nics[from].poll_output() {
             match &output {
-                Output::Frame { at, frame, message } => {
+                Output::Frame { at, frame, message, .. } => {
                     let mut deliveries = Deliveries::new();
                     self.fabric.forward(*at, from as u16, frame, *message, &mut deliveries);
                     for delivery in &deliveries {
                         let to = usize::from(delivery.to);
-                        self.nics[to].handle(delivery.at, Input::Frame { frame, message: *message });
+                        self.nics[to].handle(
+                            delivery.at,
+                            Input::Frame { head: delivery.at, frame, message: *message },
+                        );
                         self.carry(to);
                     }
                 }
@@ -108,11 +111,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let wall_ns = begin.elapsed().as_nanos() as f64 / messages as f64;
         let counters = world.nics[1].counters();
-        if counters.packets_received != messages {
-            return Err(format!("{} of {messages} messages arrived", counters.packets_received).into());
+        if counters.card.messages_received != messages {
+            return Err(format!("{} of {messages} messages arrived", counters.card.messages_received).into());
         }
         let model_ps = world.nics[1].host_clock().as_ps() as f64;
-        let megabytes_per_s = counters.bytes_received as f64 * 1e6 / model_ps;
+        let megabytes_per_s = counters.card.bytes_received as f64 * 1e6 / model_ps;
         println!("{name:>10} {messages:>12} {wall_ns:>18.1} {megabytes_per_s:>22.1}");
     }
     Ok(())

@@ -9,7 +9,8 @@
 //! * [`parts`]: what models are made of: ledger and profile, FIFO memory, credits;
 //! * [`fabric`]: links with seeded faults, and the switch;
 //! * [`conventional`]: the Ethernet function as the conventional NIC that it is, priced;
-//! * one module for each NIC model, all of the same anatomy: `config`, `wire`, the units named by the paper, `nic`.
+//! * [`models`]: one folder for each NIC model, all of the same anatomy: `config`, `wire`, the units named by the paper,
+//!   `nic`.
 
 #![no_std]
 
@@ -17,8 +18,7 @@ extern crate alloc;
 
 pub mod conventional;
 pub mod fabric;
-pub mod matching;
+pub mod models;
 pub mod nic;
 pub mod parts;
 pub mod time;
-pub mod ultra;

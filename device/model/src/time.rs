@@ -7,6 +7,21 @@ use core::ops::{Add, AddAssign, Sub};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
+/// When the first and the last byte of a frame pass a place. Something that is whole at once has both at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// The first byte.
+    pub head: Time,
+    /// The last byte.
+    pub tail: Time,
+}
+
+impl From<Time> for Passage {
+    fn from(at: Time) -> Self {
+        Self { head: at, tail: at }
+    }
+}
+
 /// A length of model time, in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);

@@ -13,7 +13,7 @@
 use std::io::{self, Write};
 
 use niclab_model::fabric::Delivery;
-use niclab_model::nic::FrameBytes;
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::time::Time;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -79,16 +79,16 @@ impl Fate {
 /// and what happened to it. One that the link dropped at `at` is there as well.
 pub fn arrivals<'a>(
     at: Time,
-    frame: &'a FrameBytes,
+    frame: &'a SharedFrame,
     deliveries: &'a [Delivery],
-) -> impl Iterator<Item = (Time, FrameBytes, Fate)> + 'a {
+) -> impl Iterator<Item = (Time, SharedFrame, Fate)> + 'a {
     let whole = if deliveries.len() > 1 { Fate::Doubled } else { Fate::Passed };
     let dropped = deliveries.is_empty().then(|| (at, frame.clone(), Fate::Dropped));
     dropped.into_iter().chain(deliveries.iter().map(move |delivery| {
         let mut copy = frame.clone();
-        let flipped = delivery.corrupt.and_then(|bit| {
-            *copy.get_mut(bit as usize / 8)? ^= 1 << (bit % 8);
-            Some(Fate::Corrupted { bit })
+        let flipped = delivery.corrupt.map(|bit| {
+            copy.flip(bit);
+            Fate::Corrupted { bit }
         });
         (delivery.at, copy, flipped.unwrap_or(whole))
     }))

@@ -17,9 +17,9 @@
 
 use std::io::{self, Write};
 
-use niclab_model::parts::message::Message;
+use niclab_model::models::ultra::wire::{Header, Kind, Packet};
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
-use niclab_model::ultra::wire::{Header, Kind, Packet};
 use serde::{Deserialize, Serialize};
 
 /// The version of recordings that this build writes and reads.
@@ -78,7 +78,7 @@ impl Recorded {
     /// The message that left its card in `frame`, of a recording that began at `begin`. None for a frame that carries no
     /// message of a cluster NIC.
     #[must_use]
-    pub fn new(begin: Time, message: &Message, frame: &[u8]) -> Option<Self> {
+    pub fn new(begin: Time, message: &TraceTag, frame: &[u8]) -> Option<Self> {
         let header = Header::parse(&Packet::new_checked(frame).ok()?).ok()?;
         let Kind::Data { interrupt, .. } = header.kind else { return None };
         Some(Self {
@@ -143,7 +143,7 @@ fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::ultra::wire::Address;
+    use niclab_model::models::ultra::wire::Address;
 
     use super::*;
 
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn what_a_frame_carries_is_told_and_flow_control_is_not() {
         let launched = Time::from_ps(1_500);
-        let message = Message { node: 2, port: 3, number: 4, launched, bytes: 8 };
+        let message = TraceTag { node: 2, port: 3, number: 4, launched, bytes: 8 };
         let data = header(Kind::Data { interrupt: true, acknowledge: false }).emit(&[1, 2, 3]);
         let recorded = Recorded::new(Time::from_ps(500), &message, &data).unwrap();
         let expected =

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
 
 use niclab_model::parts::ledger::{Place, StageRecord};
-use niclab_model::parts::message::Message;
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Span, Time};
 use serde_json::Value;
 
@@ -216,7 +216,7 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    fn touch(&mut self, message: &Message, touch: Touch) -> io::Result<()> {
+    fn touch(&mut self, message: &TraceTag, touch: Touch) -> io::Result<()> {
         let key = (message.node, message.is_ethernet(), message.number);
         if let Some(touches) = self.flows.get_mut(&key) {
             // A message of endless transfers is cut: only its first slices are connected.
@@ -288,8 +288,8 @@ mod tests {
         us.parse::<u64>().unwrap() * 1_000_000 + rest[..6].parse::<u64>().unwrap()
     }
 
-    fn message(number: u64) -> Message {
-        Message { node: 0, port: 1, number, launched: Time::ZERO, bytes: 8 }
+    fn message(number: u64) -> TraceTag {
+        TraceTag { node: 0, port: 1, number, launched: Time::ZERO, bytes: 8 }
     }
 
     fn draw(ledger: &mut Ledger) -> String {
@@ -312,8 +312,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.record_stages(10);
         let mut host = Resource::new(Place::Host);
-        for port in [1, Message::ETHERNET] {
-            ledger.attribute(Some(Message { port, ..message(7) }));
+        for port in [1, TraceTag::ETHERNET] {
+            ledger.attribute(Some(TraceTag { port, ..message(7) }));
             for _ in 0..2 {
                 ledger.charge(Crossing::HostSend, &mut host, Time::ZERO, Cost::once(0, Span::from_ps(1)));
             }

@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "dissector/mailbox.rs"]
+mod mailbox;
+
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use niclab_model::matching::wire::{self, Link, Operation};
+use niclab_model::models::matching::wire::{self, Link, Operation};
+use niclab_model::models::ultra::wire::{Address, FLIT_BYTES, Header, Kind};
 use niclab_model::time::Time;
-use niclab_model::ultra::wire::{Address, FLIT_BYTES, Header, Kind};
 use niclab_observe::{Capture, Fate, Heading};
 
 const FIELDS: [&str; 15] = [
@@ -84,6 +87,20 @@ fn fields_and_times_are_read_back() {
     assert_eq!(corrupted[14], "1,1,0,1,1");
     assert_eq!(dropped[1..4], ["beta", "0x00000002", "niclab: dropped on this link, never arrived"]);
     assert_eq!(dropped[4..14], ["1", "5", "0", "3", "2", "4", "", "", "9", "12"]);
+}
+
+#[test]
+fn a_frame_of_no_known_protocol_is_named_by_its_number() {
+    let address = Address { node: 0, port: 0 };
+    let header = Header { target: address, source: address, kind: Kind::Credit, connection: 0, number: 0 };
+    let mut frame = header.emit(&[]).to_vec();
+    frame[14] = 0xfe;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("links.pcapng");
+    let mut capture = Capture::new(File::create(&path).unwrap(), &["alpha".to_owned()]).unwrap();
+    capture.frame(0, Heading::ToSwitch, Time::ZERO, &frame, Fate::Passed).unwrap();
+    capture.finish().unwrap();
+    assert_eq!(dissect(&path, &["niclab.protocol", "niclab_ultra.number"]), [["254", ""]]);
 }
 
 #[test]

@@ -148,6 +148,20 @@ impl Pass {
     }
 }
 
+/// The benchmark of one machine with one list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct List {
+    /// Its length.
+    pub items: u32,
+    /// The passes, the one that fills the caches first.
+    pub passes: Vec<Pass>,
+}
+
+/// Runs the benchmark with each of [`LISTS`].
+pub(crate) fn measure<E>(mut run: impl FnMut(u32) -> Result<Vec<Pass>, E>) -> Result<Vec<List>, E> {
+    LISTS.into_iter().map(|items| run(items).map(|passes| List { items, passes })).collect()
+}
+
 /// The passes in their order: how far down the list each goes, in percent, and the items that a match traverses then. The
 /// first one fills the caches.
 pub(crate) fn passes(items: u32) -> impl Iterator<Item = (Option<u32>, u32)> {

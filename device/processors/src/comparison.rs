@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use crate::benchmark::{self, CLOCK_MHZ, LISTS, Machine, Pass, RunError};
+use crate::benchmark::{self, CLOCK_MHZ, List, Machine, RunError};
 use crate::cache::CacheConfig;
 use crate::embedded::EmbeddedConfig;
 use crate::layout::HEADERS;
@@ -96,32 +96,18 @@ pub fn variations() -> Vec<(&'static str, Machine)> {
     ]
 }
 
-/// The benchmark of one machine with one list.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct List {
-    /// Its length.
-    pub items: u32,
-    /// The passes, the one that fills the caches first.
-    pub passes: Vec<Pass>,
-}
-
-/// Runs the benchmark with each of [`LISTS`].
-pub(crate) fn measure<E>(mut run: impl FnMut(u32) -> Result<Vec<Pass>, E>) -> Result<Vec<List>, E> {
-    LISTS.into_iter().map(|items| run(items).map(|passes| List { items, passes })).collect()
-}
-
 /// A processor on the benchmark.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Measured {
     /// Which.
     pub name: String,
-    /// One for each of [`LISTS`].
+    /// One for each of [`benchmark::LISTS`].
     pub lists: Vec<List>,
 }
 
 impl Measured {
     fn new(name: &str, machine: Machine) -> Result<Self, RunError> {
-        let lists = measure(|items| benchmark::run(machine, items))?;
+        let lists = benchmark::measure(|items| benchmark::run(machine, items))?;
         Ok(Self { name: name.to_owned(), lists })
     }
 }

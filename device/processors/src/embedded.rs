@@ -95,7 +95,7 @@ impl Embedded {
     /// # Errors
     /// The configuration is impossible.
     pub fn new(config: EmbeddedConfig) -> Result<Self, ConfigError> {
-        for (name, value) in [
+        ConfigError::check([
             ("fetch width", config.fetch_width),
             ("issue width", config.issue_width),
             ("commit width", config.commit_width),
@@ -104,11 +104,7 @@ impl Embedded {
             ("number of integer ALUs", config.integer_alus),
             ("number of memory ports", config.memory_ports),
             ("fetch queue", config.fetch_queue),
-        ] {
-            if value == 0 {
-                return Err(ConfigError::Zero { name });
-            }
-        }
+        ])?;
         Ok(Self {
             config,
             data_cache: Cache::new(config.data_cache)?,

@@ -57,6 +57,14 @@ pub enum ConfigError {
     Bandwidth(#[from] BandwidthError),
 }
 
+impl ConfigError {
+    /// Refuses parts, each with its name, of which there are none.
+    fn check<const PARTS: usize>(parts: [(&'static str, usize); PARTS]) -> Result<(), Self> {
+        let absent = parts.into_iter().find(|(_, number)| *number == 0);
+        absent.map_or(Ok(()), |(name, _)| Err(Self::Zero { name }))
+    }
+}
+
 /// A simulation that cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SimulationError {

@@ -5,15 +5,14 @@
 
 use niclab_isa::image::ImageError;
 use niclab_isa::{PREDICATES, REGISTERS, WORD_BITS};
-use niclab_model::matching::item::{Header, Item, Operation, WORDS, flag};
-use niclab_model::matching::list_manager::{ListManager, Matched, Misbehaved, Timing, Use};
-use niclab_model::matching::program;
-use niclab_model::matching::unit::{Step, Unit};
+use niclab_model::models::matching::item::{Header, Item, Operation, WORDS, flag};
+use niclab_model::models::matching::list_manager::{ListManager, Matched, Misbehaved, Timing, Use};
+use niclab_model::models::matching::program;
+use niclab_model::models::matching::unit::{Step, Unit};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::benchmark::{self, Pass, RunError};
-use crate::comparison::{List, measure};
+use crate::benchmark::{self, List, Pass, RunError, measure};
 use crate::layout::HEADERS;
 
 /// Table 1: the segments of the program, in the order in which they stand in it, and their words.

@@ -111,16 +111,12 @@ impl Multithreaded {
     /// # Errors
     /// The configuration is impossible.
     pub fn new(config: MultithreadedConfig) -> Result<Self, ConfigError> {
-        for (name, value) in [
+        ConfigError::check([
             ("number of cores", config.cores),
             ("number of contexts", config.contexts_per_core),
             ("swap interval", config.swap_interval_cycles as usize),
             ("time of a lock", config.lock_cycles as usize),
-        ] {
-            if value == 0 {
-                return Err(ConfigError::Zero { name });
-            }
-        }
+        ])?;
         let core = Core {
             data_cache: Cache::new(config.data_cache)?,
             instruction_cache: Cache::new(config.instruction_cache)?,

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use niclab_model::matching::fifo::Fifos;
-use niclab_model::matching::list_manager::Timing;
+use niclab_model::models::matching::fifo::Fifos;
+use niclab_model::models::matching::list_manager::Timing;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 

@@ -4,14 +4,15 @@ use std::fmt;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
+use niclab_spec::Forwarding;
+use niclab_spec::sim::{SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{DeviceFaults, Faults, LinkConfig, NicConfig, Profile, SimConfig, Workload, WorkloadKind};
 use serde::Serialize;
 
 use crate::run::{Options, Outcome, RunError, run};
 
 /// Partners of each node: as many as an ULTRA card has ports.
-const NEIGHBOURS: u32 = Workload::ULTRA_PORTS;
+const NEIGHBOURS: u32 = Workload::MAX_PORTS;
 /// The numbers of nodes.
 const NODES: [u32; 5] = [16, 64, 256, 1_024, 4_096];
 /// Slices of each receive queue: the programs of so many nodes exchange short bursts.
@@ -118,7 +119,7 @@ fn measured(nodes: u32, count: u64) -> Result<Measured, RunError> {
 /// Nodes on a ring, each with eight partners.
 fn exchange(nodes: u32, count: u64) -> SimConfig {
     // The profile of the default NIC, which a test of its own crate reads.
-    let name = NicConfig::default().model.default_profile();
+    let name = NicConfig::default().model.default_profile;
     let profile = Profile::bundled(name).unwrap_or_else(|| unreachable!("the default profile is bundled"));
     let link = LinkConfig {
         bandwidth_bits_per_s: profile.network.link_bandwidth_bits_per_s.value,

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use niclab_assembly::figures;
 use niclab_model::fabric::PortCounters;
 use niclab_model::nic::ShellCounts;
+use niclab_model::parts::fault_injector::{Fault, FaultInjector};
 use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Line};
-use niclab_model::parts::mischief::{Fault, Saboteur};
 use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
 use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats};
+use niclab_workloads::Transport;
 
+use crate::checker::Check;
 use crate::host::Sum;
+use crate::host::card::CardHost;
 use crate::host::ethernet::EthernetHost;
-use crate::host::matching::MatchHost;
 use crate::host::tally::{Interrupts, Tally};
-use crate::host::ultra::UltraHost;
-use crate::judge::Check;
 use crate::world::{Node, World};
 
 /// All counters since the world was made.
@@ -59,8 +59,8 @@ fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures
     node_figures
 }
 
-/// Of a host with an ULTRA card.
-pub fn ultra(host: &UltraHost) -> NodeFigures {
+/// Of a host with a modelled card.
+pub fn card<T: Transport>(host: &CardHost<T>) -> NodeFigures {
     let tally = host.tally();
     let nic = host.nic();
     // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
@@ -82,30 +82,6 @@ pub fn ultra(host: &UltraHost) -> NodeFigures {
         interrupts: interrupts(&host.interrupts()),
         ports: host.ports().map(port_figures).collect(),
         nic_counts: figures::nic_counts(nic),
-        violations: figures::refusals(&model),
-        ..NodeFigures::default()
-    }
-}
-
-/// Of a host with a Match card.
-pub fn matching(host: &MatchHost) -> NodeFigures {
-    let tally = host.tally();
-    let nic = host.nic();
-    let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
-    let model = nic.statistics(&counts);
-    NodeFigures {
-        messages_sent: model.packets_sent,
-        messages_received: model.packets_received,
-        bytes_sent: model.bytes_sent,
-        bytes_received: model.bytes_received,
-        cluster: traffic(tally),
-        spared_doorbells: model.doorbells_spared,
-        ledger: figures::entries(nic.ledger()),
-        nic_counts: figures::nic_counts(nic),
-        unordered: nic.unordered(),
-        model_latency: figures::histogram(nic.ledger().latency()),
-        interrupts: interrupts(&host.interrupts()),
-        ports: host.ports().map(port_figures).collect(),
         violations: figures::refusals(&model),
         ..NodeFigures::default()
     }
@@ -155,34 +131,22 @@ const fn sum(what: &'static str, entered: u64, seen: u64) -> Sum {
     Sum { what, entered, seen }
 }
 
-/// The ledger of an ULTRA card.
-pub fn ultra_sums(host: &UltraHost) -> Vec<Sum> {
+/// The ledger of a modelled card.
+pub fn card_sums<T: Transport>(host: &CardHost<T>) -> Vec<Sum> {
     let line = |crossing| host.nic().ledger().line(crossing);
     let tally = host.tally();
-    let count = |fault| host.nic().saboteur().map_or(0, |saboteur| saboteur.count(fault));
-    let withheld_bytes = host.nic().saboteur().map_or(0, Saboteur::withheld_bytes);
+    let count = |fault| host.nic().fault_injector().map_or(0, |fault_injector| fault_injector.count(fault));
+    let withheld_bytes = host.nic().fault_injector().map_or(0, FaultInjector::withheld_bytes);
     // What the card did, and the host saw otherwise by a fault of the device.
     let written_bytes = tally.dma_bytes + withheld_bytes;
     let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
     let seen = host.interrupts().total() + count(Fault::LostInterrupt);
     vec![
         sum("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
-        sum("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-        sum("interrupts", raised, seen),
-        sum("messages sent", line(Crossing::HostSend).count, tally.launches),
-    ]
-}
-
-/// The ledger of a Match card.
-pub fn matching_sums(host: &MatchHost) -> Vec<Sum> {
-    let line = |crossing| host.nic().ledger().line(crossing);
-    let tally = host.tally();
-    vec![
-        sum("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.dma_bytes),
         sum("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.read_bytes),
         sum("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-        sum("interrupts", line(Crossing::Interrupt).count, host.interrupts().total()),
-        sum("commands", line(Crossing::HostSend).count, tally.launches),
+        sum("interrupts", raised, seen),
+        sum("launches", line(Crossing::HostSend).count, tally.launches),
     ]
 }
 
@@ -223,7 +187,7 @@ pub fn check_sums(world: &mut World) {
     }
     wrong.extend(wire_difference(world));
     for what in wrong {
-        world.judge_mut().fail(Check::LedgerSums, || what);
+        world.checker_mut().fail(Check::LedgerSums, || what);
     }
 }
 

@@ -3,10 +3,10 @@
 //! The same model code as behind QEMU, under a shell whose only clock is model time: an event queue, hosts that perform
 //! scripted workloads, and checkers outside the models.
 //!
-//! * [`plan`]: from a workload to flows between ports, and a [`script`] for each node's program;
-//! * [`host`]: what a program and its library do with a NIC, one module for each kind;
+//! * [`plan`]: from a workload to flows between ports, and a script (`niclab_workloads`) for each node's program;
+//! * [`host`]: what a program and its library do with a NIC;
 //! * [`world`]: nodes, network and the loop over the [`queue`] of events;
-//! * [`judge`]: the checkers;
+//! * [`checker`]: the checkers;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
 //! * [`observer`]: timelines and captures on demand;
 //! * [`swarm`]: many random simulations with faults;
@@ -17,15 +17,14 @@
 //! order of a hash or on threads: the same configuration gives the same bytes.
 
 pub mod bench;
+pub mod checker;
 pub mod figures;
 pub mod host;
-pub mod judge;
 pub mod observer;
 pub mod plan;
 pub mod queue;
 pub mod recording;
 pub mod run;
-pub mod script;
 pub mod swarm;
 pub mod world;
 

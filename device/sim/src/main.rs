@@ -11,7 +11,7 @@ use niclab_sim::bench;
 use niclab_sim::observer::Observer;
 use niclab_sim::run::{Options, run_observed};
 use niclab_sim::swarm::Swarm;
-use niclab_spec::SimConfig;
+use niclab_spec::{NicModel, SimConfig};
 use tempfile::NamedTempFile;
 
 /// Simulates a cluster of NICs by the same models that serve guests.
@@ -30,6 +30,9 @@ struct Arguments {
     /// Run so many random configurations, first with faults, then healed.
     #[arg(long, value_name = "N")]
     swarm: Option<usize>,
+    /// Only configurations of this NIC model.
+    #[arg(long, value_name = "NAME", requires = "swarm", value_parser = nic_model)]
+    nic: Option<NicModel>,
     /// The seed, instead of the configuration's; the first one of a swarm.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -66,6 +69,11 @@ struct BenchArguments {
 }
 
 type Failure = Box<dyn std::error::Error>;
+
+fn nic_model(name: &str) -> Result<NicModel, String> {
+    let known = || format!("no model is called `{name}`; use one of {}", NicModel::names().join(", "));
+    NicModel::named(name).ok_or_else(known)
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -150,7 +158,7 @@ fn observer<'a>(
 fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.unwrap_or_else(cores);
-    let swarm = Swarm::new(arguments.seed.unwrap_or(1), count, threads);
+    let swarm = Swarm::of(arguments.nic, arguments.seed.unwrap_or(1), count, threads);
     write(None, &swarm.to_string())?;
     Ok(swarm.is_sound())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use niclab_model::fabric::Delivery;
-use niclab_model::nic::FrameBytes;
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::parts::ledger::Ledger;
 use niclab_model::time::Time;
 use niclab_observe::capture::arrivals;
@@ -20,7 +20,7 @@ type Out<'a> = Box<dyn Write + 'a>;
 struct Seen {
     node: u16,
     heading: Heading,
-    frame: FrameBytes,
+    frame: SharedFrame,
     fate: Fate,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Observer<'a> {
     }
 
     /// A node hands a frame to its link, which may drop it.
-    pub fn on_sent(&mut self, at: Time, node: u16, frame: &FrameBytes, is_dropped: bool) {
+    pub fn on_sent(&mut self, at: Time, node: u16, frame: &SharedFrame, is_dropped: bool) {
         if self.capture.is_none() {
             return;
         }
@@ -76,7 +76,7 @@ impl<'a> Observer<'a> {
     }
 
     /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
-    pub fn on_forwarded(&mut self, at: Time, node: u16, frame: &FrameBytes, deliveries: &[Delivery]) {
+    pub fn on_forwarded(&mut self, at: Time, node: u16, frame: &SharedFrame, deliveries: &[Delivery]) {
         if self.capture.is_none() {
             return;
         }
@@ -85,7 +85,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    fn see(&mut self, at: Time, node: u16, heading: Heading, frame: FrameBytes, fate: Fate) {
+    fn see(&mut self, at: Time, node: u16, heading: Heading, frame: SharedFrame, fate: Fate) {
         self.order += 1;
         self.coming.insert((at, self.order), Seen { node, heading, frame, fate });
     }

@@ -2,32 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use niclab_model::fabric::faults::Random;
-use niclab_spec::{NicConfig, NicModel, SimConfig, Workload, WorkloadKind};
+use niclab_model::parts::random::Random;
+use niclab_spec::{NicConfig, SimConfig, Workload, WorkloadKind};
 
-use crate::recording::{Recording, Route};
-use crate::script::Script;
+use niclab_workloads::{End, Flow, FlowId, Outgoing, Script, Sizes};
 
-/// Number of a flow: its place in [`Plan::flows`].
-pub type FlowId = u32;
-
-/// A port of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct End {
-    /// The node's rank.
-    pub node: u16,
-    /// Its port, counted from 0 among those that can be opened.
-    pub port: u16,
-}
-
-/// Messages from one port to another, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// Who sends.
-    pub from: End,
-    /// Who receives.
-    pub to: End,
-}
+use crate::recording::{Recorded, Recording, Route};
 
 /// All that a workload makes the nodes do.
 #[derive(Debug)]
@@ -112,7 +92,7 @@ impl Plan {
     fn gather(&mut self, receiver: u16, nodes: u16) {
         let senders = (0..nodes).filter(|&node| node != receiver);
         for (number, node) in (0..).zip(senders) {
-            let to = End { node: receiver, port: number % Workload::ULTRA_PORTS as u16 };
+            let to = End { node: receiver, port: number % Workload::MAX_PORTS as u16 };
             self.flows.push(Flow { from: End { node, port: 0 }, to });
         }
     }
@@ -157,38 +137,40 @@ impl Plan {
         }
         let count = if is_warmup { workload.warmup } else { workload.count };
         let is_first = node.is_multiple_of(2);
+        let sizes = Sizes { bytes: workload.message_bytes, interrupt_every: workload.interrupt_every };
         let Some(&flow) = own.first() else { return Script::idle() };
         match workload.kind {
-            WorkloadKind::PingPong if is_first => Script::ping(workload, flow, count),
-            WorkloadKind::PingPong => Script::pong(workload, flow, count),
-            WorkloadKind::Stream if is_first => Script::burst(workload, own.to_vec(), count),
-            WorkloadKind::Stream => Script::confirm(workload, flow, count),
+            WorkloadKind::PingPong if is_first => Script::ping(sizes, flow, count),
+            WorkloadKind::PingPong => Script::pong(sizes, flow, count),
+            WorkloadKind::Stream if is_first => Script::burst(sizes, own.to_vec(), count),
+            WorkloadKind::Stream => Script::confirm(sizes, flow, count),
             WorkloadKind::AllToAll | WorkloadKind::NeighbourExchange | WorkloadKind::Incast => {
-                Script::burst(workload, own.to_vec(), count)
+                Script::burst(sizes, own.to_vec(), count)
             }
             WorkloadKind::Random => {
                 let stream = PROGRAM_STREAM + 2 * u64::from(node) + u64::from(is_warmup);
-                Script::random(workload, own.to_vec(), count, Random::new(config.seed, stream))
+                Script::random(sizes, own.to_vec(), count, Random::new(config.seed, stream))
             }
             WorkloadKind::Replay if is_warmup => Script::idle(),
             WorkloadKind::Replay => {
-                let flow_of = |route| self.routes.get(&(node, route)).copied();
-                Script::replay(recording.map(|r| r.messages_of(node)).unwrap_or_default(), flow_of)
+                let messages = recording.map(|r| r.messages_of(node)).unwrap_or_default();
+                Script::replay(messages.iter().filter_map(|message| self.outgoing(node, message)).collect())
             }
         }
+    }
+
+    /// What a node sends where it sent this.
+    fn outgoing(&self, node: u16, message: &Recorded) -> Option<Outgoing> {
+        let flow = *self.routes.get(&(node, Route::of(message)))?;
+        let (bytes, interrupts) = (message.bytes, message.interrupt);
+        Some(Outgoing { flow, bytes, interrupts, not_before_ps: message.model_time_ps })
     }
 }
 
 /// The card's numbers of the ports that can be opened.
 #[must_use]
 pub fn port_numbers(nic: &NicConfig) -> Vec<u16> {
-    let parameters = match nic.model {
-        NicModel::Ultra => &nic.ultra,
-        NicModel::Match => return (0..Workload::MATCH_PORTS as u16).collect(),
-    };
-    let shares = parameters.fifo_words_per_port.iter().zip(&parameters.completer_fifo_words_per_port);
-    let open = (0..).zip(shares).filter(|(_, (requester, completer))| **requester != 0 && **completer != 0);
-    open.map(|(number, _)| number).collect()
+    nic.limits().open_ports
 }
 
 /// The pairs of a ring on which each node has `neighbours`: the closest first. An odd number needs an even ring, whose

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use niclab_observe::recording::{Head, RECORDING_VERSION, Recorded, Tail};
+pub use niclab_observe::recording::Recorded;
+use niclab_observe::recording::{Head, RECORDING_VERSION, Tail};
 use thiserror::Error;
 
 /// A recording cannot be used.

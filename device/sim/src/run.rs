@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use niclab_spec::monitor::DaemonStats;
 use niclab_spec::report::{Mode, REPORT_VERSION, Report, nic_names};
-use niclab_spec::{NicModel, SimConfig, Workload, WorkloadKind, WorkloadProblem};
+use niclab_spec::{SimConfig, Workload, WorkloadKind, WorkloadProblem};
 use thiserror::Error;
 
 use crate::figures;
@@ -31,7 +31,7 @@ pub enum RunError {
 }
 
 fn problems(problems: &[WorkloadProblem]) -> String {
-    let line = |p: &WorkloadProblem| format!("`workload.{}`: {}\n  mend: {}", p.key, p.what, p.mend);
+    let line = |p: &WorkloadProblem| format!("`workload.{}`: {}\n  mend: {}", p.key, p.what, p.remedy);
     problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -102,7 +102,7 @@ pub fn run_observed(
     world.perform(warmup);
     world.begin_measurement();
     let before = figures::stats(&world, config);
-    let received_before = (world.judge().received, world.judge().received_bytes);
+    let received_before = (world.checker().received, world.checker().received_bytes);
     let healed = options.heals.then(|| measured.clone());
     if let Some(observer) = observer {
         world.observe(observer);
@@ -110,8 +110,8 @@ pub fn run_observed(
     world.perform(measured);
     world.take_observer().map_or(Ok(()), Observer::finish)?;
     let mut since = figures::stats(&world, config).since(&before);
-    let received = world.judge().received - received_before.0;
-    let received_bytes = world.judge().received_bytes - received_before.1;
+    let received = world.checker().received - received_before.0;
+    let received_bytes = world.checker().received_bytes - received_before.1;
     if let Some(scripts) = healed {
         world.heal();
         world.perform(scripts);
@@ -120,7 +120,7 @@ pub fn run_observed(
     figures::check_sums(&mut world);
     let time_ps = since.model.time_ps;
     since.model.set_rates(received, received_bytes, time_ps);
-    let (events, received) = (world.events(), world.judge().received);
+    let (events, received) = (world.events(), world.checker().received);
     Ok(Outcome { report: report(config, since, &world), events, received })
 }
 
@@ -129,12 +129,12 @@ fn read_recording(
     path: &Path,
     options: &Options<'_>,
 ) -> Result<Recording, RecordingError> {
-    let is_ultra = config.nodes.iter().any(|node| node.nic.model == NicModel::Ultra);
+    let units = config.nodes.iter().map(|node| node.nic.limits().message_unit_bytes);
     let limits = Limits {
         nodes: config.nodes.len() as u32,
-        message_bytes: most_bytes(&config.workload),
-        unit_bytes: if is_ultra { 8 } else { 1 },
-        ports: Workload::ULTRA_PORTS as usize,
+        message_bytes: max_bytes(&config.workload),
+        unit_bytes: units.max().unwrap_or(1),
+        ports: Workload::MAX_PORTS as usize,
         open_ports: config.nodes.iter().map(|node| port_numbers(&node.nic).len()).min().unwrap_or(0),
     };
     match options.recording {
@@ -143,11 +143,11 @@ fn read_recording(
     }
 }
 
-/// The longest message. A recording may have those of any ULTRA card.
+/// The longest message. A recording may have those of [`Workload::RECORDED_BYTES`].
 #[must_use]
-pub fn most_bytes(workload: &Workload) -> u32 {
+pub fn max_bytes(workload: &Workload) -> u32 {
     match workload.kind {
-        WorkloadKind::Replay => workload.message_bytes.max(Workload::ULTRA_PAYLOAD_BYTES),
+        WorkloadKind::Replay => workload.message_bytes.max(Workload::RECORDED_BYTES),
         _ => workload.message_bytes,
     }
 }
@@ -171,7 +171,7 @@ fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {
         nodes: stats.nodes,
         fabric: stats.fabric,
         total: Vec::new(),
-        checks: world.judge().verdict(),
+        checks: world.checker().verdict(),
     };
     report.add_up();
     report

@@ -7,13 +7,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use niclab_model::fabric::faults::Random;
+use niclab_abi::config::FEATURE_LISTS;
+use niclab_model::nic::registry::DrawnWorkload;
+use niclab_model::parts::random::Random;
 use niclab_observe::recording::{Recorded, Recorder};
+use niclab_spec::Forwarding;
 use niclab_spec::report::Checked;
-use niclab_spec::sim::{Forwarding, SIM_CONFIG_VERSION, SimNode};
+use niclab_spec::sim::{SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{
-    DeviceFaults, Faults, FlowControl, Function, LinkConfig, MatchParameters, NicConfig, NicModel, Profile,
-    Receive, SimConfig, UltraParameters, Workload, WorkloadKind,
+    DeviceFaults, Faults, Function, LinkConfig, NicConfig, NicModel, Profile, Receive, SimConfig, Workload,
+    WorkloadKind,
 };
 
 use crate::run::{Options, run};
@@ -24,10 +27,8 @@ const CONFIGURATION_STREAM: u64 = 1 << 42;
 const DEVICE_FAULTS_STREAM: u64 = CONFIGURATION_STREAM + 1;
 /// The stream of what is replayed.
 const RECORDING_STREAM: u64 = 1 << 43;
-/// Most payload of a message between Match cards: some frames.
-const MOST_MATCH_BYTES: u32 = 6_000;
 /// Most payload of a datagram on links as they are drawn.
-const MOST_DATAGRAM_BYTES: u32 = LinkConfig::DEFAULT_MTU_BYTES - Workload::ETHERNET_HEADERS_BYTES;
+const MAX_DATAGRAM_BYTES: u32 = LinkConfig::DEFAULT_MTU_BYTES - Workload::ETHERNET_HEADERS_BYTES;
 
 /// One run of a swarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct SwarmRun {
 /// All runs of a swarm, by seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swarm {
+    /// The model of all runs, where only one was asked for.
+    pub model: Option<NicModel>,
     /// The runs, in the order of their seeds.
     pub runs: Vec<SwarmRun>,
 }
@@ -55,11 +58,17 @@ impl Swarm {
     /// Runs the seeds from `seed` on, `count` of them, on `threads` threads.
     #[must_use]
     pub fn new(seed: u64, count: usize, threads: usize) -> Self {
+        Self::of(None, seed, count, threads)
+    }
+
+    /// The same, of one model alone.
+    #[must_use]
+    pub fn of(model: Option<NicModel>, seed: u64, count: usize, threads: usize) -> Self {
         let results: Vec<Mutex<Option<SwarmRun>>> = (0..count).map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((offset, place)) = take(&next, &results) {
-                let result = run_seed(seed.wrapping_add(offset), &Options::default());
+                let result = run_seed_of(model, seed.wrapping_add(offset), &Options::default());
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             }
         };
@@ -70,7 +79,7 @@ impl Swarm {
             work();
         });
         let result = |place: Mutex<_>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Self { runs: results.into_iter().filter_map(result).collect() }
+        Self { model, runs: results.into_iter().filter_map(result).collect() }
     }
 
     /// Whether every check of every run held.
@@ -92,7 +101,9 @@ impl fmt::Display for Swarm {
             for checked in &run.broken {
                 writeln!(f, "  {} failed: {}", checked.name, checked.detail)?;
             }
-            writeln!(f, "  to see it again: niclab-sim --swarm 1 --seed {}", run.seed)?;
+            write!(f, "  to see it again: niclab-sim --swarm 1 --seed {}", run.seed)?;
+            self.model.map_or(Ok(()), |model| write!(f, " --nic {}", model.name))?;
+            writeln!(f)?;
         }
         let sum = |of: fn(&SwarmRun) -> u64| self.runs.iter().map(of).sum::<u64>();
         let failed = self.runs.iter().filter(|run| !run.broken.is_empty()).count();
@@ -106,10 +117,10 @@ impl fmt::Display for Swarm {
     }
 }
 
-/// Runs one seed.
+/// Runs one seed, with cards of this model if one is named.
 #[must_use]
-pub fn run_seed(seed: u64, options: &Options<'_>) -> SwarmRun {
-    let config = configuration(seed);
+pub fn run_seed_of(model: Option<NicModel>, seed: u64, options: &Options<'_>) -> SwarmRun {
+    let config = configuration_of(seed, model);
     let what = describe(&config);
     let recording = recording(&config);
     let options = Options { heals: true, recording: recording.as_deref(), ..options.clone() };
@@ -132,6 +143,12 @@ pub fn run_seed(seed: u64, options: &Options<'_>) -> SwarmRun {
 /// The configuration that a seed stands for.
 #[must_use]
 pub fn configuration(seed: u64) -> SimConfig {
+    configuration_of(seed, None)
+}
+
+/// The configuration that a seed stands for among those of one model.
+#[must_use]
+pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     let mut dice = Dice(Random::new(seed, CONFIGURATION_STREAM));
     let workload = dice.workload();
     let count = match workload.kind {
@@ -140,19 +157,17 @@ pub fn configuration(seed: u64) -> SimConfig {
         WorkloadKind::NeighbourExchange | WorkloadKind::Random => 10 + 2 * dice.below(6),
         _ => 2 + dice.below(15),
     };
-    let nic = dice.nic(workload.function);
     let mut workload = workload;
-    if nic.model == NicModel::Match {
-        dice.draw_match(&mut workload);
-    }
+    let model = model.unwrap_or_else(|| dice.model(workload.function));
+    let nic = dice.nic(model, &mut workload);
     let is_faulty = dice.one_in(2) || dice.one_in(2);
     let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
-    let mut mischief = Dice(Random::new(seed, DEVICE_FAULTS_STREAM));
-    let has_mischief = mischief.one_in(3) && nic.model == NicModel::Ultra;
+    let mut device_dice = Dice(Random::new(seed, device_faults_stream(model)));
+    let has_device_faults = device_dice.one_in(3) && model.swarm.draws_device_faults;
     let mut node = |rank: u32, dice: &mut Dice| SimNode {
         name: format!("node{rank}"),
         nic: nic.clone(),
-        device_faults: if has_mischief { mischief.device_faults() } else { DeviceFaults::default() },
+        device_faults: if has_device_faults { device_dice.device_faults() } else { DeviceFaults::default() },
         link: LinkConfig {
             bandwidth_bits_per_s: 1_000_000_000 * u64::from(1 + dice.below(20)),
             latency_ns: dice.below(200).into(),
@@ -172,6 +187,12 @@ pub fn configuration(seed: u64) -> SimConfig {
     }
 }
 
+/// Each model's faults are drawn from a stream of its own, so that what others draw stays.
+fn device_faults_stream(model: NicModel) -> u64 {
+    let own = if model == NicModel::default() { 0 } else { u64::from(model.protocol) << 16 };
+    DEVICE_FAULTS_STREAM + own
+}
+
 /// What a drawn configuration replays, if it does: messages between close ranks, at random times.
 #[must_use]
 pub fn recording(config: &SimConfig) -> Option<String> {
@@ -185,7 +206,7 @@ pub fn recording(config: &SimConfig) -> Option<String> {
         time_ps += u64::from(dice.below(2_000_000));
         let node = dice.below(nodes);
         // A port has one destination: so far on.
-        let port = dice.below(Workload::ULTRA_PORTS.min(nodes - 1));
+        let port = dice.below(Workload::MAX_PORTS.min(nodes - 1));
         let message = Recorded {
             model_time_ps: time_ps,
             node: node as u16,
@@ -203,7 +224,7 @@ pub fn recording(config: &SimConfig) -> Option<String> {
 fn describe(config: &SimConfig) -> String {
     let SimConfig { workload, nodes, .. } = config;
     let is_faulty = nodes.iter().any(|node| node.link.faults != Faults::default());
-    let has_mischief = nodes.iter().any(|node| !node.device_faults.is_none());
+    let has_device_faults = nodes.iter().any(|node| !node.device_faults.is_none());
     format!(
         "{} of {} messages of {} bytes{} among {} nodes with {} slices, profile {}{}{}",
         workload.kind.name(),
@@ -214,18 +235,20 @@ fn describe(config: &SimConfig) -> String {
         workload.slices,
         config.profile.name,
         if is_faulty { ", faulty links" } else { "" },
-        if has_mischief { ", faulty devices" } else { "" }
+        if has_device_faults { ", faulty devices" } else { "" }
     )
 }
 
-/// What carries the messages, where it is not ULTRA.
+/// What carries the messages, where it is not the default model.
 fn over(config: &SimConfig) -> String {
-    match (config.workload.function, config.nodes.first().map(|node| node.nic.model)) {
-        (Function::Ethernet, _) => " over the Ethernet function".to_owned(),
-        (Function::Cluster, Some(NicModel::Match)) => {
-            format!(" over Match cards, received as {}", config.workload.receive.name())
+    let model = config.nodes.first().map(|node| node.nic.model).unwrap_or_default();
+    match config.workload.function {
+        Function::Ethernet => " over the Ethernet function".to_owned(),
+        Function::Cluster if model == NicModel::default() => String::new(),
+        Function::Cluster if model.has(FEATURE_LISTS) => {
+            format!(" over {} cards, received as {}", model.title, config.workload.receive.name())
         }
-        (Function::Cluster, _) => String::new(),
+        Function::Cluster => format!(" over {} cards", model.title),
     }
 }
 
@@ -257,7 +280,7 @@ impl Dice {
         let interrupt_every = if self.one_in(3) { 1 + self.below(10) } else { 0 };
         Workload {
             function: if is_ethernet { Function::Ethernet } else { Function::Cluster },
-            message_bytes: if is_ethernet { self.below(1 + MOST_DATAGRAM_BYTES) } else { 8 * self.below(9) },
+            message_bytes: if is_ethernet { self.below(1 + MAX_DATAGRAM_BYTES) } else { 8 * self.below(9) },
             count: (1 + self.below(200)).into(),
             warmup: self.below(20).into(),
             interrupt_every: if is_ethernet { 0 } else { interrupt_every.into() },
@@ -269,32 +292,24 @@ impl Dice {
         }
     }
 
-    /// What a Match card does and ULTRA does not: long messages, and several ways to receive them.
-    fn draw_match(&mut self, workload: &mut Workload) {
-        workload.receive = Receive::ALL[self.below(Receive::ALL.len() as u32) as usize];
-        workload.slices = 32 << self.below(4);
-        let most_bytes = if self.one_in(2) { 100 } else { MOST_MATCH_BYTES };
-        workload.message_bytes = self.below(most_bytes);
+    fn model(&mut self, function: Function) -> NicModel {
+        if function == Function::Ethernet {
+            return NicModel::default();
+        }
+        let others = NicModel::all().skip(1).filter(|model| model.swarm.one_in != 0);
+        others.into_iter().find(|model| self.one_in(model.swarm.one_in)).unwrap_or_default()
     }
 
-    fn nic(&mut self, function: Function) -> NicConfig {
-        if function == Function::Cluster && self.one_in(3) {
-            let matching = MatchParameters {
-                window_frames: 1 + self.below(40),
-                retransmit_us: 1 + self.below(200),
-                ..MatchParameters::default()
-            };
-            return NicConfig { model: NicModel::Match, matching, ..NicConfig::default() };
+    fn nic(&mut self, model: NicModel, workload: &mut Workload) -> NicConfig {
+        let mut drawn =
+            DrawnWorkload { message_bytes: workload.message_bytes, slices: workload.slices, receive: 0 };
+        let values = (model.swarm.draw)(&mut |bound| self.below(bound), &mut drawn);
+        if workload.function == Function::Cluster {
+            workload.message_bytes = drawn.message_bytes;
+            workload.slices = drawn.slices;
+            workload.receive = Receive::ALL[drawn.receive % Receive::ALL.len()];
         }
-        // 10 words are one packet, 16 an equal share of the RAM.
-        let share = 10 + self.below(7) as u16;
-        let ultra = UltraParameters {
-            fifo_words_per_port: [share; 8],
-            completer_fifo_words_per_port: [share; 8],
-            flow_control: if self.one_in(8) { FlowControl::None } else { FlowControl::Credit },
-            ..UltraParameters::default()
-        };
-        NicConfig { ultra, ..NicConfig::default() }
+        NicConfig::with_values(values)
     }
 
     fn faults(&mut self) -> Faults {

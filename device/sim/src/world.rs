@@ -3,32 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use niclab_assembly::CardError;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
-use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding, Transit, Transits};
-use niclab_model::matching::Match;
-use niclab_model::nic::{FrameBytes, Nic};
-use niclab_model::parts::mischief::{Mischief, Rates, Saboteur};
+use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Transit, Transits};
+use niclab_model::nic::Nic;
+use niclab_model::nic::registry::{self, BuildError, Promises};
+use niclab_model::parts::fault_injector::{FaultInjector, FaultyNic, Rates};
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::{Span, Time};
-use niclab_model::ultra::{self, Ultra};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
-use niclab_spec::{FlowControl, Function, NicModel, SimConfig, WorkloadKind};
+use niclab_spec::{Function, SimConfig, Workload, WorkloadKind};
+use niclab_workloads::{End, Flow, PortPlan, Script};
 use thiserror::Error;
 
+use crate::checker::{Checker, Promise};
 use crate::host::ethernet::EthernetHost;
-use crate::host::matching::MatchHost;
-use crate::host::matching::port::Terms;
-use crate::host::ultra::UltraHost;
-use crate::host::{Effects, Host, Parcel, PortPlan, Refused, next_event};
-use crate::judge::{Judge, Promise};
+use crate::host::{Effects, Host, HostSeat, Parcel, Refused, maker_of, next_event};
 use crate::observer::Observer;
-use crate::plan::{End, Flow, Plan, port_numbers};
+use crate::plan::{Plan, port_numbers};
 use crate::queue::{Event, Queue, Slab};
-use crate::script::Script;
 
 /// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
 const SILENCE: Span = Span::from_ns(1_000_000);
@@ -50,14 +45,11 @@ pub enum WorldError {
         node: String,
         /// Why.
         #[source]
-        error: CardError,
+        error: BuildError,
     },
-    /// Faults of a device whose host does not know them.
-    #[error(
-        "node {node}: the simulator puts no faults into a `{model}` card; leave `device_faults` out, or use \
-         model = \"ultra\""
-    )]
-    DeviceFaults {
+    /// A model whose host the simulator does not have.
+    #[error("node {node}: the simulator has no host for a `{model}` card; run it live")]
+    NoHost {
         /// Host name.
         node: String,
         /// Name of the model.
@@ -110,7 +102,7 @@ pub struct World<'a> {
     flights: Slab<Flight>,
     fabric: Fabric,
     nodes: Vec<Node>,
-    judge: Judge,
+    checker: Checker,
     events: u64,
     effects: Effects,
     observer: Option<Observer<'a>>,
@@ -127,10 +119,16 @@ impl<'a> World<'a> {
         let numbers = config.nodes.iter().map(|node| port_numbers(&node.nic)).collect::<Vec<_>>();
         let flows = plan.flows.iter().map(|flow| numbered(flow, &numbers));
         let flows: Arc<[Flow]> = flows.collect();
-        let profile = Arc::new(niclab_assembly::profile(&config.profile));
+        let all = Common {
+            config,
+            profile: Arc::new(niclab_assembly::profile(&config.profile)),
+            mtu_bytes: niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link)),
+            max_partners: max_partners(&flows),
+            flows: &flows,
+            wrap,
+        };
         let nodes = (0..count).zip(&config.nodes).map(|(number, node)| {
-            let profile = Arc::clone(&profile);
-            let host = host(config, number, node, Arc::clone(&profile), &flows, wrap)?;
+            let host = all.host(number, node)?;
             Ok(Node { host, script: Script::idle(), host_at: None, timeout_at: None })
         });
         let fabric = fabric(config)?;
@@ -140,7 +138,7 @@ impl<'a> World<'a> {
             flights: Slab::default(),
             fabric,
             nodes: nodes.collect::<Result<_, WorldError>>()?,
-            judge: Judge::new(&flows, promise(config, plan)),
+            checker: Checker::new(&flows, promise(config, plan)),
             events: 0,
             effects: Effects::default(),
             observer: None,
@@ -160,7 +158,7 @@ impl<'a> World<'a> {
         for (number, plans) in (0..).zip(port_plans(flows, self.nodes.len())) {
             for plan in plans {
                 let host = &mut self.nodes[usize::from(number)].host;
-                let opened = host.open(&plan, slices, &mut self.judge, &mut self.effects);
+                let opened = host.open(&plan, slices, &mut self.checker, &mut self.effects);
                 opened.map_err(|Refused { operation, status }| {
                     let node = config.nodes[usize::from(number)].name.clone();
                     WorldError::Refused { node, operation, status }
@@ -179,7 +177,7 @@ impl<'a> World<'a> {
         for (number, script) in (0..).zip(scripts) {
             let Some(node) = self.nodes.get_mut(usize::from(number)) else { break };
             node.script = script;
-            node.script.begin(begin);
+            node.script.begin(begin.as_ps());
             self.settle(begin, number);
         }
         loop {
@@ -234,16 +232,16 @@ impl<'a> World<'a> {
 
     /// Messages sent and received so far.
     const fn progress(&self) -> u64 {
-        self.judge.sent + self.judge.received
+        self.checker.sent + self.checker.received
     }
 
     /// A frame is ready for its sender's link.
     fn depart(&mut self, now: Time, node: u16, place: u32) {
         let Some(flight) = self.flights.get_mut(place) else { return };
-        let (frame, message) = &flight.parcel;
+        let Parcel { frame, message, passage } = &flight.parcel;
         self.clock = self.clock.max(now);
         let mut transits = Transits::new();
-        self.fabric.enter(now, node, frame, *message, &mut transits);
+        self.fabric.enter(*passage, node, frame, *message, &mut transits);
         if let Some(observer) = &mut self.observer {
             observer.on_sent(now, node, frame, transits.is_empty());
         }
@@ -261,7 +259,7 @@ impl<'a> World<'a> {
     fn cross(&mut self, now: Time, node: u16, place: u32) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         let Some(transit) = flight.transit else { return };
-        let (frame, message) = &mut flight.parcel;
+        let Parcel { frame, message, .. } = &flight.parcel;
         self.clock = self.clock.max(now);
         let mut deliveries = Deliveries::new();
         self.fabric.leave(&transit, frame.len(), *message, &mut deliveries);
@@ -270,9 +268,9 @@ impl<'a> World<'a> {
         }
         let Some((last, others)) = deliveries.split_last() else { return self.flights.remove(place) };
         let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
-        flip(&mut flight.parcel.0, last.corrupt);
+        flight.parcel.arrive(last);
         for (delivery, mut parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
-            flip(&mut parcel.0, delivery.corrupt);
+            parcel.arrive(delivery);
             let frame = self.flights.put(Flight { parcel, transit: None });
             self.queue.push(delivery.at, delivery.to, node, Event::Arrive { frame });
         }
@@ -282,7 +280,7 @@ impl<'a> World<'a> {
     fn arrive(&mut self, now: Time, number: u16, place: u32) {
         let Some(flight) = self.flights.get(place) else { return };
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
-        node.host.arrive(now, &flight.parcel, &mut self.judge, &mut self.effects);
+        node.host.arrive(now, &flight.parcel, &mut self.checker, &mut self.effects);
         self.flights.remove(place);
         self.clock = self.clock.max(now);
         self.settle(now, number);
@@ -295,7 +293,7 @@ impl<'a> World<'a> {
         }
         node.host_at = None;
         self.clock = self.clock.max(now);
-        node.host.step(now, &mut node.script, &mut self.judge, &mut self.effects);
+        node.host.step(now, &mut node.script, &mut self.checker, &mut self.effects);
         self.settle(now, number);
     }
 
@@ -305,7 +303,7 @@ impl<'a> World<'a> {
             self.fabric.set_faults(port, Faults::NONE);
         }
         self.nodes.iter_mut().for_each(|node| node.host.set_device_faults(Rates::default()));
-        self.judge.on_healed();
+        self.checker.on_healed();
     }
 
     fn expire(&mut self, now: Time, number: u16) {
@@ -316,7 +314,7 @@ impl<'a> World<'a> {
         node.timeout_at = None;
         // A timer that was stopped meanwhile is no event of the model: its time does not count.
         if node.host.deadline().is_some_and(|deadline| deadline <= now) {
-            node.host.timeout(now, &mut self.judge, &mut self.effects);
+            node.host.timeout(now, &mut self.checker, &mut self.effects);
             self.clock = self.clock.max(now);
         }
         self.settle(now, number);
@@ -324,7 +322,9 @@ impl<'a> World<'a> {
 
     /// After anything that a node's NIC was told at `now`: its frames go on their way, and its next events are set.
     fn settle(&mut self, now: Time, number: u16) {
-        for (at, parcel) in self.effects.frames.drain(..) {
+        // Most events send nothing.
+        while let Some(parcel) = self.effects.frames.pop_front() {
+            let at = parcel.passage.head;
             let frame = self.flights.put(Flight { parcel, transit: None });
             self.queue.push(at, number, number, Event::Depart { frame });
         }
@@ -386,21 +386,21 @@ impl<'a> World<'a> {
 
     /// The checks at the end.
     pub fn finish(&mut self) {
-        use crate::judge::Check;
-        self.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.judge));
+        use crate::checker::Check;
+        self.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.checker));
         for (number, node) in (0_u16..).zip(&self.nodes) {
             let unsent = node.script.unsent();
-            let is_excused = node.host.is_stuck() || self.judge.is_kept_from_sending(number);
+            let is_excused = node.host.is_stuck() || self.checker.is_kept_from_sending(number);
             if unsent > 0 && !is_excused {
-                self.judge
+                self.checker
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }
         }
         let under_way = self.flights.count();
         if under_way > 0 {
-            self.judge.fail(Check::Drained, || format!("{under_way} frames are still under way"));
+            self.checker.fail(Check::Drained, || format!("{under_way} frames are still under way"));
         }
-        self.judge.on_end();
+        self.checker.on_end();
     }
 
     /// Model time of the latest event.
@@ -427,60 +427,54 @@ impl<'a> World<'a> {
         &self.nodes
     }
 
-    /// The judge.
+    /// The checker.
     #[must_use]
-    pub const fn judge(&self) -> &Judge {
-        &self.judge
+    pub const fn checker(&self) -> &Checker {
+        &self.checker
     }
 
-    /// The judge, to tell it more.
-    pub const fn judge_mut(&mut self) -> &mut Judge {
-        &mut self.judge
+    /// The checker, to tell it more.
+    pub const fn checker_mut(&mut self) -> &mut Checker {
+        &mut self.checker
     }
 }
 
-/// The host of a node, with its card.
-fn host(
-    config: &SimConfig,
-    number: u16,
-    node: &SimNode,
+/// What the hosts of all nodes are made from, looked up once: there may be thousands.
+struct Common<'a> {
+    config: &'a SimConfig,
     profile: Arc<Profile>,
-    flows: &Arc<[Flow]>,
-    wrap: Wrap<'_>,
-) -> Result<Box<dyn Host>, WorldError> {
-    let count = config.nodes.len() as u16;
-    if config.workload.function == Function::Ethernet {
-        return Ok(Box::new(EthernetHost::new(number, Conventional::new(profile), Arc::clone(flows))));
-    }
-    let error = |error: CardError| WorldError::Nic { node: node.name.clone(), error };
-    match node.nic.model {
-        NicModel::Ultra => {
-            let parameters = niclab_assembly::ultra(&node.nic.ultra, number, count, profile);
-            let nic = Ultra::new(parameters).map_err(|why| error(why.into()))?;
-            let nic = wrap(number, Box::new(nic));
-            let nic = if node.device_faults.is_none() {
-                nic
-            } else {
-                // As with links, nothing goes wrong before all ports are open.
-                Box::new(Mischief::new(nic, Saboteur::new(Rates::default(), config.seed, number)))
-            };
-            Ok(Box::new(UltraHost::new(number, nic)))
+    flows: &'a Arc<[Flow]>,
+    mtu_bytes: u32,
+    max_partners: u64,
+    wrap: Wrap<'a>,
+}
+
+impl Common<'_> {
+    /// The host of a node, with its card.
+    fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
+        let &Self { config, flows, mtu_bytes, max_partners, wrap, .. } = self;
+        let (count, profile) = (config.nodes.len() as u16, Arc::clone(&self.profile));
+        if config.workload.function == Function::Ethernet {
+            return Ok(Box::new(EthernetHost::new(number, Conventional::new(profile), Arc::clone(flows))));
         }
-        NicModel::Match if !node.device_faults.is_none() => {
-            Err(WorldError::DeviceFaults { node: node.name.clone(), model: node.nic.model.name() })
-        }
-        NicModel::Match => {
-            let mtu_bytes = niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link));
-            let parameters = niclab_assembly::matching(&node.nic.matching, number, count, mtu_bytes, profile);
-            let nic = Match::new(parameters).map_err(|why| error(why.into()))?;
-            let terms = Terms::new(config, most_partners(flows));
-            Ok(Box::new(MatchHost::new(number, wrap(number, Box::new(nic)), terms)))
-        }
+        let (name, model) = (|| node.name.clone(), node.nic.model.name);
+        let maker = maker_of(node.nic.model.descriptor());
+        let maker = maker.ok_or_else(|| WorldError::NoHost { node: name(), model })?;
+        let nic = niclab_assembly::card(&node.nic, number, count, mtu_bytes, profile)
+            .map_err(|error| WorldError::Nic { node: name(), error })?;
+        let nic = wrap(number, nic);
+        let nic = if node.device_faults.is_none() {
+            nic
+        } else {
+            // As with links, nothing goes wrong before all ports are open.
+            Box::new(FaultyNic::new(nic, FaultInjector::new(Rates::default(), config.seed, number)))
+        };
+        Ok((maker.make)(HostSeat { number, nic, config, max_partners }))
     }
 }
 
 /// The most flows that any port has at its end, its own included.
-fn most_partners(flows: &[Flow]) -> u64 {
+fn max_partners(flows: &[Flow]) -> u64 {
     let mut partners: BTreeMap<End, u64> = BTreeMap::new();
     for flow in flows {
         *partners.entry(flow.to).or_default() += 1;
@@ -488,52 +482,52 @@ fn most_partners(flows: &[Flow]) -> u64 {
     partners.into_values().max().unwrap_or(0) + 1
 }
 
-/// Flips the bit that a link has damaged.
-fn flip(frame: &mut FrameBytes, corrupt: Option<u32>) {
-    if let Some((bit, byte)) = corrupt.and_then(|bit| Some((bit, frame.get_mut(bit as usize / 8)?))) {
-        *byte ^= 1 << (bit % 8);
-    }
-}
-
 fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
     let profile = niclab_assembly::profile(&config.profile);
     Fabric::new(&FabricConfig {
         links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
-        forwarding: match config.forwarding {
-            niclab_spec::sim::Forwarding::CutThrough => Forwarding::CutThrough,
-            niclab_spec::sim::Forwarding::StoreAndForward => Forwarding::StoreAndForward,
-        },
+        forwarding: niclab_assembly::forwarding(config.forwarding),
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
     })
 }
 
-/// What this configuration promises of every message. Loss is only allowed where something is there to lose it: a faulty
-/// link, a switch's queue that credits can overfill, or no flow control.
+/// What this configuration promises of every message. A switch's queue that may overflow is a faulty network, too; a link
+/// that is cut delivers nothing.
 fn promise(config: &SimConfig, plan: &Plan) -> Promise {
-    let is_controlled = config.nodes.iter().all(|node| node.nic.ultra.flow_control == FlowControl::Credit);
     let is_faulty = config.nodes.iter().any(|node| node.link.faults != niclab_spec::Faults::default());
-    let most_under_way = u64::from(config.workload.slices) * ultra::config::PORTS as u64;
+    let is_parted = config.nodes.iter().any(|node| node.link.faults.partition);
+    let max_under_way = u64::from(config.workload.slices) * u64::from(Workload::MAX_PORTS);
     // Each message is one frame, and each may have a frame of flow control or acknowledgement beside it.
-    let is_deep = config.nodes.iter().all(|node| u64::from(node.link.queue_frames) >= 2 * most_under_way);
-    if config.workload.function == Function::Ethernet {
-        // A link that doubles or reorders does so to datagrams, and nothing holds a sender back.
-        let is_deep = most_datagrams(config, plan) <= least_queue(config);
-        let is_lossless = is_deep && !is_faulty;
-        return Promise { is_lossless, is_lossless_when_healed: is_deep, is_ordered: !is_faulty };
+    let is_deep = if config.workload.function == Function::Ethernet {
+        max_datagrams(config, plan) <= least_queue(config)
+    } else {
+        config.nodes.iter().all(|node| u64::from(node.link.queue_frames) >= 2 * max_under_way)
+    };
+    let promises = config.nodes.iter().map(|node| match config.workload.function {
+        Function::Ethernet => ETHERNET_PROMISES,
+        Function::Cluster => node.nic.promises(),
+    });
+    let promises = promises.reduce(Promises::and).unwrap_or(ETHERNET_PROMISES);
+    let now = if is_deep && !is_faulty { promises.sound } else { promises.faulty };
+    let healed = if is_deep { promises.sound } else { promises.faulty };
+    Promise {
+        is_lossless: now.is_delivered && !is_parted,
+        is_lossless_when_healed: healed.is_delivered,
+        // What a fault of the network doubled or put out of order may still come.
+        is_once: if is_faulty { promises.faulty.is_once } else { promises.sound.is_once },
+        is_in_order: if is_faulty { promises.faulty.is_in_order } else { promises.sound.is_in_order },
     }
-    if config.nodes.iter().all(|node| node.nic.model == NicModel::Match) {
-        // What a link loses is sent again, for as long as it takes.
-        let is_parted = config.nodes.iter().any(|node| node.link.faults.partition);
-        return Promise { is_lossless: !is_parted, is_lossless_when_healed: true, is_ordered: true };
-    }
-    let is_lossless_when_healed = is_controlled && is_deep;
-    let is_lossless = is_lossless_when_healed && !is_faulty;
-    Promise { is_lossless, is_lossless_when_healed, is_ordered: true }
 }
 
+/// Nothing holds a sender of datagrams back, and what a link does to frames it does to them.
+const ETHERNET_PROMISES: Promises = Promises {
+    sound: registry::Promise::ALL,
+    faulty: registry::Promise { is_delivered: false, is_once: false, is_in_order: false },
+};
+
 /// Datagrams that may wait for one link, if all are sent at once.
-fn most_datagrams(config: &SimConfig, plan: &Plan) -> u64 {
+fn max_datagrams(config: &SimConfig, plan: &Plan) -> u64 {
     if config.workload.kind == WorkloadKind::Replay {
         return plan.measured.iter().map(Script::unsent).sum();
     }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use niclab_abi::bar::REGION;
 use niclab_abi::config::CONFIG_BYTES;
-use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
+use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_SIZE, QUEUE_TRANSMIT, QUEUES, ToBytes};
+use niclab_model::nic::DescriptorQueue;
 use niclab_spec::daemon::doorbell_thread_name;
 use parking_lot::MutexGuard;
 use vhost::vhost_user::Backend;
@@ -178,6 +179,14 @@ impl ClusterFunction {
             || Burst::open(vring, &card.memory).is_ok_and(|mut burst| matches!(burst.available(), Ok(1..)))
     }
 
+    fn serve_descriptors(&self, queue: DescriptorQueue) -> bool {
+        let mut world = self.shell.world();
+        let more = world.serve_descriptors(self.node, queue);
+        self.shell.did(&mut world);
+        MutexGuard::unlock_fair(world);
+        more
+    }
+
     fn serve_control(&self) -> bool {
         let mut world = self.shell.world();
         let more = world.serve_control(self.node);
@@ -287,6 +296,8 @@ impl VhostUserBackend for ClusterFunction {
                 self.shell.world().serve_events(self.node);
                 false
             }
+            QUEUE_TRANSMIT => self.serve_descriptors(DescriptorQueue::Transmit),
+            QUEUE_RECEIVE => self.serve_descriptors(DescriptorQueue::Receive),
             _ => {
                 self.hear_of_map();
                 // An earlier one may have stood in the way.

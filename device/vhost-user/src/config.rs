@@ -1,19 +1,18 @@
 //! From the launcher's configuration to a world of cards.
 
-use niclab_abi::config::{DeviceConfig, MODEL_MATCH, MODEL_ULTRA};
+use std::sync::Arc;
+
+use niclab_abi::config::DeviceConfig;
 use niclab_abi::{ABI_VERSION, MAGIC};
-use niclab_assembly::CardError;
 use niclab_model::fabric::link::LinkError;
-use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
+use niclab_model::fabric::{Fabric, FabricConfig};
+use niclab_model::nic::registry::{AnyNic, BuildError};
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::Span;
-use niclab_model::{matching, ultra};
-use niclab_spec::NicModel;
 use niclab_spec::daemon::{DaemonConfig, DaemonNode};
 use thiserror::Error;
 
 use crate::shell::NodeInfo;
-use crate::shell::card::AnyNic;
 use crate::shell::network::Network;
 use crate::shell::pages::{Pages, PagesError};
 use crate::shell::wait::Policy;
@@ -33,7 +32,7 @@ pub enum ConfigError {
         node: String,
         /// Why.
         #[source]
-        error: CardError,
+        error: BuildError,
     },
     /// A link's parameters.
     #[error("{0}; correct the cluster file's [[link]] tables")]
@@ -53,12 +52,12 @@ pub enum ConfigError {
 pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo>), ConfigError> {
     let nodes = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
     let nodes = nodes.ok_or(ConfigError::Nodes(config.nodes.len()))?;
-    let profile = niclab_assembly::profile(&config.profile);
+    let profile = Arc::new(niclab_assembly::profile(&config.profile));
     let mtu_bytes = niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link));
     let mut cards = Vec::new();
     let mut infos = Vec::new();
     for (number, node) in (0..nodes).zip(&config.nodes) {
-        let (nic, device) = card(node, number, nodes, mtu_bytes, profile)
+        let (nic, device) = card(node, number, nodes, mtu_bytes, &profile)
             .map_err(|error| ConfigError::Nic { node: node.name.clone(), error })?;
         let ports = device.ports;
         let pages = Pages::new(ports)?;
@@ -67,7 +66,7 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
         let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());
         infos.push(NodeInfo { name: node.name.clone(), config: device, policy });
     }
-    let mut world = World::new(cards, profile, network(config, &profile)?, config.seed);
+    let mut world = World::new(cards, &profile, network(config, &profile)?, config.seed);
     for (number, node) in config.nodes.iter().enumerate() {
         world.set_device_faults(number, &node.device_faults);
     }
@@ -78,8 +77,7 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
 fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigError> {
     let fabric = Fabric::new(&FabricConfig {
         links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
-        // ULTRA's network is ATOLL's, which cuts through; Match's paper has none.
-        forwarding: Forwarding::CutThrough,
+        forwarding: niclab_assembly::forwarding(config.forwarding),
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
     })?;
@@ -96,42 +94,27 @@ fn card(
     number: u16,
     nodes: u16,
     mtu_bytes: u32,
-    profile: Profile,
-) -> Result<(AnyNic, DeviceConfig), CardError> {
+    profile: &Arc<Profile>,
+) -> Result<(AnyNic, DeviceConfig), BuildError> {
+    let limits = node.nic.limits();
     let device = DeviceConfig {
         magic: MAGIC,
         abi_version: ABI_VERSION,
+        features: node.nic.model.features,
         node: number.into(),
         nodes: nodes.into(),
+        ports: node.nic.model.ports,
+        max_slices: limits.max_slices,
+        authorizations: limits.senders_per_port.unwrap_or(0),
+        list_entries: limits.entries,
+        message_unit_bytes: limits.message_unit_bytes,
+        max_message_bytes: limits.max_message_bytes,
         control_timeout_ms: CONTROL_TIMEOUT_MS,
         mac: mac_word(node.mac.0),
         ..DeviceConfig::default()
-    };
-    match node.nic.model {
-        NicModel::Ultra => {
-            let config = niclab_assembly::ultra(&node.nic.ultra, number, nodes, profile);
-            let device = DeviceConfig {
-                model: MODEL_ULTRA,
-                ports: ultra::config::PORTS as u32,
-                max_slices: config.max_slices,
-                authorizations: config.authorizations.into(),
-                ..device
-            };
-            Ok((Box::new(ultra::Ultra::new(config)?), device))
-        }
-        NicModel::Match => {
-            let config = niclab_assembly::matching(&node.nic.matching, number, nodes, mtu_bytes, profile);
-            let device = DeviceConfig {
-                model: MODEL_MATCH,
-                ports: matching::config::PORTS as u32,
-                max_slices: config.max_events,
-                match_entries: config.match_entries,
-                max_message_bytes: config.max_message_bytes,
-                ..device
-            };
-            Ok((Box::new(matching::Match::new(config)?), device))
-        }
     }
+    .with_name(node.nic.model.name);
+    Ok((niclab_assembly::card(&node.nic, number, nodes, mtu_bytes, Arc::clone(profile))?, device))
 }
 
 /// An Ethernet address as the configuration space holds it: first byte lowest.
@@ -141,7 +124,8 @@ fn mac_word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use niclab_spec::{ClusterFile, ClusterName, Source};
+    use niclab_abi::config::{FEATURE_LISTS, FEATURE_SLICES, name_in};
+    use niclab_spec::{ClusterFile, ClusterName, NicModel, Source, Value};
 
     use super::*;
 
@@ -168,21 +152,25 @@ mod tests {
     #[test]
     fn a_match_card_says_what_it_holds() {
         let mut of_match = config();
-        of_match.nodes[1].nic.model = NicModel::Match;
-        of_match.nodes[1].nic.matching.match_entries = 77;
+        let nic = &mut of_match.nodes[1].nic;
+        nic.model = NicModel::named("match").unwrap();
+        nic.set("match_entries", Value::Number(77)).unwrap();
         let (_, infos) = build(&of_match, 2).unwrap();
         let device = infos[1].config;
         assert_eq!(
-            (device.model, device.match_entries, device.max_message_bytes),
-            (MODEL_MATCH, 77, 16 << 20)
+            (device.list_entries, device.max_message_bytes, device.message_unit_bytes),
+            (77, 16 << 20, 1)
         );
-        assert_eq!((infos[0].config.model, infos[0].config.match_entries), (MODEL_ULTRA, 0));
+        assert_eq!((name_in(&device.name_bytes()), device.has(FEATURE_LISTS)), (Some("match"), true));
+        let device = infos[0].config;
+        assert_eq!((device.list_entries, device.max_message_bytes, device.message_unit_bytes), (0, 64, 8));
+        assert_eq!((name_in(&device.name_bytes()), device.features), (Some("ultra"), FEATURE_SLICES));
     }
 
     #[test]
     fn what_cannot_be_is_named() {
         let mut bad = config();
-        bad.nodes[1].nic.ultra.fifo_words_per_port = [1; 8];
+        bad.nodes[1].nic.set("fifo_words_per_port", Value::Numbers(vec![1; 8])).unwrap();
         let error = build(&bad, 2).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("node1") && error.contains("FIFO"), "{error}");
         bad.nodes.clear();

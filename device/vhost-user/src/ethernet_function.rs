@@ -165,7 +165,7 @@ impl VhostUserBackend for EthernetFunction {
         self.link.begin_turn(event > QUEUE_TRANSMIT)?;
         self.attach(vrings);
         if event == QUEUE_RECEIVE {
-            self.shell.world().ethernet.refill(self.node);
+            self.shell.world().refill(self.node);
             return Ok(());
         }
         if self.transmit() {

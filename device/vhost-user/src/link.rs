@@ -20,7 +20,7 @@ use crate::notification::EventError;
 
 /// Most calls in a row, of all queues of a connection, that nobody made: somebody who shares one event between queues has a
 /// few of them for each ring. An event that is signalled for ever and cannot be emptied would keep a core busy.
-pub const MOST_IDLE_CALLS: u32 = 10_000;
+pub const MAX_IDLE_CALLS: u32 = 10_000;
 
 /// Why a front end is hung up on, where the library would not do so.
 #[derive(Debug, Error)]
@@ -44,7 +44,7 @@ pub enum Fault {
         error: io::Error,
     },
     /// The thread is called, and nobody called it.
-    #[error("its queues were called {MOST_IDLE_CALLS} times in a row, and nobody had rung")]
+    #[error("its queues were called {MAX_IDLE_CALLS} times in a row, and nobody had rung")]
     Idle,
     /// The file was cut, or there is no page left.
     #[error(
@@ -155,7 +155,7 @@ impl Link {
     pub fn took_rings(&self, rings: u64) {
         if rings > 0 {
             self.idle_calls.store(0, Ordering::Relaxed);
-        } else if self.idle_calls.fetch_add(1, Ordering::Relaxed) >= MOST_IDLE_CALLS {
+        } else if self.idle_calls.fetch_add(1, Ordering::Relaxed) >= MAX_IDLE_CALLS {
             self.fail(Fault::Idle);
         }
     }
@@ -186,11 +186,11 @@ mod tests {
     fn calls_that_nobody_made_are_bounded() {
         let link = Link::new().unwrap();
         for _ in 0..3 {
-            (0..MOST_IDLE_CALLS).for_each(|_| link.took_rings(0));
+            (0..MAX_IDLE_CALLS).for_each(|_| link.took_rings(0));
             link.took_rings(1);
         }
         assert!(link.close().is_none());
-        (0..=MOST_IDLE_CALLS).for_each(|_| link.took_rings(0));
+        (0..=MAX_IDLE_CALLS).for_each(|_| link.took_rings(0));
         assert!(matches!(link.close(), Some(Fault::Idle)));
     }
 

@@ -263,7 +263,7 @@ fn set_device_faults(
         Ok(number) => number,
         Err(message) => return Ok(Err(message)),
     };
-    let problem = |p: DeviceFaultProblem| format!("`{}`: {}; {}", p.key, p.what, p.mend);
+    let problem = |p: DeviceFaultProblem| format!("`{}`: {}; {}", p.key, p.what, p.remedy);
     let problems: Vec<String> = faults.problems().into_iter().map(problem).collect();
     if !problems.is_empty() {
         return Ok(Err(problems.join("\n")));
@@ -303,6 +303,7 @@ fn stats(shell: &Shell, world: &World) -> DaemonStats {
 fn node_figures(world: &World, number: usize, name: &str) -> NodeFigures {
     let mut figures = world.cards.get(number).map(card_figures).unwrap_or_default();
     figures.name = name.to_owned();
+    figures.model_time_ps = world.buses.get(number).map_or(0, |bus| bus.clock().as_ps());
     figures.doorbells += world.ethernet.doorbells(number);
     if let Some(state) = world.ethernet.states.get(number) {
         figures.ethernet = traffic(&state.traffic);
@@ -324,6 +325,7 @@ fn card_figures(card: &Card) -> NodeFigures {
     let counts = &card.counts;
     let model = card.statistics();
     let causes = card.events.raised.iter().map(|((cause, _), count)| (cause_name(*cause), *count));
+    let of_descriptors = Some(("descriptor", card.descriptors.interrupts)).filter(|(_, count)| *count > 0);
     let violations = counts.violations.iter().map(|(name, count)| (*name, *count));
     let of_shell = [
         ("control_unanswerable", card.control.unanswerable),
@@ -338,13 +340,12 @@ fn card_figures(card: &Card) -> NodeFigures {
         doorbells: card.doorbells(),
         spared_doorbells: counts.doorbells_spared,
         polls: counts.polls,
-        interrupts: named(causes.chain([("control", card.control.interrupts)])),
+        interrupts: named(causes.chain([("control", card.control.interrupts)]).chain(of_descriptors)),
         suppressed_interrupts: card.events.suppressed,
         ports: port_figures(card),
         nic_counts: nic_counts(&*card.nic),
         violations: named(violations.chain(of_shell)),
         unordered: card.unordered(),
-        model_time_ps: card.clock().as_ps(),
         ledger: entries(card.nic.ledger()),
         model_latency: histogram(card.nic.ledger().latency()),
         ..NodeFigures::default()

@@ -105,7 +105,7 @@ struct Signaller {
 }
 
 /// Reads that are over at once may wait so long in a list of those that are over before they are taken out of it.
-const MOST_OVER: u32 = 64;
+const MAX_OVER: u32 = 64;
 
 /// The one of this process, made at its first use.
 fn signaller() -> Option<&'static Signaller> {
@@ -125,7 +125,7 @@ fn report_none(error: io::Error) {
 impl Signaller {
     fn new() -> io::Result<Self> {
         let nothing = File::from(memfd_create(c"niclab-signal", MFdFlags::MFD_CLOEXEC)?);
-        Ok(Self { context: Mutex::new(IoContext::new(MOST_OVER)?), nothing })
+        Ok(Self { context: Mutex::new(IoContext::new(MAX_OVER)?), nothing })
     }
 
     fn signal(&self, event: BorrowedFd<'_>) -> bool {
@@ -143,7 +143,7 @@ impl Signaller {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
             _ => return false,
         }
-        let mut over = [IoEvent::default(); MOST_OVER as usize];
+        let mut over = [IoEvent::default(); MAX_OVER as usize];
         let emptied = context.get_events(0, &mut over, Some(&mut libc::timespec { tv_sec: 0, tv_nsec: 0 }));
         emptied.is_ok() && matches!(context.submit(&[&mut read]), Ok(1))
     }

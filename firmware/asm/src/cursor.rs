@@ -19,7 +19,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 /// Most parentheses in each other: a source must not exhaust the stack.
-const MOST_PARENTHESES: usize = 32;
+const MAX_PARENTHESES: usize = 32;
 
 impl<'a> Cursor<'a> {
     /// `before` is where a statement without tokens would stand.
@@ -75,13 +75,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a symbol that must stand next.
-    pub(crate) fn expect(&mut self, symbol: &str, mend: &str) -> Result<()> {
-        if self.accept(symbol) { Ok(()) } else { Err(self.missing(&format!("`{symbol}`"), mend)) }
+    pub(crate) fn expect(&mut self, symbol: &str, remedy: &str) -> Result<()> {
+        if self.accept(symbol) { Ok(()) } else { Err(self.missing(&format!("`{symbol}`"), remedy)) }
     }
 
     /// Takes a name, whatever it stands for.
-    pub(crate) fn name(&mut self, what: &str, mend: &str) -> Result<(&'a str, Place)> {
-        let name = self.peek_name().ok_or_else(|| self.missing(what, mend))?;
+    pub(crate) fn name(&mut self, what: &str, remedy: &str) -> Result<(&'a str, Place)> {
+        let name = self.peek_name().ok_or_else(|| self.missing(what, remedy))?;
         self.take();
         Ok((name, self.last))
     }
@@ -95,8 +95,8 @@ impl<'a> Cursor<'a> {
 
     /// Takes a register of the ALU.
     pub(crate) fn register(&mut self) -> Result<Bits<4>> {
-        let mend = "write r0 to r15, or a name that .reg defines";
-        self.operand("an ALU register", mend, |meaning| match meaning {
+        let remedy = "write r0 to r15, or a name that .reg defines";
+        self.operand("an ALU register", remedy, |meaning| match meaning {
             Meaning::Register(number) => Some(number),
             _ => None,
         })
@@ -104,8 +104,8 @@ impl<'a> Cursor<'a> {
 
     /// Takes a register of the ternary unit.
     pub(crate) fn ternary(&mut self) -> Result<Bits<4>> {
-        let mend = "write t0 to t15, or a name that .reg defines";
-        self.operand("a ternary register", mend, |meaning| match meaning {
+        let remedy = "write t0 to t15, or a name that .reg defines";
+        self.operand("a ternary register", remedy, |meaning| match meaning {
             Meaning::Ternary(number) => Some(number),
             _ => None,
         })
@@ -113,19 +113,24 @@ impl<'a> Cursor<'a> {
 
     /// Takes a predicate.
     pub(crate) fn predicate(&mut self) -> Result<Bits<4>> {
-        let mend = "write p0 to p15, or a name that .pred defines";
-        self.operand("a predicate", mend, |meaning| match meaning {
+        let remedy = "write p0 to p15, or a name that .pred defines";
+        self.operand("a predicate", remedy, |meaning| match meaning {
             Meaning::Predicate(number) => Some(number),
             _ => None,
         })
     }
 
-    fn operand(&mut self, what: &str, mend: &str, wanted: fn(Meaning) -> Option<Bits<4>>) -> Result<Bits<4>> {
-        let (name, place) = self.name(what, mend)?;
+    fn operand(
+        &mut self,
+        what: &str,
+        remedy: &str,
+        wanted: fn(Meaning) -> Option<Bits<4>>,
+    ) -> Result<Bits<4>> {
+        let (name, place) = self.name(what, remedy)?;
         let meaning = self.symbols.look_up(name, place)?;
         wanted(meaning).ok_or_else(|| {
             let what = format!("`{name}` is {}, and {what} must stand here", meaning.describe());
-            Diagnostic::error(place, what, mend)
+            Diagnostic::error(place, what, remedy)
         })
     }
 
@@ -135,8 +140,12 @@ impl<'a> Cursor<'a> {
             return Ok(Bits::default());
         }
         if matches!(self.peek(), Some(Kind::Symbol("!"))) {
-            let mend = "let the predicate unit negate it one word earlier: p1 = !p5";
-            return Err(Diagnostic::error(self.place(), "this unit works when a predicate is 1 only", mend));
+            let remedy = "let the predicate unit negate it one word earlier: p1 = !p5";
+            return Err(Diagnostic::error(
+                self.place(),
+                "this unit works when a predicate is 1 only",
+                remedy,
+            ));
         }
         self.predicate()
     }
@@ -154,10 +163,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// What is said when something else, or nothing, stands where `what` must stand.
-    pub(crate) fn missing(&self, what: &str, mend: &str) -> Diagnostic {
+    pub(crate) fn missing(&self, what: &str, remedy: &str) -> Diagnostic {
         match self.tokens.first() {
-            Some(token) => Diagnostic::error(token.place, format!("{what} must stand here"), mend),
-            None => Diagnostic::error(self.last, format!("{what} is missing behind this"), mend),
+            Some(token) => Diagnostic::error(token.place, format!("{what} must stand here"), remedy),
+            None => Diagnostic::error(self.last, format!("{what} is missing behind this"), remedy),
         }
     }
 
@@ -199,11 +208,11 @@ impl<'a> Cursor<'a> {
     }
 
     fn number(&mut self) -> Result<u64> {
-        let mend = "write a number, a constant, mask(FIELD), or an expression of them in parentheses";
+        let remedy = "write a number, a constant, mask(FIELD), or an expression of them in parentheses";
         if self.accept("(") {
             self.depth += 1;
-            if self.depth > MOST_PARENTHESES {
-                let what = format!("more than {MOST_PARENTHESES} parentheses stand in each other");
+            if self.depth > MAX_PARENTHESES {
+                let what = format!("more than {MAX_PARENTHESES} parentheses stand in each other");
                 return Err(Diagnostic::error(self.last, what, "name parts of it by .const"));
             }
             let value = self.expression()?;
@@ -224,8 +233,8 @@ impl<'a> Cursor<'a> {
                 Ok((u64::MAX >> (63 - (high - low))) << low)
             }
             Some(Kind::Name(name)) => self.symbols.constant(name, self.last),
-            Some(_) => Err(Diagnostic::error(self.last, "a number must stand here", mend)),
-            None => Err(self.missing("a number", mend)),
+            Some(_) => Err(Diagnostic::error(self.last, "a number must stand here", remedy)),
+            None => Err(self.missing("a number", remedy)),
         }
     }
 }

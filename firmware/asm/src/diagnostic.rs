@@ -6,13 +6,13 @@ use thiserror::Error;
 
 /// Diagnostics of one source that are kept and shown, errors before warnings; of the others it is said how many there are.
 /// A source may be all mistakes, and what is said of it must stay something that can be read.
-pub const MOST_DIAGNOSTICS: usize = 50;
+pub const MAX_DIAGNOSTICS: usize = 50;
 
 /// Characters of a line that are shown around a place.
-const MOST_EXCERPT: usize = 120;
+const MAX_EXCERPT: usize = 120;
 
 /// Characters of a message, which may repeat a name or a list of any length.
-const MOST_MESSAGE: usize = 240;
+const MAX_MESSAGE: usize = 240;
 
 /// A stretch of one line of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,12 +76,12 @@ pub struct Diagnostic {
     /// What is wrong.
     pub what: String,
     /// What to do about it.
-    pub mend: String,
+    pub remedy: String,
 }
 
 impl Diagnostic {
-    pub(crate) fn error(place: Place, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { place, warning: None, what: shortened(what.into()), mend: shortened(mend.into()) }
+    pub(crate) fn error(place: Place, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { place, warning: None, what: shortened(what.into()), remedy: shortened(remedy.into()) }
     }
 
     /// The message for a user: `file`, line and column, the line itself with carets, and the mend.
@@ -101,7 +101,7 @@ impl Diagnostic {
             let gutter = number.len();
             let _ = writeln!(text, "  {number} | {shown}\n  {:gutter$} | {:indent$}{carets}", "", "");
         }
-        let _ = writeln!(text, "  mend: {}", self.mend);
+        let _ = writeln!(text, "  mend: {}", self.remedy);
         text
     }
 }
@@ -110,12 +110,12 @@ impl Diagnostic {
 fn around(line: &str, at: usize) -> (String, usize) {
     // What is wrong at the line's end stands behind its last character.
     let characters = line.chars().count().max(at + 1);
-    let first = match characters <= MOST_EXCERPT {
+    let first = match characters <= MAX_EXCERPT {
         true => 0,
-        false => at.saturating_sub(MOST_EXCERPT / 2).min(characters - MOST_EXCERPT),
+        false => at.saturating_sub(MAX_EXCERPT / 2).min(characters - MAX_EXCERPT),
     };
-    let is_cut = first + MOST_EXCERPT < characters;
-    let part = line.chars().skip(first).take(MOST_EXCERPT);
+    let is_cut = first + MAX_EXCERPT < characters;
+    let part = line.chars().skip(first).take(MAX_EXCERPT);
     let part: String = part.map(|character| if character == '\t' { ' ' } else { character }).collect();
     let before = if first > 0 { CUT } else { "" };
     let behind = if is_cut { CUT } else { "" };
@@ -129,9 +129,9 @@ const CUT: &str = "...";
 /// since messages end with what is to be said of it.
 #[must_use]
 pub fn shortened(text: String) -> String {
-    const END: usize = MOST_MESSAGE / 3;
-    let Some((from, _)) = text.char_indices().nth(MOST_MESSAGE) else { return text };
-    let (until, _) = text.char_indices().nth(MOST_MESSAGE - END).unwrap_or((from, ' '));
+    const END: usize = MAX_MESSAGE / 3;
+    let Some((from, _)) = text.char_indices().nth(MAX_MESSAGE) else { return text };
+    let (until, _) = text.char_indices().nth(MAX_MESSAGE - END).unwrap_or((from, ' '));
     let (last, _) = text.char_indices().rev().nth(END - 1).unwrap_or((from, ' '));
     [text.get(..until).unwrap_or_default(), CUT, text.get(last..).unwrap_or_default()].concat()
 }
@@ -149,14 +149,14 @@ impl Report {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         *(if diagnostic.warning.is_none() { &mut self.errors } else { &mut self.warnings }) += 1;
         self.kept.push(diagnostic);
-        if self.kept.len() == 2 * MOST_DIAGNOSTICS {
+        if self.kept.len() == 2 * MAX_DIAGNOSTICS {
             self.cut();
         }
     }
 
     fn cut(&mut self) {
         self.kept.sort_by_key(|diagnostic| (diagnostic.warning.is_some(), diagnostic.place));
-        self.kept.truncate(MOST_DIAGNOSTICS);
+        self.kept.truncate(MAX_DIAGNOSTICS);
     }
 
     /// Nothing was found.
@@ -191,7 +191,7 @@ pub fn render(diagnostics: &[Diagnostic], more: usize, file: &str, source: &str)
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the source has {} and was not assembled", count(*.errors))]
 pub struct Rejected {
-    /// Errors and, where there is room, warnings: at most [`MOST_DIAGNOSTICS`], and at least one error.
+    /// Errors and, where there is room, warnings: at most [`MAX_DIAGNOSTICS`], and at least one error.
     pub diagnostics: Vec<Diagnostic>,
     /// How many errors the source has, shown or not.
     pub errors: usize,

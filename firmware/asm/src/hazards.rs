@@ -16,7 +16,7 @@ pub(crate) struct Finding {
     /// None for an error.
     pub warning: Option<Warning>,
     pub what: String,
-    pub mend: String,
+    pub remedy: String,
 }
 
 /// All hazards of a program.
@@ -28,7 +28,7 @@ pub(crate) fn find(words: &[Word]) -> Vec<Finding> {
             unit: Some(unit),
             warning: None,
             what: format!("two units write {what} in one word"),
-            mend: "move one of both writes to another word".to_owned(),
+            remedy: "move one of both writes to another word".to_owned(),
         };
         findings.extend(conflicts(word).into_iter().map(conflict));
         let target = word.branch.target.index();
@@ -38,7 +38,7 @@ pub(crate) fn find(words: &[Word]) -> Vec<Finding> {
                 unit: Some(Unit::Branch),
                 warning: None,
                 what: format!("there is no word {target}: the program has {}", words.len()),
-                mend: "branch to a label that stands before a word".to_owned(),
+                remedy: "branch to a label that stands before a word".to_owned(),
             });
         }
         let stale = |(unit, predicate): (Unit, usize)| Finding {
@@ -46,7 +46,7 @@ pub(crate) fn find(words: &[Word]) -> Vec<Finding> {
             unit: Some(unit),
             warning: Some(Warning::StalePredicate),
             what: format!("p{predicate} is computed in this word and read with its old value"),
-            mend: "read it one word later, or say that the old value is meant".to_owned(),
+            remedy: "read it one word later, or say that the old value is meant".to_owned(),
         };
         findings.extend(stale_reads(word).into_iter().map(stale));
     }
@@ -185,7 +185,7 @@ fn in_delay_slot(words: &[Word], address: usize, from: usize) -> Finding {
         what: format!(
             "this stands in a delay slot of the branch in word {from}, and is not taken there, {when}"
         ),
-        mend: "move it behind the two delay slots, or say that this is meant".to_owned(),
+        remedy: "move it behind the two delay slots, or say that this is meant".to_owned(),
     }
 }
 
@@ -195,7 +195,7 @@ fn falls_through(address: usize) -> Finding {
         unit: None,
         warning: Some(Warning::FallsThrough),
         what: "execution runs past the last word of the program".to_owned(),
-        mend: "end the program with a branch and two more words, its delay slots".to_owned(),
+        remedy: "end the program with a branch and two more words, its delay slots".to_owned(),
     }
 }
 
@@ -210,8 +210,8 @@ fn unreachable(words: usize, reached: &BTreeSet<usize>) -> Vec<Finding> {
         } else {
             format!("no path leads to words {first} to {last}")
         };
-        let mend = "remove what is not executed, or branch to it".to_owned();
-        Some(Finding { address: first, unit: None, warning: Some(Warning::Unreachable), what, mend })
+        let remedy = "remove what is not executed, or branch to it".to_owned();
+        Some(Finding { address: first, unit: None, warning: Some(Warning::Unreachable), what, remedy })
     };
     stretches.filter_map(finding).collect()
 }

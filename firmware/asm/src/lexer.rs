@@ -40,9 +40,9 @@ pub(crate) fn tokens(line: &str, number: usize, report: &mut Report) -> Vec<Toke
         } else {
             match token(rest) {
                 Ok((bytes, kind)) => (bytes, Some(kind)),
-                Err((bytes, what, mend)) => {
+                Err((bytes, what, remedy)) => {
                     let place = Place { line: number, column, width: 1 };
-                    report.push(Diagnostic::error(place, what, mend));
+                    report.push(Diagnostic::error(place, what, remedy));
                     (bytes, None)
                 }
             }
@@ -58,10 +58,10 @@ pub(crate) fn tokens(line: &str, number: usize, report: &mut Report) -> Vec<Toke
     tokens
 }
 
-type Complaint = (usize, String, &'static str);
+type LexerError = (usize, String, &'static str);
 
 /// The token that `text`, which is not empty, begins with, and its length in bytes.
-fn token(text: &str) -> Result<(usize, Kind), Complaint> {
+fn token(text: &str) -> Result<(usize, Kind), LexerError> {
     let first = text.chars().next().unwrap_or(' ');
     if first.is_ascii_digit() {
         let word = word_of(text);
@@ -114,7 +114,7 @@ fn number(word: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-fn character(text: &str) -> Result<(usize, Kind), Complaint> {
+fn character(text: &str) -> Result<(usize, Kind), LexerError> {
     let mut characters = text.chars().skip(1);
     match (characters.next(), characters.next()) {
         (Some(character), Some('\'')) if character != '\'' => {

@@ -9,8 +9,8 @@
 //!
 //! [`OutputFile`] is where its commands, and those of the match unit at the desk, write: the one place here that does I/O.
 //!
-//! docs/MATCH.md describes the language. Whatever is wrong with a source becomes a [`Diagnostic`] that names the place and
-//! the mend; they are reported together, up to [`MOST_DIAGNOSTICS`].
+//! docs/match/MACHINE.md describes the language. Whatever is wrong with a source becomes a [`Diagnostic`] that names the place and
+//! the mend; they are reported together, up to [`MAX_DIAGNOSTICS`].
 
 mod cursor;
 mod diagnostic;
@@ -23,7 +23,7 @@ mod statement;
 mod symbols;
 mod text;
 
-pub use diagnostic::{Diagnostic, MOST_DIAGNOSTICS, Place, Rejected, Warning, render, shortened};
+pub use diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Place, Rejected, Warning, render, shortened};
 pub use output::{OutputError, OutputFile};
 pub use source::{Program, assemble};
 pub use symbols::Register;

@@ -43,8 +43,8 @@ pub(crate) fn lanes(list: &str, place: Place) -> Result<Bits<8>> {
     let lanes: Vec<u32> = digits.chars().filter_map(|digit| digit.to_digit(4)).collect();
     if lanes.len() != 4 || digits.chars().count() != 4 {
         let what = format!("[{list}] does not name four lanes");
-        let mend = "name the input's lane for lanes 3, 2, 1, 0 of the register: [3 2 1 0] changes nothing";
-        return Err(Diagnostic::error(place, what, mend));
+        let remedy = "name the input's lane for lanes 3, 2, 1, 0 of the register: [3 2 1 0] changes nothing";
+        return Err(Diagnostic::error(place, what, remedy));
     }
     Ok(Bits::truncated(lanes.iter().fold(0, |permute, lane| permute << 2 | lane)))
 }
@@ -100,8 +100,8 @@ pub(crate) fn bytes_text(sources: [ByteSource; 8]) -> String {
 }
 
 fn no_byte(item: &str, place: Place) -> Diagnostic {
-    let mend = "write a0 to a7, b0 to b7, a.FIELD, b.FIELD, or 0 for a byte that becomes zero";
-    Diagnostic::error(place, format!("`{item}` is no byte of a permutation"), mend)
+    let remedy = "write a0 to a7, b0 to b7, a.FIELD, b.FIELD, or 0 for a byte that becomes zero";
+    Diagnostic::error(place, format!("`{item}` is no byte of a permutation"), remedy)
 }
 
 /// First and last byte of a field.

@@ -25,7 +25,7 @@ pub struct Program {
     pub texts: Vec<String>,
     /// What the source calls registers and predicates; of one several may be said.
     pub names: Vec<(String, Register)>,
-    /// What is suspicious about it, by place: at most [`MOST_DIAGNOSTICS`](crate::MOST_DIAGNOSTICS).
+    /// What is suspicious about it, by place: at most [`MAX_DIAGNOSTICS`](crate::MAX_DIAGNOSTICS).
     pub warnings: Vec<Diagnostic>,
     /// How many warnings there are beside these.
     pub more_warnings: usize,
@@ -135,13 +135,13 @@ impl Assembler {
         if let Some(first) = self.lines.get(MAX_WORDS) {
             let place = first.tokens.first().map_or(Place::default(), |token| token.place);
             let what = format!("the program has {} words", self.lines.len());
-            let mend = format!("make it shorter: a branch reaches {MAX_WORDS}");
-            self.report.push(Diagnostic::error(place, what, mend));
+            let remedy = format!("make it shorter: a branch reaches {MAX_WORDS}");
+            self.report.push(Diagnostic::error(place, what, remedy));
         }
         if self.lines.is_empty() && self.report.is_empty() {
             let place = Place { line: 1, column: 1, width: 1 };
-            let mend = "write at least one word: `nop` does nothing";
-            self.report.push(Diagnostic::error(place, "the program has no word", mend));
+            let remedy = "write at least one word: `nop` does nothing";
+            self.report.push(Diagnostic::error(place, "the program has no word", remedy));
         }
     }
 
@@ -151,11 +151,11 @@ impl Assembler {
 
     /// `.const NAME = NUMBER` and its kin.
     fn directive(&mut self, tokens: &[Token]) -> Result<()> {
-        const MEND: &str = "write .const, .field, .reg, .pred, .allow or .unchecked";
+        const REMEDY: &str = "write .const, .field, .reg, .pred, .allow or .unchecked";
         let place = tokens.first().map_or(Place::default(), |token| token.place);
         let mut cursor = Cursor::new(tokens, &self.symbols, place);
         cursor.take();
-        let (directive, place) = cursor.name("a directive", MEND)?;
+        let (directive, place) = cursor.name("a directive", REMEDY)?;
         if directive == "unchecked" {
             cursor.end()?;
             self.unchecked = true;
@@ -169,7 +169,7 @@ impl Assembler {
         }
         if !["const", "field", "reg", "pred"].contains(&directive) {
             let what = format!("there is no directive .{directive}");
-            return Err(Diagnostic::error(place, what, MEND));
+            return Err(Diagnostic::error(place, what, REMEDY));
         }
         let (name, place) = cursor.name("a name", "write the name to define")?;
         let meaning = match directive {
@@ -223,12 +223,12 @@ impl Assembler {
             let places = words.get(finding.address).map(|(_, places)| places);
             if let Some(places) = places.filter(|_| !is_allowed) {
                 let place = finding.unit.map_or(places.word, |unit| places.of(unit));
-                let mend = match finding.warning {
-                    Some(warning) => format!("{}: .allow {} before it", finding.mend, warning.name()),
-                    None => finding.mend,
+                let remedy = match finding.warning {
+                    Some(warning) => format!("{}: .allow {} before it", finding.remedy, warning.name()),
+                    None => finding.remedy,
                 };
                 let Finding { warning, what, .. } = finding;
-                self.report.push(Diagnostic { place, warning, what, mend });
+                self.report.push(Diagnostic { place, warning, what, remedy });
             }
         }
     }
@@ -236,28 +236,28 @@ impl Assembler {
 
 /// `.reg NAME r3` or `t3`.
 fn register(cursor: &mut Cursor) -> Result<Meaning> {
-    const MEND: &str = "write r0 to r15 or t0 to t15; predicates are named by .pred";
-    let (name, place) = cursor.name("a register", MEND)?;
+    const REMEDY: &str = "write r0 to r15 or t0 to t15; predicates are named by .pred";
+    let (name, place) = cursor.name("a register", REMEDY)?;
     match cursor.symbols.look_up(name, place)? {
         meaning @ (Meaning::Register(_) | Meaning::Ternary(_)) => Ok(meaning),
-        other => Err(Diagnostic::error(place, format!("`{name}` is {}", other.describe()), MEND)),
+        other => Err(Diagnostic::error(place, format!("`{name}` is {}", other.describe()), REMEDY)),
     }
 }
 
 /// `.field NAME = HIGH..LOW`
 fn field(cursor: &mut Cursor) -> Result<Meaning> {
-    const MEND: &str = "write .field NAME = HIGH..LOW, bits 63 to 0";
-    cursor.expect("=", MEND)?;
+    const REMEDY: &str = "write .field NAME = HIGH..LOW, bits 63 to 0";
+    cursor.expect("=", REMEDY)?;
     let place = cursor.place();
     let high = cursor.expression()?;
-    cursor.expect("..", MEND)?;
+    cursor.expect("..", REMEDY)?;
     let low = cursor.expression()?;
     let bit = |bit: u64| u32::try_from(bit).ok().filter(|bit| *bit < u64::BITS);
     match (bit(low), bit(high)) {
         (Some(low), Some(high)) if low <= high => Ok(Meaning::Field { low, high }),
         _ => {
             let what = format!("{high}..{low} are no bits of a 64-bit word");
-            Err(Diagnostic::error(place.to(cursor.last()), what, MEND))
+            Err(Diagnostic::error(place.to(cursor.last()), what, REMEDY))
         }
     }
 }
@@ -266,11 +266,11 @@ fn warning(name: &str, place: Place) -> Result<Warning> {
     let known = Warning::ALL.iter().find(|warning| warning.name() == name);
     known.copied().ok_or_else(|| {
         let names: Vec<&str> = Warning::ALL.iter().map(|warning| warning.name()).collect();
-        let mend = match nearest(name, names.iter().copied()) {
+        let remedy = match nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("write {}", names.join(", ")),
         };
-        Diagnostic::error(place, format!("there is no warning `{name}`"), mend)
+        Diagnostic::error(place, format!("there is no warning `{name}`"), remedy)
     })
 }
 
@@ -319,7 +319,7 @@ mod tests {
         };
         let text = |diagnostic: &Diagnostic| {
             let Place { line, column, .. } = diagnostic.place;
-            format!("{line}:{column}: {}; {}", diagnostic.what, diagnostic.mend)
+            format!("{line}:{column}: {}; {}", diagnostic.what, diagnostic.remedy)
         };
         diagnostics.iter().map(text).collect()
     }
@@ -424,7 +424,7 @@ mod tests {
         complains(".allow stale_predicates\nnop", "1:8: ", "`stale_predicate`?");
         complains("start: nop\nbr strat", "2:4: nothing is called `strat`", "`start`?");
         complains("nop\nend:", "2:1: no word stands behind label `end`", "");
-        complains("raw alu.sum = 1", "1:5: no slot has a field", "MATCH.md");
+        complains("raw alu.sum = 1", "1:5: no slot has a field", "MACHINE.md");
         complains("raw alu.op = 13", "1:5: field `op` of slot `alu` is 13", "");
         complains("raw alu.op = 32", "1:14: 32 does not fit", "0 to 31");
         complains("| nop", "1:1: ", "|");
@@ -444,7 +444,7 @@ mod tests {
     fn said_of(source: &str) -> (usize, usize) {
         let rejected = assemble(source).unwrap_err();
         assert_eq!(rejected.diagnostics.len() + rejected.more, rejected.errors);
-        assert!(rejected.diagnostics.len() <= crate::MOST_DIAGNOSTICS);
+        assert!(rejected.diagnostics.len() <= crate::MAX_DIAGNOSTICS);
         let text = crate::render(&rejected.diagnostics, rejected.more, "x.nma", source);
         assert!(text.contains(&format!("x.nma: and {} more", rejected.more)) == (rejected.more > 0));
         (rejected.errors, text.len())
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_any_number_of_mistakes_is_bounded() {
-        const MOST_BYTES: usize = 30_000;
+        const MAX_BYTES: usize = 30_000;
         let lines = |line: &dyn Fn(usize) -> String| (0..40_000).map(line).collect::<String>();
         let long = "x".repeat(100_000);
         for (source, errors) in [
@@ -468,7 +468,7 @@ mod tests {
         ] {
             let (found, said) = said_of(&source);
             assert!(found >= errors, "{found} of {errors}");
-            assert!(said < MOST_BYTES, "{said} bytes are said of {found} errors");
+            assert!(said < MAX_BYTES, "{said} bytes are said of {found} errors");
         }
     }
 

@@ -76,8 +76,8 @@ impl<'a> Builder<'a> {
         let start = cursor.place();
         let unit = match cursor.peek_name() {
             _ if tokens.is_empty() => {
-                let mend = "remove the | that begins it, or write a statement";
-                return Err(Diagnostic::error(before, "no statement stands behind this", mend));
+                let remedy = "remove the | that begins it, or write a statement";
+                return Err(Diagnostic::error(before, "no statement stands behind this", remedy));
             }
             Some("nop") => {
                 cursor.take();
@@ -105,7 +105,11 @@ impl<'a> Builder<'a> {
         }
         let word = Word::decode(words).map_err(|error| {
             let place = self.raw.first().map_or(self.places.word, |(_, _, place)| *place);
-            Diagnostic::error(place, error.to_string(), "docs/MATCH.md lists what the fields can hold")
+            Diagnostic::error(
+                place,
+                error.to_string(),
+                "docs/match/MACHINE.md lists what the fields can hold",
+            )
         })?;
         Ok((word, self.places))
     }
@@ -137,11 +141,11 @@ impl<'a> Builder<'a> {
             Some("match") => self.ternary(cursor, &assignment),
             Some(name) if cursor.symbols.meaning(name).is_none() => {
                 let operations = AluOp::ALL.iter().map(|op| op.name()).chain(["in", "copy", "match"]);
-                let mend = nearest(name, operations).map_or_else(
+                let remedy = nearest(name, operations).map_or_else(
                     || "write in, copy, match, an operation of the ALU, or a predicate".to_owned(),
                     |near| format!("did you mean `{near}`?"),
                 );
-                Err(Diagnostic::error(cursor.place(), format!("nothing is called `{name}`"), mend))
+                Err(Diagnostic::error(cursor.place(), format!("nothing is called `{name}`"), remedy))
             }
             _ => self.predicate(cursor, &assignment),
         }
@@ -200,8 +204,9 @@ impl<'a> Builder<'a> {
         comma(cursor)?;
         let mut alu = if op == AluOp::Permute {
             let b = cursor.register()?;
-            let mend = "name the eight bytes, the highest first: [0 0 0 0 0 0 a1 b7]";
-            let (list, place) = cursor.list().ok_or_else(|| cursor.missing("a list of eight bytes", mend))?;
+            let remedy = "name the eight bytes, the highest first: [0 0 0 0 0 0 a1 b7]";
+            let (list, place) =
+                cursor.list().ok_or_else(|| cursor.missing("a list of eight bytes", remedy))?;
             let sources: [ByteSource; 8] = lists::bytes(list, place, self.symbols)?;
             Alu::permutation(a, b, dest, sources)
         } else {
@@ -220,8 +225,8 @@ impl<'a> Builder<'a> {
         let alu = Alu { op, a, lanes, combine: assignment.combine, ..operand_b(cursor)? };
         self.word.alu = Alu { join: groups(cursor)?, ..alu };
         if cursor.peek_name() == Some("if") {
-            let mend = "remove the condition, or combine by &= and |=";
-            return Err(Diagnostic::error(cursor.place(), "a comparison looks at no predicate", mend));
+            let remedy = "remove the condition, or combine by &= and |=";
+            return Err(Diagnostic::error(cursor.place(), "a comparison looks at no predicate", remedy));
         }
         Ok(Unit::Alu)
     }
@@ -234,10 +239,10 @@ impl<'a> Builder<'a> {
         let match1 = cursor.ternary()?;
         let (mut mask, mut ignore) = (Bits::default(), false);
         if cursor.accept(",") {
-            let mend = "write mask t2 (compare the bits that it sets) or ignore t2 (compare the others)";
+            let remedy = "write mask t2 (compare the bits that it sets) or ignore t2 (compare the others)";
             ignore = cursor.accept_name("ignore");
             if !ignore && !cursor.accept_name("mask") {
-                return Err(cursor.missing("`mask` or `ignore`", mend));
+                return Err(cursor.missing("`mask` or `ignore`", remedy));
             }
             mask = cursor.ternary()?;
         }
@@ -256,8 +261,8 @@ impl<'a> Builder<'a> {
         let dest = dest.unwrap_or_default();
         if !WRITABLE_PREDICATES.contains(&dest.index()) {
             let what = format!("p{dest} is not written by the predicate unit");
-            let mend = "choose one of p1 to p7; p8 to p11 get comparisons, p12 to p15 `match`";
-            return Err(Diagnostic::error(assignment.place(), what, mend));
+            let remedy = "choose one of p1 to p7; p8 to p11 get comparisons, p12 to p15 `match`";
+            return Err(Diagnostic::error(assignment.place(), what, remedy));
         }
         let (a, b, function) = function(cursor)?;
         let dest = Bits::truncated(dest.get());
@@ -315,14 +320,14 @@ impl<'a> Builder<'a> {
             let place = place.to(cursor.last());
             let field = Field::named(slot, name).ok_or_else(|| {
                 let what = format!("no slot has a field `{slot}.{name}`");
-                Diagnostic::error(place, what, "docs/MATCH.md lists slots and fields")
+                Diagnostic::error(place, what, "docs/match/MACHINE.md lists slots and fields")
             })?;
             cursor.expect("=", "write a number: raw alu.join = 5")?;
             let value = cursor.expression()?;
             if value > field.max() {
                 let what = format!("{value} does not fit into the {} bits of `{slot}.{name}`", field.bits);
-                let mend = format!("it holds 0 to {}", field.max());
-                return Err(Diagnostic::error(cursor.last(), what, mend));
+                let remedy = format!("it holds 0 to {}", field.max());
+                return Err(Diagnostic::error(cursor.last(), what, remedy));
             }
             self.raw.push((field, value, place));
             if !cursor.accept(",") {
@@ -366,8 +371,8 @@ impl Assignment {
             }
             let Some((a, b)) = kind(*meaning) else {
                 let what = format!("{} does not get the result of this unit", meaning.describe());
-                let mend = "r = ALU or in; t = in or copy; out = copy; p1-p7 = predicates; p8-p11 = comparisons; p12-p15 = match";
-                return Err(Diagnostic::error(*place, what, mend));
+                let remedy = "r = ALU or in; t = in or copy; out = copy; p1-p7 = predicates; p8-p11 = comparisons; p12-p15 = match";
+                return Err(Diagnostic::error(*place, what, remedy));
             };
             if a.is_some() && first.is_some() || b.is_some() && second.is_some() {
                 let what = format!("this unit writes {} only once in a word", meaning.describe());
@@ -390,8 +395,8 @@ impl Assignment {
             let lane = lane.ok_or_else(|| {
                 let last = first + LANES - 1;
                 let what = format!("{what} writes p{first} to p{last}, which belong to lanes 0 to 3");
-                let mend = format!("write p{last} for the result of the whole word");
-                Diagnostic::error(*place, what, mend)
+                let remedy = format!("write p{last} for the result of the whole word");
+                Diagnostic::error(*place, what, remedy)
             })?;
             lanes |= 1 << lane;
         }
@@ -401,15 +406,15 @@ impl Assignment {
 
 /// What gets a result, and the sign behind it.
 fn targets(cursor: &mut Cursor) -> Result<Assignment> {
-    const MEND: &str = "write what gets the result, = and the unit's operation: r1 = add r2, 4";
+    const REMEDY: &str = "write what gets the result, = and the unit's operation: r1 = add r2, 4";
     let mut targets = Vec::new();
     loop {
-        let (name, place) = cursor.name("a register, a predicate or `out`", MEND)?;
+        let (name, place) = cursor.name("a register, a predicate or `out`", REMEDY)?;
         if !matches!(cursor.peek(), Some(Kind::Symbol("," | "=" | "&=" | "|="))) {
             let keywords = ["in", "br", "nop", "raw"];
-            let mend = nearest(name, keywords.into_iter())
-                .map_or_else(|| MEND.to_owned(), |near| format!("did you mean `{near}`?"));
-            return Err(Diagnostic::error(place, format!("`{name}` begins no statement"), mend));
+            let remedy = nearest(name, keywords.into_iter())
+                .map_or_else(|| REMEDY.to_owned(), |near| format!("did you mean `{near}`?"));
+            return Err(Diagnostic::error(place, format!("`{name}` begins no statement"), remedy));
         }
         targets.push((cursor.symbols.look_up(name, place)?, place));
         if !cursor.accept(",") {
@@ -417,7 +422,7 @@ fn targets(cursor: &mut Cursor) -> Result<Assignment> {
         }
     }
     let combine = Combine::ALL.iter().find(|combine| cursor.accept(combine.name()));
-    let combine = *combine.ok_or_else(|| cursor.missing("`=`, `&=` or `|=`", MEND))?;
+    let combine = *combine.ok_or_else(|| cursor.missing("`=`, `&=` or `|=`", REMEDY))?;
     Ok(Assignment { targets, combine, sign: cursor.last() })
 }
 
@@ -462,8 +467,8 @@ fn immediate_of(value: u64, place: Place) -> Result<Bits<32>> {
     u32::try_from(value).ok().and_then(Bits::new).ok_or_else(|| {
         let what =
             format!("{value:#x} is no immediate: a word holds 32 bits, for the lower or the upper half");
-        let mend = "load it by two words: r1 = or r0, LOWER, then r1 = or r0, r1 upper UPPER";
-        Diagnostic::error(place, what, mend)
+        let remedy = "load it by two words: r1 = or r0, LOWER, then r1 = or r0, r1 upper UPPER";
+        Diagnostic::error(place, what, remedy)
     })
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use niclab_isa::{AluOp, Bits};
 
-use crate::diagnostic::{Diagnostic, MOST_DIAGNOSTICS, Place};
+use crate::diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Place};
 
 /// Something of the machine that a source gives a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,10 +94,10 @@ pub(crate) struct Symbols {
 }
 
 /// Searches for a name that is alike: each looks at every name of the source, and few more messages than these are shown.
-const MOST_SEARCHES: usize = 2 * MOST_DIAGNOSTICS;
+const MAX_SEARCHES: usize = 2 * MAX_DIAGNOSTICS;
 
 /// Bytes of a name that others are compared with: the comparison takes time by the square of the length.
-const MOST_ALIKE: usize = 64;
+const MAX_ALIKE: usize = 64;
 
 impl Symbols {
     /// Gives a name a meaning.
@@ -122,11 +122,11 @@ impl Symbols {
     /// What a name stands for.
     pub(crate) fn look_up(&self, name: &str, place: Place) -> Result<Meaning, Diagnostic> {
         self.meaning(name).ok_or_else(|| {
-            let mend = match self.nearest(name) {
+            let remedy = match self.nearest(name) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "define it: as a label, or by .const, .reg, .pred or .field".to_owned(),
             };
-            Diagnostic::error(place, format!("nothing is called `{name}`"), mend)
+            Diagnostic::error(place, format!("nothing is called `{name}`"), remedy)
         })
     }
 
@@ -167,7 +167,7 @@ impl Symbols {
     }
 
     fn nearest(&self, name: &str) -> Option<&str> {
-        if self.searches.get() == MOST_SEARCHES {
+        if self.searches.get() == MAX_SEARCHES {
             return None;
         }
         self.searches.set(self.searches.get() + 1);
@@ -177,7 +177,7 @@ impl Symbols {
 
 /// The candidate that a misspelt name most likely means.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let is_short = |name: &str| name.len() <= MOST_ALIKE;
+    let is_short = |name: &str| name.len() <= MAX_ALIKE;
     let scored = candidates
         .filter(|candidate| is_short(name) && is_short(candidate))
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
@@ -220,16 +220,16 @@ mod tests {
         (0..1_000)
             .for_each(|name| symbols.define(&format!("label{name}"), Meaning::Label(name), place).unwrap());
         let mends: Vec<String> = (0..1_000)
-            .map(|name| symbols.look_up(&format!("lable{name}"), place).unwrap_err().mend)
+            .map(|name| symbols.look_up(&format!("lable{name}"), place).unwrap_err().remedy)
             .collect();
         assert!(mends[0].contains("did you mean `label0`?"), "{}", mends[0]);
-        assert_eq!(mends.iter().filter(|mend| mend.contains("did you mean")).count(), MOST_SEARCHES);
-        assert_eq!(symbols.searches.get(), MOST_SEARCHES);
+        assert_eq!(mends.iter().filter(|remedy| remedy.contains("did you mean")).count(), MAX_SEARCHES);
+        assert_eq!(symbols.searches.get(), MAX_SEARCHES);
         // A name that is known is not searched for, nor is one of any length compared.
         let symbols = Symbols { searches: Cell::new(0), ..symbols };
         assert!(symbols.meaning("label7").is_some() && symbols.meaning("lable7").is_none());
         assert_eq!(symbols.searches.get(), 0);
-        let long = "x".repeat(MOST_ALIKE + 1);
+        let long = "x".repeat(MAX_ALIKE + 1);
         assert_eq!(nearest(&long, [long.as_str()].into_iter()), None);
         assert_eq!(nearest("again", [long.as_str(), "agian"].into_iter()), Some("agian"));
     }

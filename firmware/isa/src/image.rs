@@ -119,6 +119,13 @@ pub fn write(program: &[Word]) -> Vec<u8> {
     image
 }
 
+/// How many words an image of a program holds, and its check sequence; `None` where there is no header.
+#[must_use]
+pub fn inspect(image: &[u8]) -> Option<(usize, u32)> {
+    let words = image.len().checked_sub(HEADER_BYTES)? / WORD_BYTES;
+    Some((words, little_endian(image.get(CHECK_AT..CHECK_AT + 4)?)))
+}
+
 /// The program of an image, of `most` words at most.
 ///
 /// # Errors

@@ -4,8 +4,8 @@
  *
  *   niclab-selftest [/dev/niclabN]         all tests; as root also those that unbind the driver
  *   niclab-selftest death [/dev/niclabN]   waits until the device dies (stop its daemon), then tests what is left
- *   niclab-selftest hold [/dev/niclabN]    a Match: registers memory, posts a receive, says so, and waits to be killed
- *   niclab-selftest put [/dev/niclabN]     a Match: puts into memory of its own
+ *   niclab-selftest hold [/dev/niclabN]    with lists: registers memory, posts a receive, says so, and waits to be killed
+ *   niclab-selftest put [/dev/niclabN]     with lists: puts into memory of its own
  *
  * No port may be open meanwhile. Output is TAP; the exit code is 0 when every test passed, 1 when one failed, 2 when
  * they could not run.

@@ -93,6 +93,11 @@ struct niclab_device_config nic_info(void)
 	return config;
 }
 
+bool nic_has(uint64_t features)
+{
+	return (nic_info().features & features) == features;
+}
+
 long long nic_attribute(const char *name)
 {
 	const char *base = strrchr(device_path, '/');

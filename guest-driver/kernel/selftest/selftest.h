@@ -61,6 +61,9 @@ int nic_map(int fd, uint64_t offset, size_t bytes, int protection, int flags, vo
 void *nic_map_or_fail(int fd, uint64_t offset, size_t bytes, int protection);
 int nic_poll(int fd, int timeout_ms);
 struct niclab_device_config nic_info(void);
+
+/* Whether the card has all of these features, NICLAB_FEATURE_ bits. */
+bool nic_has(uint64_t features);
 long long nic_attribute(const char *name);
 
 /* Name of the NIC's virtio device, or NULL. */

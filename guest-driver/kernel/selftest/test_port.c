@@ -2,6 +2,8 @@
 /* Requests: what they do, and what they refuse. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "selftest.h"
@@ -36,7 +38,26 @@ static void unknown_requests_are_refused(void)
 	int fd = nic_open(0);
 
 	EXPECT_ERRNO(nic_ioctl(fd, 0xf57f, NULL), ENOTTY);
-	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_INFO ^ (1 << 16), NULL), ENOTTY);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ROUTE ^ (1 << 16), NULL), ENOTTY);
+	/* Too short for the version. */
+	EXPECT_ERRNO(nic_ioctl(fd, _IOC(_IOC_READ, NICLAB_IOCTL_TYPE, 0, 8), nowhere), ENOTTY);
+	close(fd);
+}
+
+/* Of whatever version a program is, it reads the driver's. */
+static void other_versions_read_magic_and_version(void)
+{
+	struct { uint64_t magic; uint32_t version, more[13]; } old = { 0 };
+	struct { struct niclab_device_config config; char more[40]; } longer = { 0 };
+	int fd = nic_open(0);
+
+	EXPECT_ERRNO(nic_ioctl(fd, _IOC(_IOC_READ, NICLAB_IOCTL_TYPE, 0, sizeof(old)), &old), 0);
+	EXPECT(old.magic == NICLAB_MAGIC);
+	EXPECT_EQ(old.version, NICLAB_ABI_VERSION);
+	memset(longer.more, 7, sizeof(longer.more));
+	EXPECT_ERRNO(nic_ioctl(fd, _IOC(_IOC_READ, NICLAB_IOCTL_TYPE, 0, sizeof(longer)), &longer), 0);
+	EXPECT_EQ(longer.config.abi_version, NICLAB_ABI_VERSION);
+	EXPECT_EQ(longer.more[0], 7);
 	close(fd);
 }
 
@@ -156,12 +177,13 @@ void tests_of_ports(void)
 	tap_run("information agrees with sysfs", info_agrees_with_sysfs);
 	tap_run("statistics are numbers", statistics_are_numbers);
 	tap_run("unknown requests are refused", unknown_requests_are_refused);
+	tap_run("other versions read magic and version", other_versions_read_magic_and_version);
 	tap_run("bad pointers are refused, and leave no port open", bad_pointers_are_refused);
 	tap_run("requests that need a port say so", requests_that_need_a_port_say_so);
 	tap_run("impossible ports are refused", impossible_ports_are_refused);
 	tap_run("opening a port tells what it gave", open_port_tells_what_it_gave);
 	tap_run("a port has one owner", a_port_has_one_owner);
 	tap_run("ports run out and come back", ports_run_out_and_come_back);
-	if (nic_info().model == NICLAB_MODEL_ULTRA)
+	if (nic_has(NICLAB_FEATURE_SLICES))
 		tap_run("tables refuse what does not fit", tables_refuse_what_does_not_fit);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Regions (Match): what may be registered, that it reaches the device whole, and that it is unpinned however it ends. */
+/* Regions: what may be registered, that it reaches the device whole, and that it is unpinned however it ends. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static int open_with_port(void)
 	return fd;
 }
 
-static void other_models_have_no_regions(void)
+static void other_cards_have_no_regions(void)
 {
 	long long before = pinned_pages();
 	char *page = memory(1);
@@ -437,7 +437,7 @@ static long long doomed_pages, pinned_before_doom;
 
 void register_with_the_doomed(int fd)
 {
-	if (nic_info().model != NICLAB_MODEL_MATCH)
+	if (!nic_has(NICLAB_FEATURE_REGIONS))
 		return;
 	pinned_before_doom = pinned_pages();
 	doomed_pages = 8;
@@ -450,7 +450,7 @@ void death_leaves_memory_pinned(void)
 	if (doomed_pages)
 		EXPECT_EQ(pinned_pages() - pinned_before_doom, doomed_pages);
 	else
-		tap_skip("this model has no regions");
+		tap_skip("this card has no regions");
 }
 
 int hold_region(void)
@@ -477,8 +477,8 @@ int test_of_puts(void)
 
 void tests_of_regions(void)
 {
-	if (nic_info().model != NICLAB_MODEL_MATCH) {
-		tap_run("other models than Match have no regions", other_models_have_no_regions);
+	if (!nic_has(NICLAB_FEATURE_REGIONS)) {
+		tap_run("other cards have no regions", other_cards_have_no_regions);
 		return;
 	}
 	tap_run("registering pins, and deregistering unpins", registering_pins_and_deregistering_unpins);

@@ -23,7 +23,7 @@
 #define NICLAB_ERROR_NO_DEVICE -1
 
 /**
- * Device and library do not go together: another ABI version or NIC model.
+ * Device and library do not go together: another ABI version, or a NIC that lacks what is wanted.
  */
 #define NICLAB_ERROR_MISMATCH -2
 

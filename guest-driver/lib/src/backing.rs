@@ -13,22 +13,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::memory::Doorbell;
-use crate::{Error, Memory};
-
-/// A port of the cluster network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Address {
-    /// The node, from 0.
-    pub node: u32,
-    /// Its port, from 0.
-    pub port: u32,
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "node {} port {}", self.node, self.port)
-    }
-}
+use crate::{Address, Error, Memory};
 
 /// The far side of an open port, all but its pages: doorbell, interrupts and requests.
 ///

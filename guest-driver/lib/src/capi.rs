@@ -24,7 +24,7 @@ use crate::{Address, Deadline, Device, Error, WaitPolicy};
 pub const NICLAB_OK: c_int = 0;
 /// There is no such device, it cannot be opened, or it is no niclab NIC.
 pub const NICLAB_ERROR_NO_DEVICE: c_int = -1;
-/// Device and library do not go together: another ABI version or NIC model.
+/// Device and library do not go together: another ABI version, or a NIC that lacks what is wanted.
 pub const NICLAB_ERROR_MISMATCH: c_int = -2;
 /// The port is in use.
 pub const NICLAB_ERROR_BUSY: c_int = -3;
@@ -392,7 +392,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error {
             Error::NoDevice { .. } | Error::Open { .. } | Error::NotNiclab { .. } => NICLAB_ERROR_NO_DEVICE,
-            Error::AbiVersion { .. } | Error::WrongModel { .. } => NICLAB_ERROR_MISMATCH,
+            Error::AbiVersion { .. } | Error::MissingFeature { .. } => NICLAB_ERROR_MISMATCH,
             Error::PortBusy { .. } => NICLAB_ERROR_BUSY,
             Error::BadValue { .. } | Error::NothingReported { .. } => NICLAB_ERROR_VALUE,
             Error::Refused { .. }

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use niclab_abi::config::{DeviceConfig, MODEL_GAMMA, MODEL_GRIM, MODEL_INIC, MODEL_MATCH, MODEL_ULTRA};
+use niclab_abi::config::{DeviceConfig, name_in};
 use niclab_abi::ioctl::IOCTL_INFO;
 use nix::errno::Errno;
 
@@ -46,13 +46,7 @@ impl Device {
         let file = open_file(path)?;
         let name = path.display().to_string();
         let config = read_config(&file, path, &name)?;
-        if config.abi_version != niclab_abi::ABI_VERSION {
-            return Err(Error::AbiVersion {
-                device: name,
-                found: config.abi_version,
-                expected: niclab_abi::ABI_VERSION,
-            });
-        }
+        check_version(&name, config.abi_version)?;
         Ok(Self { path: path.to_owned(), name, info: DeviceInfo::new(&config) })
     }
 
@@ -92,12 +86,12 @@ impl Device {
         statistics::read(&self.name, &self.sysfs().join("statistics"))
     }
 
-    /// Fails unless the NIC is of the model, which is called `expected`.
-    pub(crate) fn expect_model(&self, model: Model, expected: &'static str) -> Result<(), Error> {
-        if self.info.model == model {
+    /// Fails unless the NIC has these features, which are called `wanted`.
+    pub(crate) fn expect(&self, features: u64, wanted: &'static str) -> Result<(), Error> {
+        if self.info.has(features) {
             return Ok(());
         }
-        Err(Error::WrongModel { device: self.name.clone(), found: self.info.model.to_string(), expected })
+        Err(Error::MissingFeature { device: self.name.clone(), model: self.info.model.clone(), wanted })
     }
 
     /// The device's name for messages.
@@ -120,12 +114,29 @@ fn open_file(path: &Path) -> Result<File, Error> {
     })
 }
 
+fn check_version(device: &str, found: u32) -> Result<(), Error> {
+    if found == niclab_abi::ABI_VERSION {
+        return Ok(());
+    }
+    Err(Error::AbiVersion { device: device.to_owned(), found, expected: niclab_abi::ABI_VERSION })
+}
+
+/// The version that the driver of the character device `path` says, by its folder in `class`. A driver of another version
+/// may not know the request for the configuration space.
+fn version_in(class: &Path, path: &Path) -> Option<u32> {
+    let text = fs::read_to_string(class.join(path.file_name()?).join("abi_version")).ok()?;
+    text.trim().parse().ok()
+}
+
 fn read_config(file: &File, path: &Path, name: &str) -> Result<DeviceConfig, Error> {
     let mut config = DeviceConfig::default();
     // SAFETY: `config` is what the request writes, of the size that the request's code carries, and lives meanwhile.
     match unsafe { request_info(descriptor(file), &raw mut config) } {
         Ok(_) if config.magic == niclab_abi::MAGIC => Ok(config),
-        Ok(_) | Err(Errno::ENOTTY | Errno::EINVAL) => Err(Error::NotNiclab { path: path.to_owned() }),
+        Ok(_) | Err(Errno::ENOTTY | Errno::EINVAL) => {
+            version_in(Path::new(CLASS), path).map_or(Ok(()), |version| check_version(name, version))?;
+            Err(Error::NotNiclab { path: path.to_owned() })
+        }
         Err(errno) => Err(request_error(name, errno, "read the configuration".into())),
     }
 }
@@ -142,8 +153,10 @@ fn first_device(directory: &Path) -> Option<PathBuf> {
 /// What a device says of itself; from its configuration space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Which NIC model answers.
-    pub model: Model,
+    /// Name of the NIC model, for people: what a program may ask of the NIC, `features` says.
+    pub model: String,
+    /// `FEATURE_` bits of [`niclab_abi::config`].
+    pub features: u64,
     /// This node's number, from 0.
     pub node: u32,
     /// Nodes of the cluster.
@@ -154,10 +167,12 @@ pub struct DeviceInfo {
     pub max_slices: u32,
     /// Authorization entries of one port.
     pub authorizations: u32,
-    /// Match: match entries that fit into device memory. Otherwise zero.
-    pub match_entries: u32,
-    /// Match: most bytes of a message. Otherwise zero.
+    /// Entries of lists that fit into device memory; zero for a NIC without lists.
+    pub list_entries: u32,
+    /// Most bytes of a message.
     pub max_message_bytes: u64,
+    /// A message is a multiple of so many bytes.
+    pub message_unit_bytes: u32,
     /// Longest time a control request may take, wall time.
     pub control_timeout: Duration,
     /// Ethernet address of the card.
@@ -165,62 +180,27 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// Whether the NIC has all of these features: `FEATURE_` bits of [`niclab_abi::config`].
+    #[must_use]
+    pub const fn has(&self, features: u64) -> bool {
+        self.features & features == features
+    }
+
     fn new(config: &DeviceConfig) -> Self {
         let [m0, m1, m2, m3, m4, m5, ..] = config.mac.to_le_bytes();
         Self {
-            model: Model::from_number(config.model),
+            model: name_in(&config.name_bytes()).unwrap_or_default().to_owned(),
+            features: config.features,
             node: config.node,
             nodes: config.nodes,
             ports: config.ports,
             max_slices: config.max_slices,
             authorizations: config.authorizations,
-            match_entries: config.match_entries,
+            list_entries: config.list_entries,
             max_message_bytes: config.max_message_bytes,
+            message_unit_bytes: config.message_unit_bytes,
             control_timeout: Duration::from_millis(config.control_timeout_ms.into()),
             mac: [m0, m1, m2, m3, m4, m5],
-        }
-    }
-}
-
-/// A NIC model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// Protocol assembled from hardware primitives.
-    Inic,
-    /// Logical channels and active messages.
-    Grim,
-    /// Microcoded match engine: [`crate::matching`].
-    Match,
-    /// Requester and completer, one I/O cycle a message: [`crate::ultra`].
-    Ultra,
-    /// Descriptor DMA, active ports, credit window.
-    Gamma,
-    /// A model that this library does not know, by its number.
-    Other(u32),
-}
-
-impl Model {
-    fn from_number(number: u32) -> Self {
-        match number {
-            MODEL_INIC => Self::Inic,
-            MODEL_GRIM => Self::Grim,
-            MODEL_MATCH => Self::Match,
-            MODEL_ULTRA => Self::Ultra,
-            MODEL_GAMMA => Self::Gamma,
-            other => Self::Other(other),
-        }
-    }
-}
-
-impl std::fmt::Display for Model {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Inic => formatter.write_str("inic"),
-            Self::Grim => formatter.write_str("grim"),
-            Self::Match => formatter.write_str("match"),
-            Self::Ultra => formatter.write_str("ultra"),
-            Self::Gamma => formatter.write_str("gamma"),
-            Self::Other(number) => write!(formatter, "number {number}"),
         }
     }
 }
@@ -254,9 +234,26 @@ mod tests {
     }
 
     #[test]
-    fn info_decodes_the_ethernet_address() {
-        let config = DeviceConfig { mac: 0x0605_0403_0201, model: MODEL_ULTRA, ..DeviceConfig::default() };
-        let info = DeviceInfo::new(&config);
-        assert_eq!((info.mac, info.model), ([1, 2, 3, 4, 5, 6], Model::Ultra));
+    fn info_decodes_name_features_and_the_ethernet_address() {
+        let config = DeviceConfig { mac: 0x0605_0403_0201, features: 5, ..DeviceConfig::default() };
+        let info = DeviceInfo::new(&config.with_name("some_nic"));
+        assert_eq!((info.mac, info.model.as_str()), ([1, 2, 3, 4, 5, 6], "some_nic"));
+        assert_eq!([1, 4, 5, 2, 3].map(|features| info.has(features)), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_driver_of_another_version_is_told_what_to_mend() {
+        assert!(check_version("/dev/niclab0", niclab_abi::ABI_VERSION).is_ok());
+        let class = std::env::temp_dir().join(format!("niclab-class-{}", std::process::id()));
+        fs::create_dir_all(class.join("niclab0")).expect("a folder");
+        fs::write(class.join("niclab0/abi_version"), "1\n").expect("a file");
+        let old = version_in(&class, Path::new("/dev/niclab0"));
+        assert_eq!((old, version_in(&class, Path::new("/dev/niclab1"))), (Some(1), None));
+        fs::remove_dir_all(&class).expect("clean up");
+        let text = check_version("/dev/niclab0", 1).expect_err("too old").to_string();
+        assert!(
+            text.contains("/dev/niclab0") && text.contains("version 1") && text.contains("library 2"),
+            "{text}"
+        );
     }
 }

@@ -52,15 +52,15 @@ pub enum Error {
 
     /// The NIC is another model than the module of this library that was asked to drive it.
     #[error(
-        "{device} is a NIC of model {found}, not {expected}: choose it in the cluster file or by --nic {expected}"
+        "{device} is a NIC of model {model}, which has no {wanted}: choose another in the cluster file or by --nic"
     )]
-    WrongModel {
+    MissingFeature {
         /// The device.
         device: String,
         /// The model it is.
-        found: String,
-        /// The model that was wanted.
-        expected: &'static str,
+        model: String,
+        /// What was wanted of it.
+        wanted: &'static str,
     },
 
     /// The port, or every port, is open already.
@@ -187,4 +187,10 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+}
+
+impl From<niclab_port::BadValue> for Error {
+    fn from(niclab_port::BadValue { what, value, most }: niclab_port::BadValue) -> Self {
+        Self::BadValue { what, value, range: format!("at most {most}") }
+    }
 }

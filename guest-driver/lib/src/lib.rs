@@ -24,7 +24,9 @@
 //! - one module per NIC model: [`ultra`], a port with its sender and its receiver; [`matching`], a port whose NIC matches
 //!   messages with the memory posted for them, and MPI's semantics on top of it;
 //! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
-//!   the in-process front end of the device daemon bring their own, and run the very same port code;
+//!   the in-process front end of the device daemon bring their own;
+//! - `niclab_port`: what a port does with its memory, without clock and system call. The simulator's hosts and the
+//!   in-process front end of the device daemon run the very same;
 //! - [`Memory`]: pages shared with a device. All `unsafe` for them is in that module;
 //! - [`capi`]: the same for C, header `include/niclab.h`.
 //!
@@ -34,6 +36,7 @@
 //! without progress asks the device every 100 ms whether it lives, and ends with [`Error::DeviceGone`] when not.
 
 mod backing;
+mod bare;
 pub mod capi;
 mod device;
 mod error;
@@ -44,9 +47,14 @@ mod statistics;
 pub mod ultra;
 mod wait;
 
-pub use backing::{Address, Backing};
-pub use device::{Device, DeviceInfo, Model};
+pub use backing::Backing;
+pub use bare::BarePort;
+pub use device::{Device, DeviceInfo};
 pub use error::Error;
 pub use memory::Memory;
+pub use niclab_abi::config::{
+    FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_REGIONS, FEATURE_SLICES, FEATURE_SPILL,
+};
+pub use niclab_port::Address;
 pub use statistics::Statistics;
 pub use wait::{Deadline, WaitPolicy};

@@ -1,8 +1,6 @@
 //! Pages shared with a device: every `unsafe` access of the library is in this module.
 //!
-//! The BAR of a live NIC is RAM on both sides, and so is receive memory, so that atomic words are the right tool: they
-//! are never torn, never merged away between fences, and sound whether the other side is a daemon behind QEMU or a
-//! thread of this very process. Only the doorbell is a register, and is stored to as such ([`Doorbell`]).
+//! They are words for [`niclab_port::atomic`]. Only the doorbell is a register, and is stored to as such ([`Doorbell`]).
 
 use std::any::Any;
 use std::fs::File;
@@ -12,7 +10,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -230,39 +228,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Makes the stores before it visible before the stores after it, write-combining memory included.
-///
-/// A release fence alone does not order the write-combining buffers in which stores to a requester page wait.
-#[inline]
-pub(crate) fn store_fence() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SFENCE is part of SSE, which every x86-64 processor has; it touches no memory.
-    unsafe {
-        std::arch::x86_64::_mm_sfence();
-    }
-    fence(if cfg!(target_arch = "x86_64") { Ordering::Release } else { Ordering::SeqCst });
-}
-
-/// Orders everything before it, stores included, before every load after it; drains write-combining buffers.
-#[inline]
-pub(crate) fn full_fence() {
-    fence(Ordering::SeqCst);
-}
-
-/// Loads one little-endian word; an acquire fence must follow before what the word guards is read.
-#[inline]
-pub(crate) fn load(word: &AtomicU64) -> u64 {
-    u64::from_le(word.load(Ordering::Relaxed))
-}
-
-/// Stores one little-endian word, without order.
-#[inline]
-pub(crate) fn store(word: &AtomicU64, value: u64) {
-    word.store(value.to_le(), Ordering::Relaxed);
-}
-
 #[cfg(test)]
 mod tests {
+    use niclab_port::atomic::load;
     use proptest::prelude::*;
 
     use super::*;

@@ -1,40 +1,42 @@
-//! Counters of a NIC, as the driver shows them in sysfs.
+//! Counters of a NIC, as the driver shows them in sysfs: a file for each, of its name.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-pub use niclab_abi::control::Statistics;
-
 use crate::Error;
+
+/// What a NIC counted since it was made, by name: docs/DEVICE.md says what every card counts, each model counts more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics(BTreeMap<String, u64>);
+
+impl Statistics {
+    /// The counter of this name, or none where this NIC has none of it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied()
+    }
+
+    /// All counters, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+}
 
 /// Reads the counters in `directory`, the `statistics` folder of `device`.
 pub(crate) fn read(device: &str, directory: &Path) -> Result<Statistics, Error> {
-    let count = |name: &str| {
-        let path = directory.join(name);
-        read_count(&path).map_err(|source| Error::Refused {
-            device: device.to_owned(),
-            operation: format!("read {}", path.display()),
-            source,
-        })
+    let refused = |path: &Path, source| Error::Refused {
+        device: device.to_owned(),
+        operation: format!("read {}", path.display()),
+        source,
     };
-    Ok(Statistics {
-        packets_sent: count("packets_sent")?,
-        packets_received: count("packets_received")?,
-        bytes_sent: count("bytes_sent")?,
-        bytes_received: count("bytes_received")?,
-        doorbells: count("doorbells")?,
-        doorbells_spared: count("doorbells_spared")?,
-        interrupts: count("interrupts")?,
-        unauthorized: count("unauthorized")?,
-        crc_errors: count("crc_errors")?,
-        malformed: count("malformed")?,
-        overruns: count("overruns")?,
-        refused: count("refused")?,
-        acknowledgements_sent: count("acknowledgements_sent")?,
-        discarded_at_close: count("discarded_at_close")?,
-        control_refused: count("control_refused")?,
-        events_merged: count("events_merged")?,
-    })
+    let mut counters = BTreeMap::new();
+    for entry in fs::read_dir(directory).map_err(|source| refused(directory, source))? {
+        let path = entry.map_err(|source| refused(directory, source))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        counters.insert(name, read_count(&path).map_err(|source| refused(&path, source))?);
+    }
+    Ok(Statistics(counters))
 }
 
 /// A file that holds one decimal number.
@@ -49,32 +51,21 @@ pub(crate) fn read_count(path: &Path) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    /// A `statistics` folder whose files hold 1, 2, ... in the order of the layout.
-    fn folder() -> std::path::PathBuf {
+    #[test]
+    fn each_counter_comes_from_its_file_and_a_bad_one_is_named() {
         let folder = std::env::temp_dir().join(format!("niclab-statistics-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let names = "packets_sent packets_received bytes_sent bytes_received doorbells doorbells_spared interrupts \
-                     unauthorized crc_errors malformed overruns refused acknowledgements_sent discarded_at_close \
-                     control_refused events_merged";
-        for (index, name) in names.split_whitespace().enumerate() {
-            fs::write(folder.join(name), format!("{}\n", index + 1)).expect("a counter");
-        }
-        folder
-    }
-
-    #[test]
-    fn each_counter_comes_from_its_file_and_a_missing_one_is_named() {
-        use niclab_abi::ToBytes as _;
-        let folder = folder();
+        fs::write(folder.join("doorbells"), "18446744073709551615\n").expect("a counter");
+        fs::write(folder.join("own_of_a_model"), "2\n").expect("a counter");
         let counters = read("niclab0", &folder).expect("all counters");
-        let mut bytes = [0; 128];
-        counters.to_bytes(&mut bytes).expect("128 bytes");
-        let words: Vec<u8> = bytes.iter().copied().step_by(8).collect();
-        assert_eq!(words, (1..=16).collect::<Vec<u8>>());
+        assert_eq!(counters.iter().collect::<Vec<_>>(), [("doorbells", u64::MAX), ("own_of_a_model", 2)]);
+        assert_eq!((counters.get("own_of_a_model"), counters.get("overruns")), (Some(2), None));
 
-        fs::remove_file(folder.join("overruns")).expect("remove");
-        let error = read("niclab0", &folder).expect_err("a counter is missing");
+        fs::write(folder.join("overruns"), "many\n").expect("no counter");
+        let error = read("niclab0", &folder).expect_err("no number");
         fs::remove_dir_all(&folder).expect("clean up");
         assert!(error.to_string().contains("overruns"), "{error}");
+        let error = read("niclab0", &folder).expect_err("no folder");
+        assert!(error.to_string().contains("niclab-statistics"), "{error}");
     }
 }

@@ -81,6 +81,10 @@ pub struct RunArguments {
     /// so that a conductor (`niclab check`) can count exactly those.
     #[arg(long, conflicts_with = "all")]
     pub conducted: bool,
+    /// Do the very operations of the simulator's hosts, in their order: what is posted for messages, and who may be how far
+    /// ahead of whom. Round trips are not taken one by one then
+    #[arg(long, requires = "conducted", conflicts_with_all = ["notify", "acknowledge", "depth", "match_on", "transport"])]
+    pub as_simulated: bool,
 }
 
 impl RunArguments {

@@ -24,13 +24,16 @@ impl Counters {
     ///
     /// # Errors
     ///
-    /// [`Failure::Nic`].
+    /// [`Failure::Nic`], [`Failure::NoCounter`].
     pub fn read(device: &Device) -> Result<Self, Failure> {
         let all = device.statistics()?;
+        let count = |name: &'static str| {
+            all.get(name).ok_or_else(|| Failure::NoCounter { device: device.path().to_owned(), name })
+        };
         Ok(Self {
-            interrupts: all.interrupts,
-            doorbells: all.doorbells,
-            doorbells_spared: all.doorbells_spared,
+            interrupts: count("interrupts")?,
+            doorbells: count("doorbells")?,
+            doorbells_spared: count("doorbells_spared")?,
         })
     }
 }

@@ -128,6 +128,15 @@ pub enum Failure {
         path: PathBuf,
     },
 
+    /// The NIC does not count what a run is told by.
+    #[error("{} has no counter {name}: driver, device and program are of different builds", .device.display())]
+    NoCounter {
+        /// The device.
+        device: PathBuf,
+        /// The counter.
+        name: &'static str,
+    },
+
     /// A file that the kernel provides.
     #[error("cannot read {}: {source}", .path.display())]
     Read {

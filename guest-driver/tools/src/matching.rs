@@ -58,7 +58,7 @@ static PATTERN: [u8; PATTERN_BYTES + COMPARED_BYTES] = {
     }
     bytes
 };
-/// Every so-manieth message is compared as a whole.
+/// Every n-th message is compared as a whole.
 const WHOLE_EVERY: u64 = 256;
 
 /// Who matches messages, and against how many receives that match nothing first.

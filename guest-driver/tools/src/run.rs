@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
-use niclab_user::{Device, Model, WaitPolicy};
+use niclab_user::{Device, FEATURE_LISTS, WaitPolicy};
 
 use crate::Failure;
 use crate::bench::{Buffers, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
@@ -14,6 +14,7 @@ use crate::cue;
 use crate::matching::{self, MatchChannel, Matching};
 use crate::meeting;
 use crate::nic::{self, NicOptions};
+use crate::program;
 use crate::report::{self, Document, Row, Section};
 use crate::tcp::{self, TcpChannel, TcpOptions};
 use crate::ultra::{self, UltraChannel};
@@ -67,6 +68,8 @@ struct Plan {
     matching: Matching,
     /// Stop at cues; then there is one part of one size.
     is_conducted: bool,
+    /// Perform as the simulator's hosts do.
+    is_as_simulated: bool,
 }
 
 /// One benchmark and its sizes.
@@ -92,6 +95,7 @@ impl Plan {
             flags: arguments.flags(),
             matching: arguments.matching(),
             is_conducted: arguments.conducted,
+            is_as_simulated: arguments.as_simulated,
         }
     }
 
@@ -106,6 +110,7 @@ impl Plan {
             flags: FlagPlan::default(),
             matching: Matching::default(),
             is_conducted: false,
+            is_as_simulated: false,
         }
     }
 
@@ -152,6 +157,9 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     let transport = transport_of(world, &device);
     let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
     let setting = Setting { world, device: &device, pair, transport };
+    if plan.is_as_simulated {
+        return bench_as_simulated(&setting, plan, &options);
+    }
     match transport {
         Transport::Match => {
             plan.sizes().try_for_each(|bytes| matching::check_size(&device, bytes))?;
@@ -168,10 +176,8 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
 
 /// What the command line says, or as the NIC can.
 fn transport_of(world: &WorldArguments, device: &Device) -> Transport {
-    world.transport.unwrap_or(match device.info().model {
-        Model::Match => Transport::Match,
-        _ => Transport::Ultra,
-    })
+    let with_lists = device.info().has(FEATURE_LISTS);
+    world.transport.unwrap_or(if with_lists { Transport::Match } else { Transport::Ultra })
 }
 
 fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
@@ -212,10 +218,37 @@ fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> R
     print(world, pair, &document)
 }
 
+/// Performs the one part of the plan as the simulator's hosts do.
+fn bench_as_simulated(setting: &Setting<'_>, plan: &Plan, options: &NicOptions) -> Result<(), Failure> {
+    let &Setting { world, device, pair, transport } = setting;
+    let Some(Part { benchmark, sizes, iterations, warmup }) = plan.parts.first() else { return Ok(()) };
+    let kind = match benchmark {
+        Benchmark::Pingpong => program::Kind::PingPong,
+        Benchmark::Stream => program::Kind::Stream,
+        Benchmark::Rate => {
+            let what = "--as-simulated: the simulator has no such workload; choose pingpong or stream";
+            return Err(Failure::Usage(what.into()));
+        }
+    };
+    let payload_bytes = sizes.first().copied().unwrap_or_default();
+    let step = Step {
+        number: 1,
+        end: pair.end,
+        payload_bytes,
+        iterations: *iterations,
+        warmup: *warmup,
+        flags: plan.flags,
+    };
+    let outcome = program::run(device, options, pair, kind, &step)?;
+    let rows = outcome.map(|outcome| Row::new(&step, &outcome)).into_iter().collect();
+    let sections = vec![Section { benchmark: benchmark.name(), rows }];
+    print(world, pair, &Document { sections, ..document(transport, plan.command, pair) })
+}
+
 fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     if plan.flags != FlagPlan::default() {
-        let mend = "drop --interrupt-every, --notify and --acknowledge, or choose --transport ultra";
-        return Err(Failure::Usage(format!("TCP has no message flags: {mend}")));
+        let remedy = "drop --interrupt-every, --notify and --acknowledge, or choose --transport ultra";
+        return Err(Failure::Usage(format!("TCP has no message flags: {remedy}")));
     }
     let payload_bytes = plan.payload_bytes();
     if payload_bytes > tcp::MAX_PAYLOAD_BYTES {

@@ -11,7 +11,7 @@ use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::memory::DmaMemory;
 use niclab_device::shell::world::World;
 use niclab_device::vring::Vring;
-use niclab_model::fabric::ethernet::{ETHER_TYPE_ULTRA, Header, mac_of_node};
+use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, Header, mac_of_node};
 use niclab_model::nic::FrameBytes;
 use niclab_model::time::Time;
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
@@ -162,7 +162,7 @@ impl Scene {
 
     /// Puts a frame on the wire at node 1, as a card that is out of its mind would.
     pub fn inject(&mut self, frame: FrameBytes) {
-        self.world.network.keep(Time::ZERO, 1, frame, None);
+        self.world.network.keep(Time::ZERO.into(), 1, frame.into(), None);
         self.world.serve_pages(0);
         self.world.pass_time();
     }
@@ -224,7 +224,7 @@ fn ring_addresses(index: u64) -> [u64; 3] {
 
 /// The header of a cluster frame between two nodes.
 pub fn ethernet_header(from: u16, to: u16) -> [u8; 14] {
-    Header { destination: mac_of_node(to), source: mac_of_node(from), ether_type: ETHER_TYPE_ULTRA }.emit()
+    Header { destination: mac_of_node(to), source: mac_of_node(from), ether_type: ETHER_TYPE_CLUSTER }.emit()
 }
 
 /// Sound inputs of a target, from which mutations begin.
@@ -254,7 +254,7 @@ fn control_seed() -> Vec<u8> {
     let words = |values: &[u32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
     add(OP_AUTHORIZE, &words(&[0, 1, 0, 4]));
     add(OP_ROUTE, &words(&[0, 1, 0, 0]));
-    add(niclab_abi::control::OP_STATISTICS, &[]);
+    add(niclab_abi::control::OP_COUNTERS, &[0; 8]);
     add(niclab_abi::control::OP_REVOKE, &words(&[0, 1, 0, 0]));
     add(niclab_abi::control::OP_PORT_CLOSE, &words(&[0, 0]));
     add(niclab_abi::control::OP_RESET, &[]);
@@ -281,10 +281,12 @@ fn ring_seed() -> Vec<u8> {
 
 /// What the model itself sends when it is asked to, and an Internet packet that is to be segmented.
 fn frame_seeds() -> Vec<Vec<u8>> {
+    use niclab_model::nic::alone::Alone;
     use niclab_model::nic::{Input, Nic, Output, PageStore};
     let profile = niclab_model::parts::profile::Profile::ultra_200mhz_htx();
     let mut seeds = Vec::new();
-    if let Ok(mut nic) = niclab_model::ultra::Ultra::new(niclab_model::ultra::Config::new(1, 4, profile)) {
+    let config = niclab_model::models::ultra::Config::new(1, 4, profile);
+    if let Ok(mut nic) = niclab_model::models::ultra::Ultra::new(config).map(Alone::new) {
         let mut request = |operation: u32, body: &[u8]| {
             let header = [operation.to_le_bytes(), (body.len() as u32).to_le_bytes()].concat();
             nic.handle(Time::ZERO, Input::Control { token: 0, request: &[&header, body].concat() });

@@ -5,5 +5,6 @@
 mod agreement;
 mod device_faults;
 mod faults;
+mod programs;
 mod recording;
 mod two_clocks;

@@ -8,7 +8,7 @@ use niclab_abi::bar::CODE_INTERRUPT;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::{Lab, connect_ports};
 use niclab_device::watch::write::write;
-use niclab_model::ultra::wire::{Header, Kind, MIN_WORDS, Packet};
+use niclab_model::models::ultra::wire::{Header, Kind, MIN_WORDS, Packet};
 use niclab_observe::recording::Recorded;
 use niclab_sim::observer::Observer;
 use niclab_sim::run::{Options, run_observed};

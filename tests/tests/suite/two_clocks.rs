@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_model::fabric::faults::Random;
+use niclab_model::parts::random::Random;
 use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
-use niclab_spec::{ClusterFile, Profile, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{ClusterFile, NicConfig, Profile, SimConfig, Source, Value, Workload, WorkloadKind};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -115,10 +115,15 @@ struct Platform {
     fifo_words: [u16; 8],
 }
 
+fn share_fifo(nic: &mut NicConfig, platform: &Platform) {
+    let words = platform.fifo_words.map(u64::from).to_vec();
+    nic.set("fifo_words_per_port", Value::Numbers(words)).unwrap();
+}
+
 fn live(workload: &Workload, platform: &Platform, seed: u64) -> DaemonStats {
     let lab = Lab::new(2, |config| {
         config.profile = platform.profile.clone();
-        config.nodes.iter_mut().for_each(|node| node.nic.ultra.fifo_words_per_port = platform.fifo_words);
+        config.nodes.iter_mut().for_each(|node| share_fifo(&mut node.nic, platform));
     });
     let lab = lab.unwrap();
     let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
@@ -147,7 +152,7 @@ fn simulated(workload: &Workload, platform: &Platform) -> DaemonStats {
     let options = Options { folder: PathBuf::new(), ..Options::default() };
     let mut config =
         SimConfig { profile: platform.profile.clone(), ..SimConfig::new(&cluster, "two", workload) };
-    config.nodes.iter_mut().for_each(|node| node.nic.ultra.fifo_words_per_port = platform.fifo_words);
+    config.nodes.iter_mut().for_each(|node| share_fifo(&mut node.nic, platform));
     let outcome = run(&config, &options).unwrap();
     assert!(outcome.is_sound(), "{:?}", outcome.report.checks);
     let report = outcome.report;

@@ -1,6 +1,8 @@
 //! Which numbers no platform can have, each refused at its place: a number by itself, then those that contradict one
 //! another.
 
+use std::collections::BTreeSet;
+
 use super::{Fact, Machine, Price, Profile};
 use crate::{Problem, Source};
 
@@ -38,24 +40,24 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn refuse(&mut self, key: &str, what: impl Into<String>, mend: &str) {
-        self.problems.push(self.source.problem(key, what, mend));
+    fn refuse(&mut self, key: &str, what: impl Into<String>, remedy: &str) {
+        self.problems.push(self.source.problem(key, what, remedy));
     }
 
-    fn refuse_value(&mut self, key: &str, fact: &Fact, what: &str, mend: &str) {
-        self.refuse(&format!("{key}.value"), format!("{} is impossible: {what}", fact.value), mend);
+    fn refuse_value(&mut self, key: &str, fact: &Fact, what: &str, remedy: &str) {
+        self.refuse(&format!("{key}.value"), format!("{} is impossible: {what}", fact.value), remedy);
     }
 
     /// A number by itself.
     fn number(&mut self, key: &str, fact: &Fact) {
         if fact.source.trim().is_empty() {
-            let mend = "say where it comes from: a paper's section, a data sheet, a measurement";
-            self.refuse(&format!("{key}.source"), "the number has no source", mend);
+            let remedy = "say where it comes from: a paper's section, a data sheet, a measurement";
+            self.refuse(&format!("{key}.source"), "the number has no source", remedy);
         }
         if fact.fitted.as_ref().is_some_and(|fitted| fitted.trim().is_empty()) {
-            let mend =
+            let remedy =
                 "say what it was fitted to and how far off that leaves the rest, or leave `fitted` out";
-            self.refuse(&format!("{key}.fitted"), "fitted to nothing", mend);
+            self.refuse(&format!("{key}.fitted"), "fitted to nothing", remedy);
         }
         let value = fact.value;
         match key.rsplit('.').next().unwrap_or(key) {
@@ -63,27 +65,27 @@ impl Check<'_> {
                 self.refuse_value(key, fact, "no frame would ever arrive", "use at least 1");
             }
             "clock_ps" if value == 0 => {
-                let mend = "use the cycle in picoseconds: 5000 for 200 MHz";
-                self.refuse_value(key, fact, "a clock whose cycles take no time", mend);
+                let remedy = "use the cycle in picoseconds: 5000 for 200 MHz";
+                self.refuse_value(key, fact, "a clock whose cycles take no time", remedy);
             }
             "directions" if !(1..=2).contains(&value) => {
-                let mend = "use 1 (shared, as in PCI) or 2 (one each way)";
-                self.refuse_value(key, fact, "a bus has one direction at a time or two", mend);
+                let remedy = "use 1 (shared, as in PCI) or 2 (one each way)";
+                self.refuse_value(key, fact, "a bus has one direction at a time or two", remedy);
             }
             "link_latency_ns" if value > MAX_PRICE_PS / 1_000 => {
                 self.refuse_value(key, fact, "more than a second", "use at most 1000000000 (one second)");
             }
             "burst_bytes" if !value.is_multiple_of(WORD_BYTES) => {
-                let mend = "use a multiple of 8, or 0 for no limit";
-                self.refuse_value(key, fact, "a burst holds whole words of 8 bytes", mend);
+                let remedy = "use a multiple of 8, or 0 for no limit";
+                self.refuse_value(key, fact, "a burst holds whole words of 8 bytes", remedy);
             }
             "fixed_millicycles" | "per_word_millicycles" if value > MAX_MILLICYCLES => {
-                let mend = "use at most 1000000000; the unit is a thousandth of a cycle";
-                self.refuse_value(key, fact, "more than a million cycles", mend);
+                let remedy = "use at most 1000000000; the unit is a thousandth of a cycle";
+                self.refuse_value(key, fact, "more than a million cycles", remedy);
             }
             unit if unit.ends_with("_ps") && value > MAX_PRICE_PS => {
-                let mend = "use at most 1000000000000; the unit is a picosecond";
-                self.refuse_value(key, fact, "more than a second", mend);
+                let remedy = "use at most 1000000000000; the unit is a picosecond";
+                self.refuse_value(key, fact, "more than a second", remedy);
             }
             _ => {}
         }
@@ -112,19 +114,20 @@ impl Check<'_> {
     /// The time of the largest transfer fits 64 bits.
     fn machines(&mut self, profile: &Profile) {
         let ni = &profile.ni;
-        let machines =
-            [("load", &ni.load), ("transmit", &ni.transmit), ("receive", &ni.receive), ("store", &ni.store)];
-        let processor =
-            [("processor_send", &ni.processor_send), ("processor_receive", &ni.processor_receive)];
-        let processor = processor.into_iter().filter_map(|(name, cycles)| Some((name, cycles.as_ref()?)));
-        for (name, machine) in machines.into_iter().chain(processor) {
+        let mut names = BTreeSet::new();
+        for (name, key, machine) in ni.all_machines() {
+            if !names.insert(name) {
+                let mend =
+                    format!("keep `[ni.machines.{name}]` and leave out `[ni.{name}]`, its earlier place");
+                self.refuse(&format!("ni.{key}"), format!("`{name}` is priced twice"), &mend);
+            }
             if u64::try_from(largest_span_ps(machine, ni.clock_ps.value)).is_err() {
                 let what = format!(
                     "at this many cycles of {} ps, {LARGEST_TRANSFER_BYTES} bytes take longer than 64 bits of \
                      picoseconds hold",
                     ni.clock_ps.value
                 );
-                let key = format!("ni.{name}.per_word_millicycles.value");
+                let key = format!("ni.{key}.per_word_millicycles.value");
                 self.refuse(&key, what, "use a shorter cycle (`ni.clock_ps`) or fewer cycles a word");
             }
         }
@@ -179,7 +182,7 @@ mod tests {
             ("bus.descriptor_fetch", "latency_ps", "0", "a read of one word"),
             ("bus.dma_read", "latency_ps", "34999", "a read of one word"),
             ("ni", "clock_ps", "0", "cycles take no time"),
-            ("ni.load", "per_word_millicycles", "1000000001", "a million cycles"),
+            ("ni.machines.load", "per_word_millicycles", "1000000001", "a million cycles"),
             ("network", "link_bandwidth_bits_per_s", "0", "no frame would ever arrive"),
             ("network", "link_latency_ns", "1000000001", "more than a second"),
         ] {
@@ -212,7 +215,10 @@ mod tests {
                 1,
             );
         let error = Profile::from_source(&Source::from_text("p.toml", text)).unwrap_err().to_string();
-        assert!(error.contains("`ni.load.per_word_millicycles.value`: at this many cycles"), "{error}");
+        assert!(
+            error.contains("`ni.machines.load.per_word_millicycles.value`: at this many cycles"),
+            "{error}"
+        );
         assert!(error.contains("65536 bytes") && error.contains("mend: "), "{error}");
         assert_eq!(error.matches("mend: ").count(), 1, "the other machines are quick enough");
     }

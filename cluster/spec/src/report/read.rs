@@ -47,7 +47,7 @@ impl Report {
                 place: Some(place_of_key(file, text, "total")),
                 key: "total".to_owned(),
                 what,
-                mend: format!("the file was changed or damaged; {MAKE_AGAIN}"),
+                remedy: format!("the file was changed or damaged; {MAKE_AGAIN}"),
             })),
             None => Ok(report),
         }
@@ -82,7 +82,7 @@ fn amounts(entry: &LedgerEntry) -> String {
 }
 
 fn wrong_version(file: &str, text: &str, header: &Header) -> Option<Problem> {
-    let (what, mend) = match (header.version, &header.cluster) {
+    let (what, remedy) = match (header.version, &header.cluster) {
         (Some(version), Some(_)) if version == u64::from(REPORT_VERSION) => return None,
         (Some(version), Some(_)) => {
             let writer = match &header.niclab_version {
@@ -100,7 +100,7 @@ fn wrong_version(file: &str, text: &str, header: &Header) -> Option<Problem> {
         _ => ("it is JSON, but no niclab report".to_owned(), MAKE_AGAIN.to_owned()),
     };
     let key = if header.version.is_some() { "version" } else { "" };
-    Some(Problem { place: Some(place_of_key(file, text, key)), key: key.to_owned(), what, mend })
+    Some(Problem { place: Some(place_of_key(file, text, key)), key: key.to_owned(), what, remedy })
 }
 
 /// A problem with the text as JSON, or with the type of a value.
@@ -110,7 +110,7 @@ fn broken(file: &str, error: &serde_json::Error) -> Problem {
     if let Some(end) = message.rfind(" at line ") {
         message.truncate(end);
     }
-    let (what, mend) = match error.classify() {
+    let (what, remedy) = match error.classify() {
         Category::Eof => (
             "the file ends in the middle of the report".to_owned(),
             format!("whatever wrote or copied it was cut short; {MAKE_AGAIN}"),
@@ -121,7 +121,7 @@ fn broken(file: &str, error: &serde_json::Error) -> Problem {
         }
     };
     let place = Place { file: file.to_owned(), line: error.line().max(1), column: error.column().max(1) };
-    Problem { place: Some(place), key: String::new(), what, mend }
+    Problem { place: Some(place), key: String::new(), what, remedy }
 }
 
 /// Where a key of the report itself stands: its first or, for the total, its last appearance. The start of the file where

@@ -60,12 +60,22 @@ fn tables() -> String {
                 let mut offset = 0;
                 for (field, kind, doc) in fields {
                     let _ = writeln!(out, "| {offset} | `{field}` | {kind} | {} |", cell(doc));
-                    offset += if *kind == "u64" { 8 } else { 4 };
+                    offset += bytes_of(kind);
                 }
             }
         }
     }
     out
+}
+
+/// Bytes of a field.
+fn bytes_of(kind: &str) -> u64 {
+    match kind {
+        "u8" => 1,
+        "u16" => 2,
+        "u32" => 4,
+        _ => 8,
+    }
 }
 
 fn number(value: u64) -> String {
@@ -194,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_a_word_that_the_tables_can_place() {
+    fn every_field_is_one_that_the_tables_can_place() {
         for item in super::ITEMS {
             if let super::Item::Layout { name, bytes, fields, .. } = item {
-                let sum: u64 = fields.iter().map(|(_, kind, _)| if *kind == "u64" { 8 } else { 4 }).sum();
+                let sum: u64 = fields.iter().map(|(_, kind, _)| super::bytes_of(kind)).sum();
                 assert_eq!(sum, *bytes, "{name}");
             }
         }

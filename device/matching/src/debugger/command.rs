@@ -137,7 +137,7 @@ pub enum CommandError {
 }
 
 /// Most cycles that one step shows.
-pub const MOST_STEPS: u64 = 10_000;
+pub const MAX_STEPS: u64 = 10_000;
 
 /// Cycles that `pipeline` shows.
 const USUAL_HISTORY: u64 = 8;
@@ -186,7 +186,7 @@ pub fn parse(line: &str) -> Result<Command, CommandError> {
     let count = || (!text.is_empty()).then(|| parse_number(text).ok_or_else(wrong)).transpose();
     match name {
         "step" => match count()?.unwrap_or(1) {
-            count @ 0..=MOST_STEPS => Ok(Command::Step(count)),
+            count @ 0..=MAX_STEPS => Ok(Command::Step(count)),
             count => Err(CommandError::Count { count }),
         },
         "continue" => Ok(Command::Continue(count()?)),
@@ -300,8 +300,8 @@ mod tests {
         for (_, usage, does) in COMMANDS {
             table += &format!("| `{}` | {does} |\n", usage.replace('|', "\\|"));
         }
-        let manual = include_str!("../../../../docs/MATCH.md");
-        assert!(manual.contains(&table), "docs/MATCH.md must contain:\n\n{table}");
+        let manual = include_str!("../../../../docs/match/RUNNING.md");
+        assert!(manual.contains(&table), "docs/match/RUNNING.md must contain:\n\n{table}");
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use niclab_asm::Register;
 use niclab_isa::{PREDICATES, REGISTERS};
-use niclab_model::matching::item::Header;
+use niclab_model::models::matching::item::Header;
 
 use crate::firmware::Firmware;
 use crate::input::item_text;
@@ -22,12 +22,12 @@ pub fn cycle(machine: &Machine, party: Party, cycle: &Cycle, after: &Snapshot) -
     let place = at(firmware, before.pc);
     let mut text = format!("cycle {:<6} {does} {place}: {}\n", cycle.number, firmware.line(before.pc));
     let mut line = |what: String| text += &format!("             {what}\n");
-    let keeper = if party == Party::Queue { "hardware" } else { "list manager" };
+    let manager = if party == Party::Queue { "hardware" } else { "list manager" };
     for (what, word) in [
         ("unit takes".to_owned(), did.took),
         ("unit sends".to_owned(), did.appended),
-        (format!("{keeper} sends"), did.fed),
-        (format!("{keeper} hears"), did.heard),
+        (format!("{manager} sends"), did.fed),
+        (format!("{manager} hears"), did.heard),
     ] {
         word.into_iter().for_each(|word| line(format!("{what} {word:#x}")));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, INFINITE};
+use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, INFINITE};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};

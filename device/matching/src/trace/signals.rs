@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use niclab_isa::{PREDICATES, REGISTERS, WORD_BITS, Word};
-use niclab_model::matching::list_manager::inspect::Phase;
+use niclab_model::models::matching::list_manager::inspect::Phase;
 use vcd::{IdCode, SimulationCommand, TimescaleUnit, Value, VarType, Writer};
 
 use super::CYCLE_NS;
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_manual_names_every_signal() {
-        let manual = include_str!("../../../../docs/MATCH.md");
+        let manual = include_str!("../../../../docs/match/RUNNING.md");
         let (_, waveforms) = manual.split_once("### Waveforms").unwrap();
         for signal in unit().into_iter().chain(list_manager()) {
             // Registers and predicates are named by their first and last.

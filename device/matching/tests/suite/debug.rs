@@ -322,7 +322,7 @@ fn both_units_are_seen_where_a_program_keeps_the_list() {
 
 #[test]
 fn the_manuals_session_is_what_is_said() {
-    let manual = include_str!("../../../../docs/MATCH.md");
+    let manual = include_str!("../../../../docs/match/RUNNING.md");
     let example =
         |name: &str| manual.split_once(&format!("```json {name}\n")).unwrap().1.split_once("```").unwrap().0;
     let folder = folder();

@@ -10,7 +10,7 @@ use crate::support::{folder, on_files, text};
 use niclab_matching::firmware::Firmware;
 use niclab_matching::input::{read_headers, read_list};
 use niclab_matching::machine::{Machine, Setup};
-use niclab_model::matching::list_manager::Use;
+use niclab_model::models::matching::list_manager::Use;
 use serde_json::{Value, json};
 
 fn json_of(folder: &Path, options: &[&str], code: i32) -> Value {
@@ -269,7 +269,7 @@ fn the_next_header_begins_as_long_after_the_last_answer_as_the_manual_says() {
         heard = ended.or(heard);
     }
     assert_eq!(waits, [4, 4]);
-    let manual = include_str!("../../../../docs/MATCH.md").replace('\n', " ");
+    let manual = include_str!("../../../../docs/match/INSIDE.md").replace('\n', " ");
     assert!(manual.contains("the next header begins four cycles after the last answer was seen"));
 }
 
@@ -377,7 +377,7 @@ fn what_cannot_be_run_is_refused() {
 
 #[test]
 fn the_manuals_example_is_what_is_printed() {
-    let manual = include_str!("../../../../docs/MATCH.md");
+    let manual = include_str!("../../../../docs/match/RUNNING.md");
     let example = |name: &str| {
         let (_, behind) = manual.split_once(&format!("```json {name}\n")).unwrap();
         behind.split_once("```").unwrap().0
@@ -391,7 +391,7 @@ fn the_manuals_example_is_what_is_printed() {
 
 #[test]
 fn the_manual_has_the_keys_of_the_schemas() {
-    let manual = include_str!("../../../../docs/MATCH.md");
+    let manual = include_str!("../../../../docs/match/RUNNING.md");
     for (what, definition) in [("list", "item"), ("headers", "header")] {
         let (_, table) = manual
             .split_once(&format!("| key of an {definition} |"))

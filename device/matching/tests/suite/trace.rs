@@ -9,7 +9,7 @@ use crate::support::{folder, on_files, text};
 use niclab_matching::firmware::Firmware;
 use niclab_matching::input::{read_headers, read_list};
 use niclab_matching::machine::{Machine, Setup};
-use niclab_model::matching::list_manager::Use;
+use niclab_model::models::matching::list_manager::Use;
 use vcd::{Command, IdCode, ScopeItem, TimescaleUnit, Value};
 
 /// The signals by their paths, as they are at each time at which something changes.

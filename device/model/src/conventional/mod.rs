@@ -16,13 +16,14 @@ use alloc::sync::Arc;
 
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::Ledger;
+use crate::parts::node_bus::NodeBus;
 use crate::parts::profile::Profile;
 use crate::time::Time;
 
 /// Bytes of a descriptor: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their time.
 pub const DESCRIPTOR_BYTES: u64 = 16;
 
-/// Host, bus and ledger of a node's conventional NIC.
+/// A node's conventional NIC.
 #[derive(Clone, Debug)]
 pub struct Conventional {
     interface: HostInterface,
@@ -37,43 +38,50 @@ impl Conventional {
     /// The host sends a frame of `bytes`, and rings the doorbell if `has_doorbell`. Returns when the frame is ready for
     /// the link.
     #[inline]
-    pub fn transmit(&mut self, now: Time, bytes: u64, has_doorbell: bool) -> Time {
-        let prepared = self.interface.host_send(now, bytes);
-        let mut told = self.interface.host_copy(prepared, bytes);
-        if has_doorbell {
-            told = self.interface.transfer(BusTransfer::Doorbell, told, 0).end;
-        }
-        let fetched = self.interface.transfer(BusTransfer::DescriptorFetch, told, DESCRIPTOR_BYTES).end;
-        let ready = self.interface.transfer(BusTransfer::DmaRead, fetched, bytes).end;
-        self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES);
-        ready
+    pub fn transmit(&mut self, now: Time, bytes: u64, has_doorbell: bool, node: &mut NodeBus) -> Time {
+        self.on(node, |interface| {
+            let prepared = interface.host_send(now, bytes);
+            let mut told = interface.host_copy(prepared, bytes);
+            if has_doorbell {
+                told = interface.transfer(BusTransfer::Doorbell, told, 0).end;
+            }
+            let fetched = interface.transfer(BusTransfer::DescriptorFetch, told, DESCRIPTOR_BYTES).end;
+            let ready = interface.transfer(BusTransfer::DmaRead, fetched, bytes).end;
+            interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES);
+            ready
+        })
     }
 
     /// A frame of `bytes` arrived at `at`. Returns when the receiving program has it.
     #[inline]
-    pub fn receive(&mut self, at: Time, bytes: u64) -> Time {
-        let fetched = self.interface.transfer(BusTransfer::DescriptorFetch, at, DESCRIPTOR_BYTES).end;
-        let stored = self.interface.transfer(BusTransfer::DmaWrite, fetched, bytes).end;
-        let visible = self.interface.transfer(BusTransfer::DescriptorWriteBack, stored, DESCRIPTOR_BYTES).end;
-        let taken = self.interface.host_receive(visible, bytes);
-        self.interface.host_copy(taken, bytes)
+    pub fn receive(&mut self, at: Time, bytes: u64, node: &mut NodeBus) -> Time {
+        self.on(node, |interface| {
+            let fetched = interface.transfer(BusTransfer::DescriptorFetch, at, DESCRIPTOR_BYTES).end;
+            let stored = interface.transfer(BusTransfer::DmaWrite, fetched, bytes).end;
+            let visible = interface.transfer(BusTransfer::DescriptorWriteBack, stored, DESCRIPTOR_BYTES).end;
+            let taken = interface.host_receive(visible, bytes);
+            interface.host_copy(taken, bytes)
+        })
     }
 
     /// The host rings with no frame to send, as when it has left receive buffers. Returns when the NIC knows.
-    pub fn doorbell(&mut self, now: Time) -> Time {
-        self.interface.transfer(BusTransfer::Doorbell, now, 0).end
+    pub fn doorbell(&mut self, now: Time, node: &mut NodeBus) -> Time {
+        self.on(node, |interface| interface.transfer(BusTransfer::Doorbell, now, 0).end)
     }
 
     /// One notification, at `at` or when the host has done what it was told before. Returns when the line is raised.
     #[inline]
-    pub fn interrupt(&mut self, at: Time) -> Time {
-        self.interface.interrupt(at)
+    pub fn interrupt(&mut self, at: Time, node: &mut NodeBus) -> Time {
+        self.on(node, |interface| interface.interrupt(at))
     }
 
-    /// The later of the end of the host's last operation and its last delivery.
+    /// Acts on the bus of `node`.
     #[inline]
-    pub const fn host_clock(&self) -> Time {
-        self.interface.host_clock()
+    fn on<R>(&mut self, node: &mut NodeBus, act: impl FnOnce(&mut HostInterface) -> R) -> R {
+        self.interface.exchange(node);
+        let result = act(&mut self.interface);
+        self.interface.exchange(node);
+        result
     }
 
     /// What every crossing has cost.
@@ -99,7 +107,8 @@ mod tests {
     #[test]
     fn a_frame_that_is_sent_crosses_the_bus_as_descriptor_and_data() {
         let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
-        let ready = nic.transmit(Time::ZERO, 64, true);
+        let mut node = NodeBus::default();
+        let ready = nic.transmit(Time::ZERO, 64, true, &mut node);
         let kinds: alloc::vec::Vec<_> =
             counts(&nic).map(|(kind, line)| (kind, line.count, line.bytes)).collect();
         assert_eq!(
@@ -113,19 +122,20 @@ mod tests {
                 (Crossing::HostCopy, 1, 64),
             ]
         );
-        assert!(ready > nic.host_clock(), "the host goes on while the NIC reads");
-        nic.transmit(nic.host_clock(), 64, false);
+        assert!(ready > node.clock(), "the host goes on while the NIC reads");
+        nic.transmit(node.clock(), 64, false, &mut node);
         assert_eq!(nic.ledger().line(Crossing::Doorbell).count, 1, "the second frame needs none");
     }
 
     #[test]
     fn a_frame_that_arrives_moves_the_hosts_clock_and_an_interrupt_is_one_notification() {
         let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
-        let first = nic.receive(Time::from_ps(1_000), 1_514);
-        let second = nic.receive(Time::from_ps(2_000), 1_514);
+        let mut node = NodeBus::default();
+        let first = nic.receive(Time::from_ps(1_000), 1_514, &mut node);
+        let second = nic.receive(Time::from_ps(2_000), 1_514, &mut node);
         assert!(second > first);
-        assert_eq!(nic.host_clock(), second);
-        nic.interrupt(second);
+        assert_eq!(node.clock(), second);
+        nic.interrupt(second, &mut node);
         assert_eq!(nic.ledger().line(Crossing::Interrupt).count, 1);
         assert_eq!(nic.ledger().line(Crossing::DmaWrite).bytes, 2 * 1_514);
         let total: u64 = nic.ledger().lines().map(|(_, line)| line.price_ps).sum();

@@ -6,11 +6,9 @@ pub type Mac = [u8; 6];
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 14;
 
-/// EtherType of ULTRA packets: the first of the two that IEEE 802 leaves to local experiments.
-pub const ETHER_TYPE_ULTRA: u16 = 0x88b5;
-
-/// EtherType of the Match NIC's frames: the second of them.
-pub const ETHER_TYPE_MATCH: u16 = 0x88b6;
+/// EtherType of the frames of every NIC model: the first of the two that IEEE 802 leaves to local experiments. The byte behind
+/// the header says which model's protocol it is.
+pub const ETHER_TYPE_CLUSTER: u16 = 0x88b5;
 
 /// The address to which everybody listens.
 pub const BROADCAST: Mac = [0xff; 6];
@@ -34,6 +32,13 @@ pub fn node_of_mac(mac: &Mac) -> Option<u16> {
     let (prefix, node) = mac.split_at(NODE_PREFIX.len());
     let node = <[u8; 2]>::try_from(node).ok()?;
     (prefix == NODE_PREFIX).then(|| u16::from_be_bytes(node))
+}
+
+/// Whether what follows the header of a cluster's frame is of another protocol than `own`. The protocols of models differ in
+/// two bits at least, so that one damaged bit makes no foreign frame of one's own: that is for the check sequence to find.
+#[inline]
+pub fn is_foreign(payload: &[u8], own: u8) -> bool {
+    payload.first().is_some_and(|protocol| (protocol ^ own).count_ones() > 1)
 }
 
 /// Whether the address is meant for several: broadcast or multicast.
@@ -142,6 +147,14 @@ mod tests {
             prop_assert!(!is_group(&mac));
             prop_assert!(node_of_mac(&other).is_none_or(|node| mac_of_node(node) == other));
         }
+    }
+
+    #[test]
+    fn one_damaged_bit_makes_no_foreign_frame() {
+        for bit in 0..8 {
+            assert!(!is_foreign(&[5 ^ 1 << bit, 1, 2], 5));
+        }
+        assert!(is_foreign(&[3], 5) && !is_foreign(&[5], 5) && !is_foreign(&[], 5));
     }
 
     #[test]

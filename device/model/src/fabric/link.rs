@@ -6,9 +6,10 @@ use thiserror::Error;
 
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::HEADER_BYTES;
-use crate::fabric::faults::{Draws, Faults, Mishap, Random};
+use crate::fabric::faults::{Draws, Faults, Mishap};
 use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource};
-use crate::time::{Span, Time};
+use crate::parts::random::Random;
+use crate::time::{Passage, Span, Time};
 
 /// A link that there cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -64,6 +65,8 @@ pub(super) struct Arrival {
     pub(super) head: Time,
     /// When its last bit is there.
     pub(super) tail: Time,
+    /// How much longer it took than the link takes for as many bits, because its source was slow.
+    pub(super) held: Span,
     /// Bit that was flipped.
     pub(super) corrupt: Option<u32>,
 }
@@ -171,7 +174,7 @@ impl Link {
     #[inline]
     pub(super) fn pass_to_switch(
         &mut self,
-        ready: Time,
+        ready: Passage,
         bytes: usize,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
@@ -183,7 +186,7 @@ impl Link {
     #[inline]
     pub(super) fn pass_to_node(
         &mut self,
-        ready: Time,
+        ready: Passage,
         bytes: usize,
         counters: &mut PortCounters,
         ledger: &mut Ledger,
@@ -194,7 +197,7 @@ impl Link {
     #[inline]
     fn pass(
         &mut self,
-        ready: Time,
+        ready: Passage,
         bytes: usize,
         is_to_node: bool,
         counters: &mut PortCounters,
@@ -211,20 +214,24 @@ impl Link {
             counters.dropped_long += 1;
             return NOTHING;
         }
-        let occupancy = self.serialization(bytes);
+        let serialization = self.serialization(bytes);
         let direction = if is_to_node { &mut self.to_node } else { &mut self.to_switch };
         let is_bounded = is_to_node && self.config.queue_frames != 0;
-        if is_bounded && direction.is_full(ready, self.config.queue_frames) {
+        if is_bounded && direction.is_full(ready.head, self.config.queue_frames) {
             counters.dropped_queue += 1;
             return NOTHING;
         }
+        let start = ready.head.max(direction.wire.busy_until());
+        let occupancy = serialization.max(ready.tail.since(start));
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy, latency: self.config.latency };
-        let stage = ledger.charge(Crossing::Serialization, &mut direction.wire, ready, cost);
+        let stage = ledger.charge(Crossing::Serialization, &mut direction.wire, ready.head, cost);
         direction.wire.hold_until(stage.released + self.gap);
-        if is_bounded && stage.start > ready {
+        if is_bounded && stage.start > ready.head {
             direction.waiting.push_back(stage.start);
         }
-        let arrival = Arrival { head: stage.start + self.config.latency, tail: stage.end, corrupt: None };
+        let held = Span::from_ps(occupancy.as_ps() - serialization.as_ps());
+        let head = stage.start + self.config.latency;
+        let arrival = Arrival { head, tail: stage.end, held, corrupt: None };
         if self.is_faulty {
             afflict(arrival, bytes, &self.faults, draws, counters)
         } else {

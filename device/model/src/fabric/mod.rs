@@ -22,8 +22,8 @@ use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
 use crate::fabric::switch::{Outlet, Switch};
 use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource};
-use crate::parts::message::Message;
-use crate::time::{Span, Time};
+use crate::parts::trace_tag::TraceTag;
+use crate::time::{Passage, Span, Time};
 
 /// Who gets a frame. Most frames go to one node.
 pub type Deliveries = SmallVec<[Delivery; 4]>;
@@ -33,6 +33,8 @@ pub type Deliveries = SmallVec<[Delivery; 4]>;
 pub struct Delivery {
     /// The port, which is the node's number.
     pub to: u16,
+    /// When the first bit is there.
+    pub head: Time,
     /// When the last bit is there.
     pub at: Time,
     /// Bit of the frame that is to be flipped, counted from the lowest of the first byte.
@@ -49,6 +51,8 @@ pub struct Transit {
     pub to: u16,
     /// When it is ready for the link behind the switch.
     pub ready: Time,
+    /// When all of it has come.
+    tail: Time,
     corrupt: Option<u32>,
 }
 
@@ -147,7 +151,7 @@ impl Fabric {
         })
     }
 
-    /// Takes a frame that the node at port `from` has ready at `now`, and adds to `deliveries` who gets it. What is
+    /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to `deliveries` who gets it. What is
     /// dropped is counted and has no delivery. `message` says whose frame it is, for the ledger.
     ///
     /// The frame passes the switch and the link behind it at once. Where frames of several nodes meet at a link, a shell
@@ -155,14 +159,14 @@ impl Fabric {
     #[inline]
     pub fn forward(
         &mut self,
-        now: Time,
+        ready: impl Into<Passage>,
         from: u16,
         frame: &[u8],
-        message: Option<Message>,
+        message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
         self.ledger.attribute(message);
-        self.enter_link(now, from, frame, |fabric, transit| {
+        self.enter_link(ready.into(), from, frame, |fabric, transit| {
             fabric.leave_link(&transit, frame.len(), deliveries);
         });
     }
@@ -171,20 +175,20 @@ impl Fabric {
     #[inline]
     pub fn enter(
         &mut self,
-        now: Time,
+        ready: impl Into<Passage>,
         from: u16,
         frame: &[u8],
-        message: Option<Message>,
+        message: Option<TraceTag>,
         transits: &mut Transits,
     ) {
         self.ledger.attribute(message);
-        self.enter_link(now, from, frame, |_, transit| transits.push(transit));
+        self.enter_link(ready.into(), from, frame, |_, transit| transits.push(transit));
     }
 
     #[inline]
     fn enter_link(
         &mut self,
-        now: Time,
+        ready: Passage,
         from: u16,
         frame: &[u8],
         mut behind_switch: impl FnMut(&mut Self, Transit),
@@ -196,7 +200,7 @@ impl Fabric {
         };
         counters.frames_in += 1;
         counters.bytes_in += frame.len() as u64;
-        let entering = link.pass_to_switch(now, frame.len(), counters, &mut self.ledger);
+        let entering = link.pass_to_switch(ready, frame.len(), counters, &mut self.ledger);
         if entering == [None, None] {
             return;
         }
@@ -226,12 +230,16 @@ impl Fabric {
         let mut crossing = Resource::new(Place::Switch);
         let cost = Cost { count: 1, bytes: bytes as u64, occupancy: Span::ZERO, latency: self.fall_through };
         let entered = match self.forwarding {
-            // Not so early that the link runs dry because the frame comes in more slowly than it goes out.
-            Forwarding::CutThrough => entering.head.max(entering.tail.before(link.serialization(bytes))),
+            // Not so early that the link runs dry because the frame comes in over a slower one. What a slow source holds up
+            // holds up the link behind the switch as well.
+            Forwarding::CutThrough => {
+                let at_speed = entering.tail.before(entering.held);
+                entering.head.max(at_speed.before(link.serialization(bytes)))
+            }
             Forwarding::StoreAndForward => entering.tail,
         };
         let ready = self.ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
-        Some(Transit { to, ready, corrupt: entering.corrupt })
+        Some(Transit { to, ready, tail: entering.tail + self.fall_through, corrupt: entering.corrupt })
     }
 
     /// The second half of [`Self::forward`]: over the link behind the switch. `bytes` is the length of the frame.
@@ -240,7 +248,7 @@ impl Fabric {
         &mut self,
         transit: &Transit,
         bytes: usize,
-        message: Option<Message>,
+        message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
         self.ledger.attribute(message);
@@ -249,12 +257,17 @@ impl Fabric {
 
     #[inline]
     fn leave_link(&mut self, transit: &Transit, bytes: usize, deliveries: &mut Deliveries) {
-        let &Transit { to, ready, corrupt } = transit;
+        let &Transit { to, ready, tail, corrupt } = transit;
         let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
-        for arrived in link.pass_to_node(ready, bytes, counters, &mut self.ledger).into_iter().flatten() {
+        for arrived in link
+            .pass_to_node(Passage { head: ready, tail }, bytes, counters, &mut self.ledger)
+            .into_iter()
+            .flatten()
+        {
             counters.frames_out += 1;
             counters.bytes_out += bytes as u64;
-            deliveries.push(Delivery { to, at: arrived.tail, corrupt: corrupt.or(arrived.corrupt) });
+            let Arrival { head, tail: at, .. } = arrived;
+            deliveries.push(Delivery { to, head, at, corrupt: corrupt.or(arrived.corrupt) });
         }
     }
 

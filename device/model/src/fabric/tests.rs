@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::ethernet::{BROADCAST, Header, Mac, mac_of_node};
-use super::faults::Chance;
 use super::*;
+use crate::parts::random::Chance;
 
 const NS: u64 = 1_000;
 
@@ -54,9 +54,34 @@ fn an_idle_way_costs_serialization_fall_through_and_latencies() {
         let mut fabric = fabric(PLAIN, forwarding, 0);
         let deliveries = send(&mut fabric, 0, 0, &unicast(0, 2, 200));
         let at = Time::from_ps(expected_ns * NS);
-        assert_eq!(deliveries, [Delivery { to: 2, at, corrupt: None }], "{forwarding:?}");
+        let head = Time::from_ps((expected_ns - 200) * NS);
+        assert_eq!(deliveries, [Delivery { to: 2, head, at, corrupt: None }], "{forwarding:?}");
         assert_eq!(fabric.ledger().line(Crossing::Serialization).count, 2);
         assert_eq!(fabric.ledger().line(Crossing::SwitchFallThrough).price_ps, 90 * NS);
+    }
+}
+
+#[test]
+fn a_slow_source_holds_every_link_on_the_way_until_its_last_byte() {
+    for (forwarding, last_ns) in [
+        (Forwarding::CutThrough, 1_000 + 100 + 90 + 100),
+        (Forwarding::StoreAndForward, 1_000 + 100 + 90 + 200 + 100),
+    ] {
+        let mut fabric = fabric(PLAIN, forwarding, 0);
+        let at = |ns: u64| Time::from_ps(ns * NS);
+        let mut deliveries = Deliveries::new();
+        // 200 bytes of which the last is ready after a microsecond.
+        let ready = Passage { head: Time::ZERO, tail: at(1_000) };
+        fabric.forward(ready, 0, &unicast(0, 2, 200), None, &mut deliveries);
+        assert_eq!(deliveries[0].at, at(last_ns), "{forwarding:?}");
+        let first_ns = if forwarding == Forwarding::CutThrough { 100 + 90 + 100 } else { last_ns - 200 };
+        assert_eq!(deliveries[0].head, at(first_ns), "{forwarding:?}");
+        // The sender's link is held, and in cut-through the receiver's.
+        let behind = send(&mut fabric, 0, 0, &unicast(0, 3, 200));
+        let through_ns = if forwarding == Forwarding::CutThrough { 0 } else { 200 };
+        assert_eq!(behind[0].at, at(1_000 + 200 + 100 + 90 + through_ns + 100), "{forwarding:?}");
+        let from_other = send(&mut fabric, 0, 1, &unicast(1, 2, 200));
+        assert_eq!(from_other[0].at, at(last_ns + 200), "{forwarding:?}");
     }
 }
 

@@ -18,17 +18,17 @@
 
 use alloc::collections::VecDeque;
 
+use crate::parts::sequence::Sequence;
 use crate::time::Time;
 
-/// Whether `a` comes after `b` among 16-bit numbers that wrap.
+/// Whether connection `a` was begun after `b`.
 const fn is_newer(a: u16, b: u16) -> bool {
-    a.wrapping_sub(b) as i16 > 0
+    Sequence::<16>::new(a as u32).is_after(Sequence::new(b as u32))
 }
 
-/// How far `a` is ahead of `b` among 32-bit numbers that wrap; zero when it is not.
+/// How far `a` is ahead of `b`; zero when it is not.
 const fn ahead(a: u32, b: u32) -> u32 {
-    let distance = a.wrapping_sub(b);
-    if distance as i32 > 0 { distance } else { 0 }
+    Sequence::<32>::new(a).ahead_of(Sequence::new(b))
 }
 
 /// The sender's side.

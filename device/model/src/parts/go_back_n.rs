@@ -9,26 +9,21 @@
 //! doubles up to a bound; an acknowledgement that moves the window resets it. The protocol never gives up: links of a
 //! cluster lose frames, but do not end.
 //!
-//! Numbers have 32 bits and wrap. A frame or an acknowledgement that is older than 2^31 frames would be taken for a new
-//! one; no link keeps one so long.
+//! Numbers have as many bits as a model's header gives them, and wrap. A frame or an acknowledgement that is older than half
+//! of all numbers would be taken for a new one; a link must not keep one so long.
 //!
 //! The protocol knows nothing of a frame's form: a model writes [`GoBackN::next_sequence`] and
 //! [`GoBackN::acknowledge`] into its own heads, and checks frames for damage before it reads them.
 
 use alloc::collections::VecDeque;
 
+use crate::parts::sequence::Sequence;
 use crate::time::{Span, Time};
-
-/// How far `a` is ahead of `b` among 32-bit numbers that wrap; zero when it is not.
-const fn ahead(a: u32, b: u32) -> u32 {
-    let distance = a.wrapping_sub(b);
-    if distance as i32 > 0 { distance } else { 0 }
-}
 
 /// What both cards agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most frames that are sent and not acknowledged; zero counts as one.
+    /// Most frames that are sent and not acknowledged; zero counts as one, and more than [`Sequence::MAX_AHEAD`] as that.
     pub window_frames: u32,
     /// How long a frame waits for its acknowledgement before it goes again the first time. Longer than a round trip with
     /// a full window under way, or frames go twice for nothing.
@@ -48,30 +43,31 @@ pub enum Reception {
     Ahead,
 }
 
-/// One card's state of the link to one peer: what it sends and what it receives. `F` is what is kept of a frame.
+/// One card's state of the link to one peer: what it sends and what it receives. `F` is what is kept of a frame, `BITS` the
+/// width of its number.
 #[derive(Clone, Debug)]
-pub struct GoBackN<F> {
+pub struct GoBackN<F, const BITS: u32 = 32> {
     config: Config,
     /// Frames that are not acknowledged, oldest first.
     kept: VecDeque<F>,
     /// Number of the oldest of them, or of the next frame if there are none.
-    oldest: u32,
+    oldest: Sequence<BITS>,
     wait: Span,
     deadline: Option<Time>,
     /// Number of the frame that is to arrive next.
-    expected: u32,
+    expected: Sequence<BITS>,
 }
 
-impl<F> GoBackN<F> {
+impl<F, const BITS: u32> GoBackN<F, BITS> {
     /// A link on which nothing was sent. Both cards begin at number zero.
     pub const fn new(config: Config) -> Self {
         Self {
             config,
             kept: VecDeque::new(),
-            oldest: 0,
+            oldest: Sequence::ZERO,
             wait: config.first_wait,
             deadline: None,
-            expected: 0,
+            expected: Sequence::ZERO,
         }
     }
 
@@ -83,13 +79,13 @@ impl<F> GoBackN<F> {
 
     /// The number of the next frame that is sent.
     #[inline]
-    pub fn next_sequence(&self) -> u32 {
-        self.oldest.wrapping_add(self.kept.len() as u32)
+    pub fn next_sequence(&self) -> Sequence<BITS> {
+        self.oldest.plus(self.kept.len() as u32)
     }
 
     /// Keeps a frame that is sent at `now`, and returns its number. The caller has asked [`GoBackN::can_send`].
     #[inline]
-    pub fn send(&mut self, now: Time, frame: F) -> u32 {
+    pub fn send(&mut self, now: Time, frame: F) -> Sequence<BITS> {
         let sequence = self.next_sequence();
         self.kept.push_back(frame);
         if self.deadline.is_none() {
@@ -104,14 +100,14 @@ impl<F> GoBackN<F> {
     pub fn wants_acknowledgement(&self) -> bool {
         let quarter = (self.config.window_frames / 4).max(1);
         let fills_window = self.kept.len() + 1 >= self.window();
-        fills_window || self.next_sequence().wrapping_add(1).is_multiple_of(quarter)
+        fills_window || self.next_sequence().next().get().is_multiple_of(quarter)
     }
 
     /// Takes an acknowledgement: all frames before `number` have arrived. True when the window moved; one that is old,
     /// doubled or absurd changes nothing.
     #[inline]
-    pub fn on_acknowledged(&mut self, now: Time, number: u32) -> bool {
-        let arrived = ahead(number, self.oldest) as usize;
+    pub fn on_acknowledged(&mut self, now: Time, number: Sequence<BITS>) -> bool {
+        let arrived = number.ahead_of(self.oldest) as usize;
         if arrived == 0 || arrived > self.kept.len() {
             return false;
         }
@@ -124,11 +120,11 @@ impl<F> GoBackN<F> {
 
     /// Takes the number of a frame that arrived whole, and says what it is.
     #[inline]
-    pub const fn receive(&mut self, sequence: u32) -> Reception {
-        if sequence == self.expected {
-            self.expected = sequence.wrapping_add(1);
+    pub const fn receive(&mut self, sequence: Sequence<BITS>) -> Reception {
+        if sequence.get() == self.expected.get() {
+            self.expected = sequence.next();
             Reception::Next
-        } else if ahead(sequence, self.expected) > 0 {
+        } else if sequence.is_after(self.expected) {
             Reception::Ahead
         } else {
             Reception::Doubled
@@ -138,7 +134,7 @@ impl<F> GoBackN<F> {
     /// What an acknowledgement says now: the number before which all frames have arrived. Costs nothing to write into
     /// every frame.
     #[inline]
-    pub const fn acknowledge(&self) -> u32 {
+    pub const fn acknowledge(&self) -> Sequence<BITS> {
         self.expected
     }
 
@@ -160,7 +156,7 @@ impl<F> GoBackN<F> {
     }
 
     fn window(&self) -> usize {
-        self.config.window_frames.max(1) as usize
+        self.config.window_frames.clamp(1, Sequence::<BITS>::MAX_AHEAD) as usize
     }
 }
 
@@ -179,26 +175,27 @@ mod tests {
         Time::ZERO + Span::from_ns(ns)
     }
 
-    fn starting_at(config: Config, sequence: u32) -> GoBackN<u32> {
+    fn starting_at<F, const BITS: u32>(config: Config, sequence: u32) -> GoBackN<F, BITS> {
+        let sequence = Sequence::new(sequence);
         GoBackN { oldest: sequence, expected: sequence, ..GoBackN::new(config) }
     }
 
     #[test]
     fn the_timer_runs_exactly_while_a_frame_is_not_acknowledged() {
-        let mut link = GoBackN::new(CONFIG);
+        let mut link = GoBackN::<_>::new(CONFIG);
         assert_eq!(link.deadline(), None);
-        assert_eq!(link.send(at(0), 'a'), 0);
-        assert_eq!(link.send(at(5), 'b'), 1);
+        assert_eq!(link.send(at(0), 'a').get(), 0);
+        assert_eq!(link.send(at(5), 'b').get(), 1);
         assert_eq!(link.deadline(), Some(at(10)), "that of the oldest");
-        assert!(link.on_acknowledged(at(7), 1));
+        assert!(link.on_acknowledged(at(7), Sequence::new(1)));
         assert_eq!(link.deadline(), Some(at(17)), "anew for what is left");
-        assert!(link.on_acknowledged(at(8), 2));
+        assert!(link.on_acknowledged(at(8), Sequence::new(2)));
         assert_eq!(link.deadline(), None);
     }
 
     #[test]
     fn the_wait_doubles_to_a_bound_and_progress_resets_it() {
-        let mut link = GoBackN::new(CONFIG);
+        let mut link = GoBackN::<_>::new(CONFIG);
         link.send(at(0), 'a');
         link.send(at(0), 'b');
         assert_eq!(link.expire(at(9)).count(), 0);
@@ -209,22 +206,22 @@ mod tests {
             deadlines.push(due);
         }
         assert_eq!(deadlines, [at(10), at(30), at(70), at(110)]);
-        assert!(link.on_acknowledged(at(115), 1));
+        assert!(link.on_acknowledged(at(115), Sequence::new(1)));
         assert_eq!(link.deadline(), Some(at(125)));
     }
 
     #[test]
     fn a_full_window_waits_for_an_acknowledgement_that_some_frame_asked_for() {
-        let mut link = GoBackN::new(CONFIG);
+        let mut link = GoBackN::<_>::new(CONFIG);
         let mut asked = Vec::new();
         while link.can_send() {
             asked.push(link.wants_acknowledgement());
             link.send(at(0), 0);
         }
         assert_eq!(asked, [false, true, false, true, false, true, false, true]);
-        assert!(link.on_acknowledged(at(1), 3));
+        assert!(link.on_acknowledged(at(1), Sequence::new(3)));
         assert!(link.can_send());
-        let mut one = GoBackN::new(Config { window_frames: 0, ..CONFIG });
+        let mut one = GoBackN::<_>::new(Config { window_frames: 0, ..CONFIG });
         assert!(one.can_send() && one.wants_acknowledgement());
         one.send(at(0), 0);
         assert!(!one.can_send(), "a window of nothing is one of one frame");
@@ -232,39 +229,38 @@ mod tests {
 
     #[test]
     fn absurd_acknowledgements_change_nothing() {
-        let mut link = starting_at(CONFIG, u32::MAX);
-        assert_eq!([0, 1, 2].map(|frame| link.send(at(0), frame)), [u32::MAX, 0, 1]);
+        let mut link = starting_at::<_, 32>(CONFIG, u32::MAX);
+        assert_eq!([0, 1, 2].map(|frame| link.send(at(0), frame).get()), [u32::MAX, 0, 1]);
         for absurd in [u32::MAX, u32::MAX - 1, 3, 0x8000_0000] {
-            assert!(!link.on_acknowledged(at(1), absurd), "{absurd}");
+            assert!(!link.on_acknowledged(at(1), Sequence::new(absurd)), "{absurd}");
         }
         assert_eq!(link.expire(at(10)).len(), 3);
-        assert!(link.on_acknowledged(at(11), 2), "numbers wrap");
-        assert_eq!((link.deadline(), link.next_sequence()), (None, 2));
+        assert!(link.on_acknowledged(at(11), Sequence::new(2)), "numbers wrap");
+        assert_eq!((link.deadline(), link.next_sequence().get()), (None, 2));
     }
 
     /// What is on a wire: to which card, number, acknowledgement, and the frame unless it is an acknowledgement alone.
     #[derive(Clone, Copy, Debug)]
-    struct Flight {
+    struct Flight<const BITS: u32> {
         to: usize,
-        sequence: u32,
-        acknowledged: u32,
+        sequence: Sequence<BITS>,
+        acknowledged: Sequence<BITS>,
         frame: Option<(u32, bool)>,
     }
 
     /// Two cards, and a wire that loses, doubles, delays and reorders what is on it.
-    struct World {
-        links: [GoBackN<(u32, bool)>; 2],
-        wire: VecDeque<Flight>,
+    struct World<const BITS: u32> {
+        links: [GoBackN<(u32, bool), BITS>; 2],
+        wire: VecDeque<Flight<BITS>>,
         now: Time,
         sent: [u32; 2],
         delivered: [Vec<u32>; 2],
     }
 
-    impl World {
+    impl<const BITS: u32> World<BITS> {
         fn new(window_frames: u32, sequence: u32) -> Self {
             let config = Config { window_frames, ..CONFIG };
-            let link =
-                GoBackN { oldest: sequence, expected: sequence, ..GoBackN::<(u32, bool)>::new(config) };
+            let link = starting_at(config, sequence);
             Self {
                 links: [link.clone(), link],
                 wire: VecDeque::new(),
@@ -286,7 +282,7 @@ mod tests {
             self.wire.push_back(Flight { to: 1 - from, sequence, acknowledged, frame: Some(frame) });
         }
 
-        fn deliver(&mut self, flight: Flight) {
+        fn deliver(&mut self, flight: Flight<BITS>) {
             let link = &mut self.links[flight.to];
             link.on_acknowledged(self.now, flight.acknowledged);
             let Some((number, is_asked)) = flight.frame else { return };
@@ -300,7 +296,7 @@ mod tests {
                     to: 1 - flight.to,
                     acknowledged,
                     frame: None,
-                    ..Flight { sequence: 0, ..flight }
+                    ..Flight { sequence: Sequence::ZERO, ..flight }
                 });
             }
         }
@@ -312,7 +308,7 @@ mod tests {
             let (oldest, acknowledged) = (link.oldest, link.acknowledge());
             let again = link.expire(self.now).copied().enumerate().map(|(number, frame)| Flight {
                 to: 1 - from,
-                sequence: oldest.wrapping_add(number as u32),
+                sequence: oldest.plus(number as u32),
                 acknowledged,
                 frame: Some(frame),
             });
@@ -355,6 +351,54 @@ mod tests {
         }
     }
 
+    fn check_script<const BITS: u32>(
+        window: u32,
+        first: u32,
+        script: &[(u8, usize, usize)],
+    ) -> Result<(), TestCaseError> {
+        let mut world = World::<BITS>::new(window, first);
+        for &(action, node, place) in script {
+            world.step(action, node, place);
+            for link in &world.links {
+                prop_assert!(link.kept.len() <= link.window());
+                prop_assert_eq!(link.deadline().is_some(), !link.kept.is_empty());
+            }
+        }
+        world.finish();
+        for (node, link) in world.links.iter().enumerate() {
+            prop_assert!(world.delivered[1 - node].iter().copied().eq(0..world.sent[node]));
+            prop_assert!(link.kept.is_empty(), "nothing is kept");
+            prop_assert_eq!(link.deadline(), None);
+        }
+        Ok(())
+    }
+
+    /// Both cards send 60 frames over a wire that passes on few.
+    fn check_losses<const BITS: u32>(losses: &[u8]) -> Result<(), TestCaseError> {
+        let mut world = World::<BITS>::new(8, u32::MAX - 20);
+        let mut losses = losses.iter().cycle();
+        let mut rounds = 0;
+        while world.delivered.iter().any(|delivered| delivered.len() < 60) && rounds < 20_000 {
+            rounds += 1;
+            for node in 0..2 {
+                if world.sent[node] < 60 {
+                    world.send(node, false);
+                }
+            }
+            for _ in 0..world.wire.len() {
+                let Some(flight) = world.wire.pop_front() else { break };
+                if losses.next() == Some(&0) {
+                    world.deliver(flight);
+                }
+            }
+            (0..2).for_each(|node| world.expire(node));
+        }
+        for delivered in &world.delivered {
+            prop_assert!(delivered.iter().copied().eq(0..60));
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn all_arrives_once_and_in_order_whatever_the_wire_does(
@@ -362,46 +406,25 @@ mod tests {
             first in prop_oneof![Just(0), Just(u32::MAX - 5), Just(i32::MAX as u32 - 5), any::<u32>()],
             script in prop::collection::vec((0..18_u8, 0..2_usize, any::<usize>()), 0..600),
         ) {
-            let mut world = World::new(window, first);
-            for (action, node, place) in script {
-                world.step(action, node, place);
-                for link in &world.links {
-                    prop_assert!(link.kept.len() <= link.window());
-                    prop_assert_eq!(link.deadline().is_some(), !link.kept.is_empty());
-                }
-            }
-            world.finish();
-            for (node, link) in world.links.iter().enumerate() {
-                prop_assert!(world.delivered[1 - node].iter().copied().eq(0..world.sent[node]));
-                prop_assert!(link.kept.is_empty(), "nothing is kept");
-                prop_assert_eq!(link.deadline(), None);
-            }
+            check_script::<32>(window, first, &script)?;
+            check_script::<24>(window, first, &script)?;
         }
 
         /// A wire that loses at any rate below one, and frames are resent by the timers alone.
         #[test]
         fn a_wire_that_loses_most_only_takes_longer(losses in prop::collection::vec(0..4_u8, 2000)) {
-            let mut world = World::new(8, u32::MAX - 20);
-            let mut losses = losses.into_iter().cycle();
-            let mut rounds = 0;
-            while world.delivered.iter().any(|delivered| delivered.len() < 60) && rounds < 20_000 {
-                rounds += 1;
-                for node in 0..2 {
-                    if world.sent[node] < 60 {
-                        world.send(node, false);
-                    }
-                }
-                for _ in 0..world.wire.len() {
-                    let Some(flight) = world.wire.pop_front() else { break };
-                    if losses.next() == Some(0) {
-                        world.deliver(flight);
-                    }
-                }
-                (0..2).for_each(|node| world.expire(node));
-            }
-            for delivered in &world.delivered {
-                prop_assert!(delivered.iter().copied().eq(0..60));
-            }
+            check_losses::<32>(&losses)?;
+            check_losses::<8>(&losses)?;
         }
+    }
+
+    #[test]
+    fn a_window_is_no_larger_than_numbers_can_tell_apart() {
+        let mut link = GoBackN::<_, 4>::new(Config { window_frames: 100, ..CONFIG });
+        while link.can_send() {
+            link.send(at(0), 0);
+        }
+        assert_eq!(link.expire(at(10)).len(), 7);
+        assert!(link.on_acknowledged(at(11), Sequence::new(7)) && link.can_send());
     }
 }

@@ -1,8 +1,11 @@
-//! One node's host processor and buses: the resources on which a NIC's crossings wait for one another.
+//! What one master on a node's bus does there: its crossings, priced and entered in a ledger of its own.
+//!
+//! Host and bus are the node's ([`NodeBus`]), which other masters use as well; the card's own bus and processor are its own.
 
 use alloc::sync::Arc;
 
 use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
+use crate::parts::node_bus::NodeBus;
 use crate::parts::profile::{BusPrices, MachineCycles, Price, Profile, WORD_BYTES};
 use crate::time::{Span, Time};
 
@@ -59,34 +62,49 @@ impl BusTransfer {
     }
 }
 
-/// Host processor, bus and ledger of one node.
+/// A machine of a card: it does one thing at a time, at the price that the profile has under its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    resource: Resource,
+    cycles: MachineCycles,
+}
+
+impl Machine {
+    /// When it has nothing more to do.
+    pub const fn idle_at(&self) -> Time {
+        self.resource.busy_until()
+    }
+}
+
+/// One master's prices and ledger, and, while it acts, its node's host and bus.
 #[derive(Clone, Debug)]
 pub struct HostInterface {
     /// Shared between the cards of a cluster, where there may be thousands.
     profile: Arc<Profile>,
     ledger: Ledger,
-    host: Resource,
-    /// Towards the NIC; on a bus with one direction at a time, the whole bus.
-    inward: Resource,
-    /// Towards the host; idle on a bus with one direction at a time.
-    outward: Resource,
-    /// The card's own bus and its processor, where it has them.
+    /// On loan, between two calls of [`Self::exchange`].
+    node: NodeBus,
+    /// The card's own bus, where it has one.
     local: Resource,
-    processor: Resource,
 }
 
 impl HostInterface {
-    /// An idle host and bus with these prices.
+    /// An idle master with these prices.
     pub fn new(profile: impl Into<Arc<Profile>>) -> Self {
         Self {
             profile: profile.into(),
             ledger: Ledger::default(),
-            host: Resource::new(Place::Host),
-            inward: Resource::new(Place::BusInward),
-            outward: Resource::new(Place::BusOutward),
+            node: NodeBus::default(),
             local: Resource::new(Place::LocalBus),
-            processor: Resource::new(Place::Machine("processor")),
         }
+    }
+
+    /// Takes the node's host and bus, or gives them back: what lies between two calls is done on that node. A model calls it
+    /// first and last in [`Nic::handle`](crate::nic::Nic::handle). (A move and no reference: what acts on the bus is deep
+    /// inside of a model, and a lifetime would have to be carried there.)
+    #[inline]
+    pub const fn exchange(&mut self, node: &mut NodeBus) {
+        core::mem::swap(&mut self.node, node);
     }
 
     /// The prices.
@@ -106,7 +124,7 @@ impl HostInterface {
 
     /// The later of the end of the host's last operation and its last delivery.
     pub const fn host_clock(&self) -> Time {
-        self.host.busy_until()
+        self.node.host
     }
 
     /// Carries `bytes` over the bus. What the host starts keeps it busy: a posted store until the bus has taken it, a
@@ -115,13 +133,17 @@ impl HostInterface {
     pub fn transfer(&mut self, transfer: BusTransfer, ready: Time, bytes: u64) -> Stage {
         let cost = cost_of(transfer.price(&self.profile.bus), bytes);
         let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
-        let direction = if is_outward { &mut self.outward } else { &mut self.inward };
-        let stage = self.ledger.charge(transfer.crossing(), direction, ready, cost);
+        let (place, direction) = if is_outward {
+            (Place::BusOutward, &mut self.node.outward)
+        } else {
+            (Place::BusInward, &mut self.node.inward)
+        };
+        let stage = self.ledger.charge_at(transfer.crossing(), place, direction, ready, cost);
         match transfer {
             BusTransfer::PioWrite | BusTransfer::PioWriteUncombined | BusTransfer::Doorbell => {
-                self.host.hold_until(stage.released)
+                self.node.host = self.node.host.max(stage.released);
             }
-            BusTransfer::PioRead => self.host.hold_until(stage.end),
+            BusTransfer::PioRead => self.node.host = self.node.host.max(stage.end),
             _ => {}
         }
         stage
@@ -155,10 +177,23 @@ impl HostInterface {
         raised
     }
 
-    /// Lets one of the NIC's machines work.
+    /// A machine of this card, as the profile prices it; `track` is its name in timelines.
+    pub fn machine(&self, name: &str, track: &'static str) -> Machine {
+        let cycles = self.profile.ni.machines.get(name);
+        Machine { resource: Resource::new(Place::Machine(track)), cycles }
+    }
+
+    /// Lets a machine work on a packet of `bytes`, in whole words.
     #[inline]
-    pub fn machine(&mut self, machine: &mut Resource, ready: Time, bytes: u64, span: Span) -> Stage {
-        self.ledger.charge(Crossing::NiCycles, machine, ready, Cost::once(bytes, span))
+    pub fn work(&mut self, machine: &mut Machine, ready: Time, bytes: u64) -> Stage {
+        let span = self.profile.ni.span(machine.cycles, bytes.div_ceil(WORD_BYTES));
+        self.work_for(machine, ready, bytes, span)
+    }
+
+    /// Lets a machine work for as long as its model has worked out.
+    #[inline]
+    pub fn work_for(&mut self, machine: &mut Machine, ready: Time, bytes: u64, span: Span) -> Stage {
+        self.ledger.charge(Crossing::NiCycles, &mut machine.resource, ready, Cost::once(bytes, span))
     }
 
     /// Carries `bytes` once over the card's own bus.
@@ -167,14 +202,9 @@ impl HostInterface {
         self.ledger.charge(Crossing::LocalBus, &mut self.local, ready, cost)
     }
 
-    /// Lets the card's processor run `cycles` for a message of `bytes`.
-    pub fn processor(&mut self, ready: Time, bytes: u64, cycles: MachineCycles) -> Stage {
-        let span = self.profile.ni.span(cycles, bytes.div_ceil(WORD_BYTES));
-        self.ledger.charge(Crossing::NiCycles, &mut self.processor, ready, Cost::once(bytes, span))
-    }
-
     fn occupy_host(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
-        self.ledger.charge(crossing, &mut self.host, ready, Cost::once(bytes, Span::from_ps(ps))).end
+        let cost = Cost::once(bytes, Span::from_ps(ps));
+        self.ledger.charge_at(crossing, Place::Host, &mut self.node.host, ready, cost).end
     }
 }
 
@@ -185,7 +215,7 @@ const fn cost_of(price: &Price, bytes: u64) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::profile::{HostPrices, NiPrices};
+    use crate::parts::profile::{HostPrices, Machines, NiPrices};
 
     const PRICE: Price = Price { latency_ps: 1_000, fixed_ps: 100, per_word_ps: 10, burst_bytes: 16 };
 
@@ -279,7 +309,7 @@ mod tests {
         assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4);
         assert_eq!(interface.host_clock(), stage.released, "posted");
         let off = BusPrices { pio_write: PRICE.word_by_word(), ..interface.profile().bus };
-        let mut interface = HostInterface::new(Profile { bus: off, ..*interface.profile() });
+        let mut interface = HostInterface::new(Profile { bus: off, ..interface.profile().clone() });
         interface.transfer(BusTransfer::PioWrite, Time::ZERO, 32);
         assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4, "write combining is off");
     }
@@ -301,14 +331,21 @@ mod tests {
 
     #[test]
     fn a_cards_processor_does_one_thing_at_a_time_and_its_cycles_count() {
-        let ni = NiPrices { clock_ps: 30_000, ..NiPrices::default() };
+        let send = MachineCycles { fixed_millicycles: 80_000, per_word_millicycles: 500 };
+        let receive = MachineCycles { fixed_millicycles: 10_000, per_word_millicycles: 0 };
+        let machines = Machines::from_iter([("processor_send", send), ("processor_receive", receive)]);
+        let ni = NiPrices { clock_ps: 30_000, machines, ..NiPrices::default() };
         let mut card = HostInterface::new(Profile { ni, ..Profile::default() });
-        let cycles = MachineCycles { fixed_millicycles: 80_000, per_word_millicycles: 500 };
-        let first = card.processor(Time::ZERO, 28, cycles);
-        let second = card.processor(Time::ZERO, 28, cycles);
+        let mut processor = card.machine("processor_send", "processor");
+        let first = card.work(&mut processor, Time::ZERO, 28);
+        let span = card.profile().ni.span(card.profile().ni.machines.get("processor_receive"), 4);
+        let second = card.work_for(&mut processor, Time::ZERO, 28, span);
         assert_eq!(first.end.as_ps(), (80_000 + 4 * 500) * 30);
-        assert_eq!(second.start, first.end);
+        assert_eq!((second.start, second.end.since(second.start).as_ps()), (first.end, 300_000));
         assert_eq!(card.ledger().line(Crossing::NiCycles).waited_ps, first.end.as_ps());
+        assert_eq!(processor.idle_at(), second.end);
+        let mut absent = card.machine("scan", "scan");
+        assert_eq!(card.work(&mut absent, Time::ZERO, 28).end, Time::ZERO, "no such machine, no time");
     }
 
     #[test]
@@ -319,5 +356,25 @@ mod tests {
         assert_eq!(interface.host_copy(Time::ZERO, 5).as_ps(), 33);
         assert_eq!(interface.interrupt(Time::from_ps(100)).as_ps(), 107);
         assert_eq!(interface.host_clock().as_ps(), 110);
+    }
+
+    #[test]
+    fn masters_of_one_node_wait_for_each_other_and_each_enters_its_own_wait() {
+        let mut node = NodeBus::default();
+        let mut masters = [interface(false), interface(false)];
+        let mut end = Time::ZERO;
+        for (number, master) in masters.iter_mut().enumerate() {
+            master.exchange(&mut node);
+            assert_eq!(master.host_clock().as_ps(), number as u64 * 110, "the host is the node's");
+            end = master.transfer(BusTransfer::PioWrite, Time::ZERO, 8).released;
+            master.exchange(&mut node);
+        }
+        let waited = masters.each_ref().map(|master| master.ledger().total().waited_ps);
+        assert_eq!(waited, [0, 110], "the second waits until the first has left the bus");
+        assert_eq!((node.clock(), node.rest()), (end, end));
+        node.wait_until(Time::from_ps(1_000));
+        assert_eq!(node.clock().as_ps(), 1_000);
+        masters[0].exchange(&mut node);
+        assert_eq!(masters[0].host_clock(), end, "who waits is not busy");
     }
 }

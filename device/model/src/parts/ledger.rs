@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::parts::histogram::Histogram;
-use crate::parts::message::Message;
+use crate::parts::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
 /// Kinds of crossings.
@@ -220,7 +220,7 @@ pub struct StageRecord {
     /// Bytes carried.
     pub bytes: u64,
     /// Whose it was; none for what no message caused alone.
-    pub message: Option<Message>,
+    pub message: Option<TraceTag>,
 }
 
 impl StageRecord {
@@ -250,7 +250,7 @@ pub struct Ledger {
     /// Whether the recorder keeps anything: looked at with each crossing, and the recorder then is not.
     is_recording: bool,
     lines: [Line; Crossing::ALL.len()],
-    current: Option<Message>,
+    current: Option<TraceTag>,
     latency: Histogram,
     recorder: Recorder,
 }
@@ -277,13 +277,13 @@ impl Ledger {
 
     /// Says whose crossings follow, until the next call.
     #[inline]
-    pub fn attribute(&mut self, message: Option<Message>) {
+    pub fn attribute(&mut self, message: Option<TraceTag>) {
         self.current = message;
     }
 
     /// Whose crossings these are.
     #[inline]
-    pub const fn attributed(&self) -> Option<Message> {
+    pub const fn attributed(&self) -> Option<TraceTag> {
         self.current
     }
 
@@ -302,7 +302,7 @@ impl Ledger {
     /// A message is over: its receiving program has it at `end`. What follows is nobody's until the next
     /// [`Ledger::attribute`].
     #[inline]
-    pub fn complete(&mut self, message: &Message, end: Time) {
+    pub fn complete(&mut self, message: &TraceTag, end: Time) {
         if self.is_on {
             self.latency.enter(end.since(message.launched).as_ps());
         }
@@ -341,12 +341,25 @@ impl Ledger {
     /// Lets a transfer that is ready at `ready` cross `resource` as soon as that is free, and enters it.
     #[inline]
     pub fn charge(&mut self, crossing: Crossing, resource: &mut Resource, ready: Time, cost: Cost) -> Stage {
+        self.charge_at(crossing, resource.place, &mut resource.busy_until, ready, cost)
+    }
+
+    /// The same at a place of which somebody else keeps until when it is busy.
+    #[inline]
+    pub fn charge_at(
+        &mut self,
+        crossing: Crossing,
+        place: Place,
+        busy_until: &mut Time,
+        ready: Time,
+        cost: Cost,
+    ) -> Stage {
         if !self.is_on {
             return Stage { crossing, start: ready, released: ready, end: ready };
         }
-        let start = ready.max(resource.busy_until);
+        let start = ready.max(*busy_until);
         let released = start + cost.occupancy;
-        resource.busy_until = released;
+        *busy_until = released;
         let end = released + cost.latency;
         self.lines[crossing as usize].add(&Line {
             count: cost.count,
@@ -356,7 +369,7 @@ impl Ledger {
         });
         let stage = Stage { crossing, start, released, end };
         if self.is_recording {
-            self.record(&stage, resource.place, ready, &cost);
+            self.record(&stage, place, ready, &cost);
         }
         stage
     }

@@ -3,6 +3,9 @@
 //! Plain numbers: picoseconds, bytes, thousandths of a cycle. Reading them from a file, their sources and their checks
 //! for sense are elsewhere; whatever the numbers are, pricing with them saturates and never fails.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
 use crate::time::Span;
 
 /// Bytes of a bus word in all prices.
@@ -105,23 +108,36 @@ impl MachineCycles {
     pub const NONE: Self = Self { fixed_millicycles: 0, per_word_millicycles: 0 };
 }
 
+/// The prices of a card's machines, by the names that its model gives them: the state machines of an FPGA, components of a
+/// protocol, scans of channels, firmware for a message. A platform may price more of them than one model has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machines(BTreeMap<String, MachineCycles>);
+
+impl Machines {
+    /// The cycles of the machine of this name. None where the platform does not have it: it takes no time.
+    pub fn get(&self, name: &str) -> MachineCycles {
+        self.0.get(name).copied().unwrap_or(MachineCycles::NONE)
+    }
+
+    /// Whether the platform prices a machine of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+impl<S: Into<String>> FromIterator<(S, MachineCycles)> for Machines {
+    fn from_iter<I: IntoIterator<Item = (S, MachineCycles)>>(machines: I) -> Self {
+        Self(machines.into_iter().map(|(name, cycles)| (name.into(), cycles)).collect())
+    }
+}
+
 /// The NIC's own logic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NiPrices {
     /// One cycle, picoseconds.
     pub clock_ps: u64,
-    /// Load machine: from the bus interface into the FIFO RAM (ULTRA, section 3.1).
-    pub load: MachineCycles,
-    /// TX machine: from the FIFO RAM, behind header and routing, to the network port (ULTRA, section 3.1).
-    pub transmit: MachineCycles,
-    /// RX machine: from the network port through the checks into the FIFO RAM (ULTRA, section 3.2).
-    pub receive: MachineCycles,
-    /// Store machine: from the FIFO RAM to the bus interface (ULTRA, section 3.2).
-    pub store: MachineCycles,
-    /// Firmware on a processor of the card (GRIM's LANai, the i960 beside INIC's FPGAs) for a message that is sent.
-    pub processor_send: MachineCycles,
-    /// The same for a message that arrives.
-    pub processor_receive: MachineCycles,
+    /// Its machines and the firmware of its processor, by name.
+    pub machines: Machines,
     /// The card's own bus, between its memory, its processor and its units. Data may cross it several times: INIC's do
     /// four times a packet.
     pub local_bus: Price,
@@ -144,7 +160,7 @@ pub struct NetworkPrices {
 }
 
 /// All prices of one platform.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The host processor.
     pub host: HostPrices,
@@ -163,7 +179,7 @@ impl Profile {
     /// 23 cycles at 2 words and 76 at 10 (115 ns, 380 ns: 9.75 + 6.625 n cycles), the slowest takes 9.85 cycles at 2
     /// words (325 MB/s) and less than 22.8 at 10 ("exceeds 700 MByte/s"): 6.85 + 1.5 n, which gives 732 MB/s. Which
     /// machine is the slowest is not known; it is taken to be TX, which also sends routing and header.
-    pub const fn ultra_200mhz_htx() -> Self {
+    pub fn ultra_200mhz_htx() -> Self {
         // Section 4: "latencies of 11 cycles when receiving and 7 cycles when sending data towards the host".
         const HT_CORE_IN_PS: u64 = 11 * 5_000;
         const HT_CORE_OUT_PS: u64 = 7 * 5_000;
@@ -208,13 +224,13 @@ impl Profile {
             },
             ni: NiPrices {
                 clock_ps: 5_000,
-                load: cycles(1_000, 1_625),
-                transmit: cycles(6_850, 1_500),
-                receive: cycles(950, 1_750),
-                store: cycles(950, 1_750),
                 // Section 3: state machines do everything, and FIFO RAMs inside of the FPGA take what is under way.
-                processor_send: MachineCycles::NONE,
-                processor_receive: MachineCycles::NONE,
+                machines: Machines::from_iter([
+                    ("load", cycles(1_000, 1_625)),
+                    ("transmit", cycles(6_850, 1_500)),
+                    ("receive", cycles(950, 1_750)),
+                    ("store", cycles(950, 1_750)),
+                ]),
                 local_bus: Price::FREE,
             },
             // Section 2: "the fall-through latency of an ATOLL switch is about 90ns".
@@ -230,7 +246,8 @@ mod tests {
     /// Machines of the ULTRA path in their order, for a packet of `words`.
     fn stages_ps(words: u64) -> [u64; 4] {
         let ni = Profile::ultra_200mhz_htx().ni;
-        [ni.load, ni.transmit, ni.receive, ni.store].map(|machine| ni.span(machine, words).as_ps())
+        ["load", "transmit", "receive", "store"]
+            .map(|machine| ni.span(ni.machines.get(machine), words).as_ps())
     }
 
     #[test]

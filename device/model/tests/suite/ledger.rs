@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::faults::{Chance, Faults};
-use niclab_model::nic::Nic;
+use niclab_model::fabric::faults::Faults;
+use niclab_model::models::ultra::config::FlowControl;
+use niclab_model::nic::Observed;
 use niclab_model::parts::histogram::Histogram;
 use niclab_model::parts::ledger::{Crossing, Ledger, Line, StageRecord};
-use niclab_model::parts::message::Message;
+use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::profile::Profile;
+use niclab_model::parts::random::Chance;
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Span, Time};
-use niclab_model::ultra::config::FlowControl;
 use proptest::prelude::*;
 
 use crate::support::world::{End, Rules, World};
@@ -113,7 +115,7 @@ proptest! {
     fn a_message_is_its_stages_from_its_launch_to_its_end(seed: u64) {
         let mut world = world(seed, Faults::NONE);
         run(&mut world);
-        let mut messages: BTreeMap<Message, Vec<StageRecord>> = BTreeMap::new();
+        let mut messages: BTreeMap<TraceTag, Vec<StageRecord>> = BTreeMap::new();
         for ledger in ledgers(&mut world) {
             for stage in ledger.take_stages().0 {
                 if let Some(message) = stage.message {
@@ -167,29 +169,29 @@ proptest! {
     fn conventional_nics_are_priced_in_whole(
         frames in prop::collection::vec((0..3_u8, 0..10_000_u64, 60..9_000_u64, any::<bool>()), 1..200),
     ) {
-        let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
+        let (mut nic, mut node) = (Conventional::new(Profile::ultra_200mhz_htx()), NodeBus::default());
         nic.ledger_mut().record_stages(KEEP_ALL);
         let mut now = Time::ZERO;
         let (mut sent, mut received, mut rung, mut interrupts) = (0, 0, 0, 0);
         for (what, wait_ns, bytes, has_doorbell) in frames {
             now += Span::from_ns(wait_ns);
-            let clock = nic.host_clock();
+            let clock = node.clock();
             match what {
                 0 => {
-                    prop_assert!(nic.transmit(now, bytes, has_doorbell) > now);
+                    prop_assert!(nic.transmit(now, bytes, has_doorbell, &mut node) > now);
                     sent += bytes;
                     rung += u64::from(has_doorbell);
                 }
                 1 => {
-                    prop_assert!(nic.receive(now, bytes) > now);
+                    prop_assert!(nic.receive(now, bytes, &mut node) > now);
                     received += bytes;
                 }
                 _ => {
-                    prop_assert!(nic.interrupt(now) >= now);
+                    prop_assert!(nic.interrupt(now, &mut node) >= now);
                     interrupts += 1;
                 }
             }
-            prop_assert!(nic.host_clock() > clock);
+            prop_assert!(node.clock() > clock);
         }
         let ledger = nic.ledger_mut();
         let (stages, _) = ledger.take_stages();
@@ -204,15 +206,15 @@ proptest! {
 
 #[test]
 fn what_does_not_fit_the_record_is_counted() {
-    let mut nic = Conventional::new(Profile::ultra_200mhz_htx());
-    nic.transmit(Time::ZERO, 64, true);
+    let (mut nic, mut node) = (Conventional::new(Profile::ultra_200mhz_htx()), NodeBus::default());
+    nic.transmit(Time::ZERO, 64, true, &mut node);
     assert_eq!(nic.ledger_mut().take_stages(), (Vec::new(), 0), "off at first");
     nic.ledger_mut().record_stages(4);
-    nic.transmit(Time::ZERO, 64, true);
+    nic.transmit(Time::ZERO, 64, true, &mut node);
     let (stages, lost) = nic.ledger_mut().take_stages();
     assert_eq!((stages.len(), lost), (4, 2));
     nic.ledger_mut().record_stages(0);
-    nic.transmit(Time::ZERO, 64, true);
+    nic.transmit(Time::ZERO, 64, true, &mut node);
     assert_eq!(nic.ledger_mut().take_stages(), (Vec::new(), 0));
 }
 

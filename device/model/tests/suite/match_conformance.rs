@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::matching::*;
-use niclab_model::fabric::faults::Random;
-use niclab_model::matching::item::{self, Item};
-use niclab_model::matching::program;
-use niclab_model::matching::wire::{Frame, Header, Kind, Operation};
+use niclab_model::models::matching::item::{self, Item};
+use niclab_model::models::matching::program;
+use niclab_model::models::matching::wire::{Frame, Header, Kind, Operation};
 use niclab_model::nic::{Input, Nic};
+use niclab_model::parts::random::Random;
 use proptest::prelude::*;
 
 use crate::support::matching::{Cluster, Event, Posted, Transfer, pattern};
@@ -384,7 +384,7 @@ impl World {
             2 if is_any => self.cluster.wire.push_back(flying.clone()),
             3 if is_any => {
                 let bit = self.below(flying.frame.len() as u64 * 8) as usize;
-                flying.frame[bit / 8] ^= 1 << (bit % 8);
+                flying.frame.flip(bit as u32);
             }
             _ => {}
         }
@@ -424,7 +424,7 @@ impl World {
         let next = deadlines.filter_map(|(node, host)| Some((host.nic.poll_timeout()?, node))).min();
         let Some((at, node)) = next else { return false };
         self.cluster.hosts[node].nic.handle(at, Input::Timeout);
-        self.cluster.carry(node, &[]);
+        self.cluster.carry(node);
         true
     }
 
@@ -548,7 +548,7 @@ impl World {
         }
         for node in 0..NODES {
             let linked: usize = (0..PORTS).map(|port| self.portals[&(node, port)].entries.len()).sum();
-            assert_eq!(self.cluster.statistics(node).entries, linked as u64);
+            assert_eq!(self.cluster.statistics(node)["entries"], linked as u64);
         }
     }
 }
@@ -579,14 +579,14 @@ fn what_this_holds_the_cards_to_happens() {
     for node in 0..NODES {
         let it = world.cluster.statistics(node);
         sums.push_back([
-            it.expected,
-            it.unexpected,
-            it.claimed,
-            it.unmatched,
-            it.truncated,
-            it.spill_reads,
-            it.retransmissions,
-            it.frames_discarded,
+            it["expected"],
+            it["unexpected"],
+            it["claimed"],
+            it["unmatched"],
+            it["truncated"],
+            it["spill_reads"],
+            it["retransmissions"],
+            it["frames_discarded"],
         ]);
     }
     assert!(sums.iter().flatten().all(|sum| *sum > 0), "{sums:?}");

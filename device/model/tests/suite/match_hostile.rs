@@ -5,21 +5,23 @@ use std::collections::BTreeMap;
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{
-    OP_PING, OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, OP_STATISTICS, PORT_ANY, PortName, PortOpen, PortOpened,
+    OP_COUNTERS, OP_PING, OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PORT_ANY, PortName, PortOpen, PortOpened,
     Reply, STATUS_OK,
 };
 use niclab_abi::matching::*;
 use niclab_isa::{Branch, Word, image};
-use niclab_model::matching::program::PORTALS;
-use niclab_model::matching::wire::{Header, Kind, Link, Operation, head, seal};
-use niclab_model::matching::{Config, Match};
+use niclab_model::models::matching::program::PORTALS;
+use niclab_model::models::matching::wire::{Header, Kind, Link, Operation, head, seal};
+use niclab_model::models::matching::{Config, Match};
+use niclab_model::nic::alone::Alone;
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{FrameBytes, HostRange, HostRanges, Input, Nic, Output, PageStore, Register};
 use niclab_model::parts::profile::{Price, Profile};
 use niclab_model::time::Time;
 use proptest::prelude::*;
 
 use crate::support::matching::{Cluster, Posted, Transfer, region_request};
-use crate::support::{bare_request, request};
+use crate::support::{bare_request, counters, request};
 
 /// Nodes that there could be; the card is node 0.
 const NODES: u32 = 3;
@@ -94,8 +96,7 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
         });
     let spill = (address(), bytes())
         .prop_map(|(address, bytes)| request(OP_SPILL_OPEN, &SpillOpen { address, bytes }));
-    let bare =
-        prop::sample::select(vec![OP_PING, OP_STATISTICS, OP_MATCH_STATISTICS, 99]).prop_map(bare_request);
+    let bare = prop::sample::select(vec![OP_PING, OP_COUNTERS, 14, 99]).prop_map(bare_request);
     let noise = (0..16_u32, 0..300_u32, prop::collection::vec(any::<u8>(), 0..256)).prop_map(
         |(operation, bytes, body)| [&operation.to_le_bytes(), &bytes.to_le_bytes(), &body[..]].concat(),
     );
@@ -210,7 +211,7 @@ fn any_attack() -> impl Strategy<Value = Attack> {
 
 /// Knows which memory the card may touch, from the requests that it agreed to.
 struct Guard {
-    nic: Match,
+    nic: Alone<Match>,
     ports: BTreeMap<u32, HostRanges>,
     regions: BTreeMap<(u32, u32), HostRanges>,
     spill: HostRanges,
@@ -223,7 +224,7 @@ struct Guard {
 impl Guard {
     fn new(config: Config, whole_reads: u32) -> Self {
         Self {
-            nic: Match::new(config).unwrap(),
+            nic: Alone::new(Match::new(config).unwrap()),
             ports: BTreeMap::new(),
             regions: BTreeMap::new(),
             spill: HostRanges::new(),
@@ -257,9 +258,12 @@ impl Guard {
                     given.extend_from_slice(data);
                 }
                 seal(&mut given);
-                self.nic.handle(now, Input::Frame { frame: &given, message: None });
+                self.nic.handle(now, Input::Frame { head: now, frame: &given.clone().into(), message: None });
             }
-            Attack::Noise(frame) => self.nic.handle(now, Input::Frame { frame, message: None }),
+            Attack::Noise(frame) => {
+                let frame = &SharedFrame::from(&**frame);
+                self.nic.handle(now, Input::Frame { head: now, frame, message: None });
+            }
             &Attack::Data(token) => {
                 let input = Input::DmaData { token, bytes: FrameBytes::new(), is_whole: true };
                 self.nic.handle(now, input);
@@ -281,8 +285,9 @@ impl Guard {
                 Output::DmaWrite { address, words, .. } => {
                     self.check(&[HostRange { address, bytes: words.len() as u64 * 8 }], &[]);
                 }
-                Output::DmaFrame { bytes, ranges, .. } => {
-                    assert_eq!(given[bytes].len() as u64, ranges.iter().map(|range| range.bytes).sum());
+                Output::DmaFrame { frame, bytes, ranges, .. } => {
+                    assert_eq!(*frame, *given, "it keeps none");
+                    assert_eq!(frame[bytes].len() as u64, ranges.iter().map(|range| range.bytes).sum());
                     self.check(&ranges, &[]);
                 }
                 Output::DmaRead { token, ranges, mut into, .. } => {
@@ -295,6 +300,7 @@ impl Guard {
                     }
                     self.nic.handle(now, Input::DmaData { token, bytes: into, is_whole });
                 }
+                other @ Output::Complete { .. } => panic!("{other:?}"),
                 Output::Reply { bytes, .. } => {
                     replies += 1;
                     self.on_reply(requested, &bytes);
@@ -367,7 +373,7 @@ fn profiles() -> impl Strategy<Value = Profile> {
     prop_oneof![8 => Just(Profile::ultra_200mhz_htx()), 1 => Just(Profile::default()), 1 => Just(absurd)]
 }
 
-/// What makes a good begin for mischief: ports with regions, and entries of all kinds.
+/// What makes a good begin for attacks: ports with regions, and entries of all kinds.
 fn prepared() -> Vec<Attack> {
     let mut all = Vec::new();
     for port in 0..3_u64 {
@@ -422,31 +428,31 @@ proptest! {
         }
         guard.attack(Time::ZERO, &Attack::Request(bare_request(OP_RESET)));
         prop_assert!(guard.ports.is_empty());
-        let (status, body) = {
-            guard.nic.handle(Time::ZERO, Input::Control { token: 1, request: &bare_request(OP_MATCH_STATISTICS) });
+        let left = counters(|request| {
+            guard.nic.handle(Time::ZERO, Input::Control { token: 1, request });
             let Some(Output::Reply { bytes, .. }) = std::iter::from_fn(|| guard.nic.poll_output()).last() else {
                 panic!("an answer")
             };
-            (Reply::from_bytes(&bytes).unwrap().status, MatchStatistics::from_bytes(&bytes[Reply::BYTES..]).unwrap())
-        };
-        prop_assert_eq!((status, body.entries, body.entries_spilled), (STATUS_OK, 0, 0), "no entry is left");
+            (Reply::from_bytes(&bytes).unwrap().status, bytes[Reply::BYTES..].to_vec())
+        });
+        prop_assert_eq!((left["entries"], left["entries_spilled"]), (0, 0), "no entry is left");
     }
 }
 
 #[test]
 fn forged_requests_without_end_fill_no_memory() {
-    let mut nic = Match::new(Config::new(0, NODES, Profile::default())).unwrap();
+    let mut nic = Alone::new(Match::new(Config::new(0, NODES, Profile::default())).unwrap());
     const FORGED: u32 = 10_000;
     for sequence in 0..FORGED {
         let link = Link { destination: 0, source: 1, sequence, acknowledged: 0, asks: false };
         let header = Header { operation: Operation::Get, source_node: 1, bytes: 8, ..Header::default() };
         let mut frame = head(&link, &Kind::First(header), 0);
         seal(&mut frame);
-        nic.handle(Time::ZERO, Input::Frame { frame: &frame, message: None });
+        nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &frame.into(), message: None });
         while nic.poll_output().is_some() {}
     }
     // A window of answers is on its way, and so many wait.
-    assert_eq!(nic.counters().malformed, u64::from(FORGED) - 32 - 4_096);
+    assert_eq!(nic.counters().card.malformed, u64::from(FORGED) - 32 - 4_096);
 }
 
 /// A card with one host whose ports have entries, as many as one likes: the driver has given a spill area of 64 MiB.
@@ -494,12 +500,12 @@ fn lists_are_so_long_and_no_longer() {
     assert_eq!(fill(&mut cluster, port, &portal(7), 3_000), 3_000);
     let other = cluster.open(0);
     assert_eq!(fill(&mut cluster, other, &portal(0), u32::MAX), MAX_ENTRIES - MAX_LIST_SIZE - 3_000);
-    assert_eq!(cluster.statistics(0).entries, MAX_ENTRIES.into());
+    assert_eq!(cluster.statistics(0)["entries"], MAX_ENTRIES.into());
     // What is unlinked makes room.
     cluster.launch(0, port, COMMAND_UNLINK, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(cluster.last_event(0, port).result, RESULT_OK);
     assert_eq!(fill(&mut cluster, port, &portal(0), u32::MAX), 1);
-    assert_eq!(cluster.statistics(0).entries, MAX_ENTRIES.into());
+    assert_eq!(cluster.statistics(0)["entries"], MAX_ENTRIES.into());
 }
 
 /// The attack: a long list whose entries are unlinked all at once, by closing their port or the region that they name.
@@ -523,7 +529,7 @@ fn closing_looks_at_each_entry_once() {
                 close(cluster, port);
             }
         });
-        assert_eq!(cluster.statistics(0).entries, 0);
+        assert_eq!(cluster.statistics(0)["entries"], 0);
         work
     };
     for in_region in [false, true] {
@@ -572,8 +578,8 @@ fn a_program_that_takes_long_is_replaced_before_it_has() {
         cluster.put(1, other, 0, &put);
         let work = work_of(&mut cluster, Cluster::settle);
         let statistics = cluster.statistics(0);
-        assert_eq!((statistics.headers, statistics.entries_traversed), (1, MAX_LIST_SIZE.into()));
-        (work, statistics.firmware_fallbacks)
+        assert_eq!((statistics["headers"], statistics["entries_traversed"]), (1, MAX_LIST_SIZE.into()));
+        (work, statistics["firmware_fallbacks"])
     };
     // What is loaded is not trusted, but a program like the built-in one may go to the end of the longest list.
     let (work, fallbacks) = search(PORTALS);

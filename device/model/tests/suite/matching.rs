@@ -2,11 +2,11 @@
 
 use crate::cases::{header, item};
 use niclab_isa::Word;
-use niclab_model::matching::item::{Header, Item, Operation, flag};
-use niclab_model::matching::list_manager::{ListManager, Misbehaved, Outcome, Timing, Use};
-use niclab_model::matching::program;
-use niclab_model::matching::reference::{Match, first_match};
-use niclab_model::matching::unit::{Step, Unit};
+use niclab_model::models::matching::item::{Header, Item, Operation, flag};
+use niclab_model::models::matching::list_manager::{ListManager, Misbehaved, Outcome, Timing, Use};
+use niclab_model::models::matching::program;
+use niclab_model::models::matching::reference::{Match, first_match};
+use niclab_model::models::matching::unit::{Step, Unit};
 use proptest::prelude::*;
 
 /// Cycles after which a program is taken to hang.

@@ -2,11 +2,13 @@
 
 use crate::cases::{header, item};
 use niclab_isa::{Bits, Word};
-use niclab_model::matching::item::{Header, INFINITE, Item, Operation, flag};
-use niclab_model::matching::list_manager::{Due, Handle, ListManager, Matched, Misbehaved, Timing, Use};
-use niclab_model::matching::program;
-use niclab_model::matching::queue_manager::{Fault, MatchQueue, Party, QueueManager, command};
-use niclab_model::matching::unit::Unit;
+use niclab_model::models::matching::item::{Header, INFINITE, Item, Operation, flag};
+use niclab_model::models::matching::list_manager::{
+    Due, Handle, ListManager, Matched, Misbehaved, Timing, Use,
+};
+use niclab_model::models::matching::program;
+use niclab_model::models::matching::queue_manager::{Fault, MatchQueue, Party, QueueManager, command};
+use niclab_model::models::matching::unit::Unit;
 use proptest::prelude::*;
 
 /// Cycles after which a program is taken to hang.
@@ -200,12 +202,12 @@ fn cost(uses: Use, misses: usize, taker: &[Item], headers: usize) -> Cost {
     Cost { changes: queue.change_cycles(), headers, distances }
 }
 
-const MANUAL: &str = include_str!("../../../../docs/MATCH.md");
+const MANUAL: &str = include_str!("../../../../docs/match/INSIDE.md");
 
 /// The manual's table has a row that begins so, with the numbers that were counted.
 fn the_manual_says(row: &str, first: u64, further: u64) {
     let text = format!("| {row} | {first} | {further} + 8n |");
-    assert!(MANUAL.contains(&text), "docs/MATCH.md must say: {text}");
+    assert!(MANUAL.contains(&text), "docs/match/INSIDE.md must say: {text}");
 }
 
 #[test]
@@ -253,7 +255,7 @@ fn an_item_that_is_appended_costs_cycles_that_stand_in_no_header() {
     let said = format!(
         "{begin} cycles pass until the program is ready for the first time, and {item} for each item"
     );
-    assert!(MANUAL.contains(&said), "docs/MATCH.md must say: {said}");
+    assert!(MANUAL.contains(&said), "docs/match/INSIDE.md must say: {said}");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! Each case is one seed, which proptest prints when it fails and which replays it.
 
-use niclab_model::fabric::faults::{Chance, Faults};
-use niclab_model::ultra::config::FlowControl;
+use niclab_model::fabric::faults::Faults;
+use niclab_model::models::ultra::config::FlowControl;
+use niclab_model::parts::random::Chance;
 use proptest::prelude::*;
 
 use crate::support::world::{End, Rules, World};
@@ -71,9 +72,9 @@ proptest! {
         prop_assert_eq!(world.incomplete().len(), 0);
         world.check_exact_counts();
         check_connections_work(&mut world, &pairs);
-        prop_assert_eq!(world.count(|c| c.crc_errors + c.malformed + c.stale + c.late + c.missing + c.overruns), 0);
-        prop_assert_eq!(world.count(|c| c.unauthorized + c.refused + c.control_refused), 0);
-        prop_assert_eq!(world.count(|c| c.packets_sent), world.count(|c| c.packets_received));
+        prop_assert_eq!(world.count(|c| c.card.damaged + c.card.malformed + c.stale + c.late + c.missing + c.card.overruns), 0);
+        prop_assert_eq!(world.count(|c| c.unauthorized + c.card.refused + c.card.control_refused), 0);
+        prop_assert_eq!(world.count(|c| c.card.messages_sent), world.count(|c| c.card.messages_received));
     }
 
     #[test]
@@ -84,7 +85,7 @@ proptest! {
         world.settle();
         let (sent, received) = world.totals();
         prop_assert!(received <= sent);
-        prop_assert_eq!(world.count(|c| c.overruns), 0);
+        prop_assert_eq!(world.count(|c| c.card.overruns), 0);
         check_connections_work(&mut world, &pairs);
     }
 
@@ -94,7 +95,7 @@ proptest! {
         connect_at_random(&mut world);
         (0..STEPS).for_each(|_| world.step());
         world.settle();
-        prop_assert_eq!(world.count(|c| c.crc_errors + c.malformed + c.missing), 0);
+        prop_assert_eq!(world.count(|c| c.card.damaged + c.card.malformed + c.missing), 0);
         start_over_and_check(&mut world);
     }
 
@@ -115,7 +116,7 @@ proptest! {
         (0..STEPS).for_each(|_| world.step());
         world.settle();
         let (sent, received) = world.totals();
-        prop_assert_eq!(sent as u64, received as u64 + world.count(|c| c.overruns));
+        prop_assert_eq!(sent as u64, received as u64 + world.count(|c| c.card.overruns));
         prop_assert_eq!(world.count(|c| c.flow_sent), 0);
     }
 }
@@ -125,9 +126,9 @@ proptest! {
 fn start_over_and_check(world: &mut World) {
     let ends: Vec<(End, bool)> = world.ends().into_iter().map(|end| (end, world.is_connected(end))).collect();
     for (end, is_connected) in ends {
-        let before = world.count(|c| c.discarded_at_close);
+        let before = world.count(|c| c.card.discarded_at_close);
         world.close(end);
-        assert!(!is_connected || world.count(|c| c.discarded_at_close) == before, "{end:?} was stuck");
+        assert!(!is_connected || world.count(|c| c.card.discarded_at_close) == before, "{end:?} was stuck");
     }
     world.settle();
     let pairs = connect_at_random(world);

@@ -1,9 +1,10 @@
 //! The figures of the ULTRA paper, section 4: requester and completer connected to each other, without bus and network.
 
+use niclab_model::models::ultra::{Config, Ultra};
+use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Output};
 use niclab_model::parts::profile::{NiPrices, Profile};
 use niclab_model::time::Time;
-use niclab_model::ultra::{Config, Ultra};
 
 use crate::support::{authorize_request, control, open_port, route_request, store};
 
@@ -17,31 +18,31 @@ fn at_the_nic() -> Profile {
 }
 
 /// A card routed to another that authorized it; frames of the set-up are carried.
-fn connected_pair() -> [Ultra; 2] {
-    let mut nics = [0, 1].map(|node| Ultra::new(Config::new(node, 2, at_the_nic())).unwrap());
+fn connected_pair() -> [Alone<Ultra>; 2] {
+    let mut nics = [0, 1].map(|node| Alone::new(Ultra::new(Config::new(node, 2, at_the_nic())).unwrap()));
     let [requester, completer] = &mut nics;
     assert_eq!(open_port(requester, 8, BASE, 128), 0);
     assert_eq!(open_port(completer, SLICES, BASE, 128), 0);
     control(completer, Time::ZERO, &authorize_request(0, 0, 0, SLICES));
     let (_, _, frames) = control(requester, Time::ZERO, &route_request(0, 1, 0));
     for frame in carry(frames, completer) {
-        let Output::Frame { at, frame, message } = frame else { panic!("a limit is announced") };
-        requester.handle(at, Input::Frame { frame: &frame, message });
+        let Output::Frame { at, frame, message, .. } = frame else { panic!("a limit is announced") };
+        requester.handle(at, Input::Frame { head: at, frame: &frame, message });
     }
     nics
 }
 
 /// Gives frames to a card over a link that takes no time.
-fn carry(outputs: impl IntoIterator<Item = Output>, to: &mut Ultra) -> Vec<Output> {
+fn carry(outputs: impl IntoIterator<Item = Output>, to: &mut Alone<Ultra>) -> Vec<Output> {
     for output in outputs {
-        if let Output::Frame { at, frame, message } = output {
-            to.handle(at, Input::Frame { frame: &frame, message });
+        if let Output::Frame { at, frame, message, .. } = output {
+            to.handle(at, Input::Frame { head: at, frame: &frame, message });
         }
     }
     drain(to)
 }
 
-fn drain(nic: &mut Ultra) -> Vec<Output> {
+fn drain(nic: &mut Alone<Ultra>) -> Vec<Output> {
     std::iter::from_fn(|| nic.poll_output()).collect()
 }
 

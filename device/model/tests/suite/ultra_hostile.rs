@@ -5,24 +5,27 @@ use std::collections::BTreeMap;
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{
-    Authorize, OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, OP_REVOKE, PORT_ANY, PortName, PortOpen, PortOpened,
-    Reply, Revoke, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_OPERATION, STATUS_BAD_PORT,
-    STATUS_BAD_VALUE, STATUS_NO_SPACE, STATUS_NOT_FOUND, STATUS_OK, STATUS_PORT_BUSY, Statistics,
+    Authorize, CountersFrom, OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, OP_REVOKE, PORT_ANY, PortName, PortOpen,
+    PortOpened, Reply, Revoke, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_OPERATION, STATUS_BAD_PORT,
+    STATUS_BAD_VALUE, STATUS_NO_SPACE, STATUS_NOT_FOUND, STATUS_OK, STATUS_PORT_BUSY,
 };
-use niclab_abi::control::{OP_AUTHORIZE, OP_PING, OP_STATISTICS};
+use niclab_abi::control::{OP_AUTHORIZE, OP_COUNTERS, OP_PING};
 use niclab_abi::receive::{
     MAX_SLICES, REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS,
 };
-use niclab_model::nic::{HostRange, Input, Nic, Output, PageStore, Register, ShellCounts};
+use niclab_model::models::ultra::config::{FlowControl, Unauthorized};
+use niclab_model::models::ultra::wire::{Address, Header, Kind, PROTOCOL};
+use niclab_model::models::ultra::{Config, Ultra};
+use niclab_model::nic::alone::Alone;
+use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::{HostRange, Input, Nic, Observed, Output, PageStore, Register, ShellCounts};
 use niclab_model::parts::profile::{Price, Profile};
 use niclab_model::time::Time;
-use niclab_model::ultra::config::{FlowControl, Unauthorized};
-use niclab_model::ultra::wire::{Address, Header, Kind};
-use niclab_model::ultra::{Config, Ultra};
 use proptest::prelude::*;
 
 use crate::support::{
-    authorize_request, bare_request, control, open_port, open_request, request, route_request, store,
+    authorize_request, bare_request, control, counters, open_port, open_request, request, route_request,
+    store,
 };
 
 #[derive(Clone, Debug)]
@@ -108,7 +111,7 @@ fn any_attack() -> impl Strategy<Value = Attack> {
 
 /// Knows which memory the card may write, from the requests that it agreed to.
 struct Guard {
-    nic: Ultra,
+    nic: Alone<Ultra>,
     given: BTreeMap<u32, Vec<HostRange>>,
 }
 
@@ -124,7 +127,10 @@ impl Guard {
                 self.nic.handle(now, Input::PageStore(PageStore { port, code, words }));
             }
             &Attack::Register(port, register) => self.nic.handle(now, Input::Register { port, register }),
-            Attack::Frame(frame) => self.nic.handle(now, Input::Frame { frame, message: None }),
+            Attack::Frame(frame) => {
+                let frame = &SharedFrame::from(&**frame);
+                self.nic.handle(now, Input::Frame { head: now, frame, message: None });
+            }
             Attack::Timeout => self.nic.handle(now, Input::Timeout),
             Attack::Reset => {
                 self.nic.handle(now, Input::HostReset);
@@ -141,7 +147,9 @@ impl Guard {
                 }
                 Output::Interrupt { port, .. } => assert!(port < 8),
                 Output::Frame { .. } => {}
-                other @ (Output::DmaFrame { .. } | Output::DmaRead { .. }) => panic!("{other:?}"),
+                other @ (Output::DmaFrame { .. } | Output::DmaRead { .. } | Output::Complete { .. }) => {
+                    panic!("{other:?}")
+                }
             }
         }
         assert_eq!(replies, usize::from(matches!(attack, Attack::Request(_))));
@@ -200,7 +208,7 @@ proptest! {
         let mut config = Config::new(0, 3, profile);
         config.flow_control = if is_controlled { FlowControl::Credit } else { FlowControl::None };
         config.unauthorized = if interrupts { Unauthorized::Interrupt } else { Unauthorized::Discard };
-        let mut guard = Guard { nic: Ultra::new(config).unwrap(), given: BTreeMap::new() };
+        let mut guard = Guard { nic: Alone::new(Ultra::new(config).unwrap()), given: BTreeMap::new() };
         for (attack, now) in &attacks {
             guard.attack(Time::from_ps(*now), attack);
         }
@@ -211,11 +219,11 @@ proptest! {
 
 const BASE: u64 = 0x1000;
 
-fn card() -> Ultra {
-    Ultra::new(Config::new(0, 2, Profile::ultra_200mhz_htx())).unwrap()
+fn card() -> Alone<Ultra> {
+    Alone::new(Ultra::new(Config::new(0, 2, Profile::ultra_200mhz_htx())).unwrap())
 }
 
-fn status_of(nic: &mut Ultra, request: &[u8]) -> u32 {
+fn status_of(nic: &mut Alone<Ultra>, request: &[u8]) -> u32 {
     control(nic, Time::ZERO, request).0
 }
 
@@ -267,7 +275,7 @@ fn requests_are_refused_for_the_reason_they_deserve() {
 fn the_authorization_table_has_so_many_entries() {
     let mut config = Config::new(0, 2, Profile::default());
     config.authorizations = 3;
-    let mut nic = Ultra::new(config).unwrap();
+    let mut nic = Alone::new(Ultra::new(config).unwrap());
     open_port(&mut nic, 8, BASE, 0);
     for (port, expected) in
         [(0, STATUS_OK), (1, STATUS_OK), (2, STATUS_OK), (3, STATUS_NO_SPACE), (2, STATUS_OK)]
@@ -278,19 +286,22 @@ fn the_authorization_table_has_so_many_entries() {
 }
 
 /// A card of 40 nodes, on which 32 times 8 ports may send without asking for credit, and its queue of 4,096 slices.
-fn crowded() -> Ultra {
+fn crowded() -> Alone<Ultra> {
     let mut config = Config::new(0, 40, Profile::ultra_200mhz_htx());
     config.authorizations = Config::MAX_AUTHORIZATIONS;
     config.flow_control = FlowControl::None;
-    let mut nic = Ultra::new(config).unwrap();
+    let mut nic = Alone::new(Ultra::new(config).unwrap());
     open_port(&mut nic, MAX_SLICES, BASE, 0);
     nic
 }
 
-fn arrive(nic: &mut Ultra, source: Address, connection: u16, number: u32) {
+fn arrive(nic: &mut Alone<Ultra>, source: Address, connection: u16, number: u32) {
     let kind = Kind::Data { interrupt: false, acknowledge: false };
     let header = Header { target: Address { node: 0, port: 0 }, source, kind, connection, number };
-    nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[1, 2]), message: None });
+    nic.handle(
+        Time::ZERO,
+        Input::Frame { head: Time::ZERO, frame: &header.emit(&[1, 2]).into(), message: None },
+    );
     while nic.poll_output().is_some() {}
 }
 
@@ -309,7 +320,7 @@ fn a_queue_that_is_released_slice_by_slice_costs_each_slice_once() {
         let remote = remotes[slice as usize % remotes.len()];
         arrive(&mut nic, remote, 1, 1 + slice / remotes.len() as u32);
     }
-    assert_eq!(nic.counters().packets_received, u64::from(MAX_SLICES));
+    assert_eq!(nic.counters().card.messages_received, u64::from(MAX_SLICES));
     let before = nic.work_done();
     let register = Register::Released(MAX_SLICES.into());
     nic.handle(Time::ZERO, Input::Register { port: 0, register });
@@ -319,7 +330,10 @@ fn a_queue_that_is_released_slice_by_slice_costs_each_slice_once() {
     for slice in 0..MAX_SLICES {
         arrive(&mut nic, remotes[0], 2, 1 + slice);
     }
-    assert_eq!((nic.counters().packets_received, nic.counters().overruns), (2 * u64::from(MAX_SLICES), 0));
+    assert_eq!(
+        (nic.counters().card.messages_received, nic.counters().card.overruns),
+        (2 * u64::from(MAX_SLICES), 0)
+    );
 }
 
 /// The attack: a right is taken back and given again each time that its sender has a slice, and no slice is released: each
@@ -338,7 +352,7 @@ fn rights_taken_back_that_wait_for_their_slices_fill_the_table_and_no_more() {
     assert_eq!(status_of(&mut nic, &give), STATUS_NO_SPACE);
     nic.handle(Time::ZERO, Input::Register { port: 0, register: Register::Released(1) });
     assert_eq!(status_of(&mut nic, &give), STATUS_OK, "the first has its slice back");
-    assert_eq!(nic.counters().packets_received, Config::MAX_AUTHORIZATIONS.into());
+    assert_eq!(nic.counters().card.messages_received, Config::MAX_AUTHORIZATIONS.into());
 }
 
 #[test]
@@ -359,7 +373,7 @@ fn refused_launches_and_releases_are_told_with_their_reason() {
     assert_eq!(last_line(launch(8 << 3)), (3, 3, REFUSED_NO_ROUTE));
     let release = Input::Register { port: 0, register: Register::Released(1) };
     assert_eq!(last_line(release), (3, 4, REFUSED_RELEASE));
-    assert_eq!(nic.counters().refused, 4);
+    assert_eq!(nic.counters().card.refused, 4);
 }
 
 #[test]
@@ -383,7 +397,7 @@ fn a_route_is_not_changed_under_launched_packets() {
     assert_eq!(status_of(&mut nic, &route_request(0, 1, 1)), STATUS_PORT_BUSY);
     assert!(nic.poll_timeout().is_some(), "it asks for credit again");
     assert_eq!(status_of(&mut nic, &bare_request(OP_RESET)), STATUS_OK);
-    assert_eq!((nic.counters().discarded_at_close, nic.poll_timeout()), (1, None));
+    assert_eq!((nic.counters().card.discarded_at_close, nic.poll_timeout()), (1, None));
 }
 
 #[test]
@@ -391,7 +405,7 @@ fn a_packet_without_right_is_counted_and_raised_as_configured() {
     for (unauthorized, interrupts) in [(Unauthorized::Discard, 0), (Unauthorized::Interrupt, 1)] {
         let mut config = Config::new(0, 2, Profile::ultra_200mhz_htx());
         config.unauthorized = unauthorized;
-        let mut nic = Ultra::new(config).unwrap();
+        let mut nic = Alone::new(Ultra::new(config).unwrap());
         open_port(&mut nic, 8, BASE, 0);
         let header = Header {
             target: Address { node: 0, port: 0 },
@@ -400,14 +414,17 @@ fn a_packet_without_right_is_counted_and_raised_as_configured() {
             connection: 1,
             number: 1,
         };
-        nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[1, 2]), message: None });
+        nic.handle(
+            Time::ZERO,
+            Input::Frame { head: Time::ZERO, frame: &header.emit(&[1, 2]).into(), message: None },
+        );
         let outputs: Vec<_> = std::iter::from_fn(|| nic.poll_output()).collect();
         assert_eq!(outputs.len(), interrupts);
         let only_the_system_is_told = |output: &Output| {
             matches!(output, Output::Interrupt { cause: niclab_abi::event::CAUSE_UNAUTHORIZED, .. })
         };
         assert!(outputs.iter().all(only_the_system_is_told));
-        assert_eq!((nic.counters().unauthorized, nic.counters().packets_received), (1, 0));
+        assert_eq!((nic.counters().unauthorized, nic.counters().card.messages_received), (1, 0));
     }
 }
 
@@ -423,10 +440,10 @@ fn a_packet_for_another_node_is_not_taken() {
         connection: 1,
         number: 0,
     };
-    nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[]), message: None });
-    assert_eq!((nic.poll_output(), nic.counters().malformed), (None, 1));
+    nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &header.emit(&[]).into(), message: None });
+    assert_eq!((nic.poll_output(), nic.counters().card.malformed), (None, 1));
     let header = Header { target: Address { node: 0, port: 0 }, ..header };
-    nic.handle(Time::ZERO, Input::Frame { frame: &header.emit(&[]), message: None });
+    nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &header.emit(&[]).into(), message: None });
     assert!(matches!(nic.poll_output(), Some(Output::Frame { .. })), "its own is answered");
 }
 
@@ -435,18 +452,33 @@ fn statistics_hold_what_card_and_shell_counted() {
     let mut nic = card();
     let shell = ShellCounts { doorbells: 3, doorbells_spared: 4, events_merged: 5, control_refused: 6 };
     nic.handle(Time::ZERO, Input::ShellCounts(shell));
-    nic.handle(Time::ZERO, Input::Frame { frame: &[0; 20], message: None });
+    nic.handle(
+        Time::ZERO,
+        Input::Frame { head: Time::ZERO, frame: &SharedFrame::from(&[PROTOCOL; 20][..]), message: None },
+    );
+    nic.handle(
+        Time::ZERO,
+        Input::Frame { head: Time::ZERO, frame: &SharedFrame::from(&[!PROTOCOL; 20][..]), message: None },
+    );
+    assert_eq!(nic.nic.counters().card.foreign_frames, 1);
+    assert_eq!(Observed::counters(&nic.nic), [("foreign_frames", 1)]);
     assert_eq!(status_of(&mut nic, &open_request(3, BASE, 0)), STATUS_BAD_VALUE);
-    let (status, body, _) = control(&mut nic, Time::ZERO, &bare_request(OP_STATISTICS));
-    assert_eq!(status, STATUS_OK);
-    let found = Statistics::from_bytes(&body).unwrap();
-    let expected = Statistics {
-        doorbells: 3,
-        doorbells_spared: 4,
-        events_merged: 5,
-        control_refused: 7,
-        malformed: 1,
-        ..Statistics::default()
-    };
-    assert_eq!(found, expected);
+    let found = counters(|request| {
+        let (status, body, _) = control(&mut nic, Time::ZERO, request);
+        (status, body)
+    });
+    let counted = found.iter().filter(|(_, count)| **count > 0);
+    let counted: Vec<_> = counted.map(|(name, count)| (name.as_str(), *count)).collect();
+    let expected = [
+        ("control_refused", 7),
+        ("doorbells", 3),
+        ("doorbells_spared", 4),
+        ("events_merged", 5),
+        ("foreign_frames", 1),
+        ("malformed", 1),
+    ];
+    assert_eq!(counted, expected);
+    let reserved = request(OP_COUNTERS, &CountersFrom { first: 0, reserved: 1 });
+    assert_eq!(status_of(&mut nic, &reserved), STATUS_BAD_VALUE);
+    assert_eq!(status_of(&mut nic, &bare_request(OP_COUNTERS)), STATUS_BAD_LENGTH);
 }

@@ -5,11 +5,12 @@ use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
 use niclab_abi::control::{OP_PORT_CLOSE, OP_REVOKE, PortName, Reply, Revoke, STATUS_OK};
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE};
 use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SliceStatus};
-use niclab_model::nic::{Input, Nic, Output, Register};
+use niclab_model::models::ultra::{Config, Ultra};
+use niclab_model::nic::alone::Alone;
+use niclab_model::nic::{Input, Nic, Observed, Output, Register};
 use niclab_model::parts::ledger::{Crossing, Line};
 use niclab_model::parts::profile::Profile;
 use niclab_model::time::Time;
-use niclab_model::ultra::{Config, Ultra};
 
 use crate::support::{Memory, authorize_request, control, open_port, request, route_request, store};
 
@@ -19,7 +20,7 @@ const SLICES: u32 = 8;
 
 /// Node 0 sends from its port 0 to node 1's.
 struct Pair {
-    nics: [Ultra; 2],
+    nics: [Alone<Ultra>; 2],
     memories: [Memory; 2],
     /// Writes of node 1 in their order: address and number of words.
     bursts: Vec<(u64, usize)>,
@@ -33,7 +34,7 @@ struct Pair {
 
 impl Pair {
     fn connected(credits: u32) -> Self {
-        let card = |node| Ultra::new(Config::new(node, 2, Profile::ultra_200mhz_htx())).unwrap();
+        let card = |node| Alone::new(Ultra::new(Config::new(node, 2, Profile::ultra_200mhz_htx())).unwrap());
         let mut pair = Self {
             nics: [card(0), card(1)],
             memories: Default::default(),
@@ -73,8 +74,8 @@ impl Pair {
     fn carry_out(&mut self, node: usize, output: Output) {
         match output {
             Output::Frame { .. } if node == 0 && self.swallow > 0 => self.swallow -= 1,
-            Output::Frame { at, frame, message } => {
-                self.nics[1 - node].handle(at, Input::Frame { frame: &frame, message });
+            Output::Frame { at, frame, message, .. } => {
+                self.nics[1 - node].handle(at, Input::Frame { head: at, frame: &frame, message });
                 self.carry(1 - node);
             }
             Output::DmaWrite { address, words, .. } => {
@@ -137,7 +138,7 @@ fn the_status_line_comes_every_eighth_launch_and_when_asked_for() {
     assert_eq!(pair.lines[1..], [[9, 1, 0, 9, 0, 0]]);
     pair.launch(&[], CODE_ACKNOWLEDGE);
     assert_eq!(pair.lines[2..], [[10, 1, 1, 10, 0, 0]]);
-    assert_eq!(pair.nics[1].counters().acknowledgements_sent, 1);
+    assert_eq!(pair.nics[1].counters().card.acknowledgements_sent, 1);
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn interrupts_come_where_asked_for_and_once() {
     pair.register(Register::Armed(0));
     pair.launch(&[], 0);
     assert_eq!(pair.causes.len(), 3, "disarmed");
-    assert_eq!(pair.nics[1].counters().interrupts, 3);
+    assert_eq!(pair.nics[1].counters().card.interrupts, 3);
 }
 
 #[test]
@@ -230,10 +231,10 @@ fn slices_are_released_forward_and_no_further_than_stored() {
     let mut pair = Pair::connected(8);
     (0..3).for_each(|_| pair.launch(&[], 0));
     pair.register(Register::Released(2));
-    assert_eq!(pair.nics[1].counters().refused, 0);
+    assert_eq!(pair.nics[1].counters().card.refused, 0);
     for (released, refused) in [(1, 1), (4, 2), (3, 2), (3, 2)] {
         pair.register(Register::Released(released));
-        assert_eq!(pair.nics[1].counters().refused, refused, "{released}");
+        assert_eq!(pair.nics[1].counters().card.refused, refused, "{released}");
     }
     assert_eq!(pair.memories[1].status_line(BASE)[4..], [2, REFUSED_RELEASE]);
 }

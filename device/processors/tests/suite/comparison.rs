@@ -1,7 +1,8 @@
 //! What the paper says in words of these machines holds in the simulations.
 
 use niclab_processors::Pass;
-use niclab_processors::comparison::{List, Machines, Measured, processors};
+use niclab_processors::benchmark::List;
+use niclab_processors::comparison::{Machines, Measured, processors};
 use niclab_processors::match_unit::MatchUnit;
 
 /// Cycles of one match at the end of a list.

@@ -78,7 +78,7 @@ struct Slots {
     cycle: u64,
     cores: BTreeSet<usize>,
     threads: BTreeSet<ThreadNumber>,
-    most_cores: usize,
+    max_cores: usize,
     path_free_from: u64,
 }
 
@@ -87,14 +87,14 @@ impl Observer for Slots {
         if cycle != self.cycle {
             *self = Self {
                 cycle,
-                most_cores: self.most_cores,
+                max_cores: self.max_cores,
                 path_free_from: self.path_free_from,
                 ..Self::default()
             };
         }
         assert!(self.cores.insert(core), "core {core} issues twice in cycle {cycle}");
         assert!(self.threads.insert(thread), "thread {thread} is in two places in cycle {cycle}");
-        self.most_cores = self.most_cores.max(self.cores.len());
+        self.max_cores = self.max_cores.max(self.cores.len());
     }
 
     fn on_transfer(&mut self, cycles: Range<u64>, bytes: u32) {
@@ -111,7 +111,7 @@ fn a_core_issues_one_instruction_a_cycle_and_memory_moves_what_it_is_wide() {
     let small = niclab_processors::cache::CacheConfig { size_bytes: 128, ways: 4, ..config.data_cache };
     let mut slots = Slots::default();
     observe(Machine::Multithreaded(MultithreadedConfig { data_cache: small, ..config }), 100, &mut slots);
-    assert!(slots.most_cores > 10, "cores work beside each other: {}", slots.most_cores);
+    assert!(slots.max_cores > 10, "cores work beside each other: {}", slots.max_cores);
 }
 
 /// Who has been where in the list.

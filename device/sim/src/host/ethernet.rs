@@ -7,18 +7,19 @@ use std::sync::Arc;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::{HEADER_BYTES, Header, mac_of_node};
 use niclab_model::nic::FrameBytes;
+use niclab_model::parts::fault_injector::Rates;
 use niclab_model::parts::ledger::Ledger;
-use niclab_model::parts::message::Message;
-use niclab_model::parts::mischief::Rates;
+use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use niclab_spec::Workload;
 use niclab_spec::report::NodeFigures;
 
-use super::{Effects, Host, Parcel, PortPlan, Refused, Sum};
+use niclab_workloads::{End, Flow, Mark, PortPlan, Script};
+
+use super::{Effects, Host, Parcel, Refused, Sum};
+use crate::checker::{Check, Checker};
 use crate::figures;
-use crate::judge::{Check, Judge, Mark};
-use crate::plan::{End, Flow};
-use crate::script::Script;
 
 /// The EtherType of IPv4, which the datagrams would be.
 const ETHER_TYPE_IPV4: u16 = 0x0800;
@@ -46,6 +47,7 @@ pub struct Tally {
 pub struct EthernetHost {
     node: u16,
     nic: Conventional,
+    bus: NodeBus,
     /// Those of all nodes.
     flows: Arc<[Flow]>,
     /// When the NIC has read the last frame that it was told of: until then it needs no doorbell.
@@ -59,7 +61,16 @@ impl EthernetHost {
     /// An idle host; it sends over those of `flows` that begin at it.
     #[must_use]
     pub fn new(node: u16, nic: Conventional, flows: Arc<[Flow]>) -> Self {
-        Self { node, nic, flows, told_until: Time::ZERO, arrivals: VecDeque::new(), tally: Tally::default() }
+        let bus = NodeBus::default();
+        Self {
+            node,
+            nic,
+            bus,
+            flows,
+            told_until: Time::ZERO,
+            arrivals: VecDeque::new(),
+            tally: Tally::default(),
+        }
     }
 
     /// The NIC.
@@ -76,17 +87,17 @@ impl EthernetHost {
 }
 
 impl Host for EthernetHost {
-    fn open(&mut self, _: &PortPlan, _: u32, _: &mut Judge, _: &mut Effects) -> Result<(), Refused> {
+    fn open(&mut self, _: &PortPlan, _: u32, _: &mut Checker, _: &mut Effects) -> Result<(), Refused> {
         // The Ethernet function has no ports.
         Ok(())
     }
 
     fn clock(&self) -> Time {
-        self.nic.host_clock()
+        self.bus.clock()
     }
 
     fn rest(&self) -> Time {
-        self.nic.host_clock()
+        self.bus.clock()
     }
 
     fn begin_at(&mut self, _: Time) {}
@@ -107,63 +118,64 @@ impl Host for EthernetHost {
         self.tally.sent_frames
     }
 
-    fn arrive(&mut self, now: Time, (frame, message): &Parcel, _: &mut Judge, _: &mut Effects) {
-        let Some(message) = message else { return };
+    fn arrive(&mut self, now: Time, parcel: &Parcel, _: &mut Checker, _: &mut Effects) {
+        let Parcel { frame, message: Some(message), .. } = parcel else { return };
         let mark = mark_of(message);
-        if *frame != datagram(message.node, self.node, &mark) {
+        if **frame != *datagram(message.node, self.node, &mark) {
             self.tally.dropped_frames += 1;
             return;
         }
         self.tally.received_frames += 1;
         self.tally.received_bytes += frame.len() as u64;
         self.nic.ledger_mut().attribute(Some(*message));
-        let received = self.nic.receive(now, frame.len() as u64);
+        let received = self.nic.receive(now, frame.len() as u64, &mut self.bus);
         self.nic.ledger_mut().complete(message, received);
         // A driver that is at work polls its ring, and the NIC does not interrupt it.
         if self.arrivals.is_empty() {
             self.tally.receive_interrupts += 1;
-            self.nic.interrupt(received);
+            self.nic.interrupt(received, &mut self.bus);
         }
-        self.arrivals.push_back((self.nic.host_clock(), mark, message.node));
+        self.arrivals.push_back((self.bus.clock(), mark, message.node));
     }
 
-    fn timeout(&mut self, _: Time, _: &mut Judge, _: &mut Effects) {}
+    fn timeout(&mut self, _: Time, _: &mut Checker, _: &mut Effects) {}
 
-    fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects) {
+    fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects) {
         if let Some(&(_, mark, from)) = self.arrivals.front().filter(|(at, ..)| *at <= now) {
             self.arrivals.pop_front();
             let flow = self.flows.get(mark.flow as usize);
             let end = |node: u16, port: Option<u16>| End { node, port: port.unwrap_or(0) };
             let at = end(self.node, flow.map(|flow| flow.to.port));
             let from = end(from, flow.map(|flow| flow.from.port));
-            judge.on_received(at, from, &mark, mark.payload());
+            checker.on_received(at, from, &mark, mark.payload());
             script.on_received();
             return;
         }
-        let next = script.next(|_| false).filter(|next| next.not_before <= now);
-        let Some(outgoing) = next.filter(|_| self.nic.host_clock() <= now) else { return };
+        let next = script.next(|_| false).filter(|next| Time::from_ps(next.not_before_ps) <= now);
+        let Some(outgoing) = next.filter(|_| self.bus.clock() <= now) else { return };
         let Some(flow) = self.flows.get(outgoing.flow as usize).copied() else { return };
-        let mark = judge.on_sent(outgoing.flow, outgoing.bytes);
+        let mark = checker.on_sent(outgoing.flow, outgoing.bytes);
         script.on_sent(outgoing.flow);
         let frame = datagram(self.node, flow.to.node, &mark);
         let message = message_of(self.node, &flow, &mark, now);
         let has_doorbell = self.told_until <= now;
         self.nic.ledger_mut().attribute(Some(message));
-        self.told_until = self.nic.transmit(now, frame.len() as u64, has_doorbell);
+        self.told_until = self.nic.transmit(now, frame.len() as u64, has_doorbell, &mut self.bus);
         self.tally.doorbells += u64::from(has_doorbell);
         self.tally.sent_frames += 1;
         self.tally.sent_bytes += frame.len() as u64;
-        effects.frames.push((self.told_until, (frame, Some(message))));
+        let passage = self.told_until.into();
+        effects.frames.push_back(Parcel { frame: frame.into(), message: Some(message), passage });
     }
 
     fn soonest(&self) -> Time {
         let arrival = self.arrivals.front().map(|(at, ..)| *at);
-        arrival.into_iter().fold(self.nic.host_clock(), Time::min)
+        arrival.into_iter().fold(self.bus.clock(), Time::min)
     }
 
     fn wake(&mut self, script: &mut Script) -> Option<Time> {
         let arrival = self.arrivals.front().map(|(at, ..)| *at);
-        let send = script.next(|_| false).map(|next| next.not_before.max(self.nic.host_clock()));
+        let send = script.next(|_| false).map(|next| Time::from_ps(next.not_before_ps).max(self.bus.clock()));
         [arrival, send].into_iter().flatten().min()
     }
 
@@ -181,21 +193,21 @@ impl Host for EthernetHost {
         figures::ethernet_sums(self)
     }
 
-    fn finish(&mut self, judge: &mut Judge) {
+    fn finish(&mut self, checker: &mut Checker) {
         let unread = self.arrivals.len();
         if unread > 0 {
-            judge.fail(Check::Drained, || format!("{unread} messages arrived and were not received"));
+            checker.fail(Check::Drained, || format!("{unread} messages arrived and were not received"));
         }
     }
 }
 
 /// What travels beside the frame. Its number tells flow and number in it: programs tag their datagrams so.
-fn message_of(node: u16, flow: &Flow, mark: &Mark, launched: Time) -> Message {
+fn message_of(node: u16, flow: &Flow, mark: &Mark, launched: Time) -> TraceTag {
     let number = u64::from(mark.flow) << 32 | mark.number & u64::from(u32::MAX);
-    Message { node, port: flow.from.port, number, launched, bytes: mark.bytes }
+    TraceTag { node, port: flow.from.port, number, launched, bytes: mark.bytes }
 }
 
-const fn mark_of(message: &Message) -> Mark {
+const fn mark_of(message: &TraceTag) -> Mark {
     Mark { flow: (message.number >> 32) as u32, bytes: message.bytes, number: message.number & 0xffff_ffff }
 }
 

@@ -1,48 +1,70 @@
-//! The memory of one host that its NIC may write: a status line and a receive queue for each port.
+//! The memory of one host that its NIC may write: for each port a page with status line and counters, a receive queue, and a
+//! region whose pages do not touch, as those of a program seldom do.
 
 use std::collections::VecDeque;
 
-use niclab_abi::receive::{SLICE_BYTES, SLICE_STATUS_WORD, SLICE_TAG_WORD, SLICE_WORDS, SliceStatus};
+use niclab_abi::PAGE_BYTES;
+use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
+use niclab_abi::matching::{COUNTERS, COUNTERS_OFFSET, Extent};
+use niclab_abi::receive::{SLICE_BYTES, SLICE_WORDS};
+use niclab_model::nic::{self, HostRange, PageStore};
 use niclab_model::time::Time;
+use niclab_port::{Page, Records, Register, Reports};
+use smallvec::SmallVec;
 
 /// Words of a status line.
 pub const STATUS_WORDS: usize = 8;
-/// Bytes of a status line.
-const STATUS_BYTES: u64 = STATUS_WORDS as u64 * 8;
+/// Words of a counter.
+pub const COUNTER_WORDS: usize = 2;
+/// Word of the status page where the counters begin.
+const COUNTERS_WORD: usize = (COUNTERS_OFFSET / 8) as usize;
 /// Address bits of one port's memory.
-const PORT_SHIFT: u32 = 32;
+const PORT_SHIFT: u32 = 36;
+/// Where in it the receive queue is.
+const RECORDS_OFFSET: u64 = PAGE_BYTES;
+/// Where in it the region is.
+const REGION_OFFSET: u64 = 1 << 24;
+/// From one page of the region to the next.
+const PAGE_STRIDE: u64 = 2 * PAGE_BYTES;
 
 /// A place in the memory of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The status line, from its first word.
     Status,
-    /// Some words of a slice, and whether its status word is among them.
-    Slice {
+    /// A counter.
+    Counter(usize),
+    /// Some words of a record, and whether its status word is among them.
+    Record {
         /// Which, within the queue.
         index: u64,
-        /// The first word within the slice.
+        /// The first word within the record.
         word: usize,
         /// Whether the status word is written.
         ends_with_status: bool,
     },
 }
 
-/// A status line that is not visible yet.
+/// Words of the status page that are not visible yet.
 #[derive(Debug)]
-struct Line {
+struct News {
     at: Time,
     port: usize,
+    /// The first of them.
+    first: usize,
     words: [u64; STATUS_WORDS],
     count: usize,
 }
 
-/// Status line and receive queue of one port.
+/// Memory of one port.
 #[derive(Debug)]
 struct PortMemory {
     status: [u64; STATUS_WORDS],
-    /// Where the words of each slice are in the pool; [`NOWHERE`] for one that was not written since it was read.
-    slices: Vec<u32>,
+    /// Failures and successes of each counter; empty until one is written.
+    counters: Vec<u64>,
+    /// Where the words of each record are in the pool; [`NOWHERE`] for one that was not written since it was read.
+    records: Vec<u32>,
+    region: Vec<u8>,
 }
 
 /// No block of the pool.
@@ -50,37 +72,32 @@ const NOWHERE: u32 = u32::MAX;
 
 /// The memory of one host. Of thousands of hosts with long queues, only what was written and not read takes room.
 ///
-/// A program may look at its status lines at any time, and sees them as they are by then. At a slice it looks when the
-/// slice is visible and not before, so that slices are stored at once.
+/// A program may look at its status lines and counters at any time, and sees them as they are by then. At a record it
+/// looks when the record is visible and not before, so that records are stored at once.
 #[derive(Debug, Default)]
 pub struct Memory {
-    ports: Vec<Option<PortMemory>>,
+    ports: Vec<PortMemory>,
     /// In the order in which they become visible.
-    pending: VecDeque<Line>,
-    /// Slices, and which of them are free.
+    pending: VecDeque<News>,
+    /// Records, and which of them are free.
     pool: Vec<[u64; SLICE_WORDS]>,
     free: Vec<u32>,
 }
 
-/// A received slice.
-#[derive(Clone, Copy, Debug)]
-pub struct Slice<'a> {
-    /// Its status word.
-    pub status: SliceStatus,
-    /// Its payload.
-    pub payload: &'a [u64],
-    /// Its tag.
-    pub tag: [u64; 2],
-}
-
 impl Memory {
-    /// Sets memory aside for a port.
-    pub fn open(&mut self, port: usize, slices: u32) {
-        if self.ports.len() <= port {
-            self.ports.resize_with(port + 1, || None);
-        }
-        let slices = vec![NOWHERE; slices as usize];
-        self.ports[port] = Some(PortMemory { status: [0; STATUS_WORDS], slices });
+    /// Sets memory aside for the next port.
+    pub fn open(&mut self, records: u32, region_bytes: u64) {
+        self.ports.push(PortMemory {
+            status: [0; STATUS_WORDS],
+            counters: Vec::new(),
+            records: vec![NOWHERE; records as usize],
+            region: vec![0; region_bytes as usize],
+        });
+    }
+
+    /// The place of the port at whose memory an address points.
+    fn port_of(address: u64) -> Option<usize> {
+        usize::try_from((address >> PORT_SHIFT).checked_sub(1)?).ok()
     }
 
     /// The address of a port's status line.
@@ -89,53 +106,71 @@ impl Memory {
         (port as u64 + 1) << PORT_SHIFT
     }
 
-    /// The address of a port's first slice.
+    /// The address of a port's receive queue.
     #[must_use]
-    pub const fn slices_address(port: usize) -> u64 {
-        Self::status_address(port) + STATUS_BYTES
+    pub const fn records_address(port: usize) -> u64 {
+        Self::status_address(port) + RECORDS_OFFSET
     }
 
-    /// What lies at `address` if all of `words` words from there are within one status line or one slice.
+    /// The pages of a port's region, in their order.
+    pub fn extents(&self, port: usize) -> impl Iterator<Item = Extent> + use<> {
+        let bytes = self.ports.get(port).map_or(0, |memory| memory.region.len() as u64);
+        let begin = Self::status_address(port) + REGION_OFFSET;
+        let page = move |number: u64| Extent {
+            address: begin + number * PAGE_STRIDE,
+            bytes: PAGE_BYTES.min(bytes - number * PAGE_BYTES),
+        };
+        (0..bytes.div_ceil(PAGE_BYTES)).map(page)
+    }
+
+    /// What lies at `address` if all of `words` words from there are within one status line, counter or record.
     #[must_use]
     pub fn place_of(&self, address: u64, words: usize) -> Option<(usize, Place)> {
-        let port = usize::try_from((address >> PORT_SHIFT).checked_sub(1)?).ok()?;
-        let memory = self.ports.get(port)?.as_ref()?;
-        if address == Self::status_address(port) {
+        let port = Self::port_of(address)?;
+        let memory = self.ports.get(port)?;
+        let offset = address - Self::status_address(port);
+        if offset == 0 {
             return (words <= STATUS_WORDS).then_some((port, Place::Status));
         }
-        let offset = address.checked_sub(Self::slices_address(port))?;
+        let Some(offset) = offset.checked_sub(RECORDS_OFFSET) else {
+            let counter = offset.checked_sub(COUNTERS_OFFSET)?;
+            let bytes = 8 * COUNTER_WORDS as u64;
+            let is_one = counter.is_multiple_of(bytes) && words <= COUNTER_WORDS;
+            let number = counter / bytes;
+            return (is_one && number < COUNTERS.into()).then_some((port, Place::Counter(number as usize)));
+        };
         let (index, within) = (offset / SLICE_BYTES, offset % SLICE_BYTES);
         let word = (within / 8) as usize;
         let is_inside = offset.is_multiple_of(8)
-            && usize::try_from(index).is_ok_and(|index| index < memory.slices.len())
+            && usize::try_from(index).is_ok_and(|index| index < memory.records.len())
             && word + words <= SLICE_WORDS;
         let ends_with_status = word + words == SLICE_WORDS;
-        is_inside.then_some((port, Place::Slice { index, word, ends_with_status }))
+        is_inside.then_some((port, Place::Record { index, word, ends_with_status }))
     }
 
     /// Takes a write that is visible at `at`, within one place: [`Memory::place_of`] said which.
     pub fn write(&mut self, at: Time, port: usize, place: Place, words: &[u64]) {
-        match place {
-            Place::Status => {
-                let mut line = Line { at, port, words: [0; STATUS_WORDS], count: words.len() };
-                line.words.iter_mut().zip(words).for_each(|(place, word)| *place = *word);
-                let earlier = self.pending.iter().rposition(|earlier| earlier.at <= at);
-                self.pending.insert(earlier.map_or(0, |last| last + 1), line);
+        let first = match place {
+            Place::Status => 0,
+            Place::Counter(number) => COUNTERS_WORD + number * COUNTER_WORDS,
+            Place::Record { index, word, .. } => {
+                let Some(record) = self.record_mut(port, index as usize) else { return };
+                record.iter_mut().skip(word).zip(words).for_each(|(place, word)| *place = *word);
+                return;
             }
-            Place::Slice { index, word, .. } => {
-                let Some(slice) = self.slice_mut(port, index as usize) else { return };
-                slice.iter_mut().skip(word).zip(words).for_each(|(place, word)| *place = *word);
-            }
-        }
+        };
+        let mut news = News { at, port, first, words: [0; STATUS_WORDS], count: words.len() };
+        news.words.iter_mut().zip(words).for_each(|(place, word)| *place = *word);
+        let earlier = self.pending.iter().rposition(|earlier| earlier.at <= at);
+        self.pending.insert(earlier.map_or(0, |last| last + 1), news);
     }
 
-    /// The words of a slice, which takes room from now on.
-    fn slice_mut(&mut self, port: usize, index: usize) -> Option<&mut [u64; SLICE_WORDS]> {
-        let memory = self.ports.get_mut(port)?.as_mut()?;
-        let place = memory.slices.get_mut(index)?;
+    /// The words of a record, which takes room from now on.
+    fn record_mut(&mut self, port: usize, index: usize) -> Option<&mut [u64; SLICE_WORDS]> {
+        let place = self.ports.get_mut(port)?.records.get_mut(index)?;
         if *place == NOWHERE {
             *place = self.free.pop().unwrap_or(self.pool.len() as u32);
-            // What another slice left there is not to be taken for this one's.
+            // What another record left there is not to be taken for this one's.
             match self.pool.get_mut(*place as usize) {
                 Some(used) => *used = [0; SLICE_WORDS],
                 None => self.pool.push([0; SLICE_WORDS]),
@@ -146,143 +181,265 @@ impl Memory {
 
     /// Makes visible what is by now.
     pub fn advance(&mut self, now: Time) {
-        while self.pending.front().is_some_and(|line| line.at <= now) {
-            let Some(line) = self.pending.pop_front() else { break };
-            let Some(memory) = self.ports.get_mut(line.port).and_then(Option::as_mut) else { continue };
-            let words = memory.status.iter_mut().zip(line.words).take(line.count);
-            words.for_each(|(place, word)| *place = word);
+        while self.pending.front().is_some_and(|news| news.at <= now) {
+            let Some(news) = self.pending.pop_front() else { break };
+            let Some(memory) = self.ports.get_mut(news.port) else { continue };
+            let words = news.words.iter().take(news.count);
+            match news.first.checked_sub(COUNTERS_WORD) {
+                None => memory.status.iter_mut().zip(words).for_each(|(place, word)| *place = *word),
+                Some(first) => {
+                    memory.counters.resize(COUNTERS as usize * COUNTER_WORDS, 0);
+                    let counter = memory.counters.iter_mut().skip(first);
+                    counter.zip(words).for_each(|(place, word)| *place = *word);
+                }
+            }
         }
     }
 
-    /// When the next status line becomes visible.
+    /// When the next status line or counter becomes visible.
     #[must_use]
     pub fn next_visible(&self) -> Option<Time> {
-        self.pending.front().map(|line| line.at)
+        self.pending.front().map(|news| news.at)
     }
 
-    /// Word `word` of a port's status line.
+    /// Word `index` of a port's status page.
     #[must_use]
-    pub fn status_word(&self, port: usize, word: usize) -> u64 {
-        let memory = self.ports.get(port).and_then(Option::as_ref);
-        memory.and_then(|memory| memory.status.get(word)).copied().unwrap_or(0)
-    }
-
-    /// The slice with this number, if it is there.
-    #[must_use]
-    pub fn slice(&self, port: usize, number: u64) -> Option<Slice<'_>> {
-        let memory = self.ports.get(port)?.as_ref()?;
-        let slice = self.pool.get(*memory.slices.get(index_of(memory, number)?)? as usize)?;
-        let status = SliceStatus::decode(slice[SLICE_STATUS_WORD]).filter(|s| s.number == number as u32)?;
-        let payload = slice.get(SLICE_TAG_WORD - usize::from(status.words)..SLICE_TAG_WORD)?;
-        Some(Slice { status, payload, tag: [slice[SLICE_TAG_WORD], slice[SLICE_TAG_WORD + 1]] })
-    }
-
-    /// The program has read the slice with this number and will not look at it again.
-    pub fn forget(&mut self, port: usize, number: u64) {
-        let Some(memory) = self.ports.get_mut(port).and_then(Option::as_mut) else { return };
-        let Some(slice) = index_of(memory, number).and_then(|index| memory.slices.get_mut(index)) else {
-            return;
+    pub fn status_word(&self, port: usize, index: usize) -> u64 {
+        let Some(memory) = self.ports.get(port) else { return 0 };
+        let word = match index.checked_sub(COUNTERS_WORD) {
+            None => memory.status.get(index),
+            Some(counter) => memory.counters.get(counter),
         };
-        let block = std::mem::replace(slice, NOWHERE);
+        word.copied().unwrap_or(0)
+    }
+
+    /// The words of the record with this number, if anything was written there since its place was read.
+    #[must_use]
+    fn record(&self, port: usize, index: u32) -> Option<&[u64; SLICE_WORDS]> {
+        let place = *self.ports.get(port)?.records.get(index as usize)?;
+        self.pool.get(place as usize)
+    }
+
+    /// The program has read the record with this number and will not look at it again.
+    pub fn forget(&mut self, port: usize, number: u64) {
+        let Some(memory) = self.ports.get_mut(port) else { return };
+        let index = number.wrapping_sub(1).checked_rem(memory.records.len() as u64);
+        let Some(record) = index.and_then(|index| memory.records.get_mut(index as usize)) else { return };
+        let block = std::mem::replace(record, NOWHERE);
         if block != NOWHERE {
             self.free.push(block);
         }
     }
+
+    /// The stretch of a port's region at an address, if all of it is inside one page: the port, and where it begins.
+    fn offset_of(&self, range: &HostRange) -> Option<(usize, usize)> {
+        let port = Self::port_of(range.address)?;
+        let offset = (range.address - Self::status_address(port)).checked_sub(REGION_OFFSET)?;
+        let (page, within) = (offset / PAGE_STRIDE, offset % PAGE_STRIDE);
+        let begin = page.checked_mul(PAGE_BYTES)?.checked_add(within)?;
+        let end = begin.checked_add(range.bytes)?;
+        let is_inside =
+            within + range.bytes <= PAGE_BYTES && end <= self.ports.get(port)?.region.len() as u64;
+        is_inside.then_some((port, begin as usize))
+    }
+
+    /// The bytes of a region at this range, or none if not all of them are one's.
+    #[must_use]
+    pub fn load(&self, range: &HostRange) -> Option<&[u8]> {
+        let (port, begin) = self.offset_of(range)?;
+        self.ports.get(port)?.region.get(begin..begin + range.bytes as usize)
+    }
+
+    /// Stores bytes into a region. Which port's it is and where they begin in it, or none if not all of the range is one's.
+    pub fn store(&mut self, range: &HostRange, bytes: &[u8]) -> Option<(usize, u64)> {
+        let (port, begin) = self.offset_of(range)?;
+        let place = self.ports.get_mut(port)?.region.get_mut(begin..begin + range.bytes as usize)?;
+        place.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+        (place.len() == bytes.len()).then_some((port, begin as u64))
+    }
+
+    /// What the program of a port sees, and what it stores into pages.
+    pub fn view(&mut self, port: usize, number: u32) -> View<'_> {
+        View { memory: self, port, number, launched: None, registers: SmallVec::new() }
+    }
 }
 
-/// The place of a slice in its queue.
-fn index_of(memory: &PortMemory, number: u64) -> Option<usize> {
-    number.wrapping_sub(1).checked_rem(memory.slices.len() as u64).map(|index| index as usize)
+/// What a program has stored into a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// For the card.
+    pub store: PageStore,
+    /// Bytes of the burst.
+    pub bytes: u64,
+}
+
+/// The memory of one port, and what its program has stored into the port's pages meanwhile.
+pub struct View<'a> {
+    memory: &'a mut Memory,
+    port: usize,
+    number: u32,
+    /// The slot that was launched.
+    pub launched: Option<Launch>,
+    /// The registers that were stored to, in their order.
+    pub registers: SmallVec<[nic::Register; 2]>,
+}
+
+impl Page for View<'_> {
+    fn launch(&mut self, _: u32, begin: usize, words: impl Iterator<Item = u64>, _: u64, launch_word: u64) {
+        const WORDS: usize = PAYLOAD_WORDS + TAG_WORDS;
+        let mut store = PageStore { port: self.number, code: launch_word as u32, words: [0; WORDS] };
+        store.words.iter_mut().skip(begin).zip(words).for_each(|(place, word)| *place = word);
+        self.launched = Some(Launch { store, bytes: 8 * WORDS.saturating_sub(begin) as u64 });
+    }
+}
+
+impl Reports for View<'_> {
+    fn status_word(&self, index: usize) -> u64 {
+        self.memory.status_word(self.port, index)
+    }
+}
+
+impl Records for View<'_> {
+    type Record<'a>
+        = &'a [u64; SLICE_WORDS]
+    where
+        Self: 'a;
+
+    fn record(&self, index: u32) -> Option<&[u64; SLICE_WORDS]> {
+        self.memory.record(self.port, index)
+    }
+
+    fn store(&mut self, register: Register, value: u64) {
+        self.registers.push(match register {
+            Register::Released => nic::Register::Released(value),
+            Register::Armed => nic::Register::Armed(value),
+            Register::ReleaseInterval => nic::Register::ReleaseInterval(value),
+        });
+    }
+}
+
+impl niclab_workloads::Memory for View<'_> {
+    fn load(&self, offset: u64, bytes: u64) -> u64 {
+        let region = self.memory.ports.get(self.port).map(|memory| memory.region.as_slice());
+        let place = region.and_then(|region| region.get(offset as usize..(offset + bytes) as usize));
+        let mut word = [0; 8];
+        word.iter_mut().zip(place.unwrap_or_default()).for_each(|(place, byte)| *place = *byte);
+        u64::from_le_bytes(word)
+    }
+
+    fn store_word(&mut self, offset: u64, bytes: u64, word: u64) {
+        let region = self.memory.ports.get_mut(self.port).map(|memory| memory.region.as_mut_slice());
+        let place = region.and_then(|region| region.get_mut(offset as usize..(offset + bytes) as usize));
+        place.unwrap_or_default().iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+    }
+}
+
+/// What a program only looks at.
+pub struct Glance<'a> {
+    /// The host's memory.
+    pub memory: &'a Memory,
+    /// Whose port.
+    pub port: usize,
+}
+
+impl Reports for Glance<'_> {
+    fn status_word(&self, index: usize) -> u64 {
+        self.memory.status_word(self.port, index)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Three ports, each with eight records and a region of more than a page.
     fn memory() -> Memory {
         let mut memory = Memory::default();
-        memory.open(2, 8);
+        (0..3).for_each(|_| memory.open(8, 5000));
         memory
     }
 
     #[test]
     fn addresses_outside_of_what_was_given_are_no_place() {
         let memory = memory();
-        let (status, slices) = (Memory::status_address(2), Memory::slices_address(2));
+        let (status, records) = (Memory::status_address(2), Memory::records_address(2));
         assert_eq!(memory.place_of(status, 8), Some((2, Place::Status)));
-        let last = slices + 7 * SLICE_BYTES;
-        let place = Place::Slice { index: 7, word: 8, ends_with_status: true };
+        assert_eq!(memory.place_of(status + COUNTERS_OFFSET + 16, 2), Some((2, Place::Counter(1))));
+        let last = records + 7 * SLICE_BYTES;
+        let place = Place::Record { index: 7, word: 8, ends_with_status: true };
         assert_eq!(memory.place_of(last + 64, 3), Some((2, place)));
-        for (address, words) in
-            [(status, 9), (status + 8, 1), (last + 64, 4), (last + SLICE_BYTES, 1), (slices + 4, 1), (0, 1)]
-        {
+        for (address, words) in [
+            (status, 9),
+            (status + 8, 1),
+            (status + COUNTERS_OFFSET + 8, 2),
+            (status + COUNTERS_OFFSET, 3),
+            (last + 64, 4),
+            (last + SLICE_BYTES, 1),
+            (records + 4, 1),
+            (0, 1),
+        ] {
             assert_eq!(memory.place_of(address, words), None, "{address:#x}");
         }
-        assert_eq!(memory.place_of(Memory::status_address(1), 1), None, "a port that is not open");
+        assert_eq!(memory.place_of(Memory::status_address(3), 1), None, "a port that is not open");
     }
 
     #[test]
-    fn a_status_line_is_seen_from_its_instant_on() {
+    fn the_region_is_its_pages_and_not_what_lies_between() {
+        let mut memory = memory();
+        let extents: Vec<_> = memory.extents(1).collect();
+        assert_eq!((extents.len(), extents[0].bytes, extents[1].bytes), (2, 4096, 904));
+        let second = HostRange { address: extents[1].address + 900, bytes: 4 };
+        assert_eq!(memory.store(&second, &[1, 2, 3, 4]), Some((1, 4996)));
+        assert_eq!(niclab_workloads::Memory::load(&memory.view(1, 0), 4996, 3), 0x03_0201);
+        assert_eq!(memory.load(&second), Some(&[1, 2, 3, 4][..]));
+        for (address, bytes) in [(extents[1].address + 901, 4), (extents[0].address + 4095, 2), (0, 1)] {
+            assert_eq!(memory.load(&HostRange { address, bytes }), None, "{address:#x}");
+        }
+    }
+
+    #[test]
+    fn status_lines_and_counters_are_seen_from_their_instants_on() {
         let mut memory = memory();
         let at = |ps| Time::from_ps(ps);
         memory.write(at(20), 2, Place::Status, &[2]);
         memory.write(at(10), 2, Place::Status, &[1]);
-        for (now, seen) in [(9, 0), (10, 1), (19, 1), (20, 2)] {
+        memory.write(at(15), 2, Place::Counter(3), &[4, 7]);
+        for (now, seen) in [(9, (0, 0)), (10, (1, 0)), (15, (1, 7)), (19, (1, 7)), (20, (2, 7))] {
             memory.advance(at(now));
-            assert_eq!(memory.status_word(2, 0), seen);
+            let counter = niclab_port::matching::Count::read(&Glance { memory: &memory, port: 2 }, 3);
+            assert_eq!((memory.status_word(2, 0), counter.successes), seen);
         }
-        assert_eq!(memory.next_visible(), None);
+        assert_eq!((memory.next_visible(), memory.status_word(1, 0)), (None, 0));
     }
 
-    fn end_of_slice(memory: &mut Memory, payload: &[u64], number: u32) {
-        let status = SliceStatus {
-            words: payload.len() as u8,
-            interrupt: false,
-            acknowledge: false,
-            source_port: 0,
-            source_node: 0,
-            number,
-        };
-        let words = [payload, &[7, 8, status.encode()]].concat();
+    /// Number and payload as the end of a record.
+    fn write(memory: &mut Memory, payload: &[u64], number: u64) {
+        let words = [payload, &[7, 8, number << 32 | 1 << 7]].concat();
         let word = SLICE_WORDS - words.len();
-        let index = u64::from(number - 1) % 8;
-        memory.write(Time::ZERO, 2, Place::Slice { index, word, ends_with_status: true }, &words);
+        let index = (number - 1) % 8;
+        memory.write(Time::ZERO, 2, Place::Record { index, word, ends_with_status: true }, &words);
     }
 
     #[test]
-    fn slices_are_read_in_any_order_and_take_room_until_they_are() {
+    fn records_are_read_in_any_order_and_take_room_until_they_are() {
         let mut memory = memory();
         for round in 0..3 {
-            (1..=8).for_each(|slice| end_of_slice(&mut memory, &[slice, 9], 8 * round + slice as u32));
-            for slice in [5, 1, 8, 2, 3, 4, 6, 7] {
-                let number = u64::from(8 * round) + slice;
-                assert_eq!(memory.slice(2, number).map(|slice| slice.payload), Some([slice, 9].as_slice()));
-                memory.forget(2, number);
-                assert!(memory.slice(2, number).is_none());
+            (1..=8).for_each(|record| write(&mut memory, &[record, 9], 8 * round + record));
+            for record in [5, 1, 8, 2, 3, 4, 6, 7] {
+                assert_eq!(memory.record(2, record as u32 - 1).unwrap()[6..8], [record, 9]);
+                memory.forget(2, 8 * round + record);
+                assert!(memory.record(2, record as u32 - 1).is_none());
             }
         }
         assert_eq!((memory.pool.len(), memory.free.len()), (8, 8));
     }
 
     #[test]
-    fn a_slice_without_its_status_is_not_there_whatever_was_in_its_room() {
+    fn a_record_without_its_status_has_none_whatever_was_in_its_room() {
         let mut memory = memory();
-        memory.open(3, 8);
-        end_of_slice(&mut memory, &[1], 5);
+        write(&mut memory, &[1], 5);
         memory.forget(2, 5);
-        memory.write(Time::ZERO, 3, Place::Slice { index: 4, word: 7, ends_with_status: false }, &[1, 7, 8]);
-        assert!(memory.slice(3, 5).is_none());
-    }
-
-    #[test]
-    fn a_slice_that_is_written_again_holds_the_later_one() {
-        let mut memory = memory();
-        end_of_slice(&mut memory, &[1, 2, 3], 4);
-        end_of_slice(&mut memory, &[5], 4);
-        assert_eq!(memory.slice(2, 4).unwrap().payload, [5]);
-        end_of_slice(&mut memory, &[], 12);
-        let status = memory.slice(2, 12).unwrap().status;
-        assert_eq!((status.number, memory.slice(2, 4).is_none()), (12, true));
-        assert_eq!((memory.pool.len(), memory.free.len()), (1, 0));
+        memory.write(Time::ZERO, 1, Place::Record { index: 4, word: 7, ends_with_status: false }, &[1, 7, 8]);
+        assert_eq!(memory.record(1, 4).unwrap(), &[0, 0, 0, 0, 0, 0, 0, 1, 7, 8, 0]);
     }
 }

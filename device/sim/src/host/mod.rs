@@ -1,44 +1,59 @@
-//! Hosts: what a program and its library do with a NIC, operation by operation, one module for each kind of NIC.
+//! Hosts: what a program and its library do with a NIC, operation by operation: [`card`] for all modelled cards, and
+//! [`ethernet`] for the Ethernet function. What must be of a card whatever its program does is judged by [`oracle`].
 //!
 //! A host is sans-IO as the models are: it is told what happens at which instant, and says what it wants done by
 //! [`Effects`].
 
+pub mod card;
 pub mod ethernet;
 pub mod matching;
 pub mod memory;
+pub mod oracle;
+pub mod slices;
 pub mod tally;
-pub mod ultra;
 
-use niclab_model::nic::FrameBytes;
+use niclab_model::fabric::Delivery;
+use niclab_model::nic::Nic;
+use niclab_model::nic::frame::SharedFrame;
+use std::collections::VecDeque;
+
+use niclab_model::nic::registry::Model;
+use niclab_model::parts::fault_injector::Rates;
 use niclab_model::parts::ledger::Ledger;
-use niclab_model::parts::message::Message;
-use niclab_model::parts::mischief::Rates;
-use niclab_model::time::Time;
+use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::time::{Passage, Time};
+use niclab_spec::SimConfig;
 use niclab_spec::report::NodeFigures;
+use niclab_workloads::{PortPlan, Script};
 
-use crate::judge::Judge;
-use crate::plan::{End, FlowId};
-use crate::script::Script;
+use crate::checker::Checker;
 
-/// A frame, and whose message it carries.
-pub type Parcel = (FrameBytes, Option<Message>);
+/// A frame on its way.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// Its bytes.
+    pub frame: SharedFrame,
+    /// Whose message it carries.
+    pub message: Option<TraceTag>,
+    /// When it is ready for its sender's link, then when it is at its receiver.
+    pub passage: Passage,
+}
+
+impl Parcel {
+    /// The frame comes out of the last link.
+    pub fn arrive(&mut self, delivery: &Delivery) {
+        self.passage = Passage { head: delivery.head, tail: delivery.at };
+        if let Some(bit) = delivery.corrupt {
+            self.frame.flip(bit);
+        }
+    }
+}
 
 /// What a host and its NIC want done.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Frames for the link, each with the instant at which it is ready.
-    pub frames: Vec<(Time, Parcel)>,
-}
-
-/// What a port is opened for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortPlan {
-    /// The card's number of the port.
-    pub number: u32,
-    /// The flow that it sends over, and the port at its other end.
-    pub sends: Option<(FlowId, End)>,
-    /// The flows that come to it, and the port at the other end of each.
-    pub partners: Vec<(FlowId, End)>,
+    /// Frames for the link.
+    pub frames: VecDeque<Parcel>,
 }
 
 /// The set-up of a card was refused: the configuration passed every check and the model still says no.
@@ -71,7 +86,7 @@ pub trait Host {
         &mut self,
         plan: &PortPlan,
         slices: u32,
-        judge: &mut Judge,
+        checker: &mut Checker,
         effects: &mut Effects,
     ) -> Result<(), Refused>;
 
@@ -97,13 +112,13 @@ pub trait Host {
     fn sent_frames(&self) -> u64;
 
     /// A frame is there.
-    fn arrive(&mut self, now: Time, parcel: &Parcel, judge: &mut Judge, effects: &mut Effects);
+    fn arrive(&mut self, now: Time, parcel: &Parcel, checker: &mut Checker, effects: &mut Effects);
 
     /// The NIC's deadline has come.
-    fn timeout(&mut self, now: Time, judge: &mut Judge, effects: &mut Effects);
+    fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects);
 
     /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
-    fn step(&mut self, now: Time, script: &mut Script, judge: &mut Judge, effects: &mut Effects);
+    fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects);
 
     /// No later than [`Self::wake`], without asking the program.
     fn soonest(&self) -> Time;
@@ -124,7 +139,36 @@ pub trait Host {
     fn sums(&self) -> Vec<Sum>;
 
     /// The checks at the end of a run.
-    fn finish(&mut self, judge: &mut Judge);
+    fn finish(&mut self, checker: &mut Checker);
+}
+
+/// What a host is made of.
+pub struct HostSeat<'a> {
+    /// The node's rank.
+    pub number: u16,
+    /// Its card.
+    pub nic: Box<dyn Nic>,
+    /// The simulation.
+    pub config: &'a SimConfig,
+    /// The most flows that any port has at its end, its own included.
+    pub max_partners: u64,
+}
+
+/// Makes the hosts of cards that are used in one way.
+pub struct HostMaker {
+    /// What such a card says of itself: a bit of [`niclab_abi::config`].
+    pub feature: u64,
+    /// Makes one.
+    pub make: fn(HostSeat<'_>) -> Box<dyn Host>,
+}
+
+/// Those of all cards that can be simulated.
+const MAKERS: &[HostMaker] = &[slices::MAKER, matching::MAKER];
+
+/// Who makes the hosts of this model's cards.
+#[must_use]
+pub fn maker_of(model: &Model) -> Option<&'static HostMaker> {
+    MAKERS.iter().find(|maker| model.has(maker.feature))
 }
 
 /// When a host's program has something to do next, at `earliest` or later; none if that is not before `known`.

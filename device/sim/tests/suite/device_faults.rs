@@ -1,11 +1,11 @@
-//! Faults of devices in simulations: each befalls what it says and nothing else, the judge excuses them and still finds a
+//! Faults of devices in simulations: each befalls what it says and nothing else, the checker excuses them and still finds a
 //! model that is broken, and the same seed gives the same faults.
 
 use crate::tampered::{Tamper, Tampered};
 use niclab_sim::run::{Options, run};
 use niclab_sim::swarm::{configuration, recording};
 use niclab_spec::report::Report;
-use niclab_spec::{ClusterFile, DeviceFaults, NicModel, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{ClusterFile, DeviceFaults, SimConfig, Source, Workload, WorkloadKind};
 
 /// Two nodes, the second with these faults.
 fn config(kind: WorkloadKind, faults: DeviceFaults) -> SimConfig {
@@ -78,8 +78,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_other_faults() {
     assert_ne!(other.nodes[1].device_fault_log, first.nodes[1].device_fault_log);
 }
 
-/// A lossless workload amid faults of every kind on every node; none when the seed draws cards that get no such faults.
-fn amid_faults(seed: u64) -> Option<SimConfig> {
+/// A lossless workload amid faults of every kind on every node; none when the seed draws cards of another model.
+fn amid_faults(seed: u64, model: &str) -> Option<SimConfig> {
     let faults = DeviceFaults {
         stale: 0.01,
         short: 0.01,
@@ -91,12 +91,13 @@ fn amid_faults(seed: u64) -> Option<SimConfig> {
     };
     let mut config = configuration(seed);
     config.nodes.iter_mut().for_each(|node| node.device_faults = faults.clone());
-    config.nodes.iter().all(|node| node.nic.model == NicModel::Ultra).then_some(config)
+    config.nodes.iter().all(|node| node.nic.model.name == model).then_some(config)
 }
 
 #[test]
 fn the_judge_excuses_faults_of_devices() {
-    for (seed, config) in (1..=140).filter_map(|seed| Some((seed, amid_faults(seed)?))) {
+    let drawn = |model| (1..=140).filter_map(move |seed| Some((seed, amid_faults(seed, model)?)));
+    for (seed, config) in drawn("ultra").chain(drawn("match")) {
         let recording = recording(&config);
         let options = Options { heals: true, recording: recording.as_deref(), ..Options::default() };
         let outcome = run(&config, &options).unwrap();
@@ -107,10 +108,11 @@ fn the_judge_excuses_faults_of_devices() {
 
 #[test]
 fn a_broken_model_is_found_amid_faults_of_devices() {
-    for tamper in Tamper::ALL {
+    let all = Tamper::ALL.map(|tamper| (tamper, "ultra")).into_iter();
+    for (tamper, model) in all.chain(Tamper::AMID_FAULTS.map(|tamper| (tamper, "match"))) {
         let is_found = |seed: u64| {
             let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
-            let Some(config) = amid_faults(seed) else { return false };
+            let Some(config) = amid_faults(seed, model) else { return false };
             let recording = recording(&config);
             let recording = recording.as_deref();
             let options = Options { wrap: &wrap, heals: true, recording, ..Options::default() };

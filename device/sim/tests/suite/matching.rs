@@ -1,14 +1,13 @@
 //! Match cards: every kind of workload, received in every way, holds every check, whatever links do.
 
-use niclab_sim::run::{Options, RunError, run};
+use niclab_sim::run::{Options, run};
 use niclab_spec::report::Report;
 use niclab_spec::{
-    ClusterFile, DeviceFaults, Faults, NicConfig, NicModel, Receive, SimConfig, Source, Workload,
-    WorkloadKind,
+    ClusterFile, Faults, NicConfig, NicModel, Receive, SimConfig, Source, Workload, WorkloadKind,
 };
 
 fn config(nodes: u32, workload: &Workload) -> SimConfig {
-    let nic = NicConfig { model: NicModel::Match, ..NicConfig::default() };
+    let nic = NicConfig::of(NicModel::named("match").unwrap());
     let file = ClusterFile { nodes: Some(nodes), nic, ..ClusterFile::default() };
     SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", workload)
 }
@@ -94,7 +93,7 @@ fn megabytes_arrive_whole() {
 }
 
 #[test]
-fn each_so_manieth_message_interrupts() {
+fn each_nth_message_interrupts() {
     let workload = Workload { count: 100, interrupt_every: 10, ..Workload::new(WorkloadKind::PingPong) };
     let report = sound(&config(2, &workload));
     for node in &report.nodes {
@@ -103,12 +102,8 @@ fn each_so_manieth_message_interrupts() {
 }
 
 #[test]
-fn what_its_host_does_not_know_is_refused() {
+fn what_its_card_has_no_room_for_is_refused() {
     let mut config = config(2, &Workload::new(WorkloadKind::PingPong));
-    config.nodes[0].device_faults = DeviceFaults { short: 0.1, ..DeviceFaults::default() };
-    let error = run(&config, &Options::default()).unwrap_err();
-    assert!(matches!(error, RunError::World(_)) && error.to_string().contains("device_faults"), "{error}");
-    config.nodes[0].device_faults = DeviceFaults::default();
     config.workload.slices = 8;
     config.workload.receive = Receive::Get;
     let error = run(&config, &Options::default()).unwrap_err();

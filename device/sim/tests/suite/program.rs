@@ -39,7 +39,7 @@ fn what_cannot_be_run_ends_with_2_and_says_why() {
     let bad = write(folder.path(), &Workload { message_bytes: 9, ..Workload::new(WorkloadKind::Stream) });
     let missing =
         Workload { recording: Some(folder.path().join("none.jsonl")), ..Workload::new(WorkloadKind::Replay) };
-    for (path, part) in [(bad.as_str(), "whole words"), ("/nowhere.json", "/nowhere.json")] {
+    for (path, part) in [(bad.as_str(), "multiples of 8"), ("/nowhere.json", "/nowhere.json")] {
         let output = program(&["--config", path]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(part), "{said}");

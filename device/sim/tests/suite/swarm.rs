@@ -1,8 +1,9 @@
 //! A swarm holds every check, says the same each time on any number of threads, and finds what is broken on purpose.
 
 use crate::tampered::{Tamper, Tampered};
+use niclab_abi::config::FEATURE_SLICES;
 use niclab_sim::run::Options;
-use niclab_sim::swarm::{Swarm, configuration, run_seed};
+use niclab_sim::swarm::{Swarm, configuration, configuration_of, run_seed_of};
 use niclab_spec::{Function, NicModel, Receive, WorkloadKind};
 
 #[test]
@@ -33,11 +34,21 @@ fn a_swarm_draws_every_kind_received_in_every_way_by_match_cards() {
         for receive in Receive::ALL {
             let is_it = |seed| {
                 let config = configuration(seed);
-                let is_match = config.nodes[0].nic.model == NicModel::Match;
+                let is_match = config.nodes[0].nic.model.name == "match";
                 is_match && config.workload.kind == kind && config.workload.receive == receive
             };
             assert!((1..=1_000).any(is_it), "{kind:?} received as {receive:?}");
         }
+    }
+}
+
+#[test]
+fn a_swarm_of_one_model_draws_that_model_alone() {
+    for model in NicModel::all() {
+        let of_it = |seed| configuration_of(seed, Some(model)).nodes[0].nic.model;
+        assert!((1..=100).all(|seed| of_it(seed) == model), "{model:?}");
+        let swarm = Swarm::of(Some(model), 1, 20, 2);
+        assert!(swarm.is_sound(), "{swarm}");
     }
 }
 
@@ -50,29 +61,45 @@ fn a_swarm_is_the_same_on_any_number_of_threads() {
 }
 
 /// Most runs that may pass before a fault is found.
-const MOST_RUNS: u64 = 1_000;
+const MAX_RUNS: u64 = 1_000;
 
-/// The first seed whose run finds the fault in a card of this model, and by which checks.
-fn found(tamper: Tamper, model: NicModel) -> (u64, Vec<String>) {
+/// The first seed whose run finds the fault in a card of this model, and by which checks. With `is_drawn`, of the seeds that
+/// come to this model by themselves.
+fn found(tamper: Tamper, model: NicModel, is_drawn: bool) -> (u64, Vec<String>) {
     let broken = |seed: u64| {
-        if configuration(seed).nodes[0].nic.model != model {
+        if is_drawn && configuration(seed).nodes[0].nic.model != model {
             return None;
         }
         let wrap = |node, nic| Tampered::boxed(tamper, seed, node, nic);
-        let run = run_seed(seed, &Options { wrap: &wrap, ..Options::default() });
+        let only = if is_drawn { None } else { Some(model) };
+        let run = run_seed_of(only, seed, &Options { wrap: &wrap, ..Options::default() });
         let names: Vec<_> = run.broken.into_iter().map(|checked| checked.name).collect();
         (!names.is_empty()).then_some((seed, names))
     };
-    (1..=MOST_RUNS).find_map(broken).unwrap_or_else(|| panic!("{tamper:?} was never found"))
+    (1..=MAX_RUNS).find_map(broken).unwrap_or_else(|| panic!("{tamper:?} was never found"))
+}
+
+fn model(name: &str) -> NicModel {
+    NicModel::all().find(|model| model.name == name).unwrap()
 }
 
 #[test]
 fn each_fault_put_into_a_model_is_found() {
-    let ultra = Tamper::ALL.map(|tamper| (tamper, NicModel::Ultra));
-    let matching = Tamper::MATCH.map(|tamper| (tamper, NicModel::Match));
-    for (tamper, model) in ultra.into_iter().chain(matching) {
-        let (seed, names) = found(tamper, model);
+    let ultra = Tamper::ALL.map(|tamper| (tamper, "ultra"));
+    let matching = Tamper::MATCH.map(|tamper| (tamper, "match"));
+    for (tamper, name) in ultra.into_iter().chain(matching) {
+        let (seed, names) = found(tamper, model(name), true);
         println!("{tamper:?}: found by seed {seed}: {names:?}");
         assert!(names.iter().any(|name| name == tamper.found_by()), "{tamper:?}: {names:?}");
+    }
+}
+
+#[test]
+fn each_fault_of_a_receive_queue_is_found_in_every_card_that_has_one() {
+    for model in NicModel::all().filter(|model| model.has(FEATURE_SLICES)) {
+        for tamper in Tamper::SLICES {
+            let (_, names) = found(tamper, model, false);
+            assert!(!names.is_empty(), "{tamper:?} in {}", model.name);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, EVENT_PUT, event_kind};
-use niclab_spec::NicModel;
+use niclab_model::models::matching::descriptor::MODEL;
 use serde::Serialize;
 
 use super::BenchError;
@@ -24,7 +24,7 @@ const LONG_PLACES: u64 = 32;
 const SAMPLES: usize = 1 << 20;
 
 /// Most looks at a page for one put.
-const MOST_LOOKS: usize = 1 << 16;
+const MAX_LOOKS: usize = 1 << 16;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -74,7 +74,7 @@ impl Pair {
     fn new(mtu_bytes: u32, bytes: u64) -> Result<Self, BenchError> {
         let lab = Lab::new(2, |config| {
             for node in &mut config.nodes {
-                node.nic.model = NicModel::Match;
+                node.nic.model = (&MODEL).into();
                 node.link.mtu_bytes = mtu_bytes;
             }
         })?;
@@ -134,7 +134,7 @@ impl Pair {
     fn put(&mut self, target: Target) -> Result<(), BenchError> {
         let shell: &Shell = self.lab.daemon().shell();
         let launched = self.from.try_put(&target).is_some();
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKS {
             shell.poll_once(0);
             if let Some(event) = self.to.try_event() {
                 let is_put = launched && event_kind(event.status) == EVENT_PUT;

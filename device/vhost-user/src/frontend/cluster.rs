@@ -1,18 +1,23 @@
 //! The cluster function's driver: configuration, control queue, event queue, doorbell.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
-use niclab_abi::config::{CONFIG_BYTES, DeviceConfig};
-use niclab_abi::control::{OP_PING, OP_RESET, OP_STATISTICS, Reply, Request, STATUS_OK, Statistics};
+use niclab_abi::bar::INFO_DOORBELL_OFFSET;
+use niclab_abi::config::{CONFIG_BYTES, DeviceConfig, name_in};
+use niclab_abi::control::{
+    COUNTERS_PER_REPLY, Counter, CountersFrom, CountersHead, MAX_COUNTERS, OP_COUNTERS, OP_PING, OP_RESET,
+    Reply, Request, STATUS_OK,
+};
 use niclab_abi::event::Event;
-use niclab_abi::{FromBytes, MAGIC, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_SIZE, QUEUES, ToBytes};
+use niclab_abi::{FromBytes, MAGIC, QUEUE_DOORBELL, QUEUE_SIZE, QUEUES, ToBytes};
+use niclab_port::atomic::wants_doorbell;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use vmm_sys_util::eventfd::EventFd;
 
 use super::{Connection, DriverRing, FrontendError, GuestMemory, MappedBar};
@@ -21,13 +26,16 @@ use crate::ring::Buffer;
 /// How long a control request, or the mapping of the BAR, may take.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-const REPLY_ROOM: usize = Reply::BYTES + Statistics::BYTES;
+/// The longest answer is that with counters.
+const REPLY_ROOM: usize = Reply::BYTES + CountersHead::BYTES + COUNTERS_PER_REPLY as usize * Counter::BYTES;
 const REQUEST_ROOM: usize = niclab_model::nic::MAX_CONTROL_BYTES;
 
 /// The driver's part of the queues.
 struct Queues {
     control: DriverRing,
     event: DriverRing,
+    transmit: DriverRing,
+    receive: DriverRing,
     request: u64,
     reply: u64,
     /// One buffer for each descriptor of the event queue, in the order of their addresses.
@@ -69,10 +77,11 @@ impl ClusterGuest {
             .try_clone()
             .map_err(|error| FrontendError::System { step: "sharing the doorbell", error })?;
         let mut rings = rings.into_iter();
-        let (Some(control), Some(event)) =
-            (rings.nth(QUEUE_CONTROL as usize), rings.nth((QUEUE_EVENT - QUEUE_CONTROL - 1) as usize))
+        // In the order of their numbers.
+        let (Some(control), Some(event), Some(transmit), Some(receive)) =
+            (rings.next(), rings.next(), rings.next(), rings.next())
         else {
-            return Err(FrontendError::Malformed("no control or event queue"));
+            return Err(FrontendError::Malformed("a queue is missing"));
         };
         let mut queues = Queues {
             request: memory.allocate(REQUEST_ROOM as u64, 8)?,
@@ -80,6 +89,8 @@ impl ClusterGuest {
             events: memory.allocate(u64::from(QUEUE_SIZE) * Event::BYTES as u64, 8)?,
             control,
             event,
+            transmit,
+            receive,
         };
         request(&mut queues, &memory, OP_PING, &[])?;
         let bar = connection.wait_for_bar(TIMEOUT)?;
@@ -132,13 +143,31 @@ impl ClusterGuest {
         self.request(operation, &bytes)
     }
 
-    /// The counters of the device.
+    /// The counters of the device, by name.
     ///
     /// # Errors
     /// As [`ClusterGuest::request`].
-    pub fn statistics(&self) -> Result<Statistics, FrontendError> {
-        let body = self.request(OP_STATISTICS, &[])?;
-        Statistics::from_bytes(&body).ok_or(FrontendError::Malformed("the statistics are too short"))
+    pub fn statistics(&self) -> Result<BTreeMap<String, u64>, FrontendError> {
+        let malformed = || FrontendError::Malformed("the counters are no counters");
+        let mut counters = BTreeMap::new();
+        let mut first = 0;
+        while first < MAX_COUNTERS {
+            let body = self.command(OP_COUNTERS, &CountersFrom { first, reserved: 0 })?;
+            let head = CountersHead::from_bytes(&body).ok_or_else(malformed)?;
+            let places = body.get(CountersHead::BYTES..).unwrap_or_default().chunks_exact(Counter::BYTES);
+            for counter in places.take(head.count as usize).filter_map(Counter::from_bytes) {
+                let name = name_in(&counter.name_bytes()).ok_or_else(malformed)?.to_owned();
+                counters.insert(name, counter.value);
+            }
+            first += head.count;
+            if first >= head.total {
+                return Ok(counters);
+            }
+            if head.count == 0 {
+                break;
+            }
+        }
+        Err(malformed())
     }
 
     /// Closes every port.
@@ -152,10 +181,7 @@ impl ClusterGuest {
     /// Rings the doorbell if the device wants one; call it after a store into a page.
     #[inline]
     pub fn announce(&self) {
-        // A store to a page, a full barrier, and only then a look at the word: the device does it the other way round.
-        fence(Ordering::SeqCst);
-        let word = self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8);
-        if word.is_some_and(|word| u64::from_le(word.load(Ordering::Relaxed)) == DOORBELL_WANTED) {
+        if wants_doorbell(self.bar.words().get(INFO_DOORBELL_OFFSET as usize / 8)) {
             self.ring();
         }
     }
@@ -212,6 +238,12 @@ impl ClusterGuest {
     /// The control queue's ring, for hostile tests.
     pub fn with_control_ring<T>(&self, act: impl FnOnce(&mut DriverRing) -> T) -> T {
         act(&mut self.queues.lock().control)
+    }
+
+    /// The rings of the descriptor queues, for what to send and for what comes.
+    pub fn with_descriptor_rings<T>(&self, act: impl FnOnce(&mut DriverRing, &mut DriverRing) -> T) -> T {
+        let queues = &mut *self.queues.lock();
+        act(&mut queues.transmit, &mut queues.receive)
     }
 
     /// The event queue's ring, for hostile tests.

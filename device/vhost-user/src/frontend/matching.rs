@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::matching::{
-    ANY_NODE, ANY_PORT, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COMMAND_UNLINK, Extent, MatchEvent,
-    OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened,
-    THRESHOLD_INFINITE,
+    ANY_NODE, ANY_PORT, AppendCommand, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COMMAND_UNLINK, Extent,
+    MatchEvent, OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened,
+    THRESHOLD_INFINITE, TransferCommand, UnlinkCommand,
 };
-use niclab_abi::receive::SLICE_BYTES;
-use niclab_abi::{FromBytes, ToBytes};
+use niclab_abi::{FromBytes, ToBytes, from_words, to_words};
+use niclab_port::matching::EventRecord;
 
 use super::{ClusterGuest, FrontendError, GuestPort};
 
@@ -90,7 +90,7 @@ impl Default for Entry {
 
 /// An open port of a Match card. Dropping it does not close it, as a crashed program would not.
 pub struct MatchPort {
-    port: GuestPort,
+    port: GuestPort<EventRecord>,
 }
 
 impl MatchPort {
@@ -99,18 +99,26 @@ impl MatchPort {
     /// # Errors
     /// [`FrontendError`].
     pub fn open(guest: &Arc<ClusterGuest>, events: u32) -> Result<Self, FrontendError> {
-        let port = GuestPort::open(guest, events)?;
+        let port = GuestPort::open_for(guest, events)?;
         port.promise_lazy_release();
         Ok(Self { port })
     }
 
+    /// Opens one whose reader says itself when it releases events.
+    ///
+    /// # Errors
+    /// [`FrontendError`].
+    pub fn open_unreleased(guest: &Arc<ClusterGuest>, events: u32) -> Result<Self, FrontendError> {
+        Ok(Self { port: GuestPort::open_for(guest, events)? })
+    }
+
     /// The port as that of any card: pages, numbers, status line.
-    pub const fn port(&self) -> &GuestPort {
+    pub const fn port(&self) -> &GuestPort<EventRecord> {
         &self.port
     }
 
     /// The same, to launch and release.
-    pub const fn port_mut(&mut self) -> &mut GuestPort {
+    pub const fn port_mut(&mut self) -> &mut GuestPort<EventRecord> {
         &mut self.port
     }
 
@@ -181,23 +189,17 @@ impl MatchPort {
     /// Launches the unlinking of an entry.
     #[inline]
     pub fn try_unlink(&mut self, handle: u32) -> Option<u32> {
-        let mut words: Words = [0; PAYLOAD_WORDS + TAG_WORDS];
-        words[0] = handle.into();
-        self.port.try_command(COMMAND_UNLINK, &words)
+        self.port.try_command(COMMAND_UNLINK, &to_words(&UnlinkCommand { handle, ..Default::default() }))
     }
 
     /// Takes the next event, if it is there. What was taken is released once a quarter of the queue came together.
     #[inline]
     pub fn try_event(&mut self) -> Option<MatchEvent> {
-        let words = self.port.try_take()?;
-        let mut bytes = [0; SLICE_BYTES as usize];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
+        let words = self.port.try_words()?;
         if self.port.release_lazily() {
             self.port.announce();
         }
-        MatchEvent::from_bytes(&bytes)
+        from_words(&words)
     }
 
     /// Rings the doorbell if the device wants one.
@@ -209,21 +211,41 @@ impl MatchPort {
 
 impl Target {
     fn words(&self) -> Words {
-        let place = u64::from(self.region)
-            | u64::from(self.portal) << 32
-            | u64::from(self.port) << 40
-            | u64::from(self.node) << 48;
-        let Self { match_bits, header_data, user, offset, bytes, remote_offset, .. } = *self;
-        [match_bits, header_data, user, place, offset, bytes, remote_offset, 0, 0, 0]
+        let Self { node, port, portal, match_bits, region, offset, bytes, remote_offset, .. } = *self;
+        let Self { header_data, user, .. } = *self;
+        to_words(&TransferCommand {
+            match_bits,
+            header_data,
+            user,
+            region,
+            portal,
+            port,
+            node,
+            offset,
+            bytes,
+            remote_offset,
+            ..TransferCommand::default()
+        })
     }
 }
 
 impl Entry {
     fn words(&self) -> Words {
-        let (node, port) = self.source;
-        let place = u64::from(self.region) | u64::from(self.portal) << 32 | port << 40 | node << 48;
-        let Self { match_bits, ignore_bits, user, offset, bytes, threshold, .. } = *self;
-        [match_bits, ignore_bits, user, place, offset, bytes, threshold, 0, 0, 0]
+        let Self { match_bits, ignore_bits, portal, source: (node, port), region, offset, bytes, .. } = *self;
+        let Self { threshold, user, .. } = *self;
+        to_words(&AppendCommand {
+            match_bits,
+            ignore_bits,
+            user,
+            region,
+            portal,
+            port: port as u8,
+            node: node as u16,
+            offset,
+            bytes,
+            threshold,
+            ..AppendCommand::default()
+        })
     }
 }
 

@@ -26,7 +26,7 @@ pub use self::connection::{Connection, MappedBar};
 pub use self::ethernet::EthernetGuest;
 pub use self::matching::{Entry, MatchPort, Target};
 pub use self::memory::GuestMemory;
-pub use self::port::{GuestPort, Received};
+pub use self::port::GuestPort;
 pub use self::ring::DriverRing;
 
 /// Why the front end failed.

@@ -13,7 +13,7 @@ use crate::attention::Attention;
 
 /// Most regions of a table: as many files as one message carries. A front end that adds one region after the other, which it
 /// was not offered to do, would use up the mappings that this process may have.
-pub const MOST_REGIONS: usize = vhost::vhost_user::message::MAX_ATTACHED_FD_ENTRIES;
+pub const MAX_REGIONS: usize = vhost::vhost_user::message::MAX_ATTACHED_FD_ENTRIES;
 
 /// A memory table that is not taken.
 #[derive(Debug, Error)]
@@ -39,7 +39,7 @@ pub enum TableError {
         region: usize,
     },
     /// Each costs one of the mappings that the process may have.
-    #[error("a memory table of {regions} regions; {MOST_REGIONS} are the most")]
+    #[error("a memory table of {regions} regions; {MAX_REGIONS} are the most")]
     TooMany {
         /// Regions of the table.
         regions: usize,
@@ -74,7 +74,7 @@ impl DmaMemory {
         attention: &Arc<Attention>,
     ) -> Result<Self, TableError> {
         let count = table.num_regions();
-        if count > MOST_REGIONS {
+        if count > MAX_REGIONS {
             return Err(TableError::TooMany { regions: count });
         }
         let mut regions = Vec::with_capacity(count);
@@ -199,8 +199,8 @@ mod tests {
         let entries = |count: u64| {
             (0..count).map(|number| (number << 12, 0x1000, file.try_clone().unwrap(), 0)).collect()
         };
-        assert!(guarded(entries(MOST_REGIONS as u64)).is_ok());
-        let error = guarded(entries(MOST_REGIONS as u64 + 1)).unwrap_err();
-        assert!(matches!(error, TableError::TooMany { regions } if regions == MOST_REGIONS + 1), "{error}");
+        assert!(guarded(entries(MAX_REGIONS as u64)).is_ok());
+        let error = guarded(entries(MAX_REGIONS as u64 + 1)).unwrap_err();
+        assert!(matches!(error, TableError::TooMany { regions } if regions == MAX_REGIONS + 1), "{error}");
     }
 }

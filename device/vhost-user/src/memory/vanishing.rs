@@ -171,7 +171,7 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _context: *m
     // SAFETY: the kernel gives a valid structure to a handler that was installed with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     // Codes from 0 down were sent by a process: then there is no address.
-    let is_mended = code > 0 && mend(address);
+    let is_mended = code > 0 && remedy(address);
     if !is_mended {
         take_ordinary_course(signal, code);
     }
@@ -180,7 +180,7 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, _context: *m
 }
 
 /// True when `address` was in a range, which is zeros now.
-fn mend(address: usize) -> bool {
+fn remedy(address: usize) -> bool {
     let found =
         slots().filter_map(Slot::read).find(|(start, bytes, _)| address.wrapping_sub(*start) < *bytes);
     let Some((start, bytes, attention)) = found else { return false };

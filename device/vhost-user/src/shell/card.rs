@@ -4,23 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
-use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS, Statistics};
+use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS};
 use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes};
-use niclab_model::nic::{FrameBytes, HostRange, Input, Nic, ShellCounts};
-use niclab_model::parts::message::Message;
-use niclab_model::parts::mischief::{Mischief, Saboteur};
-use niclab_model::time::Time;
+use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::registry::AnyNic;
+use niclab_model::nic::{DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics};
+use niclab_model::parts::fault_injector::{FaultInjector, FaultyNic};
+use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::time::{Passage, Time};
 use niclab_spec::DeviceFaults;
 
 use super::control::{Control, Next};
+use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
 use super::pages::{Launch, Pages};
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
 use crate::vring::Vring;
-
-/// A model that a thread can hand to another.
-pub type AnyNic = Box<dyn Nic + Send>;
 
 /// Frames and bytes of one function. Sent is from the guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct Card {
     pub events: Events,
     /// The control queue.
     pub control: Control,
+    /// The descriptor queues.
+    pub descriptors: Descriptors,
     /// Counts.
     pub counts: CardCounts,
     /// Doorbells of connections that are gone.
@@ -92,8 +95,6 @@ pub struct Card {
     pub is_stalled: bool,
     /// Which ports were open after the last request.
     open: Vec<bool>,
-    /// The host does nothing before this instant of model time.
-    not_before: Time,
     /// How many ports are open.
     open_ports: u32,
     /// The node from which a message came last.
@@ -112,6 +113,7 @@ impl Card {
             vrings: Vec::new(),
             events: Events::default(),
             control: Control::default(),
+            descriptors: Descriptors::default(),
             counts: CardCounts { launches: vec![0; ports as usize], ..CardCounts::default() },
             earlier_doorbells: 0,
             is_polled: false,
@@ -119,17 +121,16 @@ impl Card {
             is_running: false,
             is_stalled: false,
             open: vec![false; ports as usize],
-            not_before: Time::ZERO,
             open_ports: 0,
             last_sender: None,
             work_seen: 0,
         }
     }
 
-    /// The card with a model that does mischief.
+    /// The card with a model that device faults befall.
     #[must_use]
-    pub fn with_saboteur(self, saboteur: Saboteur) -> Self {
-        Self { nic: Box::new(Mischief::new(self.nic, saboteur)), ..self }
+    pub fn with_fault_injector(self, fault_injector: FaultInjector) -> Self {
+        Self { nic: Box::new(FaultyNic::new(self.nic, fault_injector)), ..self }
     }
 
     /// What the model has done since the last call, in units of [`Nic::work_done`].
@@ -139,14 +140,8 @@ impl Card {
         done.wrapping_sub(std::mem::replace(&mut self.work_seen, done))
     }
 
-    /// When the host can begin its next operation.
-    pub fn clock(&self) -> Time {
-        self.nic.host_clock().max(self.not_before)
-    }
-
-    /// A measured part begins at `begin`: the host does nothing before it, and whom it dealt with earlier is no matter.
-    pub fn begin_at(&mut self, begin: Time) {
-        self.not_before = begin;
+    /// A measured part begins: whom the card dealt with earlier is no matter.
+    pub fn begin(&mut self) {
         self.last_sender = None;
     }
 
@@ -197,7 +192,7 @@ impl Card {
     /// for it meanwhile, then wall time decided that these came before the launch. What a host does for several ports is
     /// done in the order in which the device looks at their pages.
     #[inline]
-    pub fn store(&mut self, launch: Launch) {
+    pub fn store(&mut self, launch: Launch, bus: &mut NodeBus) {
         let Launch { store, received } = launch;
         if let Some(launches) = self.counts.launches.get_mut(store.port as usize) {
             *launches += 1;
@@ -205,13 +200,19 @@ impl Card {
         self.counts.doorbells_spared += u64::from(self.is_polled);
         let is_in_order = received == Some(self.nic.delivered(store.port) as u32) && self.open_ports == 1;
         self.counts.unordered += u64::from(!is_in_order);
-        let now = self.clock();
-        self.nic.handle(now, Input::PageStore(store));
+        self.nic.handle(bus.clock(), Input::PageStore(store), bus);
     }
 
     /// Feeds a frame to the model, at its arrival.
     #[inline]
-    pub fn arrive(&mut self, at: Time, frame: &[u8], message: Option<Message>) {
+    pub fn arrive(
+        &mut self,
+        passage: Passage,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+        bus: &mut NodeBus,
+    ) {
+        let Passage { head, tail } = passage;
         self.counts.traffic.received_frames += 1;
         self.counts.traffic.received_bytes += frame.len() as u64;
         if let Some(message) = message {
@@ -219,22 +220,21 @@ impl Card {
             let other = self.last_sender.replace(message.node).is_some_and(|last| last != message.node);
             self.counts.unordered += u64::from(other);
         }
-        self.nic.handle(at, Input::Frame { frame, message });
+        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
     }
 
     /// Fires the model's deadline, because all was quiet for a while of wall time, or others got that far.
-    pub fn expire(&mut self, deadline: Time) {
+    pub fn expire(&mut self, deadline: Time, bus: &mut NodeBus) {
         self.counts.unordered += 1;
-        self.nic.handle(deadline, Input::Timeout);
+        self.nic.handle(deadline, Input::Timeout, bus);
     }
 
     /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
     #[inline]
-    pub fn registers(&mut self, port: u32) -> bool {
+    pub fn registers(&mut self, port: u32, bus: &mut NodeBus) -> bool {
         let mut any = false;
         for register in self.pages.take_registers(port).into_iter().flatten() {
-            let now = self.clock();
-            self.nic.handle(now, Input::Register { port, register });
+            self.nic.handle(bus.clock(), Input::Register { port, register }, bus);
             any = true;
         }
         any
@@ -252,7 +252,7 @@ impl Card {
     }
 
     /// Takes one chain of the control queue, and feeds it to the model when it is a request. False when there was none.
-    pub fn next_request(&mut self) -> bool {
+    pub fn next_request(&mut self, bus: &mut NodeBus) -> bool {
         let Some(vring) = self.vrings.get(QUEUE_CONTROL as usize) else { return false };
         let (token, request) = match self.control.next(vring, &self.memory) {
             Ok(Next::Request { token, bytes }) => (token, bytes),
@@ -277,14 +277,14 @@ impl Card {
             self.reply(token, &refusal);
             return true;
         }
-        self.apply(token, &request);
+        self.apply(token, &request, bus);
         true
     }
 
-    fn apply(&mut self, token: u64, request: &[u8]) {
-        let now = self.clock();
-        self.nic.handle(now, Input::ShellCounts(self.shell_counts()));
-        self.nic.handle(now, Input::Control { token, request });
+    fn apply(&mut self, token: u64, request: &[u8], bus: &mut NodeBus) {
+        let now = bus.clock();
+        self.nic.handle(now, Input::ShellCounts(self.shell_counts()), bus);
+        self.nic.handle(now, Input::Control { token, request }, bus);
         let operation = Request::from_bytes(request).map_or(0, |header| header.operation);
         self.follow_ports();
         log::debug!("control request {operation} on {} bytes", request.len());
@@ -300,6 +300,44 @@ impl Card {
             *was_open = is_open;
         }
         self.open_ports = self.open.iter().map(|open| u32::from(*open)).sum();
+    }
+
+    /// The driver has notified a descriptor queue.
+    pub fn poll_demand(&mut self, queue: DescriptorQueue, bus: &mut NodeBus) {
+        self.nic.handle(bus.clock(), Input::PollDemand { queue }, bus);
+    }
+
+    /// Takes one chain of a descriptor queue, if the model wants one, and feeds it to it. False when there was none.
+    pub fn next_descriptor(&mut self, queue: DescriptorQueue, bus: &mut NodeBus) -> bool {
+        if self.nic.descriptors_wanted(queue).unwrap_or(0) == 0 {
+            return false;
+        }
+        let Some(vring) = self.vrings.get(virtqueue(queue) as usize) else { return false };
+        match self.descriptors.next(queue, vring, &self.memory) {
+            Ok(descriptors::Next::Descriptor(descriptor)) => {
+                self.is_running = true;
+                self.nic.handle(bus.clock(), Input::Descriptor(descriptor), bus);
+                true
+            }
+            Ok(descriptors::Next::OutsideMemory) => {
+                violation(&mut self.counts.violations, "descriptor_outside_memory");
+                true
+            }
+            Ok(descriptors::Next::Nothing) | Err(RingError::NotReady) => false,
+            Err(error) => {
+                violation(&mut self.counts.violations, error.name());
+                // A ring that is broken as a whole stays so until the driver resets it.
+                !matches!(error, RingError::AvailableIndex { .. } | RingError::Memory(_))
+            }
+        }
+    }
+
+    /// Gives a chain of a descriptor queue back.
+    pub fn complete(&mut self, token: u64, bytes: u32) {
+        let queue = self.descriptors.queue_of(token).map(virtqueue);
+        let Some(vring) = queue.and_then(|queue| self.vrings.get(queue as usize)) else { return };
+        let completed = self.descriptors.complete(vring, &self.memory, token, bytes);
+        self.note_ring(completed);
     }
 
     /// Gives the chain of a request back.
@@ -350,23 +388,23 @@ impl Card {
     }
 
     /// Loads what the model asked for, and gives it to the model.
-    pub fn load(&mut self, at: Time, token: u64, ranges: &[HostRange], into: FrameBytes) {
+    pub fn load(&mut self, at: Time, token: u64, ranges: &[HostRange], into: FrameBytes, bus: &mut NodeBus) {
         let mut bytes = into;
         let is_whole = self.is_running && self.memory.load_bytes(ranges, &mut bytes).is_ok();
         if !is_whole {
             violation(&mut self.counts.violations, "dma_outside_memory");
         }
-        self.nic.handle(at, Input::DmaData { token, bytes, is_whole });
+        self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
     }
 
     /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory.
-    pub fn host_reset(&mut self) {
+    pub fn host_reset(&mut self, bus: &mut NodeBus) {
         self.is_running = false;
         self.is_stalled = false;
         self.control.forget();
+        self.descriptors.forget();
         self.events.forget();
-        let now = self.clock();
-        self.nic.handle(now, Input::HostReset);
+        self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();
     }
 }

@@ -4,17 +4,18 @@
 //! guest in one piece, and the network prices the frames that the wire would have seen. Where a link is faulty each of
 //! those has its own fate, so that they are made.
 //!
-//! Model time: each function is priced as the conventional NIC that it is; its host's clock is the later of the end of
-//! its last operation and of its last delivery, and no node sends in the past of another's sending. A guest's protocol
+//! Model time: each function is priced as the conventional NIC that it is, on the host and the bus that its node's cluster
+//! function uses as well: where both work, each waits for the other. No node sends in the past of another's sending. A guest's protocol
 //! stack computes and waits in its own time, so that model time is an estimate here.
 
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Deliveries;
-use niclab_model::fabric::ethernet::{ETHER_TYPE_MATCH, ETHER_TYPE_ULTRA};
-use niclab_model::parts::message::Message;
+use niclab_model::fabric::ethernet::ETHER_TYPE_CLUSTER;
+use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::profile::Profile;
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 
@@ -81,7 +82,7 @@ pub struct PortState {
 }
 
 impl PortState {
-    fn new(profile: Profile) -> Self {
+    fn new(profile: Arc<Profile>) -> Self {
         Self {
             nic: Conventional::new(profile),
             traffic: Traffic::default(),
@@ -95,15 +96,15 @@ impl PortState {
     }
 
     /// Doorbells that no frame was found behind.
-    fn doorbells(&mut self, count: u64) {
+    fn doorbells(&mut self, count: u64, bus: &mut NodeBus) {
         for _ in 0..count {
-            self.nic.doorbell(self.nic.host_clock());
+            self.nic.doorbell(bus.clock(), bus);
         }
     }
 
     /// One interrupt: whatever of the host's work it tells of is done by then.
-    fn interrupt(&mut self) {
-        self.nic.interrupt(self.nic.host_clock());
+    fn interrupt(&mut self, bus: &mut NodeBus) {
+        self.nic.interrupt(bus.clock(), bus);
     }
 }
 
@@ -126,12 +127,11 @@ pub struct Ethernet {
 }
 
 impl Ethernet {
-    /// The functions of as many nodes as there are profiles, with nobody connected.
-    pub fn new(profiles: &[Profile]) -> Self {
-        let nodes = profiles.len();
+    /// The functions of so many nodes, with nobody connected.
+    pub fn new(nodes: usize, profile: &Arc<Profile>) -> Self {
         Self {
             functions: (0..nodes).map(|_| Function::default()).collect(),
-            states: profiles.iter().map(|profile| PortState::new(*profile)).collect(),
+            states: (0..nodes).map(|_| PortState::new(Arc::clone(profile))).collect(),
             held: Vec::new(),
             deliveries: Deliveries::new(),
             latest_sent: Time::ZERO,
@@ -158,7 +158,13 @@ impl Ethernet {
     }
 
     /// Sends what `node` has in its transmit queue, as far as the turn goes. True when there is more.
-    pub fn transmit(&mut self, node: usize, network: &mut Network, turn: &mut Turn) -> bool {
+    pub fn transmit(
+        &mut self,
+        node: usize,
+        network: &mut Network,
+        turn: &mut Turn,
+        buses: &mut [NodeBus],
+    ) -> bool {
         let Self { functions, states, held, deliveries, latest_sent } = self;
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
         let Some(function) = functions.get(node) else { return false };
@@ -171,7 +177,7 @@ impl Ethernet {
             }
         };
         burst.want_doorbell(false);
-        let receivers = Receivers::new(functions, states);
+        let receivers = Receivers::new(functions, states, buses);
         let mut sender = Sender {
             node,
             negotiated: function.negotiated,
@@ -206,36 +212,37 @@ impl Ethernet {
         sender.receivers.finish();
         let doorbells = sender.doorbells;
         drop(sender);
-        if let Some(state) = states.get_mut(node) {
-            state.doorbells(doorbells);
+        let mut owner = states.get_mut(node).zip(buses.get_mut(node));
+        if let Some((state, bus)) = &mut owner {
+            state.doorbells(doorbells, bus);
         }
         if burst.publish() == Interrupt::Wanted
             && burst.interrupt()
-            && let Some(state) = states.get_mut(node)
+            && let Some((state, bus)) = owner
         {
             state.transmit_interrupts += 1;
-            state.interrupt();
+            state.interrupt(bus);
         }
         burst.want_doorbell(true)
     }
 
     /// The driver of `node` has left receive buffers: frames that waited for some are delivered.
-    pub fn refill(&mut self, node: usize) {
+    pub fn refill(&mut self, node: usize, buses: &mut [NodeBus]) {
         let doorbells =
             self.functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_RECEIVE));
-        if let Some(state) = self.states.get_mut(node) {
-            state.doorbells(doorbells);
+        if let Some((state, bus)) = self.states.get_mut(node).zip(buses.get_mut(node)) {
+            state.doorbells(doorbells, bus);
         }
-        let mut receivers = Receivers::new(&self.functions, &mut self.states);
+        let mut receivers = Receivers::new(&self.functions, &mut self.states, buses);
         receivers.drain_backlog(node);
         receivers.finish();
     }
 
     /// The fabric was quiet: frames that a fault held back arrive.
-    pub fn release_held(&mut self) -> bool {
+    pub fn release_held(&mut self, buses: &mut [NodeBus]) -> bool {
         let held = std::mem::take(&mut self.held);
         let any = !held.is_empty();
-        let mut receivers = Receivers::new(&self.functions, &mut self.states);
+        let mut receivers = Receivers::new(&self.functions, &mut self.states, buses);
         for Held { to, offload, mut frame } in held {
             receivers.deliver(to, &offload, &Frame::from_bytes(&mut frame));
         }
@@ -254,14 +261,15 @@ fn note(states: &mut [PortState], node: usize, error: RingError) {
 struct Receivers<'a> {
     functions: &'a [Function],
     states: &'a mut [PortState],
+    buses: &'a mut [NodeBus],
     open: SmallVec<[(usize, Receiver<'a>); 2]>,
     /// Estimated processor time of what was done since the last [`Receivers::take_spent`].
     spent_ns: u32,
 }
 
 impl<'a> Receivers<'a> {
-    fn new(functions: &'a [Function], states: &'a mut [PortState]) -> Self {
-        Self { functions, states, open: SmallVec::new(), spent_ns: 0 }
+    fn new(functions: &'a [Function], states: &'a mut [PortState], buses: &'a mut [NodeBus]) -> Self {
+        Self { functions, states, buses, open: SmallVec::new(), spent_ns: 0 }
     }
 
     /// What the operations since the last call are estimated to have cost, to be taken out of a turn.
@@ -459,10 +467,10 @@ impl<'a> Receivers<'a> {
             let burst = receiver.burst();
             if burst.publish() == Interrupt::Wanted
                 && burst.interrupt()
-                && let Some(state) = self.states.get_mut(*to)
+                && let Some((state, bus)) = self.states.get_mut(*to).zip(self.buses.get_mut(*to))
             {
                 state.receive_interrupts += 1;
-                state.interrupt();
+                state.interrupt(bus);
             }
         }
     }
@@ -496,8 +504,8 @@ impl Sender<'_, '_> {
         }
         let ethernet = frame.ethernet_header();
         let [.., high, low] = ethernet;
-        if matches!(u16::from_be_bytes([high, low]), ETHER_TYPE_ULTRA | ETHER_TYPE_MATCH) {
-            // Whoever may send these could send in the name of any port of any node.
+        if u16::from_be_bytes([high, low]) == ETHER_TYPE_CLUSTER {
+            // Of whichever model: whoever may send these could send in the name of any port of any node.
             return Err("ethernet_forged_cluster_frame");
         }
         if let Some(state) = self.receivers.states.get_mut(self.node) {
@@ -541,23 +549,24 @@ impl Sender<'_, '_> {
         bytes: usize,
         on_wire: impl FnOnce() -> Option<Vec<u8>>,
     ) {
-        let Some(state) = self.receivers.states.get_mut(self.node) else { return };
-        let now = state.nic.host_clock().max(*self.latest_sent);
+        let Receivers { states, buses, spent_ns, .. } = &mut self.receivers;
+        *spent_ns = spent_ns.saturating_add(frame_ns(bytes));
+        let Some((state, bus)) = states.get_mut(self.node).zip(buses.get_mut(self.node)) else { return };
+        let now = bus.clock().max(*self.latest_sent);
         *self.latest_sent = now;
         let has_doorbell = self.doorbells > 0;
         self.doorbells = self.doorbells.saturating_sub(1);
         state.priced += 1;
-        self.receivers.spent_ns = self.receivers.spent_ns.saturating_add(frame_ns(bytes));
         // A frame on the wire is all that the function knows of a message.
-        let message = Message {
+        let message = TraceTag {
             node: self.node as u16,
-            port: Message::ETHERNET,
+            port: TraceTag::ETHERNET,
             number: state.priced,
             launched: now,
             bytes: bytes as u32,
         };
         state.nic.ledger_mut().attribute(Some(message));
-        let ready = state.nic.transmit(now, bytes as u64, has_doorbell);
+        let ready = state.nic.transmit(now, bytes as u64, has_doorbell, bus);
         state.nic.ledger_mut().attribute(None);
         let (network, node, deliveries) = (&mut *self.network, self.node as u16, &mut *self.deliveries);
         match Some(on_wire).filter(|_| network.taps().is_any()).and_then(|on_wire| on_wire()) {
@@ -569,9 +578,11 @@ impl Sender<'_, '_> {
             // What its controller throws away, because of the check sequence or without a driver, costs a host nothing.
             let is_taken = delivery.corrupt.is_none()
                 && self.receivers.functions.get(to).is_some_and(|function| !function.vrings.is_empty());
-            if let Some(state) = self.receivers.states.get_mut(to).filter(|_| is_taken) {
+            let Receivers { states, buses, .. } = &mut self.receivers;
+            let receiver = states.get_mut(to).zip(buses.get_mut(to));
+            if let Some((state, bus)) = receiver.filter(|_| is_taken) {
                 state.nic.ledger_mut().attribute(Some(message));
-                let received = state.nic.receive(delivery.at, bytes as u64);
+                let received = state.nic.receive(delivery.at, bytes as u64, bus);
                 state.nic.ledger_mut().complete(&message, received);
             }
         }

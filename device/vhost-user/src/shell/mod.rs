@@ -3,6 +3,7 @@
 //! * [`world`]: all cards and the network, which one lock protects;
 //! * [`card`]: one node's model with its pages, queues and counts;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
+//! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
 //! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
@@ -10,6 +11,7 @@
 
 pub mod card;
 pub mod control;
+pub mod descriptors;
 pub mod ethernet;
 pub mod events;
 pub mod network;
@@ -64,11 +66,11 @@ pub struct Shell {
 }
 
 /// Most turns of [`in_turns`]: seconds at worst, where guests never pause.
-const MOST_TURNS: usize = 1 << 14;
+const MAX_TURNS: usize = 1 << 14;
 
 /// Takes `step` until it says that there is no more, and lets others have the world between two steps.
 pub fn in_turns(world: &mut MutexGuard<'_, World>, step: impl Fn(&mut World) -> bool) {
-    for _ in 0..MOST_TURNS {
+    for _ in 0..MAX_TURNS {
         if !step(world) {
             return;
         }
@@ -81,7 +83,7 @@ impl Shell {
     pub fn new(world: World, nodes: Vec<NodeInfo>) -> Arc<Self> {
         let connected = Mutex::new(vec![Connected::default(); nodes.len()]);
         let quiet = Quiet::default();
-        if world.network.is_any_faulty() || world.has_mischief() {
+        if world.network.is_any_faulty() || world.has_device_faults() {
             quiet.hurry();
         }
         Arc::new(Self {

@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 use niclab_model::fabric::ethernet::HEADER_BYTES;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Fabric};
-use niclab_model::nic::FrameBytes;
-use niclab_model::parts::message::Message;
-use niclab_model::time::Time;
+use niclab_model::nic::frame::SharedFrame;
+use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::time::{Passage, Time};
 
 use crate::ethernet::frame::MAX_FRAME_BYTES;
 use crate::watch::taps::Taps;
@@ -16,16 +16,18 @@ use crate::watch::taps::Taps;
 /// A frame of a model on its way to a node.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InFlight {
-    /// When it is there.
+    /// When its last byte is there.
     pub at: Time,
+    /// When its first byte is there.
+    pub head: Time,
     /// Frames that are there at the same instant keep the order in which they were sent.
     order: u64,
     /// The node.
     pub to: u16,
     /// The frame, already damaged if a fault says so.
-    pub frame: FrameBytes,
+    pub frame: SharedFrame,
     /// The message that it carries.
-    pub message: Option<Message>,
+    pub message: Option<TraceTag>,
 }
 
 impl Ord for InFlight {
@@ -142,17 +144,17 @@ impl Network {
     #[inline]
     pub fn send(
         &mut self,
-        at: Time,
+        ready: Passage,
         from: u16,
-        frame: FrameBytes,
-        message: Option<Message>,
-    ) -> Option<(Delivery, FrameBytes)> {
+        frame: SharedFrame,
+        message: Option<TraceTag>,
+    ) -> Option<(Delivery, SharedFrame)> {
         let reordered = self.reordered();
         self.deliveries.clear();
         if self.taps.is_any() {
-            self.taps.forward(&mut self.fabric, at, from, &frame, message, &mut self.deliveries);
+            self.taps.forward(&mut self.fabric, ready, from, &frame, message, &mut self.deliveries);
         } else {
-            self.fabric.forward(at, from, &frame, message, &mut self.deliveries);
+            self.fabric.forward(ready, from, &frame, message, &mut self.deliveries);
         }
         // Without faults on any link a frame has one arrival, and is sound.
         if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
@@ -160,7 +162,7 @@ impl Network {
                 self.latest = self.latest.max(only.at);
                 return Some((only, frame));
             }
-            self.push(only.at, only.to, frame, message, false);
+            self.push(&only, frame, message, false);
             return None;
         }
         let is_late = reordered != self.reordered();
@@ -168,21 +170,19 @@ impl Network {
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         for delivery in std::mem::take(&mut self.deliveries) {
             let mut copy = frame.clone();
-            let byte =
-                delivery.corrupt.and_then(|bit| copy.get_mut(bit as usize / 8).map(|byte| (bit, byte)));
-            if let Some((bit, byte)) = byte {
-                *byte ^= 1 << (bit % 8);
+            if let Some(bit) = delivery.corrupt {
+                copy.flip(bit);
             }
-            self.push(delivery.at, delivery.to, copy, message, is_late && Some(delivery.at) == late);
+            self.push(&delivery, copy, message, is_late && Some(delivery.at) == late);
         }
         None
     }
 
     /// Sends a frame of a model; its arrivals are under way afterwards.
     #[inline]
-    pub fn keep(&mut self, at: Time, from: u16, frame: FrameBytes, message: Option<Message>) {
-        if let Some((delivery, frame)) = self.send(at, from, frame, message) {
-            self.push(delivery.at, delivery.to, frame, message, false);
+    pub fn keep(&mut self, ready: Passage, from: u16, frame: SharedFrame, message: Option<TraceTag>) {
+        if let Some((delivery, frame)) = self.send(ready, from, frame, message) {
+            self.push(&delivery, frame, message, false);
         }
     }
 
@@ -199,10 +199,11 @@ impl Network {
     }
 
     #[inline]
-    fn push(&mut self, at: Time, to: u16, frame: FrameBytes, message: Option<Message>, is_held: bool) {
+    fn push(&mut self, delivery: &Delivery, frame: SharedFrame, message: Option<TraceTag>, is_held: bool) {
+        let &Delivery { to, head, at, .. } = delivery;
         self.order += 1;
         self.latest = self.latest.max(at);
-        let next = InFlight { at, order: self.order, to, frame, message };
+        let next = InFlight { at, head, order: self.order, to, frame, message };
         if is_held {
             self.held.push(next);
         } else if self.only.is_none() && self.in_flight.is_empty() {
@@ -261,7 +262,7 @@ impl Network {
         from: u16,
         header: &[u8; HEADER_BYTES],
         bytes: usize,
-        message: Option<Message>,
+        message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
         deliveries.clear();
@@ -282,12 +283,12 @@ impl Network {
         at: Time,
         from: u16,
         frame: &[u8],
-        message: Option<Message>,
+        message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
         deliveries.clear();
-        let frame = FrameBytes::from_slice(frame);
-        self.taps.forward(&mut self.fabric, at, from, &frame, message, deliveries);
+        let frame = SharedFrame::from(frame);
+        self.taps.forward(&mut self.fabric, at.into(), from, &frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
@@ -313,8 +314,8 @@ mod tests {
         let mut network = Network::new(fabric.unwrap());
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
         assert!(network.set_faults(1, &faults));
-        let frame = FrameBytes::from_slice(&[0xff; 64]);
-        assert!(network.send(Time::ZERO, 0, frame, None).is_none());
+        let frame = SharedFrame::from(&[0xff; 64][..]);
+        assert!(network.send(Time::ZERO.into(), 0, frame, None).is_none());
         let double = network.only.take().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);

@@ -87,7 +87,7 @@ impl Quiet {
 
     fn pass(&self, shell: &Shell) {
         let mut world = shell.world();
-        if !world.ethernet.release_held() {
+        if !world.release_held() {
             world.pass_time();
             in_turns(&mut world, World::go_on);
         }

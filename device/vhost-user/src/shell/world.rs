@@ -5,14 +5,17 @@
 
 use std::sync::Arc;
 
-use niclab_model::nic::{FrameBytes, Output};
-use niclab_model::parts::message::Message;
-use niclab_model::parts::mischief::Saboteur;
+use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::registry::AnyNic;
+use niclab_model::nic::{DescriptorQueue, Output};
+use niclab_model::parts::fault_injector::FaultInjector;
+use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::profile::Profile;
-use niclab_model::time::Time;
+use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::time::{Passage, Time};
 use niclab_spec::DeviceFaults;
 
-use super::card::{AnyNic, Card};
+use super::card::Card;
 use super::ethernet::Ethernet;
 use super::network::Network;
 use super::pages::Pages;
@@ -23,14 +26,18 @@ use crate::memory::DmaMemory;
 pub struct World {
     /// The cluster functions, by node.
     pub cards: Vec<Card>,
+    /// Host and bus of each node, on which its two functions meet.
+    pub buses: Vec<NodeBus>,
     /// The Ethernet functions.
     pub ethernet: Ethernet,
     /// The network.
     pub network: Network,
     /// The seed of every random choice.
     seed: u64,
-    /// Whether some card does mischief.
-    has_mischief: bool,
+    /// Whether device faults befall some card.
+    has_device_faults: bool,
+    /// Whether a driver ever notified a descriptor queue of a model that takes chains.
+    has_descriptors: bool,
     /// How many cards have a stalled slot.
     stalled: usize,
     /// What may be done before others get the world.
@@ -50,19 +57,33 @@ pub struct Found {
 
 impl World {
     /// A world of these cards on one platform, with nobody connected and no faults.
-    pub fn new(cards: Vec<(AnyNic, Pages, u32)>, profile: Profile, network: Network, seed: u64) -> Self {
-        let ethernet = Ethernet::new(&vec![profile; cards.len()]);
-        let cards = cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
+    pub fn new(
+        cards: Vec<(AnyNic, Pages, u32)>,
+        profile: &Arc<Profile>,
+        network: Network,
+        seed: u64,
+    ) -> Self {
+        let ethernet = Ethernet::new(cards.len(), profile);
+        let cards: Vec<Card> =
+            cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
         Self {
+            buses: vec![NodeBus::default(); cards.len()],
             cards,
             ethernet,
             network,
             seed,
-            has_mischief: false,
+            has_device_faults: false,
+            has_descriptors: false,
             stalled: 0,
             turn: Turn::OVER,
             latest: Time::ZERO,
         }
+    }
+
+    /// The card of `node`, with the host and the bus that it stands on.
+    #[inline]
+    fn node(&mut self, node: usize) -> Option<(&mut Card, &mut NodeBus)> {
+        self.cards.get_mut(node).zip(self.buses.get_mut(node))
     }
 
     /// What goes wrong in the card of `node` from now on. A card in which nothing ever went wrong is as if nothing could.
@@ -70,19 +91,19 @@ impl World {
         let Some(card) = self.cards.get_mut(node) else { return };
         card.device_faults.clone_from(faults);
         let rates = niclab_assembly::device_faults(faults);
-        if let Some(saboteur) = card.nic.saboteur_mut() {
-            saboteur.set_rates(rates);
+        if let Some(fault_injector) = card.nic.fault_injector_mut() {
+            fault_injector.set_rates(rates);
         } else if !faults.is_none() {
-            let saboteur = Saboteur::new(rates, self.seed, node as u16);
-            let card = self.cards.remove(node).with_saboteur(saboteur);
+            let fault_injector = FaultInjector::new(rates, self.seed, node as u16);
+            let card = self.cards.remove(node).with_fault_injector(fault_injector);
             self.cards.insert(node, card);
-            self.has_mischief = true;
+            self.has_device_faults = true;
         }
     }
 
     /// Whether something ever went wrong in a card on purpose.
-    pub const fn has_mischief(&self) -> bool {
-        self.has_mischief
+    pub const fn has_device_faults(&self) -> bool {
+        self.has_device_faults
     }
 
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
@@ -94,8 +115,8 @@ impl World {
 
     /// The latest instant of model time at which anything happened.
     pub fn model_time(&self) -> Time {
-        let clocks = self.cards.iter().map(Card::clock);
-        clocks.fold(self.network.latest().max(self.latest), Time::max)
+        let rests = self.buses.iter().map(NodeBus::rest);
+        rests.fold(self.network.latest().max(self.latest), Time::max)
     }
 
     /// Looks at every page once more, so that all that programs have done is counted. True when there is more.
@@ -115,8 +136,9 @@ impl World {
     /// latencies are counted anew.
     pub fn begin_measurement(&mut self) {
         let begin = self.model_time();
+        self.buses.iter_mut().for_each(|bus| bus.wait_until(begin));
         for card in &mut self.cards {
-            card.begin_at(begin);
+            card.begin();
             card.nic.ledger_mut().restart_latency();
         }
         self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().restart_latency());
@@ -143,8 +165,8 @@ impl World {
         let mut work = 0;
         let ports = self.cards.get(node).map_or(0, Card::ports);
         for port in 0..ports {
-            let Some(card) = self.cards.get_mut(node).filter(|card| card.is_open(port)) else { continue };
-            if card.registers(port) {
+            let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
+            if card.registers(port, bus) {
                 work += 1;
                 self.settle(node);
             }
@@ -168,13 +190,14 @@ impl World {
             }
             let Some(launch) = card.pages.take(port) else { break };
             // What the program told before this launch comes before it.
-            if card.registers(port) {
+            let Some((card, bus)) = self.node(node) else { break };
+            if card.registers(port, bus) {
                 self.settle(node);
             }
-            let Some(card) = self.cards.get_mut(node) else { break };
             self.turn.spend(LAUNCH_NS);
             taken += 1;
-            card.store(launch);
+            let Some((card, bus)) = self.node(node) else { break };
+            card.store(launch, bus);
             self.settle(node);
         }
         taken
@@ -183,8 +206,8 @@ impl World {
     /// Goes on with slots that a model could not take before, where it can now.
     fn serve_stalled(&mut self) {
         let mut progress = true;
-        while self.stalled > 0 && progress && !self.turn.is_over() {
-            progress = false;
+        while (self.stalled > 0 || self.has_descriptors) && progress && !self.turn.is_over() {
+            progress = self.has_descriptors && self.take_descriptors();
             for node in 0..self.cards.len() {
                 let Some(card) = self.cards.get_mut(node).filter(|card| card.is_stalled) else { continue };
                 card.is_stalled = false;
@@ -208,15 +231,16 @@ impl World {
                 && let Some(arrival) = self.network.pop()
             {
                 let to = usize::from(arrival.to);
-                self.arrive(to, arrival.at, &arrival.frame, arrival.message);
-                self.carry_out_with(to, &arrival.frame);
+                let passage = Passage { head: arrival.head, tail: arrival.at };
+                self.arrive(to, passage, &arrival.frame, arrival.message);
+                self.carry_out(to);
             }
             if self.turn.is_over() {
                 return;
             }
             let Some((node, due)) = self.next_overdue() else { return };
-            if let Some(card) = self.cards.get_mut(node) {
-                card.expire(due);
+            if let Some((card, bus)) = self.node(node) {
+                card.expire(due, bus);
             }
             self.carry_out(node);
         }
@@ -226,19 +250,19 @@ impl World {
     /// quiet, [`World::pass_time`] gets there.
     #[inline]
     fn next_overdue(&self) -> Option<(usize, Time)> {
-        if !self.has_mischief {
+        if !self.has_device_faults {
             return None;
         }
         let now = self.model_time();
-        let due = |card: &Card| card.nic.saboteur()?.due().filter(|due| *due <= now);
+        let due = |card: &Card| card.nic.fault_injector()?.due().filter(|due| *due <= now);
         self.cards.iter().enumerate().find_map(|(node, card)| Some((node, due(card)?)))
     }
 
     #[inline]
-    fn arrive(&mut self, to: usize, at: Time, frame: &[u8], message: Option<Message>) {
+    fn arrive(&mut self, to: usize, passage: Passage, frame: &SharedFrame, message: Option<TraceTag>) {
         self.turn.spend(frame_ns(frame.len()));
-        if let Some(card) = self.cards.get_mut(to) {
-            card.arrive(at, frame, message);
+        if let Some((card, bus)) = self.node(to) {
+            card.arrive(passage, frame, message, bus);
         }
     }
 
@@ -251,54 +275,44 @@ impl World {
         }
     }
 
-    /// Carries out what the model of `node` wants done.
+    /// Carries out what the model of `node` wants done. A frame that is the only one under way arrives at once, and what it
+    /// causes is under way afterwards.
     #[inline]
     fn carry_out(&mut self, node: usize) {
-        self.carry_out_with(node, &[]);
-    }
-
-    /// The same, after it was given `given`. A frame that is the only one under way arrives at once, and what it causes is
-    /// under way afterwards.
-    #[inline]
-    fn carry_out_with(&mut self, node: usize, given: &[u8]) {
         self.spend_work(node);
         while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
-            let Some((at, frame, message)) = self.perform(node, output, given) else { continue };
-            if let Some((delivery, frame)) = self.network.send(at, node as u16, frame, message) {
+            let Some((ready, frame, message)) = self.perform(node, output) else { continue };
+            if let Some((delivery, frame)) = self.network.send(ready, node as u16, frame, message) {
                 let to = usize::from(delivery.to);
-                self.arrive(to, delivery.at, &frame, message);
+                self.arrive(to, Passage { head: delivery.head, tail: delivery.at }, &frame, message);
                 self.spend_work(to);
                 while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
-                    if let Some((at, answer, message)) = self.perform(to, output, &frame) {
-                        self.network.keep(at, to as u16, answer, message);
+                    if let Some((ready, answer, message)) = self.perform(to, output) {
+                        self.network.keep(ready, to as u16, answer, message);
                     }
                 }
             }
         }
     }
 
-    /// Performs one output of a model that was given the frame `given` last; one that is a frame is given back, counted.
+    /// Performs one output of a model; one that is a frame is given back, counted.
     #[inline]
-    fn perform(
-        &mut self,
-        node: usize,
-        output: Output,
-        given: &[u8],
-    ) -> Option<(Time, FrameBytes, Option<Message>)> {
-        let card = self.cards.get_mut(node)?;
+    fn perform(&mut self, node: usize, output: Output) -> Option<(Passage, SharedFrame, Option<TraceTag>)> {
         self.latest = self.latest.max(output.at());
+        let (card, bus) = self.node(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(address, &words),
-            Output::Frame { at, frame, message } => {
+            Output::Frame { at: head, tail, frame, message } => {
                 card.counts.traffic.sent_frames += 1;
                 card.counts.traffic.sent_bytes += frame.len() as u64;
-                return Some((at, frame, message));
+                return Some((Passage { head, tail }, frame, message));
             }
-            Output::DmaFrame { bytes, ranges, .. } => {
-                card.store_bytes(given.get(bytes).unwrap_or_default(), &ranges);
+            Output::DmaFrame { frame, bytes, ranges, .. } => {
+                card.store_bytes(frame.get(bytes).unwrap_or_default(), &ranges);
             }
-            Output::DmaRead { at, token, ranges, into, .. } => card.load(at, token, &ranges, into),
+            Output::DmaRead { at, token, ranges, into, .. } => card.load(at, token, &ranges, into, bus),
             Output::Interrupt { cause, port, .. } => card.raise(cause, port),
+            Output::Complete { token, bytes, .. } => card.complete(token, bytes),
             Output::Reply { token, bytes, .. } => card.reply(token, &bytes),
         }
         None
@@ -319,7 +333,7 @@ impl World {
             // What was launched before a request is sent before it takes effect. So this looks once more: the program may have
             // launched, and the driver asked, since the look above.
             self.serve_ports(node);
-            let taken = self.cards.get_mut(node).is_some_and(Card::next_request);
+            let taken = self.node(node).is_some_and(|(card, bus)| card.next_request(bus));
             self.carry_out(node);
             self.turn.spend(REQUEST_NS);
             if !taken {
@@ -337,6 +351,40 @@ impl World {
         more || !was_moving && self.network.is_moving()
     }
 
+    /// The driver of `node` has notified a descriptor queue. True when there may be more.
+    pub fn serve_descriptors(&mut self, node: usize, queue: DescriptorQueue) -> bool {
+        self.turn = Turn::WHOLE;
+        // What was launched before is sent before.
+        self.serve_ports(node);
+        if let Some((card, bus)) = self.node(node) {
+            let takes_any = card.nic.descriptors_wanted(queue).is_some();
+            card.poll_demand(queue, bus);
+            self.has_descriptors |= takes_any;
+        }
+        self.carry_out(node);
+        self.settle(node);
+        self.serve_stalled();
+        self.turn.is_over() || self.network.is_moving()
+    }
+
+    /// Takes chains out of descriptor queues, as long as models want some: those that a model could not take before, too. A
+    /// guest that keeps its queue full, or full of chains that are none, gets a turn for it, not more.
+    fn take_descriptors(&mut self) -> bool {
+        let mut any = false;
+        for node in 0..self.cards.len() {
+            for queue in DescriptorQueue::ALL {
+                while !self.turn.is_over()
+                    && self.node(node).is_some_and(|(card, bus)| card.next_descriptor(queue, bus))
+                {
+                    any = true;
+                    self.turn.spend(REQUEST_NS);
+                    self.settle(node);
+                }
+            }
+        }
+        any
+    }
+
     /// The driver of `node` has left buffers for events.
     pub fn serve_events(&mut self, node: usize) {
         if let Some(card) = self.cards.get_mut(node) {
@@ -346,11 +394,10 @@ impl World {
 
     /// The host of `node` is gone or starts anew. What others had under way may still be so: see [`World::go_on`].
     pub fn host_reset(&mut self, node: usize) {
-        let Some(card) = self.cards.get_mut(node) else { return };
-        if card.is_stalled {
-            self.stalled -= 1;
-        }
-        card.host_reset();
+        let Some((card, bus)) = self.node(node) else { return };
+        let was_stalled = card.is_stalled;
+        card.host_reset(bus);
+        self.stalled -= usize::from(was_stalled);
         self.turn = Turn::WHOLE;
         self.settle(node);
         self.serve_stalled();
@@ -369,7 +416,17 @@ impl World {
     /// Sends what `node` has in its Ethernet function's transmit queue, as far as a turn goes. True when there is more.
     pub fn transmit(&mut self, node: usize) -> bool {
         self.turn = Turn::WHOLE;
-        self.ethernet.transmit(node, &mut self.network, &mut self.turn)
+        self.ethernet.transmit(node, &mut self.network, &mut self.turn, &mut self.buses)
+    }
+
+    /// The driver of `node` has left receive buffers in its Ethernet function.
+    pub fn refill(&mut self, node: usize) {
+        self.ethernet.refill(node, &mut self.buses);
+    }
+
+    /// The fabric was quiet: Ethernet frames that a fault held back arrive. False when there are none.
+    pub fn release_held(&mut self) -> bool {
+        self.ethernet.release_held(&mut self.buses)
     }
 
     /// Whether anything waits for model time to pass.
@@ -387,8 +444,8 @@ impl World {
             let deadlines = self.cards.iter().enumerate();
             let deadlines = deadlines.filter_map(|(node, card)| Some((card.nic.poll_timeout()?, node)));
             let Some((deadline, node)) = deadlines.min() else { return };
-            if let Some(card) = self.cards.get_mut(node) {
-                card.expire(deadline);
+            if let Some((card, bus)) = self.node(node) {
+                card.expire(deadline, bus);
             }
             self.carry_out(node);
         }
@@ -407,10 +464,10 @@ mod tests {
     use niclab_abi::bar::{
         COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, completer_page, launch_word, requester_page,
     };
-    use niclab_abi::control::Statistics;
     use niclab_model::fabric::link::LinkConfig;
     use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
-    use niclab_model::nic::{HostRange, Input, Nic, Register, ShellCounts};
+    use niclab_model::nic::Statistics;
+    use niclab_model::nic::{HostRange, Input, Nic, Observed, Register, ShellCounts};
     use niclab_model::parts::ledger::Ledger;
     use niclab_model::time::Span;
     use smallvec::SmallVec;
@@ -431,7 +488,7 @@ mod tests {
     }
 
     impl Nic for Busy {
-        fn handle(&mut self, _: Time, input: Input<'_>) {
+        fn handle(&mut self, _: Time, input: Input<'_>, _: &mut NodeBus) {
             let name = match input {
                 Input::Register { register: Register::Released(1), .. } => "released",
                 Input::PageStore(_) => "launched",
@@ -461,11 +518,9 @@ mod tests {
         fn is_open(&self, port: u32) -> bool {
             port == 0
         }
+    }
 
-        fn host_clock(&self) -> Time {
-            Time::ZERO
-        }
-
+    impl Observed for Busy {
         fn delivered(&self, _: u32) -> u64 {
             1
         }
@@ -500,7 +555,7 @@ mod tests {
         let page = pages.file().try_clone().unwrap();
         let nic = Busy { page, inputs: Arc::clone(&inputs), ledger: Ledger::default() };
         let network = Network::new(fabric.unwrap());
-        let mut world = World::new(vec![(Box::new(nic), pages, 1)], Profile::default(), network, 1);
+        let mut world = World::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), network, 1);
         world.cards[0].follow_ports();
         world.serve_pages(0);
         assert_eq!(*inputs.lock().unwrap(), ["released", "launched"]);

@@ -15,9 +15,10 @@ pub mod write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use niclab_model::nic::FrameBytes;
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::parts::ledger::StageRecord;
-use niclab_model::parts::message::Message;
+use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Fate, Heading};
@@ -88,7 +89,7 @@ enum Subject {
 enum Entry {
     Stage(Owner, StageRecord),
     Frame(CapturedFrame),
-    Message(Message, FrameBytes),
+    Message(TraceTag, SharedFrame),
 }
 
 /// A frame on one direction of a captured link.
@@ -97,7 +98,7 @@ struct CapturedFrame {
     interface: u32,
     heading: Heading,
     at: Time,
-    frame: FrameBytes,
+    frame: SharedFrame,
     fate: Fate,
 }
 
@@ -108,7 +109,7 @@ impl Entry {
             Self::Frame(CapturedFrame { frame, .. }) | Self::Message(_, frame) => frame,
             Self::Stage(..) => return ENTRY_BYTES,
         };
-        ENTRY_BYTES + if frame.spilled() { frame.capacity() } else { 0 }
+        ENTRY_BYTES + frame.heap_bytes()
     }
 }
 
@@ -142,7 +143,7 @@ impl State {
 #[derive(Debug)]
 pub struct Watch {
     subject: Subject,
-    most_messages: u64,
+    max_messages: u64,
     share: Share,
     state: Mutex<State>,
     wake: Condvar,
@@ -172,10 +173,10 @@ impl Drop for Share {
 }
 
 impl Watch {
-    fn new(subject: Subject, most_messages: Option<u64>, share: Share) -> Arc<Self> {
+    fn new(subject: Subject, max_messages: Option<u64>, share: Share) -> Arc<Self> {
         Arc::new(Self {
             subject,
-            most_messages: most_messages.unwrap_or(u64::MAX),
+            max_messages: max_messages.unwrap_or(u64::MAX),
             share,
             state: Mutex::default(),
             wake: Condvar::new(),
@@ -212,7 +213,7 @@ impl Watch {
     /// Counts a message that was sent. False when it is beyond those that are watched.
     fn count_message(&self) -> bool {
         let mut state = self.state.lock();
-        let is_watched = !state.is_over && state.messages < self.most_messages;
+        let is_watched = !state.is_over && state.messages < self.max_messages;
         state.messages += u64::from(is_watched);
         is_watched
     }
@@ -220,7 +221,7 @@ impl Watch {
     /// Ends the watch where as many messages were sent as are watched, with all that they caused so far.
     fn end_if_full(&self) {
         let mut state = self.state.lock();
-        if state.messages >= self.most_messages {
+        if state.messages >= self.max_messages {
             state.is_over = true;
             self.wake.notify_one();
         }
@@ -272,7 +273,7 @@ impl Shell {
             WatchSubject::Capture => self.capture(links)?,
             WatchSubject::Recording => {
                 // No program begins to send anything before its host's clock.
-                let clocks = world.cards.iter().map(|card| card.nic.host_clock());
+                let clocks = world.buses.iter().map(NodeBus::clock);
                 Subject::Recording { begin: clocks.min().unwrap_or(Time::ZERO) }
             }
         };
@@ -359,14 +360,14 @@ mod tests {
     use super::*;
 
     fn message(number: u64) -> Entry {
-        let message = Message { node: 0, port: 0, number, launched: Time::ZERO, bytes: 8 };
-        Entry::Message(message, FrameBytes::new())
+        let message = TraceTag { node: 0, port: 0, number, launched: Time::ZERO, bytes: 8 };
+        Entry::Message(message, SharedFrame::default())
     }
 
     const INTERFACE: u32 = 0;
 
     fn frame(bytes: usize) -> Entry {
-        let frame = FrameBytes::from_elem(0, bytes);
+        let frame = SharedFrame::from(&*vec![0; bytes]);
         let heading = Heading::ToNode;
         Entry::Frame(CapturedFrame {
             interface: INTERFACE,

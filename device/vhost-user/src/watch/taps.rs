@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use niclab_model::fabric::{Deliveries, Delivery, Fabric, Transits};
-use niclab_model::nic::FrameBytes;
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::parts::ledger::StageRecord;
-use niclab_model::parts::message::Message;
-use niclab_model::time::Time;
+use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::time::{Passage, Time};
 use niclab_observe::capture::arrivals;
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Fate, Heading};
@@ -75,15 +75,15 @@ impl Taps {
     pub fn forward(
         &self,
         fabric: &mut Fabric,
-        now: Time,
+        ready: Passage,
         from: u16,
-        frame: &FrameBytes,
-        message: Option<Message>,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
         let mut transits = Transits::new();
-        fabric.enter(now, from, frame, message, &mut transits);
-        self.on_sent(now, from, frame, message, transits.is_empty());
+        fabric.enter(ready, from, frame, message, &mut transits);
+        self.on_sent(ready.head, from, frame, message, transits.is_empty());
         for transit in transits {
             let before = deliveries.len();
             fabric.leave(&transit, frame.len(), message, deliveries);
@@ -93,7 +93,7 @@ impl Taps {
     }
 
     /// A node hands a frame to its link, which may drop it.
-    fn on_sent(&self, at: Time, node: u16, frame: &FrameBytes, message: Option<Message>, is_dropped: bool) {
+    fn on_sent(&self, at: Time, node: u16, frame: &SharedFrame, message: Option<TraceTag>, is_dropped: bool) {
         let fate = if is_dropped { Fate::Dropped } else { Fate::Passed };
         for watch in &self.watches {
             let is_recorded = matches!(watch.subject, Subject::Recording { .. });
@@ -111,7 +111,7 @@ impl Taps {
     }
 
     /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
-    fn on_forwarded(&self, at: Time, node: u16, frame: &FrameBytes, deliveries: &[Delivery]) {
+    fn on_forwarded(&self, at: Time, node: u16, frame: &SharedFrame, deliveries: &[Delivery]) {
         for watch in &self.watches {
             let Some(interface) = interface(watch, node) else { continue };
             let heading = Heading::ToNode;
@@ -134,6 +134,7 @@ mod tests {
     use niclab_model::fabric::faults::Faults;
     use niclab_model::fabric::link::LinkConfig;
     use niclab_model::fabric::{FabricConfig, Forwarding};
+    use niclab_model::nic::FrameBytes;
     use niclab_model::time::Span;
     use proptest::prelude::*;
 
@@ -171,9 +172,10 @@ mod tests {
                 // The fourth is everybody.
                 frame[..6].copy_from_slice(&if to < 3 { mac_of_node(to) } else { [0xff; 6] });
                 frame[6..12].copy_from_slice(&mac_of_node(from));
+                let frame = SharedFrame::from(frame);
                 let (mut expected, mut found) = (Deliveries::new(), Deliveries::new());
                 plain.forward(now, from, &frame, None, &mut expected);
-                taps.forward(&mut shown, now, from, &frame, None, &mut found);
+                taps.forward(&mut shown, now.into(), from, &frame, None, &mut found);
                 expected.sort_by_key(|delivery| (delivery.to, delivery.at));
                 found.sort_by_key(|delivery| (delivery.to, delivery.at));
                 prop_assert_eq!(expected, found);

@@ -43,7 +43,7 @@ fn slice(guest: &ClusterGuest, port: &GuestPort, index: u64) -> Vec<u64> {
 fn a_stale_slice_keeps_its_old_status_and_those_after_it_come() {
     let (lab, guests, [mut a, mut b]) = faulty(DeviceFaults { stale_at: vec![2], ..DeviceFaults::default() });
     send(&lab, &mut a, 1..=3, 0);
-    assert_eq!(b.try_receive().unwrap().tag, [1, 1]);
+    assert_eq!(b.try_receive().unwrap().tag(), [1, 1]);
     assert!(b.try_receive().is_none());
     let stale = slice(&guests[1], &b, 1);
     assert_eq!((stale[SLICE_TAG_WORD], stale[SLICE_STATUS_WORD]), (2, 0));
@@ -62,8 +62,8 @@ fn a_short_slice_says_that_all_is_well() {
         faulty(DeviceFaults { short_at: vec![1], ..DeviceFaults::default() });
     send(&lab, &mut a, [7, 8], 0);
     let short = b.try_receive().unwrap();
-    assert_eq!(short.tag[1], 0, "the end of the data is missing");
-    assert_eq!(b.try_receive().unwrap().tag, [8, 8]);
+    assert_eq!(short.tag()[1], 0, "the end of the data is missing");
+    assert_eq!(b.try_receive().unwrap().tag(), [8, 8]);
 }
 
 #[test]

@@ -215,11 +215,11 @@ fn calls_that_would_make_the_device_wait() {
     make_blocking(&event);
     // Each answer is an interrupt: the front end itself finds it by looking.
     for _ in 0..10 {
-        scene.hostile.statistics().unwrap();
+        scene.hostile.request(OP_PING, &[]).unwrap();
     }
     scene.assert_others_go_on();
     assert!(event.read().unwrap() >= u64::MAX - 1);
-    scene.hostile.statistics().unwrap();
+    scene.hostile.request(OP_PING, &[]).unwrap();
     assert_eq!(event.read().unwrap(), 1, "and it is called as ever");
 }
 

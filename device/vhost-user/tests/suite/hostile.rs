@@ -11,10 +11,11 @@ use niclab_abi::bar::{CODE_RESERVED, launch_word};
 use niclab_abi::control::{
     OP_PORT_OPEN, PORT_ANY, PortOpen, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_OPERATION,
 };
-use niclab_abi::receive::{REFUSED_LENGTH, REFUSED_RELEASE, REFUSED_RESERVED_BITS};
+use niclab_abi::receive::{REFUSED_LENGTH, REFUSED_RESERVED_BITS};
 use niclab_device::frontend::{ClusterGuest, DriverRing, FrontendError, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::ring::Buffer;
+use niclab_port::Refusal;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
 const NEXT: u16 = VRING_DESC_F_NEXT as u16;
@@ -213,11 +214,11 @@ fn launch_words_with_bad_codes() {
         port.launch_raw(code, &[7; 10]);
         port.announce();
         until("the refusal", || port.status_line().refused == before + 1);
-        assert_eq!(port.status_line().refusal, refusal, "{code:#x}");
+        assert_eq!(port.status_line().refusal, Refusal::from_number(refusal), "{code:#x}");
     }
     port.release(u64::MAX);
     port.announce();
-    until("the refusal", || port.status_line().refusal == REFUSED_RELEASE);
+    until("the refusal", || port.status_line().refusal == Some(Refusal::Release));
     assert!(other.try_receive().is_none());
     // Sequence numbers from nowhere are no launches.
     for word in scene.hostile.bar().page(niclab_abi::bar::requester_page(port.number())) {
@@ -225,7 +226,7 @@ fn launch_words_with_bad_codes() {
     }
     scene.hostile.ring();
     scene.assert_others_go_on();
-    assert_eq!(scene.hostile.statistics().unwrap().packets_sent, 0);
+    assert_eq!(scene.hostile.statistics().unwrap()["packets_sent"], 0);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 mod common;
+mod descriptors;
 mod device_faults;
 mod ethernet;
 mod front_end;

@@ -19,7 +19,7 @@ const BYTES: u64 = 1 << 20;
 fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
     lab_with(nodes, |config| {
         for node in &mut config.nodes {
-            node.nic.model = NicModel::Match;
+            node.nic.model = NicModel::named("match").unwrap();
             node.link.mtu_bytes = mtu_bytes;
         }
     })

@@ -15,8 +15,8 @@ fn messages_arrive_whole_and_in_order() {
     stream(&mut a, &mut b, 5_000);
     stream(&mut b, &mut a, 5_000);
     let statistics = guests[0].statistics().unwrap();
-    assert_eq!((statistics.packets_sent, statistics.packets_received), (5_000, 5_000));
-    assert!(statistics.doorbells > 0);
+    assert_eq!((statistics["packets_sent"], statistics["packets_received"]), (5_000, 5_000));
+    assert!(statistics["doorbells"] > 0);
     assert!(violations(&lab, 0).is_empty() && violations(&lab, 1).is_empty());
 }
 
@@ -27,8 +27,8 @@ fn a_polling_device_spares_doorbells() {
     let [mut a, mut b] = pair([&guests[0], &guests[1]]);
     stream(&mut a, &mut b, 2_000);
     let statistics = guests[0].statistics().unwrap();
-    assert_eq!(statistics.packets_sent, 2_000);
-    assert!(statistics.doorbells_spared > 1_900, "{statistics:?}");
+    assert_eq!(statistics["packets_sent"], 2_000);
+    assert!(statistics["doorbells_spared"] > 1_900, "{statistics:?}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn causes_without_a_buffer_are_merged_and_not_lost() {
         events,
         [Event { cause: CAUSE_MESSAGE, port, count: 6 }, Event { cause: CAUSE_ARMED, port, count: 1 }]
     );
-    assert_eq!(guests[1].statistics().unwrap().events_merged, 5);
+    assert_eq!(guests[1].statistics().unwrap()["events_merged"], 5);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_stopped_control_queue_ends_all_writing() {
         a.announce();
     }
     until("node 0 sends", || {
-        a.status_line().launched >= 8 || guests[0].statistics().unwrap().packets_sent >= 10
+        a.status_line().launched >= 8 || guests[0].statistics().unwrap()["packets_sent"] >= 10
     });
     assert_eq!(words(memory, slices), before);
     assert!(b.try_receive().is_none());

@@ -15,8 +15,8 @@ use niclab_abi::matching::*;
 use niclab_abi::receive::{REFUSED_COMMAND, SLICE_WORDS, STATUS_LINE_INTERVAL};
 
 use super::{Parts, Port, Progress};
-use crate::memory::{load, store};
 use crate::{Address, Backing, Error, Memory};
+use niclab_port::atomic::{load, store};
 
 /// Events of the queue that a command must find free.
 const RESERVE: u64 = 3;

@@ -29,8 +29,6 @@
 //! slot and does not read its events waits for itself. [`messages`] has sends and receives in the manner of MPI on top of this,
 //! and looks after all that.
 
-mod command;
-mod event;
 pub mod messages;
 mod region;
 
@@ -41,29 +39,39 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use niclab_abi::PAGE_BYTES;
-use niclab_abi::matching::COUNTERS_OFFSET;
+use niclab_abi::config::FEATURE_LISTS;
+use niclab_port::matching::{self as heart, EventRecord, check_counter};
 
-pub use command::{Append, ArmCounter, Command, Get, Put, Target, Unlink};
-pub use event::{Event, Handle, Kind, Outcome};
+pub use niclab_port::matching::{
+    ArmCounter, COUNTERS, Count, Event, Handle, Kind, Outcome, PORTALS, Target, Unlink,
+};
 pub use region::{Region, Span};
 
 pub use crate::port::{Parts, PortOptions, Progress, Status};
 
-use crate::memory::load;
 use crate::port::{self, Link, Queue, Requester};
 use crate::wait::{Next, Quiet, Wait};
-use crate::{Address, Deadline, Device, Error, Memory, Model, WaitPolicy};
-use command::check_counter;
-use event::EventRecord;
+use crate::{Address, Deadline, Device, Error, Memory, WaitPolicy};
 
-/// Portals of a port.
-pub const PORTALS: u32 = niclab_abi::matching::PORTALS;
-/// Counters of a port.
-pub const COUNTERS: u32 = niclab_abi::matching::COUNTERS;
+/// Sends bytes to the first entry of a portal that matches: [`heart::Put`].
+///
+/// cbindgen:ignore
+pub type Put<'a> = heart::Put<Span<'a>>;
+/// Fetches bytes from the first entry of a portal that matches: [`heart::Get`].
+///
+/// cbindgen:ignore
+pub type Get<'a> = heart::Get<Span<'a>>;
+/// Appends a match entry to a portal of this port: [`heart::Append`].
+///
+/// cbindgen:ignore
+pub type Append<'a> = heart::Append<Span<'a>>;
+
+/// What a port can be asked to do: [`Put`], [`Get`], [`Append`], [`Unlink`], [`ArmCounter`].
+pub trait Command: heart::Command<Arc<Link>, Error> {}
+impl<T: heart::Command<Arc<Link>, Error>> Command for T {}
 
 /// An open port. It is closed once it and all its regions are dropped; its entries are unlinked then.
 #[derive(Debug)]
@@ -78,9 +86,9 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongModel`], [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`].
+    /// [`Error::MissingFeature`], [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`].
     pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
-        device.expect_model(Model::Match, "match")?;
+        device.expect(FEATURE_LISTS, "lists of posted receives")?;
         Self::from_parts(port::open(device, options)?)
     }
 
@@ -90,7 +98,7 @@ impl Port {
     ///
     /// [`Error::Inconsistent`] names the part that is too small.
     pub fn from_parts(parts: Parts) -> Result<Self, Error> {
-        let (page, have) = (parts.status.clone(), parts.status.bytes());
+        let have = parts.status.bytes();
         let (link, requester, queue) = parts.assemble()?;
         if have < PAGE_BYTES as usize {
             return Err(Error::Inconsistent {
@@ -98,8 +106,7 @@ impl Port {
                 what: format!("the page of status line and counters has {have} bytes"),
             });
         }
-        let commands =
-            Commands { requester, counters: page, policy: WaitPolicy::ADAPTIVE, quiet: Quiet::default() };
+        let commands = Commands { requester, policy: WaitPolicy::ADAPTIVE, quiet: Quiet::default() };
         Ok(Self { link, commands, events: Events { queue } })
     }
 
@@ -238,20 +245,9 @@ impl Port {
 #[derive(Debug)]
 pub struct Commands {
     requester: Requester,
-    /// The page with the status line, and the counters behind it.
-    counters: Memory,
     policy: WaitPolicy,
     /// Of waits for a counter, and of those that read events.
     quiet: Quiet,
-}
-
-/// A counter: operations since the port was opened. Both only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Those that were done.
-    pub successes: u64,
-    /// Those that failed.
-    pub failures: u64,
 }
 
 impl Commands {
@@ -287,9 +283,9 @@ impl Commands {
         if !self.requester.has_slot()? {
             return Ok(None);
         }
-        let sequence = self.requester.launch(0, encoded.words.iter(), encoded.code);
-        // The device knows a launch by the low half of its number, and calls it so.
-        Ok(Some(Handle(sequence as u32)))
+        let launched =
+            self.requester.launch(|slots, page, received| heart::launch(slots, page, &encoded, received));
+        Ok(Some(launched))
     }
 
     #[cold]
@@ -318,15 +314,8 @@ impl Commands {
     ///
     /// [`Error::BadValue`] when there is no such counter.
     pub fn counter(&self, counter: u32) -> Result<Count, Error> {
-        let index = check_counter(counter)? as usize;
-        let first = (COUNTERS_OFFSET / 8) as usize + 2 * index;
-        let Some([failure, success]) = self.counters.words().get(first..first + 2) else {
-            return Ok(Count::default());
-        };
-        // `success` is written last: read first, it is never ahead of what came before it.
-        let successes = load(success);
-        fence(Ordering::Acquire);
-        Ok(Count { successes, failures: load(failure) })
+        check_counter(counter)?;
+        Ok(Count::read(&self.requester.page(), counter))
     }
 
     /// Waits until a counter has at least so many successes, or a failure more than when the wait began. What the operations
@@ -425,8 +414,5 @@ impl Events {
 /// Takes the next event out of the queue, if it is there.
 #[inline]
 fn take(queue: &mut Queue<EventRecord>) -> Option<Event> {
-    let (words, status) = queue.front()?;
-    let event = Event::decode(words, status)?;
-    queue.advance();
-    Some(event)
+    queue.take(|queue, records| heart::take(queue, records))
 }

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use niclab_port::matching::Part;
+
 use crate::memory::Memory;
 use crate::port::Link;
 use crate::{Address, Error};
@@ -40,7 +42,7 @@ impl std::fmt::Debug for Region {
 }
 
 impl Region {
-    pub(super) fn register(link: &Arc<Link>, memory: Memory) -> Result<Self, Error> {
+    pub(crate) fn register(link: &Arc<Link>, memory: Memory) -> Result<Self, Error> {
         let name = link.backing.register(&memory)?;
         Ok(Self(Arc::new(Registered { link: Arc::clone(link), name, memory })))
     }
@@ -48,6 +50,11 @@ impl Region {
     /// The port that it is registered for.
     pub fn port(&self) -> Address {
         self.0.link.address
+    }
+
+    /// What the device calls it.
+    pub(crate) fn name(&self) -> u32 {
+        self.0.name
     }
 
     /// Bytes of the region.
@@ -125,12 +132,14 @@ impl Span<'_> {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
 
-    /// The region's name, for a command of the port behind `link`.
-    pub(super) fn region_of(&self, link: &Arc<Link>) -> Result<u32, Error> {
+impl niclab_port::matching::Memory<Arc<Link>, Error> for Span<'_> {
+    #[inline]
+    fn part(&self, link: &Arc<Link>) -> Result<Part, Error> {
         let registered = &self.region.0;
         if Arc::ptr_eq(&registered.link, link) {
-            return Ok(registered.name);
+            return Ok(Part { region: registered.name, offset: self.offset, bytes: self.bytes });
         }
         Err(Error::BadValue {
             what: "the port that the region is registered for",

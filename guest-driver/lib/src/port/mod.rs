@@ -1,5 +1,5 @@
-//! What the ports of all models have in common: a requester page to launch from, a queue of records in memory to read, and
-//! the way to the device behind them.
+//! What the ports of all models have in common: [`niclab_port`] over memory that is mapped, and the waiting for what it has
+//! not yet.
 
 mod open;
 mod parts;
@@ -8,15 +8,17 @@ mod requester;
 
 use std::sync::atomic::AtomicU64;
 
+use niclab_port::{Fault, atomic};
+
+pub(crate) use niclab_port::Kind;
+pub use niclab_port::{Refusal, Status};
 pub use open::PortOptions;
 pub(crate) use open::open;
 pub use parts::{Parts, Progress};
-pub(crate) use queue::{Queue, Record};
+pub(crate) use queue::Queue;
 pub(crate) use requester::Requester;
-pub use requester::{Refusal, Status};
 
-use crate::memory::{full_fence, load};
-use crate::{Address, Backing, Memory};
+use crate::{Address, Backing, Error, Memory};
 
 /// What both halves of a port share: the way to the device.
 pub struct Link {
@@ -28,18 +30,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// Tells the device of stores to a page of the port, unless it polls them. `niclab_abi::bar::InfoPage::doorbell` has
-    /// the protocol: store, full barrier, only then look whether it sleeps.
+    /// Tells the device of stores to a page of the port, unless it polls them.
     #[inline]
-    fn announce(&self) {
+    pub(crate) fn announce(&self) {
         const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
-        full_fence();
-        let wanted = self
-            .info
-            .words()
-            .get(DOORBELL_WORD)
-            .is_none_or(|word| load(word) != niclab_abi::bar::DOORBELL_SPARED);
-        if wanted {
+        if atomic::wants_doorbell(self.info.words().get(DOORBELL_WORD)) {
             self.backing.ring();
         }
     }
@@ -47,6 +42,24 @@ impl Link {
     /// The device's name, for an error.
     pub(crate) fn name(&self) -> String {
         self.backing.name().into()
+    }
+
+    /// What a fault of the device is to a program.
+    #[cold]
+    fn error(&self, fault: Fault) -> Error {
+        let (device, port) = (self.name(), self.address.port);
+        match fault {
+            Fault::Taken { .. } => Error::Inconsistent { device, what: format!("port {port}: {fault}") },
+            Fault::Refused { count, refusal } => Error::Launch {
+                device,
+                port,
+                count,
+                reason: refusal.map_or("the device does not say why", Refusal::reason),
+            },
+            Fault::Lost { number, count, loss } => {
+                Error::SlicesLost { device, port, number, count, what: loss.to_string() }
+            }
+        }
     }
 }
 

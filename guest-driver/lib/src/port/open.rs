@@ -150,7 +150,7 @@ mod tests {
         let receive = Memory::from_words((0..words).map(std::sync::atomic::AtomicU64::new).collect());
         let (status, slices) = receive_parts(&receive, 8).expect("large enough");
         assert_eq!(status.words().len(), 512);
-        assert_eq!(crate::memory::load(&slices.words()[0]), 512);
+        assert_eq!(niclab_port::atomic::load(&slices.words()[0]), 512);
         assert!(receive_parts(&receive, 16).is_none());
     }
 }

@@ -6,7 +6,7 @@ use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{CompleterPage, InfoPage};
 use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_WORDS, StatusLine};
 
-use super::{Link, Queue, Record, Requester};
+use super::{Kind, Link, Queue, Requester};
 use crate::{Address, Backing, Error, Memory};
 
 /// All that makes a port: for whoever opened one by other means than the character device.
@@ -39,12 +39,23 @@ pub struct Progress {
 }
 
 impl Parts {
+    /// What the halves of a port share, once the parts are large enough.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Inconsistent`] names the part that is too small.
+    pub(crate) fn link(self) -> Result<Arc<Link>, Error> {
+        // Whatever the records are, their places are the same.
+        let (link, ..) = self.assemble::<niclab_port::ultra::Slice>()?;
+        Ok(link)
+    }
+
     /// The halves of a port, and what they share.
     ///
     /// # Errors
     ///
     /// [`Error::Inconsistent`] names the part that is too small.
-    pub(crate) fn assemble<R: Record>(self) -> Result<(Arc<Link>, Requester, Queue<R>), Error> {
+    pub(crate) fn assemble<K: Kind>(self) -> Result<(Arc<Link>, Requester, Queue<K>), Error> {
         let Self { address, info, requester, completer, status, slices, backing, progress } = self;
         let device = backing.name().to_owned();
         let need = |what: &str, memory: &Memory, bytes: usize| {

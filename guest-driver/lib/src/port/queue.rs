@@ -1,69 +1,35 @@
-//! Reading the queue of records that the device writes into memory.
+//! Reading the queue of records that the device writes into memory, and waiting for the next.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET};
-use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_STATUS_WORD, SLICE_WORDS};
+use niclab_port::atomic::AtomicRecords;
 
-use super::Link;
-use crate::memory::{load, store};
+use super::{Kind, Link};
 use crate::wait::{Next, Quiet, Wait};
 use crate::{Deadline, Error, Memory, WaitPolicy};
 
 /// Looks for a record between two looks at those after it.
 const LOOKS_PER_CHECK: u32 = 4096;
 
-/// Records after the next that [`Queue::check`] looks at.
-const LOOK_AHEAD: u64 = 32;
-
-/// What the status word of a record tells, model by model.
-pub(crate) trait Record {
-    /// Whether a device has ever written this status word, sound or not.
-    fn is_written(status: u64) -> bool;
-
-    /// Whether the status word is one of the contract.
-    fn is_sound(status: u64) -> bool;
-}
-
 /// The receive queue of a port: slices, or events.
 #[derive(Debug)]
-pub(crate) struct Queue<R> {
+pub(crate) struct Queue<K> {
     link: Arc<Link>,
     completer: Memory,
     slices: Memory,
-    count: u32,
-    /// Slices consumed since the port was opened.
-    received: u64,
-    /// Of these, released to the device.
-    released: u64,
-    /// Slices consumed between two releases.
-    release_interval: u64,
-    /// Number of the slice that an interrupt was last asked for.
-    armed: u64,
+    records: niclab_port::Queue<K>,
     policy: WaitPolicy,
     quiet: Quiet,
-    record: PhantomData<R>,
 }
 
-impl<R: Record> Queue<R> {
+impl<K: Kind> Queue<K> {
     pub(super) fn new(link: Arc<Link>, completer: Memory, slices: Memory, count: u32, received: u64) -> Self {
-        let mut this = Self {
-            link,
-            completer,
-            slices,
-            count,
-            received,
-            released: received,
-            release_interval: 0,
-            armed: 0,
-            policy: WaitPolicy::ADAPTIVE,
-            quiet: Quiet::default(),
-            record: PhantomData,
-        };
-        this.set_release_interval(u64::from(count / 4).max(1));
+        let records = niclab_port::Queue::new(count, received);
+        let mut this =
+            Self { link, completer, slices, records, policy: WaitPolicy::ADAPTIVE, quiet: Quiet::default() };
+        this.set_release_interval(this.records.usual_release_interval());
         this
     }
 
@@ -73,67 +39,44 @@ impl<R: Record> Queue<R> {
 
     /// Slices of the queue.
     pub(crate) fn slices(&self) -> u32 {
-        self.count
+        self.records.capacity()
     }
 
     /// Slices consumed since the port was opened.
     pub(crate) fn received(&self) -> u64 {
-        self.received
+        self.records.received()
     }
 
-    /// The next slice and its status, if it is there. Reads host memory only, never the device.
+    /// What `take` takes out of the queue, and whether the device must be told.
     #[inline]
-    pub(crate) fn front(&self) -> Option<(&[AtomicU64; SLICE_WORDS], u64)> {
-        let number = self.received.wrapping_add(1);
-        // A slice carries the low half of its number (`niclab_abi::receive::SLICE_NUMBER_SHIFT`).
-        let index = (self.received % u64::from(self.count)) as usize;
-        let (slices, _) = self.slices.words().as_chunks::<SLICE_WORDS>();
-        let slice = slices.get(index)?;
-        let status = load(&slice[SLICE_STATUS_WORD]);
-        if (status >> SLICE_NUMBER_SHIFT) as u32 != number as u32 || !R::is_sound(status) {
-            return None;
+    pub(crate) fn take<T>(
+        &mut self,
+        take: impl FnOnce(&mut niclab_port::Queue<K>, &mut AtomicRecords<'_>) -> Option<(T, bool)>,
+    ) -> Option<T> {
+        let Self { link, completer, slices, records, quiet, .. } = self;
+        let mut memory = AtomicRecords { records: slices.words(), completer: completer.words() };
+        let (taken, is_released) = take(records, &mut memory)?;
+        link.received.store(records.received(), Ordering::Relaxed);
+        quiet.on_progress();
+        if is_released {
+            link.announce();
         }
-        // The device stored all else before the status.
-        fence(Ordering::Acquire);
-        Some((slice, status))
-    }
-
-    /// The next slice is consumed: what was to be copied out of it has been.
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.received = self.received.wrapping_add(1);
-        self.link.received.store(self.received, Ordering::Relaxed);
-        self.quiet.on_progress();
-        if self.received.wrapping_sub(self.released) >= self.release_interval {
-            self.release();
-        }
+        Some(taken)
     }
 
     /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past it
     /// too.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
-        let next = self.received.wrapping_add(1);
-        if let Some(status) = self.status_of(next) {
-            if R::is_sound(status) {
-                return Ok(());
+        let before = self.records.released();
+        let checked = self.with_memory(|records, memory| records.check(memory));
+        checked.map_err(|fault| {
+            self.link.received.store(self.records.received(), Ordering::Relaxed);
+            self.quiet.on_progress();
+            if self.records.released() != before {
+                self.link.announce();
             }
-            return Err(self.give_up(1, format!("its status word is {status:#018x}, which is none")));
-        }
-        let ahead = LOOK_AHEAD.min(u64::from(self.count) - 1);
-        let Some(later) = (1..=ahead).find(|ahead| self.status_of(next.wrapping_add(*ahead)).is_some())
-        else {
-            return Ok(());
-        };
-        // Slices become visible in the order of their numbers: what is not there behind this never will be.
-        fence(Ordering::Acquire);
-        let lost = (0..later).find(|ahead| self.status_of(next.wrapping_add(*ahead)).is_some());
-        match lost.unwrap_or(later) {
-            0 => Ok(()),
-            count => {
-                let found = next.wrapping_add(count);
-                Err(self.give_up(count, format!("slice {found} is there, and they are not")))
-            }
-        }
+            self.link.error(fault)
+        })
     }
 
     /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one.
@@ -141,21 +84,15 @@ impl<R: Record> Queue<R> {
         self.link.backing.wait_interrupts(timeout)
     }
 
-    /// A sender gets `credits` of the slices. Slices are released in steps of at most half the smallest such share: a
-    /// sender that used its share up always has a message in the queue whose consumption lets it go on. Returns the
-    /// interval that was kept to before.
+    /// A sender gets `credits` of the slices: releases come often enough for it. Returns the interval that was kept to
+    /// before.
     pub(crate) fn narrow_release_interval(&mut self, credits: u32) -> u64 {
-        let before = self.release_interval;
-        self.set_release_interval(before.min(u64::from(credits / 2).max(1)));
-        before
+        self.with_memory(|records, memory| records.narrow_release_interval(credits, memory))
     }
 
-    /// Keeps to an interval, and tells the device (`niclab_abi::bar::CompleterPage::release_interval`).
+    /// Keeps to an interval, and tells the device.
     pub(crate) fn set_release_interval(&mut self, slices: u64) {
-        if self.release_interval != slices {
-            self.release_interval = slices;
-            self.store_register(COMPLETER_INTERVAL_OFFSET, slices);
-        }
+        self.with_memory(|records, memory| records.set_release_interval(slices, memory));
     }
 
     /// What `take` finds, as soon as it finds something; it looks at the queue and nothing else.
@@ -182,55 +119,19 @@ impl<R: Record> Queue<R> {
         }
     }
 
-    /// The status word of the slice of this number, if that is what the device last wrote in its place.
-    fn status_of(&self, number: u64) -> Option<u64> {
-        let index = (number.wrapping_sub(1) % u64::from(self.count)) as usize;
-        let (slices, _) = self.slices.words().as_chunks::<SLICE_WORDS>();
-        let status = load(&slices.get(index)?[SLICE_STATUS_WORD]);
-        let is_it = R::is_written(status) && (status >> SLICE_NUMBER_SHIFT) as u32 == number as u32;
-        is_it.then_some(status)
-    }
-
-    /// Goes past the next `count` slices, whose messages are lost.
-    fn give_up(&mut self, count: u64, what: String) -> Error {
-        let number = self.received.wrapping_add(1);
-        // One by one, as if they had been received: the device expects releases on the beat.
-        for _ in 0..count {
-            self.advance();
-        }
-        Error::SlicesLost { device: self.link.name(), port: self.link.address.port, number, count, what }
-    }
-
-    /// Sleeps until the next slice is stored, at most `limit`. A slice stored meanwhile interrupts at once, so that none
-    /// is slept through.
+    /// Sleeps until the next slice is stored, at most `limit`.
     fn sleep(&mut self, limit: Duration) -> Result<(), Error> {
-        let number = self.received.wrapping_add(1);
-        if self.armed != number {
-            self.armed = number;
-            self.store_released();
-            self.store_register(COMPLETER_ARMED_OFFSET, number);
+        if self.with_memory(|records, memory| records.arm(memory)) {
             self.link.announce();
         }
         self.link.backing.wait_interrupts(limit).map(drop)
     }
 
-    fn release(&mut self) {
-        self.store_released();
-        self.link.announce();
-    }
-
-    fn store_released(&mut self) {
-        if self.released != self.received {
-            self.released = self.received;
-            self.store_register(COMPLETER_RELEASED_OFFSET, self.received);
-        }
-    }
-
-    fn store_register(&self, offset: u64, value: u64) {
-        // The copies out of the slices come before: nobody may write into a slice that is still read.
-        fence(Ordering::Release);
-        if let Some(register) = self.completer.words().get((offset / 8) as usize) {
-            store(register, value);
-        }
+    fn with_memory<T>(
+        &mut self,
+        act: impl FnOnce(&mut niclab_port::Queue<K>, &mut AtomicRecords<'_>) -> T,
+    ) -> T {
+        let Self { completer, slices, records, .. } = self;
+        act(records, &mut AtomicRecords { records: slices.words(), completer: completer.words() })
     }
 }

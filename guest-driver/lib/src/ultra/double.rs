@@ -15,8 +15,8 @@ use niclab_abi::receive::{
 };
 
 use super::{Parts, Port, Progress};
-use crate::memory::{load, store};
 use crate::{Address, Backing, Error, Memory};
+use niclab_port::atomic::{load, store};
 
 /// A packet on its way between two doubles.
 #[derive(Clone, Debug, PartialEq, Eq)]

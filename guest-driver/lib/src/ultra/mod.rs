@@ -16,7 +16,6 @@
 //! alone: a sleeping receiver looks into memory every 100 ms. The NIC has no check sum over a slice, so that a slice which
 //! was cut short and says that all is well is known by its contents alone: the end of the data, which is the tag, is old.
 
-mod message;
 mod receiver;
 mod sender;
 
@@ -29,20 +28,15 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use message::{Flags, Message};
+use niclab_abi::config::FEATURE_SLICES;
+
+pub use niclab_port::ultra::{Flags, Message, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
 pub use receiver::Receiver;
 pub use sender::Sender;
 
 use crate::port::{self, Link};
 pub use crate::port::{Parts, PortOptions, Progress, Refusal, Status};
-use crate::{Address, Deadline, Device, Error, Model, WaitPolicy};
-
-/// Most payload words of a message.
-pub const PAYLOAD_WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS;
-/// Most payload bytes of a message.
-pub const PAYLOAD_BYTES: usize = PAYLOAD_WORDS * 8;
-/// Tag words of every message.
-pub const TAG_WORDS: usize = niclab_abi::bar::TAG_WORDS;
+use crate::{Address, Deadline, Device, Error, WaitPolicy};
 
 /// An open port. Dropping it closes the port: packets not yet sent are discarded and counted.
 #[derive(Debug)]
@@ -58,9 +52,9 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongModel`], [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`].
+    /// [`Error::MissingFeature`], [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`].
     pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
-        device.expect_model(Model::Ultra, "ultra")?;
+        device.expect(FEATURE_SLICES, "receive queue of slices")?;
         Self::from_parts(port::open(device, options)?)
     }
 

@@ -1,30 +1,12 @@
 //! The receiving half: slices in host memory (section 3.4).
 
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use niclab_abi::receive::{SLICE_TAG_WORD, SLICE_VALID, SLICE_WORDS, SliceStatus};
+use niclab_port::ultra::{self, Slice};
 
-use super::{Flags, Message, PAYLOAD_WORDS};
-use crate::memory::load;
-use crate::port::{Queue, Record};
-use crate::{Address, Deadline, Error, WaitPolicy};
-
-/// A slice: a message.
-#[derive(Debug)]
-pub(super) struct Slice;
-
-impl Record for Slice {
-    #[inline]
-    fn is_written(status: u64) -> bool {
-        status & SLICE_VALID != 0
-    }
-
-    #[inline]
-    fn is_sound(status: u64) -> bool {
-        SliceStatus::decode(status).is_some()
-    }
-}
+use super::Message;
+use crate::port::Queue;
+use crate::{Deadline, Error, WaitPolicy};
 
 /// Receives at a port.
 #[derive(Debug)]
@@ -83,7 +65,7 @@ impl Receiver {
     }
 
     /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one, and returns 0 when there
-    /// was none. Does not ask for one: messages sent with [`Flags::INTERRUPT`] bring theirs.
+    /// was none. Does not ask for one: messages sent with [`super::Flags::INTERRUPT`] bring theirs.
     ///
     /// # Errors
     ///
@@ -100,31 +82,5 @@ impl Receiver {
 /// Takes the next message out of the queue, if it is there.
 #[inline]
 fn take(queue: &mut Queue<Slice>) -> Option<Message> {
-    let (slice, status) = queue.front()?;
-    let message = copy_message(slice, SliceStatus::decode(status)?);
-    queue.advance();
-    Some(message)
-}
-
-#[inline]
-fn copy_message(slice: &[AtomicU64; SLICE_WORDS], status: SliceStatus) -> Message {
-    let words = usize::from(status.words).min(PAYLOAD_WORDS);
-    let mut payload = [0; PAYLOAD_WORDS];
-    for (value, word) in payload.iter_mut().zip(&slice[SLICE_TAG_WORD - words..SLICE_TAG_WORD]) {
-        *value = load(word);
-    }
-    let mut flags = Flags::NONE;
-    if status.interrupt {
-        flags |= Flags::INTERRUPT;
-    }
-    if status.acknowledge {
-        flags |= Flags::ACKNOWLEDGE;
-    }
-    Message {
-        payload,
-        words,
-        tag: [load(&slice[SLICE_TAG_WORD]), load(&slice[SLICE_TAG_WORD + 1])],
-        source: Address { node: status.source_node.into(), port: status.source_port.into() },
-        flags,
-    }
+    queue.take(|queue, records| ultra::take(queue, records))
 }

@@ -1,8 +1,8 @@
 //! The sending half: the requester page (section 3.3).
 
-use niclab_abi::bar::{CODE_LENGTH_SHIFT, SLOT_TAG_WORD};
+use niclab_port::BadValue;
+use niclab_port::ultra::{self, pack};
 
-use super::message::pack;
 use super::{Flags, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
 use crate::port::{Requester, Status};
 use crate::{Deadline, Error, WaitPolicy};
@@ -62,9 +62,7 @@ impl Sender {
         tag: [u64; TAG_WORDS],
         flags: Flags,
     ) -> Result<Option<u64>, Error> {
-        if payload.len() > PAYLOAD_WORDS {
-            return Err(too_long("the payload in words", payload.len(), PAYLOAD_WORDS));
-        }
+        ultra::check_payload(payload)?;
         if self.requester.has_slot()? { Ok(Some(self.launch(payload, tag, flags))) } else { Ok(None) }
     }
 
@@ -143,16 +141,14 @@ impl Sender {
     #[inline]
     fn launch(&mut self, payload: &[u64], tag: [u64; TAG_WORDS], flags: Flags) -> u64 {
         self.last_reports = flags.intersects(Flags::NOTIFY | Flags::ACKNOWLEDGE);
-        let begin = SLOT_TAG_WORD - payload.len();
-        let code = (begin as u16) << CODE_LENGTH_SHIFT | flags.code();
-        self.requester.launch(begin, payload.iter().chain(&tag), code.into())
+        self.requester
+            .launch(|slots, page, received| ultra::launch(slots, page, payload, tag, flags, received))
     }
 }
 
 fn pack_checked(payload: &[u8]) -> Result<([u64; PAYLOAD_WORDS], usize), Error> {
-    pack(payload).ok_or_else(|| too_long("the payload in bytes", payload.len(), PAYLOAD_BYTES))
-}
-
-fn too_long(what: &'static str, length: usize, most: usize) -> Error {
-    Error::BadValue { what, value: length as u64, range: format!("at most {most}") }
+    pack(payload).ok_or_else(|| {
+        let (value, most) = (payload.len() as u64, PAYLOAD_BYTES as u64);
+        BadValue { what: "the payload in bytes", value, most }.into()
+    })
 }

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::double::{Nic, Wires, port};
 use super::{Flags, Message, Port, Progress, Refusal};
-use crate::memory::store;
 use crate::{Address, Error, WaitPolicy};
+use niclab_port::atomic::store;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -26,7 +26,7 @@ pub enum End {
 /// Flags of the measured messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlagPlan {
-    /// Each so-manieth message interrupts the receiver; zero: none does.
+    /// Each n-th message interrupts the receiver; zero: none does.
     pub interrupt_every: u64,
     /// Each message is notified.
     pub notify: bool,

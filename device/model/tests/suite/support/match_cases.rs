@@ -1,6 +1,6 @@
 //! Random items and headers that meet often.
 
-use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
+use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 use proptest::prelude::*;
 
 /// Few values, so that they meet; and the ends of each range, where comparisons go wrong.

@@ -1,22 +1,24 @@
 //! Hosts with Match cards on one wire: memory by the byte, programs that launch commands and read events.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{OP_PORT_OPEN, PORT_ANY, PortOpen, PortOpened, Reply};
 use niclab_abi::matching::{
     ANY_NODE, ANY_PORT, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COUNTERS_OFFSET, ENTRY_PUT, Extent,
-    MatchEvent, MatchStatistics, OP_MATCH_STATISTICS, OP_REGION_CLOSE, OP_REGION_OPEN, RegionName,
-    RegionOpen, RegionOpened, event_kind, event_result,
+    MatchEvent, OP_REGION_CLOSE, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened, event_kind,
+    event_result,
 };
 use niclab_abi::receive::SLICE_BYTES;
-use niclab_model::matching::{Config, Match};
-use niclab_model::nic::{FrameBytes, HostRange, Input, Nic, Output, PageStore, Register};
-use niclab_model::parts::message::Message;
+use niclab_model::models::matching::{Config, Match};
+use niclab_model::nic::alone::Alone;
+use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::{HostRange, Input, Nic, Output, PageStore, Register};
 use niclab_model::parts::profile::Profile;
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
 
-use super::{bare_request, request};
+use super::{counters, request};
 
 /// Bytes of a host's memory.
 pub const MEMORY_BYTES: usize = 4 << 20;
@@ -28,7 +30,7 @@ pub const EVENTS: u32 = 64;
 
 /// A host with its card.
 pub struct Host {
-    pub nic: Match,
+    pub nic: Alone<Match>,
     pub memory: Vec<u8>,
     /// Events read by each port.
     pub read: [u64; 8],
@@ -57,8 +59,8 @@ pub struct Event {
 #[derive(Clone, Debug)]
 pub struct Flying {
     pub at: Time,
-    pub frame: FrameBytes,
-    pub message: Option<Message>,
+    pub frame: SharedFrame,
+    pub message: Option<TraceTag>,
 }
 
 /// Cards on one wire that takes no time.
@@ -82,7 +84,7 @@ impl Cluster {
             let mut config = config(node as u16, nodes);
             change(&mut config);
             Host {
-                nic: Match::new(config).unwrap(),
+                nic: Alone::new(Match::new(config).unwrap()),
                 memory: vec![0; MEMORY_BYTES],
                 read: [0; 8],
                 events: [EVENTS; 8],
@@ -96,13 +98,13 @@ impl Cluster {
     }
 
     /// Carries out what a card wants done.
-    pub fn carry(&mut self, node: usize, given: &[u8]) {
+    pub fn carry(&mut self, node: usize) {
         while let Some(output) = self.hosts[node].nic.poll_output() {
-            self.carry_out(node, output, given);
+            self.carry_out(node, output);
         }
     }
 
-    fn carry_out(&mut self, node: usize, output: Output, given: &[u8]) {
+    fn carry_out(&mut self, node: usize, output: Output) {
         let host = &mut self.hosts[node];
         match output {
             Output::DmaWrite { address, words, .. } => {
@@ -112,8 +114,8 @@ impl Cluster {
                     host.memory[at..at + 8].copy_from_slice(&word.to_le_bytes());
                 }
             }
-            Output::DmaFrame { bytes, ranges, .. } => {
-                let mut data = &given[bytes];
+            Output::DmaFrame { frame, bytes, ranges, .. } => {
+                let mut data = &frame[bytes];
                 for range in ranges {
                     host.check(range.address, range.bytes);
                     let (now, rest) = data.split_at(range.bytes as usize);
@@ -132,11 +134,12 @@ impl Cluster {
                 }
                 host.nic.handle(at, Input::DmaData { token, bytes: into, is_whole });
             }
-            Output::Frame { at, frame, message } => {
+            Output::Frame { at, frame, message, .. } => {
                 self.frames += 1;
                 self.wire.push_back(Flying { at, frame, message });
             }
             Output::Interrupt { cause, port, .. } => host.interrupts.push((cause, port)),
+            other @ Output::Complete { .. } => panic!("nobody asked for {other:?}"),
             Output::Reply { token, bytes, .. } => host.replies.push((token, bytes.to_vec())),
         }
     }
@@ -144,9 +147,9 @@ impl Cluster {
     /// Delivers a frame to where its address says.
     pub fn deliver(&mut self, flying: &Flying) {
         let to = usize::from(u16::from_be_bytes([flying.frame[4], flying.frame[5]]));
-        let input = Input::Frame { frame: &flying.frame, message: flying.message };
+        let input = Input::Frame { head: flying.at, frame: &flying.frame, message: flying.message };
         self.hosts[to].nic.handle(flying.at, input);
-        self.carry(to, &flying.frame);
+        self.carry(to);
     }
 
     /// Delivers all that is on the wire, and what comes of it.
@@ -159,7 +162,7 @@ impl Cluster {
     pub fn handle(&mut self, node: usize, input: Input<'_>) {
         let now = self.hosts[node].nic.host_clock();
         self.hosts[node].nic.handle(now, input);
-        self.carry(node, &[]);
+        self.carry(node);
     }
 
     /// A control request: status and body of the answer.
@@ -210,10 +213,8 @@ impl Cluster {
         self.control(node, &request(OP_REGION_CLOSE, &name)).0
     }
 
-    pub fn statistics(&mut self, node: usize) -> MatchStatistics {
-        let (status, body) = self.control(node, &bare_request(OP_MATCH_STATISTICS));
-        assert_eq!(status, 0);
-        MatchStatistics::from_bytes(&body).unwrap()
+    pub fn statistics(&mut self, node: usize) -> BTreeMap<String, u64> {
+        counters(|request| self.control(node, request))
     }
 
     /// Launches a command.

@@ -6,15 +6,18 @@ pub mod world;
 use std::collections::BTreeMap;
 
 use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
+use niclab_abi::config::name_in;
 use niclab_abi::control::{
-    Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PORT_ANY, PortOpen, PortOpened, Reply, Request, Route,
+    Authorize, COUNTERS_PER_REPLY, Counter, CountersFrom, CountersHead, OP_AUTHORIZE, OP_COUNTERS,
+    OP_PORT_OPEN, OP_ROUTE, PORT_ANY, PortOpen, PortOpened, Reply, Request, Route, STATUS_OK,
 };
 use niclab_abi::receive::{SLICE_BYTES, SLICE_STATUS_WORD, SLICE_WORDS, SliceStatus};
 use niclab_abi::{FromBytes, ToBytes};
+use niclab_model::models::ultra::Ultra;
+use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Output, PageStore};
+use niclab_model::parts::launch_code::Code;
 use niclab_model::time::Time;
-use niclab_model::ultra::Ultra;
-use niclab_model::ultra::code::Code;
 
 /// A request as a driver writes it.
 pub fn request(operation: u32, body: &impl ToBytes) -> Vec<u8> {
@@ -57,7 +60,7 @@ pub fn authorize_request(port: u32, node: u32, node_port: u32, credits: u32) -> 
 }
 
 /// Feeds a control request, which the card must answer at once; other outputs are returned.
-pub fn control(nic: &mut Ultra, now: Time, request: &[u8]) -> (u32, Vec<u8>, Vec<Output>) {
+pub fn control(nic: &mut Alone<Ultra>, now: Time, request: &[u8]) -> (u32, Vec<u8>, Vec<Output>) {
     nic.handle(now, Input::Control { token: 77, request });
     let mut reply = None;
     let mut others = Vec::new();
@@ -76,8 +79,31 @@ pub fn control(nic: &mut Ultra, now: Time, request: &[u8]) -> (u32, Vec<u8>, Vec
     (head.status, reply[Reply::BYTES..].to_vec(), others)
 }
 
+/// All counters of a card that answers requests so, by name.
+pub fn counters(mut control: impl FnMut(&[u8]) -> (u32, Vec<u8>)) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    let mut number = 0;
+    loop {
+        let (status, body) = control(&request(OP_COUNTERS, &CountersFrom { first: number, reserved: 0 }));
+        assert_eq!(status, STATUS_OK);
+        let head = CountersHead::from_bytes(&body).unwrap();
+        let counters = body[CountersHead::BYTES..].chunks_exact(Counter::BYTES);
+        assert_eq!(counters.len(), COUNTERS_PER_REPLY as usize);
+        for counter in counters.take(head.count as usize).filter_map(Counter::from_bytes) {
+            let name = counter.name_bytes();
+            let name = name_in(&name).expect("a plain name").to_owned();
+            assert_eq!(all.insert(name, counter.value), None, "no name twice");
+        }
+        number += head.count;
+        if number == head.total {
+            return all;
+        }
+        assert!(head.count > 0, "a short answer before the end");
+    }
+}
+
 /// Opens any port with its memory at `base`.
-pub fn open_port(nic: &mut Ultra, slices: u32, base: u64, fifo_words: u32) -> u32 {
+pub fn open_port(nic: &mut Alone<Ultra>, slices: u32, base: u64, fifo_words: u32) -> u32 {
     let (status, body, _) = control(nic, Time::ZERO, &open_request(slices, base, fifo_words));
     assert_eq!(status, 0);
     PortOpened::from_bytes(&body).unwrap().port

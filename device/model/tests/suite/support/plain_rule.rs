@@ -1,7 +1,7 @@
 //! Figure 1 of the paper over a plain list, and what becomes of an entry that has taken a message. Shares nothing with the
 //! models but the plain data: it is what they are held against. The numbers are the figure's lines.
 
-use niclab_model::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
+use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, INFINITE, Item, Operation, flag};
 
 fn has(item: &Item, flag: u16) -> bool {
     item.flags & flag == flag

@@ -8,16 +8,19 @@ use niclab_abi::bar::{CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_NOTIFY};
 use niclab_abi::control::{OP_PORT_CLOSE, OP_REVOKE, PortName, PortOpened, Revoke, STATUS_OK};
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE};
 use niclab_abi::receive::SLICE_BYTES;
-use niclab_model::fabric::faults::{Faults, Random};
+use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkConfig;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Forwarding};
-use niclab_model::nic::{FrameBytes, Input, Nic, Output, Register};
-use niclab_model::parts::message::Message;
+use niclab_model::models::ultra::config::{FlowControl, PORTS};
+use niclab_model::models::ultra::counters::Counters;
+use niclab_model::models::ultra::{Config, Ultra};
+use niclab_model::nic::alone::Alone;
+use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::{Input, Nic, Output, Register};
 use niclab_model::parts::profile::Profile;
+use niclab_model::parts::random::Random;
+use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Span, Time};
-use niclab_model::ultra::config::{FlowControl, PORTS};
-use niclab_model::ultra::counters::Counters;
-use niclab_model::ultra::{Config, Ultra};
 
 use super::{Memory, authorize_request, control, open_request, request, route_request, store};
 
@@ -58,7 +61,7 @@ struct Program {
 }
 
 pub struct Node {
-    pub nic: Ultra,
+    pub nic: Alone<Ultra>,
     memory: Memory,
     programs: BTreeMap<u32, Program>,
     next_base: u64,
@@ -82,7 +85,7 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub fabric: Fabric,
     /// Frames on their way, in the order in which they arrive.
-    in_flight: BTreeMap<(Time, u64), (usize, FrameBytes, Option<Message>)>,
+    in_flight: BTreeMap<(Time, u64), (usize, SharedFrame, Option<TraceTag>)>,
     frames: u64,
     streams: HashMap<u64, Stream>,
     lives: u64,
@@ -106,10 +109,10 @@ impl World {
             fabric.set_faults(port as u16, rules.faults);
         }
         let node = |node: usize| {
-            let mut config = Config::new(node as u16, rules.nodes as u32, profile);
+            let mut config = Config::new(node as u16, rules.nodes as u32, profile.clone());
             config.flow_control = rules.flow_control;
             Node {
-                nic: Ultra::new(config).unwrap(),
+                nic: Alone::new(Ultra::new(config).unwrap()),
                 memory: Memory::default(),
                 programs: BTreeMap::new(),
                 next_base: 0x1_0000,
@@ -154,19 +157,19 @@ impl World {
                     other => panic!("nobody asked for cause {other}"),
                 }
             }
-            Output::Frame { at, frame, message } => self.send(node, at, &frame, message),
+            Output::Frame { at, frame, message, .. } => self.send(node, at, &frame, message),
             other => panic!("nobody asked for {other:?}"),
         }
     }
 
     /// Puts a frame on a node's link.
-    pub fn send(&mut self, node: usize, at: Time, frame: &[u8], message: Option<Message>) {
+    pub fn send(&mut self, node: usize, at: Time, frame: &[u8], message: Option<TraceTag>) {
         let mut deliveries = Deliveries::new();
         self.fabric.forward(at, node as u16, frame, message, &mut deliveries);
         for delivery in deliveries {
-            let mut bytes = FrameBytes::from_slice(frame);
+            let mut bytes = SharedFrame::from(frame);
             if let Some(bit) = delivery.corrupt {
-                bytes[bit as usize / 8] ^= 1 << (bit % 8);
+                bytes.flip(bit);
             }
             self.frames += 1;
             self.in_flight.insert((delivery.at, self.frames), (delivery.to.into(), bytes, message));
@@ -201,7 +204,7 @@ impl World {
     pub fn deliver_one(&mut self) -> bool {
         let Some(((at, _), (node, frame, message))) = self.in_flight.pop_first() else { return false };
         self.clock = self.clock.max(at);
-        self.nodes[node].nic.handle(at, Input::Frame { frame: &frame, message });
+        self.nodes[node].nic.handle(at, Input::Frame { head: at, frame: &frame, message });
         self.carry(node);
         true
     }

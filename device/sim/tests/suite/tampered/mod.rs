@@ -1,11 +1,11 @@
 //! A card that is broken on purpose: it stands between a model and its shell and spoils one effect in so many.
 
-use niclab_abi::control::Statistics;
-use niclab_model::fabric::faults::Random;
-use niclab_model::nic::{HostRange, Input, Nic, Output, ShellCounts};
+use niclab_model::models::ultra::wire::{Header, Kind, Packet};
+use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use niclab_model::parts::ledger::Ledger;
+use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::parts::random::Random;
 use niclab_model::time::Time;
-use niclab_model::ultra::wire::{Header, Kind, Packet};
 use smallvec::SmallVec;
 
 /// What is broken.
@@ -74,6 +74,18 @@ impl Tamper {
         Self::WrongSlice,
     ];
 
+    /// Those of all cards with a receive queue of slices, whatever their frames are like.
+    pub const SLICES: [Self; 8] = [
+        Self::DropSlice,
+        Self::DropSliceStatus,
+        Self::DropStatusLine,
+        Self::WrongSliceNumber,
+        Self::WrongSource,
+        Self::WrongPayload,
+        Self::DropInterrupt,
+        Self::WrongSlice,
+    ];
+
     /// Those of Match cards.
     pub const MATCH: [Self; 11] = [
         Self::DropEvent,
@@ -88,6 +100,10 @@ impl Tamper {
         Self::DropStatusLine,
         Self::DropInterrupt,
     ];
+
+    /// Those of Match cards that are found whatever faults have led their programs astray.
+    pub const AMID_FAULTS: [Self; 5] =
+        [Self::DropEvent, Self::WrongEventNumber, Self::DropData, Self::DataBeyondPage, Self::DropInterrupt];
 
     /// A check that must tell of it.
     pub fn found_by(self) -> &'static str {
@@ -189,12 +205,16 @@ impl Tampered {
                     }
                 }
             }
-            (Output::Frame { frame, at, message }, Tamper::WrongPacketNumber | Tamper::DoublePacket) => {
+            (
+                Output::Frame { frame, at, tail, message },
+                Tamper::WrongPacketNumber | Tamper::DoublePacket,
+            ) => {
                 if let Some(wrong) = renumbered(frame).filter(|_| self.hits()) {
                     if self.tamper == Tamper::WrongPacketNumber {
-                        *frame = wrong;
+                        *frame = wrong.into();
                     } else {
-                        self.again = Some(Output::Frame { at: *at, frame: wrong, message: *message });
+                        let frame = wrong.into();
+                        self.again = Some(Output::Frame { at: *at, tail: *tail, frame, message: *message });
                     }
                 }
             }
@@ -215,8 +235,8 @@ fn renumbered(frame: &[u8]) -> Option<niclab_model::nic::FrameBytes> {
 }
 
 impl Nic for Tampered {
-    fn handle(&mut self, now: Time, input: Input<'_>) {
-        self.nic.handle(now, input);
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        self.nic.handle(now, input, node);
     }
 
     fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]> {
@@ -239,6 +259,10 @@ impl Nic for Tampered {
         self.nic.poll_timeout()
     }
 
+    fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
+        self.nic.descriptors_wanted(queue)
+    }
+
     fn accepts_store(&self, port: u32) -> bool {
         self.nic.accepts_store(port)
     }
@@ -246,11 +270,9 @@ impl Nic for Tampered {
     fn is_open(&self, port: u32) -> bool {
         self.nic.is_open(port)
     }
+}
 
-    fn host_clock(&self) -> Time {
-        self.nic.host_clock()
-    }
-
+impl Observed for Tampered {
     fn delivered(&self, port: u32) -> u64 {
         self.nic.delivered(port)
     }

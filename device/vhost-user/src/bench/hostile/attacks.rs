@@ -6,7 +6,8 @@ use niclab_abi::bar::CODE_INTERRUPT;
 use niclab_abi::control::{OP_PING, Request};
 use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, Extent};
 use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
-use niclab_spec::NicModel;
+use niclab_model::models::{matching, ultra};
+use niclab_model::nic::registry::Model;
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
@@ -24,32 +25,35 @@ pub struct Attack {
     /// In the table.
     pub name: &'static str,
     /// The NIC of all nodes.
-    pub nic: NicModel,
+    pub nic: &'static Model,
     /// Attacks until the scene is over, and says how often it did.
     pub run: fn(&Scene<'_>) -> Result<u64, BenchError>,
 }
 
+const ULTRA: &Model = &ultra::descriptor::MODEL;
+const MATCH: &Model = &matching::descriptor::MODEL;
+
 /// All of them. The first is nobody's: what a request takes when nothing goes on.
 pub const ATTACKS: &[Attack] = &[
-    Attack { name: "nothing", nic: NicModel::Ultra, run: nothing },
-    Attack { name: "launches without end", nic: NicModel::Ultra, run: launches },
-    Attack { name: "doorbells without end", nic: NicModel::Ultra, run: doorbells },
-    Attack { name: "control requests without end", nic: NicModel::Ultra, run: requests },
-    Attack { name: "control chains without room for an answer", nic: NicModel::Ultra, run: unanswerable },
-    Attack { name: "ports opened and closed", nic: NicModel::Ultra, run: ports },
-    Attack { name: "event buffers that are too short", nic: NicModel::Ultra, run: event_buffers },
-    Attack { name: "connections made and broken", nic: NicModel::Ultra, run: connections },
-    Attack { name: "frames to a queue with room for less than one", nic: NicModel::Ultra, run: little_room },
-    Attack { name: "frames to a queue of crumbs", nic: NicModel::Ultra, run: crumbs },
-    Attack { name: "64 KiB in segments of 1 byte", nic: NicModel::Ultra, run: segments_of_1 },
-    Attack { name: "64 KiB in segments of 64 bytes", nic: NicModel::Ultra, run: segments_of_64 },
-    Attack { name: "64 KiB to everybody", nic: NicModel::Ultra, run: broadcasts },
-    Attack { name: "short frames without end", nic: NicModel::Ultra, run: short_frames },
-    Attack { name: "entries appended and the port closed", nic: NicModel::Match, run: closed_lists },
-    Attack { name: "a long list searched by empty puts", nic: NicModel::Match, run: searched_lists },
-    Attack { name: "puts of 16 MiB without end", nic: NicModel::Match, run: long_puts },
-    Attack { name: "puts out of short extents", nic: NicModel::Match, run: short_extents },
-    Attack { name: "regions registered without end", nic: NicModel::Match, run: regions },
+    Attack { name: "nothing", nic: ULTRA, run: nothing },
+    Attack { name: "launches without end", nic: ULTRA, run: launches },
+    Attack { name: "doorbells without end", nic: ULTRA, run: doorbells },
+    Attack { name: "control requests without end", nic: ULTRA, run: requests },
+    Attack { name: "control chains without room for an answer", nic: ULTRA, run: unanswerable },
+    Attack { name: "ports opened and closed", nic: ULTRA, run: ports },
+    Attack { name: "event buffers that are too short", nic: ULTRA, run: event_buffers },
+    Attack { name: "connections made and broken", nic: ULTRA, run: connections },
+    Attack { name: "frames to a queue with room for less than one", nic: ULTRA, run: little_room },
+    Attack { name: "frames to a queue of crumbs", nic: ULTRA, run: crumbs },
+    Attack { name: "64 KiB in segments of 1 byte", nic: ULTRA, run: segments_of_1 },
+    Attack { name: "64 KiB in segments of 64 bytes", nic: ULTRA, run: segments_of_64 },
+    Attack { name: "64 KiB to everybody", nic: ULTRA, run: broadcasts },
+    Attack { name: "short frames without end", nic: ULTRA, run: short_frames },
+    Attack { name: "entries appended and the port closed", nic: MATCH, run: closed_lists },
+    Attack { name: "a long list searched by empty puts", nic: MATCH, run: searched_lists },
+    Attack { name: "puts of 16 MiB without end", nic: MATCH, run: long_puts },
+    Attack { name: "puts out of short extents", nic: MATCH, run: short_extents },
+    Attack { name: "regions registered without end", nic: MATCH, run: regions },
 ];
 
 /// Bytes of the longest frames, a little below 64 KiB.

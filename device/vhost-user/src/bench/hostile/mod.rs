@@ -6,6 +6,7 @@
 
 mod attacks;
 
+use niclab_abi::control::{CountersFrom, OP_COUNTERS};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -103,7 +104,7 @@ impl Scene<'_> {
 fn measure(attack: &Attack, duration: Duration) -> Result<Row, BenchError> {
     let lab = Lab::new(NODES, |config| {
         for node in &mut config.nodes {
-            node.nic.model = attack.nic;
+            node.nic.model = attack.nic.into();
         }
     })?;
     let bystander = lab.guest(BYSTANDER)?;
@@ -128,7 +129,7 @@ fn ask(
     let begin = Instant::now();
     while begin.elapsed() < duration && !is_over() {
         let asked = Instant::now();
-        if let Err(error) = bystander.statistics() {
+        if let Err(error) = bystander.command(OP_COUNTERS, &CountersFrom::default()) {
             return (waits, Some(error));
         }
         waits.push(asked.elapsed());

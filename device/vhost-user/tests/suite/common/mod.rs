@@ -74,8 +74,8 @@ pub fn stream(from: &mut GuestPort, to: &mut GuestPort, count: u64) {
         }
         from.announce();
         while let Some(message) = to.try_receive() {
-            assert_eq!(message.tag, [received, 7]);
-            assert_eq!(message.payload[..2], [received, !received]);
+            assert_eq!(message.tag(), [received, 7]);
+            assert_eq!(message.payload()[..2], [received, !received]);
             received += 1;
             if to.release_lazily() {
                 to.announce();

@@ -1,0 +1,167 @@
+//! Files of a package import each other one way. Between files of one folder, and between folders side by side, there is
+//! no circle: who reads one of them need not know those that come after it. A folder counts as what lies in it.
+//! A module and its own submodules may know each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use niclab_checks::modules::Modules;
+use niclab_checks::{packages, repository, sources};
+
+/// Circles that still stand, with what ends them. This list only shrinks: a circle of other files fails, and so does a
+/// line that nothing needs any more.
+const STANDING: &[(&[&str], &str)] = &[
+    (
+        &["device/model/src/fabric/mod.rs", "device/model/src/nic/mod.rs", "device/model/src/parts/mod.rs"],
+        "parts hold the boundary's ledger and the fabric's faults; they go when each lies where it is used",
+    ),
+    (
+        &[
+            "device/sim/src/figures.rs",
+            "device/sim/src/host/mod.rs",
+            "device/sim/src/run.rs",
+            "device/sim/src/world.rs",
+        ],
+        "hosts fill in the figures that are made of them; one host library takes their place",
+    ),
+    (
+        &["device/vhost-user/src/shell/mod.rs", "device/vhost-user/src/watch/mod.rs"],
+        "what is watched is asked of the shell that it watches",
+    ),
+    (
+        &[
+            "guest-driver/lib/src/backing.rs",
+            "guest-driver/lib/src/device.rs",
+            "guest-driver/lib/src/error.rs",
+            "guest-driver/lib/src/matching/mod.rs",
+            "guest-driver/lib/src/port/mod.rs",
+            "guest-driver/lib/src/statistics.rs",
+            "guest-driver/lib/src/wait.rs",
+        ],
+        "errors hold one model's events; they go when the library becomes a shell around what all hosts share",
+    ),
+];
+
+/// A file and those that declare it, the crate's root first.
+fn ancestry(file: &Path, parents: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
+    let mut found: Vec<_> =
+        std::iter::successors(Some(file.to_owned()), |file| parents.get(file).cloned()).collect();
+    found.reverse();
+    found
+}
+
+/// Who imports whom among files and folders side by side. What lies in a folder counts as the folder's.
+fn imports_side_by_side(modules: &Modules) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
+    let parents = modules.parents();
+    let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (from, to) in modules.imports() {
+        let pairs = ancestry(&from, &parents).into_iter().zip(ancestry(&to, &parents));
+        if let Some((from, to)) = pairs.into_iter().find(|(from, to)| from != to) {
+            imports.entry(from).or_default().insert(to);
+        }
+    }
+    imports
+}
+
+fn reachable<'a>(
+    imports: &'a BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+    from: &'a PathBuf,
+) -> BTreeSet<&'a PathBuf> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(file) = open.pop() {
+        open.extend(imports.get(file).into_iter().flatten().filter(|next| found.insert(*next)));
+    }
+    found
+}
+
+/// The sets of files that all reach each other.
+fn circles(imports: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> BTreeSet<BTreeSet<&PathBuf>> {
+    let reached: BTreeMap<_, _> = imports.keys().map(|file| (file, reachable(imports, file))).collect();
+    let circle_of = |file| {
+        let others =
+            reached[file].iter().filter(|other| reached.get(**other).is_some_and(|back| back.contains(file)));
+        others.copied().collect::<BTreeSet<_>>()
+    };
+    reached.keys().map(|file| circle_of(*file)).filter(|circle| !circle.is_empty()).collect()
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let top = repository().canonicalize().expect("the repository is there");
+    let (mut failures, mut needed) = (Vec::new(), BTreeSet::new());
+    let mut seen = BTreeSet::new();
+    for root in packages().into_iter().flat_map(|package| package.targets) {
+        let modules = Modules::read(&root.src_path);
+        seen.extend(modules.files().map(|file| file.strip_prefix(&top).unwrap_or(file).to_owned()));
+        let imports = imports_side_by_side(&modules);
+        for circle in circles(&imports) {
+            let of = |file: &Path| file.strip_prefix(&top).unwrap_or(file).to_string_lossy().into_owned();
+            let names: BTreeSet<String> = circle.iter().map(|file| of(file)).collect();
+            let standing = STANDING
+                .iter()
+                .position(|(files, _)| names.iter().all(|name| files.contains(&name.as_str())));
+            if let Some(line) = standing {
+                needed.insert(line);
+                continue;
+            }
+            for file in &circle {
+                let to = imports[*file].iter().filter(|to| circle.contains(to)).map(|to| of(to));
+                failures.push(format!("{} imports {}", of(file), to.collect::<Vec<_>>().join(", ")));
+            }
+        }
+    }
+    for (_, (files, _)) in STANDING.iter().enumerate().filter(|(line, _)| !needed.contains(line)) {
+        failures.push(format!("no circle of {} any more: take its line out of STANDING", files.join(", ")));
+    }
+    // A check that reads too little would find nothing. What is left over are tests in files of their own.
+    let is_rust = |file: &&PathBuf| file.extension().is_some_and(|found| found == "rs");
+    let (read, all) = (seen.len(), sources().iter().filter(is_rust).count());
+    assert!(read * 10 > all * 9, "only {read} of {all} files were read");
+    assert!(failures.is_empty(), "circles of imports:\n  {}", failures.join("\n  "));
+}
+
+/// Writes a crate into a folder of its own and gives its root file.
+fn written(folder: &Path, files: &[(&str, &str)]) -> PathBuf {
+    for (name, text) in files {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    }
+    folder.join(files[0].0)
+}
+
+#[test]
+fn a_circle_is_found_through_folders_reexports_and_macros() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("circles");
+    let found = |files: &[(&str, &str)]| {
+        let _ = std::fs::remove_dir_all(&folder);
+        let modules = Modules::read(&written(&folder, files));
+        circles(&imports_side_by_side(&modules)).len()
+    };
+    let lib = ("lib.rs", "mod a; mod b; pub use b::B;");
+    // Each the other's, through a re-export of their parent.
+    assert_eq!(
+        found(&[lib, ("a.rs", "pub struct A; fn f(_: crate::B) {}"), ("b.rs", "pub struct B(super::a::A);")]),
+        1
+    );
+    // The same from inside a folder, and in a macro's arguments.
+    assert_eq!(
+        found(&[
+            lib,
+            ("a/mod.rs", "mod inner; pub struct A;"),
+            ("a/inner.rs", "use crate::*; fn f() { println!(\"{}\", crate::b::B(1)) }"),
+            ("b.rs", "pub struct B(crate::a::A);"),
+        ]),
+        1
+    );
+    // One way only; tests do not count, and neither do a module and its own submodule.
+    assert_eq!(
+        found(&[
+            lib,
+            ("a/mod.rs", "mod inner; pub use inner::A;"),
+            ("a/inner.rs", "use super::super::a; pub struct A; #[cfg(test)] mod tests { use crate::B; }"),
+            ("b.rs", "pub struct B(crate::a::A);"),
+        ]),
+        0
+    );
+}

@@ -1,0 +1,180 @@
+//! Shared code names no NIC model: it looks models up. A model's own files lie in folders, or have names, that begin with its
+//! name. Tests may name the models that they test: files below a `tests` folder, and what follows `#[cfg(test)]`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use niclab_checks::{repository, sources};
+
+/// What the own files and folders of models begin with.
+const OWN: &[&str] = &["ultra", "match", "mailbox"];
+
+/// Lists of models: one line for each of them, in the only files that a new model adds a line to.
+const LISTS: &[(&str, &str)] = &[("device/model/src/models/mod.rs", "the registry: the list of all models")];
+
+/// Shared files that still name a model. This list only shrinks: it is what is left to do, and no permission.
+const STANDING: &[&str] = &[
+    "cluster/bench/src/device.rs",
+    "cluster/bench/src/figures/depth.rs",
+    "cluster/bench/src/figures/mod.rs",
+    "cluster/bench/src/guests.rs",
+    "cluster/bench/src/lib.rs",
+    "cluster/bench/src/perf.rs",
+    "cluster/bench/src/sim.rs",
+    "cluster/cli/src/arguments.rs",
+    "cluster/cli/src/commands/figures.rs",
+    "cluster/spec/src/file.rs",
+    "cluster/spec/src/link.rs",
+    "cluster/spec/src/profile.rs",
+    "cluster/spec/src/report.rs",
+    "cluster/src/programs/mod.rs",
+    "device/abi/include/niclab_abi.h",
+    "device/abi/src/bar.rs",
+    "device/abi/src/config.rs",
+    "device/abi/src/event.rs",
+    "device/abi/src/lib.rs",
+    "device/abi/src/receive.rs",
+    "device/model/examples/rate.rs",
+    "device/model/src/fabric/link.rs",
+    "device/model/src/fabric/mod.rs",
+    "device/model/src/nic/mod.rs",
+    "device/model/src/parts/fifo.rs",
+    "device/model/src/parts/launch_code.rs",
+    "device/model/src/parts/profile.rs",
+    "device/observe/src/recording.rs",
+    "device/processors/src/comparison.rs",
+    "device/processors/src/layout.rs",
+    "device/processors/src/program.rs",
+    "device/processors/src/rate.rs",
+    "device/sim/src/bench.rs",
+    "device/sim/src/host/card.rs",
+    "device/sim/src/host/memory.rs",
+    "device/sim/src/host/mod.rs",
+    "device/sim/src/host/slices.rs",
+    "device/vhost-user/src/bench/hostile/attacks.rs",
+    "device/vhost-user/src/bench/mod.rs",
+    "device/vhost-user/src/frontend/mod.rs",
+    "device/vhost-user/src/frontend/port.rs",
+    "firmware/asm/src/lists.rs",
+    "firmware/asm/src/statement.rs",
+    "firmware/asm/src/symbols.rs",
+    "guest-driver/lib/examples/exchange.c",
+    "guest-driver/lib/examples/messages.rs",
+    "guest-driver/lib/examples/pingpong.c",
+    "guest-driver/lib/include/niclab.h",
+    "guest-driver/lib/src/bare.rs",
+    "guest-driver/lib/src/capi.rs",
+    "guest-driver/lib/src/error.rs",
+    "guest-driver/lib/src/lib.rs",
+    "guest-driver/lib/src/port/open.rs",
+    "guest-driver/lib/src/port/parts.rs",
+    "guest-driver/port/src/lib.rs",
+    "guest-driver/tools/src/bench/mod.rs",
+    "guest-driver/tools/src/bench/stream.rs",
+    "guest-driver/tools/src/channel.rs",
+    "guest-driver/tools/src/cli.rs",
+    "guest-driver/tools/src/failure.rs",
+    "guest-driver/tools/src/lib.rs",
+    "guest-driver/tools/src/meeting.rs",
+    "guest-driver/tools/src/nic.rs",
+    "guest-driver/tools/src/program.rs",
+    "guest-driver/tools/src/report.rs",
+    "guest-driver/tools/src/run.rs",
+    "guest-driver/tools/src/tcp.rs",
+    "guest-driver/workloads/src/lib.rs",
+];
+
+/// The parts of an identifier or a text: `MatchPort` is `Match` and `Port`, `MATCH_PORTS` is `MATCH` and `PORTS`.
+fn words(line: &str) -> Vec<&str> {
+    let bytes = line.as_bytes();
+    let mut words = Vec::new();
+    let mut begin = 0;
+    for place in 0..=bytes.len() {
+        let is_end = bytes.get(place).is_none_or(|byte| !byte.is_ascii_alphabetic());
+        let is_hump = place > begin
+            && bytes.get(place).is_some_and(u8::is_ascii_uppercase)
+            && bytes[place - 1].is_ascii_lowercase();
+        if is_end || is_hump {
+            words.extend(line.get(begin..place).filter(|word| !word.is_empty()));
+            begin = if is_end { place + 1 } else { place };
+        }
+    }
+    words
+}
+
+/// Whether a line names a model. The word "match" is Rust's and everybody's: as a model's name it is written with a capital
+/// letter, before an underscore, or in quotes.
+fn names_a_model(line: &str) -> bool {
+    let is_name = |word: &&str| matches!(word.to_ascii_lowercase().as_str(), "ultra" | "mailbox");
+    let of_match =
+        ["Match NIC", "Match card", "MATCH_", "niclab_match", "matching::", "\"match\"", "`match`"];
+    let is_type = |pair: &[&str]| pair[0] == "Match" && line.contains(&pair.concat());
+    words(line).iter().any(is_name)
+        || of_match.iter().any(|name| line.contains(name))
+        || words(line).windows(2).any(is_type)
+}
+
+fn is_shared(file: &Path) -> bool {
+    let is_code =
+        file.extension().is_some_and(|kind| ["rs", "c", "h", "lua", "sh"].iter().any(|code| kind == *code));
+    let mut parts = file.iter().map(|part| part.to_string_lossy().to_lowercase());
+    let is_apart =
+        |part: String| part == "tests" || part == "vm" || OWN.iter().any(|own| part.starts_with(own));
+    is_code && !file.starts_with("ci/checks") && !parts.any(is_apart)
+}
+
+/// The first line of a shared file that names a model.
+fn naming(file: &Path) -> Option<String> {
+    let text = fs::read_to_string(repository().join(file)).ok()?;
+    let shared = text.lines().take_while(|line| line.trim() != "#[cfg(test)]").zip(1..);
+    let mut found = shared.filter(|(line, _)| names_a_model(line));
+    found.next().map(|(line, number)| format!("{}:{number}: {}", file.display(), line.trim()))
+}
+
+#[test]
+fn shared_code_names_no_model() {
+    let known: BTreeSet<&str> = LISTS.iter().map(|(file, _)| *file).chain(STANDING.iter().copied()).collect();
+    let mut wrong = Vec::new();
+    let mut needed = BTreeSet::new();
+    for file in sources().iter().filter(|file| is_shared(file)) {
+        let Some(line) = naming(file) else { continue };
+        let name = file.to_string_lossy().into_owned();
+        if !known.contains(name.as_str()) {
+            wrong.push(format!("{line}\n    look the model up, or ask for a feature"));
+        }
+        needed.insert(name);
+    }
+    for file in known.iter().filter(|file| !needed.contains(**file)) {
+        wrong.push(format!("{file} names no model any more: delete its line"));
+    }
+    assert!(LISTS.len() <= 5, "at most five files that a new model adds a line to");
+    assert!(wrong.is_empty(), "models named in shared code:\n  {}", wrong.join("\n  "));
+}
+
+#[test]
+fn a_name_is_found_in_any_case_and_the_verb_is_none() {
+    for line in [
+        "use ultra::x;",
+        "// ULTRA's ports",
+        "UltraPort",
+        "MAILBOX_BYTES",
+        "MatchPort::new",
+        "MATCH_PORTS",
+        "the Match NIC",
+        "matching::wire",
+        "model = \"match\"",
+    ] {
+        assert!(names_a_model(line), "{line}");
+    }
+    for line in [
+        "match self {",
+        "what matches",
+        "matching entries",
+        "// Match what arrives",
+        "ultraviolet",
+        "does not match",
+    ] {
+        assert!(!names_a_model(line), "{line}");
+    }
+}

@@ -1,0 +1,282 @@
+//! What `niclab bench` measures: messages and TCP between guests beside QEMU's own network, boots, memory, a large
+//! cluster, the device in process, the simulator and the match unit.
+//!
+//! A wall time on a shared machine says little by itself. So whatever is compared is measured in the same boot, in
+//! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
+//! other; only a measurement that could not be made is a failure.
+//!
+//! [`guests`], [`match_guests`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
+//! [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a process's, [`program`] runs
+//! those that are programs of their own, and [`interference`] says who else used the machine. [`figures`] puts what models do
+//! beside what papers say; [`comparison`] runs the program that compares the match unit with processors.
+
+pub mod baseline;
+pub mod boot;
+pub mod comparison;
+pub mod device;
+pub mod figure;
+pub mod figures;
+pub mod guests;
+pub mod hostile;
+pub mod interference;
+pub mod match_guests;
+pub mod matching;
+pub mod memory;
+pub mod perf;
+pub mod program;
+pub mod report;
+pub mod scale;
+pub mod sim;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use niclab_cluster::{
+    arguments::ClusterArgs,
+    boot::{
+        prepare,
+        running::{Failure, RunningCluster},
+    },
+    host::{runtime::RuntimeRoot, signals},
+    plan::Plan,
+};
+use niclab_spec::{Cluster, ClusterName};
+use serde::Serialize;
+
+use self::{
+    interference::ProcessorTime,
+    report::{BenchReport, GuestPlatform, Machine, SectionReport},
+};
+
+/// A part of `bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BenchSection {
+    /// Two guests: messages, TCP over the Ethernet function, TCP over QEMU's -netdev stream.
+    Guests,
+    /// Four guests: messages between two Match cards beside two ULTRA cards.
+    MatchGuests,
+    /// Two guests: time to healthy, restored and booted, stage by stage; the daemon's memory.
+    Boot,
+    /// 16 and 64 guests of 128 MiB: time to healthy, memory of a node, ping between all pairs of 16.
+    Scale,
+    /// The device in process, without QEMU.
+    Device,
+    /// One guest that attacks, in many ways: how long another one's control requests wait; in process, without QEMU.
+    Hostile,
+    /// The simulator, over numbers of nodes.
+    Sim,
+    /// The match unit: cycles simulated in a second, alone and with its list manager.
+    Match,
+}
+
+/// What to measure, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The sections, in the order in which they run.
+    pub sections: Vec<BenchSection>,
+    /// How often each comparison is repeated; at least once.
+    pub rounds: usize,
+    /// DPDK's `testpmd`, to be measured beside the device's Ethernet function.
+    pub testpmd: Option<PathBuf>,
+    /// Where packages come from, and whether the network may be used.
+    pub cluster: ClusterArgs,
+}
+
+/// A section's result.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// The figures.
+    pub figures: Vec<figure::Figure>,
+    /// What another program reported, as it said it.
+    pub details: Option<serde_json::Value>,
+    /// What was left out because it is not there to be measured, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Measures everything that is asked for. A section that fails is reported with the others.
+///
+/// # Errors
+/// When nothing can be measured, or a signal ends it.
+pub fn run(options: &Options) -> Result<BenchReport> {
+    let root = RuntimeRoot::locate()?;
+    root.sweep();
+    let machine = Machine::this();
+    let is_hosted = |section: &BenchSection| {
+        matches!(
+            section,
+            BenchSection::Device | BenchSection::Hostile | BenchSection::Sim | BenchSection::Match
+        )
+    };
+    let boots_guests = !options.sections.iter().all(is_hosted);
+    // Builds what is missing now, so that no section's time contains it.
+    let platform = boots_guests
+        .then(|| plan(options, &root, &options.cluster).map(|plan| GuestPlatform::of(&plan)))
+        .transpose()?;
+    let mut sections = Vec::new();
+    for &section in &options.sections {
+        eprintln!("niclab: measuring: {}", what(section));
+        let (begin, processor) = (Instant::now(), ProcessorTime::now());
+        let measured = measure(section, options, &root);
+        // From here to the next boot nobody but the handler itself takes signals.
+        signals::release();
+        if let Err(error) = &measured
+            && let Some(Failure::Signal(signal)) = error.downcast_ref()
+        {
+            return Err(Failure::Signal(*signal).into());
+        }
+        let failure = measured.as_ref().err().map(|error| format!("{error:#}"));
+        let Measured { figures, details, left_out } = measured.unwrap_or_default();
+        sections.push(SectionReport {
+            section,
+            what: what(section),
+            wall_s: begin.elapsed().as_secs_f64(),
+            others_cores: others_since(processor, machine.cores),
+            figures,
+            details,
+            left_out,
+            failure,
+        });
+    }
+    Ok(BenchReport::new(machine, platform, sections))
+}
+
+fn others_since(earlier: Option<ProcessorTime>, cores: usize) -> Option<f64> {
+    ProcessorTime::now()?.others_since(&earlier?, cores)
+}
+
+fn what(section: BenchSection) -> &'static str {
+    match section {
+        BenchSection::Guests => {
+            "two guests: messages, and TCP over the NIC's Ethernet function and over QEMU's -netdev stream"
+        }
+        BenchSection::MatchGuests => "four guests: messages between two Match cards beside two ULTRA cards",
+        BenchSection::Boot => "two guests: restored and booted, stage by stage, and the daemon's memory",
+        BenchSection::Scale => "16 and 64 guests of 128 MiB: start, memory, and ping between all pairs of 16",
+        BenchSection::Device => "the device in process, without QEMU",
+        BenchSection::Hostile => "one guest against all others: how long a bystander's control request waits",
+        BenchSection::Sim => "the simulator, over numbers of nodes",
+        BenchSection::Match => "the match unit, alone and with its list manager",
+    }
+}
+
+fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Result<Measured> {
+    match section {
+        BenchSection::Guests => guests::measure(options, root),
+        BenchSection::MatchGuests => match_guests::measure(options, root),
+        BenchSection::Boot => boot::measure(options, root),
+        BenchSection::Scale => scale::measure(options, root),
+        BenchSection::Device => device::measure(options),
+        BenchSection::Hostile => hostile::measure(options),
+        BenchSection::Sim => sim::measure(options),
+        BenchSection::Match => matching::measure(options),
+    }
+}
+
+/// Takes a sample of each kind in each round. A round begins with another kind than the last one, so that none always follows
+/// the same one.
+fn rounds<Kind: Copy + Ord + fmt::Debug, const KINDS: usize>(
+    rounds: usize,
+    kinds: [Kind; KINDS],
+    mut take: impl FnMut(Kind) -> Result<f64>,
+) -> Result<BTreeMap<Kind, Vec<f64>>> {
+    let mut samples: BTreeMap<Kind, Vec<f64>> = BTreeMap::new();
+    for round in 0..rounds {
+        let mut order = kinds;
+        order.rotate_left(round % KINDS);
+        for kind in order {
+            let value = take(kind)?;
+            log::info!("round {round}: {kind:?} {value:.2}");
+            samples.entry(kind).or_default().push(value);
+        }
+    }
+    Ok(samples)
+}
+
+/// A cluster that is up, and how long that took.
+struct Booted {
+    running: RunningCluster,
+    /// From the arguments to the plan: cluster file, cache, accelerator.
+    preparation: Duration,
+    /// From the first process to all nodes healthy.
+    boot: Duration,
+}
+
+impl Booted {
+    /// Measures, and takes the cluster down, whatever the outcome.
+    fn finish<T>(mut self, measure: impl FnOnce(&mut RunningCluster) -> Result<T>) -> Result<T> {
+        let result = measure(&mut self.running);
+        self.running.shut_down(false);
+        result
+    }
+}
+
+/// Boots what `args` describe; `adjust` may change the plan first.
+fn boot(
+    options: &Options,
+    root: &RuntimeRoot,
+    args: &ClusterArgs,
+    adjust: impl FnOnce(&mut Plan),
+) -> Result<Booted> {
+    let begin = Instant::now();
+    let mut plan = plan(options, root, args)?;
+    adjust(&mut plan);
+    start(root, args, plan, begin)
+}
+
+/// Boots `cluster`.
+fn boot_cluster(options: &Options, root: &RuntimeRoot, cluster: &Cluster) -> Result<Booted> {
+    let begin = Instant::now();
+    let plan = plan_cluster(options, root, &options.cluster, cluster)?;
+    start(root, &options.cluster, plan, begin)
+}
+
+fn start(root: &RuntimeRoot, args: &ClusterArgs, plan: Plan, begin: Instant) -> Result<Booted> {
+    let preparation = begin.elapsed();
+    let folder = root.claim(&plan.name)?;
+    let timeout = args.boot_timeout(plan.nodes.len());
+    let begin = Instant::now();
+    let running = RunningCluster::boot(plan, folder, timeout, &mut |node| {
+        log::info!("{} is healthy", node.name);
+    })?;
+    Ok(Booted { running, preparation, boot: begin.elapsed() })
+}
+
+fn plan(options: &Options, root: &RuntimeRoot, args: &ClusterArgs) -> Result<Plan> {
+    plan_cluster(options, root, args, &prepare::cluster(args)?)
+}
+
+fn plan_cluster(
+    options: &Options,
+    root: &RuntimeRoot,
+    args: &ClusterArgs,
+    cluster: &Cluster,
+) -> Result<Plan> {
+    let name = ClusterName::of_run(std::process::id());
+    prepare::plan(args, cluster, &name, root, options.cluster.offline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_takes_each_kind_and_begins_with_another_one() {
+        let mut order = Vec::new();
+        let mut take = |kind: char| {
+            order.push(kind);
+            Ok(order.len() as f64)
+        };
+        let samples = rounds(2, ['a', 'b', 'c'], &mut take).unwrap();
+        assert_eq!(order, ['a', 'b', 'c', 'b', 'c', 'a']);
+        assert_eq!(samples[&'a'], [1.0, 6.0]);
+        let failed = rounds(1, ['a'], |_| anyhow::bail!("gone"));
+        assert!(failed.is_err());
+    }
+}

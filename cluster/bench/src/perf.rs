@@ -1,0 +1,133 @@
+//! `niclab-perf` on two nodes: its arguments, and the figure in its JSON.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use anyhow::Result;
+use niclab_cluster::boot::command::{self, NodeCommand};
+use niclab_cluster::boot::running::RunningCluster;
+use serde_json::Value;
+use thiserror::Error;
+
+/// How long one measurement may take; many times what it does on a slow machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// `niclab-perf` printed something else than was asked for.
+#[derive(Debug, Error)]
+#[error(
+    "niclab-perf's report has no number at {pointer}; build niclab and its guest programs together: {text}"
+)]
+pub struct NoSuchNumber {
+    pointer: &'static str,
+    text: String,
+}
+
+/// How two nodes talk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// Requester pages of an ULTRA card.
+    Ultra,
+    /// Posted receives of a Match card.
+    Match,
+    /// TCP between these addresses, by rank.
+    Tcp(Vec<Ipv4Addr>),
+}
+
+impl Path {
+    fn arguments(&self) -> Vec<String> {
+        match self {
+            Self::Ultra => ["--transport", "ultra"].map(str::to_owned).to_vec(),
+            Self::Match => ["--transport", "match"].map(str::to_owned).to_vec(),
+            Self::Tcp(addresses) => {
+                let list: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
+                vec!["--transport".to_owned(), "tcp".to_owned(), "--addresses".to_owned(), list.join(",")]
+            }
+        }
+    }
+}
+
+/// Two nodes that talk: this one and the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Rank of the lower one, which is even: programs talk in such pairs.
+    pub first: usize,
+    /// How they talk.
+    pub path: Path,
+}
+
+impl From<Path> for Pair {
+    fn from(path: Path) -> Self {
+        Self { first: 0, path }
+    }
+}
+
+/// Median round trip of `iterations` messages of `size_bytes` between two nodes, in microseconds of wall time.
+///
+/// # Errors
+/// When the command fails on a node.
+pub fn round_trip_us(
+    running: &mut RunningCluster,
+    pair: &Pair,
+    size_bytes: usize,
+    iterations: u64,
+) -> Result<f64> {
+    let counts =
+        ["--size".to_owned(), size_bytes.to_string(), "--iterations".to_owned(), iterations.to_string()];
+    let text = run(running, "pingpong", pair, &counts)?;
+    Ok(number(&text, "/sections/0/rows/0/round_trip/p50_wall_ns")? / 1e3)
+}
+
+/// Bandwidth of `iterations` messages or writes of `size_bytes` from the lower rank to the higher, in 10^6 bytes per second of wall
+/// time.
+///
+/// # Errors
+/// When the command fails on a node.
+pub fn bandwidth_mb_per_s(
+    running: &mut RunningCluster,
+    pair: &Pair,
+    size_bytes: usize,
+    iterations: u64,
+) -> Result<f64> {
+    let counts = [
+        ["--size".to_owned(), size_bytes.to_string()],
+        ["--iterations".to_owned(), iterations.to_string()],
+        // Enough for the connection's window to open.
+        ["--warmup".to_owned(), (iterations / 4).to_string()],
+    ];
+    let text = run(running, "stream", pair, counts.as_flattened())?;
+    Ok(number(&text, "/sections/0/rows/0/payload_bytes_per_s_wall")? / 1e6)
+}
+
+/// Runs the same command at both ends; the report is the first one's.
+fn run(running: &mut RunningCluster, benchmark: &str, pair: &Pair, arguments: &[String]) -> Result<String> {
+    let mut argv = vec!["niclab-perf".to_owned(), benchmark.to_owned(), "--json".to_owned()];
+    argv.extend(pair.path.arguments());
+    argv.extend_from_slice(arguments);
+    let ranks = pair.first..pair.first + 2;
+    let commands: Vec<NodeCommand> = ranks.map(|rank| NodeCommand { rank, argv: argv.clone() }).collect();
+    Ok(command::run(running, &commands, LIMIT)?.into_iter().next().unwrap_or_default())
+}
+
+fn number(text: &str, pointer: &'static str) -> Result<f64, NoSuchNumber> {
+    let document: Value = serde_json::from_str(text).unwrap_or_default();
+    let number = document.pointer(pointer).and_then(Value::as_f64);
+    number.ok_or_else(|| NoSuchNumber { pointer, text: text.trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_and_their_absence_is_named() {
+        let text = r#"{"sections": [{"rows": [{"round_trip": {"p50_wall_ns": 12500}}]}]}"#;
+        assert_eq!(number(text, "/sections/0/rows/0/round_trip/p50_wall_ns").unwrap(), 12500.0);
+        let error = number("nonsense", "/sections/0").unwrap_err().to_string();
+        assert!(error.contains("/sections/0") && error.contains("nonsense"), "{error}");
+    }
+
+    #[test]
+    fn tcp_goes_where_it_is_told() {
+        let path = Path::Tcp(vec![Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)]);
+        assert_eq!(path.arguments().join(" "), "--transport tcp --addresses 10.78.0.1,10.78.0.2");
+    }
+}

@@ -1,0 +1,248 @@
+//! All figures of one run, as tables and as JSON.
+
+use std::{fs, thread};
+
+use niclab_cluster::{output::table, plan::Plan};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::figure::{Figure, digits};
+use crate::BenchSection;
+
+/// The version of [`BenchReport`]: raised when a key changes its meaning or goes away.
+pub const BENCH_VERSION: u32 = 1;
+
+/// One run of `niclab bench`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BenchReport {
+    /// [`BENCH_VERSION`].
+    pub version: u32,
+    /// `niclab bench`.
+    pub tool: &'static str,
+    /// What it ran on.
+    pub machine: Machine,
+    /// What the guests ran in; none where no guest was asked for.
+    pub guests: Option<GuestPlatform>,
+    /// What was measured.
+    pub sections: Vec<SectionReport>,
+}
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// The processor, as it calls itself.
+    pub processor: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+}
+
+/// What guests run in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GuestPlatform {
+    /// The accelerator.
+    pub accelerator: String,
+    /// Why that one.
+    pub accelerator_reason: String,
+    /// QEMU's version.
+    pub qemu_version: String,
+    /// Release of the guest kernel.
+    pub kernel_release: String,
+}
+
+/// One section.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SectionReport {
+    /// Which, as `--only` takes it.
+    pub section: BenchSection,
+    /// The same in words.
+    pub what: &'static str,
+    /// Wall time that the section took.
+    pub wall_s: f64,
+    /// Cores that other processes kept busy meanwhile, on the average: their work makes wall times longer.
+    pub others_cores: Option<f64>,
+    /// What it measured.
+    pub figures: Vec<Figure>,
+    /// What another program reported, as it said it.
+    pub details: Option<Value>,
+    /// What was left out because it is not there to be measured, and why.
+    pub left_out: Vec<String>,
+    /// Why it could not be measured.
+    pub failure: Option<String>,
+}
+
+impl Machine {
+    /// The host.
+    #[must_use]
+    pub fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+        Self {
+            processor: processor.unwrap_or("unknown processor").trim().to_owned(),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+impl GuestPlatform {
+    /// Of a plan.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        Self {
+            accelerator: plan.accelerator.name().to_owned(),
+            accelerator_reason: plan.accelerator.reason.clone(),
+            qemu_version: plan.qemu_version.clone(),
+            kernel_release: plan.kernel_release.clone(),
+        }
+    }
+}
+
+impl BenchReport {
+    /// A report of this version.
+    #[must_use]
+    pub fn new(machine: Machine, guests: Option<GuestPlatform>, sections: Vec<SectionReport>) -> Self {
+        Self { version: BENCH_VERSION, tool: "niclab bench", machine, guests, sections }
+    }
+
+    /// Whether every section was measured. Goals have no say in it.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.sections.iter().all(|section| section.failure.is_none())
+    }
+
+    /// The report as tables.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Machine { processor, cores } = &self.machine;
+        let mut text = format!("host: {cores} cores of {processor}\n");
+        if let Some(guests) = &self.guests {
+            text += &format!(
+                "guests: QEMU {}, kernel {}, accelerator {} ({})\n",
+                guests.qemu_version, guests.kernel_release, guests.accelerator, guests.accelerator_reason
+            );
+        }
+        text += "clock: wall is what this machine took, model what the modelled hardware would have taken\n";
+        text += "median, min, max: of the rounds; a ratio is taken within each round\n";
+        for section in &self.sections {
+            text += &section.text();
+        }
+        text += &self.summary();
+        text
+    }
+
+    fn summary(&self) -> String {
+        let figures = || self.sections.iter().flat_map(|section| &section.figures);
+        let goals = figures().filter(|figure| figure.goal.is_some()).count();
+        let missed: Vec<&str> = figures()
+            .filter(|figure| figure.reached == Some(false))
+            .map(|figure| figure.what.as_str())
+            .collect();
+        let mut text = format!("\ngoals: {} of {goals} reached\n", goals - missed.len());
+        for what in missed {
+            text += &format!("not reached: {what}\n");
+        }
+        for section in self.sections.iter().filter(|section| section.failure.is_some()) {
+            text += &format!("not measured: {}\n", section.what);
+        }
+        text
+    }
+}
+
+impl SectionReport {
+    fn text(&self) -> String {
+        let others = self.others_cores.map_or_else(|| "unknown".to_owned(), |cores| format!("{cores:.2}"));
+        let mut text = format!("\n{}\n", self.what);
+        text +=
+            &format!("took {:.0} s; cores that other processes kept busy meanwhile: {others}\n", self.wall_s);
+        if let Some(failure) = &self.failure {
+            return text + &format!("could not be measured: {failure}\n");
+        }
+        let heading = ["figure", "median", "min", "max", "unit", "clock", "goal", "reached"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        rows.extend(self.figures.iter().map(row));
+        text += &table(&rows);
+        for left_out in &self.left_out {
+            text += &format!("left out: {left_out}\n");
+        }
+        text
+    }
+}
+
+fn row(figure: &Figure) -> Vec<String> {
+    let reached = match figure.reached {
+        Some(true) => "yes",
+        Some(false) => "NO",
+        None => "",
+    };
+    vec![
+        figure.what.clone(),
+        digits(figure.median),
+        digits(figure.min),
+        digits(figure.max),
+        figure.unit.clone(),
+        figure.clock.name().to_owned(),
+        figure.goal.map_or_else(String::new, super::figure::Goal::text),
+        reached.to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::{Clock, Goal};
+
+    fn report() -> BenchReport {
+        let figure = |what: &str, value: f64, goal: Goal| {
+            Figure::new("key", what, Clock::Wall, "us", vec![value]).with_goal(goal)
+        };
+        let section = |section, figures, failure| SectionReport {
+            section,
+            what: "two guests",
+            wall_s: 1.0,
+            others_cores: Some(0.25),
+            figures,
+            details: Some(serde_json::json!({"kept": "as it is"})),
+            left_out: vec!["testpmd: none".to_owned()],
+            failure,
+        };
+        let machine = Machine { processor: "P".into(), cores: 2 };
+        let figures =
+            vec![figure("fast enough", 1.0, Goal::Below(2.0)), figure("too slow", 3.0, Goal::Below(2.0))];
+        let sections = vec![
+            section(BenchSection::Guests, figures, None),
+            section(BenchSection::Scale, Vec::new(), Some("it broke".into())),
+        ];
+        BenchReport::new(machine, None, sections)
+    }
+
+    #[test]
+    fn a_missed_goal_and_a_failure_are_said_plainly_and_apart() {
+        let text = report().text();
+        assert!(
+            text.contains("goals: 1 of 2 reached\nnot reached: too slow\nnot measured: two guests\n"),
+            "{text}"
+        );
+        assert!(text.contains("could not be measured: it broke"), "{text}");
+        assert!(text.contains("kept busy meanwhile: 0.25\n"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("too slow")).unwrap();
+        assert!(line.contains("wall") && line.contains("< 2") && line.ends_with("NO"), "{line}");
+    }
+
+    #[test]
+    fn only_a_failed_measurement_makes_a_run_incomplete() {
+        let mut report = report();
+        assert!(!report.is_complete());
+        report.sections.pop();
+        assert!(report.is_complete(), "a missed goal is a measurement");
+    }
+
+    #[test]
+    fn the_json_is_versioned_and_says_the_clock_of_every_figure() {
+        let value = serde_json::to_value(report()).unwrap();
+        assert_eq!(value["version"], BENCH_VERSION);
+        assert_eq!(value["sections"][0]["section"], "guests");
+        assert_eq!(value["sections"][0]["details"]["kept"], "as it is");
+        let figure = &value["sections"][0]["figures"][1];
+        assert_eq!((&figure["clock"], &figure["reached"]), (&"wall".into(), &false.into()));
+        assert_eq!(figure["goal"]["below"], 2.0);
+    }
+}

@@ -1,0 +1,579 @@
+//! The command line.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use niclab_bench::BenchSection;
+use niclab_cluster::arguments::ClusterArgs;
+use niclab_spec::ClusterName;
+
+/// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
+/// modelled hardware would have cost.
+#[derive(Debug, Parser)]
+#[command(
+    name = "niclab",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  niclab run                            boot two nodes, measure their NICs, report, shut down
+  niclab run --nodes 4 -- ./my-program  run a program of the current folder on four nodes
+  niclab run --trace run.json           a timeline of every message, for ui.perfetto.dev
+  niclab up && niclab shell node0       keep a cluster up and log in
+  niclab doctor                         what is used, what is missing, and how to get it
+
+The first run builds QEMU's tree, kernel, driver and images into a cache (NICLAB_CACHE, else the user's cache folder);
+it needs the network and some minutes. Later runs start from the cache."
+)]
+pub struct Cli {
+    /// Say more: once for what is decided, twice for every step. RUST_LOG wins over it.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Boot a cluster, run a command on every node (or the built-in demonstration), report, and shut down.
+    ///
+    /// The command finds NICLAB_RANK, NICLAB_SIZE, NICLAB_NODE, NICLAB_PEERS and NICLAB_ADDRESSES (both by rank,
+    /// separated by commas) in its environment, and the current folder at its own path. Exits with the first code that
+    /// is not 0; with 125 where niclab itself fails, and 128 plus the signal's number where a signal ends it.
+    Run(RunArgs),
+    /// Boot a cluster and leave it up.
+    Up(UpArgs),
+    /// Show a cluster's nodes, their health and their counters.
+    Inspect(InspectArgs),
+    /// Run a command on a node. Standard input goes to the command.
+    Exec(ExecArgs),
+    /// Log in on a node.
+    Shell(ShellArgs),
+    /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
+    Logs(LogsArgs),
+    /// Write a timeline of what a cluster does from now on, until Ctrl-C: every stage of every message, in model time.
+    ///
+    /// Open the file at https://ui.perfetto.dev. It is there when it is whole (docs/OBSERVE.md).
+    Trace(WatchArgs),
+    /// Write the frames of links from now on, until Ctrl-C, for Wireshark (pcapng): both directions, with what faults did
+    /// to them.
+    ///
+    /// tools/wireshark/niclab.lua names the fields of the models' packets (docs/OBSERVE.md).
+    Capture(CaptureArgs),
+    /// Record the messages that a cluster's NICs send from now on, until Ctrl-C, so that the simulator can send them again.
+    ///
+    /// A scenario with kind = "replay" and recording = "FILE" does that, by `niclab sim` (docs/SIMULATOR.md).
+    Record(WatchArgs),
+    /// Let something go wrong on a node's link from now on, mend it, or show what goes wrong on all links.
+    ///
+    /// Changes what is named and keeps the rest. The faults are drawn from the cluster's seed, frame by frame; a change
+    /// restarts nothing (docs/FAULTS.md).
+    Fault(FaultArgs),
+    /// Take a cluster down, and clean up after one whose niclab died.
+    Down(DownArgs),
+    /// Print every process and file of a cluster, and start none.
+    Plan(PlanArgs),
+    /// Say which accelerator, QEMU, kernel and cache are used and why, and what is missing.
+    Doctor(DoctorArgs),
+    /// Measure messages and TCP between guests beside QEMU's own network, boots, memory, many nodes, the device in process.
+    ///
+    /// What is compared is measured in the same boot, in rounds that take turns; ratios are taken within a round. Each
+    /// figure says its goal and whether it was reached. Exits with 0 also where a goal is not reached, and with 1 where
+    /// something could not be measured.
+    Bench(BenchArgs),
+    /// Show reports: one as tables, several beside one another, and the difference of two.
+    ///
+    /// Counts, model time and wall time stand apart. A file that is truncated, of another version or no report is
+    /// refused with its line.
+    Report(ReportArgs),
+    /// List platform profiles, show the numbers of one with their sources, or check one of your own.
+    Profile(ProfileArgs),
+    /// Make a paper's figures anew in the models, each number beside the paper's.
+    ///
+    /// Exits with 1 where a claim of the paper does not hold; of the match unit's paper, a claim about the match unit.
+    Figures(FiguresArgs),
+    /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
+    ///
+    /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
+    /// with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not be run.
+    Check(CheckArgs),
+    /// Run a scenario in the simulator, or a swarm of random ones with faults.
+    ///
+    /// The same file and seed give the same report, byte for byte. Exits with 1 when a check outside of the models did not
+    /// hold, and with 2 when the scenario is wrong.
+    Sim(SimArgs),
+    /// Assemble a program of the match unit into a firmware image.
+    ///
+    /// All errors are shown, each with its line and the mend; docs/match/MACHINE.md describes the language. Exits with 1, and writes
+    /// nothing, where the source is refused.
+    Asm(AsmArgs),
+    /// Print a firmware image of the match unit as source, which assembles to the same image.
+    ///
+    /// Exits with 1 where the image is damaged or none.
+    Disasm(DisasmArgs),
+    /// Run a program of the match unit on a list and headers, or step through it.
+    ///
+    /// `niclab match run` prints for each header which item takes it, and in how many cycles; `niclab match debug` stops at
+    /// words, headers and verdicts and shows the unit; both write waveforms (docs/match/RUNNING.md). Exits with 1 where the program had
+    /// to be stopped, and with 2 where it cannot be run.
+    Match(MatchArgs),
+    /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
+    Schema(SchemaArgs),
+    /// Keep a cluster up. `niclab up` starts this.
+    #[command(hide = true)]
+    Supervise,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How to report. With `json`, standard output holds the report alone, and what commands print goes to standard
+    /// error.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub report: Option<ReportFormat>,
+    /// Write the report, as JSON, to this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub report_file: Option<PathBuf>,
+    /// Files about the run.
+    #[command(flatten)]
+    pub watch: RunWatchArgs,
+    /// End the commands after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+    /// The command to run on every node.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Files about what the cluster does while the commands run.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunWatchArgs {
+    /// Write a timeline of what the commands made the NICs do to this file, for ui.perfetto.dev.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write the frames on all links to this file, for Wireshark (pcapng).
+    #[arg(long, value_name = "FILE")]
+    pub capture: Option<PathBuf>,
+    /// Record the messages of the NICs in this file, to replay them in the simulator.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+/// Arguments of `trace` and `record`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The file. It is there when it is whole. Default: trace.json, capture.pcapng or recording.jsonl.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// End after so many seconds (wall time).
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    pub duration: Option<Duration>,
+    /// End after so many messages, with all that they had caused when the last was sent. A frame of ordinary networking is
+    /// one too, but in a recording.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub messages: Option<u64>,
+}
+
+/// A time of more than nothing, in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let duration = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.filter(|duration| !duration.is_zero()).ok_or_else(|| "give seconds, more than 0".to_owned())
+}
+
+/// Arguments of `capture`.
+#[derive(Debug, Args)]
+pub struct CaptureArgs {
+    /// The links, named after their nodes. Default: all.
+    #[arg(value_name = "LINK")]
+    pub links: Vec<String>,
+    /// Where and for how long.
+    #[command(flatten)]
+    pub watch: WatchArgs,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Scenarios (TOML; `niclab schema scenario` describes them).
+    #[arg(required = true, value_name = "SCENARIO")]
+    pub scenarios: Vec<PathBuf>,
+    /// Write the verdicts to this file as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Take a ratio of wall times that is undecided after all its rounds for broken.
+    #[arg(long)]
+    pub undecided_is_broken: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// Arguments of `sim`.
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// The scenario (TOML). Its budgets are not looked at.
+    #[arg(value_name = "SCENARIO", required_unless_present = "swarm", conflicts_with = "swarm")]
+    pub scenario: Option<PathBuf>,
+    /// Run so many random configurations, first with faults, then healed; a failure prints its seed.
+    #[arg(long, value_name = "N")]
+    pub swarm: Option<u32>,
+    /// The seed, instead of the scenario's; the first one of a swarm.
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Threads over which a swarm is spread. What is printed does not depend on it.
+    #[arg(long, value_name = "N", requires = "swarm")]
+    pub threads: Option<u32>,
+    /// How to report.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", conflicts_with = "swarm")]
+    pub report: ReportFormat,
+    /// Write the report, as JSON, to this file as well.
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    pub report_file: Option<PathBuf>,
+    /// Write a timeline of the measured part to this file, for ui.perfetto.dev (docs/OBSERVE.md).
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    pub trace: Option<PathBuf>,
+    /// Write the frames of the measured part, on every link, to this file, for Wireshark (pcapng).
+    #[arg(long, value_name = "FILE", conflicts_with = "swarm")]
+    pub capture: Option<PathBuf>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// Form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// Tables.
+    Text,
+    /// JSON, versioned.
+    Json,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Reports, as `niclab run --report json` or `niclab sim` writes them.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Compare each node, not only the sums over all nodes.
+    #[arg(long)]
+    pub per_node: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ProfileCommand,
+}
+
+/// What to do with profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// The profiles that come with niclab, each with how many of its numbers are fitted.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Every number of a profile with its source.
+    Show {
+        /// The name of a profile, or the path of a file.
+        profile: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say of each file what is impossible in it, where, and how to mend it. Exits with 1 if anything is.
+    Check {
+        /// Paths of files, or names of profiles.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+    },
+}
+
+/// Arguments of `figures`.
+#[derive(Debug, Args)]
+pub struct FiguresArgs {
+    /// Whose.
+    #[arg(value_enum, value_name = "PAPER")]
+    pub paper: PaperFigures,
+    /// Draw them into this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Use no network when the program that makes them has to be built.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// A paper whose figures are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PaperFigures {
+    /// ULTRA: latency and bandwidth over packet size.
+    Ultra,
+    /// The match unit: time to match on lists of different length, beside processors.
+    Match,
+    /// Match cards in guests that are booted for it: latency over the depth of the list, matched on card and host.
+    MatchLive,
+}
+
+/// Arguments of `schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Of what.
+    #[arg(value_enum, default_value_t = SchemaOf::Cluster, value_name = "WHAT")]
+    pub what: SchemaOf,
+    /// Print tables of all keys as Markdown instead.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// What has a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// The cluster file.
+    Cluster,
+    /// The report of a run.
+    Report,
+    /// A platform profile.
+    Profile,
+    /// A scenario of `niclab check` and `niclab sim`.
+    Scenario,
+}
+
+/// Arguments of `asm`.
+#[derive(Debug, Args)]
+pub struct AsmArgs {
+    /// The source.
+    #[arg(value_name = "FILE.nma")]
+    pub source: PathBuf,
+    /// Where to write the image. Without this, beside the source, as .nmi.
+    #[arg(short, long, value_name = "FILE.nmi")]
+    pub output: Option<PathBuf>,
+    /// Print every word with its address and bits.
+    #[arg(long)]
+    pub listing: bool,
+    /// Refuse a source that is warned of.
+    #[arg(long)]
+    pub deny_warnings: bool,
+}
+
+/// Arguments of `disasm`.
+#[derive(Debug, Args)]
+pub struct DisasmArgs {
+    /// The image.
+    #[arg(value_name = "FILE.nmi")]
+    pub image: PathBuf,
+    /// Print every word with its address and bits instead.
+    #[arg(long)]
+    pub listing: bool,
+}
+
+/// Arguments of `match`.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct MatchArgs {
+    /// Use no network when the program behind this command is built.
+    #[arg(long)]
+    pub offline: bool,
+    /// What to do: `run` or `debug`, with their options; `niclab match run --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    pub arguments: Vec<OsString>,
+}
+
+/// Arguments of `up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+/// Which cluster that is up.
+#[derive(Debug, Args)]
+pub struct NameArgs {
+    /// The cluster's name.
+    #[arg(long, default_value = ClusterName::DEFAULT)]
+    pub name: ClusterName,
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `fault`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").multiple(true).requires("node"))]
+pub struct FaultArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node whose link it is. Without one, all links are shown.
+    pub node: Option<String>,
+    /// Probability that a frame is lost.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub loss: Option<f64>,
+    /// Probability that a frame arrives twice.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub duplicate: Option<f64>,
+    /// Probability that a frame is overtaken by the next one.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub reorder: Option<f64>,
+    /// Probability that one bit of a frame is flipped.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub corrupt: Option<f64>,
+    /// Model time added to each frame, in nanoseconds.
+    #[arg(long, value_name = "N", group = "change",
+        value_parser = clap::value_parser!(u64).range(..=niclab_spec::Faults::MAX_DELAY_NS))]
+    pub delay_ns: Option<u64>,
+    /// Cut the link: no frame passes, and the guest's network interface loses its carrier. With `=false`, mend that alone.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        group = "change")]
+    pub partition: Option<bool>,
+    /// Change a fault of the NIC itself: KEY and VALUE as below `device_faults` in a cluster file, such as `stale=0.01` or
+    /// `stale_at=[3,7]`. Can be given more than once; what is not named stays.
+    #[arg(long, value_name = "KEY=VALUE", group = "change")]
+    pub device: Vec<String>,
+    /// Nothing goes wrong any more, neither on the link nor in the NIC, and the link is not cut.
+    #[arg(long, group = "change",
+        conflicts_with_all = ["loss", "duplicate", "reorder", "corrupt", "delay_ns", "partition", "device"])]
+    pub heal: bool,
+    /// Change nothing, and show what goes wrong and what it did so far.
+    #[arg(long, conflicts_with = "change")]
+    pub show: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A number from 0 to 1.
+fn probability(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "give a number from 0 to 1, such as 0.01 for one frame in a hundred".to_owned())
+}
+
+/// Arguments of `exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// Give the command a terminal.
+    #[arg(short, long)]
+    pub tty: bool,
+    /// The node.
+    pub node: String,
+    /// The command.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `shell`.
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node.
+    pub node: String,
+}
+
+/// Arguments of `logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node, or `daemon`.
+    pub node: String,
+    /// The messages of the node's QEMU, instead of the guest's console.
+    #[arg(long)]
+    pub qemu: bool,
+    /// Go on printing what comes.
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+/// Arguments of `down`.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// All clusters of this user.
+    #[arg(long, conflicts_with = "name")]
+    pub all: bool,
+    /// How long a cluster may take to end, in seconds, before what keeps it is killed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub within: u64,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure; everything, where nothing is named.
+    #[arg(value_enum, value_name = "SECTION", conflicts_with = "only")]
+    pub sections: Vec<BenchSection>,
+    /// Print JSON, versioned.
+    #[arg(long)]
+    pub json: bool,
+    /// Measure only these, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SECTION")]
+    pub only: Vec<BenchSection>,
+    /// How often each comparison is repeated.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: u16,
+    /// Measure the vhost ports of this DPDK testpmd beside the device's. Default: the one in PATH, if there is one.
+    #[arg(long, value_name = "PROGRAM")]
+    pub testpmd: Option<PathBuf>,
+    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+}

@@ -1,0 +1,96 @@
+//! `niclab check`: scenarios against their budgets.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use niclab_cluster::{
+    check::{self, BROKEN, Checked, HELD, budget::Outcome, junit},
+    programs::simulator::Simulator,
+};
+
+use super::terminal;
+use crate::arguments::CheckArgs;
+
+/// Checks them; the code is the largest that any of them calls for.
+///
+/// # Errors
+/// Where a signal ends it, when the simulator is missing, or the JUnit file cannot be written.
+pub fn run(args: &CheckArgs) -> Result<u8> {
+    let simulator = Simulator::locate(args.offline)?;
+    let mut simulate = |config: &_| simulator.run(config);
+    let mut checked: Vec<Checked> = (args.scenarios.iter())
+        .map(|file| check::check(file, args.offline, &mut simulate))
+        .collect::<Result<_>>()?;
+    if args.undecided_is_broken {
+        checked.iter_mut().for_each(Checked::demand_decisions);
+    }
+    if let Some(path) = &args.junit {
+        std::fs::write(path, junit::document(&checked))
+            .with_context(|| format!("cannot write {}; is its folder there?", path.display()))?;
+    }
+    terminal::print(&if args.json { serde_json::to_string_pretty(&checked)? } else { text(&checked) })?;
+    Ok(checked.iter().map(|checked| checked.code).max().unwrap_or(HELD))
+}
+
+fn text(checked: &[Checked]) -> String {
+    let mut text = String::new();
+    // Writing into a string does not fail.
+    for one in checked {
+        let (held, undecided) = (one.count(Outcome::Held), one.count(Outcome::Undecided));
+        let word = match one.code {
+            HELD if undecided > 0 => "undecided",
+            HELD => "held",
+            BROKEN => "BROKEN",
+            _ => "NOT RUN",
+        };
+        let (all, wall_s) = (one.verdicts.len(), one.wall_s);
+        let open = if undecided > 0 { format!(", {undecided} undecided") } else { String::new() };
+        let _ = writeln!(text, "{}: {word}, {held} of {all} held{open}, {wall_s:.1} s wall", one.scenario);
+        if let Some(error) = &one.error {
+            let _ = writeln!(text, "  {error}");
+        }
+        for verdict in one.verdicts.iter().filter(|verdict| !verdict.is_held()) {
+            let open = if verdict.outcome == Outcome::Undecided { "undecided: " } else { "" };
+            let (what, expected, found) = (&verdict.what, &verdict.expected, &verdict.found);
+            let _ = writeln!(text, "  {open}{what}: expected {expected}, found {found}");
+            for cause in &verdict.causes {
+                let _ = writeln!(text, "    {cause}");
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niclab_cluster::check::budget::Verdict;
+
+    #[test]
+    fn what_is_undecided_is_told_apart_from_what_is_broken() {
+        let verdict = |what: &str, outcome| Verdict {
+            what: what.into(),
+            outcome,
+            expected: "e".into(),
+            found: "f".into(),
+            causes: Vec::new(),
+        };
+        let mut checked = Checked {
+            scenario: "s.toml".into(),
+            verdicts: vec![verdict("a", Outcome::Held), verdict("b", Outcome::Undecided)],
+            error: None,
+            wall_s: 1.0,
+            code: HELD,
+        };
+        let all = text(std::slice::from_ref(&checked));
+        assert_eq!(
+            all,
+            "s.toml: undecided, 1 of 2 held, 1 undecided, 1.0 s wall\n  undecided: b: expected e, found f\n"
+        );
+        checked.verdicts.push(verdict("c", Outcome::Broken));
+        checked.code = BROKEN;
+        let all = text(&[checked]);
+        assert!(all.starts_with("s.toml: BROKEN, 1 of 3 held, 1 undecided, "), "{all}");
+        assert!(all.ends_with("  undecided: b: expected e, found f\n  c: expected e, found f\n"), "{all}");
+    }
+}

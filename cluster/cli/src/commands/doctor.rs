@@ -1,0 +1,205 @@
+//! `niclab doctor`: what is used and why, what is missing, and how to get it.
+
+use std::{
+    env,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::Result;
+use niclab_cluster::{
+    boot::template, host::runtime::RuntimeRoot, output::table, plan::accelerator::Accelerator, programs,
+};
+use niclab_images::{Cache, Survey, survey};
+use niclab_spec::AcceleratorChoice;
+use serde::Serialize;
+
+use super::terminal;
+use crate::arguments::DoctorArgs;
+
+/// The version of the JSON.
+const DOCTOR_VERSION: u32 = 1;
+
+/// Programs of the host that the build of niclab's own programs needs, besides those of the images.
+const BUILD_TOOLS: [(&str, &str); 2] =
+    [("cargo", "install the Rust toolchain"), ("cc", "install the package gcc")];
+
+#[derive(Serialize)]
+struct Diagnosis {
+    version: u32,
+    checks: Vec<Check>,
+}
+
+/// One line of the table.
+#[derive(Serialize)]
+struct Check {
+    what: String,
+    state: State,
+    found: String,
+    /// How to mend it; empty where nothing is to be mended.
+    #[serde(rename = "mend")]
+    remedy: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    Good,
+    /// Not there yet; the first run sees to it.
+    WillBeBuilt,
+    Missing,
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::WillBeBuilt => "will be built",
+            Self::Missing => "MISSING",
+        }
+    }
+}
+
+/// Prints it. The code is 1 if something is missing that `niclab run` cannot build.
+///
+/// # Errors
+/// When no cache folder can be named.
+pub fn run(args: &DoctorArgs) -> Result<u8> {
+    let cache = Cache::locate()?;
+    let templates = template::count(&cache);
+    let diagnosis = Diagnosis { version: DOCTOR_VERSION, checks: checks(&survey(&cache), templates) };
+    let is_missing = diagnosis.checks.iter().any(|check| check.state == State::Missing);
+    terminal::print(&if args.json { serde_json::to_string_pretty(&diagnosis)? } else { text(&diagnosis) })?;
+    Ok(u8::from(is_missing))
+}
+
+fn checks(survey: &Survey, templates: usize) -> Vec<Check> {
+    let mut checks = vec![accelerator()];
+    checks.push(built("QEMU", survey.qemu_version.as_ref()));
+    checks.push(built("guest kernel", survey.kernel_release.as_ref()));
+    checks.push(built("kernel module", survey.module.then_some("built for that kernel")));
+    let images = format!("{} initramfs, {} with packages", survey.initramfs_count, survey.disk_count);
+    checks.push(built("guest images", (survey.initramfs_count > 0).then_some(images)));
+    let found = (templates > 0).then(|| format!("{templates} of guests that have booted"));
+    checks.push(built("templates", found));
+    checks.push(good("cache", survey.cache.display().to_string()));
+    checks.extend(survey.other_layouts.iter().map(|path| Check {
+        remedy: format!("remove {} when no older niclab needs it", path.display()),
+        ..good("cache of another version", path.display().to_string())
+    }));
+    checks.push(match &survey.mirror {
+        Ok(mirror) => good("Debian mirror", mirror.clone()),
+        Err(error) => missing("Debian mirror", error.clone(), "give one with --mirror"),
+    });
+    for tool in &survey.tools {
+        checks.push(match &tool.path {
+            Some(path) => good(tool.name, path.display().to_string()),
+            None => {
+                missing(tool.name, "not in PATH".to_owned(), &format!("install the package {}", tool.package))
+            }
+        });
+    }
+    for (name, remedy) in BUILD_TOOLS {
+        checks.push(match in_path(name) {
+            Some(path) => good(name, path.display().to_string()),
+            None => missing(name, "not in PATH".to_owned(), remedy),
+        });
+    }
+    checks.push(sandbox(programs::built_device()));
+    checks.push(match RuntimeRoot::locate() {
+        Ok(root) => good("runtime folder", root.path().display().to_string()),
+        Err(error) => {
+            missing("runtime folder", error.to_string(), "set NICLAB_RUNTIME_DIR to a folder of your own")
+        }
+    });
+    checks
+}
+
+fn accelerator() -> Check {
+    match Accelerator::choose(AcceleratorChoice::Auto) {
+        Ok(accelerator) => good("accelerator", format!("{}: {}", accelerator.name(), accelerator.reason)),
+        // `auto` always finds one.
+        Err(error) => missing("accelerator", error.to_string(), "use accelerator = \"tcg\""),
+    }
+}
+
+/// What the kernel lets the daemon do without, in the daemon's own words: it works without, so that nothing is missing.
+fn sandbox(device: Option<PathBuf>) -> Check {
+    const WHAT: &str = "daemon's sandbox";
+    let Some(device) = device else {
+        return Check { found: "the daemon is not built yet".to_owned(), ..built(WHAT, None::<String>) };
+    };
+    let said = Command::new(&device).arg("sandbox").stdin(Stdio::null()).output();
+    let said = said.ok().filter(|said| said.status.success());
+    let Some(said) = said else {
+        let found = format!("{} does not say", device.display());
+        return Check { remedy: "build niclab and niclab-device together".to_owned(), ..good(WHAT, found) };
+    };
+    let found = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+    let is_whole = !found.contains("not (") && !found.contains("in part");
+    let remedy = if is_whole { "" } else { "none needed: the daemon does without; a newer kernel has it" };
+    Check { remedy: remedy.to_owned(), ..good(WHAT, found) }
+}
+
+fn good(what: &str, found: String) -> Check {
+    Check { what: what.to_owned(), state: State::Good, found, remedy: String::new() }
+}
+
+fn missing(what: &str, found: String, remedy: &str) -> Check {
+    Check { what: what.to_owned(), state: State::Missing, found, remedy: remedy.to_owned() }
+}
+
+fn built(what: &str, found: Option<impl ToString>) -> Check {
+    match found {
+        Some(found) => good(what, found.to_string()),
+        None => Check {
+            state: State::WillBeBuilt,
+            remedy: "`niclab run` builds it; the first time it needs the network".to_owned(),
+            ..good(what, "not in the cache".to_owned())
+        },
+    }
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+fn text(diagnosis: &Diagnosis) -> String {
+    let mut rows = vec![["what", "state", "found", "mend"].map(str::to_owned).to_vec()];
+    rows.extend(diagnosis.checks.iter().map(|check| {
+        vec![check.what.clone(), check.state.word().to_owned(), check.found.clone(), check.remedy.clone()]
+    }));
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A daemon that says this about its sandbox.
+    fn device(folder: &tempfile::TempDir, script: &str) -> Option<PathBuf> {
+        let path = folder.path().join("device");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+        Some(path)
+    }
+
+    #[test]
+    fn the_sandbox_is_told_and_never_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = sandbox(device(&folder, "echo 'landlock: no files; seccomp: few calls'"));
+        assert_eq!(
+            (whole.found.as_str(), whole.remedy.as_str()),
+            ("landlock: no files; seccomp: few calls", "")
+        );
+        let none = sandbox(device(&folder, "echo 'not (landlock: no files): the kernel has none'"));
+        assert!(none.remedy.contains("does without"), "{}", none.remedy);
+        let older = sandbox(device(&folder, "exit 2"));
+        assert!(older.remedy.contains("together"), "{}", older.remedy);
+        let unbuilt = sandbox(None);
+        assert!(unbuilt.state == State::WillBeBuilt && unbuilt.found.contains("not built"));
+        assert!([whole, none, older].iter().all(|check| check.state == State::Good));
+    }
+}

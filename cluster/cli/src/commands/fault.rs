@@ -1,0 +1,249 @@
+//! `niclab fault`: what goes wrong on the links and in the NICs of a cluster that is up.
+
+use anyhow::{Context, Result, bail};
+use niclab_cluster::{
+    daemon::monitor,
+    guests::qmp::Qmp,
+    output::table,
+    plan::{NodePlan, Plan},
+};
+use niclab_spec::{
+    DeviceFaults, Faults, FaultsChange,
+    monitor::{LinkState, LinkStates},
+};
+use serde::Serialize;
+
+use super::{plan_of, terminal};
+use crate::arguments::FaultArgs;
+
+/// Changes or shows it.
+///
+/// # Errors
+/// When there is no such cluster or node, or the guest's carrier cannot be changed.
+pub fn run(args: &FaultArgs) -> Result<u8> {
+    let plan = plan_of(&args.name.name)?;
+    let node = args.node.as_deref().map(|name| node_of(&plan, name)).transpose()?;
+    if let Some(node) = node.filter(|_| args.heal || !args.device.is_empty()) {
+        let before = monitor::device_faults(&plan.monitor_socket, &node.name)?;
+        let faults = if args.heal { DeviceFaults::default() } else { changed(&before, &args.device)? };
+        monitor::set_device_faults(&plan.monitor_socket, &node.name, faults)?;
+    }
+    let states = match (node, change(args)) {
+        (Some(node), Some(change)) => apply(&plan, node, change)?,
+        _ => monitor::faults(&plan.monitor_socket)?,
+    };
+    let wanted = states.nodes.into_iter().filter(|state| node.is_none_or(|node| node.name == state.name));
+    let nodes = wanted.map(|link| {
+        let device_faults = monitor::device_faults(&plan.monitor_socket, &link.name)?;
+        Ok(NodeState { link, device_faults })
+    });
+    let states = NodeStates { version: states.version, nodes: nodes.collect::<Result<_>>()? };
+    terminal::print(&if args.json { serde_json::to_string_pretty(&states)? } else { text(&states) })?;
+    Ok(0)
+}
+
+/// What goes wrong at all nodes that were asked for.
+#[derive(Debug, Serialize)]
+struct NodeStates {
+    version: u32,
+    nodes: Vec<NodeState>,
+}
+
+/// What goes wrong at one node.
+#[derive(Debug, Serialize)]
+struct NodeState {
+    #[serde(flatten)]
+    link: LinkState,
+    device_faults: DeviceFaults,
+}
+
+/// The faults of a NIC, some of them changed as `--device` says.
+fn changed(before: &DeviceFaults, changes: &[String]) -> Result<DeviceFaults> {
+    let mut faults = serde_json::to_value(before)?;
+    for change in changes {
+        let (key, value) = change
+            .split_once('=')
+            .with_context(|| format!("--device {change}: write KEY=VALUE, such as stale=0.01"))?;
+        let value = serde_json::from_str(value).with_context(|| {
+            format!("--device {change}: the value is a number, or a list of numbers such as [3,7]")
+        })?;
+        if let Some(map) = faults.as_object_mut() {
+            map.insert(key.to_owned(), value);
+        }
+        // Key by key, so that the one that is wrong is named.
+        faults = serde_json::from_value::<DeviceFaults>(faults)
+            .and_then(serde_json::to_value)
+            .with_context(|| format!("--device {change}"))?;
+    }
+    Ok(serde_json::from_value(faults)?)
+}
+
+fn node_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a NodePlan> {
+    let Some(node) = plan.node(name) else {
+        let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
+        bail!("no node is called `{name}`; the nodes are {}", names.join(", "));
+    };
+    Ok(node)
+}
+
+/// What shall change; nothing where links are only to be shown.
+fn change(args: &FaultArgs) -> Option<FaultsChange> {
+    if args.heal {
+        let Faults { loss, duplicate, corrupt, reorder, delay_ns, partition } = Faults::default();
+        return Some(FaultsChange {
+            loss: Some(loss),
+            duplicate: Some(duplicate),
+            corrupt: Some(corrupt),
+            reorder: Some(reorder),
+            delay_ns: Some(delay_ns),
+            partition: Some(partition),
+        });
+    }
+    let FaultArgs { loss, duplicate, corrupt, reorder, delay_ns, partition, .. } = *args;
+    let change = FaultsChange { loss, duplicate, corrupt, reorder, delay_ns, partition };
+    (change != FaultsChange::default()).then_some(change)
+}
+
+/// Changes the link and, where that cuts or mends it, the guest's carrier.
+fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkStates> {
+    let Some(partition) = change.partition else {
+        return Ok(monitor::change_faults(&plan.monitor_socket, &node.name, change)?);
+    };
+    // Connected to first, because QEMU speaks with one at a time: of two that cut and mend the same link at once, each makes
+    // both changes before the other makes its first.
+    let mut qemu = Qmp::connect(&node.qmp_socket).with_context(|| {
+        format!("the link of {} stays as it is: its carrier cannot be changed with it", node.name)
+    })?;
+    let states = monitor::change_faults(&plan.monitor_socket, &node.name, change)?;
+    qemu.set_carrier(!partition).with_context(|| {
+        let done = if partition { "cut" } else { "mended" };
+        format!("the link of {} is {done}, but the guest's carrier does not show it", node.name)
+    })?;
+    Ok(states)
+}
+
+fn text(states: &NodeStates) -> String {
+    let heading =
+        ["node", "link", "loss", "duplicate", "reorder", "corrupt", "delay, model ns", "frames so far"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(states.nodes.iter().map(|state| row(&state.link)));
+    let devices = states.nodes.iter().filter(|state| !state.device_faults.is_none());
+    let devices: Vec<String> = devices
+        .map(|state| format!("NIC of {}: {}\n", state.link.name, device_text(&state.device_faults)))
+        .collect();
+    format!("{}{}", table(&rows), devices.concat())
+}
+
+/// The faults of a NIC that happen at all.
+fn device_text(faults: &DeviceFaults) -> String {
+    let mut parts = Vec::new();
+    for rate in faults.rates() {
+        if rate.chance > 0.0 {
+            parts.push(format!("{} {}", rate.key, rate.chance));
+        }
+        if !rate.at.is_empty() {
+            parts.push(format!("{}_at {:?}", rate.key, rate.at));
+        }
+    }
+    if faults.delay > 0.0 || !faults.delay_at.is_empty() {
+        parts.push(format!("delay_ns {} (model time)", faults.delay_ns));
+    }
+    parts.join(", ")
+}
+
+fn row(state: &LinkState) -> Vec<String> {
+    let Faults { loss, duplicate, corrupt, reorder, delay_ns, partition } = state.faults;
+    let events = state.link_events.iter().filter(|(_, count)| **count > 0);
+    let events: Vec<String> = events.map(|(name, count)| format!("{name} {count}")).collect();
+    vec![
+        state.name.clone(),
+        if partition { "cut" } else { "whole" }.to_owned(),
+        loss.to_string(),
+        duplicate.to_string(),
+        reorder.to_string(),
+        corrupt.to_string(),
+        delay_ns.to_string(),
+        if events.is_empty() { "none dropped or changed".to_owned() } else { events.join(", ") },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Cli, Command};
+
+    fn parsed(line: &str) -> Result<FaultArgs, String> {
+        let words = ["niclab", "fault"].into_iter().chain(line.split_whitespace());
+        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            Command::Fault(args) => Ok(args),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn only_what_is_named_changes() {
+        let of = |line| change(&parsed(line).unwrap());
+        let with = |change| Some(change);
+        assert_eq!(
+            of("node0 --loss 0.25 --delay-ns 7"),
+            with(FaultsChange { loss: Some(0.25), delay_ns: Some(7), ..FaultsChange::default() })
+        );
+        let cut = |cut| Some(FaultsChange { partition: Some(cut), ..FaultsChange::default() });
+        assert_eq!((of("node0 --partition"), of("node0 --partition=false")), (cut(true), cut(false)));
+        for shown in ["", "node0", "--show", "node0 --show"] {
+            assert_eq!(of(shown), None, "{shown}");
+        }
+        let before = Faults { loss: 1.0, delay_ns: 9, partition: true, ..Faults::default() };
+        assert_eq!(before.changed(&of("node0 --heal").unwrap()), Faults::default());
+    }
+
+    #[test]
+    fn only_the_device_faults_that_are_named_change() {
+        let before = DeviceFaults { stale: 0.5, short_at: vec![3], ..DeviceFaults::default() };
+        let args = parsed("node0 --device stale=0 --device delay_at=[1,2] --device delay_ns=7").unwrap();
+        let expected = DeviceFaults { stale: 0.0, delay_at: vec![1, 2], delay_ns: 7, ..before.clone() };
+        assert_eq!(changed(&before, &args.device).unwrap(), expected);
+        assert_eq!(change(&args), None, "the link stays as it is");
+        for (wrong, part) in
+            [("stale", "KEY=VALUE"), ("stale=x", "[3,7]"), ("bald=1", "bald"), ("stale_at=1", "stale_at=1")]
+        {
+            let error = format!("{:#}", changed(&before, &[wrong.to_owned()]).unwrap_err());
+            assert!(error.contains(part), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (line, part) in [
+            ("node0 --loss 1.5", "--loss"),
+            ("node0 --corrupt NaN", "--corrupt"),
+            ("node0 --reorder=-0.1", "from 0 to 1"),
+            ("node0 --delay-ns 1000000001", "--delay-ns"),
+            ("--loss 0.5", "NODE"),
+            ("node0 --heal --loss 0.5", "--heal"),
+            ("node0 --show --partition", "--show"),
+        ] {
+            let error = parsed(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_table_shows_faults_and_what_they_did() {
+        let faults = Faults { loss: 0.25, delay_ns: 100, partition: true, ..Faults::default() };
+        let events = [("dropped_down".to_owned(), 3), ("lost".to_owned(), 0)].into();
+        let cut = LinkState { name: "node1".into(), faults, link_events: events };
+        let whole = LinkState { name: "node0".into(), ..LinkState::default() };
+        let of = |link, device_faults| NodeState { link, device_faults };
+        let broken = DeviceFaults { stale: 0.5, short_at: vec![3, 7], ..DeviceFaults::default() };
+        let nodes = vec![of(whole, DeviceFaults::default()), of(cut, broken)];
+        let text = text(&NodeStates { version: 1, nodes });
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[1][..7], ["node0", "whole", "0", "0", "0", "0", "0"]);
+        assert_eq!(words[2], ["node1", "cut", "0.25", "0", "0", "0", "100", "dropped_down", "3"]);
+        assert_eq!(text.lines().nth(3), Some("NIC of node1: stale 0.5, short_at [3, 7]"));
+        assert_eq!(text.lines().count(), 4, "a NIC that is sound is not mentioned");
+    }
+}

@@ -1,0 +1,62 @@
+//! `niclab logs`: what a node wrote to its console, or the messages of its QEMU or of the daemon.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::PathBuf,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use niclab_cluster::{
+    host::runtime::{Condition, RuntimeRoot},
+    plan::Plan,
+    supervisor::control::PLAN,
+};
+
+use crate::arguments::LogsArgs;
+
+/// How often `--follow` looks for more.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Prints it. This works for a cluster that ended by itself too.
+///
+/// # Errors
+/// When there is no such cluster or node.
+pub fn run(args: &LogsArgs) -> Result<u8> {
+    let root = RuntimeRoot::locate()?;
+    let name = &args.name.name;
+    let path = log_of(&root, args)?;
+    let mut file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    loop {
+        let mut stdout = io::stdout().lock();
+        io::copy(&mut file, &mut stdout)?;
+        stdout.flush()?;
+        if !args.follow || !root.is_alive(name) {
+            return Ok(0);
+        }
+        drop(stdout);
+        thread::sleep(FOLLOW_INTERVAL);
+    }
+}
+
+fn log_of(root: &RuntimeRoot, args: &LogsArgs) -> Result<PathBuf> {
+    let name = &args.name.name;
+    // Also of a cluster that ended; of any other, the error says how it is.
+    let folder = match root.condition(name)? {
+        Condition::Dead => root.folder(name),
+        _ => super::folder_of(name)?,
+    };
+    let path = folder.join(PLAN);
+    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let plan: Plan = serde_json::from_slice(&text).context("the cluster is of another build of niclab")?;
+    if args.node == "daemon" {
+        return Ok(plan.daemon.log);
+    }
+    let node = plan.node(&args.node).with_context(|| {
+        let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
+        format!("no node is called `{}`; there are {}, and `daemon`", args.node, names.join(", "))
+    })?;
+    Ok(if args.qemu { node.qemu.log.clone() } else { node.console.clone() })
+}

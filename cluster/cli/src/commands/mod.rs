@@ -1,0 +1,131 @@
+//! One module for each subcommand.
+
+mod asm;
+mod bench;
+mod check;
+mod disasm;
+mod doctor;
+mod down;
+mod exec;
+mod fault;
+mod figures;
+mod inspect;
+mod logs;
+mod match_unit;
+mod plan;
+mod profile;
+mod report;
+pub mod run;
+mod schema;
+mod shell;
+mod sim;
+mod terminal;
+mod up;
+mod watch;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use niclab_cluster::{
+    boot::running::Failure,
+    host::{
+        exit_code::{self, OWN_FAILURE},
+        runtime::{Condition, RuntimeError, RuntimeRoot},
+    },
+    plan::Plan,
+    supervisor::{
+        self,
+        control::{self, ControlError, FAILURE, PLAN, Reply, Request, Status},
+    },
+};
+use niclab_spec::ClusterName;
+
+use crate::arguments::Command;
+
+/// Does what is asked.
+///
+/// # Errors
+/// With a message for the user.
+pub fn dispatch(command: Command) -> Result<u8> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Up(args) => up::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Exec(args) => exec::run(args),
+        Command::Shell(args) => shell::run(&args),
+        Command::Logs(args) => logs::run(&args),
+        Command::Down(args) => down::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Fault(args) => fault::run(&args),
+        Command::Trace(args) => watch::trace(&args),
+        Command::Capture(args) => watch::capture(&args),
+        Command::Record(args) => watch::record(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Asm(args) => asm::run(&args),
+        Command::Disasm(args) => disasm::run(&args),
+        Command::Match(args) => match_unit::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Profile(args) => profile::run(&args),
+        Command::Figures(args) => figures::run(&args),
+        Command::Schema(args) => schema::run(&args),
+        Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
+    }
+}
+
+/// The code with which to end for an error.
+#[must_use]
+pub fn error_code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Failure>() {
+        Some(Failure::Signal(signal)) => u8::try_from(exit_code::of_signal(*signal)).unwrap_or(OWN_FAILURE),
+        _ => OWN_FAILURE,
+    }
+}
+
+/// The folder of a cluster that is up.
+fn folder_of(name: &ClusterName) -> Result<PathBuf> {
+    let root = RuntimeRoot::locate()?;
+    let folder = root.folder(name);
+    match root.condition(name)? {
+        Condition::Alive => return Ok(folder),
+        Condition::Dead => {
+            if let Ok(failure) = std::fs::read_to_string(folder.join(FAILURE)) {
+                bail!(
+                    "the cluster `{name}` ended by itself: {failure}\n`niclab down --name {name}` cleans up after it"
+                );
+            }
+            bail!(
+                "the niclab that kept the cluster `{name}` died; `niclab down --name {name}` cleans up after it"
+            );
+        }
+        Condition::Foreign(why) => return Err(RuntimeError::NotACluster { path: folder, why }.into()),
+        Condition::Absent => {}
+    }
+    Err(no_cluster(&root, name)?)
+}
+
+/// Says which clusters there are.
+fn no_cluster(root: &RuntimeRoot, name: &ClusterName) -> Result<anyhow::Error> {
+    let others: Vec<String> = root.names()?.iter().map(ToString::to_string).collect();
+    Ok(if others.is_empty() {
+        anyhow!("no cluster is up; `niclab up` boots one")
+    } else {
+        anyhow!("no cluster is called `{name}`; there are: {} (use --name)", others.join(", "))
+    })
+}
+
+fn status_of(name: &ClusterName) -> Result<Status> {
+    match control::ask(&folder_of(name)?, &Request::Status)? {
+        Reply::Status(status) => Ok(status),
+        reply => Err(ControlError::Unexpected(Box::new(reply)).into()),
+    }
+}
+
+/// The plan of a cluster that is up.
+fn plan_of(name: &ClusterName) -> Result<Plan> {
+    let path = folder_of(name)?.join(PLAN);
+    let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text).context("the cluster is of another build of niclab")
+}

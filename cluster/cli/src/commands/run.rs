@@ -1,0 +1,228 @@
+//! `niclab run`: boots a cluster, runs a command on every node, reports, and shuts down.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, mpsc::Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use niclab_agent::{Exec, ToGuest};
+use niclab_cluster::host::exit_code::OWN_FAILURE;
+use niclab_cluster::{
+    boot::{
+        prepare,
+        running::{Event, Failure, RunningCluster},
+    },
+    guests::agent::{AgentClient, Output},
+    host::runtime::RuntimeRoot,
+    output::Prefixer,
+    report::{
+        file::ReportFile,
+        live::{CommandOutcome, Measurement, Outcome},
+        text::report_text,
+    },
+};
+use niclab_spec::{Cluster, ClusterName, Report};
+
+use super::{terminal, watch::RunWatches};
+use crate::arguments::{ReportFormat, RunArgs};
+
+/// What runs where no command is given.
+const DEMONSTRATION: [&str; 3] = ["niclab-perf", "demo", "--json"];
+
+/// No demonstration prints more; a command's output is never kept.
+const MAX_RESULT_BYTES: usize = 4 * 1024 * 1024;
+
+/// As good as no time-out.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Runs it; the first code that is not 0 is ours.
+///
+/// # Errors
+/// When the cluster cannot be booted, or ends before the command does.
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let root = RuntimeRoot::locate()?;
+    root.sweep();
+    let cluster = prepare::cluster(&args.cluster)?;
+    let name = cluster.name.clone().unwrap_or_else(|| ClusterName::of_run(std::process::id()));
+    let plan = prepare::plan(&args.cluster, &cluster, &name, &root, args.cluster.offline)?;
+    let folder = root.claim(&name)?;
+    let (count, accelerator) = (plan.nodes.len(), plan.accelerator.clone());
+    let starting = plan.start.way.doing();
+    eprintln!("niclab: {starting} {count} nodes ({}: {})", accelerator.name(), accelerator.reason);
+    let begin = Instant::now();
+    let mut running = RunningCluster::boot(plan, folder, args.cluster.boot_timeout(count), &mut |node| {
+        log::info!("{} is healthy", node.name);
+    })?;
+    let boot = begin.elapsed();
+    eprintln!("niclab: {count} nodes healthy in {:.1} s", boot.as_secs_f64());
+    let result = commands_and_report(&mut running, args, &cluster, boot);
+    running.shut_down(false);
+    result
+}
+
+/// Runs the commands, and reports where that is asked for.
+fn commands_and_report(
+    running: &mut RunningCluster,
+    args: &RunArgs,
+    cluster: &Cluster,
+    boot: Duration,
+) -> Result<u8> {
+    // Found out before the commands run, not after them.
+    let file = args.report_file.as_deref().map(ReportFile::open).transpose()?;
+    // The demonstration always reports; a command of the user's only where that is asked for.
+    let format = args.report.or_else(|| args.command.is_empty().then_some(ReportFormat::Text));
+    let is_wanted = format.is_some() || file.is_some();
+    let measurement = is_wanted.then(|| Measurement::begin(running)).transpose()?;
+    // Within what is measured, so that they show nothing else.
+    let watches = RunWatches::begin(&args.watch, &running.plan().monitor_socket)?;
+    let (commands, exit_code) = commands(running, args)?;
+    let watched = watches.end();
+    if let Some(measurement) = measurement {
+        let readings = measurement.end(running)?;
+        let report = readings.report(running, cluster, Outcome { boot, exit_code, commands });
+        if let Some(file) = file {
+            file.write(&report)?;
+        }
+        print_report(format, &report)?;
+    }
+    for watched in watched? {
+        eprintln!("niclab: {}", watched.text());
+    }
+    Ok(exit_code)
+}
+
+/// Runs the command on every node and waits for all of them.
+fn commands(running: &mut RunningCluster, args: &RunArgs) -> Result<(Vec<CommandOutcome>, u8)> {
+    let is_demonstration = args.command.is_empty();
+    let argv: Vec<String> =
+        if is_demonstration { DEMONSTRATION.map(str::to_owned).to_vec() } else { args.command.clone() };
+    let is_reported = args.report.is_some() || args.report_file.is_some();
+    let keep = is_demonstration || (is_reported && is_measurement(&argv));
+    let results = start_all(running, &argv, args.report == Some(ReportFormat::Json), keep);
+    let timeout = args.timeout.map_or(FOREVER, Duration::from_secs);
+    let deadline = Instant::now() + timeout;
+    let mut codes: Vec<Option<Result<u8, String>>> = vec![None; running.plan().nodes.len()];
+    let mut first_bad = 0;
+    while codes.iter().any(Option::is_none) {
+        let Some(event) = running.next_event(deadline)? else {
+            return Err(Failure::TimedOut(timeout).into());
+        };
+        if let Event::CommandOver(rank, result) = event {
+            if first_bad == 0 {
+                first_bad = *result.as_ref().unwrap_or(&OWN_FAILURE);
+            }
+            if let Err(error) = &result {
+                eprintln!("niclab: {}: {error}", running.plan().nodes[rank].name);
+            }
+            codes[rank] = Some(result);
+        }
+    }
+    let outputs = results.into_iter().map(|result| result.join().unwrap_or_default());
+    let nodes = running.plan().nodes.iter().zip(codes).zip(outputs);
+    let outcomes = nodes.map(|((node, code), output)| CommandOutcome::new(&node.name, code, &output));
+    Ok((outcomes.collect(), first_bad))
+}
+
+/// Whether the command is a `niclab-perf` that prints JSON, which belongs into the report.
+fn is_measurement(argv: &[String]) -> bool {
+    let program = argv.first().and_then(|program| Path::new(program).file_name());
+    program.is_some_and(|name| name == DEMONSTRATION[0]) && argv.iter().any(|argument| argument == "--json")
+}
+
+/// Starts the command on every node. Each thread gives the output that is kept.
+fn start_all(
+    running: &RunningCluster,
+    argv: &[String],
+    to_stderr: bool,
+    keep: bool,
+) -> Vec<thread::JoinHandle<Vec<u8>>> {
+    let width = running.plan().nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
+    let nodes = running.plan().nodes.iter().zip(running.agents()).enumerate();
+    nodes
+        .map(|(rank, (node, agent))| {
+            let relay = Relay {
+                rank,
+                stdout: Prefixer::new(&node.name, width),
+                stderr: Prefixer::new(&node.name, width),
+                to_stderr,
+                kept: keep.then(Vec::new),
+            };
+            let exec = Exec { argv: argv.to_vec(), ..Exec::default() };
+            let (agent, sender) = (Arc::clone(agent), running.sender());
+            thread::spawn(move || relay.run(&agent, exec, &sender))
+        })
+        .collect()
+}
+
+/// Relays one command's output to the user.
+struct Relay {
+    rank: usize,
+    stdout: Prefixer,
+    stderr: Prefixer,
+    to_stderr: bool,
+    kept: Option<Vec<u8>>,
+}
+
+impl Relay {
+    fn run(mut self, agent: &Arc<AgentClient>, exec: Exec, sender: &Sender<Event>) -> Vec<u8> {
+        let result = self.relay(agent, exec).map_err(|error| error.to_string());
+        // If nobody listens any more, the cluster is being taken down.
+        let _ = sender.send(Event::CommandOver(self.rank, result));
+        self.kept.unwrap_or_default()
+    }
+
+    fn relay(&mut self, agent: &Arc<AgentClient>, exec: Exec) -> Result<u8> {
+        let command = agent.exec(exec)?;
+        command.sender().send(ToGuest::StdinEnd)?;
+        match command.follow(|output| self.print(output).map_err(cannot_print))? {
+            Ok(code) => {
+                self.flush().map_err(cannot_print)?;
+                Ok(code)
+            }
+            Err(refusal) => {
+                eprintln!("niclab: {}", refusal.message);
+                Ok(refusal.code)
+            }
+        }
+    }
+
+    fn print(&mut self, output: Output<'_>) -> io::Result<()> {
+        match (output, &mut self.kept) {
+            (Output::Stdout(bytes), Some(kept)) if kept.len() + bytes.len() <= MAX_RESULT_BYTES => {
+                kept.extend(bytes);
+                Ok(())
+            }
+            (Output::Stdout(bytes), _) if !self.to_stderr => {
+                self.stdout.push(bytes, &mut io::stdout().lock())
+            }
+            (Output::Stdout(bytes), _) => self.stdout.push(bytes, &mut io::stderr().lock()),
+            (Output::Stderr(bytes), _) => self.stderr.push(bytes, &mut io::stderr().lock()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.to_stderr {
+            self.stdout.flush(&mut io::stderr().lock())?;
+        } else {
+            self.stdout.flush(&mut io::stdout().lock())?;
+        }
+        self.stderr.flush(&mut io::stderr().lock())
+    }
+}
+
+fn cannot_print(error: io::Error) -> anyhow::Error {
+    anyhow::anyhow!("its output cannot be printed ({error}), so it was ended")
+}
+
+fn print_report(format: Option<ReportFormat>, report: &Report) -> Result<()> {
+    match format {
+        Some(ReportFormat::Json) => terminal::print(&report.to_json())?,
+        Some(ReportFormat::Text) => terminal::print(&format!("\n{}", report_text(report)))?,
+        None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! `niclab sim`: a scenario's workload in the simulator, without its budgets.
+
+use anyhow::{Context, Result, bail};
+use niclab_cluster::host::exit_code::OWN_FAILURE;
+use niclab_cluster::{
+    check::{BAD_SCENARIO, BROKEN, HELD},
+    programs::simulator::{Observed, Refused, Simulator},
+    report::text::report_text,
+};
+use niclab_spec::{SimConfig, Source};
+
+use super::terminal;
+use crate::arguments::{ReportFormat, SimArgs};
+
+/// Simulates it.
+///
+/// # Errors
+/// When the simulator is missing or fails, or the report cannot be written.
+pub fn run(args: &SimArgs) -> Result<u8> {
+    if let Some(count) = args.swarm {
+        return swarm(count, args);
+    }
+    let Some(file) = &args.scenario else { bail!("give a scenario file, or --swarm N") };
+    let scenario = match Source::read(file).and_then(|source| source.scenario()) {
+        Ok(scenario) => scenario,
+        Err(error) => {
+            eprintln!("niclab: {error}");
+            return Ok(BAD_SCENARIO);
+        }
+    };
+    let name = file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let mut config = SimConfig::new(&scenario.cluster, &name, &scenario.workload);
+    config.seed = args.seed.unwrap_or(config.seed);
+    let observed = Observed { trace: args.trace.as_deref(), capture: args.capture.as_deref() };
+    let report = match Simulator::locate(args.offline)?.run_observed(&config, observed) {
+        Err(error) if error.is::<Refused>() => {
+            eprintln!("niclab: {error}");
+            return Ok(BAD_SCENARIO);
+        }
+        report => report?,
+    };
+    if let Some(path) = &args.report_file {
+        std::fs::write(path, report.to_json())
+            .with_context(|| format!("cannot write {}; is its folder there?", path.display()))?;
+    }
+    let is_json = matches!(args.report, ReportFormat::Json);
+    terminal::print(&if is_json { report.to_json() } else { report_text(&report) })?;
+    Ok(if report.checks.iter().all(|checked| checked.held) { HELD } else { BROKEN })
+}
+
+fn swarm(count: u32, args: &SimArgs) -> Result<u8> {
+    let mut arguments = vec!["--swarm".to_owned(), count.to_string()];
+    for (option, value) in [("--seed", args.seed), ("--threads", args.threads.map(u64::from))] {
+        if let Some(value) = value {
+            arguments.extend([option.to_owned(), value.to_string()]);
+        }
+    }
+    let status = Simulator::locate(args.offline)?.pass_on(&arguments)?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(OWN_FAILURE))
+}

@@ -1,0 +1,157 @@
+//! What the subcommands share about the user's terminal.
+
+use std::io::{self, IsTerminal, Read, Write};
+
+use anyhow::{Result, bail};
+use niclab_agent::{
+    ToGuest, ToHost, WindowSize,
+    message::{DATA_BYTES, WINDOW_BYTES},
+};
+use niclab_cluster::supervisor::control::{ControlError, RemoteCommand, RemoteInput};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use signal_hook::{consts::SIGWINCH, iterator::Signals};
+
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread,
+};
+
+/// Prints a text and a line's end on standard output.
+///
+/// # Errors
+/// When standard output is closed.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{}", text.trim_end_matches('\n'))?;
+    stdout.flush()
+}
+
+/// The size of the user's terminal, or the usual one where there is none.
+#[must_use]
+pub fn window_size() -> WindowSize {
+    match tcgetwinsize(rustix::stdio::stdout()) {
+        Ok(size) if size.ws_col > 0 => WindowSize { rows: size.ws_row, columns: size.ws_col },
+        _ => WindowSize { rows: 24, columns: 80 },
+    }
+}
+
+/// The user's terminal without any treatment of keys; back to what it was when this is dropped.
+struct RawMode(Termios);
+
+impl RawMode {
+    fn enter() -> io::Result<Self> {
+        let before = tcgetattr(rustix::stdio::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &raw)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no mode.
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// Room that the command has for input; see the agent's flow control.
+#[derive(Default)]
+struct Window {
+    used_bytes: Mutex<u32>,
+    freed: Condvar,
+}
+
+impl Window {
+    fn take(&self, bytes: u32) {
+        let used = self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_no_room = |used: &mut u32| *used + bytes > WINDOW_BYTES;
+        let mut used = self.freed.wait_while(used, has_no_room).unwrap_or_else(PoisonError::into_inner);
+        *used += bytes;
+    }
+
+    fn give(&self, bytes: u32) {
+        let mut used = self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = used.saturating_sub(bytes);
+        self.freed.notify_all();
+    }
+}
+
+/// Connects a command with the user's standard streams until it ends; returns its code. With `has_terminal` the keys go
+/// to the command as they are.
+///
+/// # Errors
+/// When the cluster ends first, or standard output is closed.
+pub fn attach(mut command: RemoteCommand, has_terminal: bool) -> Result<u8> {
+    let raw = (has_terminal && io::stdin().is_terminal()).then(RawMode::enter).transpose()?;
+    if raw.is_some() {
+        follow_size(command.input()?)?;
+    }
+    let window = Arc::new(Window::default());
+    let (input, input_window) = (command.input()?, Arc::clone(&window));
+    // Ends with the process: a read of the user's keys cannot be called off.
+    thread::spawn(move || send_input(input, &input_window));
+    let mut control = command.input()?;
+    let code = loop {
+        let (bytes, is_error) = match command.receive() {
+            Ok(ToHost::Stdout(bytes)) => (bytes, false),
+            Ok(ToHost::Stderr(bytes)) => (bytes, true),
+            Ok(ToHost::Credit(bytes)) => {
+                window.give(bytes);
+                continue;
+            }
+            Ok(ToHost::Exit(status)) => break status.shell_code(),
+            Ok(ToHost::Refused(refusal)) => {
+                drop(raw);
+                eprintln!("niclab: {}", refusal.message);
+                return Ok(refusal.code);
+            }
+            Ok(_) => continue,
+            Err(ControlError::HungUp) => {
+                drop(raw);
+                bail!("the cluster ended while the command ran; `niclab inspect` says why");
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if is_error {
+            io::stderr().write_all(&bytes)?;
+        } else {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(&bytes)?;
+            stdout.flush()?;
+        }
+        // The command may be over, and its connection with it; what it said is still to be read.
+        let _ = control.send(ToGuest::Credit(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
+    };
+    Ok(code)
+}
+
+fn send_input(mut input: RemoteInput, window: &Window) {
+    let mut buffer = [0; DATA_BYTES];
+    loop {
+        let n = match io::stdin().lock().read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        window.take(u32::try_from(n).unwrap_or(u32::MAX));
+        if input.send(ToGuest::Stdin(buffer[..n].to_vec())).is_err() {
+            return;
+        }
+    }
+    // The command may have ended meanwhile.
+    let _ = input.send(ToGuest::StdinEnd);
+}
+
+fn follow_size(mut input: RemoteInput) -> io::Result<()> {
+    let mut signals = Signals::new([SIGWINCH])?;
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            if input.send(ToGuest::Resize(window_size())).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! The `niclab` command.
+
+mod arguments;
+mod commands;
+
+use std::process::ExitCode;
+
+use crate::arguments::Cli;
+use clap::Parser;
+use niclab_cluster::host::signals;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = match cli.verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let environment = env_logger::Env::default().default_filter_or(level);
+    env_logger::Builder::from_env(environment).format_timestamp_millis().format_target(false).init();
+    if let Err(error) = signals::take_over() {
+        log::warn!("signals are not taken care of: {error}");
+    }
+    match commands::dispatch(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("niclab: {error:#}");
+            ExitCode::from(commands::error_code(&error))
+        }
+    }
+}

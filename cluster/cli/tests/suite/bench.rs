@@ -1,0 +1,86 @@
+//! Commands whose output is a result, on guests that this test program stands in for.
+
+use std::time::Duration;
+
+use crate::support::{GOOD_DAEMON, PATIENCE, name, plan};
+use niclab_agent::message::WINDOW_BYTES;
+use niclab_bench::baseline;
+use niclab_cluster::{
+    boot::{
+        command::{self, NodeCommand},
+        running::{Event, Failure, RunningCluster},
+    },
+    host::runtime::RuntimeRoot,
+};
+
+/// Runs `measure` in a cluster of two, in the first of which commands never end.
+fn with_cluster(measure: impl FnOnce(&mut RunningCluster)) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
+    let claimed = root.claim(&name("c")).unwrap();
+    let plan = plan(root.path(), "c", GOOD_DAEMON, &["busy", "good"]);
+    let mut cluster = RunningCluster::boot(plan, claimed, PATIENCE, &mut |_| {}).unwrap();
+    measure(&mut cluster);
+    cluster.shut_down(false);
+}
+
+/// The fake agent names its commands by the code with which they end.
+fn on(rank: usize, command: &str) -> NodeCommand {
+    NodeCommand { rank, argv: vec![command.to_owned()] }
+}
+
+#[test]
+fn outputs_are_what_was_printed_all_of_it() {
+    with_cluster(|cluster| {
+        assert_eq!(command::run(cluster, &[on(1, "0")], PATIENCE).unwrap(), ["1 of 2\n"]);
+        // More than may be on its way unacknowledged.
+        let outputs = command::run(cluster, &[on(1, "flood")], PATIENCE).unwrap();
+        assert!(outputs[0].len() > WINDOW_BYTES as usize);
+        assert!(command::run(cluster, &[], PATIENCE).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_command_that_fails_is_reported_at_once_with_its_words() {
+    with_cluster(|cluster| {
+        // The first node's never ends, and must not be waited for.
+        let error = command::run(cluster, &[on(0, "0"), on(1, "7")], PATIENCE).unwrap_err().to_string();
+        assert!(error.contains("`7` failed on node1 with code 7: oops"), "{error}");
+    });
+}
+
+#[test]
+fn a_node_that_is_not_there_is_no_panic() {
+    with_cluster(|cluster| {
+        let error = command::run(cluster, &[on(9, "0")], PATIENCE).unwrap_err().to_string();
+        assert!(error.contains("no such node"), "{error}");
+    });
+}
+
+#[test]
+fn time_out_and_signal_end_the_wait() {
+    with_cluster(|cluster| {
+        let limit = Duration::from_millis(50);
+        let error = command::run(cluster, &[on(0, "0")], limit).unwrap_err().to_string();
+        assert!(error.contains("`0` was still running"), "{error}");
+        cluster.sender().send(Event::Signal(2)).unwrap();
+        let error = command::run(cluster, &[on(0, "0")], PATIENCE).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Failure::Signal(2))), "{error}");
+    });
+}
+
+#[test]
+fn the_baseline_is_one_stream_between_both_with_qemus_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = plan(folder.path(), "c", GOOD_DAEMON, &["good", "good", "good"]);
+    let before = plan.clone();
+    baseline::add(&mut plan, std::path::Path::new("/a,b"));
+    let added = |rank: usize| plan.nodes[rank].qemu.args[before.nodes[rank].qemu.args.len()..].join(" ");
+    assert_eq!(
+        added(0),
+        "-netdev stream,id=baseline,server=on,addr.type=unix,addr.path=/a,,b/baseline \
+         -device virtio-net-pci,netdev=baseline,mac=52:54:00:78:00:01,romfile="
+    );
+    assert!(added(1).contains("server=off,reconnect-ms=") && added(1).contains("mac=52:54:00:78:00:02"));
+    assert_eq!(plan.nodes[2], before.nodes[2], "a stream has two ends");
+}

@@ -1,0 +1,200 @@
+//! What can go wrong while a cluster boots and runs, each with its report, and nothing left behind.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use niclab_cluster::{
+    boot::{
+        progress::Stage,
+        running::{Event, Failure, RunningCluster},
+    },
+    host::runtime::RuntimeRoot,
+};
+
+use crate::support::{
+    GOOD_DAEMON, PATIENCE, TEMPLATES_CONSOLE, lives, name, plan, restored_plan, template_in,
+};
+
+struct Case {
+    _folder: tempfile::TempDir,
+    root: RuntimeRoot,
+}
+
+impl Case {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
+        Self { _folder: folder, root }
+    }
+
+    fn boot(&self, daemon: &str, modes: &[&str], timeout: Duration) -> Result<RunningCluster, Failure> {
+        let folder = self.root.claim(&name("c")).unwrap();
+        RunningCluster::boot(plan(self.root.path(), "c", daemon, modes), folder, timeout, &mut |_| {})
+    }
+
+    /// The report of a boot that fails, after which nothing may be left.
+    fn failure(&self, daemon: &str, modes: &[&str], timeout: Duration) -> String {
+        let failure = self.boot(daemon, modes, timeout).err().expect("the boot fails").to_string();
+        assert!(!self.root.folder(&name("c")).exists(), "the folder is left");
+        failure
+    }
+}
+
+#[test]
+fn a_good_cluster_boots_and_leaves_nothing() {
+    let case = Case::new();
+    let cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+    let (guests, daemon) = cluster.pids();
+    assert_eq!(cluster.agents().count(), 2);
+    assert!(guests.iter().chain([&daemon]).all(|&pid| lives(pid)));
+    let begin = Instant::now();
+    cluster.shut_down(false);
+    assert!(begin.elapsed() < Duration::from_secs(4), "guests that obey are not waited for");
+    assert!(!guests.iter().chain([&daemon]).any(|&pid| lives(pid)));
+    assert!(!case.root.folder(&name("c")).exists());
+}
+
+#[test]
+fn a_daemon_that_dies_at_once_is_reported_with_its_words() {
+    let text = Case::new().failure("echo no such profile >&2; exit 7", &["good"], PATIENCE);
+    assert!(text.contains("daemon ended (exit code 7)") && text.contains("no such profile"), "{text}");
+}
+
+#[test]
+fn a_daemon_that_cannot_start_is_named() {
+    let case = Case::new();
+    let folder = case.root.claim(&name("c")).unwrap();
+    let mut plan = plan(case.root.path(), "c", GOOD_DAEMON, &["good"]);
+    plan.daemon.program = "/no/such/daemon".into();
+    let failure = RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {}).err().unwrap().to_string();
+    assert!(failure.contains("/no/such/daemon"), "{failure}");
+    assert!(!case.root.folder(&name("c")).exists());
+}
+
+#[test]
+fn a_qemu_that_dies_is_reported_with_log_and_console() {
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "dies"], PATIENCE);
+    assert!(text.contains("QEMU of node1 ended (exit code 1)"), "{text}");
+    assert!(text.contains("no such device") && text.contains("booting in mode dies"), "{text}");
+}
+
+#[test]
+fn a_guest_panic_is_reported_with_the_console() {
+    let text = Case::new().failure(GOOD_DAEMON, &["panics", "good"], PATIENCE);
+    assert!(text.contains("kernel of node0 panicked") && text.contains("not syncing: test"), "{text}");
+}
+
+#[test]
+fn a_guest_that_never_gets_healthy_is_reported_with_what_it_lacks() {
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "sick"], Duration::from_secs(2));
+    assert!(text.contains("not healthy after 2 s") && text.contains("node1 waits for its NIC"), "{text}");
+    assert!(text.contains("BAR magic not seen") && text.contains("booting in mode sick"), "{text}");
+    assert!(!text.contains("node0"), "a healthy node is not accused: {text}");
+}
+
+#[test]
+fn a_guest_that_never_answers_is_reported() {
+    for (mode, words) in [("mute", "QEMU to start"), ("silent", "its agent to answer")] {
+        let text = Case::new().failure(GOOD_DAEMON, &[mode], Duration::from_secs(1));
+        assert!(text.contains(&format!("node0 waits for {words}")), "{text}");
+    }
+}
+
+#[test]
+fn a_guest_that_does_not_become_a_node_is_reported() {
+    let text = Case::new().failure(GOOD_DAEMON, &["good", "refuses"], PATIENCE);
+    assert!(text.contains("node1: the guest's agent does not join the cluster: not me"), "{text}");
+    let text = Case::new().failure(GOOD_DAEMON, &["loiters"], Duration::from_secs(1));
+    assert!(text.contains("node0 waits for it to become a node"), "{text}");
+}
+
+/// A cluster whose guests are restored from a template to which `harm` is done when the plan is made.
+fn restore(case: &Case, modes: &[&str], harm: impl FnOnce(&Path)) -> Result<RunningCluster, String> {
+    let template = case.root.path().join("template");
+    let folder = case.root.claim(&name("c")).unwrap();
+    template_in(&template);
+    let plan = restored_plan(case.root.path(), &template, modes);
+    harm(&template);
+    let result = RunningCluster::boot(plan, folder, PATIENCE, &mut |_| {});
+    result.map_err(|failure| {
+        assert!(!case.root.folder(&name("c")).exists(), "the folder is left");
+        failure.to_string()
+    })
+}
+
+#[test]
+fn restored_guests_have_the_templates_memory_and_console_and_get_their_cards() {
+    let case = Case::new();
+    let cluster = restore(&case, &["good", "good", "good"], |_| ()).unwrap();
+    assert_eq!(cluster.agents().count(), 3);
+    for stage in Stage::ALL {
+        assert_eq!(cluster.progress().took(stage).len(), 3, "{}", stage.name());
+    }
+    for node in &cluster.plan().nodes {
+        let console = fs::read_to_string(&node.console).unwrap();
+        assert_eq!(console, format!("{TEMPLATES_CONSOLE}booting in mode good\n"), "{}", node.name);
+    }
+    cluster.shut_down(false);
+}
+
+#[test]
+fn a_guest_that_cannot_be_restored_is_named_with_the_reason() {
+    let refused = restore(&Case::new(), &["good", "cardless"], |_| ()).err().unwrap();
+    for words in ["node1 cannot be restored", "no slot is left", "--cold"] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    let lost = restore(&Case::new(), &["lost", "good"], |_| ()).err().unwrap();
+    for words in ["QEMU of node0 ended (exit code 1)", "error while loading state"] {
+        assert!(lost.contains(words), "{words}: {lost}");
+    }
+}
+
+#[test]
+fn a_template_that_is_gone_or_cut_short_after_the_plan_was_made_is_named() {
+    let removed = restore(&Case::new(), &["good"], |template| fs::remove_dir_all(template).unwrap());
+    let cut = restore(&Case::new(), &["good"], |template| {
+        File::options().write(true).open(template.join("memory")).unwrap().set_len(4096).unwrap();
+    });
+    for (text, words) in [(removed, "its folder is not there"), (cut, "its file memory is damaged")] {
+        let text = text.err().unwrap();
+        assert!(text.contains("the template of node0 cannot be used") && text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn a_daemon_killed_while_guests_run_ends_the_cluster() {
+    let case = Case::new();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();
+    let (_, daemon) = cluster.pids();
+    let pid = rustix::process::Pid::from_raw(daemon.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(failure.to_string().contains("daemon ended (signal 9)"), "{failure}");
+    cluster.shut_down(false);
+}
+
+#[test]
+fn a_qemu_killed_while_it_runs_ends_the_cluster() {
+    let case = Case::new();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+    let (guests, _) = cluster.pids();
+    let pid = rustix::process::Pid::from_raw(guests[1].try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(failure.to_string().contains("QEMU of node1 ended (signal 9)"), "{failure}");
+    cluster.shut_down(false);
+    assert!(!lives(guests[0]), "the other guest ends too");
+}
+
+#[test]
+fn a_signal_ends_the_wait_at_every_stage() {
+    let case = Case::new();
+    let mut cluster = case.boot(GOOD_DAEMON, &["good"], PATIENCE).unwrap();
+    cluster.sender().send(Event::Signal(15)).unwrap();
+    let failure = cluster.next_event(Instant::now() + PATIENCE).unwrap_err();
+    assert!(matches!(failure, Failure::Signal(15)), "{failure}");
+    cluster.shut_down(false);
+}

@@ -1,0 +1,514 @@
+//! The subcommands on a cluster that is up, and the supervisor behind them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        net::UnixListener,
+    },
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    time::Duration,
+};
+
+use crate::support::{GOOD_DAEMON, PATIENCE, lives, plan, wait_for};
+use niclab_agent::{Exec, Join, ToGuest, ToHost};
+use niclab_cluster::supervisor::{
+    HandedOver, Order, Progress,
+    control::{self, Reply, Request},
+};
+use niclab_spec::monitor::{Answer, Heartbeat, STATS_VERSION, Stuck};
+use rustix::process::{Pid, Signal, kill_process};
+
+struct Up {
+    _folder: tempfile::TempDir,
+    root: std::path::PathBuf,
+    supervisor: Child,
+    /// By whose end the supervisor knows that whoever ordered the cluster is gone.
+    orderer: Option<ChildStdin>,
+    progress: BufReader<ChildStdout>,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.supervisor.kill();
+        let _ = self.supervisor.wait();
+    }
+}
+
+fn niclab(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_niclab"));
+    command.args(arguments).env("NICLAB_RUNTIME_DIR", root).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Up {
+    fn begin(daemon: &str, modes: &[&str], boot_timeout: Duration) -> Self {
+        Self::begin_by(env!("CARGO_BIN_EXE_niclab"), &["supervise"], daemon, modes, boot_timeout)
+    }
+
+    /// Begins with a supervisor that this command becomes.
+    fn begin_by(
+        program: &str,
+        arguments: &[&str],
+        daemon: &str,
+        modes: &[&str],
+        boot_timeout: Duration,
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("r");
+        let mut supervisor = Command::new(program);
+        supervisor.args(arguments).env("NICLAB_RUNTIME_DIR", &root);
+        let mut supervisor = supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let order = Order { root: root.clone(), plan: plan(&root, "niclab", daemon, modes), boot_timeout };
+        let mut orderer = supervisor.stdin.take().unwrap();
+        control::write_line(&mut orderer, &order).unwrap();
+        let progress = BufReader::new(supervisor.stdout.take().unwrap());
+        Self { _folder: folder, root, supervisor, orderer: Some(orderer), progress }
+    }
+
+    fn new(modes: &[&str]) -> Self {
+        Self::begin(GOOD_DAEMON, modes, PATIENCE).until_up()
+    }
+
+    fn until_up(self) -> Self {
+        let mut up = self;
+        while up.next_progress() != Progress::Up {}
+        // As a `niclab up` does, which is over then.
+        control::write_line(&mut up.orderer.take().unwrap(), &HandedOver {}).unwrap();
+        up
+    }
+
+    fn next_progress(&mut self) -> Progress {
+        let mut line = String::new();
+        self.progress.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn niclab(&self, arguments: &[&str]) -> Output {
+        niclab(&self.root, arguments).output().unwrap()
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match control::ask(&self.root.join("niclab"), &Request::Status).unwrap() {
+            Reply::Status(status) => {
+                status.nodes.iter().map(|node| node.pid).chain([status.daemon_pid]).collect()
+            }
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    /// Whether the supervisor ends by itself, with success.
+    fn ends_well(&mut self) -> bool {
+        let mut ended = None;
+        wait_for("the supervisor to end", || {
+            ended = self.supervisor.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.is_some_and(|status| status.success())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.supervisor), signal).unwrap();
+    }
+}
+
+#[test]
+fn exec_gives_output_and_code_and_knows_its_rank() {
+    let up = Up::new(&["good", "good"]);
+    let output = up.niclab(&["exec", "node1", "--", "7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("1 of 2\n", "oops\n"));
+
+    let output = up.niclab(&["exec", "node7", "--", "0"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("the nodes are node0, node1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_client_speaks_to_its_command_and_not_to_the_guest() {
+    let up = Up::new(&["good"]);
+    let exec = Exec { argv: vec!["wait".to_owned()], ..Exec::default() };
+    let mut command = control::RemoteCommand::start(&up.root.join("niclab"), "node0", exec).unwrap();
+    let mut input = command.input().unwrap();
+    for message in [ToGuest::Join(Join::default()), ToGuest::QueryHealth, ToGuest::PowerOff] {
+        input.send(message).unwrap();
+    }
+    input.send(ToGuest::Stdin(b"word".to_vec())).unwrap();
+    let mut said = Vec::new();
+    while said.last() != Some(&ToHost::Stdout(b"word".to_vec())) {
+        said.push(command.receive().unwrap());
+    }
+    assert!(!said.iter().any(|message| matches!(message, ToHost::Health(_) | ToHost::Joined)), "{said:?}");
+    let output = up.niclab(&["exec", "node0", "--", "0"]);
+    assert_eq!(text(&output.stdout), "0 of 1\n", "it is still the node that it was");
+}
+
+#[test]
+fn exec_carries_more_input_than_its_window() {
+    let up = Up::new(&["good"]);
+    let mut child = niclab(&up.root, &["exec", "node0", "--", "wait"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let sent: Vec<u8> = (0..1_000_000u32).flat_map(|n| n.to_le_bytes()).collect();
+    let copy = sent.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&copy).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout == sent, "{} bytes came back", output.stdout.len());
+}
+
+#[test]
+fn an_agent_that_is_lost_is_told_and_connected_to_again() {
+    let up = Up::new(&["good"]);
+    let output = up.niclab(&["exec", "node0", "--", "crash"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("agent is gone"), "{}", text(&output.stderr));
+    let output = up.niclab(&["exec", "node0", "--", "0"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout), "0 of 1\n", "the new one was told which node it is");
+}
+
+/// Answers whatever the daemon's monitor is asked, until the test is over.
+fn fake_monitor(up: &Up, answer: &Answer) {
+    let listener = UnixListener::bind(up.root.join("niclab/monitor.sock")).unwrap();
+    let line = serde_json::to_string(answer).unwrap() + "\n";
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            let _ = stream.write_all(line.as_bytes());
+        }
+    });
+}
+
+#[test]
+fn inspect_shows_nodes_and_health_as_table_and_json() {
+    let up = Up::new(&["good", "good"]);
+    fake_monitor(&up, &Answer::Heartbeat(Heartbeat { version: STATS_VERSION, wall_waited_ns: 5 }));
+    let output = up.niclab(&["inspect"]);
+    assert_eq!(output.status.code(), Some(0));
+    let table = text(&output.stdout);
+    assert!(table.contains("node1") && table.contains("10.77.0.2") && table.contains("healthy"), "{table}");
+    let json: serde_json::Value = serde_json::from_slice(&up.niclab(&["inspect", "--json"]).stdout).unwrap();
+    assert_eq!(json["nodes"][0]["health"]["Ok"]["interrupts"], 3, "{json}");
+    assert_eq!(json["daemon"]["state"], "answers", "{json}");
+}
+
+#[test]
+fn inspect_says_that_the_daemon_is_stuck_or_silent_whatever_guests_believe() {
+    let up = Up::new(&["good"]);
+    let output = up.niclab(&["inspect"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = text(&output.stdout);
+    assert!(table.contains("SILENT") && !table.contains("healthy"), "{table}");
+
+    fake_monitor(&up, &Answer::Stuck(Stuck { version: STATS_VERSION, wall_held_ms: 7_300 }));
+    let output = up.niclab(&["inspect"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = text(&output.stdout);
+    assert!(table.contains("STUCK: the lock of its world is held for at least 7.3 s"), "{table}");
+    assert!(table.contains("the daemon is stuck") && !table.contains("healthy"), "{table}");
+    let json: serde_json::Value = serde_json::from_slice(&up.niclab(&["inspect", "--json"]).stdout).unwrap();
+    assert_eq!((&json["daemon"]["state"], &json["daemon"]["wall_held_ms"]), (&"stuck".into(), &7_300.into()));
+}
+
+#[test]
+fn logs_show_console_and_daemon() {
+    let up = Up::new(&["good"]);
+    assert_eq!(text(&up.niclab(&["logs", "node0"]).stdout), "booting in mode good\n");
+    assert_eq!(up.niclab(&["logs", "daemon"]).status.code(), Some(0));
+    assert!(text(&up.niclab(&["logs", "x"]).stderr).contains("there are node0, and `daemon`"));
+}
+
+#[test]
+fn down_ends_everything_and_says_so_once() {
+    let mut up = Up::new(&["good", "good"]);
+    let pids = up.pids();
+    let output = up.niclab(&["down"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!pids.iter().any(|&pid| lives(pid)));
+    assert!(!up.root.join("niclab").exists());
+    assert!(up.supervisor.wait().unwrap().success());
+    let again = up.niclab(&["down"]);
+    assert_eq!(again.status.code(), Some(125));
+    assert!(text(&again.stderr).contains("no cluster is up"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn down_cleans_up_after_a_supervisor_that_was_killed() {
+    let mut up = Up::new(&["good", "good"]);
+    let pids = up.pids();
+    up.signal(Signal::KILL);
+    up.supervisor.wait().unwrap();
+    wait_for("the guests to die with their owner", || !pids.iter().any(|&pid| lives(pid)));
+    let inspect = up.niclab(&["inspect"]);
+    assert!(text(&inspect.stderr).contains("niclab down"), "{}", text(&inspect.stderr));
+    assert_eq!(up.niclab(&["down"]).status.code(), Some(0));
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn a_name_can_be_up_once() {
+    let up = Up::new(&["good"]);
+    let folder = up.root.clone();
+    let mut second =
+        niclab(&folder, &["supervise"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let order = Order {
+        root: folder,
+        plan: plan(&up.root, "niclab", GOOD_DAEMON, &["good"]),
+        boot_timeout: PATIENCE,
+    };
+    control::write_line(&mut second.stdin.take().unwrap(), &order).unwrap();
+    let output = second.wait_with_output().unwrap();
+    assert!(text(&output.stdout).contains("already there; use --name"), "{}", text(&output.stdout));
+    assert_eq!(up.niclab(&["exec", "node0", "--", "0"]).status.code(), Some(0), "the first one goes on");
+}
+
+#[test]
+fn a_cluster_that_ends_by_itself_leaves_the_reason() {
+    let mut up = Up::new(&["good", "good"]);
+    let output = up.niclab(&["exec", "node1", "--", "quit"]);
+    assert_eq!(output.status.code(), Some(125));
+    up.supervisor.wait().unwrap();
+    let inspect = up.niclab(&["inspect"]);
+    assert_eq!(inspect.status.code(), Some(125));
+    let message = text(&inspect.stderr);
+    assert!(message.contains("node1 switched itself off") && message.contains("niclab down"), "{message}");
+    assert_eq!(text(&up.niclab(&["logs", "node1"]).stdout), "booting in mode good\n", "logs are still there");
+    assert_eq!(up.niclab(&["down"]).status.code(), Some(0));
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn a_boot_that_fails_is_told_and_leaves_nothing() {
+    let mut up = Up::begin(GOOD_DAEMON, &["sick"], Duration::from_secs(1));
+    match up.next_progress() {
+        Progress::Failed { message } => assert!(message.contains("not healthy after 1 s"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    up.supervisor.wait().unwrap();
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn a_signal_while_it_boots_ends_everything() {
+    let mut up = Up::begin(GOOD_DAEMON, &["mute", "mute"], PATIENCE);
+    let processes = up.root.join("niclab/processes.json");
+    let is_booting = |text: String| text.matches("pid").count() == 3;
+    wait_for("the guests to be started", || fs::read_to_string(&processes).is_ok_and(is_booting));
+    up.signal(Signal::TERM);
+    assert!(up.supervisor.wait().unwrap().success());
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn a_signal_while_it_is_up_ends_everything() {
+    let mut up = Up::new(&["good"]);
+    let pids = up.pids();
+    up.signal(Signal::TERM);
+    assert!(up.supervisor.wait().unwrap().success());
+    assert!(!pids.iter().any(|&pid| lives(pid)));
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn a_cluster_is_not_left_up_if_whoever_ordered_it_died_meanwhile() {
+    let mut up = Up::begin(GOOD_DAEMON, &["mute"], PATIENCE);
+    let processes = up.root.join("niclab/processes.json");
+    let is_booting = |text: String| text.matches("pid").count() == 2;
+    wait_for("the guest to be started", || fs::read_to_string(&processes).is_ok_and(is_booting));
+    up.orderer.take();
+    assert!(up.ends_well());
+    assert!(!up.root.join("niclab").exists());
+
+    // It died when the cluster was up, before it could tell anybody.
+    let mut up = Up::begin(GOOD_DAEMON, &["good"], PATIENCE);
+    while up.next_progress() != Progress::Up {}
+    let pids = up.pids();
+    up.orderer.take();
+    assert!(up.ends_well());
+    assert!(!up.root.join("niclab").exists() && !pids.iter().any(|&pid| lives(pid)));
+}
+
+/// A daemon that hears neither signals nor the end of its standard input.
+const DEAF_DAEMON: &str = "trap '' TERM INT HUP; echo ready; exec sleep 100000";
+
+#[test]
+fn down_ends_a_daemon_that_hears_nothing() {
+    let mut up = Up::begin(DEAF_DAEMON, &["good", "good"], PATIENCE).until_up();
+    let pids = up.pids();
+    let output = up.niclab(&["down"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("was killed"), "the daemon alone: {}", text(&output.stderr));
+    assert!(!pids.iter().any(|&pid| lives(pid)) && !up.root.join("niclab").exists());
+    assert!(up.ends_well());
+}
+
+#[test]
+fn a_daemon_that_hears_nothing_dies_with_its_owner() {
+    let mut up = Up::begin(DEAF_DAEMON, &["good"], PATIENCE).until_up();
+    let pids = up.pids();
+    up.signal(Signal::KILL);
+    up.supervisor.wait().unwrap();
+    wait_for("guest and daemon to die with their owner", || !pids.iter().any(|&pid| lives(pid)));
+    assert_eq!(up.niclab(&["down"]).status.code(), Some(0));
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn down_cleans_up_after_a_daemon_that_was_killed() {
+    let mut up = Up::new(&["good"]);
+    let daemon = *up.pids().last().unwrap();
+    kill_process(Pid::from_raw(daemon.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    up.supervisor.wait().unwrap();
+    assert_eq!(up.niclab(&["down"]).status.code(), Some(0));
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn down_ends_a_supervisor_that_hangs_or_boots() {
+    let mut up = Up::new(&["good"]);
+    let pids = up.pids();
+    up.signal(Signal::STOP);
+    let output = up.niclab(&["down", "--within", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("did not end it in time, and was killed"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(!up.ends_well());
+    wait_for("all to be gone", || !pids.iter().any(|&pid| lives(pid)));
+    assert!(!up.root.join("niclab").exists());
+
+    let mut up = Up::begin(GOOD_DAEMON, &["mute"], PATIENCE);
+    wait_for("the boot to begin", || up.root.join("niclab/plan.json").exists());
+    let output = up.niclab(&["down"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(up.ends_well(), "in good order");
+    assert!(!up.root.join("niclab").exists());
+}
+
+#[test]
+fn all_that_a_cluster_makes_is_private_whatever_the_mask() {
+    let script = "umask 0; exec \"$0\" supervise";
+    let begun =
+        Up::begin_by("sh", &["-c", script, env!("CARGO_BIN_EXE_niclab")], GOOD_DAEMON, &["good"], PATIENCE);
+    let up = begun.until_up();
+    let mut names = Vec::new();
+    for entry in fs::read_dir(up.root.join("niclab")).unwrap().map(Result::unwrap) {
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", entry.path().display());
+        names.push(entry.file_name().into_string().unwrap());
+    }
+    for name in ["control.sock", "0.agent", "0.console", "daemon.json", "daemon.log", "plan.json"] {
+        assert!(names.iter().any(|there| there == name), "{name}: {names:?}");
+    }
+    for folder in [&up.root, &up.root.join("niclab")] {
+        assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_refused_by_every_command_and_nothing_is_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, outside) = (folder.path().join("r/clusters"), folder.path().join("r/outside"));
+    for path in [&root, &outside] {
+        fs::create_dir_all(path).unwrap();
+        // What used to be taken for a cluster.
+        fs::write(path.join("lock"), "").unwrap();
+    }
+    let absolute = outside.to_str().unwrap();
+    for name in ["..", "../outside", absolute, ".", "", "a/../../outside", "./x", "/"] {
+        for arguments in [
+            &["down", "--name", name][..],
+            &["inspect", "--name", name],
+            &["exec", "--name", name, "node0", "--", "true"],
+            &["shell", "--name", name, "node0"],
+            &["logs", "--name", name, "node0"],
+            &["fault", "--name", name],
+            &["trace", "--name", name],
+            &["capture", "--name", name],
+            &["record", "--name", name],
+            &["up", "--name", name],
+            &["run", "--name", name],
+            &["plan", "--name", name],
+        ] {
+            let output = niclab(&root, arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+            assert!(text(&output.stderr).contains("is no cluster name"), "{}", text(&output.stderr));
+        }
+        assert!(root.join("lock").exists() && outside.join("lock").exists(), "{name}");
+    }
+}
+
+#[test]
+fn in_the_default_place_a_name_that_leads_elsewhere_is_refused_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session");
+    fs::create_dir_all(session.join("niclab")).unwrap();
+    fs::write(session.join("lock"), "").unwrap();
+    let down = |name: &str| {
+        let mut command = niclab(folder.path(), &["down", "--name", name]);
+        command.env_remove("NICLAB_RUNTIME_DIR").env("XDG_RUNTIME_DIR", &session).output().unwrap()
+    };
+    assert_eq!(down("..").status.code(), Some(2));
+    assert_eq!(down("other").status.code(), Some(125));
+    assert!(session.join("lock").exists());
+}
+
+#[test]
+fn down_leaves_what_niclab_did_not_make() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, precious) = (folder.path().join("r"), folder.path().join("precious"));
+    fs::create_dir_all(&precious).unwrap();
+    fs::create_dir(&root).unwrap();
+    fs::set_permissions(&root, PermissionsExt::from_mode(0o700)).unwrap();
+    fs::write(precious.join("lock"), "").unwrap();
+    symlink(&precious, root.join("link")).unwrap();
+    for name in ["mine", "run-1"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("lock"), "").unwrap();
+    }
+    for (name, why) in [("link", "a link"), ("mine", "no mark"), ("run-1", "no mark")] {
+        for arguments in
+            [&["down", "--name", name][..], &["inspect", "--name", name], &["logs", "--name", name, "x"]]
+        {
+            let output = niclab(&root, arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+            let words = text(&output.stderr);
+            assert!(words.contains("no folder that niclab made") && words.contains(why), "{words}");
+        }
+    }
+    assert_eq!(niclab(&root, &["down", "--all"]).output().unwrap().status.code(), Some(0));
+    for path in
+        [precious.join("lock"), root.join("link/lock"), root.join("mine/lock"), root.join("run-1/lock")]
+    {
+        assert!(path.exists(), "{}", path.display());
+    }
+}
+
+#[test]
+fn where_the_usual_place_is_anothers_clusters_are_elsewhere_and_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session");
+    fs::create_dir(&session).unwrap();
+    symlink("/", session.join("niclab")).unwrap();
+    let output = niclab(folder.path(), &["inspect", "--name", "surely-not-up"])
+        .env_remove("NICLAB_RUNTIME_DIR")
+        .env("XDG_RUNTIME_DIR", &session)
+        .output()
+        .unwrap();
+    let words = text(&output.stderr);
+    assert!(words.contains("session/niclab cannot hold clusters, because it is a link"), "{words}");
+    assert!(words.contains("; clusters are in "), "{words}");
+}

@@ -1,0 +1,71 @@
+//! `niclab profile` as users meet it.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+fn niclab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_niclab")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_profile_of_ones_own_works_by_path_and_is_refused_with_line_and_mend() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (good, bad) = (path("good.toml"), path("bad.toml"));
+    let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/pcie4-100g.toml");
+    let own = fs::read_to_string(bundled).unwrap().replacen("pcie4-100g", "mine", 1);
+    fs::write(&good, &own).unwrap();
+    fs::write(&bad, own.replacen("clock_ps = { value = 4000", "clock_ps = { value = -4000", 1)).unwrap();
+
+    let accepted = niclab(&["profile", "check", &good, "htx-200mhz", "ultra-200mhz-htx"]);
+    assert!(accepted.status.success(), "{}", text(&accepted.stderr));
+    assert!(text(&accepted.stdout).contains("`mine`, 46 numbers"), "{}", text(&accepted.stdout));
+
+    let refused = niclab(&["profile", "check", &bad, &good]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stdout).contains("`mine`"), "the good one is checked all the same");
+    let line = own.lines().position(|line| line.starts_with("clock_ps")).unwrap() + 1;
+    let complaint = text(&refused.stderr);
+    assert!(complaint.contains(&format!("bad.toml:{line}:")) && complaint.contains("mend: "), "{complaint}");
+
+    let shown = niclab(&["profile", "show", &good, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(json["ni"]["clock_ps"]["value"], 4000);
+
+    let cluster = path("c.toml");
+    fs::write(&cluster, "profile = \"bad.toml\"\n").unwrap();
+    let plan = niclab(&["plan", "--offline", "--cluster", &cluster]);
+    assert!(!plan.status.success());
+    assert!(text(&plan.stderr).contains(&format!("bad.toml:{line}:")), "{}", text(&plan.stderr));
+}
+
+#[test]
+fn the_list_counts_what_is_fitted() {
+    let listed = niclab(&["profile", "list", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let names: Vec<_> =
+        json.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+    let expected = [
+        "fast-ethernet-p133",
+        "fast-ethernet-pii350",
+        "htx-200mhz",
+        "i960-32-33",
+        "lanai4-pci",
+        "match-500mhz",
+        "pci-32-33",
+        "pci-64-66",
+        "pcie4-100g",
+    ];
+    assert_eq!(names, expected);
+    for entry in json.as_array().unwrap() {
+        let (numbers, fitted) = (entry["numbers"].as_u64().unwrap(), entry["fitted"].as_u64().unwrap());
+        assert!(numbers > fitted && fitted > 0, "{entry}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Which cluster a command boots, as its command line says it.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use niclab_spec::ClusterName;
+
+/// Which cluster to boot.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Cluster file (TOML; `niclab schema` describes it). The options below win over it.
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+    /// How many nodes.
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// NIC model of every node.
+    #[arg(long, value_name = "MODEL")]
+    pub nic: Option<String>,
+    /// Memory of each node, in MiB.
+    #[arg(long, value_name = "MIB")]
+    pub memory: Option<u32>,
+    /// Virtual CPUs of each node.
+    #[arg(long, value_name = "N")]
+    pub vcpus: Option<u32>,
+    /// Debian packages in the guests, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "PACKAGE")]
+    pub packages: Vec<String>,
+    /// The cluster's name. Several clusters can be up under different names.
+    #[arg(long)]
+    pub name: Option<ClusterName>,
+    /// Debian mirror to build from, instead of the one that apt on this machine uses.
+    #[arg(long, value_name = "URL")]
+    pub mirror: Option<String>,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+    /// Do not show the current folder to the guests.
+    #[arg(long)]
+    pub no_share: bool,
+    /// Have each node boot by itself, instead of restoring it from a template of a guest that has booted.
+    #[arg(long)]
+    pub cold: bool,
+    /// How long the nodes may take until they are healthy, in seconds. Default: 60, and 10 for each node.
+    #[arg(long, value_name = "SECONDS")]
+    pub boot_timeout: Option<u64>,
+}
+
+impl ClusterArgs {
+    /// How long `nodes` nodes may take until they are healthy.
+    #[must_use]
+    pub fn boot_timeout(&self, nodes: usize) -> Duration {
+        // Guests share the host's cores, so the time grows with their number.
+        Duration::from_secs(self.boot_timeout.unwrap_or(60 + 10 * nodes as u64))
+    }
+}

@@ -1,0 +1,168 @@
+//! Commands on nodes whose output is a result.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use niclab_agent::{Exec, ToGuest};
+use thiserror::Error;
+
+use crate::{
+    boot::running::{Event, RunningCluster},
+    guests::agent::{AgentClient, AgentError, Output},
+};
+
+/// The most output that is kept of a command; more than any of the benchmarks prints.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
+
+/// A command did not give a result.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// It failed.
+    #[error("`{command}` failed on {node} with code {code}: {stderr}")]
+    Failed {
+        /// The command line.
+        command: String,
+        /// The node.
+        node: String,
+        /// Its exit code.
+        code: u8,
+        /// What it said.
+        stderr: String,
+    },
+    /// It cannot be run.
+    #[error("`{command}` cannot be run on {node}: {error}")]
+    Agent {
+        /// The command line.
+        command: String,
+        /// The node.
+        node: String,
+        /// Why.
+        error: String,
+    },
+    /// It takes too long.
+    #[error("`{command}` was still running after {} s", limit.as_secs())]
+    TimedOut {
+        /// The command line of the first of those that ran.
+        command: String,
+        /// How long it had.
+        limit: Duration,
+    },
+}
+
+/// One command on one node.
+#[derive(Clone, Debug)]
+pub struct NodeCommand {
+    /// The node.
+    pub rank: usize,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+}
+
+impl NodeCommand {
+    /// A line for the node's shell, which finds `arguments` as `$1`, `$2` and so on.
+    #[must_use]
+    pub fn shell(rank: usize, script: &str, arguments: &[String]) -> Self {
+        let fixed = ["sh", "-c", script, "sh"].map(str::to_owned);
+        Self { rank, argv: fixed.into_iter().chain(arguments.iter().cloned()).collect() }
+    }
+}
+
+#[derive(Debug, Default)]
+struct KeptOutput {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// Runs the commands at the same time, waits for all of them, and gives what each printed on standard output.
+///
+/// # Errors
+/// [`CommandError`] of the first that fails, or [`crate::boot::running::Failure`] where the cluster ends.
+pub fn run(running: &mut RunningCluster, commands: &[NodeCommand], limit: Duration) -> Result<Vec<String>> {
+    let deadline = Instant::now() + limit;
+    let agents: Vec<Arc<AgentClient>> = running.agents().cloned().collect();
+    let mut threads = Vec::new();
+    for (index, command) in commands.iter().enumerate() {
+        let exec = Exec { argv: command.argv.clone(), ..Exec::default() };
+        let (agent, sender) = (agents.get(command.rank).cloned(), running.sender());
+        threads.push(thread::spawn(move || {
+            let mut output = KeptOutput::default();
+            let gone = || AgentError::Gone("there is no such node".to_owned());
+            let code = agent.ok_or_else(gone).and_then(|agent| run_on(&agent, exec, &mut output));
+            // If nobody listens any more, the cluster is being taken down.
+            let _ = sender.send(Event::CommandOver(index, code.map_err(|error| error.to_string())));
+            output
+        }));
+    }
+    let mut codes = vec![None; commands.len()];
+    while codes.iter().any(Option::is_none) {
+        match running.next_event(deadline)? {
+            Some(Event::CommandOver(index, result)) => {
+                let failed = result != Ok(0);
+                if let Some(slot) = codes.get_mut(index) {
+                    *slot = Some(result);
+                }
+                if failed {
+                    // The others may wait for the one that failed, so they are not waited for.
+                    break;
+                }
+            }
+            Some(_) => {}
+            None => {
+                let command = commands.first().map(line).unwrap_or_default();
+                return Err(CommandError::TimedOut { command, limit }.into());
+            }
+        }
+    }
+    outputs(running, commands, codes, threads)
+}
+
+fn outputs(
+    running: &RunningCluster,
+    commands: &[NodeCommand],
+    codes: Vec<Option<Result<u8, String>>>,
+    threads: Vec<thread::JoinHandle<KeptOutput>>,
+) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for ((command, code), thread) in commands.iter().zip(codes).zip(threads) {
+        // Whoever has no code was not waited for, because another one failed.
+        let Some(code) = code else { continue };
+        let output = thread.join().unwrap_or_default();
+        let node = running.plan().nodes.get(command.rank).map(|node| node.name.clone()).unwrap_or_default();
+        let line = line(command);
+        match code {
+            Ok(0) => texts.push(String::from_utf8_lossy(&output.stdout).into_owned()),
+            Ok(code) => {
+                let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                return Err(CommandError::Failed { command: line, node, code, stderr }.into());
+            }
+            Err(error) => return Err(CommandError::Agent { command: line, node, error }.into()),
+        }
+    }
+    Ok(texts)
+}
+
+fn line(command: &NodeCommand) -> String {
+    command.argv.join(" ")
+}
+
+fn run_on(agent: &Arc<AgentClient>, exec: Exec, kept: &mut KeptOutput) -> Result<u8, AgentError> {
+    let command = agent.exec(exec)?;
+    command.sender().send(ToGuest::StdinEnd)?;
+    let ended = command.follow(|output| {
+        let (bytes, kept) = match output {
+            Output::Stdout(bytes) => (bytes, &mut kept.stdout),
+            Output::Stderr(bytes) => (bytes, &mut kept.stderr),
+        };
+        let room = MAX_OUTPUT_BYTES.saturating_sub(kept.len());
+        kept.extend(bytes.iter().take(room));
+        Ok::<_, AgentError>(())
+    })?;
+    Ok(ended.unwrap_or_else(|refusal| {
+        kept.stderr.extend(refusal.message.bytes());
+        refusal.code
+    }))
+}

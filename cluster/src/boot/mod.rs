@@ -1,0 +1,12 @@
+//! From a plan to a cluster that runs.
+//!
+//! * [`prepare`] reads the cluster file, builds what is missing and makes the plan;
+//! * [`template`] saves a guest that has booted, from which nodes are restored;
+//! * [`running`] carries a plan out and watches it, and [`progress`] says how far it is;
+//! * [`command`] runs commands on its nodes.
+
+pub mod command;
+pub mod prepare;
+pub mod progress;
+pub mod running;
+pub mod template;

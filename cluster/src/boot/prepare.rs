@@ -1,0 +1,238 @@
+//! From the command line to a plan: reads the cluster file, builds what is missing, and lays everything out.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use niclab_images::{Cache, Images, Progress, Request, Terminal};
+use niclab_spec::{BootChoice, Cluster, ClusterName, NicModel, Source};
+
+use crate::{
+    arguments::ClusterArgs,
+    host::runtime::RuntimeRoot,
+    plan::{Inputs, Plan, accelerator::Accelerator, start::Start},
+    programs::Programs,
+};
+
+/// Folders that a guest needs as its own. The host's must not cover them.
+const GUEST_FOLDERS: [&str; 14] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr",
+    "/var", "/root",
+];
+
+/// The cluster that the arguments describe and that is to be booted, every value settled.
+///
+/// # Errors
+/// When the file or an argument is wrong; the message names the place and the mend.
+pub fn cluster(args: &ClusterArgs) -> Result<Cluster> {
+    let mut source = match &args.cluster {
+        Some(path) => Source::read(path)?,
+        None => Source::default(),
+    };
+    let mut file = source.cluster_file()?;
+    if let Some(nodes) = args.nodes {
+        file.nodes = Some(nodes);
+        source.set_by_flag("nodes", "--nodes");
+    }
+    if let Some(memory_mib) = args.memory {
+        file.memory_mib = memory_mib;
+        source.set_by_flag("memory_mib", "--memory");
+    }
+    if let Some(vcpus) = args.vcpus {
+        file.vcpus = vcpus;
+        source.set_by_flag("vcpus", "--vcpus");
+    }
+    if args.cold {
+        file.boot = BootChoice::Cold;
+    }
+    if let Some(name) = &args.nic {
+        file.nic.model = NicModel::named(name).with_context(|| {
+            format!("--nic: no model is called `{name}`; use one of {}", NicModel::names().join(", "))
+        })?;
+    }
+    if !args.packages.is_empty() {
+        file.packages.clone_from(&args.packages);
+        source.set_by_flag("packages", "--packages");
+    }
+    if let Some(name) = &args.name {
+        file.name = Some(name.to_string());
+        source.set_by_flag("name", "--name");
+    }
+    Ok(source.resolve_booted(&file)?)
+}
+
+/// Builds what is missing, templates included, and makes the plan of a cluster of this name. Nothing of the cluster is started.
+///
+/// # Errors
+/// A part cannot be built; the message says how to mend that.
+pub fn plan(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    name: &ClusterName,
+    root: &RuntimeRoot,
+    offline: bool,
+) -> Result<Plan> {
+    let parts = Parts::gather(args, cluster, offline)?;
+    let plan = parts.plan(name, root)?;
+    let progress = Terminal::new();
+    match plan.templates.iter().try_for_each(|template| template.ensure(&parts.cache, &progress)) {
+        Ok(()) => {
+            if let Some(obstacle) = &plan.start.obstacle {
+                progress.note(&format!("the nodes boot: {obstacle}"));
+            }
+            Ok(plan)
+        }
+        Err(error) if cluster.boot == BootChoice::Template => {
+            Err(error).context("there is no template, and boot = \"template\" was asked for")
+        }
+        Err(error) => {
+            progress.note(&format!("the nodes boot, as there is no template: {error}"));
+            Parts { start: Start::cold(error.to_string()), ..parts }.plan(name, root)
+        }
+    }
+}
+
+/// The plan of a cluster of which everything but templates is built. Nothing is built.
+///
+/// # Errors
+/// When something is missing.
+pub fn preview(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    name: &ClusterName,
+    root: &RuntimeRoot,
+) -> Result<Plan> {
+    Parts::gather(args, cluster, true)?.plan(name, root)
+}
+
+/// What a plan is made from.
+struct Parts<'a> {
+    cluster: &'a Cluster,
+    accelerator: Accelerator,
+    start: Start,
+    cache: Cache,
+    programs: Programs,
+    images: Vec<Images>,
+    share: Option<PathBuf>,
+}
+
+impl<'a> Parts<'a> {
+    /// Builds what is missing.
+    fn gather(args: &ClusterArgs, cluster: &'a Cluster, offline: bool) -> Result<Self> {
+        let accelerator = Accelerator::choose(cluster.accelerator)?;
+        log::info!("accelerator: {} ({})", accelerator.name(), accelerator.reason);
+        let start = Start::choose(cluster, &accelerator)?;
+        let progress = Terminal::new();
+        let programs = Programs::locate(offline, &progress)?;
+        let cache = Cache::locate()?;
+        let images = images(args, cluster, &programs, &cache, offline, &progress)?;
+        let share = if args.no_share {
+            None
+        } else {
+            shareable(&env::current_dir().context("the current folder is gone")?)
+        };
+        Ok(Self { cluster, accelerator, start, cache, programs, images, share })
+    }
+
+    fn plan(&self, name: &ClusterName, root: &RuntimeRoot) -> Result<Plan> {
+        Ok(Plan::new(&Inputs {
+            name,
+            cluster: self.cluster,
+            images: &self.images,
+            device: &self.programs.device,
+            folder: &root.folder(name),
+            accelerator: &self.accelerator,
+            share: self.share.as_deref(),
+            start: &self.start,
+            cache: &self.cache,
+        })?)
+    }
+}
+
+/// The images of each node; nodes with the same packages share theirs.
+fn images(
+    args: &ClusterArgs,
+    cluster: &Cluster,
+    programs: &Programs,
+    cache: &Cache,
+    offline: bool,
+    progress: &dyn Progress,
+) -> Result<Vec<Images>> {
+    let mut built: BTreeMap<&[String], Images> = BTreeMap::new();
+    for node in &cluster.nodes {
+        if built.contains_key(node.packages.as_slice()) {
+            continue;
+        }
+        let request = Request {
+            packages: node.packages.clone(),
+            mirror: args.mirror.clone(),
+            offline,
+            kernel: cluster.kernel.clone(),
+            image: cluster.image.clone(),
+            // Nobody reads what is asked of QEMU; it may be a disk.
+            has_disks: !cluster.qemu_args.is_empty(),
+            tools: programs.guest.clone(),
+        };
+        built.insert(&node.packages, niclab_images::ensure(cache, &request, progress)?);
+    }
+    cluster
+        .nodes
+        .iter()
+        .map(|node| match built.get(node.packages.as_slice()) {
+            Some(images) => Ok(images.clone()),
+            None => bail!("no image for {}", node.name),
+        })
+        .collect()
+}
+
+/// The folder, if guests can see it at its own path without losing their own system.
+fn shareable(folder: &Path) -> Option<PathBuf> {
+    let covered = |guest: &str| {
+        let guest = Path::new(guest);
+        // A folder below /tmp, /root or /var may be shared. One of these folders itself, one above them, or one of the system
+        // must not be: it would cover what the guest has there.
+        let may_hold_work = ["/tmp", "/root", "/var", "/run"].iter().any(|path| guest == Path::new(path));
+        guest.starts_with(folder) || (folder.starts_with(guest) && !may_hold_work)
+    };
+    if GUEST_FOLDERS.iter().any(|guest| covered(guest)) {
+        log::warn!("{} is not shared with the guests: it would cover their own system", folder.display());
+        return None;
+    }
+    Some(folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_folders_are_shared_and_system_folders_are_not() {
+        for folder in ["/home/me/work", "/tmp/x", "/root/x", "/srv", "/var/lib/ci", "/opt/build"] {
+            assert!(shareable(Path::new(folder)).is_some(), "{folder}");
+        }
+        for folder in ["/", "/tmp", "/root", "/usr", "/usr/src/x", "/etc", "/dev/shm", "/proc/self"] {
+            assert!(shareable(Path::new(folder)).is_none(), "{folder}");
+        }
+    }
+
+    #[test]
+    fn arguments_win_over_the_file_and_are_named_in_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        std::fs::write(&path, "nodes = 2\nmemory_mib = 512\n").unwrap();
+        let args = ClusterArgs { cluster: Some(path), nodes: Some(3), ..ClusterArgs::default() };
+        let resolved = cluster(&args).unwrap();
+        assert_eq!((resolved.nodes.len(), resolved.nodes[0].memory_mib), (3, 512));
+        for (args, word) in [
+            (ClusterArgs { nodes: Some(0), ..ClusterArgs::default() }, "--nodes"),
+            (ClusterArgs { memory: Some(1), ..ClusterArgs::default() }, "--memory"),
+            (ClusterArgs { nic: Some("abc".into()), ..ClusterArgs::default() }, "--nic"),
+            (ClusterArgs { packages: vec!["--x".into()], ..ClusterArgs::default() }, "--packages"),
+        ] {
+            assert!(cluster(&args).unwrap_err().to_string().contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,706 @@
+//! A plan carried out: the daemon, the guests, and what happens to them.
+//!
+//! One thread, the owner's, starts and ends processes and takes [`Event`]s; everything that waits (for a process to
+//! end, for a guest to answer, for a signal) is a small thread that sends one. Whatever way a cluster ends, and
+//! whatever stage it is in, it goes through [`RunningCluster::shut_down`], or else through the kernel, which kills the
+//! children of a dead owner.
+
+use std::{
+    fmt,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{ChildStdin, ExitStatus},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use niclab_spec::daemon::READY_LINE;
+use rustix::{fs::CWD, process::Signal};
+use thiserror::Error;
+
+use crate::{
+    boot::{
+        progress::{BootProgress, Stage},
+        template::{self, Damage, GuestMemory, Saved},
+    },
+    guests::{
+        agent::{AgentClient, AgentError, join_now},
+        qmp::{Qmp, QmpError},
+    },
+    host::{
+        own,
+        placement::Placement,
+        process::{Process, ProcessId, SpawnError, Streams, tail, wait_readable},
+        runtime::{ClusterFolder, RuntimeError},
+        signals,
+    },
+    plan::{NodePlan, Plan},
+};
+
+/// Lines of a console or log that a message shows.
+const TAIL_LINES: usize = 15;
+
+/// How often a guest is asked for its health while it boots.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a guest that answers may take to say how healthy it is.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the daemon may take to listen on its sockets.
+const DAEMON_READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How many guests for each core of the host are restored at a time. More than one, because each waits for its host now and then.
+const RESTORED_AT_ONCE_PER_CORE: usize = 2;
+
+/// How long guests may take to write back and switch off before QEMU is told to quit.
+const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long a process may take to end by itself once told so, before it is killed.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a kernel prints when it panics; the registers and the call trace of the culprit follow.
+const PANIC: &str = "Kernel panic";
+
+/// The lines of a console from a kernel's panic on, or `None` when there was none.
+fn panic_of(console: &Path) -> Option<String> {
+    let text = tail(console, usize::MAX);
+    let from = text.rfind(PANIC)?;
+    let from = text[..from].rfind('\n').map_or(0, |end| end + 1);
+    Some(text[from..].lines().take(TAIL_LINES).collect::<Vec<_>>().join("\n"))
+}
+
+/// Somebody waits for the cluster's end.
+#[derive(Debug)]
+pub struct DownRequest(pub Sender<()>);
+
+impl DownRequest {
+    /// Tells whoever waits.
+    pub fn done(self) {
+        // It may have gone away meanwhile.
+        let _ = self.0.send(());
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The daemon listens on all its sockets.
+    DaemonReady,
+    /// The memory of a guest that is to be restored is there, or cannot be.
+    Memory(usize, Result<GuestMemory, Damage>),
+    /// A guest cannot be restored.
+    RestoreFailed(usize, QmpError),
+    /// The process that was started under this name ended.
+    Ended(String),
+    /// A guest is healthy, and this is its agent.
+    Healthy(usize, Arc<AgentClient>),
+    /// A guest's agent cannot be used.
+    AgentFailed(usize, String),
+    /// This process got a signal.
+    Signal(i32),
+    /// A command on a node is over: its code, or why it has none.
+    CommandOver(usize, Result<u8, String>),
+    /// A conducted benchmark stopped at a cue or ended: look which.
+    Performance,
+    /// Somebody wants the cluster taken down.
+    Down(DownRequest),
+    /// The `niclab up` that ordered the cluster has told its user that it is up.
+    HandedOver,
+    /// That `niclab up` is gone and has told nobody.
+    Abandoned,
+}
+
+impl fmt::Debug for AgentClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentClient").finish_non_exhaustive()
+    }
+}
+
+/// Why a cluster ended before its time.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// A process did not start.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The cluster's folder cannot be used.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A file of the plan cannot be written, or a process not be watched.
+    #[error("cannot prepare the cluster: {0}")]
+    Prepare(#[source] std::io::Error),
+    /// The daemon ended.
+    #[error("the daemon ended ({how}); its last words:\n{log}")]
+    DaemonEnded {
+        /// How.
+        how: String,
+        /// The end of its log.
+        log: String,
+    },
+    /// The daemon does not get ready.
+    #[error("the daemon did not get ready within {} s; its last words:\n{log}", DAEMON_READY_TIMEOUT.as_secs())]
+    DaemonNotReady {
+        /// The end of its log.
+        log: String,
+    },
+    /// A QEMU ended with an error.
+    #[error("QEMU of {node} ended ({how}); its last words:\n{log}\nconsole of {node}:\n{console}")]
+    QemuEnded {
+        /// The node.
+        node: String,
+        /// How.
+        how: String,
+        /// The end of its log.
+        log: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A guest's kernel panicked.
+    #[error("the kernel of {node} panicked; console of {node}:\n{console}")]
+    Panicked {
+        /// The node.
+        node: String,
+        /// The panic on the guest's console.
+        console: String,
+    },
+    /// A guest switched itself off, or wanted to boot again.
+    #[error("{node} switched itself off or rebooted, which ends the cluster; console of {node}:\n{console}")]
+    SwitchedOff {
+        /// The node.
+        node: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A template was harmed after it had been looked through, or the host has no memory left.
+    #[error(
+        "the template of {node} cannot be used: {error}; the next run makes one that is damaged anew, and --cold does without"
+    )]
+    Memory {
+        /// The node.
+        node: String,
+        /// Why.
+        #[source]
+        error: Damage,
+    },
+    /// QEMU does not restore a guest.
+    #[error(
+        "{node} cannot be restored from its template: {error}; --cold boots it instead; QEMU's last words:\n{log}"
+    )]
+    Restore {
+        /// The node.
+        node: String,
+        /// What QEMU says.
+        #[source]
+        error: QmpError,
+        /// The end of QEMU's messages.
+        log: String,
+    },
+    /// Not all guests got healthy in time.
+    #[error("not healthy after {} s (raise --boot-timeout if the machine is slow):\n{details}", timeout.as_secs())]
+    NotHealthy {
+        /// The time they had.
+        timeout: Duration,
+        /// What each waits for, and the end of its console.
+        details: String,
+    },
+    /// An agent is gone or of another version.
+    #[error("{node}: {error}; console of {node}:\n{console}")]
+    Agent {
+        /// The node.
+        node: String,
+        /// What is wrong.
+        error: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A guest's carrier cannot be taken away.
+    #[error("the link of {node} is cut, but its guest's carrier cannot be taken away: {error}")]
+    Carrier {
+        /// The node.
+        node: String,
+        /// Why.
+        #[source]
+        error: QmpError,
+    },
+    /// The commands took longer than allowed.
+    #[error("the command was still running after {} s (--timeout)", .0.as_secs())]
+    TimedOut(Duration),
+    /// A signal.
+    #[error("ended by {}", signals::name(*.0))]
+    Signal(i32),
+    /// Somebody asked for the end.
+    #[error("taken down")]
+    Down(DownRequest),
+    /// Nobody knows that it is there.
+    #[error("the niclab that ordered the cluster died before it was up")]
+    Abandoned,
+}
+
+/// A cluster that runs.
+pub struct RunningCluster {
+    plan: Plan,
+    folder: ClusterFolder,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    daemon: Process,
+    /// The daemon ends when this closes, so that it ends with us even where the kernel's signal fails.
+    daemon_stdin: Option<ChildStdin>,
+    guests: Vec<Process>,
+    agents: Vec<Option<Arc<AgentClient>>>,
+    progress: BootProgress,
+    /// Keeps the daemon's threads beside the guests.
+    placement: Option<Placement>,
+}
+
+impl RunningCluster {
+    /// Starts everything and waits until every guest is healthy. `on_healthy` is told of each.
+    ///
+    /// # Errors
+    /// [`Failure`]; everything has then been ended, and the folder removed.
+    pub fn boot(
+        plan: Plan,
+        folder: ClusterFolder,
+        timeout: Duration,
+        on_healthy: &mut dyn FnMut(&NodePlan),
+    ) -> Result<Self, Failure> {
+        Self::boot_hearing(plan, folder, mpsc::channel(), timeout, on_healthy)
+    }
+
+    /// [`Self::boot`], for whoever has things to tell it while it boots already: over this channel.
+    ///
+    /// # Errors
+    /// As [`Self::boot`].
+    pub fn boot_hearing(
+        plan: Plan,
+        folder: ClusterFolder,
+        (sender, events): (Sender<Event>, Receiver<Event>),
+        timeout: Duration,
+        on_healthy: &mut dyn FnMut(&NodePlan),
+    ) -> Result<Self, Failure> {
+        let owner = sender.clone();
+        // An owner that no longer listens is already taking the cluster down.
+        signals::tell(move |signal| drop(owner.send(Event::Signal(signal))));
+        let mut cluster = Self::start(plan, folder, sender, events)?;
+        match cluster.bring_up(timeout, on_healthy) {
+            Ok(()) => Ok(cluster),
+            Err(failure) => {
+                cluster.shut_down(false);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Writes the files and starts the daemon.
+    fn start(
+        plan: Plan,
+        folder: ClusterFolder,
+        sender: Sender<Event>,
+        events: Receiver<Event>,
+    ) -> Result<Self, Failure> {
+        let start = || {
+            for file in &plan.files {
+                let written = own::create_file(&CWD, &file.path);
+                written
+                    .and_then(|mut written| written.write_all(file.text.as_bytes()))
+                    .map_err(Failure::Prepare)?;
+            }
+            for (node, restore) in plan.nodes.iter().filter_map(|node| Some((node, node.restore.as_ref()?))) {
+                template::begin_console(&restore.template, &node.console).map_err(Failure::Prepare)?;
+            }
+            let mut daemon = Process::spawn("daemon", &plan.daemon, Streams::Pipes, &[])?;
+            let (stdin, stdout) =
+                daemon.take_pipes().ok_or(Failure::Prepare(std::io::ErrorKind::BrokenPipe.into()))?;
+            watch(&daemon, &sender)?;
+            let ready = sender.clone();
+            // Reads on after the line: a daemon that prints more must not block on a full pipe.
+            thread::spawn(move || {
+                for line in BufReader::new(stdout.take(1 << 20)).lines().map_while(Result::ok) {
+                    if line == READY_LINE {
+                        let _ = ready.send(Event::DaemonReady);
+                    }
+                }
+            });
+            Ok((daemon, stdin))
+        };
+        match start() {
+            Ok((daemon, stdin)) => Ok(Self {
+                progress: BootProgress::new(plan.nodes.len()),
+                agents: vec![None; plan.nodes.len()],
+                guests: Vec::new(),
+                placement: None,
+                daemon_stdin: Some(stdin),
+                daemon,
+                sender,
+                events,
+                folder,
+                plan,
+            }),
+            Err(failure) => {
+                remove(folder);
+                Err(failure)
+            }
+        }
+    }
+
+    fn bring_up(&mut self, timeout: Duration, on_healthy: &mut dyn FnMut(&NodePlan)) -> Result<(), Failure> {
+        self.record()?;
+        (0..self.plan.nodes.len()).for_each(|rank| self.progress.begins(rank, Stage::Memory));
+        copy_memories(&self.plan, &self.sender);
+        let mut memories: Vec<Option<GuestMemory>> = self.plan.nodes.iter().map(|_| None).collect();
+        let mut deadline = Instant::now() + DAEMON_READY_TIMEOUT;
+        let mut is_daemon_ready = false;
+        while self.agents.iter().any(Option::is_none) {
+            match self.next_event(deadline)? {
+                Some(Event::DaemonReady) => {
+                    is_daemon_ready = true;
+                    deadline = Instant::now() + timeout;
+                }
+                Some(Event::Memory(rank, memory)) => {
+                    let (node, _) = self.node_and_console(rank);
+                    let memory = memory.map_err(|error| Failure::Memory { node, error })?;
+                    if let Some(slot) = memories.get_mut(rank) {
+                        *slot = Some(memory);
+                    }
+                }
+                Some(Event::Healthy(rank, agent)) => {
+                    self.settle_carrier(rank)?;
+                    if let (Some(slot), Some(node)) = (self.agents.get_mut(rank), self.plan.nodes.get(rank)) {
+                        *slot = Some(agent);
+                        on_healthy(node);
+                    }
+                }
+                Some(_) => {}
+                None if is_daemon_ready => return Err(self.not_healthy(timeout)),
+                None => {
+                    return Err(Failure::DaemonNotReady { log: tail(&self.plan.daemon.log, TAIL_LINES) });
+                }
+            }
+            if is_daemon_ready {
+                self.start_guests(&mut memories, deadline)?;
+            }
+        }
+        let (guests, daemon) = self.pids();
+        self.placement = Placement::follow(&guests, daemon);
+        Ok(())
+    }
+
+    /// Starts guests in the order of their ranks, up to the first whose memory is not there yet. Of those that are restored, only
+    /// so many are on their way at a time: each is busy until it is healthy, and where many share a core, what they wait for
+    /// comes late and is looked for many times.
+    fn start_guests(
+        &mut self,
+        memories: &mut [Option<GuestMemory>],
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        let before = self.guests.len();
+        let healthy = self.agents.iter().flatten().count();
+        let at_once = RESTORED_AT_ONCE_PER_CORE * thread::available_parallelism().map_or(1, usize::from);
+        while let Some(node) = self.plan.nodes.get(self.guests.len()) {
+            let rank = self.guests.len();
+            let streams = match &node.restore {
+                None => Streams::Log,
+                Some(_) if rank >= healthy + at_once => break,
+                Some(_) => match memories.get_mut(rank).and_then(Option::take) {
+                    Some(memory) => Streams::Input(memory.descriptor().map_err(Failure::Prepare)?),
+                    None => break,
+                },
+            };
+            let guest = Process::spawn(&node.name, &node.qemu, streams, &[])?;
+            watch(&guest, &self.sender)?;
+            self.guests.push(guest);
+            self.progress.begins(rank, Stage::Qemu);
+            ask_until_healthy(rank, node, deadline, &self.progress, &self.sender);
+        }
+        if self.guests.len() > before { self.record() } else { Ok(()) }
+    }
+
+    /// Takes the carrier of a guest whose link is cut, now that it has been seen to have one.
+    fn settle_carrier(&self, rank: usize) -> Result<(), Failure> {
+        let Some(node) = self.plan.nodes.get(rank).filter(|node| node.is_cut) else { return Ok(()) };
+        let taken = Qmp::connect(&node.qmp_socket).and_then(|mut qemu| qemu.set_carrier(false));
+        taken.map_err(|error| Failure::Carrier { node: node.name.clone(), error })
+    }
+
+    fn record(&self) -> Result<(), Failure> {
+        let processes: Vec<ProcessId> = self.guests.iter().chain([&self.daemon]).map(Process::id).collect();
+        Ok(self.folder.record(&processes)?)
+    }
+
+    /// The next event that is not the end of the cluster; `None` at the deadline.
+    ///
+    /// # Errors
+    /// [`Failure`] where the event is the end of the cluster.
+    pub fn next_event(&mut self, deadline: Instant) -> Result<Option<Event>, Failure> {
+        let event = match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(event) => event,
+            // This struct holds a sender, so the channel cannot be closed.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
+        };
+        match event {
+            Event::Ended(name) => Err(self.ended(&name)),
+            Event::Signal(signal) => Err(Failure::Signal(signal)),
+            Event::Down(request) => Err(Failure::Down(request)),
+            Event::Abandoned => Err(Failure::Abandoned),
+            Event::AgentFailed(rank, error) => {
+                let (node, console) = self.node_and_console(rank);
+                Err(Failure::Agent { node, error, console })
+            }
+            Event::RestoreFailed(rank, error) => {
+                let (node, _) = self.node_and_console(rank);
+                let log = self.plan.nodes.get(rank).map(|node| tail(&node.qemu.log, TAIL_LINES));
+                Err(Failure::Restore { node, error, log: log.unwrap_or_default() })
+            }
+            event => Ok(Some(event)),
+        }
+    }
+
+    fn ended(&mut self, name: &str) -> Failure {
+        // A guest that cannot go on without the daemon may be noticed before it.
+        if let Some(status) = self.daemon.exit_status() {
+            return Failure::DaemonEnded { how: how(status), log: tail(&self.plan.daemon.log, TAIL_LINES) };
+        }
+        let rank = self.guests.iter().position(|guest| guest.name == name).unwrap_or_default();
+        let status = self.guests.get_mut(rank).and_then(Process::exit_status);
+        let (node, console) = self.node_and_console(rank);
+        if let Some(console) = self.plan.nodes.get(rank).and_then(|node| panic_of(&node.console)) {
+            return Failure::Panicked { node, console };
+        }
+        match status {
+            Some(status) if !status.success() => {
+                let log = self.plan.nodes.get(rank).map(|node| tail(&node.qemu.log, TAIL_LINES));
+                Failure::QemuEnded { node, how: how(status), log: log.unwrap_or_default(), console }
+            }
+            _ => Failure::SwitchedOff { node, console },
+        }
+    }
+
+    fn node_and_console(&self, rank: usize) -> (String, String) {
+        let node = self.plan.nodes.get(rank);
+        node.map(|node| (node.name.clone(), tail(&node.console, TAIL_LINES))).unwrap_or_default()
+    }
+
+    fn not_healthy(&self, timeout: Duration) -> Failure {
+        let details: Vec<String> = (self.plan.nodes.iter().enumerate())
+            .filter_map(|(rank, node)| {
+                let (waiting, console) = (self.progress.waiting(rank)?, tail(&node.console, TAIL_LINES));
+                Some(format!("{} waits for {waiting}; its console:\n{console}", node.name))
+            })
+            .collect();
+        Failure::NotHealthy { timeout, details: details.join("\n") }
+    }
+
+    /// What is carried out.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The cluster's folder.
+    #[must_use]
+    pub fn folder(&self) -> &ClusterFolder {
+        &self.folder
+    }
+
+    /// How the nodes came up.
+    #[must_use]
+    pub fn progress(&self) -> &BootProgress {
+        &self.progress
+    }
+
+    /// The agents, by rank. All of them once [`Self::boot`] is done.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentClient>> {
+        self.agents.iter().flatten()
+    }
+
+    /// Where other threads send what happens.
+    #[must_use]
+    pub fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// The pids of the guests, by rank, and of the daemon.
+    #[must_use]
+    pub fn pids(&self) -> (Vec<u32>, u32) {
+        (self.guests.iter().map(|guest| guest.id().pid).collect(), self.daemon.id().pid)
+    }
+
+    /// Switches the guests off, ends every process, and removes the folder unless it is to be kept.
+    pub fn shut_down(mut self, keep_folder: bool) {
+        for (rank, agent) in self.agents.drain(..).enumerate() {
+            match (agent, self.guests.get_mut(rank)) {
+                // On a thread of its own: a guest that hangs may not take the message.
+                (Some(agent), _) => drop(thread::spawn(move || agent.power_off())),
+                // Nobody there has anything to write back.
+                (None, Some(guest)) => guest.signal(Signal::TERM),
+                (None, None) => {}
+            }
+        }
+        let daemon_lives = self.daemon.exit_status().is_none();
+        // Without the daemon the guests' drivers wait for it before they give up, so do not wait for them.
+        let grace = if daemon_lives { POWER_OFF_TIMEOUT } else { Duration::ZERO };
+        end_all(&mut self.guests, grace);
+        self.daemon_stdin.take();
+        end_all(std::slice::from_mut(&mut self.daemon), Duration::ZERO);
+        let Self { folder, guests, daemon, .. } = self;
+        drop((guests, daemon));
+        if !keep_folder {
+            remove(folder);
+        }
+    }
+}
+
+fn remove(folder: ClusterFolder) {
+    let path = folder.path().to_owned();
+    if let Err(error) = folder.remove() {
+        log::warn!("{error}; remove {} yourself", path.display());
+    }
+}
+
+/// Waits for processes to end, tells those that do not, and kills those that do not listen.
+fn end_all(processes: &mut [Process], grace: Duration) {
+    let deadline = Instant::now() + grace;
+    for process in &mut *processes {
+        if process.wait_until(deadline).is_none() {
+            log::debug!("telling {} to end", process.name);
+            process.signal(Signal::TERM);
+        }
+    }
+    let deadline = Instant::now() + QUIT_TIMEOUT;
+    for process in processes {
+        if process.wait_until(deadline).is_none() {
+            log::debug!("killing {}", process.name);
+            process.signal(Signal::KILL);
+        }
+    }
+}
+
+/// Sends an event when the process ends.
+fn watch(process: &Process, sender: &Sender<Event>) -> Result<(), Failure> {
+    let exit = process.exit_descriptor().map_err(Failure::Prepare)?;
+    let (name, sender) = (process.name.clone(), sender.clone());
+    thread::spawn(move || {
+        while !wait_readable(&exit, Duration::from_secs(3600)) {}
+        // If nobody listens any more, the cluster is being taken down.
+        let _ = sender.send(Event::Ended(name));
+    });
+    Ok(())
+}
+
+/// Copies the memory of the guests that are to be restored, side by side, in the order of their ranks.
+fn copy_memories(plan: &Plan, sender: &Sender<Event>) {
+    let restored =
+        plan.nodes.iter().enumerate().filter_map(|(rank, node)| Some((rank, node.restore.clone()?)));
+    let restored: Arc<Vec<_>> = Arc::new(restored.collect());
+    let next = Arc::new(AtomicUsize::new(0));
+    let copiers = thread::available_parallelism().map_or(1, usize::from).min(restored.len());
+    for _ in 0..copiers {
+        let (restored, next, sender) = (Arc::clone(&restored), Arc::clone(&next), sender.clone());
+        thread::spawn(move || {
+            while let Some((rank, restore)) = restored.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let saved = Saved::open(&restore.template, restore.memory_bytes);
+                // If nobody listens any more, the cluster is being taken down.
+                let _ = sender.send(Event::Memory(*rank, saved.and_then(|saved| saved.memory())));
+            }
+        });
+    }
+}
+
+/// Has a guest restored if it is to be, connects to its agent and asks until it is healthy, then sends an event.
+fn ask_until_healthy(
+    rank: usize,
+    node: &NodePlan,
+    deadline: Instant,
+    progress: &BootProgress,
+    sender: &Sender<Event>,
+) {
+    let (node, progress, sender) = (node.clone(), progress.clone(), sender.clone());
+    thread::spawn(move || {
+        let result = healthy_agent(rank, &node, deadline, &progress);
+        let event = match result {
+            Ok(agent) => Event::Healthy(rank, agent),
+            // The owner reports the time-out itself, and the end of QEMU is an event of its own, which says more.
+            Err(Unhealthy::Late | Unhealthy::Gone) => return,
+            Err(Unhealthy::Agent(error)) => Event::AgentFailed(rank, error.to_string()),
+            Err(Unhealthy::Restore(error)) => Event::RestoreFailed(rank, error),
+        };
+        let _ = sender.send(event);
+    });
+}
+
+/// Why a guest is not healthy.
+enum Unhealthy {
+    /// It takes longer than it may.
+    Late,
+    /// Its QEMU has ended.
+    Gone,
+    /// Its agent cannot be used.
+    Agent(AgentError),
+    /// QEMU does not restore it.
+    Restore(QmpError),
+}
+
+impl From<AgentError> for Unhealthy {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Silent(_) => Self::Late,
+            AgentError::Gone(_) => Self::Gone,
+            error => Self::Agent(error),
+        }
+    }
+}
+
+impl From<QmpError> for Unhealthy {
+    fn from(error: QmpError) -> Self {
+        match error {
+            QmpError::HungUp => Self::Gone,
+            error => Self::Restore(error),
+        }
+    }
+}
+
+fn healthy_agent(
+    rank: usize,
+    node: &NodePlan,
+    deadline: Instant,
+    progress: &BootProgress,
+) -> Result<Arc<AgentClient>, Unhealthy> {
+    let stream = AgentClient::reach(&node.agent_socket, deadline)?;
+    if let Some(restore) = &node.restore {
+        progress.begins(rank, Stage::State);
+        let mut qemu = Qmp::reach(&node.qmp_socket, deadline)?;
+        qemu.wait_until_running(deadline)?;
+        progress.begins(rank, Stage::Card);
+        restore.card.iter().try_for_each(|function| qemu.plug(function))?;
+    }
+    progress.begins(rank, Stage::Agent);
+    let agent = AgentClient::over(stream, deadline)?;
+    progress.begins(rank, Stage::Identity);
+    agent.join(&join_now(&node.identity), deadline)?;
+    progress.begins(rank, Stage::Nic);
+    while Instant::now() < deadline {
+        match agent.health(HEALTH_TIMEOUT) {
+            Ok(health) if health.is_healthy() => {
+                progress.is_healthy(rank);
+                return Ok(agent);
+            }
+            Ok(health) => progress.says(rank, health.to_string()),
+            Err(AgentError::Gone(_)) => return Err(Unhealthy::Gone),
+            Err(error) => progress.says(rank, error.to_string()),
+        }
+        thread::sleep(HEALTH_INTERVAL);
+    }
+    Err(Unhealthy::Late)
+}
+
+fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}

@@ -1,0 +1,167 @@
+//! Makes a template: boots one guest without a card, and saves it.
+
+use std::{
+    io,
+    os::{fd::AsFd, unix::net::UnixStream},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use niclab_agent::{Exec, ExitStatus, ToGuest, ToHost};
+use niclab_images::{ImageError, Progress};
+use thiserror::Error;
+
+use super::{
+    Recipe,
+    memory::GuestMemory,
+    saved::{CONSOLE, Saved},
+};
+use crate::{
+    guests::{
+        agent::{AgentClient, AgentError},
+        qmp::{Qmp, QmpError},
+    },
+    host::process::{Process, SpawnError, Streams, tail},
+    plan::{
+        PlanError,
+        qemu::{Arguments, Memory},
+        recipe::STATE,
+    },
+};
+
+/// How long a guest may take until its agent answers. It boots alone; the slowest machine at hand takes 20 s.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// How long it may take to clear its free memory.
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long QEMU may take to save its state, which is less than a megabyte.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Lines of the console and of QEMU's messages that an error shows.
+const TAIL_LINES: usize = 8;
+
+/// What clears the guest's free memory, so that it need not be stored: in the guest.
+const CLEAR: [&str; 2] = ["niclab-agent", "--release-memory"];
+
+/// QEMU's messages, beside the template while it is made.
+const LOG: &str = "qemu.log";
+
+/// A template cannot be made.
+#[derive(Debug, Error)]
+pub enum TemplateError {
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] ImageError),
+    /// QEMU does not start.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// QEMU cannot be told a path.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The guest does not come up.
+    #[error("its guest did not come up: {error}; last words:\n{words}")]
+    Guest {
+        /// What the agent's connection says.
+        #[source]
+        error: AgentError,
+        /// The end of its console and of QEMU's messages.
+        words: String,
+    },
+    /// The guest does not do what it is told.
+    #[error("its guest cannot clear its memory: {0}")]
+    Clear(String),
+    /// QEMU does not save.
+    #[error("QEMU cannot save it: {0}")]
+    Save(#[from] QmpError),
+    /// A file cannot be written.
+    #[error("it cannot be stored: {0}")]
+    Store(#[source] io::Error),
+}
+
+/// Makes it in `folder`, which is empty and removed should this fail.
+pub fn build(recipe: &Recipe, folder: &Path, progress: &dyn Progress) -> Result<(), TemplateError> {
+    let name = "template of a guest that has booted";
+    progress.started(name);
+    let begin = Instant::now();
+    let made = Guest::boot(recipe, folder).and_then(|guest| {
+        progress.detail(name, "saving");
+        guest.save(folder)
+    });
+    made?;
+    progress.done(name, begin.elapsed());
+    Ok(())
+}
+
+/// The guest that is to be saved.
+struct Guest {
+    qemu: Process,
+    control: UnixStream,
+    agent: Arc<AgentClient>,
+    memory: GuestMemory,
+}
+
+impl Guest {
+    fn boot(recipe: &Recipe, folder: &Path) -> Result<Self, TemplateError> {
+        let memory = GuestMemory::zeroed(recipe.memory_bytes()).map_err(TemplateError::Store)?;
+        // Without names, so that neither a long path nor another niclab is in the way.
+        let (agent, agents_end) = UnixStream::pair().map_err(TemplateError::Store)?;
+        let (control, controls_end) = UnixStream::pair().map_err(TemplateError::Store)?;
+        let mut args = Arguments::default();
+        args.memory(recipe.memory_mib, Memory::StandardInput);
+        args.console(&folder.join(CONSOLE))?;
+        args.agent_over(&agents_end);
+        args.control_over(&controls_end);
+        if recipe.has_share {
+            // Any folder: nothing is mounted before the guest is a node.
+            args.share(folder)?;
+        }
+        let mut plan = recipe.qemu.clone();
+        plan.log = folder.join(LOG);
+        plan.args.extend(args.0);
+        let input = Streams::Input(memory.descriptor().map_err(TemplateError::Store)?);
+        let qemu = Process::spawn("template", &plan, input, &[agents_end.as_fd(), controls_end.as_fd()])?;
+        // QEMU's alone from now on, so that its end is seen.
+        drop((agents_end, controls_end));
+        let agent = AgentClient::over(agent, Instant::now() + BOOT_TIMEOUT).map_err(|error| {
+            let words = [CONSOLE, LOG].map(|file| tail(&folder.join(file), TAIL_LINES)).join("\n");
+            TemplateError::Guest { error, words }
+        })?;
+        Ok(Self { qemu, control, agent, memory })
+    }
+
+    fn save(self, folder: &Path) -> Result<(), TemplateError> {
+        clear_free_memory(&self.agent)?;
+        let mut control = Qmp::over(self.control, SAVE_TIMEOUT)?;
+        control.save(&folder.join(STATE), SAVE_TIMEOUT)?;
+        // The guest is stopped, and nobody writes to its memory.
+        drop(self.qemu);
+        Saved::write(folder, &self.memory).map_err(TemplateError::Store)
+    }
+}
+
+fn clear_free_memory(agent: &Arc<AgentClient>) -> Result<(), TemplateError> {
+    let deadline = Instant::now() + CLEAR_TIMEOUT;
+    let exec = Exec { argv: CLEAR.map(str::to_owned).to_vec(), ..Exec::default() };
+    let failed = |error: AgentError| TemplateError::Clear(error.to_string());
+    let command = agent.exec(exec).map_err(failed)?;
+    let mut said = Vec::new();
+    loop {
+        match command.next_until(deadline).map_err(failed)? {
+            ToHost::Exit(ExitStatus::Code(0)) => return Ok(()),
+            ToHost::Exit(status) => {
+                let said = String::from_utf8_lossy(&said);
+                return Err(TemplateError::Clear(format!("exit code {}: {said}", status.shell_code())));
+            }
+            ToHost::Refused(refusal) => return Err(TemplateError::Clear(refusal.message)),
+            ToHost::Stdout(bytes) | ToHost::Stderr(bytes) => {
+                let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                // The command may have ended meanwhile; its exit comes next.
+                let _ = command.sender().send(ToGuest::Credit(length));
+                said = bytes;
+            }
+            _ => {}
+        }
+    }
+}

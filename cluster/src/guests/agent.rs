@@ -1,0 +1,630 @@
+//! The host's side of the agent's protocol: many commands over one connection.
+//!
+//! A reader thread hands each message to the command it is about. Windows bound what can wait there, so a consumer that
+//! stalls holds back its own command only.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use niclab_agent::{
+    Decoder, Exec, Frame, Health, Identity, Join, MessageError, PROTOCOL_VERSION, Refusal, ToGuest, ToHost,
+    frame::preamble,
+    message::{ENTROPY_BYTES, WINDOW_BYTES},
+};
+use rustix::rand::{GetRandomFlags, getrandom};
+use thiserror::Error;
+
+/// How long the guest may leave a message unread. A guest that runs reads within milliseconds.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two tries to connect while QEMU starts.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The agent cannot be used.
+#[derive(Clone, Debug, Error)]
+pub enum AgentError {
+    /// Nobody listens, or the agent did not answer in time.
+    #[error("the guest's agent does not answer: {0}")]
+    Silent(String),
+    /// The connection ended.
+    #[error("the guest's agent is gone: {0}")]
+    Gone(String),
+    /// The agent is of another build.
+    #[error("the guest's agent speaks version {0}, and this niclab {PROTOCOL_VERSION}; rebuild the image")]
+    Version(u32),
+    /// The guest is not what it is to be.
+    #[error("the guest's agent does not join the cluster: {0}")]
+    NotJoined(String),
+    /// The message fits no frame.
+    #[error("{0}")]
+    Message(Arc<MessageError>),
+}
+
+/// What a command's consumer gets. After `Err` nothing comes any more.
+pub type CommandEvent = Result<ToHost, AgentError>;
+
+struct Consumer {
+    events: Sender<CommandEvent>,
+    /// Output that the guest may still send before it gets credit.
+    window_bytes: u32,
+}
+
+#[derive(Default)]
+struct State {
+    consumers: BTreeMap<u32, Consumer>,
+    welcomed: bool,
+    failure: Option<AgentError>,
+}
+
+/// A connection to one guest's agent.
+pub struct AgentClient {
+    session: u32,
+    /// To end the connection, whoever writes at the time.
+    stream: UnixStream,
+    writer: Mutex<UnixStream>,
+    state: Mutex<State>,
+    next_id: AtomicU32,
+}
+
+/// One command, or one question. Dropping it ends the command.
+pub struct CommandHandle {
+    sender: CommandSender,
+    events: Receiver<CommandEvent>,
+}
+
+/// The part of a command that is talked to. It can be used from another thread.
+#[derive(Clone)]
+pub struct CommandSender {
+    client: Arc<AgentClient>,
+    id: u32,
+}
+
+impl AgentClient {
+    /// Connects, waiting until QEMU listens and the agent in the guest answers.
+    ///
+    /// # Errors
+    /// [`AgentError::Silent`] after `deadline`, or [`AgentError::Version`].
+    pub fn connect(socket: &Path, deadline: Instant) -> Result<Arc<Self>, AgentError> {
+        Self::over(Self::reach(socket, deadline)?, deadline)
+    }
+
+    /// Connects, waiting until QEMU listens. The guest need not run yet.
+    ///
+    /// # Errors
+    /// [`AgentError::Silent`] after `deadline`.
+    pub fn reach(socket: &Path, deadline: Instant) -> Result<UnixStream, AgentError> {
+        loop {
+            match UnixStream::connect(socket) {
+                Ok(stream) => return Ok(stream),
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(AgentError::Silent(error.to_string()));
+                }
+                Err(_) => thread::sleep(CONNECT_INTERVAL),
+            }
+        }
+    }
+
+    /// Begins a session over a connected stream.
+    ///
+    /// # Errors
+    /// See [`Self::connect`].
+    pub fn over(stream: UnixStream, deadline: Instant) -> Result<Arc<Self>, AgentError> {
+        let silent = |error: io::Error| AgentError::Silent(error.to_string());
+        stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(silent)?;
+        let reader = stream.try_clone().map_err(silent)?;
+        let client = Arc::new(Self {
+            session: session_number(),
+            writer: Mutex::new(stream.try_clone().map_err(silent)?),
+            stream,
+            state: Mutex::default(),
+            next_id: AtomicU32::new(1),
+        });
+        // Until the welcome, id 0 is whoever waits for it.
+        let (events, welcome) = mpsc::channel();
+        client.lock().consumers.insert(0, Consumer { events, window_bytes: 0 });
+        // The reader holds no reference that would keep the connection alive.
+        let weak = Arc::downgrade(&client);
+        thread::spawn(move || {
+            let ended = read_loop(reader, |frame| match weak.upgrade() {
+                Some(client) => client.dispatch(frame),
+                None => Err(AgentError::Gone("no longer needed".to_owned())),
+            });
+            if let Some(client) = weak.upgrade() {
+                client.fail(ended);
+            }
+        });
+        client.greet()?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        match welcome.recv_timeout(left) {
+            Ok(Ok(_)) => Ok(client),
+            Ok(Err(error)) => Err(error),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(AgentError::Silent("the guest has not started it yet".to_owned()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the connection closed".to_owned())),
+        }
+    }
+
+    /// Starts a command. Whether it started is its first event.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn exec(self: &Arc<Self>, exec: Exec) -> Result<CommandHandle, AgentError> {
+        self.begin(ToGuest::Exec(exec))
+    }
+
+    /// Asks how the guest sees its NIC.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn health(self: &Arc<Self>, timeout: Duration) -> Result<Health, AgentError> {
+        match self.begin(ToGuest::QueryHealth)?.events.recv_timeout(timeout) {
+            Ok(Ok(ToHost::Health(health))) => Ok(health),
+            Ok(Ok(other)) => Err(AgentError::Gone(format!("it answered {other:?}"))),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(AgentError::Silent(format!("no answer in {} s", timeout.as_secs_f32()))),
+        }
+    }
+
+    /// Makes the guest the node that it is to be, or tells its agent again what it is, and waits until it is so. To be done
+    /// first with every connection: without it commands find nothing of the node in their environment.
+    ///
+    /// # Errors
+    /// [`AgentError::Silent`] after `deadline`, [`AgentError::NotJoined`], or whatever ends the connection.
+    pub fn join(self: &Arc<Self>, join: &Join, deadline: Instant) -> Result<(), AgentError> {
+        let begin = Instant::now();
+        let question = self.begin(ToGuest::Join(join.clone()))?;
+        match question.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Ok(ToHost::Joined)) => {
+                log::debug!("the guest is a node after {:.1} ms", begin.elapsed().as_secs_f64() * 1e3);
+                Ok(())
+            }
+            Ok(Ok(ToHost::Refused(refusal))) => Err(AgentError::NotJoined(refusal.message)),
+            Ok(Ok(other)) => Err(AgentError::Gone(format!("it answered {other:?}"))),
+            Ok(Err(error)) => Err(error),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(AgentError::Silent("the guest is not yet the node that it is to be".to_owned()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the connection closed".to_owned())),
+        }
+    }
+
+    /// Asks the guest to write everything back and switch itself off. There is no answer.
+    pub fn power_off(&self) {
+        // A guest that is gone is off.
+        let _ = self.send(0, ToGuest::PowerOff);
+    }
+
+    /// Whether the connection is of no more use.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lock().failure.is_some()
+    }
+
+    fn begin(self: &Arc<Self>, message: ToGuest) -> Result<CommandHandle, AgentError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (events, receiver) = mpsc::channel();
+        {
+            let mut state = self.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            state.consumers.insert(id, Consumer { events, window_bytes: WINDOW_BYTES });
+        }
+        let sender = CommandSender { client: Arc::clone(self), id };
+        let handle = CommandHandle { sender, events: receiver };
+        self.send(id, message)?;
+        Ok(handle)
+    }
+
+    fn greet(&self) -> Result<(), AgentError> {
+        self.write(&preamble())?;
+        self.send(0, ToGuest::Hello { version: PROTOCOL_VERSION })
+    }
+
+    fn send(&self, id: u32, message: ToGuest) -> Result<(), AgentError> {
+        let frame =
+            message.into_frame(self.session, id).map_err(|error| AgentError::Message(Arc::new(error)))?;
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.write(&bytes)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), AgentError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.write_all(bytes).map_err(|error| {
+            // Part of a frame may be written, so the connection is of no more use.
+            let failure = AgentError::Gone(format!("it takes no messages ({error})"));
+            self.fail(failure.clone());
+            failure
+        })
+    }
+
+    fn dispatch(&self, frame: Frame) -> Result<(), AgentError> {
+        let (session, id) = (frame.session, frame.id);
+        let message = ToHost::from_frame(frame).map_err(|error| AgentError::Message(Arc::new(error)))?;
+        match message {
+            ToHost::Booted if self.lock().welcomed => {
+                Err(AgentError::Gone("it started anew, and its commands ended".to_owned()))
+            }
+            // It may have started after it was greeted, so the greeting is repeated.
+            ToHost::Booted => self.greet(),
+            _ if session != self.session => Ok(()),
+            ToHost::Welcome { version } if version != PROTOCOL_VERSION => Err(AgentError::Version(version)),
+            ToHost::Welcome { .. } => {
+                let mut state = self.lock();
+                state.welcomed = true;
+                if let Some(waiter) = state.consumers.remove(&0) {
+                    let _ = waiter.events.send(Ok(message));
+                }
+                Ok(())
+            }
+            message => self.deliver(id, message),
+        }
+    }
+
+    fn deliver(&self, id: u32, message: ToHost) -> Result<(), AgentError> {
+        let mut state = self.lock();
+        // A command that nobody waits for any more may still have been speaking.
+        let Some(consumer) = state.consumers.get_mut(&id) else { return Ok(()) };
+        if let ToHost::Stdout(bytes) | ToHost::Stderr(bytes) = &message {
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            // Without this a hostile guest could fill the host's memory.
+            consumer.window_bytes = consumer
+                .window_bytes
+                .checked_sub(length)
+                .ok_or_else(|| AgentError::Gone("it sent more than it was allowed to".to_owned()))?;
+        }
+        let is_last = matches!(message, ToHost::Exit(_) | ToHost::Refused(_) | ToHost::Health(_));
+        // A consumer that went away ends its command by itself.
+        let _ = consumer.events.send(Ok(message));
+        if is_last {
+            state.consumers.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Ends the connection: QEMU serves one at a time, and the next one must get through.
+    fn fail(&self, failure: AgentError) {
+        // Fails only where the other side ended it first.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        let mut state = self.lock();
+        for (_, consumer) in std::mem::take(&mut state.consumers) {
+            let _ = consumer.events.send(Err(failure.clone()));
+        }
+        state.failure.get_or_insert(failure);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock; if it did, the map would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AgentClient {
+    fn drop(&mut self) {
+        // Wakes the reader thread. Fails only where the other side ended it first.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// A piece of what a command prints.
+#[derive(Clone, Copy, Debug)]
+pub enum Output<'a> {
+    /// On standard output.
+    Stdout(&'a [u8]),
+    /// On standard error.
+    Stderr(&'a [u8]),
+}
+
+impl CommandHandle {
+    /// The next event; waits for it.
+    ///
+    /// # Errors
+    /// [`AgentError`] when the agent is gone.
+    pub fn next(&self) -> CommandEvent {
+        self.events.recv().unwrap_or_else(|_| Err(AgentError::Gone("the command is over".to_owned())))
+    }
+
+    /// As [`Self::next`], until then.
+    ///
+    /// # Errors
+    /// [`AgentError`] when the agent is gone or nothing comes.
+    pub fn next_until(&self, deadline: Instant) -> CommandEvent {
+        match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => Err(AgentError::Silent("the command does not end".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => Err(AgentError::Gone("the command is over".to_owned())),
+        }
+    }
+
+    /// Hands on what the command prints until it ends, and gives its exit code; the guest's refusal where it never began.
+    ///
+    /// # Errors
+    /// [`AgentError`] when the agent is gone, or what `on_output` says.
+    pub fn follow<E: From<AgentError>>(
+        &self,
+        mut on_output: impl FnMut(Output<'_>) -> Result<(), E>,
+    ) -> Result<Result<u8, Refusal>, E> {
+        loop {
+            let length = match self.next()? {
+                ToHost::Stdout(bytes) => {
+                    on_output(Output::Stdout(&bytes))?;
+                    bytes.len()
+                }
+                ToHost::Stderr(bytes) => {
+                    on_output(Output::Stderr(&bytes))?;
+                    bytes.len()
+                }
+                ToHost::Exit(status) => return Ok(Ok(status.shell_code())),
+                ToHost::Refused(refusal) => return Ok(Err(refusal)),
+                _ => continue,
+            };
+            // The command may have ended meanwhile; its exit comes next.
+            let _ = self.sender.send(ToGuest::Credit(u32::try_from(length).unwrap_or(u32::MAX)));
+        }
+    }
+
+    /// The part that is talked to.
+    #[must_use]
+    pub fn sender(&self) -> &CommandSender {
+        &self.sender
+    }
+}
+
+impl Drop for CommandHandle {
+    fn drop(&mut self) {
+        let was_running = self.sender.client.lock().consumers.remove(&self.sender.id).is_some();
+        if was_running {
+            // SIGKILL. If the agent is gone, so is the command.
+            let _ = self.sender.send(ToGuest::Signal(9));
+        }
+    }
+}
+
+impl CommandSender {
+    /// Tells the command something.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn send(&self, message: ToGuest) -> Result<(), AgentError> {
+        if let ToGuest::Credit(bytes) = message
+            && let Some(consumer) = self.client.lock().consumers.get_mut(&self.id)
+        {
+            consumer.window_bytes = consumer.window_bytes.saturating_add(bytes).min(WINDOW_BYTES);
+        }
+        self.client.send(self.id, message)
+    }
+}
+
+fn read_loop(
+    mut stream: UnixStream,
+    mut dispatch: impl FnMut(Frame) -> Result<(), AgentError>,
+) -> AgentError {
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return AgentError::Gone("QEMU closed the connection".to_owned()),
+            Ok(n) => decoder.push(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return AgentError::Gone(error.to_string()),
+        }
+        while let Some(frame) = decoder.next_frame() {
+            if let Err(error) = dispatch(frame) {
+                return error;
+            }
+        }
+    }
+}
+
+/// What makes a guest this node, here and now.
+#[must_use]
+pub fn join_now(identity: &Identity) -> Join {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut entropy = [0; ENTROPY_BYTES];
+    // Fails only before Linux 3.17, and gives so few bytes whole. A guest that gets none has its own.
+    let given = getrandom(&mut entropy, GetRandomFlags::empty()).unwrap_or(0);
+    Join {
+        identity: identity.clone(),
+        wall_time_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        entropy: entropy[..given].to_vec(),
+    }
+}
+
+/// A number that differs from that of the session before.
+fn session_number() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // 0 is for agents without a session.
+    (now.subsec_nanos() ^ std::process::id().rotate_left(16)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_agent::message::DATA_BYTES;
+
+    use super::*;
+
+    /// The guest's end of a connection, served by the test.
+    struct Guest {
+        stream: UnixStream,
+        decoder: Decoder,
+        session: u32,
+    }
+
+    impl Guest {
+        fn next(&mut self) -> (u32, ToGuest) {
+            let mut buffer = [0; 4096];
+            loop {
+                if let Some(frame) = self.decoder.next_frame() {
+                    self.session = frame.session;
+                    return (frame.id, ToGuest::from_frame(frame).unwrap());
+                }
+                let n = self.stream.read(&mut buffer).unwrap();
+                assert_ne!(n, 0);
+                self.decoder.push(&buffer[..n]);
+            }
+        }
+
+        fn say(&mut self, id: u32, message: ToHost) {
+            let mut bytes = Vec::new();
+            message.into_frame(self.session, id).unwrap().encode(&mut bytes);
+            // The host may have had enough.
+            let _ = self.stream.write_all(&bytes);
+        }
+    }
+
+    fn deadline() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    /// A client and its guest, connected on a thread of its own; `version` is what the guest says.
+    fn connect(version: u32) -> (Result<Arc<AgentClient>, AgentError>, Guest) {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let connecting = thread::spawn(move || AgentClient::over(host, deadline()));
+        let mut guest = Guest { stream: guest, decoder: Decoder::default(), session: 0 };
+        assert_eq!(guest.next().1, ToGuest::Hello { version: PROTOCOL_VERSION });
+        guest.stream.write_all(b"rubbish NLAG of an earlier session").unwrap();
+        guest.stream.write_all(&preamble()).unwrap();
+        guest.say(0, ToHost::Welcome { version });
+        (connecting.join().unwrap(), guest)
+    }
+
+    fn command(client: &Arc<AgentClient>, guest: &mut Guest) -> (CommandHandle, u32) {
+        let handle = client.exec(Exec::default()).unwrap();
+        let (id, message) = guest.next();
+        assert_eq!(message, ToGuest::Exec(Exec::default()));
+        (handle, id)
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        assert!(matches!(connect(PROTOCOL_VERSION + 1).0, Err(AgentError::Version(_))));
+    }
+
+    #[test]
+    fn an_agent_that_starts_late_is_greeted_again() {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let connecting = thread::spawn(move || AgentClient::over(host, deadline()));
+        let mut guest = Guest { stream: guest, decoder: Decoder::default(), session: 0 };
+        let (_, hello) = guest.next();
+        let session = std::mem::take(&mut guest.session);
+        guest.say(0, ToHost::Booted);
+        assert_eq!((guest.next().1, guest.session), (hello, session));
+        guest.say(0, ToHost::Welcome { version: PROTOCOL_VERSION });
+        assert!(connecting.join().unwrap().is_ok());
+    }
+
+    /// What becomes of a request to join that the guest answers so.
+    fn join_answered(answer: ToHost) -> Result<(), AgentError> {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let identity = Identity { hosts: "10.77.0.1 node0\n".to_owned(), ..Identity::default() };
+        let join = join_now(&identity);
+        let asked = join.clone();
+        let joining = thread::spawn(move || client.join(&asked, deadline()));
+        let (id, message) = guest.next();
+        assert_eq!(message, ToGuest::Join(join));
+        // What is about another command is no answer.
+        guest.say(id + 1, ToHost::Joined);
+        guest.say(id, answer);
+        joining.join().unwrap()
+    }
+
+    #[test]
+    fn a_guest_joins_or_refuses() {
+        assert!(join_answered(ToHost::Joined).is_ok());
+        let refusal = niclab_agent::Refusal { message: "no room".to_owned(), code: 126 };
+        let error = join_answered(ToHost::Refused(refusal)).unwrap_err();
+        assert!(matches!(&error, AgentError::NotJoined(why) if why == "no room"), "{error}");
+        for nonsense in [ToHost::Started, ToHost::Credit(1), ToHost::Health(Health::default())] {
+            assert!(matches!(join_answered(nonsense), Err(AgentError::Gone(_))));
+        }
+        assert!(join_answered(ToHost::Stdout(vec![0; DATA_BYTES])).is_err());
+    }
+
+    #[test]
+    fn a_guest_that_does_not_join_in_time_is_silent() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let error = client.join(&Join::default(), Instant::now()).unwrap_err();
+        assert!(matches!(error, AgentError::Silent(_)), "{error}");
+        assert_eq!(guest.next().1, ToGuest::Join(Join::default()));
+    }
+
+    #[test]
+    fn every_join_brings_the_time_and_other_randomness() {
+        let identity =
+            Identity { env: [("NICLAB_RANK".to_owned(), "1".to_owned())].into(), ..Identity::default() };
+        let (one, other) = (join_now(&identity), join_now(&identity));
+        assert_eq!(one.identity, identity);
+        assert!(one.wall_time_ns > 1_700_000_000_000_000_000 && other.wall_time_ns >= one.wall_time_ns);
+        assert_eq!(one.entropy.len(), ENTROPY_BYTES);
+        assert_ne!(one.entropy, other.entropy);
+    }
+
+    #[test]
+    fn messages_reach_the_command_they_are_about() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (first, first_id) = command(&client, &mut guest);
+        let (second, second_id) = command(&client, &mut guest);
+        guest.say(second_id, ToHost::Stdout(b"two".to_vec()));
+        guest.say(first_id, ToHost::Stdout(b"one".to_vec()));
+        assert_eq!(first.next().unwrap(), ToHost::Stdout(b"one".to_vec()));
+        assert_eq!(second.next().unwrap(), ToHost::Stdout(b"two".to_vec()));
+    }
+
+    #[test]
+    fn a_guest_that_sends_more_than_its_window_is_cut_off() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (handle, id) = command(&client, &mut guest);
+        let frames = WINDOW_BYTES as usize / DATA_BYTES;
+        for _ in 0..=frames {
+            guest.say(id, ToHost::Stdout(vec![0; DATA_BYTES]));
+        }
+        for _ in 0..frames {
+            assert!(handle.next().is_ok());
+        }
+        assert!(handle.next().unwrap_err().to_string().contains("more than it was allowed to"));
+        assert!(client.is_lost());
+    }
+
+    #[test]
+    fn an_agent_that_starts_anew_ends_its_commands() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (handle, _) = command(&client, &mut guest);
+        guest.session = 0;
+        guest.say(0, ToHost::Booted);
+        assert!(handle.next().unwrap_err().to_string().contains("started anew"));
+    }
+
+    #[test]
+    fn a_command_that_nobody_waits_for_is_killed() {
+        let (client, mut guest) = connect(PROTOCOL_VERSION);
+        let client = client.unwrap();
+        let (handle, id) = command(&client, &mut guest);
+        drop(handle);
+        assert_eq!(guest.next(), (id, ToGuest::Signal(9)));
+        let (handle, id) = command(&client, &mut guest);
+        guest.say(id, ToHost::Exit(niclab_agent::ExitStatus::Code(0)));
+        handle.next().unwrap();
+        drop(handle);
+        client.power_off();
+        assert_eq!(guest.next().1, ToGuest::PowerOff, "a command that ended is not killed");
+    }
+}

@@ -1,0 +1,8 @@
+//! What the launcher does with the host: starts processes, keeps folders, takes signals.
+
+pub mod exit_code;
+pub mod own;
+pub mod placement;
+pub mod process;
+pub mod runtime;
+pub mod signals;

@@ -1,0 +1,704 @@
+//! Where a running cluster keeps its sockets, logs and state.
+//!
+//! Each cluster has one folder below `$NICLAB_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/niclab`, else `/tmp/niclab-UID`, else
+//! `~/.local/state/niclab/run` ([`place`] says when). A file in it is the mark that niclab made the folder, and its owner (a
+//! `niclab run`, or the supervisor of a `niclab up`) holds a lock on that file for as long as it lives; the kernel gives
+//! the lock back however the owner ends. So a marked folder whose lock is free is a leftover. A folder without the mark was
+//! not made by niclab, and is never removed.
+//!
+//! A folder is made under another name, marked, locked, and only then given its own; it is given another name before it is
+//! removed, and loses its mark last. Whoever makes, looks for or removes folders holds a lock on the folder of all clusters
+//! meanwhile. So a folder under one of those other names was left by a niclab that died, and is removed.
+
+mod place;
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, Read, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::DirBuilderExt,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use niclab_spec::ClusterName;
+use rustix::{
+    fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, fchmod, flock, mkdirat, openat, renameat, unlinkat},
+    io::{Errno, retry_on_intr},
+};
+use thiserror::Error;
+
+use super::{
+    own::{self, Foreign, Found},
+    process::ProcessId,
+};
+
+/// The longest path that `sun_path` of a unix socket takes, without its final zero.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+/// Bytes that the longest name of a socket adds to a cluster's folder.
+const SOCKET_NAME_BYTES: usize = "/monitor.sock".len();
+
+/// The file that says that niclab made the folder, and whose lock says that its owner lives.
+const MARK: &str = "niclab-cluster";
+const PROCESSES: &str = "processes.json";
+const OWNER: &str = "owner.json";
+
+/// A folder that is being made. No cluster can be called so, nor as below.
+const NEW: &str = ".niclab-new";
+/// A folder that is being removed.
+const GONE: &str = ".niclab-gone";
+
+/// The cluster's folder cannot be used.
+#[derive(Debug, Error)]
+pub enum RuntimeError {
+    /// A file operation failed.
+    #[error("cannot {action} {}: {error}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        error: io::Error,
+    },
+    /// Somebody else could put files there.
+    #[error("{} cannot hold clusters, because {why}; remove it, or set NICLAB_RUNTIME_DIR", path.display())]
+    NotOurs {
+        /// The folder of all clusters.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        why: Foreign,
+    },
+    /// There is no folder for clusters at all.
+    #[error("there is no folder for clusters; set NICLAB_RUNTIME_DIR to one of your own")]
+    NoPlace,
+    /// Something else has the place of a cluster's folder.
+    #[error(
+        "{} is no folder that niclab made for a cluster, because {why}; it is left alone: remove it yourself, or use --name for \
+         another cluster",
+        path.display()
+    )]
+    NotACluster {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        why: Foreign,
+    },
+    /// Unix sockets in it would have too long a path.
+    #[error("the path {} is too long for unix sockets; set NICLAB_RUNTIME_DIR to a shorter folder", .0.display())]
+    TooLong(PathBuf),
+    /// The name is in use.
+    #[error(
+        "a cluster called `{0}` is already there; use --name for another one, or `niclab down --name {0}`"
+    )]
+    Taken(ClusterName),
+}
+
+trait At<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, RuntimeError>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, RuntimeError> {
+        self.map_err(|error| RuntimeError::Io { action, path: path.to_owned(), error: error.into() })
+    }
+}
+
+/// How it is with a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// There is none of the name.
+    Absent,
+    /// Something else has the place of its folder.
+    Foreign(Foreign),
+    /// Its owner is gone.
+    Dead,
+    /// Its owner lives.
+    Alive,
+}
+
+/// The folder of all clusters of this user.
+#[derive(Clone, Debug)]
+pub struct RuntimeRoot {
+    path: PathBuf,
+    folder: Arc<OwnedFd>,
+}
+
+/// Proof that no other niclab makes, looks for or removes folders.
+struct Guard {
+    _lock: OwnedFd,
+}
+
+/// What a niclab wrote into the mark of the folder of a cluster.
+fn mark_of(name: &ClusterName) -> String {
+    format!("niclab cluster folder, version 1: {name}\n")
+}
+
+impl RuntimeRoot {
+    /// The folder at a path of the caller's choice, which is made if needed.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] if it cannot be made or is somebody else's.
+    pub fn at(path: PathBuf) -> Result<Self, RuntimeError> {
+        match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).at("make", &path)?,
+            _ => {}
+        }
+        let missing = || Err(Errno::NOENT).at("open", &path);
+        Self::existing(&path)?.map_or_else(missing, Ok)
+    }
+
+    /// The folder at a path, if it is there.
+    fn existing(path: &Path) -> Result<Option<Self>, RuntimeError> {
+        let path = path.to_owned();
+        // In /tmp anybody may have made it first, or a link in its place.
+        match own::open_path(&path).at("open", &path)? {
+            Found::Nothing => Ok(None),
+            Found::Foreign(why) => Err(RuntimeError::NotOurs { path, why }),
+            Found::Ours(folder) => Ok(Some(Self { path, folder: Arc::new(folder) })),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder that a cluster of this name has or would have.
+    #[must_use]
+    pub fn folder(&self, name: &ClusterName) -> PathBuf {
+        self.path.join(name.as_str())
+    }
+
+    /// The names of all clusters, alive or left over, sorted. What else stands in the folder is none.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Io`].
+    pub fn names(&self) -> Result<Vec<ClusterName>, RuntimeError> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&*self.folder).at("list", &self.path)? {
+            let entry = entry.at("list", &self.path)?;
+            let Some(name) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if matches!(self.open(&name)?, Found::Ours(_)) {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Waits until no other niclab is at work here. None is for long.
+    fn guard(&self) -> Result<Guard, RuntimeError> {
+        // Opened anew: the lock is of what was opened, and clones of one descriptor would share it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let lock = openat(&*self.folder, ".", flags, Mode::empty()).at("open", &self.path)?;
+        retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive)).at("lock", &self.path)?;
+        Ok(Guard { _lock: lock })
+    }
+
+    /// The folder of a cluster, without its lock.
+    fn open(&self, name: &ClusterName) -> Result<Found<Opened>, RuntimeError> {
+        let path = self.folder(name);
+        let folder = match own::open_in(&*self.folder, name.as_str()).at("open", &path)? {
+            Found::Nothing => return Ok(Found::Nothing),
+            Found::Foreign(why) => return Ok(Found::Foreign(why)),
+            Found::Ours(folder) => folder,
+        };
+        let mark = own::open_file(&folder, MARK).at("open", &path.join(MARK))?;
+        match mark.filter(|mark| says(mark, &mark_of(name))) {
+            Some(mark) => Ok(Found::Ours(Opened { folder, mark })),
+            None => Ok(Found::Foreign(Foreign::Unmarked)),
+        }
+    }
+
+    /// How it is with the cluster of this name.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Io`].
+    pub fn condition(&self, name: &ClusterName) -> Result<Condition, RuntimeError> {
+        // Whoever looks whether a lock is free holds it for that moment, in which nobody else may look or take it.
+        let _guard = self.guard()?;
+        Ok(match self.open(name)? {
+            Found::Nothing => Condition::Absent,
+            Found::Foreign(why) => Condition::Foreign(why),
+            Found::Ours(opened) => match opened.try_lock().at("lock", &self.folder(name))? {
+                true => Condition::Dead,
+                false => Condition::Alive,
+            },
+        })
+    }
+
+    /// Whether the owner of this name lives.
+    #[must_use]
+    pub fn is_alive(&self, name: &ClusterName) -> bool {
+        matches!(self.condition(name), Ok(Condition::Alive))
+    }
+
+    /// The owner of a cluster, if it lives.
+    #[must_use]
+    pub fn owner(&self, name: &ClusterName) -> Option<ProcessId> {
+        let text = fs::read(self.folder(name).join(OWNER)).ok().filter(|_| self.is_alive(name))?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Takes the name for a new cluster. What a dead owner left under it is cleaned up first.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Taken`] while its owner lives; [`RuntimeError::NotACluster`] if something else is there; others as
+    /// for [`Self::locate`].
+    pub fn claim(&self, name: &ClusterName) -> Result<ClusterFolder, RuntimeError> {
+        let path = self.folder(name);
+        if path.as_os_str().len() + SOCKET_NAME_BYTES > MAX_SOCKET_PATH_BYTES {
+            return Err(RuntimeError::TooLong(path));
+        }
+        let guard = self.guard()?;
+        self.clear_leftovers(&guard)?;
+        if !self.clean_guarded(name, &guard)? {
+            return Err(RuntimeError::Taken(name.clone()));
+        }
+        let new = self.path.join(NEW);
+        mkdirat(&*self.folder, NEW, Mode::RWXU).at("make", &new)?;
+        let folder = match own::open_in(&*self.folder, NEW).at("open", &new)? {
+            Found::Ours(folder) => folder,
+            Found::Nothing => return Err(Errno::NOENT).at("open", &new),
+            Found::Foreign(why) => return Err(RuntimeError::NotACluster { path: new, why }),
+        };
+        // The user's mask may have taken something away.
+        fchmod(&folder, Mode::RWXU).at("protect", &new)?;
+        let mut mark = own::create_file(&folder, Path::new(MARK)).at("write", &new)?;
+        mark.write_all(mark_of(name).as_bytes()).at("write", &new)?;
+        let opened = Opened { folder, mark };
+        if !opened.try_lock().at("lock", &new)? {
+            return Err(RuntimeError::Taken(name.clone()));
+        }
+        let folder = ClusterFolder { path, name: name.clone(), root: self.clone(), opened };
+        if let Some(owner) = ProcessId::of(std::process::id()) {
+            folder
+                .write(OWNER, &serde_json::to_string(&owner).map_err(io::Error::from).at("write", &new)?)?;
+        }
+        renameat(&*self.folder, NEW, &*self.folder, name.as_str()).at("make", &folder.path)?;
+        Ok(folder)
+    }
+
+    /// Ends what a dead owner left running under the name and removes its folder. `false` if the owner lives, and
+    /// then nothing is done.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotACluster`] if something else is there, of which nothing is touched; [`RuntimeError::Io`].
+    pub fn clean(&self, name: &ClusterName) -> Result<bool, RuntimeError> {
+        self.clean_guarded(name, &self.guard()?)
+    }
+
+    fn clean_guarded(&self, name: &ClusterName, guard: &Guard) -> Result<bool, RuntimeError> {
+        let path = self.folder(name);
+        let opened = match self.open(name)? {
+            Found::Nothing => return Ok(true),
+            Found::Foreign(why) => return Err(RuntimeError::NotACluster { path, why }),
+            Found::Ours(opened) => opened,
+        };
+        if !opened.try_lock().at("lock", &path)? {
+            return Ok(false);
+        }
+        let folder = ClusterFolder { path, name: name.clone(), root: self.clone(), opened };
+        for process in folder.processes() {
+            process.kill();
+        }
+        folder.remove_guarded(guard)?;
+        Ok(true)
+    }
+
+    /// Cleans up after every `niclab run` that died. An `up` that died is left for `down`, whose user wants to know.
+    pub fn sweep(&self) {
+        for name in self.names().unwrap_or_default().iter().filter(|name| name.is_of_run()) {
+            if let Err(error) = self.clean(name) {
+                log::warn!("cannot clean up after {name}: {error}");
+            }
+        }
+        let cleared = self.guard().and_then(|guard| self.clear_leftovers(&guard));
+        if let Err(error) = cleared {
+            log::warn!("{error}");
+        }
+    }
+
+    /// Removes the remains of a niclab that died while it made or removed a folder.
+    fn clear_leftovers(&self, guard: &Guard) -> Result<(), RuntimeError> {
+        for name in [NEW, GONE] {
+            let path = self.path.join(name);
+            match own::open_in(&*self.folder, name).at("open", &path)? {
+                Found::Nothing => {}
+                Found::Foreign(why) => return Err(RuntimeError::NotACluster { path, why }),
+                Found::Ours(folder) => self.remove_as(name, &folder, guard).at("remove", &path)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a folder that niclab made or began to make, its mark last. Without a mark it has nothing else in it either,
+    /// and if it has, it is left.
+    fn remove_as(&self, name: &str, folder: &OwnedFd, _guard: &Guard) -> io::Result<()> {
+        if own::open_file(folder, MARK)?.is_some() {
+            own::empty(folder, MARK)?;
+            unlinkat(folder, MARK, AtFlags::empty())?;
+        }
+        Ok(unlinkat(&*self.folder, name, AtFlags::REMOVEDIR)?)
+    }
+}
+
+/// Whether a file holds this text and no other.
+fn says(file: &File, text: &str) -> bool {
+    let mut found = Vec::new();
+    let read = file.take(text.len() as u64 + 1).read_to_end(&mut found);
+    read.is_ok() && found == text.as_bytes()
+}
+
+/// A marked folder.
+#[derive(Debug)]
+struct Opened {
+    folder: OwnedFd,
+    /// Holds the lock, once it is taken. The kernel frees it when the last descriptor goes.
+    mark: File,
+}
+
+impl Opened {
+    fn try_lock(&self) -> io::Result<bool> {
+        match flock(&self.mark, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A cluster's folder, locked by this process.
+#[derive(Debug)]
+pub struct ClusterFolder {
+    path: PathBuf,
+    name: ClusterName,
+    root: RuntimeRoot,
+    opened: Opened,
+}
+
+impl ClusterFolder {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file in it, which only this user can read.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Io`].
+    pub fn write(&self, name: &str, text: &str) -> Result<(), RuntimeError> {
+        let file = own::create_file(&self.opened.folder.as_fd(), Path::new(name));
+        file.and_then(|mut file| file.write_all(text.as_bytes())).at("write", &self.path.join(name))
+    }
+
+    /// Remembers the processes, so that they can be ended if this one dies.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Io`].
+    pub fn record(&self, processes: &[ProcessId]) -> Result<(), RuntimeError> {
+        let text = serde_json::to_string(processes).map_err(io::Error::from);
+        self.write(PROCESSES, &text.at("write", &self.path.join(PROCESSES))?)
+    }
+
+    fn processes(&self) -> Vec<ProcessId> {
+        let text = fs::read(self.path.join(PROCESSES)).unwrap_or_default();
+        // Without a record there is nothing to end: the kernel kills the processes of an owner that dies.
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Removes the folder with everything in it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Io`]; [`RuntimeError::NotACluster`] if another folder has its name meanwhile.
+    pub fn remove(self) -> Result<(), RuntimeError> {
+        let guard = self.root.clone().guard()?;
+        self.remove_guarded(&guard)
+    }
+
+    fn remove_guarded(self, guard: &Guard) -> Result<(), RuntimeError> {
+        let Self { path, name, root, opened } = self;
+        if !own::is_still(&*root.folder, name.as_str(), &opened.folder).at("look at", &path)? {
+            return Err(RuntimeError::NotACluster { path, why: Foreign::Unmarked });
+        }
+        root.clear_leftovers(guard)?;
+        // From here on, whoever finds it knows that it is to go, though this process may die.
+        renameat(&*root.folder, name.as_str(), &*root.folder, GONE).at("remove", &path)?;
+        root.remove_as(GONE, &opened.folder, guard).at("remove", &path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    fn root() -> (tempfile::TempDir, RuntimeRoot) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = RuntimeRoot::at(folder.path().join("r")).unwrap();
+        (folder, root)
+    }
+
+    fn name(text: &str) -> ClusterName {
+        text.parse().unwrap()
+    }
+
+    fn names(root: &RuntimeRoot) -> Vec<String> {
+        root.names().unwrap().into_iter().map(String::from).collect()
+    }
+
+    #[test]
+    fn a_name_is_taken_while_its_owner_lives_and_no_longer() {
+        let (_folder, root) = root();
+        let a = name("a");
+        let claimed = root.claim(&a).unwrap();
+        assert_eq!(root.condition(&a).unwrap(), Condition::Alive);
+        assert!(matches!(root.claim(&a), Err(RuntimeError::Taken(name)) if name == a));
+        assert!(!root.clean(&a).unwrap());
+        assert_eq!(root.owner(&a), ProcessId::of(std::process::id()));
+        drop(claimed);
+        assert_eq!(root.condition(&a).unwrap(), Condition::Dead);
+        assert_eq!((root.owner(&a), names(&root)), (None, vec!["a".to_owned()]));
+        root.claim(&a).unwrap().remove().unwrap();
+        assert_eq!(root.condition(&a).unwrap(), Condition::Absent);
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "nothing at all is left");
+    }
+
+    #[test]
+    fn cleaning_ends_what_a_dead_owner_left() {
+        let (_folder, root) = root();
+        let claimed = root.claim(&name("a")).unwrap();
+        let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let id = ProcessId::of(child.id()).unwrap();
+        let other = ProcessId { start_time: id.start_time + 1, pid: std::process::id() };
+        claimed.record(&[id, other]).unwrap();
+        drop(claimed);
+        assert!(root.clean(&name("a")).unwrap());
+        assert!(!child.wait().unwrap().success());
+        assert!(!root.folder(&name("a")).exists());
+    }
+
+    #[test]
+    fn sweeping_takes_dead_runs_only() {
+        let (_folder, root) = root();
+        drop(root.claim(&name("run-1")).unwrap());
+        drop(root.claim(&name("mine")).unwrap());
+        let live = root.claim(&name("run-2")).unwrap();
+        // A folder of the user's own, which looks like a leftover.
+        fs::create_dir(root.path().join("run-3")).unwrap();
+        fs::write(root.path().join("run-3/lock"), "").unwrap();
+        root.sweep();
+        assert_eq!(names(&root), ["mine", "run-2"]);
+        assert!(root.path().join("run-3/lock").exists());
+        drop(live);
+    }
+
+    type Make = fn(&Path);
+
+    /// Files and folders that niclab did not make, in the place of a cluster's folder; each function makes one.
+    fn strangers() -> [(&'static str, Make); 8] {
+        [
+            ("a folder", |path| fs::create_dir(path).unwrap()),
+            ("with a lock", |path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join("lock"), "").unwrap();
+            }),
+            ("with a mark of another cluster", |path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join(MARK), mark_of(&name("other"))).unwrap();
+            }),
+            ("with a mark that is a link", |path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join("text"), mark_of(&name("a"))).unwrap();
+                symlink("text", path.join(MARK)).unwrap();
+            }),
+            ("with a pipe for a mark", |path| {
+                fs::create_dir(path).unwrap();
+                let made = Command::new("mkfifo").arg(path.join(MARK)).status().unwrap();
+                assert!(made.success());
+            }),
+            ("open to others", |path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join(MARK), mark_of(&name("a"))).unwrap();
+                fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+            }),
+            ("a link", |path| {
+                let target = path.with_file_name("target");
+                fs::create_dir(&target).unwrap();
+                fs::write(target.join(MARK), mark_of(&name("a"))).unwrap();
+                symlink(target, path).unwrap();
+            }),
+            ("a file", |path| fs::write(path, "text").unwrap()),
+        ]
+    }
+
+    #[test]
+    fn what_niclab_did_not_make_is_neither_listed_nor_removed() {
+        for (what, make) in strangers() {
+            let (_folder, root) = root();
+            let path = root.folder(&name("a"));
+            make(&path);
+            let before = fs::symlink_metadata(&path).unwrap().modified().unwrap();
+            assert!(names(&root).is_empty(), "{what}");
+            assert!(matches!(root.condition(&name("a")).unwrap(), Condition::Foreign(_)), "{what}");
+            for refused in [root.clean(&name("a")).map(drop), root.claim(&name("a")).map(drop)] {
+                assert!(matches!(refused, Err(RuntimeError::NotACluster { .. })), "{what}: {refused:?}");
+            }
+            assert_eq!(fs::symlink_metadata(&path).unwrap().modified().unwrap(), before, "{what}: untouched");
+            if what == "a link" {
+                assert!(path.with_file_name("target").join(MARK).exists());
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_that_took_the_place_of_a_cluster_is_left() {
+        let (_folder, root) = root();
+        let claimed = root.claim(&name("a")).unwrap();
+        let path = claimed.path().to_owned();
+        fs::rename(&path, path.with_file_name("elsewhere")).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("precious"), "").unwrap();
+        assert!(matches!(claimed.remove(), Err(RuntimeError::NotACluster { .. })));
+        assert!(path.join("precious").exists());
+    }
+
+    #[test]
+    fn links_in_a_cluster_s_folder_are_removed_and_not_followed() {
+        let (folder, root) = root();
+        let precious = folder.path().join("precious");
+        fs::create_dir(&precious).unwrap();
+        fs::write(precious.join("file"), "").unwrap();
+        let claimed = root.claim(&name("a")).unwrap();
+        fs::create_dir_all(claimed.path().join("x/y")).unwrap();
+        for place in ["link", "x/y/link"] {
+            symlink(&precious, claimed.path().join(place)).unwrap();
+        }
+        claimed.remove().unwrap();
+        assert!(precious.join("file").exists());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_niclab_left_that_died_half_way_is_cleared() {
+        let halves: [(&str, Make); 4] = [
+            (NEW, |path| fs::create_dir(path).unwrap()),
+            (NEW, |path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join(MARK), "nicl").unwrap();
+            }),
+            (GONE, |path| {
+                fs::create_dir(path).unwrap();
+                fs::write(path.join(MARK), mark_of(&name("a"))).unwrap();
+                fs::write(path.join("0.console"), "text").unwrap();
+            }),
+            (GONE, |path| fs::create_dir(path).unwrap()),
+        ];
+        for (place, make) in halves {
+            let (_folder, root) = root();
+            make(&root.path().join(place));
+            assert!(names(&root).is_empty());
+            root.claim(&name("a")).unwrap().remove().unwrap();
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+            make(&root.path().join(place));
+            root.sweep();
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "swept, too");
+        }
+        let (_folder, root) = root();
+        fs::create_dir(root.path().join(NEW)).unwrap();
+        fs::write(root.path().join(NEW).join("precious"), "").unwrap();
+        assert!(root.claim(&name("a")).is_err(), "niclab puts the mark there first");
+        assert!(root.path().join(NEW).join("precious").exists());
+    }
+
+    #[test]
+    fn looking_at_a_cluster_disturbs_nobody() {
+        let (_folder, root) = root();
+        let claimed = root.claim(&name("a")).unwrap();
+        drop(root.claim(&name("dead")).unwrap());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        assert_eq!(root.condition(&name("a")).unwrap(), Condition::Alive);
+                        assert_eq!(root.condition(&name("dead")).unwrap(), Condition::Dead);
+                        root.condition(&name("b")).unwrap();
+                    }
+                });
+            }
+            for _ in 0..50 {
+                assert!(root.claim(&name("b")).is_ok(), "nobody owns it");
+            }
+        });
+        drop(claimed);
+    }
+
+    #[test]
+    fn a_folder_of_others_is_refused_and_another_place_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = folder.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+        let refused = RuntimeRoot::at(open.clone()).unwrap_err();
+        assert!(matches!(refused, RuntimeError::NotOurs { why: Foreign::Open(0o777), .. }), "{refused}");
+        let link = folder.path().join("link");
+        symlink(folder.path(), &link).unwrap();
+        let refused = RuntimeRoot::at(link.clone()).unwrap_err();
+        assert!(matches!(refused, RuntimeError::NotOurs { why: Foreign::NotAFolder, .. }), "{refused}");
+
+        let own = folder.path().join("home/run");
+        let places = [open, link, own.clone()];
+        assert_eq!(RuntimeRoot::among(&places).unwrap().path(), own);
+        let none = RuntimeRoot::among(&places[..2]).unwrap_err().to_string();
+        assert!(none.contains("/open") && none.contains("NICLAB_RUNTIME_DIR"), "{none}");
+        assert!(matches!(RuntimeRoot::among(&[]), Err(RuntimeError::NoPlace)));
+    }
+
+    #[test]
+    fn clusters_are_found_again_when_the_place_that_was_blocked_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = ["first", "second"].map(|place| folder.path().join(place));
+        symlink("/", &places[0]).unwrap();
+        let claimed = RuntimeRoot::among(&places).unwrap().claim(&name("a")).unwrap();
+        fs::remove_file(&places[0]).unwrap();
+        let later = RuntimeRoot::among(&places).unwrap();
+        assert_eq!((later.path(), names(&later)), (places[1].as_path(), vec!["a".to_owned()]));
+        claimed.remove().unwrap();
+        assert_eq!(RuntimeRoot::among(&places).unwrap().path(), places[0]);
+    }
+
+    #[test]
+    fn paths_too_long_for_sockets_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = RuntimeRoot::at(folder.path().join("x".repeat(80))).unwrap();
+        assert!(matches!(root.claim(&name("a")), Err(RuntimeError::TooLong(_))));
+    }
+
+    #[test]
+    fn files_are_private() {
+        let (_folder, root) = root();
+        let claimed = root.claim(&name("a")).unwrap();
+        claimed.write("text", "secret").unwrap();
+        for (path, mode) in
+            [(root.path(), 0o700), (claimed.path(), 0o700), (&claimed.path().join("text"), 0o600)]
+        {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+        }
+        claimed.remove().unwrap();
+    }
+}

@@ -1,0 +1,569 @@
+//! Everything that a cluster will start, as data: every process with its arguments, every file with its text.
+//!
+//! Nothing here looks at the system or changes it. `niclab plan` prints a plan; `niclab run` and `up` carry it out.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use niclab_agent::Identity;
+use niclab_images::{Cache, Images};
+use niclab_spec::{
+    Cluster, ClusterName, MacAddress, Node,
+    daemon::{DaemonConfig, NodeSockets},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use self::{
+    accelerator::Accelerator,
+    qemu::{Arguments, Connection, Memory},
+    recipe::Recipe,
+    start::{Start, StartMode},
+};
+use crate::host::process::ProcessPlan;
+
+pub mod accelerator;
+pub mod qemu;
+pub mod recipe;
+pub mod start;
+
+/// The version of the plan's JSON.
+pub const PLAN_VERSION: u32 = 2;
+
+/// A plan cannot be made.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// JSON and QEMU's arguments are text.
+    #[error("the path {} is not UTF-8; move it to one that is", .0.display())]
+    NotUtf8(PathBuf),
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The cluster's name.
+    pub name: &'a ClusterName,
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The images of each node, by rank.
+    pub images: &'a [Images],
+    /// The daemon's program.
+    pub device: &'a Path,
+    /// The cluster's folder, for sockets, logs and files.
+    pub folder: &'a Path,
+    /// The accelerator.
+    pub accelerator: &'a Accelerator,
+    /// The host's folder that guests see at the same path.
+    pub share: Option<&'a Path>,
+    /// Whether nodes boot, or come out of templates.
+    pub start: &'a Start,
+    /// The cache, which has the templates.
+    pub cache: &'a Cache,
+}
+
+/// A whole plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`PLAN_VERSION`].
+    pub version: u32,
+    /// The cluster's name.
+    pub name: ClusterName,
+    /// The NIC model.
+    pub nic: String,
+    /// The accelerator, and why.
+    pub accelerator: Accelerator,
+    /// Whether nodes boot, and why.
+    pub start: Start,
+    /// QEMU's version.
+    pub qemu_version: String,
+    /// Release of the guest kernel.
+    pub kernel_release: String,
+    /// The guest kernel as its package has it, to compare with.
+    pub packed_kernel: String,
+    /// Files to write first.
+    pub files: Vec<FilePlan>,
+    /// The daemon, which starts first.
+    pub daemon: ProcessPlan,
+    /// Where the daemon answers questions.
+    pub monitor_socket: PathBuf,
+    /// The guests, by rank.
+    pub nodes: Vec<NodePlan>,
+    /// What has to be in the cache before, each once.
+    pub templates: Vec<Recipe>,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePlan {
+    /// Where.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+/// One guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePlan {
+    /// Position in the cluster, from 0.
+    pub rank: u16,
+    /// Host name.
+    pub name: String,
+    /// Address of the Ethernet function.
+    pub address: Ipv4Addr,
+    /// Ethernet address of the card.
+    pub mac: MacAddress,
+    /// Its QEMU.
+    pub qemu: ProcessPlan,
+    /// How it is restored; a node without boots.
+    pub restore: Option<RestorePlan>,
+    /// What the guest writes to its serial console.
+    pub console: PathBuf,
+    /// Where the guest's agent is reached.
+    pub agent_socket: PathBuf,
+    /// Where QEMU itself is reached.
+    pub qmp_socket: PathBuf,
+    /// The link is cut from the start: the guest's Ethernet function has no carrier.
+    pub is_cut: bool,
+    /// What its agent is told that it is.
+    pub identity: Identity,
+}
+
+/// How a node comes out of a template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestorePlan {
+    /// Bytes of the guest's memory.
+    pub memory_bytes: u64,
+    /// The template's folder. QEMU reads the state in it; the launcher gives it a copy of the memory as standard input.
+    pub template: PathBuf,
+    /// The functions of the card, in the order in which they are plugged in once the guest runs.
+    pub card: Vec<Value>,
+}
+
+impl Plan {
+    /// Makes the plan.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a path that QEMU cannot be told.
+    pub fn new(inputs: &Inputs<'_>) -> Result<Self, PlanError> {
+        let Inputs { name, cluster, images, device, folder, accelerator, .. } = *inputs;
+        let monitor_socket = folder.join("monitor.sock");
+        let config = DaemonConfig::new(cluster, name, monitor_socket.clone(), |rank| NodeSockets {
+            cluster_socket: folder.join(format!("{rank}.cluster")),
+            ethernet_socket: folder.join(format!("{rank}.ether")),
+        });
+        let config_path = folder.join("daemon.json");
+        // A struct of strings, numbers and lists always has a JSON form.
+        let config_text = serde_json::to_string_pretty(&config).unwrap_or_default();
+        let files = vec![FilePlan { path: config_path.clone(), text: config_text }];
+        let (mut nodes, mut templates) = (Vec::new(), Vec::new());
+        for ((node, sockets), images) in cluster.nodes.iter().zip(&config.nodes).zip(images) {
+            let cards = [text(&sockets.ethernet_socket)?, text(&sockets.cluster_socket)?];
+            let template = match inputs.start.way {
+                StartMode::Template => {
+                    let recipe = Recipe::new(inputs, node, images)?;
+                    let folder = recipe.folder(inputs.cache);
+                    if !templates.contains(&recipe) {
+                        templates.push(recipe);
+                    }
+                    Some(folder)
+                }
+                StartMode::Cold => None,
+            };
+            nodes.push(node_plan(inputs, node, images, cards, template)?);
+        }
+        let about = images.first();
+        Ok(Self {
+            version: PLAN_VERSION,
+            name: name.clone(),
+            nic: cluster.nodes.first().map_or("", |node| node.nic.model.name).to_owned(),
+            accelerator: accelerator.clone(),
+            start: inputs.start.clone(),
+            qemu_version: about.map(|images| images.qemu_version.clone()).unwrap_or_default(),
+            kernel_release: about.map(|images| images.kernel_release.clone()).unwrap_or_default(),
+            packed_kernel: about.map(|images| text(&images.packed_kernel)).transpose()?.unwrap_or_default(),
+            files,
+            daemon: ProcessPlan {
+                program: device.to_owned(),
+                args: vec!["--config".to_owned(), text(&config_path)?],
+                env: BTreeMap::new(),
+                log: folder.join("daemon.log"),
+            },
+            monitor_socket,
+            nodes,
+            templates,
+        })
+    }
+
+    /// The node of this name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&NodePlan> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+}
+
+fn node_plan(
+    inputs: &Inputs<'_>,
+    node: &Node,
+    images: &Images,
+    [ethernet_socket, cluster_socket]: [String; 2],
+    template: Option<PathBuf>,
+) -> Result<NodePlan, PlanError> {
+    let (folder, rank) = (inputs.folder, node.rank);
+    let mut plan = NodePlan {
+        rank,
+        name: node.name.clone(),
+        address: node.address(),
+        mac: node.mac(),
+        qemu: qemu_process(images, folder.join(format!("{rank}.qemu.log")))?,
+        restore: None,
+        console: folder.join(format!("{rank}.console")),
+        agent_socket: folder.join(format!("{rank}.agent")),
+        qmp_socket: folder.join(format!("{rank}.qmp")),
+        is_cut: node.link.faults.partition,
+        identity: Identity { env: node_env(inputs, node)?, hosts: hosts(inputs.cluster) },
+    };
+    let (memory, connection) = match template {
+        Some(_) => (Memory::StandardInput, Connection::First),
+        None => (Memory::Own, Connection::Later),
+    };
+    let mut args = Arguments::default();
+    args.pair("-name", format!("{}/{}", inputs.name, node.name));
+    args.memory(node.memory_mib, memory);
+    args.console(&plan.console)?;
+    args.agent(&plan.agent_socket, connection)?;
+    args.control(&plan.qmp_socket)?;
+    if let Some(share) = inputs.share {
+        args.share(share)?;
+    }
+    args.network(&ethernet_socket, &cluster_socket);
+    // With `-no-reboot` a restored guest boots nothing ever; arguments of the user's may change that.
+    if template.is_none() || !inputs.cluster.qemu_args.is_empty() {
+        args.kernel(node, images)?;
+    }
+    args.devices(node, images, inputs.accelerator, inputs.share.is_some())?;
+    let card = qemu::card(node);
+    match template {
+        Some(template) => {
+            args.incoming(&Recipe::state(&template))?;
+            plan.restore = Some(RestorePlan {
+                memory_bytes: u64::from(node.memory_mib) << 20,
+                template,
+                card: card.into(),
+            });
+        }
+        None => card.iter().for_each(|function| args.pair("-device", function.to_string())),
+    }
+    plan.qemu.args.extend(args.0);
+    plan.qemu.args.extend(inputs.cluster.qemu_args.iter().cloned());
+    Ok(plan)
+}
+
+/// QEMU, without arguments of its own.
+fn qemu_process(images: &Images, log: PathBuf) -> Result<ProcessPlan, PlanError> {
+    let args = images.qemu.leading_args.iter().map(|leading| text(Path::new(leading)));
+    let args = args.collect::<Result<_, _>>()?;
+    Ok(ProcessPlan { program: images.qemu.program.clone(), args, env: BTreeMap::new(), log })
+}
+
+/// `/etc/hosts` of every node, without the loopback, which the guest adds.
+fn hosts(cluster: &Cluster) -> String {
+    cluster.nodes.iter().fold(String::new(), |mut text, node| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{} {}", node.address(), node.name);
+        text
+    })
+}
+
+/// What every command finds in its environment, and the agent reads to make the guest this node.
+fn node_env(inputs: &Inputs<'_>, node: &Node) -> Result<BTreeMap<String, String>, PlanError> {
+    let nodes = &inputs.cluster.nodes;
+    let list = |value: fn(&Node) -> String| nodes.iter().map(value).collect::<Vec<_>>().join(",");
+    let mut env = vec![
+        ("NICLAB_RANK", node.rank.to_string()),
+        ("NICLAB_SIZE", nodes.len().to_string()),
+        ("NICLAB_NODE", node.name.clone()),
+        ("NICLAB_PEERS", list(|peer| peer.name.clone())),
+        ("NICLAB_ADDRESSES", list(|peer| peer.address().to_string())),
+        ("NICLAB_ADDRESS", format!("{}/{}", node.address(), Node::PREFIX_LENGTH)),
+        ("NICLAB_MAC", node.mac().to_string()),
+    ];
+    if let Some(folder) = inputs.share {
+        env.extend([("NICLAB_SHARE", "1".to_owned()), ("NICLAB_CWD", text(folder)?)]);
+    }
+    Ok(env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn text(path: &Path) -> Result<String, PlanError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| PlanError::NotUtf8(path.to_owned()))
+}
+
+/// A path as the value of an option list, in which a comma stands doubled.
+fn escaped(path: &Path) -> Result<String, PlanError> {
+    Ok(double_commas(&text(path)?))
+}
+
+fn double_commas(text: &str) -> String {
+    text.replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use niclab_images::QemuCommand;
+    use niclab_spec::Source;
+
+    use super::*;
+    use crate::plan::accelerator::Kind;
+
+    /// Of nodes that boot.
+    fn plan_of(file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
+        plan_by(StartMode::Cold, file, share, root_disk)
+    }
+
+    fn plan_by(way: StartMode, file: &str, share: Option<&str>, root_disk: Option<&str>) -> Plan {
+        let source = Source::from_text("c.toml", file);
+        let cluster = source.resolve(&source.cluster_file().unwrap()).unwrap();
+        let images = Images {
+            qemu: QemuCommand { program: "/t/ld.so".into(), leading_args: vec![OsString::from("/t/qemu")] },
+            qemu_version: "11.1.3".into(),
+            kernel: "/t/vmlinuz".into(),
+            kernel_release: "6.12".into(),
+            packed_kernel: "/t/packed".into(),
+            initramfs: "/t/initramfs".into(),
+            root_disk: root_disk.map(PathBuf::from),
+        };
+        Plan::new(&Inputs {
+            name: &"c".parse().unwrap(),
+            cluster: &cluster,
+            images: &vec![images; cluster.nodes.len()],
+            device: Path::new("/t/niclab-device"),
+            folder: Path::new("/r,un/c"),
+            accelerator: &Accelerator { kind: Kind::Tcg, reason: String::new() },
+            share: share.map(Path::new),
+            start: &Start { way, obstacle: None },
+            cache: &Cache::at(Path::new("/cache")).unwrap(),
+        })
+        .unwrap()
+    }
+
+    fn values<'a>(plan: &'a Plan, rank: usize, option: &str) -> Vec<&'a str> {
+        let args = &plan.nodes[rank].qemu.args;
+        args.iter().zip(&args[1..]).filter(|(a, _)| *a == option).map(|(_, b)| b.as_str()).collect()
+    }
+
+    fn devices(plan: &Plan, rank: usize) -> Vec<Value> {
+        let devices = values(plan, rank, "-device").into_iter();
+        devices.filter_map(|device| serde_json::from_str(device).ok()).collect()
+    }
+
+    #[test]
+    fn a_node_has_one_card_with_two_functions_in_a_port_of_its_own() {
+        let plan = plan_of("", None, None);
+        let port = values(&plan, 1, "-device").into_iter().find(|d| d.starts_with("pcie-root-port")).unwrap();
+        let [cluster, ethernet] = <[Value; 2]>::try_from(devices(&plan, 1)).unwrap();
+        for (function, addr) in [(&cluster, "0.1"), (&ethernet, "0.0")] {
+            assert_eq!((&function["addr"], &function["multifunction"]), (&addr.into(), &true.into()));
+            assert!(port.contains(&format!("id={},", function["bus"].as_str().unwrap())), "{port}");
+        }
+        assert_eq!(ethernet["mac"], plan.nodes[1].mac.to_string());
+        assert_eq!(ethernet["romfile"], "");
+        for (key, value) in [("virtio-id", 38), ("num_vqs", 5), ("vq_size", 256), ("config_size", 256)] {
+            assert_eq!(cluster[key], value, "{cluster}");
+        }
+        assert_eq!(cluster["page-per-vq"], true);
+    }
+
+    #[test]
+    fn a_restored_node_is_the_machine_that_was_saved_and_its_card_comes_later() {
+        let file = "nodes = 3\nmemory_mib = 128\n[[node]]\nname = \"large\"\nmemory_mib = 512";
+        let [cold, warm] =
+            [StartMode::Cold, StartMode::Template].map(|way| plan_by(way, file, Some("/home/me"), None));
+        for (rank, (booted, restored)) in cold.nodes.iter().zip(&warm.nodes).enumerate() {
+            let restore = restored.restore.as_ref().unwrap();
+            assert_eq!(restore.card, devices(&cold, rank), "the same card");
+            assert!(devices(&warm, rank).is_empty() && booted.restore.is_none());
+            let recipe = warm
+                .templates
+                .iter()
+                .find(|recipe| u64::from(recipe.memory_mib) << 20 == restore.memory_bytes);
+            // All that the saved guest had, in that order, and behind it only what no guest sees.
+            let saved = &recipe.unwrap().qemu.args;
+            let first = saved.iter().position(|arg| arg == "-nodefaults").unwrap();
+            let machine = &saved[first..];
+            assert!(restored.qemu.args.windows(machine.len()).any(|args| args == machine), "{machine:?}");
+            assert!(restore.template.starts_with("/cache/v1/template"));
+            assert_eq!(
+                values(&warm, rank, "-incoming"),
+                [format!("file:{}/state", restore.template.display())]
+            );
+            assert!(values(&warm, rank, "-object")[0].ends_with("share=on,mem-path=/proc/self/fd/0"));
+            // From the first instruction on.
+            assert!(
+                values(&warm, rank, "-chardev")
+                    .iter()
+                    .any(|c| c.contains("id=agent,") && c.ends_with("wait=on"))
+            );
+        }
+        assert_eq!(warm.templates.len(), 2, "nodes that are alike share one");
+        assert_eq!(
+            warm.nodes[1].restore.as_ref().unwrap().template,
+            warm.nodes[2].restore.as_ref().unwrap().template
+        );
+        assert_ne!(
+            warm.nodes[0].restore.as_ref().unwrap().template,
+            warm.nodes[1].restore.as_ref().unwrap().template
+        );
+    }
+
+    #[test]
+    fn a_restored_node_is_given_a_kernel_only_if_it_could_boot_one() {
+        let kernels = |way, file| values(&plan_by(way, file, None, None), 0, "-kernel").len();
+        assert_eq!(kernels(StartMode::Cold, ""), 1);
+        assert_eq!(kernels(StartMode::Template, ""), 0);
+        assert_eq!(kernels(StartMode::Template, "qemu_args = [\"-action\", \"reboot=reset\"]"), 1);
+        let template = &plan_by(StartMode::Template, "", None, None).templates[0].qemu.args;
+        assert!(template.iter().any(|arg| arg == "-kernel"), "the one that is saved boots");
+    }
+
+    #[test]
+    fn another_machine_is_another_template() {
+        let folder = |file: &str, share: Option<&str>, disk: Option<&str>| {
+            let plan = plan_by(StartMode::Template, file, share, disk);
+            plan.nodes[0].restore.as_ref().unwrap().template.clone()
+        };
+        let usual = folder("", None, None);
+        // What is behind the devices, and who the node is, makes no difference.
+        assert_eq!(
+            folder("seed = 7\n[[node]]\nname = \"other\"\n[nic]\nmodel = \"match\"", None, None),
+            usual
+        );
+        assert_eq!(folder("[[link]]\nmtu_bytes = 9000", None, None), usual);
+        let shared = folder("", Some("/home/me"), None);
+        assert_eq!(folder("", Some("/home/you"), None), shared);
+        let mut others = vec![
+            usual,
+            shared,
+            folder("memory_mib = 128", None, None),
+            folder("vcpus = 2", None, None),
+            folder("", None, Some("/t/disk")),
+        ];
+        let disk = tempfile::NamedTempFile::new().unwrap();
+        others.push(folder("", None, disk.path().to_str()));
+        std::fs::write(disk.path(), "changed").unwrap();
+        others.push(folder("", None, disk.path().to_str()));
+        let count = others.len();
+        others.sort();
+        others.dedup();
+        assert_eq!(others.len(), count);
+    }
+
+    #[test]
+    fn a_guest_is_told_an_unusual_mtu_and_the_launcher_of_a_cut_link() {
+        let file = "[[link]]\nnode = \"node1\"\nmtu_bytes = 9000\nfaults = { partition = true }";
+        let plan = plan_of(file, None, None);
+        let of_ethernet =
+            |rank| devices(&plan, rank).into_iter().find(|d| d["driver"] == "virtio-net-pci").unwrap();
+        assert_eq!(of_ethernet(0).get("host_mtu"), None);
+        assert_eq!(
+            (&of_ethernet(1)["host_mtu"], &of_ethernet(1)["id"]),
+            (&9000.into(), &qemu::ETHERNET_DEVICE.into())
+        );
+        assert_eq!(plan.nodes.iter().map(|node| node.is_cut).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn sockets_match_the_daemons_configuration_with_commas_escaped_for_qemu_only() {
+        let plan = plan_of("", None, None);
+        let config: DaemonConfig = serde_json::from_str(&plan.files[0].text).unwrap();
+        assert_eq!(plan.daemon.args, ["--config", plan.files[0].path.to_str().unwrap()]);
+        for (rank, node) in config.nodes.iter().enumerate() {
+            let chardevs = values(&plan, rank, "-chardev");
+            for (id, socket) in [("cluster", &node.cluster_socket), ("ethernet", &node.ethernet_socket)] {
+                assert!(socket.starts_with("/r,un/c"));
+                let expected = format!("socket,id={id},path={}", socket.to_str().unwrap().replace(',', ",,"));
+                assert!(chardevs.contains(&expected.as_str()), "{chardevs:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn guest_memory_is_shared_with_the_daemon() {
+        let plan = plan_of("[[node]]\nmemory_mib = 128", None, None);
+        assert!(values(&plan, 0, "-object").contains(&"memory-backend-memfd,id=mem,size=128M,share=on"));
+        assert_eq!(values(&plan, 0, "-m"), ["128M"]);
+        assert!(values(&plan, 0, "-append")[0].ends_with("rootfstype=ramfs"), "little memory");
+    }
+
+    #[test]
+    fn an_identity_names_rank_size_and_peers() {
+        let plan = plan_of("nodes = 3\n[[node]]\nname = \"head\"", Some("/home/me"), None);
+        let Identity { env, hosts } = &plan.nodes[1].identity;
+        for (name, value) in [
+            ("NICLAB_RANK", "1"),
+            ("NICLAB_SIZE", "3"),
+            ("NICLAB_NODE", "node1"),
+            ("NICLAB_PEERS", "head,node1,node2"),
+            ("NICLAB_ADDRESSES", "10.77.0.1,10.77.0.2,10.77.0.3"),
+            ("NICLAB_ADDRESS", "10.77.0.2/24"),
+            ("NICLAB_MAC", &plan.nodes[1].mac.to_string()),
+            ("NICLAB_SHARE", "1"),
+            ("NICLAB_CWD", "/home/me"),
+        ] {
+            assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        assert!(hosts.lines().any(|line| line == "10.77.0.1 head"), "{hosts}");
+        assert!(!plan_of("", None, None).nodes[0].identity.env.contains_key("NICLAB_CWD"));
+    }
+
+    #[test]
+    fn what_a_node_is_its_agent_is_told_and_not_qemu() {
+        // So that it does not matter where the guest comes from.
+        let plan = plan_of("", None, None);
+        let args = |rank: usize| plan.nodes[rank].qemu.args.join(" ");
+        for word in ["fw_cfg", "10.77.0.1", "NICLAB_"] {
+            assert!(!args(0).contains(word), "{}", args(0));
+        }
+        assert_eq!(plan.files.len(), 1, "the daemon's configuration: {:?}", plan.files);
+    }
+
+    #[test]
+    fn the_folder_is_shared_only_when_asked_for() {
+        assert!(values(&plan_of("", None, None), 0, "-fsdev").is_empty());
+        let plan = plan_of("", Some("/a,b"), None);
+        assert!(values(&plan, 0, "-fsdev")[0].starts_with("local,id=cwd,path=/a,,b,security_model=none"));
+    }
+
+    #[test]
+    fn a_root_disk_is_shared_read_only() {
+        let plan = plan_of("", None, Some("/t/disk"));
+        let drive = values(&plan, 0, "-blockdev")[0];
+        assert!(drive.contains("read-only=on") && drive.contains("locking=off"), "{drive}");
+        assert!(values(&plan, 0, "-device").contains(&"virtio-blk-pci,drive=root,serial=niclab-root"));
+    }
+
+    #[test]
+    fn the_users_arguments_come_last_so_that_they_win() {
+        let plan = plan_of("qemu_args = [\"-smp\", \"3\"]", None, None);
+        assert!(plan.nodes[0].qemu.args.ends_with(&["-smp".into(), "3".into()]));
+        assert_eq!(plan.nodes[0].qemu.args[0], "/t/qemu");
+    }
+
+    #[test]
+    fn a_plan_survives_json() {
+        let plan = plan_of("", None, None);
+        assert_eq!(serde_json::from_str::<Plan>(&serde_json::to_string(&plan).unwrap()).unwrap(), plan);
+    }
+
+    #[test]
+    fn a_path_that_is_not_text_is_refused() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"/\xff"));
+        assert!(matches!(text(path), Err(PlanError::NotUtf8(_))));
+    }
+}

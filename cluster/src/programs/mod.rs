@@ -1,0 +1,269 @@
+//! Finds niclab's own programs: the daemon and the tools for the host, the agent and the benchmark for the guests.
+//!
+//! In a source tree cargo builds them (and knows when there is nothing to do); an installed `niclab` finds them beside
+//! itself. `NICLAB_PROGRAMS` names a folder that holds all of them and wins over both.
+
+pub mod simulator;
+
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use niclab_images::Progress;
+use thiserror::Error;
+
+use crate::host::process::die_with_owner;
+
+/// The daemon.
+const DEVICE: &str = "niclab-device";
+/// What guests get.
+const GUEST_PROGRAMS: [&str; 2] = ["niclab-agent", "niclab-perf"];
+/// Guests run any Debian, so their programs carry their C library along.
+const GUEST_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// A program of the host that needs neither guests nor the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tool {
+    program: &'static str,
+    /// What people call it.
+    what: &'static str,
+}
+
+/// The simulator.
+pub const SIMULATOR: Tool = Tool { program: "niclab-sim", what: "the simulator" };
+
+/// What runs programs of the match unit.
+pub const MATCH_UNIT: Tool = Tool { program: "niclab-match", what: "the match unit" };
+
+/// What compares the match unit with processors.
+pub const COMPARISON: Tool = Tool { program: "niclab-compare", what: "the processors to compare with" };
+
+/// A program of niclab's is missing.
+#[derive(Debug, Error)]
+pub enum ToolError {
+    /// Neither a source tree nor an installation.
+    #[error(
+        "cannot find {program}: it is neither beside {} nor can it be built, as {why}; build niclab in its source \
+         tree, or set NICLAB_PROGRAMS to a folder that has it",
+        beside.display()
+    )]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// Where it was looked for.
+        beside: PathBuf,
+        /// Why it cannot be built.
+        why: String,
+    },
+    /// Cargo does not start.
+    #[error("cannot start cargo: {0}; is the Rust toolchain in PATH?")]
+    Cargo(#[source] io::Error),
+    /// Cargo failed.
+    #[error("cargo cannot build {what}:\n{output}")]
+    Build {
+        /// What was to be built.
+        what: &'static str,
+        /// What cargo said.
+        output: String,
+    },
+}
+
+/// Where niclab's programs are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Programs {
+    /// The daemon.
+    pub device: PathBuf,
+    /// The guests' programs.
+    pub guest: Vec<PathBuf>,
+}
+
+impl Programs {
+    /// Finds the programs, or builds them.
+    ///
+    /// # Errors
+    /// [`ToolError`].
+    pub fn locate(offline: bool, progress: &dyn Progress) -> Result<Self, ToolError> {
+        if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
+            return Self::beside(Path::new(&folder), "NICLAB_PROGRAMS names that folder");
+        }
+        let own = env::current_exe().map_err(ToolError::Cargo)?;
+        let folder = own.parent().unwrap_or(Path::new("/"));
+        match SourceTree::find(&own) {
+            Ok(tree) => tree.build(offline, progress),
+            Err(why) => Self::beside(folder, &why),
+        }
+    }
+
+    fn beside(folder: &Path, why: &str) -> Result<Self, ToolError> {
+        let guest = GUEST_PROGRAMS.into_iter().map(|program| find(program, folder, why));
+        Ok(Self { guest: guest.collect::<Result<_, _>>()?, device: find(DEVICE, folder, why)? })
+    }
+}
+
+/// Finds a tool, or builds it.
+///
+/// # Errors
+/// [`ToolError`].
+pub fn locate(tool: Tool, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
+    if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
+        return find(tool.program, Path::new(&folder), "NICLAB_PROGRAMS names that folder");
+    }
+    let own = env::current_exe().map_err(ToolError::Cargo)?;
+    match SourceTree::find(&own) {
+        Ok(tree) => tree.build_tool(tool, offline, progress),
+        Err(why) => find(tool.program, own.parent().unwrap_or(Path::new("/")), &why),
+    }
+}
+
+/// The daemon, where it is built already; nothing is built for this.
+#[must_use]
+pub fn built_device() -> Option<PathBuf> {
+    if let Some(folder) = env::var_os("NICLAB_PROGRAMS").filter(|folder| !folder.is_empty()) {
+        return find(DEVICE, Path::new(&folder), "NICLAB_PROGRAMS names that folder").ok();
+    }
+    let own = env::current_exe().ok()?;
+    let folder = match SourceTree::find(&own) {
+        Ok(tree) => tree.target.join("release"),
+        Err(_) => own.parent()?.to_owned(),
+    };
+    find(DEVICE, &folder, "it was not built yet").ok()
+}
+
+/// The program in this folder; `why` says why it cannot be built.
+fn find(program: &'static str, folder: &Path, why: &str) -> Result<PathBuf, ToolError> {
+    let path = folder.join(program);
+    let missing = || ToolError::Missing { program, beside: folder.to_owned(), why: why.to_owned() };
+    if path.is_file() { Ok(path) } else { Err(missing()) }
+}
+
+/// The source tree that this niclab was built from.
+#[derive(Debug)]
+struct SourceTree {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl SourceTree {
+    /// The tree, or why there is none.
+    fn find(own: &Path) -> Result<Self, String> {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = package.parent().filter(|root| root.join("Cargo.lock").is_file());
+        let root = root.ok_or_else(|| format!("its source tree {} is gone", package.display()))?.to_owned();
+        // Cargo marks each target folder so. A niclab that was copied elsewhere is an installed one.
+        let target = own.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+        let target = target.ok_or("it does not run from a cargo target folder")?.to_owned();
+        Ok(Self { root, target })
+    }
+
+    fn build(&self, offline: bool, progress: &dyn Progress) -> Result<Programs, ToolError> {
+        // A folder of its own: the guests' flags differ, and cargo would build everything anew at each change.
+        let guest_target = self.target.join("guest");
+        let mut guest = self.cargo(&guest_target, offline);
+        guest.args(["--target", GUEST_TARGET, "-p", "niclab-agent", "-p", "niclab-tools"]);
+        for program in GUEST_PROGRAMS {
+            guest.args(["--bin", program]);
+        }
+        guest.env("RUSTFLAGS", "-Ctarget-feature=+crt-static");
+        // They are unpacked into each guest's memory: without symbols they take a quarter of it, and of the boot.
+        guest.envs([("CARGO_PROFILE_RELEASE_DEBUG", "false"), ("CARGO_PROFILE_RELEASE_STRIP", "symbols")]);
+        run(guest, "the guests' programs", progress)?;
+        run(self.host_program(DEVICE, offline), "the daemon", progress)?;
+        let guest_folder = guest_target.join(GUEST_TARGET).join("release");
+        Ok(Programs {
+            device: self.target.join("release").join(DEVICE),
+            guest: GUEST_PROGRAMS.iter().map(|program| guest_folder.join(program)).collect(),
+        })
+    }
+
+    fn build_tool(&self, tool: Tool, offline: bool, progress: &dyn Progress) -> Result<PathBuf, ToolError> {
+        run(self.host_program(tool.program, offline), tool.what, progress)?;
+        Ok(self.target.join("release").join(tool.program))
+    }
+
+    /// Builds one program of the host. Cargo chooses the features of what programs share over all packages that it is asked
+    /// for: asked for the workspace each time, as the `niclab` script does, it builds them once.
+    fn host_program(&self, program: &str, offline: bool) -> Command {
+        let mut cargo = self.cargo(&self.target, offline);
+        cargo.args(["--workspace", "--bin", program]);
+        cargo
+    }
+
+    fn cargo(&self, target: &Path, offline: bool) -> Command {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(&self.root).args(["build", "--release", "--target-dir"]).arg(target);
+        if offline {
+            cargo.arg("--offline");
+        }
+        // Flags meant for the build of niclab itself must not reach these builds.
+        for variable in ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
+            cargo.env_remove(variable);
+        }
+        cargo
+    }
+}
+
+/// Runs cargo, passing on what it says as progress.
+fn run(mut cargo: Command, what: &'static str, progress: &dyn Progress) -> Result<(), ToolError> {
+    use io::{BufRead, BufReader};
+    cargo.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    die_with_owner(&mut cargo);
+    let begin = std::time::Instant::now();
+    let mut child = cargo.spawn().map_err(ToolError::Cargo)?;
+    let mut output = String::new();
+    let mut announced = false;
+    for line in child
+        .stderr
+        .take()
+        .into_iter()
+        .flat_map(|stderr| BufReader::new(stderr).lines())
+        .map_while(Result::ok)
+    {
+        let line = line.trim();
+        // When nothing is to be done cargo says so in one line; that is not worth a line of ours.
+        let is_work = ["Compiling", "Downloading", "Downloaded"].iter().any(|word| line.starts_with(word));
+        if is_work && !std::mem::replace(&mut announced, true) {
+            progress.started(what);
+        }
+        if is_work {
+            progress.detail(what, line);
+        }
+        output += line;
+        output.push('\n');
+    }
+    if !child.wait().map_err(ToolError::Cargo)?.success() {
+        return Err(ToolError::Build { what, output });
+    }
+    if announced {
+        progress.done(what, begin.elapsed());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named_with_the_mend() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("niclab-agent"), "").unwrap();
+        let error = Programs::beside(folder.path(), "reason").unwrap_err().to_string();
+        assert!(
+            error.contains("niclab-perf") && error.contains("reason") && error.contains("NICLAB_PROGRAMS"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn this_test_runs_in_a_source_tree_and_a_copy_does_not() {
+        let own = env::current_exe().unwrap();
+        let tree = SourceTree::find(&own).unwrap();
+        assert!(tree.root.join("cluster/Cargo.toml").is_file());
+        assert!(own.starts_with(&tree.target));
+        assert!(SourceTree::find(Path::new("/usr/bin/niclab")).is_err());
+        let error = find(SIMULATOR.program, Path::new("/nowhere"), "reason").unwrap_err().to_string();
+        assert!(error.contains("niclab-sim") && error.contains("/nowhere"), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Mailbox in the registry.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use niclab_abi::bar::PAYLOAD_WORDS;
+use niclab_abi::config::FEATURE_SLICES;
+use niclab_abi::receive::MAX_SLICES;
+
+use crate::models::mailbox::config::{Config, MAX_PARTNERS, PORTS};
+use crate::models::mailbox::nic::Mailbox;
+use crate::models::mailbox::wire::PROTOCOL;
+use crate::nic::registry::{
+    AnyNic, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat, Swarm,
+    Value, Values,
+};
+use crate::parts::effects::WORD_BYTES;
+use crate::time::Span;
+
+/// Mailbox.
+pub static MODEL: Model = Model {
+    name: "mailbox",
+    title: "Mailbox",
+    article: "a",
+    protocol: PROTOCOL,
+    summary: "one letter at a time, repeated until it is acknowledged: the smallest card, to begin one's own from",
+    paper: "K. A. Bartlett, R. A. Scantlebury, P. T. Wilkinson, A note on reliable full-duplex transmission over half-duplex \
+            links, 1969 (its protocol)",
+    ports: PORTS as u32,
+    parameters: PARAMETERS,
+    check: |_| Vec::new(),
+    limits,
+    promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
+    default_profile: "htx-200mhz",
+    machines: &["load", "transmit", "receive", "store"],
+    features: FEATURE_SLICES,
+    build,
+    swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
+};
+
+const REPEAT: &str = "repeat_us";
+
+const PARAMETERS: &[Parameter] = &[Parameter {
+    key: REPEAT,
+    help: "How long a letter waits for its acknowledgement before it goes again, in microseconds of model time. Doubles each \
+           time, up to eight times as long.",
+    kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
+}];
+
+fn limits(_: &Values) -> Limits {
+    Limits {
+        open_ports: (0..PORTS as u16).collect(),
+        max_slices: MAX_SLICES,
+        senders_per_port: Some(MAX_PARTNERS as u32),
+        senders_raised_by: None,
+        entries: 0,
+        max_message_bytes: WORD_BYTES * PAYLOAD_WORDS as u64,
+        message_raised_by: None,
+        message_unit_bytes: WORD_BYTES as u32,
+    }
+}
+
+fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
+    let first_wait = Span::from_ns(1_000 * values.number(REPEAT));
+    let Seat { node, nodes, profile, .. } = seat;
+    Ok(Box::new(Mailbox::new(Config { node, nodes: nodes.into(), first_wait, profile })?))
+}
+
+fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {
+    Values::defaults(&MODEL).with(REPEAT, Value::Number((1 + below(200)).into()))
+}

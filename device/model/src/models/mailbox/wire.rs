@@ -1,0 +1,245 @@
+//! Frames of the Mailbox card: field offsets, checked view, valid representation.
+//!
+//! Behind the Ethernet header, most significant byte first:
+//!
+//! ```text
+//! word 0            protocol 8 | kind 4, flags 4 | source port 8 | target port 8 | destination node 16 | source node 16
+//! word 1            number of the letter 64, from 1: those of one card only rise
+//! word 2..          of a letter: payload and tag, 2 to 10 words
+//! last four bytes   CRC-32 of all of these
+//! ```
+
+use crc::{CRC_32_ISO_HDLC, Crc};
+use thiserror::Error;
+
+use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
+use crate::nic::FrameBytes;
+use crate::parts::routes::Address;
+use crate::parts::slice::MAX_WORDS;
+
+/// First byte behind the Ethernet header of every frame of this model.
+pub const PROTOCOL: u8 = 6;
+
+const WORD_BYTES: usize = 8;
+const HEAD_WORDS: usize = 2;
+const CHECK_BYTES: usize = 4;
+/// Fewest words of a letter: the tag.
+const MIN_WORDS: usize = niclab_abi::bar::TAG_WORDS;
+
+mod shift {
+    pub const PROTOCOL: u32 = 56;
+    pub const KIND: u32 = 52;
+    pub const FLAGS: u32 = 48;
+    pub const SOURCE_PORT: u32 = 40;
+    pub const TARGET_PORT: u32 = 32;
+    pub const DESTINATION_NODE: u32 = 16;
+}
+
+const KIND_LETTER: u8 = 1;
+const KIND_ACKNOWLEDGEMENT: u8 = 2;
+/// A letter's receiver shall interrupt its host.
+const FLAG_INTERRUPT: u8 = 1 << 0;
+/// A letter's sender wants its program to be told of the acknowledgement.
+const FLAG_ACKNOWLEDGE: u8 = 1 << 1;
+
+const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
+
+/// Why a frame is none of this card's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// It is not as long as its kind.
+    #[error("a frame of {bytes} bytes is not as long as its kind")]
+    Length {
+        /// Bytes of the frame.
+        bytes: usize,
+    },
+    /// The check sequence is wrong.
+    #[error("the check sequence does not fit the frame")]
+    Check,
+    /// An unknown kind or flag.
+    #[error("a field holds a value of another version")]
+    BadField,
+    /// Another model's frame.
+    #[error("the frame is of another model's protocol")]
+    Foreign,
+    /// The Ethernet header is not the one of these nodes.
+    #[error("the Ethernet header does not belong to the nodes in the frame")]
+    Addresses,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A message.
+    Letter {
+        /// The receiver shall interrupt its host.
+        interrupt: bool,
+        /// The sender's program is told of the acknowledgement.
+        acknowledge: bool,
+    },
+    /// The letter of this number was stored.
+    Acknowledgement,
+}
+
+impl Kind {
+    const fn encode(self) -> (u8, u8) {
+        match self {
+            Self::Letter { interrupt, acknowledge } => {
+                let interrupt = if interrupt { FLAG_INTERRUPT } else { 0 };
+                (KIND_LETTER, interrupt | if acknowledge { FLAG_ACKNOWLEDGE } else { 0 })
+            }
+            Self::Acknowledgement => (KIND_ACKNOWLEDGEMENT, 0),
+        }
+    }
+
+    fn decode(kind: u8, flags: u8) -> Option<Self> {
+        let letter = Self::Letter {
+            interrupt: flags & FLAG_INTERRUPT != 0,
+            acknowledge: flags & FLAG_ACKNOWLEDGE != 0,
+        };
+        [letter, Self::Acknowledgement].into_iter().find(|known| known.encode() == (kind, flags))
+    }
+}
+
+/// A frame's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// The port that sends it.
+    pub source: Address,
+    /// The port that it is for.
+    pub target: Address,
+    /// The letter that it is or acknowledges.
+    pub number: u64,
+}
+
+impl Header {
+    /// Checks a frame and reads its head. Behind it are the words of a letter.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn parse(frame: &[u8]) -> Result<(Self, impl ExactSizeIterator<Item = u64> + '_), WireError> {
+        let wrong_length = WireError::Length { bytes: frame.len() };
+        let ethernet = ethernet::Frame::new_checked(frame).ok_or(wrong_length)?;
+        if ethernet::is_foreign(ethernet.payload(), PROTOCOL) {
+            return Err(WireError::Foreign);
+        }
+        let (covered, check) = ethernet.payload().split_last_chunk::<CHECK_BYTES>().ok_or(wrong_length)?;
+        if CRC.checksum(covered) != u32::from_be_bytes(*check) {
+            return Err(WireError::Check);
+        }
+        let (words, rest) = covered.as_chunks::<WORD_BYTES>();
+        let ([head, number], words) = words.split_first_chunk::<HEAD_WORDS>().ok_or(wrong_length)?;
+        let head = u64::from_be_bytes(*head);
+        let field = |shift: u32| head >> shift;
+        let kind_and_flags = field(shift::FLAGS) as u8;
+        let kind = Kind::decode(kind_and_flags >> 4, kind_and_flags & 0xf);
+        let header = Self {
+            kind: kind.filter(|_| field(shift::PROTOCOL) as u8 == PROTOCOL).ok_or(WireError::BadField)?,
+            source: Address { node: head as u16, port: field(shift::SOURCE_PORT) as u8 },
+            target: Address {
+                node: field(shift::DESTINATION_NODE) as u16,
+                port: field(shift::TARGET_PORT) as u8,
+            },
+            number: u64::from_be_bytes(*number),
+        };
+        let has_its_words = match header.kind {
+            Kind::Letter { .. } => (MIN_WORDS..=MAX_WORDS).contains(&words.len()),
+            Kind::Acknowledgement => words.is_empty(),
+        };
+        if !rest.is_empty() || !has_its_words {
+            return Err(wrong_length);
+        }
+        if ethernet::Header::parse(&ethernet) != header.ethernet() {
+            return Err(WireError::Addresses);
+        }
+        Ok((header, words.iter().map(|word| u64::from_be_bytes(*word))))
+    }
+
+    /// The frame with this head and these words.
+    pub fn emit(&self, words: &[u64]) -> FrameBytes {
+        let (kind, flags) = self.kind.encode();
+        let head = u64::from(PROTOCOL) << shift::PROTOCOL
+            | u64::from(kind) << shift::KIND
+            | u64::from(flags) << shift::FLAGS
+            | u64::from(self.source.port) << shift::SOURCE_PORT
+            | u64::from(self.target.port) << shift::TARGET_PORT
+            | u64::from(self.target.node) << shift::DESTINATION_NODE
+            | u64::from(self.source.node);
+        let mut frame = FrameBytes::from_slice(&self.ethernet().emit());
+        for word in [head, self.number].iter().chain(words) {
+            frame.extend_from_slice(&word.to_be_bytes());
+        }
+        let check = CRC.checksum(frame.get(ethernet::HEADER_BYTES..).unwrap_or_default());
+        frame.extend_from_slice(&check.to_be_bytes());
+        frame
+    }
+
+    const fn ethernet(&self) -> ethernet::Header {
+        ethernet::Header {
+            destination: mac_of_node(self.target.node),
+            source: mac_of_node(self.source.node),
+            ether_type: ETHER_TYPE_CLUSTER,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(frame: &[u8]) -> Result<(Header, Vec<u64>), WireError> {
+        Header::parse(frame).map(|(header, words)| (header, words.collect()))
+    }
+
+    fn any_frame() -> impl Strategy<Value = (Header, Vec<u64>)> {
+        let address = || (any::<u16>(), any::<u8>()).prop_map(|(node, port)| Address { node, port });
+        let letter =
+            (any::<bool>(), any::<bool>(), prop::collection::vec(any::<u64>(), MIN_WORDS..=MAX_WORDS))
+                .prop_map(|(interrupt, acknowledge, words)| (Kind::Letter { interrupt, acknowledge }, words));
+        let kind = prop_oneof![letter, Just((Kind::Acknowledgement, Vec::new()))];
+        (address(), address(), kind, any::<u64>()).prop_map(|(source, target, (kind, words), number)| {
+            (Header { kind, source, target, number }, words)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn frames_round_trip((header, words) in any_frame()) {
+            let frame = header.emit(&words);
+            prop_assert!(!frame.spilled(), "it lives inline");
+            prop_assert_eq!(parse(&frame), Ok((header, words)));
+        }
+
+        #[test]
+        fn any_single_corrupted_bit_is_refused((header, words) in any_frame()) {
+            let mut frame = header.emit(&words);
+            for bit in 0..frame.len() * 8 {
+                frame[bit / 8] ^= 1 << (bit % 8);
+                prop_assert!(parse(&frame).is_err(), "bit {} passed", bit);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+
+        #[test]
+        fn a_cut_or_longer_frame_is_refused((header, words) in any_frame(), bytes in 0..200_usize) {
+            let mut frame = header.emit(&words);
+            let whole = frame.len();
+            frame.resize(bytes, 0);
+            prop_assert_eq!(parse(&frame).is_ok(), bytes == whole);
+        }
+
+        #[test]
+        fn any_bytes_under_a_right_check_sequence_are_parsed_without_panic(bytes: Vec<u8>) {
+            let mut frame = [0; ethernet::HEADER_BYTES].to_vec();
+            frame.extend_from_slice(&bytes);
+            frame.extend_from_slice(&CRC.checksum(&bytes).to_be_bytes());
+            let _ = parse(&frame);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Parameters of a Match card.
+
+use alloc::sync::Arc;
+
+use niclab_abi::matching::{MAX_ENTRIES, MAX_LIST_SIZE};
+use niclab_abi::receive;
+use niclab_isa::image::ImageError;
+use thiserror::Error;
+
+use crate::models::matching::wire::LEAST_MTU_BYTES;
+use crate::parts::profile::Profile;
+use crate::time::Span;
+
+/// Ports of a card, as many as ULTRA's.
+pub const PORTS: usize = 8;
+
+/// A configuration that no card can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// The card is not on a node of the cluster.
+    #[error("node {node} is not one of the cluster's {nodes} nodes, which are numbered from 0")]
+    Node {
+        /// This node.
+        node: u16,
+        /// Nodes of the cluster.
+        nodes: u32,
+    },
+    /// Frames would have no room for data.
+    #[error("an MTU of {mtu_bytes} bytes: give at least {LEAST_MTU_BYTES}, a header and some data")]
+    Mtu {
+        /// What was given.
+        mtu_bytes: u32,
+    },
+    /// A parameter that counts things is zero.
+    #[error("{parameter} is zero: give at least 1")]
+    Zero {
+        /// Its name.
+        parameter: &'static str,
+    },
+    /// The event queue's limit is not a power of two in range.
+    #[error(
+        "an event queue of at most {events} events: give a power of two from {} to {}",
+        receive::MIN_SLICES,
+        receive::MAX_SLICES
+    )]
+    MaxEvents {
+        /// What was given.
+        events: u32,
+    },
+    /// This build's own program is damaged.
+    #[error("the matching program of this build: {0}")]
+    Program(#[from] ImageError),
+    /// The retransmission timer would never rest, or shrinks.
+    #[error(
+        "frames go again after {first} at first and {most} at most: give at least 1 ps, and no less at most"
+    )]
+    Retransmission {
+        /// First wait.
+        first: Span,
+        /// Longest wait.
+        most: Span,
+    },
+}
+
+/// Parameters of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// This node's number.
+    pub node: u16,
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// Bytes behind the Ethernet header of a frame: the least of all links' in the cluster.
+    pub mtu_bytes: u32,
+    /// Match entries that the card's memory holds. More lie in the spill area, where the driver has given one.
+    pub match_entries: u32,
+    /// Most match entries of the card, over all lists of all ports, wherever they lie.
+    pub max_entries: u32,
+    /// Most match entries of a portal, posted and for overflow together: what one header may be compared with.
+    pub max_list_size: u32,
+    /// Most events of a port's queue.
+    pub max_events: u32,
+    /// Regions that a port can have registered.
+    pub regions_per_port: u32,
+    /// Stretches of host memory that all regions of a port can have, joined where they touch.
+    pub extents_per_port: u32,
+    /// Unexpected messages that the card remembers for each port.
+    pub unexpected_messages: u32,
+    /// Most bytes of a message.
+    pub max_message_bytes: u64,
+    /// Commands of a port that can be under way.
+    pub commands_under_way: u32,
+    /// Words of the match unit's control store.
+    pub control_store_words: u32,
+    /// Frames that may be under way to one other card.
+    pub window_frames: u32,
+    /// How long a frame may be unacknowledged before it is sent again, beyond what a window of frames takes to pass.
+    pub retransmit_first: Span,
+    /// The wait doubles each time up to this.
+    pub retransmit_most: Span,
+    /// Prices.
+    pub profile: Arc<Profile>,
+}
+
+impl Config {
+    /// A card as the cluster file has it by default, on links of 1,500 bytes.
+    pub fn new(node: u16, nodes: u32, profile: impl Into<Arc<Profile>>) -> Self {
+        Self {
+            node,
+            nodes,
+            mtu_bytes: 1_500,
+            match_entries: 1_024,
+            max_entries: MAX_ENTRIES,
+            max_list_size: MAX_LIST_SIZE,
+            max_events: receive::MAX_SLICES,
+            regions_per_port: 4_096,
+            extents_per_port: 1 << 18,
+            unexpected_messages: 1_024,
+            max_message_bytes: 16 << 20,
+            commands_under_way: 64,
+            control_store_words: niclab_isa::MAX_WORDS as u32,
+            window_frames: 32,
+            retransmit_first: Span::from_ns(100_000),
+            retransmit_most: Span::from_ns(100_000_000),
+            profile: profile.into(),
+        }
+    }
+
+    /// Checks that there can be such a card.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if u32::from(self.node) >= self.nodes {
+            return Err(ConfigError::Node { node: self.node, nodes: self.nodes });
+        }
+        if self.mtu_bytes < LEAST_MTU_BYTES {
+            return Err(ConfigError::Mtu { mtu_bytes: self.mtu_bytes });
+        }
+        let counts = [
+            ("match_entries", self.match_entries),
+            ("max_entries", self.max_entries),
+            ("max_list_size", self.max_list_size),
+            ("regions_per_port", self.regions_per_port),
+            ("extents_per_port", self.extents_per_port),
+            ("unexpected_messages", self.unexpected_messages),
+            ("commands_under_way", self.commands_under_way),
+            ("control_store_words", self.control_store_words),
+            ("window_frames", self.window_frames),
+        ];
+        if let Some((parameter, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ConfigError::Zero { parameter });
+        }
+        let events = self.max_events;
+        if !events.is_power_of_two() || !(receive::MIN_SLICES..=receive::MAX_SLICES).contains(&events) {
+            return Err(ConfigError::MaxEvents { events });
+        }
+        let (first, most) = (self.retransmit_first, self.retransmit_most);
+        if first == Span::ZERO || first > most {
+            return Err(ConfigError::Retransmission { first, most });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_cards_are_refused() {
+        let good = Config::new(1, 2, Profile::default());
+        assert_eq!(good.check(), Ok(()));
+        let refused = |change: fn(&mut Config)| {
+            let mut config = good.clone();
+            change(&mut config);
+            config.check().unwrap_err()
+        };
+        assert_eq!(refused(|c| c.node = 2), ConfigError::Node { node: 2, nodes: 2 });
+        assert_eq!(refused(|c| c.mtu_bytes = 255), ConfigError::Mtu { mtu_bytes: 255 });
+        assert_eq!(refused(|c| c.match_entries = 0), ConfigError::Zero { parameter: "match_entries" });
+        assert_eq!(refused(|c| c.max_events = 12), ConfigError::MaxEvents { events: 12 });
+        assert!(matches!(refused(|c| c.retransmit_first = Span::ZERO), ConfigError::Retransmission { .. }));
+    }
+}

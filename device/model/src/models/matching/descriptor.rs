@@ -1,0 +1,151 @@
+//! Match in the registry.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use niclab_abi::config::{FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_REGIONS, FEATURE_SPILL};
+use niclab_abi::matching::MAX_ENTRIES;
+
+use crate::models::matching::config::{Config, PORTS};
+use crate::models::matching::nic::Match;
+use crate::models::matching::wire::PROTOCOL;
+use crate::nic::registry::{
+    AnyNic, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat, Swarm,
+    Value, Values,
+};
+use crate::time::Span;
+
+/// Match.
+pub static MODEL: Model = Model {
+    name: "match",
+    title: "Match",
+    article: "a",
+    protocol: PROTOCOL,
+    summary: "posted receives that a microcoded unit compares with what arrives",
+    paper: "K. S. Hemmert, K. D. Underwood, A. Rodrigues, An Architecture to Perform NIC Based MPI Matching",
+    ports: PORTS as u32,
+    parameters: PARAMETERS,
+    check: |_| Vec::new(),
+    limits,
+    // What a link loses is sent again, for as long as it takes.
+    promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
+    default_profile: "match-500mhz",
+    machines: &["load", "transmit", "receive", "store"],
+    features: FEATURE_LISTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_SPILL,
+    build,
+    swarm: Swarm { one_in: 3, draws_device_faults: true, draw },
+};
+
+const ENTRIES: &str = "match_entries";
+const MESSAGE_BYTES: &str = "max_message_bytes";
+const WINDOW: &str = "window_frames";
+const UNEXPECTED: &str = "unexpected_messages";
+const RETRANSMIT: &str = "retransmit_us";
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        key: ENTRIES,
+        help: "Match entries that fit into device memory, 64 bytes each. Further ones lie in the spill area, in host memory, and are \
+               read from there whenever a list is traversed.",
+        kind: Kind::Number { default: 1_024, least: 16, most: MAX_ENTRIES as u64 },
+    },
+    Parameter {
+        key: MESSAGE_BYTES,
+        help: "The longest message, in bytes.",
+        kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
+    },
+    Parameter {
+        key: WINDOW,
+        help: "Frames that may be under way to one node before the first of them is acknowledged.",
+        kind: Kind::Number { default: 32, least: 1, most: 1_024 },
+    },
+    Parameter {
+        key: UNEXPECTED,
+        help: "Unexpected messages of one port that may wait for a receive.",
+        kind: Kind::Number { default: 1_024, least: 1, most: 65_536 },
+    },
+    Parameter {
+        key: RETRANSMIT,
+        help: "How long a frame waits for its acknowledgement before it goes again, in microseconds of model time. Doubles with \
+               each time.",
+        kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
+    },
+];
+
+fn limits(values: &Values) -> Limits {
+    Limits {
+        open_ports: (0..PORTS as u16).collect(),
+        max_slices: niclab_abi::receive::MAX_SLICES,
+        senders_per_port: None,
+        senders_raised_by: None,
+        entries: values.number_u32(ENTRIES),
+        max_message_bytes: values.number(MESSAGE_BYTES),
+        message_raised_by: Some(MESSAGE_BYTES),
+        message_unit_bytes: 1,
+    }
+}
+
+/// The parameters of a card with these values.
+pub fn config(values: &Values, seat: Seat) -> Config {
+    let config = Config::new(seat.node, seat.nodes.into(), seat.profile);
+    let first = Span::from_ns(values.number(RETRANSMIT).saturating_mul(1_000));
+    Config {
+        mtu_bytes: seat.mtu_bytes,
+        match_entries: values.number_u32(ENTRIES),
+        max_message_bytes: values.number(MESSAGE_BYTES),
+        window_frames: values.number_u32(WINDOW),
+        unexpected_messages: values.number_u32(UNEXPECTED),
+        retransmit_first: first,
+        // A wait that is long at first may still double a few times.
+        retransmit_most: config.retransmit_most.max(first.times(8)),
+        ..config
+    }
+}
+
+fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
+    Ok(Box::new(Match::new(config(values, seat))?))
+}
+
+/// Most payload of a message, some frames, and of a short one.
+const DRAWN_BYTES: [u32; 2] = [6_000, 100];
+
+/// Beside its values what a Match card does and others do not: long messages, and several ways to receive them.
+fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
+    let window = 1 + below(40);
+    let retransmit_us = 1 + below(200);
+    workload.receive = below(3) as usize;
+    workload.slices = 32 << below(4);
+    let [long, short] = DRAWN_BYTES;
+    let max_bytes = if below(2) == 0 { short } else { long };
+    workload.message_bytes = below(max_bytes);
+    Values::defaults(&MODEL)
+        .with(WINDOW, Value::Number(window.into()))
+        .with(RETRANSMIT, Value::Number(retransmit_us.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::profile::Profile;
+
+    #[test]
+    fn a_card_is_as_the_cluster_file_says() {
+        let number = Value::Number;
+        let own = Values::defaults(&MODEL)
+            .with(ENTRIES, number(16))
+            .with(MESSAGE_BYTES, number(17))
+            .with(WINDOW, number(18))
+            .with(UNEXPECTED, number(19))
+            .with(RETRANSMIT, number(20_000));
+        let seat =
+            |node, nodes, mtu_bytes| Seat { node, nodes, mtu_bytes, profile: Profile::default().into() };
+        let found = config(&own, seat(1, 3, 1_200));
+        assert_eq!((found.node, found.nodes, found.mtu_bytes), (1, 3, 1_200));
+        assert_eq!((found.match_entries, found.max_message_bytes, found.window_frames), (16, 17, 18));
+        assert_eq!((found.unexpected_messages, found.retransmit_first), (19, Span::from_ns(20_000_000)));
+        assert_eq!(found.retransmit_most, Span::from_ns(160_000_000));
+        assert_eq!(Match::new(found).err(), None);
+        let plain = config(&Values::defaults(&MODEL), seat(0, 2, 1_500));
+        assert_eq!(plain, Config::new(0, 2, Profile::default()), "as the model's own");
+    }
+}

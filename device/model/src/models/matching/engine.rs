@@ -1,0 +1,327 @@
+//! Matching on the card: all lists of all ports in one list manager, device memory and spill area, and the firmware.
+
+use alloc::vec::Vec;
+
+use niclab_abi::matching::{MAX_LIST_SIZE, PORTALS};
+use niclab_isa::Word;
+use niclab_isa::image::ImageError;
+
+use crate::models::matching::config::{Config, PORTS};
+use crate::models::matching::counters::Effects;
+use crate::models::matching::item::{Header, Item, WORDS};
+use crate::models::matching::list_manager::{
+    Handle, ListManager, Matched, Outcome, Search, Store, Timing, Use,
+};
+use crate::models::matching::program;
+use crate::models::matching::unit::Unit;
+use crate::nic::{Content, DmaWords};
+use crate::parts::effects::WORD_BYTES;
+use crate::parts::host_interface::{BusTransfer, HostInterface, Machine};
+use crate::parts::ledger::Stage;
+use crate::parts::profile::Profile;
+use crate::time::{Span, Time};
+
+/// What pricing the read of a spilled entry costs, as [`crate::nic::Nic::work_done`] counts.
+const SPILL_READ_WORK: u64 = 2;
+
+/// Bytes of an entry in memory.
+pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
+
+/// Cycles of the match unit to look at one unexpected message while an entry is appended: as many as an item that does not
+/// match. The paper has no unexpected messages; ours.
+pub(super) const UNEXPECTED_CYCLES: u64 = 8;
+
+/// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first.
+const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
+/// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
+const WATCHDOG_ITEM_CYCLES: u64 = 64;
+/// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as much for
+/// each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
+/// [`niclab_abi::matching::MAX_LIST_SIZE`] items; the built-in one issues at most 21.
+const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
+
+/// Where entries lie that the card's memory does not hold.
+#[derive(Clone, Debug)]
+struct Spill {
+    address: u64,
+    places: u64,
+    /// Places that were never used begin here.
+    unused: u64,
+    free: Vec<u64>,
+}
+
+/// Where an entry lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the card's memory.
+    Card,
+    /// In this place of the spill area.
+    Spilled(u64),
+}
+
+/// A list: of a port's portal, posted or for overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct List {
+    pub(super) port: usize,
+    pub(super) portal: u8,
+    pub(super) is_overflow: bool,
+}
+
+impl List {
+    const COUNT: usize = PORTS * PORTALS as usize * 2;
+
+    const fn index(self) -> usize {
+        (self.port * PORTALS as usize + self.portal as usize) * 2 + self.is_overflow as usize
+    }
+}
+
+/// What became of a header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    /// The handle of the entry that takes the message, and how.
+    pub(super) matched: Option<(u32, Matched)>,
+    /// When that is known.
+    pub(super) at: Time,
+    /// The program misbehaved, and the built-in one has taken over.
+    pub(super) has_fallen_back: bool,
+}
+
+/// The matching of a card.
+#[derive(Clone, Debug)]
+pub(super) struct Engine {
+    manager: ListManager,
+    builtin: Unit,
+    /// A guest's program is loaded, of which nothing is known.
+    is_foreign: bool,
+    card_places: u64,
+    card_used: u64,
+    max_entries: u64,
+    max_list_size: usize,
+    spill: Option<Spill>,
+    /// The time of the match unit.
+    unit: Machine,
+    /// Words issued by units and entries read for headers, as [`crate::nic::Nic::work_done`] counts.
+    work: u64,
+}
+
+impl Engine {
+    pub(super) fn new(config: &Config, interface: &HostInterface) -> Result<Self, ImageError> {
+        let builtin = Unit::new(&program::portals()?)?;
+        let timing = timing(&config.profile);
+        Ok(Self {
+            manager: ListManager::with_lists(List::COUNT, timing, Use::Consume, builtin.clone()),
+            builtin,
+            is_foreign: false,
+            card_places: config.match_entries.into(),
+            card_used: 0,
+            max_entries: config.max_entries.into(),
+            max_list_size: config.max_list_size as usize,
+            spill: None,
+            unit: interface.machine("match_unit", "match unit"),
+            work: 0,
+        })
+    }
+
+    /// Entries that have a place, and those of them that are spilled.
+    pub(super) fn entries(&self) -> (u64, u64) {
+        let spilled = self.spill.as_ref().map_or(0, |spill| spill.unused - spill.free.len() as u64);
+        (self.card_used + spilled, spilled)
+    }
+
+    /// Gives memory for entries; false when there is some already.
+    pub(super) fn open_spill(&mut self, address: u64, bytes: u64) -> bool {
+        if self.spill.is_some() {
+            return false;
+        }
+        self.spill = Some(Spill { address, places: bytes / ENTRY_BYTES, unused: 0, free: Vec::new() });
+        true
+    }
+
+    /// Takes that memory back. No entry lies in it any more.
+    pub(super) fn close_spill(&mut self) {
+        self.spill = None;
+    }
+
+    /// What matching, linking and unlinking have cost so far, as [`crate::nic::Nic::work_done`] counts.
+    pub(super) const fn work(&self) -> u64 {
+        self.work + self.manager.steps()
+    }
+
+    /// Lets the match unit work for `cycles`.
+    #[inline]
+    pub(super) fn occupy(&mut self, ready: Time, cycles: u64, effects: &mut Effects) -> Stage {
+        effects.counters.unit_cycles += cycles;
+        let span = Span::from_ps(effects.interface.profile().ni.clock_ps).times(cycles);
+        effects.interface.work_for(&mut self.unit, ready, 0, span)
+    }
+
+    /// When the match unit has nothing more to do.
+    pub(super) const fn unit_idle(&self) -> Time {
+        self.unit.idle_at()
+    }
+
+    /// A place for an entry of a portal, in the card's memory where there is one. A spill area as large as a guest likes does
+    /// not make lists so long: the next header would be compared with all of them.
+    pub(super) fn take_place(&mut self, list: List) -> Option<Place> {
+        let (posted, overflow) =
+            (List { is_overflow: false, ..list }.index(), List { is_overflow: true, ..list }.index());
+        let of_portal = self.manager.searched(Search { first: posted, then: Some(overflow) });
+        if of_portal >= self.max_list_size || self.entries().0 >= self.max_entries {
+            return None;
+        }
+        if self.card_used < self.card_places {
+            self.card_used += 1;
+            return Some(Place::Card);
+        }
+        let spill = self.spill.as_mut()?;
+        if let Some(place) = spill.free.pop() {
+            return Some(Place::Spilled(place));
+        }
+        if spill.unused >= spill.places {
+            return None;
+        }
+        spill.unused += 1;
+        Some(Place::Spilled(spill.unused - 1))
+    }
+
+    pub(super) fn give_place_back(&mut self, place: Place) {
+        match (place, &mut self.spill) {
+            (Place::Card, _) => self.card_used = self.card_used.saturating_sub(1),
+            (Place::Spilled(place), Some(spill)) => spill.free.push(place),
+            (Place::Spilled(_), None) => {}
+        }
+    }
+
+    /// Appends an entry to a list. Returns when it is where it belongs.
+    pub(super) fn link(
+        &mut self,
+        ready: Time,
+        list: List,
+        handle: u32,
+        item: Item,
+        place: Place,
+        effects: &mut Effects,
+    ) -> Time {
+        let name = name_of(list.port, handle);
+        match (place, &self.spill) {
+            (Place::Spilled(place), Some(spill)) => {
+                self.manager.link(list.index(), name, item, Store::Spilled);
+                let words = DmaWords::from_slice(&item.to_words());
+                effects.dma_write(ready, spill.address + place * ENTRY_BYTES, words, Content::Data)
+            }
+            _ => {
+                self.manager.link(list.index(), name, item, Store::Card);
+                ready
+            }
+        }
+    }
+
+    /// Takes an entry out of its list.
+    pub(super) fn unlink(&mut self, list: List, handle: u32) {
+        self.manager.unlink_from(list.index(), name_of(list.port, handle));
+    }
+
+    /// Takes the entries with these handles, which rise, out of a port's lists: each list is passed once, for one entry after
+    /// the other would take the square of them.
+    pub(super) fn unlink_all(&mut self, port: usize, handles: &[u32]) {
+        if handles.is_empty() {
+            return;
+        }
+        for list in lists_of(port) {
+            self.manager.retain(list, |name| handles.binary_search(&(name.number() as u32)).is_err());
+        }
+    }
+
+    /// Takes all entries out of a port's lists.
+    pub(super) fn clear(&mut self, port: usize) {
+        lists_of(port).for_each(|list| self.manager.retain(list, |_| false));
+    }
+
+    /// Matches a header against the posted entries of a portal, and then, where it may, against those for overflow.
+    pub(super) fn search(
+        &mut self,
+        ready: Time,
+        posted: List,
+        with_overflow: bool,
+        header: &Header,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let overflow = List { is_overflow: true, ..posted };
+        let search = Search { first: posted.index(), then: with_overflow.then_some(overflow.index()) };
+        let (outcome, has_fallen_back) = match self.run(search, header) {
+            Some(outcome) => (Some(outcome), false),
+            None => {
+                self.manager.restart(self.builtin.clone());
+                self.is_foreign = false;
+                effects.counters.firmware_fallbacks += 1;
+                (self.run(search, header), true)
+            }
+        };
+        // The built-in program always ends; if it did not, no entry would take the message.
+        let Some(outcome) = outcome else { return Verdict { matched: None, at: ready, has_fallen_back } };
+        let stage = self.occupy(ready, outcome.cycles, effects);
+        effects.counters.headers += 1;
+        effects.counters.entries_traversed += outcome.traversed as u64;
+        effects.counters.spill_reads += outcome.spill_reads as u64;
+        self.work += SPILL_READ_WORK * outcome.spill_reads as u64;
+        for _ in 0..outcome.spill_reads {
+            effects.interface.transfer(BusTransfer::DescriptorFetch, stage.start, ENTRY_BYTES);
+        }
+        let matched = outcome.matched.map(|matched| (matched.handle.number() as u32, matched));
+        Verdict { matched, at: stage.end, has_fallen_back }
+    }
+
+    /// What the program says of one header; nothing when it misbehaves.
+    fn run(&mut self, search: Search, header: &Header) -> Option<Outcome> {
+        let timing = self.manager.timing();
+        let items = self.manager.searched(search);
+        let each = WATCHDOG_ITEM_CYCLES + timing.spill_interval;
+        let watchdog = WATCHDOG_HEADER_CYCLES + timing.spill_latency + each * items as u64;
+        let own = WATCHDOG_HEADER_CYCLES + WATCHDOG_ITEM_CYCLES * items as u64;
+        let words = if self.is_foreign { own.min(MAX_PROGRAM_WORDS) } else { u64::MAX };
+        let issued = self.manager.unit().issued();
+        self.manager.on_header_for(search, *header);
+        let has_ended = self.manager.run_within(watchdog, words).is_ok();
+        let issued = self.manager.unit().issued() - issued;
+        self.work += issued + issued / 4;
+        if has_ended { self.manager.poll_outcome() } else { None }
+    }
+
+    /// Loads a program; none: the built-in one.
+    ///
+    /// # Errors
+    /// When a branch leads out of the program.
+    pub(super) fn load(&mut self, program: Option<&[Word]>) -> Result<(), ImageError> {
+        let unit = program.map_or_else(|| Ok(self.builtin.clone()), Unit::new)?;
+        self.is_foreign = program.is_some();
+        self.manager.restart(unit);
+        Ok(())
+    }
+}
+
+/// The name of a port's entry in the list manager.
+const fn name_of(port: usize, handle: u32) -> Handle {
+    Handle::new((port as u64) << 32 | handle as u64)
+}
+
+/// All lists of a port.
+fn lists_of(port: usize) -> core::ops::Range<usize> {
+    let first = List { port, portal: 0, is_overflow: false }.index();
+    first..first + List::COUNT / PORTS
+}
+
+/// What reading a spilled entry over the bus takes, in cycles of the unit, where the bus is free.
+fn timing(profile: &Profile) -> Timing {
+    let price = profile.bus.descriptor_fetch;
+    let clock_ps = profile.ni.clock_ps.max(1);
+    let cycles = |ps: u64| ps.div_ceil(clock_ps);
+    let occupancy_ps = price.occupancy(ENTRY_BYTES).as_ps();
+    // Whatever the prices are, a header ends.
+    const MOST: u64 = 1 << 32;
+    let latency_ps = occupancy_ps.saturating_add(price.latency().as_ps());
+    Timing {
+        spill_latency: cycles(latency_ps).min(MOST),
+        spill_interval: cycles(occupancy_ps).clamp(WORDS as u64, MOST),
+        ..Timing::default()
+    }
+}

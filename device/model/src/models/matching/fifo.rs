@@ -1,0 +1,97 @@
+//! The two FIFOs between a list manager and its match unit.
+
+use alloc::collections::VecDeque;
+
+/// Words that the input FIFO holds at most: more than the hand-shake ever lets wait. A header, the item that is judged and
+/// the one behind it are three times eight words.
+pub const MAX_WORDS: usize = 64;
+
+/// Cycles from the issue of a word until what it wrote can be taken out of the output FIFO: it is written at the end of the
+/// third stage.
+pub const OUTPUT_CYCLES: u64 = 3;
+
+/// Input and output of a match unit. A word that enters the input in one cycle can be taken from the next on.
+#[derive(Clone, Debug)]
+pub struct Fifos {
+    /// A ring; word number n is at place n modulo its size.
+    places: [u64; MAX_WORDS],
+    /// How many words entered it, and how many left.
+    entered: usize,
+    left: usize,
+    words: usize,
+    /// Words, and the cycles from which on they can be taken. It is never full.
+    output: VecDeque<(u64, u64)>,
+}
+
+impl Fifos {
+    /// Both empty; the input has room for `words`, but at most [`MAX_WORDS`].
+    #[must_use]
+    pub const fn new(words: usize) -> Self {
+        let words = if words < MAX_WORDS { words } else { MAX_WORDS };
+        Self { places: [0; MAX_WORDS], entered: 0, left: 0, words, output: VecDeque::new() }
+    }
+
+    /// Words that wait in the input.
+    #[inline]
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.entered.wrapping_sub(self.left)
+    }
+
+    /// Whether the input has room for another word.
+    #[inline]
+    #[must_use]
+    pub const fn has_room(&self) -> bool {
+        self.waiting() < self.words
+    }
+
+    /// The input's first word.
+    #[inline]
+    #[must_use]
+    pub const fn front(&self) -> Option<u64> {
+        if self.entered == self.left { None } else { Some(self.places[self.left % MAX_WORDS]) }
+    }
+
+    /// All words of the input, the first one first.
+    pub fn input(&self) -> impl Iterator<Item = u64> {
+        (0..self.waiting()).map(|place| self.places[self.left.wrapping_add(place) % MAX_WORDS])
+    }
+
+    /// All words of the output, the first one first, each with the cycle from which on it can be taken.
+    pub fn output(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.output.iter().copied()
+    }
+
+    /// The cycle from which on the output's first word can be taken.
+    #[inline]
+    #[must_use]
+    pub fn output_at(&self) -> Option<u64> {
+        self.output.front().map(|(at, _)| *at)
+    }
+
+    /// Takes the output's first word, if it is there in cycle `now`.
+    #[inline]
+    pub fn take_output(&mut self, now: u64) -> Option<u64> {
+        if self.output_at()? > now {
+            return None;
+        }
+        self.output.pop_front().map(|(_, word)| word)
+    }
+
+    #[inline]
+    pub(super) const fn push(&mut self, word: u64) {
+        self.places[self.entered % MAX_WORDS] = word;
+        self.entered = self.entered.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(super) const fn pop(&mut self) {
+        self.left = self.left.wrapping_add(1);
+    }
+
+    /// A word that was issued in cycle `now` writes `word`.
+    #[inline]
+    pub(super) fn write(&mut self, now: u64, word: u64) {
+        self.output.push_back((now + OUTPUT_CYCLES, word));
+    }
+}

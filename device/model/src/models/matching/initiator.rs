@@ -1,0 +1,266 @@
+//! The initiator: puts and gets of this card's programs, from the command to what the program is told of it.
+
+use alloc::collections::BTreeMap;
+
+use niclab_abi::matching::{EVENT_ACK, EVENT_REPLY, EVENT_SENT, MatchEvent, RESULT_OK, RESULT_TRUNCATED};
+
+use crate::models::matching::command::Transfer;
+use crate::models::matching::config::PORTS;
+use crate::models::matching::counters::Effects;
+use crate::models::matching::port::{Port, Told};
+use crate::models::matching::transport::{Arrived, Memory, Outgoing, Owner};
+use crate::models::matching::wire::{Header, Operation};
+use crate::parts::port::Promise;
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// A put or a get that is not over.
+#[derive(Debug)]
+struct UnderWay {
+    transfer: Transfer,
+    handle: u32,
+    /// Its data has not left the memory yet, for all that is known.
+    waits_for_sent: bool,
+    /// The target has not answered.
+    waits_for_answer: bool,
+    /// For its events.
+    promise: Promise,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    /// An `EVENT_` of the ABI.
+    kind: u32,
+    /// A `RESULT_`.
+    result: u32,
+    bytes: u64,
+    offset: u64,
+}
+
+/// The initiator of a card.
+#[derive(Debug)]
+pub(super) struct Initiator {
+    node: u16,
+    /// By port, and by token.
+    under_way: [BTreeMap<u64, UnderWay>; PORTS],
+}
+
+/// Whether a result is one of something that was done.
+const fn is_success(result: u32) -> bool {
+    matches!(result, RESULT_OK | RESULT_TRUNCATED)
+}
+
+impl UnderWay {
+    const fn is_over(&self) -> bool {
+        !self.waits_for_sent && !self.waits_for_answer
+    }
+
+    /// Whether the message is from the port that this command is about.
+    fn is_with(&self, header: &Header) -> bool {
+        (self.transfer.node, self.transfer.port) == (header.source_node, header.source_port)
+    }
+
+    /// Tells or counts what became of it, as it wants to be told. Returns when the program knows.
+    fn tell(
+        &mut self,
+        now: Time,
+        node: u16,
+        outcome: Outcome,
+        port: &mut Port,
+        effects: &mut Effects,
+    ) -> Time {
+        let Outcome { kind, result, bytes, offset } = outcome;
+        let transfer = &self.transfer;
+        let is_success = is_success(result);
+        let mut known = now;
+        if !(transfer.count_only && is_success)
+            && let Some(place) = self.promise.take_one()
+        {
+            let event = MatchEvent {
+                user: transfer.user,
+                match_bits: transfer.match_bits,
+                header_data: transfer.header_data,
+                requested_bytes: transfer.memory.bytes,
+                moved_bytes: bytes,
+                offset,
+                ..MatchEvent::default()
+            };
+            let (portal, handle, own) = (transfer.portal, self.handle, port.index as u8);
+            let told = Told { kind, result, portal, node, port: own, handle, event };
+            known = port.tell(now, place, &told, effects);
+        }
+        known.max(port.count(now, transfer.counter, is_success, effects))
+    }
+}
+
+impl Initiator {
+    pub(super) fn new(node: u16) -> Self {
+        Self { node, under_way: Default::default() }
+    }
+
+    /// Commands of a port that are under way.
+    #[inline]
+    pub(super) fn under_way(&self, port: usize) -> usize {
+        self.under_way[port].len()
+    }
+
+    /// Begins a put or a get, whose memory is in order.
+    pub(super) fn begin(
+        &mut self,
+        ready: Time,
+        handle: u32,
+        transfer: Transfer,
+        message: Option<TraceTag>,
+        port: &mut Port,
+        effects: &mut Effects,
+    ) -> Outgoing {
+        let token = effects.next_token();
+        let is_put = !transfer.is_get;
+        // A failure is always told.
+        let promised = (u64::from(transfer.wants_ack) + u64::from(transfer.wants_sent)).max(1);
+        let under_way = UnderWay {
+            transfer,
+            handle,
+            waits_for_sent: is_put,
+            waits_for_answer: transfer.is_get || transfer.wants_ack,
+            promise: port.queue.promise(promised),
+        };
+        let before = self.under_way[port.index].insert(token, under_way);
+        debug_assert!(before.is_none(), "tokens are never given twice");
+        let header = Header {
+            operation: if is_put { Operation::Put } else { Operation::Get },
+            match_bits: transfer.match_bits,
+            source_node: self.node,
+            source_port: port.index as u8,
+            target_port: transfer.port,
+            portal: transfer.portal,
+            bytes: transfer.memory.bytes,
+            offset: transfer.remote_offset,
+            header_data: transfer.header_data,
+            token,
+            wants_answer: transfer.wants_ack,
+            interrupt: transfer.interrupt,
+            ..Header::default()
+        };
+        let memory = if is_put { transfer.memory } else { Memory::NONE };
+        let owner = if is_put { Owner::Initiator(token) } else { Owner::Nobody };
+        Outgoing { node: transfer.node, header, memory, ready, message, owner }
+    }
+
+    /// All of a put has left the memory.
+    pub(super) fn on_sent(&mut self, now: Time, token: u64, port: &mut Port, effects: &mut Effects) {
+        let under_way = self.under_way[port.index].get_mut(&token).filter(|it| it.waits_for_sent);
+        // It failed meanwhile.
+        let Some(under_way) = under_way else { return };
+        under_way.waits_for_sent = false;
+        port.page.line.sent += 1;
+        if under_way.transfer.wants_sent {
+            let bytes = under_way.transfer.memory.bytes;
+            let outcome = Outcome { kind: EVENT_SENT, result: RESULT_OK, bytes, offset: 0 };
+            under_way.tell(now, self.node, outcome, port, effects);
+        }
+        self.end_if_over(token, port);
+    }
+
+    /// The target says what became of a put. Whether it is one, a network that forges decides.
+    pub(super) fn on_answer(&mut self, now: Time, header: &Header, port: &mut Port, effects: &mut Effects) {
+        let is_of_it = |it: &&mut UnderWay| !it.transfer.is_get && it.waits_for_answer && it.is_with(header);
+        let under_way = self.under_way[port.index].get_mut(&header.token).filter(is_of_it);
+        let Some(under_way) = under_way else { return };
+        under_way.waits_for_answer = false;
+        let (result, bytes, offset) = (u32::from(header.result), header.bytes, header.offset);
+        let outcome = Outcome { kind: EVENT_ACK, result, bytes, offset };
+        under_way.tell(now, self.node, outcome, port, effects);
+        self.end_if_over(header.token, port);
+    }
+
+    /// Where the answer to a get goes, if it is one.
+    pub(super) fn expect_reply(&self, header: &Header) -> Option<Memory> {
+        let under_way = self.under_way.get(usize::from(header.target_port))?.get(&header.token)?;
+        let memory = under_way.transfer.memory;
+        let is_of_it = under_way.transfer.is_get && under_way.is_with(header);
+        is_of_it.then_some(Memory { bytes: memory.bytes.min(header.bytes), ..memory })
+    }
+
+    /// The answer to a get is stored, or will not be.
+    pub(super) fn on_reply(
+        &mut self,
+        now: Time,
+        token: u64,
+        arrived: &Arrived,
+        port: &mut Port,
+        effects: &mut Effects,
+    ) {
+        // It failed meanwhile.
+        let Some(under_way) = self.under_way[port.index].get_mut(&token) else { return };
+        let Arrived { header, message, bytes, .. } = *arrived;
+        let result = if arrived.result == RESULT_OK { header.result.into() } else { arrived.result };
+        under_way.waits_for_answer = false;
+        port.on_data(now);
+        let is_success = is_success(result);
+        let bytes = if is_success { bytes } else { 0 };
+        effects.counters.card.messages_received += u64::from(is_success);
+        let outcome = Outcome { kind: EVENT_REPLY, result, bytes, offset: header.offset };
+        let consumed = under_way.tell(now, self.node, outcome, port, effects);
+        if let Some(message) = message.filter(|_| is_success) {
+            effects.interface.ledger_mut().complete(&message, consumed);
+        }
+        self.end_if_over(token, port);
+    }
+
+    /// A command ends without success: that is told whatever it wants to be told.
+    pub(super) fn fail(
+        &mut self,
+        now: Time,
+        token: u64,
+        result: u32,
+        port: &mut Port,
+        effects: &mut Effects,
+    ) {
+        // It is over: what failed is a frame that goes again.
+        let Some(under_way) = self.under_way[port.index].get_mut(&token) else { return };
+        let UnderWay { transfer, waits_for_sent, waits_for_answer, .. } = *under_way;
+        (under_way.waits_for_sent, under_way.waits_for_answer) = (false, false);
+        effects.attribute(None);
+        let kinds = [
+            (EVENT_REPLY, transfer.is_get),
+            (EVENT_SENT, !transfer.is_get && waits_for_sent && (transfer.wants_sent || !transfer.wants_ack)),
+            (EVENT_ACK, !transfer.is_get && waits_for_answer),
+        ];
+        for (kind, _) in kinds.into_iter().filter(|(_, is_due)| *is_due) {
+            let outcome = Outcome { kind, result, bytes: 0, offset: 0 };
+            under_way.tell(now, self.node, outcome, port, effects);
+        }
+        self.end_if_over(token, port);
+    }
+
+    /// Commands of a port that read a region, or wait for data into it, by their tokens.
+    pub(super) fn commands_in(&self, port: usize, region: u32) -> impl Iterator<Item = u64> {
+        let commands = self.under_way[port].iter().filter(move |(_, it)| {
+            (it.waits_for_sent || it.transfer.is_get) && it.transfer.memory.is_in(region)
+        });
+        commands.map(|(&token, _)| token)
+    }
+
+    /// The port is gone.
+    pub(super) fn close(&mut self, port: usize) {
+        core::mem::take(&mut self.under_way[port]).into_values().for_each(|it| it.promise.void());
+    }
+
+    /// Forgets a command of which nothing is outstanding.
+    fn end_if_over(&mut self, token: u64, port: &mut Port) {
+        let of_port = &mut self.under_way[port.index];
+        if of_port.get(&token).is_some_and(UnderWay::is_over)
+            && let Some(over) = of_port.remove(&token)
+        {
+            port.queue.forgo(over.promise);
+        }
+    }
+}
+
+impl Drop for Initiator {
+    fn drop(&mut self) {
+        (0..PORTS).for_each(|port| self.close(port));
+    }
+}

@@ -1,0 +1,822 @@
+//! The list manager (section 3.2): keeps the list, streams header and items to the match unit, hears its verdicts.
+//!
+//! It sends one word a cycle. Its cache holds the first items; at the start of a header it asks memory for the first item that
+//! is not there, and the others follow at one word a cycle. It is at most one item ahead of the item that is being judged, so
+//! that behind one that matches the unit finds exactly one more entity of eight words: the item that was begun, or, where none
+//! was, the end of the list. With that drained the unit says that it is done, and the next header comes.
+//!
+//! It keeps as many lists as it is made with, and a header names one of them, or two that it is matched against as if they were
+//! one: that is how posted entries come before those for unexpected messages. Items that card memory does not hold are read
+//! from where they lie instead, later ([`Timing::spill_latency`]).
+
+pub mod inspect;
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::models::matching::fifo::Fifos;
+use smallvec::SmallVec;
+
+use crate::models::matching::item::{Header, Item, WORDS};
+use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
+use crate::models::matching::unit::Unit;
+
+/// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so.
+const WORDS_AT_ONCE: u64 = 1_024;
+
+/// Cycles and sizes of a list manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Items in the cache: "two or three 64 byte items".
+    pub cache_items: usize,
+    /// Cycles from a request to the first word out of local memory.
+    pub memory_latency: u64,
+    /// Words of the input FIFO.
+    pub fifo_words: usize,
+    /// Cycles from the one in which the unit's last word is heard to the one in which the next header's first word is sent,
+    /// both of them counted: to see that it is done, and to read the header buffer. Fitted: with five (four cycles later), a
+    /// header costs 30 cycles and 8 for each item traversed, which gives all three ratios that the paper publishes (section
+    /// 6.1: 19 %, 6 % and 2.3 % over hardware).
+    pub turnaround: u64,
+    /// Cycles from the begin of a header to the first word of the first item that is spilled.
+    pub spill_latency: u64,
+    /// Cycles from one spilled item to the next. All that a header meets are asked for as it begins, one behind the other.
+    pub spill_interval: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            cache_items: 2,
+            memory_latency: 16,
+            fifo_words: 16,
+            turnaround: 5,
+            spill_latency: 0,
+            spill_interval: WORDS as u64,
+        }
+    }
+}
+
+impl Timing {
+    /// When the item at `index` is here, in cycles from the begin of the header.
+    const fn memory_cycles(&self, index: usize) -> u64 {
+        match index.checked_sub(self.cache_items) {
+            None => 0,
+            Some(behind) => self.memory_latency + (behind * WORDS) as u64,
+        }
+    }
+
+    /// When an item is here that has so many spilled items before it.
+    const fn spill_cycles(&self, before: usize) -> u64 {
+        self.spill_latency.saturating_add(self.spill_interval.saturating_mul(before as u64))
+    }
+}
+
+/// What becomes of an item that matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Use {
+    /// Nothing: the paper's benchmark (section 5.1).
+    Keep,
+    /// Its threshold falls and its local offset moves on. It is unlinked when the threshold is zero, or when less is left than
+    /// its maximum size and it does not truncate.
+    #[default]
+    Consume,
+}
+
+/// Names an item for as long as it is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(u64);
+
+impl Handle {
+    /// A handle of the caller's choice, for [`ListManager::link`].
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a header is matched against: one list, or two as if they were one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    /// The list whose items come first.
+    pub first: usize,
+    /// The list behind it.
+    pub then: Option<usize>,
+}
+
+/// Where an item lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// In the card's memory.
+    #[default]
+    Card,
+    /// In another, from which it is fetched whenever a header comes to it.
+    Spilled,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Linked {
+    handle: Handle,
+    item: Item,
+    store: Store,
+}
+
+/// What became of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The item that took it, if one did.
+    pub matched: Option<Matched>,
+    /// Items that were judged.
+    pub traversed: usize,
+    /// Items that were fetched because they are spilled.
+    pub spill_reads: usize,
+    /// Cycles from its first word to where the next header's could follow.
+    pub cycles: u64,
+}
+
+/// An item that took a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// The item.
+    pub handle: Handle,
+    /// Its place in the list when the header came.
+    pub index: usize,
+    /// Where in its memory the message begins.
+    pub offset: u64,
+    /// How many bytes of it are stored.
+    pub length: u64,
+    /// Whether that has used the item up, so that it is not linked any more.
+    pub is_unlinked: bool,
+}
+
+/// The program does not keep to the hand-shake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misbehaved {
+    /// It ran out of its last word.
+    #[error("the program ran out of its end, at word {pc}")]
+    RanOut {
+        /// Where to.
+        pc: usize,
+    },
+    /// It wrote something that it must not write there.
+    #[error("the program answered {word:#x} {due}")]
+    Answer {
+        /// What it wrote.
+        word: u64,
+        /// Why not.
+        due: Due,
+    },
+    /// It gave an item that is used more than the item or the message has.
+    #[error("the program put {length} bytes at {offset}, outside of the item or more than the message has")]
+    Result {
+        /// Where the message would begin.
+        offset: u64,
+        /// How much of it would be stored.
+        length: u64,
+    },
+    /// A queue's program gave a command that there is not, or that makes no sense where it stood.
+    #[error(
+        "the queue's program gave the command {word:#x}, which there is not or which cannot be carried out now"
+    )]
+    Command {
+        /// Its last word.
+        word: u64,
+    },
+    /// It did not end in time.
+    #[error("the program did not end a header within {cycles} cycles")]
+    Watchdog {
+        /// How many it had.
+        cycles: u64,
+    },
+}
+
+/// What was due where a program answered something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing: no header is being matched.
+    Nothing,
+    /// Nothing yet: the item that is judged next was not sent.
+    Item,
+    /// A verdict.
+    Verdict,
+    /// That the end of the list fails.
+    End,
+    /// That the item behind one that matched is drained.
+    Done,
+}
+
+impl Due {
+    /// What is wrong with a word that is no verdict on what is judged, which was begun or not.
+    pub(super) const fn of(word: u64, is_begun: bool) -> Self {
+        match word {
+            FAILED | SUCCEEDED if !is_begun => Self::Item,
+            SUCCEEDED => Self::End,
+            _ => Self::Verdict,
+        }
+    }
+}
+
+impl fmt::Display for Due {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => formatter.write_str("while no header was being matched"),
+            Self::Item => formatter.write_str("before the item was sent that is judged next"),
+            Self::Verdict => write!(formatter, "where a verdict was due, {FAILED} or {SUCCEEDED}"),
+            Self::End => {
+                write!(formatter, "for the end of the list, which takes no message: {FAILED} is due")
+            }
+            Self::Done => {
+                write!(formatter, "where {DONE} was due, behind a match with its offset and length")
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Link(usize, Linked),
+    /// From this list, or from whichever it is in.
+    Unlink(Option<usize>, Handle),
+}
+
+/// A header being matched.
+#[derive(Clone, Debug)]
+struct Job {
+    search: Search,
+    /// Bytes of the message.
+    length: u64,
+    began: u64,
+    /// Spilled items begun.
+    spill_reads: usize,
+    /// What is being sent: the header, an item or the end of the list.
+    entity: [u64; WORDS],
+    /// Words sent, those of the header first.
+    sent: usize,
+    /// Words that were begun: entities times eight.
+    begun: usize,
+    /// Items judged.
+    verdicts: usize,
+    /// Words that followed `succeeded`.
+    result: Option<SmallVec<[u64; 2]>>,
+    /// Which entity behind the header is the end of the list, once that is decided.
+    end: Option<usize>,
+    /// The entity behind which nothing is sent any more.
+    last: Option<usize>,
+}
+
+impl Job {
+    /// Whether the entity with this index may be begun: an item, or the end of the list, which stands behind the last item,
+    /// and behind one that matched if nothing else was begun there.
+    fn may_begin(&mut self, index: usize, items: usize) -> bool {
+        if self.last.is_some() || index > self.verdicts + 1 {
+            return false;
+        }
+        if index >= items || self.result.is_some() {
+            self.end = Some(index);
+            self.last = Some(index);
+        }
+        true
+    }
+
+    /// What is left to send of the entity that was begun.
+    fn rest(&self) -> &[u64] {
+        self.entity.get(WORDS - (self.begun - self.sent)..).unwrap_or_default()
+    }
+}
+
+/// A list manager with its match unit.
+#[derive(Clone, Debug)]
+pub struct ListManager {
+    timing: Timing,
+    uses: Use,
+    unit: Unit,
+    cycle: u64,
+    fifos: Fifos,
+    lists: Vec<VecDeque<Linked>>,
+    /// Items that unlinking has looked at or moved: what it has cost.
+    steps: u64,
+    /// Changes that wait for the end of a header: a list is not changed under the unit's eyes.
+    changes: VecDeque<Change>,
+    next_handle: u64,
+    headers: VecDeque<(Search, Header)>,
+    job: Option<Job>,
+    /// No header begins before this cycle.
+    free_at: u64,
+    outcomes: VecDeque<Outcome>,
+}
+
+impl ListManager {
+    /// With one list, which is empty.
+    #[must_use]
+    pub fn new(timing: Timing, uses: Use, unit: Unit) -> Self {
+        Self::with_lists(1, timing, uses, unit)
+    }
+
+    /// With so many lists, all empty.
+    #[must_use]
+    pub fn with_lists(lists: usize, timing: Timing, uses: Use, unit: Unit) -> Self {
+        Self {
+            timing,
+            uses,
+            unit,
+            cycle: 0,
+            fifos: Fifos::new(timing.fifo_words),
+            lists: vec![VecDeque::new(); lists],
+            steps: 0,
+            changes: VecDeque::new(),
+            next_handle: 0,
+            headers: VecDeque::new(),
+            job: None,
+            free_at: 0,
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    /// Appends an item to the first list: headers that were not begun yet find it.
+    pub fn append(&mut self, item: Item) -> Handle {
+        let handle = Handle(self.next_handle);
+        self.next_handle += 1;
+        self.link(0, handle, item, Store::Card);
+        handle
+    }
+
+    /// Appends an item to a list under a handle that no other item has. There is nothing to append to in a list that is not
+    /// among those that the manager was made with.
+    pub fn link(&mut self, list: usize, handle: Handle, item: Item, store: Store) {
+        self.changes.push_back(Change::Link(list, Linked { handle, item, store }));
+        self.apply_changes();
+    }
+
+    /// Takes an item out of its list: headers that were not begun yet do not find it. One that is gone already stays gone.
+    pub fn unlink(&mut self, handle: Handle) {
+        self.changes.push_back(Change::Unlink(None, handle));
+        self.apply_changes();
+    }
+
+    /// Takes an item out of a list of which it is known that the item is in it, if it is in any.
+    pub fn unlink_from(&mut self, list: usize, handle: Handle) {
+        self.changes.push_back(Change::Unlink(Some(list), handle));
+        self.apply_changes();
+    }
+
+    /// Takes all items out of a list that `keeps` does not want, in one pass. It is not for use while a header is matched.
+    pub fn retain(&mut self, list: usize, mut keeps: impl FnMut(Handle) -> bool) {
+        debug_assert!(self.job.is_none(), "a list is not changed under the unit's eyes");
+        let Some(list) = self.lists.get_mut(list) else { return };
+        self.steps += list.len() as u64;
+        list.retain(|linked| keeps(linked.handle));
+    }
+
+    /// Items that unlinking has looked at or moved so far: what it has cost this program, not the hardware.
+    #[must_use]
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// A header arrived for the first list.
+    pub fn on_header(&mut self, header: Header) {
+        self.on_header_for(Search::default(), header);
+    }
+
+    /// A header arrived for these lists.
+    pub fn on_header_for(&mut self, search: Search, header: Header) {
+        self.headers.push_back((search, header));
+    }
+
+    /// What became of the next header, in the order of arrival.
+    pub fn poll_outcome(&mut self) -> Option<Outcome> {
+        self.outcomes.pop_front()
+    }
+
+    /// The first list as it is.
+    pub fn list(&self) -> impl Iterator<Item = &Item> {
+        self.items(0)
+    }
+
+    /// A list as it is.
+    pub fn items(&self, list: usize) -> impl Iterator<Item = &Item> {
+        self.lists.get(list).into_iter().flatten().map(|linked| &linked.item)
+    }
+
+    /// Items that a header would meet at most.
+    #[must_use]
+    pub fn searched(&self, search: Search) -> usize {
+        items_of(&self.lists, search)
+    }
+
+    /// Begins anew with another unit. Headers that have no outcome yet are forgotten; the lists stay.
+    pub fn restart(&mut self, unit: Unit) {
+        self.unit = unit;
+        self.fifos = Fifos::new(self.timing.fifo_words);
+        self.headers.clear();
+        self.job = None;
+        self.apply_changes();
+    }
+
+    /// The unit.
+    #[must_use]
+    pub const fn unit(&self) -> &Unit {
+        &self.unit
+    }
+
+    /// Cycles so far.
+    #[must_use]
+    pub const fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Whether every header has its outcome.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.job.is_none() && self.headers.is_empty()
+    }
+
+    /// Goes on until every header has its outcome, giving each `watchdog` cycles.
+    ///
+    /// # Errors
+    /// [`Misbehaved`].
+    pub fn run(&mut self, watchdog: u64) -> Result<(), Misbehaved> {
+        self.run_within(watchdog, u64::MAX)
+    }
+
+    /// The same, and the unit issues at most about so many words for all of it. A cycle in which it waits costs this program
+    /// nothing, however long a list or a bus makes the wait; a word that it issues does.
+    ///
+    /// # Errors
+    /// [`Misbehaved`].
+    pub fn run_within(&mut self, watchdog: u64, words: u64) -> Result<(), Misbehaved> {
+        let last_word = self.unit.issued().saturating_add(words);
+        while !self.is_idle() {
+            let ends = self.job.as_ref().map_or(self.cycle, |job| job.began) + watchdog + 1;
+            let words_left = last_word.saturating_sub(self.unit.issued()).max(WORDS_AT_ONCE);
+            self.advance(ends.saturating_sub(self.cycle).max(1).min(words_left))?;
+            let is_late = self.job.as_ref().is_some_and(|job| self.cycle - job.began > watchdog);
+            let is_long = !self.is_idle() && self.unit.issued() > last_word;
+            if is_late || is_long {
+                return Err(Misbehaved::Watchdog { cycles: watchdog });
+            }
+        }
+        Ok(())
+    }
+
+    /// One cycle.
+    ///
+    /// # Errors
+    /// [`Misbehaved`].
+    pub fn tick(&mut self) -> Result<(), Misbehaved> {
+        self.advance(1)
+    }
+
+    /// The next cycle, and up to `most` in which nothing is to be decided: until an entity has been sent, or something that
+    /// the unit wrote is there.
+    fn advance(&mut self, most: u64) -> Result<(), Misbehaved> {
+        while let Some(word) = self.fifos.take_output(self.cycle) {
+            self.on_output(word)?;
+        }
+        self.begin();
+        let pause = self.begin_entity();
+        let feed = self.job.as_ref().map_or(&[][..], Job::rest);
+        let burst = self.unit.run(&mut self.fifos, feed, self.cycle, most.min(pause));
+        if let Some(job) = &mut self.job {
+            job.sent += burst.sent;
+        }
+        self.cycle += burst.cycles;
+        if burst.ran_out { Err(Misbehaved::RanOut { pc: self.unit.pc() }) } else { Ok(()) }
+    }
+
+    fn begin(&mut self) {
+        if self.job.is_some() || self.cycle < self.free_at {
+            return;
+        }
+        let Some((search, header)) = self.headers.pop_front() else { return };
+        self.job = Some(Job {
+            search,
+            length: header.length,
+            began: self.cycle,
+            spill_reads: 0,
+            entity: header.to_words(),
+            sent: 0,
+            begun: WORDS,
+            verdicts: 0,
+            result: None,
+            end: None,
+            last: None,
+        });
+    }
+
+    /// Begins to send the next entity, if one may be begun. In how many cycles to try again, if nothing that the unit writes
+    /// comes before.
+    fn begin_entity(&mut self) -> u64 {
+        let Some(job) = &mut self.job else {
+            let pause = if self.headers.is_empty() { 0 } else { self.free_at.saturating_sub(self.cycle) };
+            return pause.max(1);
+        };
+        if job.sent < job.begun {
+            return u64::MAX;
+        }
+        if !self.fifos.has_room() {
+            return 1;
+        }
+        let index = job.sent / WORDS - 1;
+        if !job.may_begin(index, items_of(&self.lists, job.search)) {
+            return u64::MAX;
+        }
+        job.entity = if job.end == Some(index) {
+            Item::END.to_words()
+        } else {
+            let Some((list, place)) = locate(&self.lists, job.search, index) else { return u64::MAX };
+            let Some(linked) = self.lists.get(list).and_then(|list| list.get(place)) else { return u64::MAX };
+            let available = match linked.store {
+                Store::Card => self.timing.memory_cycles(index),
+                Store::Spilled => self.timing.spill_cycles(job.spill_reads),
+            };
+            let available = job.began.saturating_add(available);
+            if available > self.cycle {
+                return available - self.cycle;
+            }
+            job.spill_reads += usize::from(linked.store == Store::Spilled);
+            linked.item.to_words()
+        };
+        job.begun += WORDS;
+        u64::MAX
+    }
+
+    fn on_output(&mut self, word: u64) -> Result<(), Misbehaved> {
+        let Some(job) = &mut self.job else { return Err(Misbehaved::Answer { word, due: Due::Nothing }) };
+        let items = items_of(&self.lists, job.search);
+        // A verdict on something that was not begun is none.
+        let is_begun = job.sent > (job.verdicts + 1) * WORDS;
+        match (&mut job.result, word) {
+            (None, FAILED) if is_begun => {
+                job.verdicts += 1;
+                if job.verdicts > items {
+                    self.end();
+                }
+            }
+            (None, SUCCEEDED) if is_begun && job.verdicts < items => {
+                job.result = Some(SmallVec::new());
+                // What was begun behind it is sent to its end, and nothing behind that.
+                let begun = job.sent.saturating_sub(WORDS).div_ceil(WORDS);
+                if begun > job.verdicts + 1 {
+                    job.last = Some(begun - 1);
+                }
+            }
+            (Some(result), word) if result.len() < 2 => {
+                result.push(word);
+                return self.check_result();
+            }
+            (Some(_), DONE) => self.end(),
+            (result, word) => {
+                let due = if result.is_some() { Due::Done } else { Due::of(word, is_begun) };
+                return Err(Misbehaved::Answer { word, due });
+            }
+        }
+        Ok(())
+    }
+
+    /// An item is used for what it has, whatever the program says.
+    fn check_result(&self) -> Result<(), Misbehaved> {
+        let Some(job) = self.job.as_ref().filter(|_| self.uses == Use::Consume) else { return Ok(()) };
+        let Some([offset, length]) = job.result.as_deref() else { return Ok(()) };
+        let (offset, length) = (*offset, *length);
+        let item = locate(&self.lists, job.search, job.verdicts)
+            .and_then(|(list, place)| self.lists.get(list)?.get(place))
+            .map(|linked| linked.item);
+        let is_inside = |item: Item| offset.checked_add(length).is_some_and(|end| end <= item.length);
+        if length <= job.length && item.is_some_and(is_inside) {
+            return Ok(());
+        }
+        Err(Misbehaved::Result { offset, length })
+    }
+
+    /// The header is over.
+    fn end(&mut self) {
+        let Some(job) = self.job.take() else { return };
+        self.free_at = self.cycle + self.timing.turnaround - 1;
+        let taken = job.result.as_deref().and_then(|result| match *result {
+            [offset, length] => self.take(job.search, job.verdicts, offset, length),
+            _ => None,
+        });
+        self.outcomes.push_back(Outcome {
+            matched: taken,
+            // Behind the last item, the end of the list was judged.
+            traversed: if taken.is_some() { job.verdicts + 1 } else { job.verdicts.saturating_sub(1) },
+            spill_reads: job.spill_reads,
+            cycles: self.free_at - job.began,
+        });
+        self.apply_changes();
+    }
+
+    /// The item at `index` takes a message.
+    fn take(&mut self, search: Search, index: usize, offset: u64, length: u64) -> Option<Matched> {
+        let (list, place) = locate(&self.lists, search, index)?;
+        let list = self.lists.get_mut(list)?;
+        let linked = list.get_mut(place)?;
+        let handle = linked.handle;
+        let is_unlinked = self.uses == Use::Consume && linked.item.consume(length);
+        if is_unlinked {
+            list.remove(place);
+        }
+        Some(Matched { handle, index, offset, length, is_unlinked })
+    }
+
+    fn apply_changes(&mut self) {
+        if self.job.is_some() {
+            return;
+        }
+        for change in core::mem::take(&mut self.changes) {
+            match change {
+                Change::Link(list, linked) => {
+                    if let Some(list) = self.lists.get_mut(list) {
+                        list.push_back(linked);
+                    }
+                }
+                Change::Unlink(Some(list), handle) => {
+                    self.steps += self.lists.get_mut(list).map_or(0, |list| remove(list, handle).1);
+                }
+                Change::Unlink(None, handle) => {
+                    for list in &mut self.lists {
+                        let (is_found, steps) = remove(list, handle);
+                        self.steps += steps;
+                        if is_found {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes the item with a handle out of a list: whether it was there, and how many items were looked at or moved for it.
+/// Handles rise in a list, but for where their numbers begin anew: there all items are looked at.
+fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (bool, u64) {
+    let guess = list.partition_point(|linked| linked.handle < handle);
+    let mut steps = u64::from(list.len().max(1).ilog2()) + 1;
+    let is_it = |linked: &Linked| linked.handle == handle;
+    let found = if list.get(guess).is_some_and(is_it) {
+        Some(guess)
+    } else {
+        steps += list.len() as u64;
+        list.iter().position(is_it)
+    };
+    let Some(place) = found else { return (false, steps) };
+    list.remove(place);
+    (true, steps + place.min(list.len() - place) as u64)
+}
+
+/// How many items a search has before it.
+fn items_of(lists: &[VecDeque<Linked>], search: Search) -> usize {
+    let items = |list: usize| lists.get(list).map_or(0, VecDeque::len);
+    items(search.first) + search.then.map_or(0, items)
+}
+
+/// The list and the place in it of an item of a search.
+fn locate(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<(usize, usize)> {
+    let in_first = lists.get(search.first).map_or(0, VecDeque::len);
+    match index.checked_sub(in_first) {
+        None => Some((search.first, index)),
+        Some(place) => Some((search.then?, place)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::matching::item::{INFINITE, Operation, flag};
+    use crate::models::matching::program::portals;
+
+    const ITEM: Item = Item {
+        match_bits: 5,
+        dont_ignore_bits: u64::MAX,
+        node: 1,
+        process: 1,
+        flags: flag::VALID | flag::PUT,
+        length: 1_000,
+        local_offset: 0,
+        max_size: 0,
+        threshold: INFINITE,
+        start: 0,
+    };
+    const HEADER: Header = Header {
+        match_bits: 5,
+        node: 1,
+        process: 1,
+        operation: Operation::Put,
+        length: 64,
+        remote_offset: 0,
+    };
+
+    fn manager(uses: Use, items: impl IntoIterator<Item = Item>) -> ListManager {
+        let unit = Unit::new(&portals().unwrap()).unwrap();
+        let mut manager = ListManager::new(Timing::default(), uses, unit);
+        for item in items {
+            manager.append(item);
+        }
+        manager
+    }
+
+    /// `misses` items with other match bits, and one that matches.
+    fn list(misses: usize) -> Vec<Item> {
+        let mut items = vec![Item { match_bits: 6, ..ITEM }; misses];
+        items.push(ITEM);
+        items
+    }
+
+    fn run(manager: &mut ListManager, headers: usize) -> Vec<Outcome> {
+        (0..headers).for_each(|_| manager.on_header(HEADER));
+        manager.run(100_000).unwrap();
+        core::iter::from_fn(|| manager.poll_outcome()).collect()
+    }
+
+    #[test]
+    fn a_header_costs_thirty_cycles_and_eight_for_each_item() {
+        for misses in [0, 1, 2, 3, 9, 29, 299] {
+            let mut manager = manager(Use::Keep, list(misses));
+            let outcomes = run(&mut manager, 64);
+            let n = misses as u64 + 1;
+            // The first is preceded by the program's initialization.
+            for outcome in &outcomes[1..] {
+                assert_eq!(outcome.cycles, 30 + 8 * n, "{n} items");
+                assert_eq!((outcome.traversed, outcome.matched.unwrap().index), (misses + 1, misses));
+            }
+            // The last item is followed by the end of the list, and so would a longer list's by another item.
+            let total: u64 = outcomes[1..].iter().map(|outcome| outcome.cycles).sum();
+            let hardware = 63 * (24 + 8 * n);
+            assert_eq!(total - hardware, 6 * 63, "six cycles over hardware a match: 384 for 64");
+        }
+    }
+
+    #[test]
+    fn a_list_without_a_match_ends_and_the_next_header_follows() {
+        let mut manager = manager(Use::Keep, vec![Item { match_bits: 6, ..ITEM }; 3]);
+        let outcomes = run(&mut manager, 3);
+        assert!(outcomes.iter().all(|outcome| outcome.matched.is_none() && outcome.traversed == 3));
+        manager.append(ITEM);
+        let [outcome] = run(&mut manager, 1)[..] else { panic!("one outcome") };
+        assert_eq!(outcome.matched.unwrap().index, 3);
+    }
+
+    #[test]
+    fn an_empty_list_takes_nothing() {
+        let outcomes = run(&mut manager(Use::Keep, []), 2);
+        assert!(outcomes.iter().all(|outcome| outcome.matched.is_none() && outcome.traversed == 0));
+        assert_eq!(outcomes.len(), 2);
+    }
+
+    #[test]
+    fn an_item_is_used_up_by_its_threshold() {
+        let mut manager = manager(Use::Consume, [Item { threshold: 2, ..ITEM }, ITEM]);
+        let outcomes = run(&mut manager, 3);
+        let places: Vec<_> = outcomes.iter().map(|o| o.matched.map(|m| (m.index, m.offset))).collect();
+        assert_eq!(places, [Some((0, 0)), Some((0, 64)), Some((0, 0))]);
+        assert_ne!(outcomes[0].matched.unwrap().handle, outcomes[2].matched.unwrap().handle);
+    }
+
+    #[test]
+    fn changes_wait_for_the_end_of_a_header() {
+        let mut manager = manager(Use::Keep, [Item { match_bits: 6, ..ITEM }]);
+        let first = manager.append(ITEM);
+        manager.on_header(HEADER);
+        manager.on_header(HEADER);
+        (0..12).for_each(|_| manager.tick().unwrap());
+        manager.unlink(first);
+        manager.run(1_000).unwrap();
+        assert_eq!(manager.poll_outcome().unwrap().matched.unwrap().handle, first, "it had begun");
+        assert_eq!(manager.poll_outcome().unwrap().matched, None);
+    }
+
+    #[test]
+    fn a_header_that_is_stopped_for_its_words_has_no_outcome() {
+        let mut ended = Vec::new();
+        for words in 0..200 {
+            let mut manager = manager(Use::Consume, list(9));
+            manager.on_header(HEADER);
+            let has_ended = manager.run_within(100_000, words).is_ok();
+            assert_eq!(has_ended, manager.poll_outcome().is_some(), "{words} words");
+            ended.push(has_ended);
+        }
+        assert!(!ended[0] && ended[199] && ended.is_sorted());
+    }
+
+    #[test]
+    fn a_program_that_never_ends_is_stopped() {
+        let unit = Unit::new(
+            &[niclab_isa::Word {
+                branch: niclab_isa::Branch { sense: true, ..Default::default() },
+                ..Default::default()
+            }; 3],
+        );
+        let mut manager = ListManager::new(Timing::default(), Use::Keep, unit.unwrap());
+        manager.on_header(HEADER);
+        assert_eq!(manager.run(500), Err(Misbehaved::Watchdog { cycles: 500 }));
+    }
+}

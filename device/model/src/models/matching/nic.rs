@@ -1,0 +1,413 @@
+//! The card: both ends of messages over one transport, and what a host asks of it.
+
+use alloc::vec::Vec;
+
+use niclab_abi::PAGE_BYTES;
+use niclab_abi::control::PortOpen;
+use niclab_abi::matching::{FirmwareLoad, RegionName, RegionOpen, RegionOpened, SpillOpen};
+use niclab_isa::image::{self, ImageError};
+
+use crate::models::matching::command::{Command, Transfer};
+use crate::models::matching::config::{Config, ConfigError, PORTS};
+use crate::models::matching::control::{Operation, image_error, image_range, loaded};
+use crate::models::matching::counters::{Counters, Effects};
+use crate::models::matching::endpoints::Endpoints;
+use crate::models::matching::engine::ENTRY_BYTES;
+use crate::models::matching::port::Port;
+use crate::models::matching::program;
+use crate::models::matching::transport::Transport;
+use crate::nic::{
+    FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics,
+};
+use crate::parts::control::{self, Answer, ControlError, Controlled};
+use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply, reply_of};
+use crate::parts::host_interface::{BusTransfer, HostInterface};
+use crate::parts::ledger::Ledger;
+use crate::parts::node_bus::NodeBus;
+use crate::parts::regions::RegionError;
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Long inputs are checked, and long outputs copied.
+const WORK: WorkPrices =
+    WorkPrices { input: 20, checked_bytes_in_unit: 16, output: 8, copied_bytes_in_unit: 64 };
+
+/// A Match card.
+pub struct Match {
+    config: Config,
+    ends: Endpoints,
+    pub(super) transport: Transport,
+    /// Firmware images that are being read, by the token of the read, and the replies that wait for them.
+    images: Vec<(u64, ReplyDue)>,
+    /// Puts and gets launched so far.
+    messages: u64,
+}
+
+impl Match {
+    /// A card with no port open.
+    ///
+    /// # Errors
+    /// When there can be no such card.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
+        Ok(Self {
+            ends: Endpoints::new(&config, effects)?,
+            transport: Transport::new(&config),
+            images: Vec::new(),
+            messages: 0,
+            config,
+        })
+    }
+
+    /// What the card was made with.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the card has counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.ends.effects.counters
+    }
+
+    /// Takes an input, with the node's bus at hand.
+    #[inline]
+    fn take(&mut self, now: Time, input: Input<'_>) {
+        self.ends.effects.on_input(&input);
+        match input {
+            Input::PageStore(store) => self.on_store(now, &store),
+            Input::Frame { frame, message, .. } => {
+                self.transport.on_frame(now, frame, message, &mut self.ends);
+            }
+            Input::DmaData { token, bytes, is_whole } => self.on_data(now, token, bytes, is_whole),
+            Input::Register { port, register } => self.on_register(now, port as usize, register),
+            Input::Control { token, request } => control::on_control(self, now, token, request),
+            Input::ShellCounts(counts) => self.ends.effects.shell_counts = counts,
+            // Its host says everything by pages.
+            Input::Descriptor(_) | Input::PollDemand { .. } => {}
+            Input::Timeout => self.transport.on_timeout(now, &mut self.ends),
+            Input::HostReset => {
+                control::on_host_reset(self, now);
+                self.transport.on_host_reset();
+                self.images.drain(..).for_each(|(_, due)| due.void());
+            }
+        }
+    }
+
+    /// A command was launched: a burst of programmed I/O, and the Load machine. The shell leaves it in the page while the port
+    /// accepts none; were it passed on nonetheless, it would be dropped.
+    fn on_store(&mut self, now: Time, store: &PageStore) {
+        let index = store.port as usize;
+        if !self.accepts_store(store.port) {
+            return;
+        }
+        let Some(port) = self.ends.ports.get_mut(index).and_then(Option::as_mut) else {
+            debug_assert!(false, "a port that accepts a command is open");
+            return;
+        };
+        let now = port.page.launched_at(now);
+        let (launched, is_line_due) = port.page.count_launch();
+        let handle = launched as u32;
+        let command = Command::decode(store.code, &store.words, &self.config);
+        let message = match &command {
+            Ok(Command::Transfer(transfer)) => Some(self.tag(now, store.port, transfer)),
+            _ => None,
+        };
+        let effects = &mut self.ends.effects;
+        effects.attribute(message);
+        let bytes = store.words.len() as u64 * WORD_BYTES;
+        let software_done = effects.interface.host_send(now, bytes);
+        let arrived = effects.interface.transfer(BusTransfer::PioWrite, software_done, bytes).end;
+        let ready = effects.work(Machine::Load, arrived, bytes).end;
+        let done = command.and_then(|command| self.perform(ready, index, handle, command, message));
+        if let Err(result) = done {
+            self.ends.refuse_command(ready, index, handle, store.words[2], result);
+        } else if is_line_due && let Some(port) = &mut self.ends.ports[index] {
+            port.page.write(ready, &mut self.ends.effects);
+        }
+    }
+
+    /// The message that a command begins, for the ledger.
+    fn tag(&mut self, now: Time, port: u32, transfer: &Transfer) -> TraceTag {
+        self.messages += 1;
+        TraceTag {
+            node: self.config.node,
+            port: port as u16,
+            number: self.messages,
+            launched: now.max(self.ends.effects.interface.host_clock()),
+            bytes: transfer.memory.bytes as u32,
+        }
+    }
+
+    fn perform(
+        &mut self,
+        ready: Time,
+        index: usize,
+        handle: u32,
+        command: Command,
+        message: Option<TraceTag>,
+    ) -> Result<(), u32> {
+        match &command {
+            Command::Transfer(transfer) => self.ends.check_memory(index, &transfer.memory)?,
+            Command::Append(append) => self.ends.check_memory(index, &append.memory)?,
+            Command::Unlink { .. } | Command::ArmCounter { .. } => {}
+        }
+        let Endpoints { ports, initiator, target, effects, .. } = &mut self.ends;
+        let Some(port) = &mut ports[index] else {
+            debug_assert!(false, "a port that accepts a command is open");
+            return Ok(());
+        };
+        match command {
+            Command::Transfer(transfer) => {
+                let outgoing = initiator.begin(ready, handle, transfer, message, port, effects);
+                self.transport.send(outgoing, &mut self.ends);
+            }
+            Command::Append(append) => target.append(ready, handle, &append, port, effects)?,
+            Command::Unlink { handle } => target.unlink(ready, handle, port, effects),
+            Command::ArmCounter { counter, threshold } => {
+                port.arm_counter(ready, counter, threshold, effects)
+            }
+        }
+        Ok(())
+    }
+
+    /// A store to a register of the completer page.
+    fn on_register(&mut self, now: Time, index: usize, register: Register) {
+        let Endpoints { ports, target, effects, .. } = &mut self.ends;
+        // A register of a port that is closed says nothing.
+        let Some(port) = ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Port { queue, page, .. } = &mut **port;
+        let Some(released) = queue.on_register(now, index, register, page, effects) else { return };
+        let due = core::iter::from_fn(|| queue.take_due(released)).last();
+        let release = queue.take_early(now, released, effects).or(due);
+        target.search_unexpected(release.map_or(now, |release| release.at), port, effects);
+    }
+
+    /// The answer to a read.
+    fn on_data(&mut self, now: Time, token: u64, bytes: FrameBytes, is_whole: bool) {
+        let Some(bytes) = self.transport.on_data(token, bytes, is_whole, &mut self.ends) else { return };
+        let image = self.images.iter().position(|(read, _)| *read == token);
+        // What was read for a host that is gone is nobody's.
+        let Some((_, due)) = image.map(|image| self.images.remove(image)) else { return };
+        let taken = if is_whole { self.take_firmware(&bytes) } else { Err(ControlError::BadAddress) };
+        let effects = &mut self.ends.effects;
+        match taken {
+            // What arrived before is matched by then.
+            Ok(()) => effects.reply(now.max(self.ends.target.engine.unit_idle()), due, loaded(&bytes)),
+            Err(error) => effects.refuse(now, due, error.status()),
+        }
+    }
+
+    /// A firmware image is read: it is taken, or refused and changes nothing.
+    fn take_firmware(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
+        // A word of the program, of 24 bytes, takes about 200 ns to check and to take apart.
+        self.ends.effects.spend(bytes.len() as u64);
+        let program = image::read(bytes, self.config.control_store_words as usize).map_err(image_error)?;
+        self.ends.target.engine.load(Some(&program)).map_err(image_error)
+    }
+
+    /// Loads the built-in program, or reads the one that is wanted and replies when it is here.
+    fn load_firmware(
+        &mut self,
+        at: &mut Time,
+        load: &FirmwareLoad,
+        due: &mut Option<ReplyDue>,
+    ) -> Result<Answer, ControlError> {
+        if load.reserved != 0 {
+            return Err(ControlError::BadValue);
+        }
+        let Some(range) = image_range(load) else {
+            self.ends.target.engine.load(None).map_err(image_error)?;
+            *at = (*at).max(self.ends.target.engine.unit_idle());
+            return Ok(Answer::Now(loaded(program::PORTALS)));
+        };
+        let most = self.config.control_store_words as usize;
+        let bytes = load.bytes as usize;
+        if bytes > image::HEADER_BYTES + most * image::WORD_BYTES {
+            return Err(image_error(ImageError::Words { found: bytes / image::WORD_BYTES, most }));
+        }
+        if range.address.checked_add(range.bytes).is_none() {
+            return Err(ControlError::BadAddress);
+        }
+        let effects = &mut self.ends.effects;
+        let token = effects.next_token();
+        effects.dma_read(*at, token, [range].into_iter().collect(), FrameBytes::new());
+        self.images.extend(due.take().map(|due| (token, due)));
+        Ok(Answer::Later)
+    }
+
+    fn open_spill(&mut self, open: &SpillOpen) -> Result<(), ControlError> {
+        let is_inside = open.address.checked_add(open.bytes).is_some();
+        if !open.address.is_multiple_of(ENTRY_BYTES) || !is_inside {
+            return Err(ControlError::BadAddress);
+        }
+        if open.bytes == 0 || !open.bytes.is_multiple_of(ENTRY_BYTES) {
+            return Err(ControlError::BadValue);
+        }
+        let is_new = self.ends.target.engine.open_spill(open.address, open.bytes);
+        if is_new { Ok(()) } else { Err(ControlError::PortBusy) }
+    }
+
+    /// Closes a region. Returns when the last effect of its port is visible.
+    fn close_region(&mut self, now: Time, index: usize, region: u32) -> Result<Time, ControlError> {
+        let ends = &mut self.ends;
+        if !ends.regions[index].close(region) {
+            return Err(RegionError::NotFound.into());
+        }
+        ends.target.unlink_region(index, region, &mut ends.effects);
+        self.transport.close_region(now, index, region, ends);
+        ends.end_reads(now, index, region);
+        let last = ends.ports[index].as_ref().map_or(now, |port| port.last_effect());
+        self.transport.pump_all(now, ends);
+        Ok(last)
+    }
+}
+
+impl Drop for Match {
+    fn drop(&mut self) {
+        self.images.drain(..).for_each(|(_, due)| due.void());
+    }
+}
+
+impl Controlled for Match {
+    type Own = Operation;
+    type Counters = Counters;
+    const PORTS: usize = PORTS;
+    // Counters follow the status line.
+    const STATUS_BYTES: u64 = PAGE_BYTES;
+
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.ends.effects
+    }
+
+    fn max_slices(&self) -> u32 {
+        self.config.max_events
+    }
+
+    fn is_open(&self, port: usize) -> bool {
+        self.ends.ports.get(port).is_some_and(Option::is_some)
+    }
+
+    fn check_open(&self, open: &PortOpen) -> Result<(), ControlError> {
+        if open.fifo_words == 0 { Ok(()) } else { Err(ControlError::BadValue) }
+    }
+
+    fn open_port(&mut self, port: usize, open: &PortOpen) -> Result<(), ControlError> {
+        self.ends.ports[port] = Some(Port::new(port, open).into());
+        Ok(())
+    }
+
+    fn close_port(&mut self, now: Time, port: usize) -> Time {
+        let Some(last) = self.ends.close(port) else { return Time::ZERO };
+        self.transport.close_port(now, port, &mut self.ends);
+        last
+    }
+
+    fn on_reset(&mut self) {
+        self.ends.target.engine.close_spill();
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.counters().statistics(&self.ends.effects.shell_counts)
+    }
+
+    /// Beside those of reports the entries that are linked now, and those of them that are spilled.
+    fn own_counters(&self) -> Vec<(&'static str, u64)> {
+        let (entries, spilled) = self.ends.target.engine.entries();
+        let linked = [("entries", entries), ("entries_spilled", spilled)];
+        self.counters().by_name().into_iter().chain(linked).collect()
+    }
+
+    fn carry_out(
+        &mut self,
+        at: &mut Time,
+        own: Operation,
+        due: &mut Option<ReplyDue>,
+    ) -> Result<Answer, ControlError> {
+        match own {
+            Operation::RegionOpen(RegionOpen { port, bytes, reserved: 0, .. }, extents) => {
+                let port = self.open_index(port)?;
+                let region = self.ends.regions[port].open(bytes, &extents)?;
+                return Ok(Answer::Now(reply_of(&RegionOpened { region, reserved: 0 })));
+            }
+            Operation::RegionExtend(RegionName { port, region, reserved: 0, .. }, extents) => {
+                let port = self.open_index(port)?;
+                self.ends.regions[port].extend(region, &extents)?;
+            }
+            Operation::RegionClose(RegionName { port, region, extents: 0, reserved: 0 }) => {
+                let port = self.open_index(port)?;
+                *at = (*at).max(self.close_region(*at, port, region)?);
+            }
+            Operation::FirmwareLoad(load) => return self.load_firmware(at, &load, due),
+            Operation::SpillOpen(open) => self.open_spill(&open)?,
+            Operation::RegionOpen(..) | Operation::RegionExtend(..) | Operation::RegionClose(_) => {
+                return Err(ControlError::BadValue);
+            }
+        }
+        Ok(Answer::Now(empty_reply()))
+    }
+}
+
+impl Nic for Match {
+    #[inline]
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        self.ends.effects.interface.exchange(node);
+        self.take(now, input);
+        self.ends.effects.interface.exchange(node);
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
+        control::memory_named_by::<Self>(request)
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        self.ends.effects.poll()
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Time> {
+        self.transport.next_deadline()
+    }
+
+    #[inline]
+    fn accepts_store(&self, port: u32) -> bool {
+        self.ends.accepts_command(port as usize, self.config.commands_under_way as usize)
+    }
+
+    #[inline]
+    fn is_open(&self, port: u32) -> bool {
+        Controlled::is_open(self, port as usize)
+    }
+
+    #[inline]
+    fn work_done(&self) -> u64 {
+        self.ends.effects.spent() + self.ends.target.engine.work()
+    }
+}
+
+impl Observed for Match {
+    fn delivered(&self, port: u32) -> u64 {
+        self.ends.ports.get(port as usize).and_then(Option::as_ref).map_or(0, |port| port.queue.stored())
+    }
+
+    fn unordered(&self) -> u64 {
+        self.counters().card.unordered
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.ends.effects.interface.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.ends.effects.interface.ledger_mut()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.counters().statistics(shell)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters().by_name().into()
+    }
+}

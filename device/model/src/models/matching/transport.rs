@@ -1,0 +1,836 @@
+//! Messages between cards: cut into frames, sent within the window of the link to each other card, kept until they are
+//! acknowledged; and those that arrive, put in order by the link, joined, and stored where they belong.
+//!
+//! What is kept of a frame is where its data lies, and a frame that goes again is read again: memory is the sender's buffer, as
+//! it is until the program is told that the message has left it. Where the memory is gone meanwhile, an empty frame goes in
+//! the place of the other, so that the link goes on and the receiver ends the message.
+//!
+//! The transport knows nothing of commands, entries and events. It asks whoever uses it where a message goes that begins to
+//! arrive, and says when one has ended or has left ([`MessageUser`]).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use niclab_abi::matching::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
+
+use crate::fabric::ethernet;
+use crate::models::matching::config::{Config, PORTS};
+use crate::models::matching::counters::Effects;
+use crate::models::matching::wire::{
+    FIRST_HEAD_BYTES, Frame, Header, Kind, Link, MORE_HEAD_BYTES, Operation, WireError, head, seal,
+};
+use crate::nic::FrameBytes;
+use crate::nic::frame::{Piece, SharedFrame};
+use crate::parts::effects::Machine;
+use crate::parts::fragments::{Cutter, Joiner};
+use crate::parts::go_back_n::{self, GoBackN};
+use crate::parts::regions::Region;
+use crate::parts::sequence::Sequence;
+use crate::parts::timers::{TimerName, Timers};
+use crate::parts::trace_tag::TraceTag;
+use crate::time::{Span, Time};
+
+/// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one answer; a
+/// network that forges requests without end would fill the card's memory.
+const MAX_QUEUED: usize = 4_096;
+
+/// Part of a region. Of no bytes at all neither region nor offset matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) region: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+impl Memory {
+    /// Memory of no bytes.
+    pub(super) const NONE: Self = Self { region: 0, offset: 0, bytes: 0 };
+
+    /// Whether it touches the region.
+    pub(super) const fn is_in(&self, region: u32) -> bool {
+        self.bytes > 0 && self.region == region
+    }
+}
+
+/// Whose a message is on this card, where anybody's: whom the transport tells what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Nobody's.
+    Nobody,
+    /// A command's that the port launched, by its token.
+    Initiator(u64),
+    /// An operation's of one of the port's entries, by its number.
+    Target(u64),
+}
+
+/// A message to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing {
+    /// The node that gets it.
+    pub(super) node: u16,
+    pub(super) header: Header,
+    /// Its data.
+    pub(super) memory: Memory,
+    pub(super) ready: Time,
+    pub(super) message: Option<TraceTag>,
+    pub(super) owner: Owner,
+}
+
+/// What becomes of a message that begins to arrive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning {
+    pub(super) owner: Owner,
+    /// As much of it as is stored, and where.
+    pub(super) memory: Memory,
+    /// When that is decided: nothing is stored before.
+    pub(super) ready: Time,
+    /// What the sender is told at once.
+    pub(super) answer: Option<Outgoing>,
+}
+
+/// A message that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub(super) owner: Owner,
+    /// The port of this card whose message it is.
+    pub(super) port: usize,
+    pub(super) header: Header,
+    pub(super) message: Option<TraceTag>,
+    /// Bytes of it that were stored.
+    pub(super) bytes: u64,
+    /// `RESULT_OK`, or why it ended before its end.
+    pub(super) result: u32,
+}
+
+/// Who sends and receives messages over a transport.
+pub(super) trait MessageUser {
+    /// Where effects go.
+    fn effects(&mut self) -> &mut Effects;
+
+    /// A port's region, while it is registered.
+    fn region(&self, port: usize, name: u32) -> Option<&Region>;
+
+    /// A message begins to arrive: where its data goes.
+    fn on_begin(&mut self, now: Time, header: &Header, message: Option<TraceTag>) -> Beginning;
+
+    /// A message with an owner has arrived to its end, or never will. Returns what its sender is told.
+    fn on_end(&mut self, at: Time, arrived: Arrived) -> Option<Outgoing>;
+
+    /// All of a message has left its memory and is at the other card, or it will not: the result says why.
+    fn on_left(&mut self, at: Time, port: usize, owner: Owner, result: u32);
+}
+
+/// A message that is not sent to its end.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    outgoing: Outgoing,
+    cutter: Cutter,
+}
+
+/// What is kept of a frame until it is acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    sequence: Sequence<32>,
+    kind: Kind,
+    port: usize,
+    number: u32,
+    memory: Memory,
+    message: Option<TraceTag>,
+}
+
+/// A message that was sent to its end, of which not all is acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Finished {
+    /// Of its last frame.
+    sequence: Sequence<32>,
+    port: usize,
+    number: u32,
+    owner: Owner,
+}
+
+/// A message that has begun to arrive.
+#[derive(Clone, Copy, Debug)]
+struct Reception {
+    header: Header,
+    message: Option<TraceTag>,
+    joiner: Joiner,
+    /// The port of this card whose message it is.
+    port: usize,
+    owner: Owner,
+    /// As much of it as is stored, and where.
+    memory: Memory,
+    /// When what was stored last is visible.
+    visible: Time,
+}
+
+/// A frame whose data is being read.
+#[derive(Clone, Debug)]
+struct Reading {
+    place: usize,
+    link: Link,
+    kind: Kind,
+    port: usize,
+    number: u32,
+    at: Time,
+    message: Option<TraceTag>,
+}
+
+/// Another card.
+#[derive(Clone, Debug)]
+struct Peer {
+    node: u16,
+    link: GoBackN<Sent>,
+    /// By port; the first of each is under way.
+    sending: [VecDeque<Sending>; PORTS],
+    /// The port whose turn it is.
+    turn: usize,
+    /// Messages to it so far: the number of the next.
+    messages: u32,
+    finished: VecDeque<Finished>,
+    /// By the sending port of the other card.
+    receiving: [Option<Reception>; PORTS],
+    /// Messages, by port and number, whose memory went away under a read.
+    dead: Vec<(usize, u32)>,
+    /// Frames sent, acknowledgements too.
+    frames: u64,
+}
+
+/// The timers of a card, each of them for each other card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// Frames are not acknowledged: they go again, in case they or their acknowledgements were lost.
+    Retransmission,
+}
+
+impl TimerName for Timer {
+    const ALL: &'static [Self] = &[Self::Retransmission];
+}
+
+/// The transport of a card: all cards that it has had to do with.
+#[derive(Clone, Debug)]
+pub(super) struct Transport {
+    node: u16,
+    nodes: u32,
+    mtu_bytes: usize,
+    link: go_back_n::Config,
+    places: BTreeMap<u16, usize>,
+    peers: Vec<Peer>,
+    timers: Timers<Timer>,
+    /// Reads that were asked for and not answered, by token.
+    reads: VecDeque<(u64, Reading)>,
+}
+
+/// How long a window of whole frames takes, there and back: what is sent is on its way for as long before it can be missed.
+/// The card does not know the links; they are taken to be as fast as its own bus.
+fn window_span(config: &Config) -> Span {
+    let frame = config.profile.bus.dma_read.occupancy(config.mtu_bytes.into());
+    frame.times(2 * u64::from(config.window_frames))
+}
+
+/// What goes in place of a frame whose data is not to be had.
+const fn without_data(kind: &Kind) -> Kind {
+    match *kind {
+        // The initiator of a get waits for its answer.
+        Kind::First(header) if matches!(header.operation, Operation::Reply) => {
+            Kind::First(Header { bytes: 0, result: RESULT_BAD_REGION as u8, ..header })
+        }
+        Kind::First(header) => Kind::Void { source_port: header.source_port, message: header.message },
+        Kind::More { source_port, message, .. } => Kind::Void { source_port, message },
+        kind => kind,
+    }
+}
+
+impl Transport {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            node: config.node,
+            nodes: config.nodes,
+            mtu_bytes: config.mtu_bytes as usize,
+            link: go_back_n::Config {
+                window_frames: config.window_frames,
+                first_wait: config.retransmit_first + window_span(config),
+                longest_wait: config.retransmit_most + window_span(config),
+            },
+            places: BTreeMap::new(),
+            peers: Vec::new(),
+            timers: Timers::default(),
+            reads: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// The place of a node's card among all. Nodes are those of the cluster, so that there are not more.
+    fn place_of(&mut self, node: u16) -> usize {
+        *self.places.entry(node).or_insert_with(|| {
+            self.peers.push(Peer {
+                node,
+                link: GoBackN::new(self.link),
+                sending: Default::default(),
+                turn: 0,
+                messages: 0,
+                finished: VecDeque::new(),
+                receiving: Default::default(),
+                dead: Vec::new(),
+                frames: 0,
+            });
+            self.peers.len() - 1
+        })
+    }
+}
+
+// Out.
+impl Transport {
+    /// Queues a message and sends what the window allows.
+    pub(super) fn send(&mut self, mut outgoing: Outgoing, user: &mut impl MessageUser) {
+        let Outgoing { node, ready, owner, .. } = outgoing;
+        let place = self.place_of(node);
+        let peer = &mut self.peers[place];
+        let port = usize::from(outgoing.header.source_port) % PORTS;
+        let sending = &mut peer.sending[port];
+        if sending.len() >= MAX_QUEUED {
+            user.effects().counters.card.malformed += 1;
+            user.on_left(ready, port, owner, RESULT_NO_ROOM);
+            return;
+        }
+        outgoing.header.message = peer.messages;
+        peer.messages = peer.messages.wrapping_add(1);
+        sending.push_back(Sending { outgoing, cutter: Cutter::new(outgoing.memory.bytes) });
+        self.pump(ready, place, user);
+    }
+
+    /// Sends frames to a card, of each port in turn, while the window has room.
+    fn pump(&mut self, now: Time, place: usize, user: &mut impl MessageUser) {
+        loop {
+            let peer = &mut self.peers[place];
+            if !peer.link.can_send() {
+                break;
+            }
+            let turn = peer.turn;
+            let ports = (0..PORTS).map(|port| (turn + port) % PORTS);
+            let Some(port) = ports.into_iter().find(|port| !peer.sending[*port].is_empty()) else { break };
+            peer.turn = (port + 1) % PORTS;
+            self.send_frame(now, place, port, user);
+        }
+        self.mind_timer(place);
+    }
+
+    /// Lets the timer of a card's link run as long as the link says.
+    fn mind_timer(&mut self, place: usize) {
+        self.timers.set(Timer::Retransmission, place, self.peers[place].link.deadline());
+    }
+
+    /// Sends the next frame of the first message of a port, which there is.
+    fn send_frame(&mut self, now: Time, place: usize, port: usize, user: &mut impl MessageUser) {
+        let peer = &mut self.peers[place];
+        let Some(Sending { outgoing, cutter }) = peer.sending[port].front_mut() else {
+            debug_assert!(false, "a port whose turn it is has a message");
+            return;
+        };
+        let Outgoing { header, memory, ready, message, owner, .. } = *outgoing;
+        let (source_port, number) = (header.source_port, header.message);
+        let (kind, head_bytes) = match cutter.begun() {
+            None => (Kind::First(header), FIRST_HEAD_BYTES),
+            Some(offset) => (Kind::More { source_port, message: number, offset }, MORE_HEAD_BYTES),
+        };
+        let is_first = cutter.begun().is_none();
+        let is_there = !cutter.has_bytes_left() || user.region(port, memory.region).is_some();
+        let most = if is_there { (self.mtu_bytes + ethernet::HEADER_BYTES - head_bytes) as u64 } else { 0 };
+        let (bytes, is_end) = cutter.next(most);
+        let kind = if is_there { kind } else { without_data(&kind) };
+        let is_last = !is_there || is_end;
+        let kept = Sent {
+            sequence: peer.link.next_sequence(),
+            kind,
+            port,
+            number,
+            memory: Memory {
+                region: memory.region,
+                offset: memory.offset.saturating_add(bytes.start),
+                bytes: bytes.end - bytes.start,
+            },
+            message,
+        };
+        // Requests and acknowledgements are no messages of a program's.
+        let is_counted = matches!(header.operation, Operation::Put | Operation::Reply);
+        if is_last {
+            peer.sending[port].pop_front();
+        }
+        let counters = &mut user.effects().counters.card;
+        if is_first && matches!(kind, Kind::Void { .. }) {
+            // Nobody has heard of it.
+            counters.discarded_at_close += 1;
+            return;
+        }
+        let asks = is_last || peer.link.wants_acknowledgement();
+        if is_last {
+            peer.finished.push_back(Finished { sequence: kept.sequence, port, number, owner });
+            counters.messages_sent += u64::from(is_counted);
+        }
+        counters.bytes_sent += kept.memory.bytes;
+        let at = self.emit(ready.max(now), place, &kept, asks, user);
+        self.peers[place].link.send(at, kept);
+    }
+
+    /// Sends a frame, or reads its data first. Returns when it is ready for the network.
+    fn emit(
+        &mut self,
+        ready: Time,
+        place: usize,
+        sent: &Sent,
+        asks: bool,
+        user: &mut impl MessageUser,
+    ) -> Time {
+        let peer = &mut self.peers[place];
+        let is_dead = peer.dead.contains(&(sent.port, sent.number));
+        let link = self.link_head(place, sent.sequence, asks);
+        user.effects().attribute(sent.message);
+        let Memory { region, offset, bytes } = sent.memory;
+        let ranges = user.region(sent.port, region).filter(|_| bytes > 0 && !is_dead);
+        let Some(ranges) = ranges.map(|region| region.ranges(offset, bytes)) else {
+            let kind = if bytes == 0 { sent.kind } else { without_data(&sent.kind) };
+            return transmit(ready, head(&link, &kind, 0), sent.message, user.effects());
+        };
+        let effects = user.effects();
+        let into = head(&link, &sent.kind, bytes as usize);
+        let frame_bytes = into.len() as u64 + bytes;
+        let token = effects.next_token();
+        let read = effects.dma_read(ready, token, ranges, into);
+        let at = effects.work(Machine::Transmit, read, frame_bytes).end;
+        let Sent { kind, port, number, message, .. } = *sent;
+        self.reads.push_back((token, Reading { place, link, kind, port, number, at, message }));
+        at
+    }
+
+    /// The head of the next frame to a card.
+    fn link_head(&mut self, place: usize, sequence: Sequence<32>, asks: bool) -> Link {
+        let peer = &mut self.peers[place];
+        peer.frames += 1;
+        Link {
+            destination: peer.node,
+            source: self.node,
+            sequence: sequence.get(),
+            acknowledged: peer.link.acknowledge().get(),
+            asks,
+        }
+    }
+
+    /// What a read asked for, behind a frame's head: it goes before all that was decided after it. Gives back what was read
+    /// for somebody else.
+    pub(super) fn on_data(
+        &mut self,
+        token: u64,
+        mut frame: FrameBytes,
+        is_whole: bool,
+        user: &mut impl MessageUser,
+    ) -> Option<FrameBytes> {
+        let read = self.reads.iter().position(|(read, _)| *read == token);
+        let Some((_, reading)) = read.and_then(|read| self.reads.remove(read)) else { return Some(frame) };
+        if !is_whole {
+            self.on_memory_gone(&reading, user);
+            frame = head(&reading.link, &without_data(&reading.kind), 0);
+        }
+        seal(&mut frame);
+        user.effects().frame_first(reading.at, frame, reading.message);
+        None
+    }
+
+    /// A region's memory is not the guest's any more: the message ends with what was sent.
+    fn on_memory_gone(&mut self, reading: &Reading, user: &mut impl MessageUser) {
+        let Reading { place, port, number, at, .. } = *reading;
+        let peer = &mut self.peers[place];
+        if peer.dead.contains(&(port, number)) {
+            return;
+        }
+        peer.dead.push((port, number));
+        let is_it = |sending: &&mut Sending| sending.outgoing.header.message == number;
+        let owner = match peer.sending[port].front_mut().filter(is_it) {
+            // What is left of it is the frame that ends it.
+            Some(Sending { outgoing, .. }) => {
+                outgoing.memory.region = 0;
+                Some(outgoing.owner)
+            }
+            None => {
+                let mut finished = peer.finished.iter();
+                finished.find(|it| (it.port, it.number) == (port, number)).map(|it| it.owner)
+            }
+        };
+        if let Some(owner) = owner {
+            user.on_left(at, port, owner, RESULT_BAD_REGION);
+        }
+    }
+
+    /// All frames of the link to a card before `number` have arrived there.
+    fn on_acknowledged(
+        &mut self,
+        now: Time,
+        place: usize,
+        number: Sequence<32>,
+        user: &mut impl MessageUser,
+    ) {
+        let peer = &mut self.peers[place];
+        if !peer.link.on_acknowledged(now, number) {
+            return;
+        }
+        if peer.link.deadline().is_none() {
+            peer.dead.clear();
+        }
+        while let Some(&Finished { port, number: message, owner, .. }) =
+            peer.finished.front().filter(|it| number.is_after(it.sequence))
+        {
+            peer.finished.pop_front();
+            // No frame of it goes again. Were it remembered until the link is idle, a program that takes its memory away
+            // under one message after the other, and never pauses, would fill the card's memory.
+            peer.dead.retain(|dead| *dead != (port, message));
+            user.on_left(now, port, owner, RESULT_OK);
+        }
+    }
+
+    /// Sends an acknowledgement in a frame of its own.
+    fn acknowledge(&mut self, now: Time, place: usize, effects: &mut Effects) {
+        let link = self.link_head(place, Sequence::ZERO, false);
+        effects.counters.card.acknowledgements_sent += 1;
+        effects.attribute(None);
+        transmit(now, head(&link, &Kind::Acknowledgement, 0), None, effects);
+    }
+
+    /// Sends the frames of those links again whose time has come.
+    pub(super) fn on_timeout(&mut self, now: Time, user: &mut impl MessageUser) {
+        while let Some((Timer::Retransmission, place)) = self.timers.take_expired(now) {
+            let frames: Vec<Sent> = self.peers[place].link.expire(now).copied().collect();
+            user.effects().counters.retransmissions += frames.len() as u64;
+            let last = frames.len().saturating_sub(1);
+            for (count, sent) in frames.iter().enumerate() {
+                // The first asks, too: where a short queue lets no more than the first ones through, the others would never
+                // be heard of.
+                self.emit(now, place, sent, count == 0 || count == last, user);
+            }
+            self.mind_timer(place);
+        }
+    }
+}
+
+// In.
+impl Transport {
+    /// A frame from the network, whole.
+    pub(super) fn on_frame(
+        &mut self,
+        now: Time,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+        user: &mut impl MessageUser,
+    ) {
+        let effects = user.effects();
+        effects.attribute(message);
+        let Frame { link, kind, data } = match Frame::parse(frame) {
+            Ok(Frame { link, .. })
+                if link.destination != self.node || u32::from(link.source) >= self.nodes =>
+            {
+                effects.counters.card.malformed += 1;
+                return;
+            }
+            Ok(parsed) => parsed,
+            Err(WireError::Foreign) => {
+                effects.counters.card.foreign_frames += 1;
+                return;
+            }
+            Err(WireError::Check) => {
+                effects.counters.card.damaged += 1;
+                return;
+            }
+            Err(_) => {
+                effects.counters.card.malformed += 1;
+                return;
+            }
+        };
+        let data = Piece { frame, bytes: data };
+        let checked = effects.work(Machine::Receive, now, frame.len() as u64).end;
+        let place = self.place_of(link.source);
+        let frames_before = self.peers[place].frames;
+        self.on_acknowledged(checked, place, Sequence::new(link.acknowledged), user);
+        if !matches!(kind, Kind::Acknowledgement) {
+            match self.peers[place].link.receive(Sequence::new(link.sequence)) {
+                go_back_n::Reception::Next => {
+                    user.effects().attribute(message);
+                    self.deliver(checked, place, &kind, data, message, user);
+                }
+                go_back_n::Reception::Doubled | go_back_n::Reception::Ahead => {
+                    user.effects().counters.out_of_order += 1;
+                }
+            }
+        }
+        self.pump(checked, place, user);
+        // Every frame carries an acknowledgement, too.
+        if link.asks && self.peers[place].frames == frames_before {
+            self.acknowledge(checked, place, user.effects());
+        }
+    }
+
+    /// A frame that is the next one of its link.
+    fn deliver(
+        &mut self,
+        now: Time,
+        place: usize,
+        kind: &Kind,
+        data: Piece<'_>,
+        message: Option<TraceTag>,
+        user: &mut impl MessageUser,
+    ) {
+        match *kind {
+            Kind::First(header) => self.on_first(now, place, header, data, message, user),
+            Kind::More { source_port, message, offset } => {
+                let reception = self.reception_mut(place, source_port);
+                let is_next =
+                    |it: &&mut Reception| it.header.message == message && it.joiner.joined() == offset;
+                if reception.filter(is_next).is_some() {
+                    self.take_data(now, place, source_port, data, user);
+                } else {
+                    user.effects().counters.card.malformed += 1;
+                }
+            }
+            Kind::Void { source_port, message } => {
+                let is_it = |it: &&mut Reception| it.header.message == message;
+                if self.reception_mut(place, source_port).filter(is_it).is_some() {
+                    self.end_reception(now, place, source_port, RESULT_BAD_REGION, user);
+                }
+            }
+            Kind::Acknowledgement => {}
+        }
+    }
+
+    fn reception_mut(&mut self, place: usize, source_port: u8) -> Option<&mut Reception> {
+        self.peers[place].receiving.get_mut(usize::from(source_port))?.as_mut()
+    }
+
+    /// The begin of a message.
+    fn on_first(
+        &mut self,
+        now: Time,
+        place: usize,
+        header: Header,
+        data: Piece<'_>,
+        message: Option<TraceTag>,
+        user: &mut impl MessageUser,
+    ) {
+        let source_port = header.source_port;
+        if header.source_node != self.peers[place].node || usize::from(source_port) >= PORTS {
+            user.effects().counters.card.malformed += 1;
+            return;
+        }
+        // A card sends the messages of a port one after the other: what is not at its end has none.
+        self.end_reception(now, place, source_port, RESULT_BAD_REGION, user);
+        let Beginning { owner, memory, ready, answer } = user.on_begin(now, &header, message);
+        if let Some(answer) = answer {
+            self.send(answer, user);
+        }
+        if matches!(header.operation, Operation::Get | Operation::Ack) {
+            return;
+        }
+        self.peers[place].receiving[usize::from(source_port)] = Some(Reception {
+            header,
+            message,
+            joiner: Joiner::new(header.data_bytes()),
+            port: usize::from(header.target_port),
+            owner,
+            memory,
+            visible: ready,
+        });
+        self.take_data(ready, place, source_port, data, user);
+    }
+
+    /// Stores the next data of a message, and ends it when it was the last.
+    fn take_data(
+        &mut self,
+        now: Time,
+        place: usize,
+        source_port: u8,
+        data: Piece<'_>,
+        user: &mut impl MessageUser,
+    ) {
+        let Some(reception) = self.reception_mut(place, source_port) else {
+            debug_assert!(false, "data is of a message that has begun");
+            return;
+        };
+        let arrived = reception.joiner.join(data.bytes.len() as u64);
+        let Memory { region, offset, bytes } = reception.memory;
+        let stored = bytes.min(arrived.end).saturating_sub(arrived.start);
+        if stored > 0
+            && let Some(region) = user.region(reception.port, region)
+        {
+            let ranges = region.ranges(offset.saturating_add(arrived.start), stored);
+            let effects = user.effects();
+            let ready = effects.work(Machine::Store, now, stored).end;
+            let Piece { frame, bytes } = data;
+            let at = effects.dma_frame(ready, frame, bytes.start..bytes.start + stored as usize, ranges);
+            effects.counters.card.bytes_received += stored;
+            reception.visible = reception.visible.max(at);
+        }
+        if reception.joiner.is_whole() {
+            self.end_reception(now, place, source_port, RESULT_OK, user);
+        }
+    }
+
+    /// A message has arrived to its end, or never will.
+    fn end_reception(
+        &mut self,
+        now: Time,
+        place: usize,
+        source_port: u8,
+        result: u32,
+        user: &mut impl MessageUser,
+    ) {
+        let receiving = self.peers[place].receiving.get_mut(usize::from(source_port));
+        let Some(reception) = receiving.and_then(Option::take) else { return };
+        let Reception { header, message, port, owner, memory, joiner, visible } = reception;
+        if owner == Owner::Nobody {
+            return;
+        }
+        let is_success = result == RESULT_OK;
+        let bytes = if is_success { memory.bytes } else { memory.bytes.min(joiner.joined()) };
+        let arrived = Arrived { owner, port, header, message, bytes, result };
+        if let Some(answer) = user.on_end(now.max(visible), arrived) {
+            self.send(answer, user);
+        }
+    }
+}
+
+// What ends when a region or a port is closed: nothing touches its memory after the answer, and whoever waits is told.
+impl Transport {
+    /// A port is closed, and its user knows it no more.
+    pub(super) fn close_port(&mut self, now: Time, port: usize, user: &mut impl MessageUser) {
+        for (place, source_port) in self.receptions_of(port, |_| true) {
+            let Some(reception) = self.give_up(place, source_port) else { continue };
+            let Reception { header, message, owner, .. } = reception;
+            let arrived = Arrived { owner, port, header, message, bytes: 0, result: RESULT_NO_TARGET };
+            if let Some(answer) = user.on_end(now, arrived) {
+                self.send(answer, user);
+            }
+        }
+        for place in 0..self.peers.len() {
+            let sending = &mut self.peers[place].sending[port];
+            let before = sending.len();
+            // What has begun is ended by a frame that says so. Who waits for an answer gets one.
+            sending.retain(|Sending { outgoing, cutter }| {
+                let is_answer = matches!(outgoing.header.operation, Operation::Ack | Operation::Reply);
+                cutter.begun().is_some() || is_answer
+            });
+            let discarded = (before - sending.len()) as u64;
+            user.effects().counters.card.discarded_at_close += discarded;
+            self.pump(now, place, user);
+        }
+    }
+
+    /// A region of a port is closed: what arrives for it ends.
+    pub(super) fn close_region(&mut self, now: Time, port: usize, region: u32, user: &mut impl MessageUser) {
+        for (place, source_port) in self.receptions_of(port, |it| it.memory.is_in(region)) {
+            let Some(reception) = self.peers[place].receiving[source_port] else { continue };
+            self.end_reception(now, place, source_port as u8, RESULT_BAD_REGION, user);
+            self.peers[place].receiving[source_port] = Some(reception);
+            self.give_up(place, source_port);
+        }
+    }
+
+    /// Sends what has come to wait meanwhile.
+    pub(super) fn pump_all(&mut self, now: Time, user: &mut impl MessageUser) {
+        (0..self.peers.len()).for_each(|place| self.pump(now, place, user));
+    }
+
+    /// The host is gone, and what was read of its memory with it.
+    pub(super) fn on_host_reset(&mut self) {
+        self.reads.clear();
+    }
+
+    /// Messages with an owner that arrive for a port: the place of the card they come from, and its port.
+    fn receptions_of(&self, port: usize, is_meant: impl Fn(&Reception) -> bool) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        for (place, peer) in self.peers.iter().enumerate() {
+            for (source_port, reception) in peer.receiving.iter().enumerate() {
+                let of_port = |it: &&Reception| it.port == port && it.owner != Owner::Nobody;
+                if reception.as_ref().filter(of_port).is_some_and(&is_meant) {
+                    found.push((place, source_port));
+                }
+            }
+        }
+        found
+    }
+
+    /// Nobody takes a message any more; what else arrives of it is not stored. Returns what it was.
+    fn give_up(&mut self, place: usize, source_port: usize) -> Option<Reception> {
+        let reception = self.peers[place].receiving.get_mut(source_port)?.as_mut()?;
+        let before = *reception;
+        (reception.owner, reception.memory) = (Owner::Nobody, Memory::NONE);
+        Some(before)
+    }
+}
+
+/// Seals a frame without data and sends it. Returns when it is ready for the network.
+fn transmit(ready: Time, mut frame: FrameBytes, message: Option<TraceTag>, effects: &mut Effects) -> Time {
+    let at = effects.work(Machine::Transmit, ready, frame.len() as u64).end;
+    seal(&mut frame);
+    effects.frame(at, frame, message);
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use niclab_abi::ToBytes;
+    use niclab_abi::control::{OP_PORT_OPEN, PortOpen, Request};
+    use niclab_abi::matching::{COMMAND_PUT, Extent, OP_REGION_OPEN, RegionOpen};
+
+    use super::*;
+    use crate::models::matching::nic::Match;
+    use crate::nic::alone::Alone;
+    use crate::nic::{Input, Nic, Output, PageStore};
+    use crate::parts::profile::Profile;
+
+    fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
+        let mut bytes = vec![0; T::BYTES];
+        value.to_bytes(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn control(nic: &mut Alone<Match>, operation: u32, body: &[u8]) {
+        let mut request = bytes_of(&Request { operation, body_bytes: body.len() as u32 });
+        request.extend_from_slice(body);
+        nic.handle(Time::ZERO, Input::Control { token: 1, request: &request });
+        while nic.poll_output().is_some() {}
+    }
+
+    /// The attack: a program whose memory is gone sends without a pause, so that the link is never idle.
+    #[test]
+    fn a_message_whose_memory_is_gone_is_forgotten_with_its_last_frame() {
+        let mut nic = Alone::new(Match::new(Config::new(0, 2, Profile::default())).unwrap());
+        let open = PortOpen {
+            slices: 1_024,
+            slices_address: 0x1_0000,
+            status_address: 0x1000,
+            ..PortOpen::default()
+        };
+        control(&mut nic, OP_PORT_OPEN, &bytes_of(&open));
+        let mut region = bytes_of(&RegionOpen { port: 0, extents: 1, bytes: 64, reserved: 0 });
+        region.extend(bytes_of(&Extent { address: 0x10_0000, bytes: 64 }));
+        control(&mut nic, OP_REGION_OPEN, &region);
+        const MESSAGES: u32 = 200;
+        for message in 0..MESSAGES {
+            let words = [0, 0, 0, 1 << 48 | 1 << 16, 0, 64, 0, 0, 0, 0];
+            assert!(nic.accepts_store(0));
+            nic.handle(Time::ZERO, Input::PageStore(PageStore { port: 0, code: COMMAND_PUT, words }));
+            while let Some(output) = nic.poll_output() {
+                if let Output::DmaRead { token, into, .. } = output {
+                    nic.handle(Time::ZERO, Input::DmaData { token, bytes: into, is_whole: false });
+                }
+            }
+            // All but the last frame have arrived.
+            let link = Link { destination: 0, source: 1, sequence: 0, acknowledged: message, asks: false };
+            let mut frame = head(&link, &Kind::Acknowledgement, 0);
+            seal(&mut frame);
+            nic.handle(Time::ZERO, Input::Frame { head: Time::ZERO, frame: &frame.into(), message: None });
+        }
+        assert_eq!(nic.counters().events, MESSAGES.into(), "each has failed, and was told");
+        assert_eq!(nic.transport.peers[0].dead.len(), 1);
+    }
+}

@@ -1,0 +1,594 @@
+//! Frames of the Match NIC: field offsets, checked view, valid representation.
+//!
+//! Behind the Ethernet header come words of 64 bits, most significant byte first:
+//!
+//! | word | content, from the highest bit |
+//! |---|---|
+//! | 0 | protocol 8, version 8, kind 8, flags 8, sequence 32 |
+//! | 1 | destination node 16, source node 16, acknowledged 32: the frames that have arrived in order |
+//! | 2 | check word |
+//! | 3.. | first: the header of a message, 8 words; more: source port 16, zero 16, message 32, and the offset in the message; void: the first of these two |
+//!
+//! and the message's data. The header is that of the paper (section 3.1: 64 bytes), whose first four words the match unit
+//! looks at ([`crate::models::matching::item`]); the others are ours:
+//!
+//! | word | content |
+//! |---|---|
+//! | 0 | match bits |
+//! | 1 | source node 32, source port 16, operation 16 |
+//! | 2 | bytes of the message |
+//! | 3 | remote offset; in an answer the offset in the entry |
+//! | 4 | header data |
+//! | 5 | token of the initiator's command, which an answer gives back |
+//! | 6 | target port 8, portal 8, flags 16, message 32 |
+//! | 7 | in an answer its result, otherwise zero |
+//!
+//! The check word makes the ones' complement sum of all words, the last one filled up with zeros, zero: it finds every single
+//! wrong bit. It is ours, for the paper simulates no network. There is no padding.
+
+use core::ops::Range;
+
+use thiserror::Error;
+
+use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
+use crate::models::matching::item;
+use crate::nic::{FRAME_BUFFER_BYTES, FrameBytes};
+
+/// Match among the protocols of the cluster.
+pub const PROTOCOL: u8 = 3;
+
+const WORD_BYTES: usize = 8;
+const VERSION: u8 = 2;
+
+/// Words that every frame begins with.
+const LINK_WORDS: usize = 3;
+/// Place of the check word among them.
+const CHECK_WORD: usize = 2;
+/// Words of a message's header.
+const HEADER_WORDS: usize = 8;
+/// Most words before the data.
+const MAX_HEAD_WORDS: usize = LINK_WORDS + HEADER_WORDS;
+
+/// Bytes before the data of a message's first frame.
+pub const FIRST_HEAD_BYTES: usize = ethernet::HEADER_BYTES + MAX_HEAD_WORDS * WORD_BYTES;
+/// Bytes before the data of its other frames.
+pub const MORE_HEAD_BYTES: usize = ethernet::HEADER_BYTES + (LINK_WORDS + 2) * WORD_BYTES;
+/// Bytes of an acknowledgement.
+pub const ACKNOWLEDGEMENT_BYTES: usize = ethernet::HEADER_BYTES + LINK_WORDS * WORD_BYTES;
+/// The smallest MTU with which messages can be cut into frames.
+pub const LEAST_MTU_BYTES: u32 = 256;
+
+const KIND_FIRST: u8 = 1;
+const KIND_MORE: u8 = 2;
+const KIND_ACKNOWLEDGEMENT: u8 = 3;
+const KIND_VOID: u8 = 4;
+
+/// Word 0: the sender waits for an acknowledgement.
+const FLAG_ASKS: u8 = 1;
+
+/// Header, word 6: a put's initiator wants an answer.
+const HEADER_WANTS_ANSWER: u16 = 1;
+/// Header, word 6: the receiver shall interrupt its host.
+const HEADER_INTERRUPT: u16 = 2;
+
+/// Why a frame is none of this NIC's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// It is too short for its kind, or has data where its kind has none.
+    #[error("a frame of {bytes} bytes is not as long as its kind")]
+    Length {
+        /// Bytes of the frame.
+        bytes: usize,
+    },
+    /// It is a frame of another protocol of the cluster.
+    #[error("a frame of another model's protocol")]
+    Foreign,
+    /// The check word is wrong: it was damaged.
+    #[error("the check word does not fit the frame")]
+    Check,
+    /// Another version, an unknown kind, operation or flag, or a reserved field that is not zero.
+    #[error("a field holds a value of another version")]
+    BadField,
+    /// The Ethernet header is not the one that belongs to the nodes.
+    #[error("the Ethernet header does not belong to the nodes in the frame")]
+    Addresses,
+}
+
+/// What the link between two cards looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Receiving node.
+    pub destination: u16,
+    /// Sending node.
+    pub source: u16,
+    /// Number of the frame; in an acknowledgement zero.
+    pub sequence: u32,
+    /// All frames before this number have arrived at the sender.
+    pub acknowledged: u32,
+    /// The sender waits for an acknowledgement.
+    pub asks: bool,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    /// Data for a match entry.
+    #[default]
+    Put,
+    /// Asks a match entry for data.
+    Get,
+    /// What became of a put.
+    Ack,
+    /// The data that a get asked for.
+    Reply,
+}
+
+impl Operation {
+    const ALL: [Self; 4] = [Self::Put, Self::Get, Self::Ack, Self::Reply];
+
+    const fn encode(self) -> u16 {
+        self as u16 + 1
+    }
+
+    fn decode(number: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.encode() == number)
+    }
+}
+
+/// A message's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// What the message is.
+    pub operation: Operation,
+    /// Match bits.
+    pub match_bits: u64,
+    /// Sending node.
+    pub source_node: u16,
+    /// Sending port.
+    pub source_port: u8,
+    /// Receiving port.
+    pub target_port: u8,
+    /// Portal of the receiving port.
+    pub portal: u8,
+    /// Bytes of data; of a get, those that it asks for; of an acknowledgement, those that were stored.
+    pub bytes: u64,
+    /// Offset that the initiator asks for; in an answer, the offset in the entry.
+    pub offset: u64,
+    /// For the receiver's event.
+    pub header_data: u64,
+    /// Names the initiator's command.
+    pub token: u64,
+    /// A put whose initiator wants an answer.
+    pub wants_answer: bool,
+    /// The receiver shall interrupt its host.
+    pub interrupt: bool,
+    /// Number of the message among those of its sending port to this node.
+    pub message: u32,
+    /// Answers: a `RESULT_` constant.
+    pub result: u8,
+}
+
+impl Header {
+    /// Bytes of data that travel behind the header.
+    pub const fn data_bytes(&self) -> u64 {
+        match self.operation {
+            Operation::Put | Operation::Reply => self.bytes,
+            Operation::Get | Operation::Ack => 0,
+        }
+    }
+
+    /// What the match unit looks at.
+    pub const fn for_matching(&self) -> item::Header {
+        item::Header {
+            match_bits: self.match_bits,
+            node: self.source_node as u32,
+            process: self.source_port as u16,
+            operation: match self.operation {
+                Operation::Put => item::Operation::Put,
+                Operation::Get => item::Operation::Get,
+                Operation::Ack | Operation::Reply => item::Operation::Other,
+            },
+            length: self.bytes,
+            remote_offset: self.offset,
+        }
+    }
+
+    fn encode(&self) -> [u64; HEADER_WORDS] {
+        let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
+        let flags = flag(self.wants_answer, HEADER_WANTS_ANSWER) | flag(self.interrupt, HEADER_INTERRUPT);
+        [
+            self.match_bits,
+            u64::from(self.source_node) << 32
+                | u64::from(self.source_port) << 16
+                | u64::from(self.operation.encode()),
+            self.bytes,
+            self.offset,
+            self.header_data,
+            self.token,
+            u64::from(self.target_port) << 56
+                | u64::from(self.portal) << 48
+                | u64::from(flags) << 32
+                | u64::from(self.message),
+            u64::from(self.result),
+        ]
+    }
+
+    /// The header of these words; `None` where another representation would be the valid one.
+    fn decode(words: &[u64; HEADER_WORDS]) -> Option<Self> {
+        let [match_bits, source, bytes, offset, header_data, token, target, result] = *words;
+        let flags = (target >> 32) as u16;
+        let header = Self {
+            operation: Operation::decode(source as u16)?,
+            match_bits,
+            source_node: (source >> 32) as u16,
+            source_port: (source >> 16) as u8,
+            target_port: (target >> 56) as u8,
+            portal: (target >> 48) as u8,
+            bytes,
+            offset,
+            header_data,
+            token,
+            wants_answer: flags & HEADER_WANTS_ANSWER != 0,
+            interrupt: flags & HEADER_INTERRUPT != 0,
+            message: target as u32,
+            result: result as u8,
+        };
+        (header.encode() == *words).then_some(header)
+    }
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The begin of a message, and data.
+    First(Header),
+    /// More data of a message.
+    More {
+        /// The sending port.
+        source_port: u8,
+        /// The message.
+        message: u32,
+        /// Where in the message the data begins.
+        offset: u64,
+    },
+    /// Nothing but the number in the link's head.
+    Acknowledgement,
+    /// In place of a frame whose data is not to be had any more: the message ends here.
+    Void {
+        /// The sending port.
+        source_port: u8,
+        /// The message.
+        message: u32,
+    },
+}
+
+impl Kind {
+    const fn number(&self) -> u8 {
+        match self {
+            Self::First(_) => KIND_FIRST,
+            Self::More { .. } => KIND_MORE,
+            Self::Acknowledgement => KIND_ACKNOWLEDGEMENT,
+            Self::Void { .. } => KIND_VOID,
+        }
+    }
+
+    /// Words between the link's and the data.
+    const fn words(kind: u8) -> Option<usize> {
+        match kind {
+            KIND_FIRST => Some(HEADER_WORDS),
+            KIND_MORE => Some(2),
+            KIND_ACKNOWLEDGEMENT => Some(0),
+            KIND_VOID => Some(1),
+            _ => None,
+        }
+    }
+
+    fn encode(&self, words: &mut [u64; HEADER_WORDS]) {
+        let name = |port: u8, message: u32| u64::from(port) << 48 | u64::from(message);
+        match *self {
+            Self::First(header) => *words = header.encode(),
+            Self::More { source_port, message, offset } => {
+                words[0] = name(source_port, message);
+                words[1] = offset;
+            }
+            Self::Void { source_port, message } => words[0] = name(source_port, message),
+            Self::Acknowledgement => {}
+        }
+    }
+
+    fn decode(kind: u8, words: &[u64; HEADER_WORDS]) -> Option<Self> {
+        let (source_port, message) = ((words[0] >> 48) as u8, words[0] as u32);
+        let decoded = match kind {
+            KIND_FIRST => return Header::decode(words).map(Self::First),
+            KIND_MORE => Self::More { source_port, message, offset: words[1] },
+            KIND_ACKNOWLEDGEMENT => Self::Acknowledgement,
+            KIND_VOID => Self::Void { source_port, message },
+            _ => return None,
+        };
+        let mut again = [0; HEADER_WORDS];
+        decoded.encode(&mut again);
+        (again == *words).then_some(decoded)
+    }
+}
+
+/// A valid frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// For the link between the cards.
+    pub link: Link,
+    /// What it is.
+    pub kind: Kind,
+    /// Where in the frame the data is.
+    pub data: Range<usize>,
+}
+
+impl Frame {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// [`WireError`]. A damaged frame is [`WireError::Check`] wherever the damage is, but for its length.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+        let wrong_length = WireError::Length { bytes: bytes.len() };
+        let ethernet = ethernet::Frame::new_checked(bytes).ok_or(wrong_length)?;
+        let payload = ethernet.payload();
+        if ethernet::is_foreign(payload, PROTOCOL) {
+            return Err(WireError::Foreign);
+        }
+        if payload.len() < LINK_WORDS * WORD_BYTES {
+            return Err(wrong_length);
+        }
+        if sum(payload) != u64::MAX {
+            return Err(WireError::Check);
+        }
+        let word = |place: usize| {
+            let at = place * WORD_BYTES;
+            let bytes = payload.get(at..at + WORD_BYTES).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u64::from_be_bytes)
+        };
+        let [protocol, version, kind, flags, sequence @ ..] = word(0).to_be_bytes();
+        let words = Kind::words(kind).ok_or(WireError::BadField)?;
+        let head_bytes = ethernet::HEADER_BYTES + (LINK_WORDS + words) * WORD_BYTES;
+        let has_data = matches!(kind, KIND_FIRST | KIND_MORE);
+        if bytes.len() < head_bytes || (!has_data && bytes.len() > head_bytes) {
+            return Err(wrong_length);
+        }
+        let mut body = [0; HEADER_WORDS];
+        body.iter_mut().take(words).enumerate().for_each(|(place, body)| *body = word(LINK_WORDS + place));
+        let link = Link {
+            destination: (word(1) >> 48) as u16,
+            source: (word(1) >> 32) as u16,
+            sequence: u32::from_be_bytes(sequence),
+            acknowledged: word(1) as u32,
+            asks: flags == FLAG_ASKS,
+        };
+        if (protocol, version) != (PROTOCOL, VERSION) || flags & !FLAG_ASKS != 0 {
+            return Err(WireError::BadField);
+        }
+        if ethernet::Header::parse(&ethernet) != link.ethernet() {
+            return Err(WireError::Addresses);
+        }
+        let kind = Kind::decode(kind, &body).ok_or(WireError::BadField)?;
+        Ok(Self { link, kind, data: head_bytes..bytes.len() })
+    }
+}
+
+impl Link {
+    const fn ethernet(&self) -> ethernet::Header {
+        ethernet::Header {
+            destination: mac_of_node(self.destination),
+            source: mac_of_node(self.source),
+            ether_type: ETHER_TYPE_CLUSTER,
+        }
+    }
+}
+
+/// The head of a frame, with room for `data_bytes` behind it. With the data it is to be sealed.
+#[inline]
+pub fn head(link: &Link, kind: &Kind, data_bytes: usize) -> FrameBytes {
+    let words = Kind::words(kind.number()).unwrap_or(0);
+    let flags = if link.asks { FLAG_ASKS } else { 0 };
+    let [s0, s1, s2, s3] = link.sequence.to_be_bytes();
+    let mut all = [0; MAX_HEAD_WORDS];
+    let (of_link, of_kind) = all.split_at_mut(LINK_WORDS);
+    of_link[0] = u64::from_be_bytes([PROTOCOL, VERSION, kind.number(), flags, s0, s1, s2, s3]);
+    of_link[1] =
+        u64::from(link.destination) << 48 | u64::from(link.source) << 32 | u64::from(link.acknowledged);
+    if let Ok(of_kind) = of_kind.try_into() {
+        kind.encode(of_kind);
+    }
+    let head_bytes = ethernet::HEADER_BYTES + (LINK_WORDS + words) * WORD_BYTES;
+    let mut buffer = [0; FRAME_BUFFER_BYTES];
+    let (ethernet, payload) = buffer.split_at_mut(ethernet::HEADER_BYTES);
+    ethernet.copy_from_slice(&link.ethernet().emit());
+    let (places, _) = payload.as_chunks_mut::<WORD_BYTES>();
+    places.iter_mut().zip(all).for_each(|(place, word)| *place = word.to_be_bytes());
+    if head_bytes + data_bytes <= FRAME_BUFFER_BYTES {
+        return FrameBytes::from_buf_and_len(buffer, head_bytes);
+    }
+    let mut frame = FrameBytes::with_capacity(head_bytes + data_bytes);
+    frame.extend_from_slice(buffer.get(..head_bytes).unwrap_or_default());
+    frame
+}
+
+/// Writes the check word of a frame that is whole.
+#[inline]
+pub fn seal(frame: &mut FrameBytes) {
+    let Some(payload) = frame.get_mut(ethernet::HEADER_BYTES..) else { return };
+    let (words, _) = payload.as_chunks_mut::<WORD_BYTES>();
+    let Some(check) = words.get_mut(CHECK_WORD) else { return };
+    *check = [0; WORD_BYTES];
+    let check = !sum(payload);
+    let (words, _) = payload.as_chunks_mut::<WORD_BYTES>();
+    if let Some(place) = words.get_mut(CHECK_WORD) {
+        *place = check.to_be_bytes();
+    }
+}
+
+/// The ones' complement sum of the words of `bytes`, most significant byte first, filled up with zeros.
+///
+/// Frames are summed up as fast as they are copied: bytes of the same place in their words are added up without swapping
+/// them, four sums in a word and several words side by side, so that the compiler can use vectors.
+#[inline]
+fn sum(bytes: &[u8]) -> u64 {
+    const SIDE_BY_SIDE: usize = 8;
+    /// So many bytes fit into the 16 bits of a sum.
+    const BEFORE_CARRY: usize = 256;
+    const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
+    let mut whole = 0_u128;
+    let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+    for words in words.chunks(SIDE_BY_SIDE * BEFORE_CARRY) {
+        let (mut even, mut odd) = ([0_u64; SIDE_BY_SIDE], [0_u64; SIDE_BY_SIDE]);
+        let (groups, others) = words.as_chunks::<SIDE_BY_SIDE>();
+        for group in groups {
+            for ((even, odd), word) in even.iter_mut().zip(&mut odd).zip(group) {
+                let word = u64::from_le_bytes(*word);
+                *even += word & EVEN;
+                *odd += word >> 8 & EVEN;
+            }
+        }
+        for (even, odd) in even.into_iter().zip(odd) {
+            for pair in 0..4_u32 {
+                let of_pair = |sums: u64| u128::from(sums >> (16 * pair) & 0xffff);
+                whole += of_pair(even) << (56 - 16 * pair);
+                whole += of_pair(odd) << (48 - 16 * pair);
+            }
+        }
+        whole += others.iter().map(|word| u128::from(u64::from_be_bytes(*word))).sum::<u128>();
+    }
+    let mut last = [0; WORD_BYTES];
+    last.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+    whole += u128::from(u64::from_be_bytes(last));
+    let folded = (whole as u64 as u128) + (whole >> 64);
+    (folded as u64).wrapping_add((folded >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn sums_are_those_of_whole_words(bytes in prop::collection::vec(any::<u8>(), 0..40_000), ones: bool) {
+            let bytes = if ones { alloc::vec![0xff; bytes.len()] } else { bytes };
+            let word = |bytes: &[u8]| (0..8).fold(0, |word, at| word << 8 | u64::from(bytes.get(at).copied().unwrap_or(0)));
+            let plain = bytes.chunks(8).fold(0_u64, |sum, bytes| {
+                let (sum, carry) = sum.overflowing_add(word(bytes));
+                sum + u64::from(carry)
+            });
+            prop_assert_eq!(sum(&bytes), plain);
+        }
+    }
+
+    fn any_header() -> impl Strategy<Value = Header> {
+        let operation = prop::sample::select(Operation::ALL.to_vec());
+        let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+        let places = (any::<u16>(), any::<u8>(), any::<u8>(), any::<u8>());
+        (operation, numbers, places, any::<(bool, bool, u32, u8)>()).prop_map(
+            |(operation, numbers, places, (wants_answer, interrupt, message, result))| {
+                let (match_bits, bytes, offset, header_data, token) = numbers;
+                let (source_node, source_port, target_port, portal) = places;
+                Header {
+                    operation,
+                    match_bits,
+                    source_node,
+                    source_port,
+                    target_port,
+                    portal,
+                    bytes,
+                    offset,
+                    header_data,
+                    token,
+                    wants_answer,
+                    interrupt,
+                    message,
+                    result,
+                }
+            },
+        )
+    }
+
+    fn any_frame() -> impl Strategy<Value = (Link, Kind, Vec<u8>)> {
+        let link = any::<(u16, u16, u32, u32, bool)>().prop_map(
+            |(destination, source, sequence, acknowledged, asks)| Link {
+                destination,
+                source,
+                sequence,
+                acknowledged,
+                asks,
+            },
+        );
+        let data = || prop::collection::vec(any::<u8>(), 0..300);
+        let kind = prop_oneof![
+            (any_header(), data()).prop_map(|(header, data)| (Kind::First(header), data)),
+            (any::<(u8, u32, u64)>(), data()).prop_map(|((source_port, message, offset), data)| {
+                (Kind::More { source_port, message, offset }, data)
+            }),
+            Just((Kind::Acknowledgement, Vec::new())),
+            any::<(u8, u32)>()
+                .prop_map(|(source_port, message)| (Kind::Void { source_port, message }, Vec::new())),
+        ];
+        (link, kind).prop_map(|(link, (kind, data))| (link, kind, data))
+    }
+
+    fn emit(link: &Link, kind: &Kind, data: &[u8]) -> FrameBytes {
+        let mut frame = head(link, kind, data.len());
+        frame.extend_from_slice(data);
+        seal(&mut frame);
+        frame
+    }
+
+    proptest! {
+        #[test]
+        fn frames_round_trip((link, kind, data) in any_frame()) {
+            let bytes = emit(&link, &kind, &data);
+            let frame = Frame::parse(&bytes).unwrap();
+            prop_assert_eq!((frame.link, frame.kind), (link, kind));
+            prop_assert_eq!(&bytes[frame.data], &data[..]);
+        }
+
+        #[test]
+        fn any_single_wrong_bit_is_refused((link, kind, data) in any_frame()) {
+            let mut frame = emit(&link, &kind, &data);
+            for bit in 0..frame.len() * 8 {
+                frame[bit / 8] ^= 1 << (bit % 8);
+                prop_assert!(Frame::parse(&frame).is_err(), "bit {} passed", bit);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
+            let _ = Frame::parse(&bytes);
+        }
+
+        #[test]
+        fn any_words_under_a_right_check_word_are_parsed_without_panic(
+            (link, kind, _) in any_frame(),
+            words in prop::collection::vec(any::<u64>(), 0..12),
+            [version, kind_number, flags] in any::<[u8; 3]>(),
+        ) {
+            let mut frame = head(&link, &kind, 0);
+            frame.truncate(ethernet::HEADER_BYTES + LINK_WORDS * WORD_BYTES);
+            frame[ethernet::HEADER_BYTES..][..4].copy_from_slice(&[PROTOCOL, version & 3, kind_number & 7, flags & 3]);
+            words.iter().for_each(|word| frame.extend_from_slice(&word.to_be_bytes()));
+            seal(&mut frame);
+            let _ = Frame::parse(&frame);
+        }
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_kinds() {
+        let first = Kind::First(Header::default());
+        let more = Kind::More { source_port: 0, message: 0, offset: 0 };
+        let bytes = |kind| head(&Link::default(), kind, 0).len();
+        assert_eq!(
+            [bytes(&first), bytes(&more), bytes(&Kind::Acknowledgement)],
+            [FIRST_HEAD_BYTES, MORE_HEAD_BYTES, ACKNOWLEDGEMENT_BYTES]
+        );
+    }
+}

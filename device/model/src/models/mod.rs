@@ -1,0 +1,108 @@
+//! The NIC models, one folder each, all of the same anatomy: `descriptor` is what the registry knows of a model.
+
+use crate::nic::registry::Model;
+
+pub mod mailbox;
+pub mod matching;
+pub mod ultra;
+
+/// All models of this build; the first is what a cluster file means that names none.
+pub static MODELS: &[&Model] =
+    &[&ultra::descriptor::MODEL, &matching::descriptor::MODEL, &mailbox::descriptor::MODEL];
+
+/// The model that a cluster file means that names none.
+pub fn default_model() -> &'static Model {
+    &ultra::descriptor::MODEL
+}
+
+/// The model of this name.
+pub fn named(name: &str) -> Option<&'static Model> {
+    MODELS.iter().copied().find(|model| model.name == name)
+}
+
+/// The model whose frames begin with this byte.
+pub fn of_protocol(protocol: u8) -> Option<&'static Model> {
+    MODELS.iter().copied().find(|model| model.protocol == protocol)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::nic::ShellCounts;
+    use crate::nic::registry::{DrawnWorkload, Seat, Values};
+    use crate::parts::profile::Profile;
+
+    #[test]
+    fn each_model_is_found_by_what_it_says() {
+        assert_eq!(MODELS.first().copied(), Some(default_model()));
+        for model in MODELS.iter().copied() {
+            assert_eq!(named(model.name), Some(model));
+            assert_eq!(of_protocol(model.protocol), Some(model), "{} shares its protocol", model.name);
+            let others = MODELS.iter().filter(|other| **other != model);
+            for other in others {
+                let bits = (model.protocol ^ other.protocol).count_ones();
+                assert!(bits > 1, "one damaged bit makes a frame of {} one of {}", model.name, other.name);
+            }
+            assert!(model.protocol != 0, "{}: a frame of zeros is nobody's", model.name);
+        }
+        assert_eq!((named("nothing"), of_protocol(0)), (None, None));
+    }
+
+    #[test]
+    fn default_and_drawn_cards_can_be_built() {
+        for model in MODELS {
+            let seat = || Seat { node: 0, nodes: 2, mtu_bytes: 1_500, profile: Profile::default().into() };
+            let defaults = Values::defaults(model);
+            assert_eq!(model.problems(&defaults), []);
+            assert!((model.build)(&defaults, seat()).is_ok(), "{}", model.name);
+            let limits = (model.limits)(&defaults);
+            assert_eq!(limits.open_ports.len(), model.ports as usize, "{}", model.name);
+            assert!((model.promises)(&defaults).sound.is_delivered, "{}", model.name);
+            for draw in 0..1_000 {
+                let mut workload = DrawnWorkload { message_bytes: 8, slices: 8, receive: 0 };
+                let drawn = (model.swarm.draw)(&mut |bound| draw % bound.max(1), &mut workload);
+                assert_eq!((drawn.model(), model.problems(&drawn)), (*model, Vec::new()));
+                assert!((model.build)(&drawn, seat()).is_ok(), "{}: {drawn:?}", model.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_counters_of_a_card_have_one_name() {
+        for model in MODELS {
+            let seat = Seat { node: 0, nodes: 2, mtu_bytes: 1_500, profile: Profile::default().into() };
+            let card = (model.build)(&Values::defaults(model), seat).ok().unwrap();
+            let common = card.statistics(&ShellCounts::default()).by_name();
+            let mut names: Vec<_> = common.into_iter().chain(card.counters()).map(|(name, _)| name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}: {names:?}", model.name);
+            assert!(count <= niclab_abi::control::MAX_COUNTERS as usize, "{}", model.name);
+        }
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_named() {
+        use crate::nic::registry::{Kind, Value};
+        for model in MODELS {
+            for parameter in model.parameters {
+                let defaults = Values::defaults(model);
+                let wrong = match &parameter.kind {
+                    Kind::Number { most, .. } | Kind::Numbers { most, .. } => Value::Number(most + 1),
+                    Kind::Choice { .. } => Value::Word("no such word".into()),
+                };
+                let problems = model.problems(&defaults.with(parameter.key, wrong));
+                let found = problems.iter().find(|problem| problem.key == parameter.key);
+                assert!(
+                    found.is_some_and(|problem| !problem.remedy.is_empty()),
+                    "{} {}",
+                    model.name,
+                    parameter.key
+                );
+            }
+        }
+    }
+}

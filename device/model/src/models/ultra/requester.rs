@@ -1,0 +1,374 @@
+//! The requester: descriptor look-up table, FIFO RAM with its pointer memory, Load and TX machines (section 3.1).
+
+use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
+use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE};
+
+use crate::models::ultra::config::{Config, FlowControl, PORTS};
+use crate::models::ultra::counters::Effects;
+use crate::models::ultra::wire::{Address, Header, Kind, MAX_WORDS};
+use crate::nic::PageStore;
+use crate::parts::credit::Window;
+use crate::parts::effects::{Machine, WORD_BYTES};
+use crate::parts::fifo::{FifoError, FifoRam};
+use crate::parts::host_interface::BusTransfer;
+use crate::parts::launch_code::Code;
+use crate::parts::ledger::Stage;
+use crate::parts::port::RequesterPage;
+use crate::parts::timers::{TimerName, Timers};
+use crate::parts::trace_tag::TraceTag;
+use crate::time::{Span, Time};
+
+/// The timers of the card, each of them for each port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A port has packets and no credit: ask for it again, in case request or answer was lost.
+    CreditProbe,
+}
+
+impl TimerName for Timer {
+    const ALL: &'static [Self] = &[Self::CreditProbe];
+}
+
+/// What an open port is to the requester.
+#[derive(Clone, Debug)]
+struct Port {
+    page: RequesterPage,
+    /// Entry of the descriptor look-up table: where the port sends. The paper's entry holds routing, TUPID and header;
+    /// all follow from this.
+    target: Option<Address>,
+    /// When the credit of the packet last sent was there.
+    opened: Time,
+    /// Next wait of the credit probe.
+    probe_wait: Span,
+}
+
+/// What belongs to a packet beside its words.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    code: Code,
+    message: TraceTag,
+}
+
+/// The requester of a card.
+pub struct Requester {
+    node: u16,
+    flow_control: FlowControl,
+    probe_first: Span,
+    probe_most: Span,
+    fifo: FifoRam<Packet>,
+    /// Messages launched so far, refused ones too.
+    messages: u64,
+    ports: [Option<Port>; PORTS],
+    /// Outlives the port: its next user's connections are newer than those of the last.
+    windows: [Window; PORTS],
+    timers: Timers<Timer>,
+}
+
+impl Requester {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            node: config.node,
+            flow_control: config.flow_control,
+            probe_first: config.credit_probe_first,
+            probe_most: config.credit_probe_most,
+            fifo: FifoRam::new(config.fifo_ram_words.into()),
+            messages: 0,
+            ports: [const { None }; PORTS],
+            windows: [const { Window::new() }; PORTS],
+            timers: Timers::default(),
+        }
+    }
+
+    pub(super) fn open(
+        &mut self,
+        port: usize,
+        status_address: u64,
+        fifo_words: usize,
+    ) -> Result<(), FifoError> {
+        self.fifo.open(port, fifo_words)?;
+        self.ports[port] = Some(Port {
+            page: RequesterPage::new(status_address),
+            target: None,
+            opened: Time::ZERO,
+            probe_wait: self.probe_first,
+        });
+        Ok(())
+    }
+
+    /// Forgets the port. Packets that were not sent are discarded.
+    pub(super) fn close(&mut self, port: usize, effects: &mut Effects) {
+        self.ports[port] = None;
+        self.timers.stop(Timer::CreditProbe, port);
+        effects.counters.card.discarded_at_close += self.fifo.close(port) as u64;
+    }
+
+    /// When the last effect of the port is visible.
+    pub(super) fn last_effect(&self, port: usize) -> Time {
+        self.ports[port].as_ref().map_or(Time::ZERO, |port| port.page.visible())
+    }
+
+    /// Whether a packet of any length can be taken. The store is looked at when this is true, and waits in its page
+    /// while it is not.
+    #[inline]
+    pub(super) fn accepts_store(&self, port: usize) -> bool {
+        self.fifo.accepts(port, MAX_WORDS)
+    }
+
+    /// Whether launched packets wait to be sent.
+    pub(super) fn has_packets(&self, port: usize) -> bool {
+        self.fifo.front(port).is_some()
+    }
+
+    /// Fills the entry of the look-up table and asks for credit.
+    pub(super) fn set_route(&mut self, now: Time, port: usize, target: Address, effects: &mut Effects) {
+        let state = self.ports[port].as_mut();
+        debug_assert!(state.is_some(), "the request was checked: the port is open");
+        if let Some(state) = state {
+            state.target = Some(target);
+            self.begin_connection(now, port, effects);
+        }
+    }
+
+    /// A burst of programmed I/O: the Load machine. The shell leaves it in the page while [`Self::accepts_store`] is
+    /// false; were it passed on nonetheless, it would be dropped.
+    pub(super) fn on_store(&mut self, now: Time, store: &PageStore, effects: &mut Effects) {
+        let index = store.port as usize;
+        if !self.accepts_store(index) {
+            return;
+        }
+        let Some(port) = self.ports.get_mut(index).and_then(Option::as_mut) else {
+            debug_assert!(false, "a port with a FIFO is open");
+            return;
+        };
+        let now = port.page.launched_at(now);
+        let code = Code::decode(store.code);
+        // A code that says nothing is priced as the shortest burst.
+        let payload_words = code.map_or(0, |code| code.payload_words);
+        let words = payload_words + TAG_WORDS;
+        let bytes = words as u64 * WORD_BYTES;
+        self.messages += 1;
+        let message = TraceTag {
+            node: self.node,
+            port: store.port as u16,
+            number: self.messages,
+            launched: now.max(effects.interface.host_clock()),
+            bytes: (payload_words as u64 * WORD_BYTES) as u32,
+        };
+        effects.attribute(Some(message));
+        let software_done = effects.interface.host_send(now, bytes);
+        // A full FIFO holds the bus, and the bus holds the host.
+        let room = self.fifo.room_at(index, words, software_done);
+        let arrived = effects.interface.transfer(BusTransfer::PioWrite, room, bytes).end;
+
+        let (_, is_line_due) = port.page.count_launch();
+        match code {
+            Err(error) => port.page.refuse(arrived, error.refusal(), effects),
+            Ok(_) if port.target.is_none() => port.page.refuse(arrived, REFUSED_NO_ROUTE, effects),
+            Ok(code) => {
+                let done = effects.work(Machine::Load, arrived, bytes).end;
+                let burst = store.words.get(PAYLOAD_WORDS - payload_words..).unwrap_or_default();
+                if self.may_send(index) {
+                    // Nothing waits before it: it passes through the FIFO RAM without a stop.
+                    self.send_packet(done, index, Packet { code, message }, burst, effects);
+                } else {
+                    self.fifo.push(index, burst, done, Packet { code, message });
+                    self.mind_probe(done, index);
+                }
+                // A packet that is notified has a line of its own, when it has left.
+                if is_line_due
+                    && !code.notify
+                    && let Some(page) = self.page_mut(index)
+                {
+                    page.write(done, effects);
+                }
+            }
+        }
+    }
+
+    /// Whether the port's next packet need not wait.
+    fn may_send(&self, index: usize) -> bool {
+        let has_credit = self.flow_control == FlowControl::None || self.windows[index].is_open();
+        has_credit && self.fifo.front(index).is_none()
+    }
+
+    /// Sends the packets that waited, while there is credit.
+    fn send_waiting(&mut self, now: Time, index: usize, effects: &mut Effects) {
+        let mut words = [0; MAX_WORDS];
+        while self.flow_control == FlowControl::None || self.windows[index].is_open() {
+            let Some(packet) = self.fifo.take(index, &mut words) else { break };
+            let words = words.get(..packet.words).unwrap_or_default();
+            self.send_packet(packet.ready, index, packet.note, words, effects);
+        }
+        self.mind_probe(now, index);
+    }
+
+    /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM.
+    fn send_packet(
+        &mut self,
+        ready: Time,
+        index: usize,
+        packet: Packet,
+        words: &[u64],
+        effects: &mut Effects,
+    ) {
+        let Packet { code, message } = packet;
+        let port = self.ports.get_mut(index).and_then(Option::as_mut);
+        let Some((port, target)) = port.and_then(|port| port.target.map(|target| (port, target))) else {
+            debug_assert!(false, "no packet is taken from a port without a route");
+            return;
+        };
+        let window = &mut self.windows[index];
+        // Whether its credit was fed to this model before it or after it.
+        let opened = window.opened();
+        // Credit took so long that the card has asked for it: if it did so, then by a clock that is not the model's.
+        let waited_from = ready.max(core::mem::replace(&mut port.opened, opened));
+        effects.counters.card.unordered += u64::from(opened > waited_from + self.probe_first);
+        let ready = ready.max(opened);
+        let header = Header {
+            target,
+            source: Address { node: self.node, port: index as u8 },
+            kind: Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge },
+            connection: window.connection(),
+            number: window.count_sent(),
+        };
+        effects.attribute(Some(message));
+        let sent = transmit(ready, &header, words, Some(message), effects);
+        // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
+        self.fifo.leave(index, words.len(), sent.start);
+        effects.counters.card.messages_sent += 1;
+        effects.counters.card.bytes_sent += words.len() as u64 * WORD_BYTES;
+        port.page.line.sent += 1;
+        if code.notify {
+            port.page.line.notified += 1;
+            port.page.write(sent.end, effects);
+        }
+    }
+
+    /// Lets the probe timer run exactly while packets wait for credit.
+    fn mind_probe(&mut self, now: Time, index: usize) {
+        let Some(port) = &mut self.ports[index] else {
+            debug_assert!(false, "the timer of a port that is closed is stopped");
+            return;
+        };
+        if self.fifo.front(index).is_none() {
+            port.probe_wait = self.probe_first;
+            self.timers.stop(Timer::CreditProbe, index);
+        } else if !self.timers.is_running(Timer::CreditProbe, index) {
+            self.timers.start(Timer::CreditProbe, index, now + port.probe_wait);
+        }
+    }
+
+    /// The limit of a port's packets moved.
+    pub(super) fn on_credit(&mut self, now: Time, header: &Header, effects: &mut Effects) {
+        let index = usize::from(header.target.port);
+        let is_ours = self.is_target(index, header.source);
+        if is_ours && self.windows[index].on_limit(now, header.connection, header.number, MAX_SLICES) {
+            if let Some(port) = &mut self.ports[index] {
+                port.probe_wait = self.probe_first;
+            }
+            self.timers.stop(Timer::CreditProbe, index);
+            self.send_waiting(now, index, effects);
+        } else {
+            effects.counters.flow_discarded += 1;
+        }
+    }
+
+    /// The receiver has an account for this port, or wants another connection for it.
+    pub(super) fn on_offer(&mut self, now: Time, header: &Header, effects: &mut Effects) {
+        let index = usize::from(header.target.port);
+        if !self.is_target(index, header.source) {
+            effects.counters.flow_discarded += 1;
+        } else if header.connection == 0 {
+            self.request_credit(now, index, effects);
+        } else if header.connection == self.windows[index].connection() {
+            self.begin_connection(now, index, effects);
+        } else {
+            effects.counters.flow_discarded += 1;
+        }
+    }
+
+    /// A packet was stored at the other end.
+    pub(super) fn on_acknowledgement(&mut self, now: Time, header: &Header, effects: &mut Effects) {
+        let index = usize::from(header.target.port);
+        let is_ours = self.is_target(index, header.source);
+        if is_ours && self.windows[index].on_acknowledgement(header.connection, header.number) {
+            // Its status line and those of later launches meet on the bus in the order in which they are fed.
+            effects.counters.card.unordered += 1;
+            if let Some(page) = self.page_mut(index) {
+                page.line.acknowledged += 1;
+                page.write(now, effects);
+            }
+        } else {
+            effects.counters.flow_discarded += 1;
+        }
+    }
+
+    /// Handles one timer that has expired; false when none has.
+    pub(super) fn on_timeout(&mut self, now: Time, effects: &mut Effects) -> bool {
+        let Some((Timer::CreditProbe, index)) = self.timers.take_expired(now) else { return false };
+        effects.counters.credit_probes += 1;
+        self.request_credit(now, index, effects);
+        if let Some(port) = &mut self.ports[index] {
+            port.probe_wait = port.probe_wait.times(2).min(self.probe_most);
+        }
+        self.mind_probe(now, index);
+        true
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// The requester page of an open port.
+    pub(super) fn page_mut(&mut self, index: usize) -> Option<&mut RequesterPage> {
+        self.ports.get_mut(index)?.as_mut().map(|port| &mut port.page)
+    }
+
+    /// Sends a packet without words for flow control or acknowledgement.
+    pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
+        transmit(ready, header, &[], None, effects);
+    }
+
+    fn is_target(&self, index: usize, remote: Address) -> bool {
+        let port = self.ports.get(index).and_then(Option::as_ref);
+        port.is_some_and(|port| port.target == Some(remote))
+    }
+
+    fn begin_connection(&mut self, now: Time, index: usize, effects: &mut Effects) {
+        self.windows[index].begin();
+        self.request_credit(now, index, effects);
+    }
+
+    fn request_credit(&mut self, now: Time, index: usize, effects: &mut Effects) {
+        let Some(target) = self.ports[index].as_ref().and_then(|port| port.target) else {
+            debug_assert!(false, "credit is asked for along a route");
+            return;
+        };
+        if self.flow_control == FlowControl::None {
+            return;
+        }
+        let window = &self.windows[index];
+        let header = Header {
+            target,
+            source: Address { node: self.node, port: index as u8 },
+            kind: Kind::CreditRequest { is_window_open: window.is_open() },
+            connection: window.connection(),
+            number: window.sent(),
+        };
+        effects.counters.flow_sent += 1;
+        self.send_flow(now, &header, effects);
+    }
+}
+
+/// One packet through the TX machine.
+fn transmit(
+    ready: Time,
+    header: &Header,
+    words: &[u64],
+    message: Option<TraceTag>,
+    effects: &mut Effects,
+) -> Stage {
+    let stage = effects.work(Machine::Transmit, ready, words.len() as u64 * WORD_BYTES);
+    effects.frame(stage.end, header.emit(words), message);
+    stage
+}

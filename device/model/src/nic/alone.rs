@@ -1,0 +1,50 @@
+//! A card that has its node for itself.
+
+use core::ops::{Deref, DerefMut};
+
+use crate::nic::{Input, Nic};
+use crate::parts::node_bus::NodeBus;
+use crate::time::Time;
+
+/// A card with a node on whose bus nobody else is: for tests, benchmarks and examples.
+#[derive(Clone, Debug)]
+pub struct Alone<N> {
+    /// The card.
+    pub nic: N,
+    /// Its node.
+    pub node: NodeBus,
+}
+
+impl<N> Alone<N> {
+    /// `nic` on an idle node.
+    pub fn new(nic: N) -> Self {
+        Self { nic, node: NodeBus::default() }
+    }
+}
+
+impl<N: Nic> Alone<N> {
+    /// [`Nic::handle`] on its node.
+    #[inline]
+    pub fn handle(&mut self, now: Time, input: Input<'_>) {
+        self.nic.handle(now, input, &mut self.node);
+    }
+
+    /// [`NodeBus::clock`].
+    pub fn host_clock(&self) -> Time {
+        self.node.clock()
+    }
+}
+
+impl<N> Deref for Alone<N> {
+    type Target = N;
+
+    fn deref(&self) -> &N {
+        &self.nic
+    }
+}
+
+impl<N> DerefMut for Alone<N> {
+    fn deref_mut(&mut self) -> &mut N {
+        &mut self.nic
+    }
+}

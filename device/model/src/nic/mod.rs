@@ -1,0 +1,365 @@
+//! The boundary of every NIC model: what goes in, what comes out.
+//!
+//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. The same three verbs serve a model that is written
+//! by page stores (ULTRA, GRIM), by descriptors (GAMMA, INIC) or by commands on a queue (Match); inputs are added here
+//! with the first model that needs them, never beside it.
+
+pub mod alone;
+pub mod frame;
+mod observed;
+pub mod registry;
+pub mod statistics;
+
+pub use observed::Observed;
+pub use statistics::Statistics;
+
+use core::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::nic::frame::SharedFrame;
+use crate::parts::node_bus::NodeBus;
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Bytes of a frame that is being made, from the Ethernet header to the last byte of the payload (no preamble, no check
+/// sequence of Ethernet's). Short frames live inline.
+pub type FrameBytes = SmallVec<[u8; FRAME_BUFFER_BYTES]>;
+
+/// Bytes of a frame that live inline.
+pub const FRAME_BUFFER_BYTES: usize = 136;
+
+/// Words of one DMA write. One cache line and a status word live inline.
+pub type DmaWords = SmallVec<[u64; DMA_BUFFER_WORDS]>;
+
+/// Words of a DMA write that live inline.
+pub const DMA_BUFFER_WORDS: usize = 12;
+
+/// Stretches of host memory, one behind the other. Two live inline: a page's end and the next page's begin.
+pub type HostRanges = SmallVec<[HostRange; 2]>;
+
+/// Bytes of the answer to a control request. The longest, with statistics, lives inline.
+pub type ReplyBytes = SmallVec<[u8; 136]>;
+
+/// What a shell tells a model.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The host launched a slot of a requester page: one burst of programmed I/O. The shell has checked nothing but
+    /// that the sequence number was the expected one.
+    PageStore(PageStore),
+    /// The host stored a register of a completer page.
+    Register {
+        /// The port whose page it is.
+        port: u32,
+        /// Which register, and the value.
+        register: Register,
+    },
+    /// A control request, header and body, as the driver wrote it.
+    Control {
+        /// Comes back with the [`Output::Reply`].
+        token: u64,
+        /// All readable bytes of the chain; the shell bounds them at [`MAX_CONTROL_BYTES`].
+        request: &'a [u8],
+    },
+    /// A chain of a descriptor queue: the model has it until its [`Output::Complete`]. Only models that ask for some
+    /// ([`Nic::descriptors_wanted`]) get any.
+    Descriptor(Descriptor),
+    /// The host has notified a descriptor queue: a poll demand, for a model whose descriptors lie in rings of the guest's
+    /// memory. What the queue itself holds comes as [`Input::Descriptor`].
+    PollDemand {
+        /// Which queue.
+        queue: DescriptorQueue,
+    },
+    /// What only the shell can count, before a request for statistics.
+    ShellCounts(ShellCounts),
+    /// A frame arrived from the link: at the time of the call its last byte is there.
+    Frame {
+        /// The frame. A model that wants to keep it clones it.
+        frame: &'a SharedFrame,
+        /// When its first byte was there.
+        head: Time,
+        /// What [`Output::Frame`] said of it.
+        message: Option<TraceTag>,
+    },
+    /// What [`Output::DmaRead`] asked for.
+    DmaData {
+        /// Token of the output.
+        token: u64,
+        /// What the output wanted appended to, and behind it the bytes; none of them unless all are there.
+        bytes: FrameBytes,
+        /// Whether they are: otherwise not all of the ranges were the guest's memory.
+        is_whole: bool,
+    },
+    /// The time that [`Nic::poll_timeout`] named has come.
+    Timeout,
+    /// The host is gone or was reset: forget every port and all of its memory at once, write nothing more.
+    HostReset,
+}
+
+/// Most bytes of a control request that a shell passes on: larger than any body of [`niclab_abi::control`].
+pub const MAX_CONTROL_BYTES: usize = 4096;
+
+/// Totals since the device was made that a model cannot know, and reports among its statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShellCounts {
+    /// Doorbells rung by the guest.
+    pub doorbells: u64,
+    /// Launches that were found by polling, with no doorbell.
+    pub doorbells_spared: u64,
+    /// Events merged into a later one because the driver had left no buffer.
+    pub events_merged: u64,
+    /// Control requests that the shell refused itself.
+    pub control_refused: u64,
+}
+
+/// A stretch of host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRange {
+    /// Guest-physical address of the first byte.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A descriptor queue of a card: the virtqueues of the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DescriptorQueue {
+    /// What is to be sent.
+    Transmit,
+    /// Where is room for what comes.
+    Receive,
+}
+
+impl DescriptorQueue {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Transmit, Self::Receive];
+}
+
+/// A chain of a descriptor queue. Its memory was named in no control request: the shell has checked all of it against the
+/// guest's memory table, and checks each access again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Comes back with the [`Output::Complete`].
+    pub token: u64,
+    /// The queue.
+    pub queue: DescriptorQueue,
+    /// What the device may read, in the order of the chain. As many ranges as the queue has descriptors, at the most.
+    pub readable: HostRanges,
+    /// What it may write.
+    pub writable: HostRanges,
+}
+
+/// One launched slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageStore {
+    /// The port that owns the page: the identity of the sender.
+    pub port: u32,
+    /// The lower half of the launch word: the page-offset code and bits that must be zero.
+    pub code: u32,
+    /// Words 0..10 of the slot. Payload and tag end at word 10; what lies before the payload is not read.
+    pub words: [u64; niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS],
+}
+
+/// A register of a completer page, [`niclab_abi::bar::CompleterPage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// Slices consumed since the port was opened.
+    Released(u64),
+    /// Number of the slice whose arrival shall interrupt; zero disarms.
+    Armed(u64),
+    /// How many slices the program consumes between two stores of [`Register::Released`]; zero: not known. Part of
+    /// setting a port up, and without a price.
+    ReleaseInterval(u64),
+}
+
+/// What a DMA write is to the host that looks at it. Shells need not know; a fault of the device
+/// ([`crate::parts::fault_injector`]) does, for it spoils a part of the write and leaves the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Data, of which a later write tells.
+    Data,
+    /// A slot, a descriptor or an event. The last word makes it the host's: until the host sees that word change, all of
+    /// it is the device's. The words before the last are data.
+    Completion {
+        /// The bits of the last word that say what came and how it went. The others are ownership: by them alone the host
+        /// sees that the word is new.
+        status: u64,
+    },
+    /// Counts, each of them of use by itself. The next write replaces all of them.
+    Counts,
+}
+
+/// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
+/// Models only name memory that the host gave them in a control request; a shell still checks every address against the
+/// guest's memory table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Store `words` into host memory from `address` on, in ascending order, the last word with release ordering after
+    /// all others.
+    DmaWrite {
+        /// When the last word is visible to the host.
+        at: Time,
+        /// Guest-physical address, aligned to 8 bytes.
+        address: u64,
+        /// What to store.
+        words: DmaWords,
+        /// What that is to the host.
+        content: Content,
+        /// The message that caused it, where one did and the ledger knows.
+        message: Option<TraceTag>,
+    },
+    /// Store a part of a frame into host memory, byte by byte where it must be: data, of which a later write tells. The frame
+    /// may have come long ago.
+    DmaFrame {
+        /// When the last byte is visible to the host.
+        at: Time,
+        /// The frame.
+        frame: SharedFrame,
+        /// Which bytes of it.
+        bytes: Range<usize>,
+        /// Where to: as many bytes, in this order.
+        ranges: HostRanges,
+        /// The message whose data it is, where the ledger knows.
+        message: Option<TraceTag>,
+    },
+    /// Load host memory, append it to `into`, and answer by [`Input::DmaData`] at the same instant, before the next output
+    /// is polled.
+    DmaRead {
+        /// When the last byte is in the NIC.
+        at: Time,
+        /// Comes back with the answer.
+        token: u64,
+        /// Where from, in this order.
+        ranges: HostRanges,
+        /// What the bytes are appended to: the head of a frame, so that data is copied once.
+        into: FrameBytes,
+        /// The message that it is for, where the ledger knows.
+        message: Option<TraceTag>,
+    },
+    /// Send a frame into the link.
+    Frame {
+        /// When its first byte is ready for the link.
+        at: Time,
+        /// When its last byte is: a link waits for a source that is slower than itself. The same instant for a frame that
+        /// is whole before it leaves.
+        tail: Time,
+        /// The frame.
+        frame: SharedFrame,
+        /// The message that it carries; none for frames of the NIC's own, such as flow control. Travels beside the frame
+        /// and is known to ledgers alone: what the receiver does must follow from the frame.
+        message: Option<TraceTag>,
+    },
+    /// Interrupt the host with one event.
+    Interrupt {
+        /// When it is raised.
+        at: Time,
+        /// What for: a `CAUSE_` constant of [`niclab_abi::event`].
+        cause: u32,
+        /// The port it concerns.
+        port: u32,
+        /// The message that caused it, where one did.
+        message: Option<TraceTag>,
+    },
+    /// Give a chain back to its descriptor queue; the host is interrupted where its driver wants that.
+    Complete {
+        /// When.
+        at: Time,
+        /// Token of [`Input::Descriptor`].
+        token: u64,
+        /// Bytes that were written into its memory.
+        bytes: u32,
+    },
+    /// Answer the control request with this token.
+    Reply {
+        /// When.
+        at: Time,
+        /// Token of [`Input::Control`].
+        token: u64,
+        /// [`niclab_abi::control::Reply`] header and body.
+        bytes: ReplyBytes,
+    },
+}
+
+impl Output {
+    /// When it is to be done.
+    #[inline]
+    pub const fn at(&self) -> Time {
+        match self {
+            Self::DmaWrite { at, .. }
+            | Self::DmaFrame { at, .. }
+            | Self::DmaRead { at, .. }
+            | Self::Frame { at, .. }
+            | Self::Interrupt { at, .. }
+            | Self::Complete { at, .. }
+            | Self::Reply { at, .. } => *at,
+        }
+    }
+
+    /// The message that caused it, where one did and the ledger knows.
+    #[inline]
+    pub const fn message(&self) -> Option<TraceTag> {
+        match self {
+            Self::DmaWrite { message, .. }
+            | Self::DmaFrame { message, .. }
+            | Self::DmaRead { message, .. }
+            | Self::Frame { message, .. }
+            | Self::Interrupt { message, .. } => *message,
+            Self::Complete { .. } | Self::Reply { .. } => None,
+        }
+    }
+
+    /// When it is to be done, to put it off.
+    pub const fn at_mut(&mut self) -> &mut Time {
+        match self {
+            Self::DmaWrite { at, .. }
+            | Self::DmaFrame { at, .. }
+            | Self::DmaRead { at, .. }
+            | Self::Frame { at, .. }
+            | Self::Interrupt { at, .. }
+            | Self::Complete { at, .. }
+            | Self::Reply { at, .. } => at,
+        }
+    }
+}
+
+/// A NIC model: its verbs. What reports look at is [`Observed`].
+pub trait Nic: Observed {
+    /// Takes one input at model time `now`. Never fails: what is wrong is answered, counted or raised, as the host
+    /// interface says.
+    ///
+    /// What it does over the bus it does on `node`, whose host and bus it has for as long as the call takes. Other masters
+    /// of the node have them between two calls.
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus);
+
+    /// The host memory that a control request would let the model touch. A shell refuses the request with
+    /// [`niclab_abi::control::STATUS_BAD_ADDRESS`] unless all of it is memory of the guest, and only then passes it on.
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges;
+
+    /// The next effect, until there is none. Drained after every [`Nic::handle`].
+    fn poll_output(&mut self) -> Option<Output>;
+
+    /// The one next deadline, or none.
+    fn poll_timeout(&self) -> Option<Time>;
+
+    /// How many more chains of `queue` the model takes now. A shell leaves the others in the queue, and looks again after
+    /// other inputs. `None` for a model that never takes any.
+    fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
+        let _ = queue;
+        None
+    }
+
+    /// Whether `port` is open and can take another [`Input::PageStore`] now. A shell leaves the slot in the page while
+    /// this is false, and looks again after other inputs.
+    fn accepts_store(&self, port: u32) -> bool;
+
+    /// Whether `port` is open: its pages are worth a look.
+    fn is_open(&self, port: u32) -> bool;
+
+    /// Work done since the model was made, in units of about ten nanoseconds of a host processor's time: an estimate of what
+    /// inputs and outputs so far have cost the shell's thread, so that a shell which many guests share can stop after so
+    /// much of it and let another in. It only grows. Model time never follows from it, and it may change from one version
+    /// to the next. A model whose inputs all cost about the same need not count.
+    fn work_done(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,290 @@
+//! What the units of a card do to the world: effects queued for the shell, priced and counted.
+
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+use niclab_abi::control::{Reply, STATUS_OK};
+use niclab_abi::{FromBytes, ToBytes};
+
+use crate::nic::frame::SharedFrame;
+use crate::nic::{Content, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts};
+use crate::parts::counters::{CardCounters, Counting};
+use crate::parts::host_interface::{self, BusTransfer, HostInterface};
+use crate::parts::ledger::Stage;
+use crate::parts::obligation::Obligation;
+use crate::parts::trace_tag::TraceTag;
+use crate::time::{Passage, Time};
+
+/// Bytes of a word.
+pub const WORD_BYTES: u64 = 8;
+
+/// The machines that most cards have; a unit with others asks [`HostInterface::machine`] for them.
+#[derive(Clone, Copy, Debug)]
+pub enum Machine {
+    /// Takes what the host launches.
+    Load,
+    /// Sends frames.
+    Transmit,
+    /// Checks frames.
+    Receive,
+    /// Stores into host memory.
+    Store,
+}
+
+impl Machine {
+    /// Names in profiles and in timelines.
+    const NAMES: [(&'static str, &'static str); 4] =
+        [("load", "load"), ("transmit", "tx"), ("receive", "rx"), ("store", "store")];
+}
+
+/// What inputs and outputs cost, as [`crate::nic::Nic::work_done`] counts.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkPrices {
+    /// Any input.
+    pub input: u64,
+    /// Bytes of an input that are checked in a unit of work, a power of two; `u64::MAX` where none is long.
+    pub checked_bytes_in_unit: u64,
+    /// Any output.
+    pub output: u64,
+    /// Bytes that are copied for an output in a unit of work, a power of two; `u64::MAX` where none is long.
+    pub copied_bytes_in_unit: u64,
+}
+
+/// The reply to a control request.
+#[derive(Debug)]
+#[must_use = "a driver waits for the reply"]
+pub struct ReplyDue {
+    token: u64,
+    obligation: Obligation,
+}
+
+impl ReplyDue {
+    /// The reply to the request with this token.
+    pub const fn new(token: u64) -> Self {
+        Self { token, obligation: Obligation::new("a reply to a control request") }
+    }
+
+    /// The driver is gone.
+    pub fn void(self) {
+        self.obligation.void();
+    }
+}
+
+/// Host interface, queued effects and counts of a card. `C` is what its model counts.
+pub struct Effects<C> {
+    /// Host and bus.
+    pub interface: HostInterface,
+    /// What the card has counted.
+    pub counters: C,
+    /// What the shell has counted.
+    pub shell_counts: ShellCounts,
+    machines: [host_interface::Machine; 4],
+    outputs: VecDeque<Output>,
+    prices: WorkPrices,
+    /// Powers of two by which bytes are divided for each input and output.
+    checked_shift: u32,
+    copied_shift: u32,
+    spent: u64,
+    tokens: u64,
+}
+
+impl<C: Counting> Effects<C> {
+    /// None so far.
+    pub fn new(interface: HostInterface, prices: WorkPrices) -> Self {
+        let machine = |(name, track)| interface.machine(name, track);
+        Self {
+            machines: Machine::NAMES.map(machine),
+            interface,
+            counters: C::default(),
+            shell_counts: ShellCounts::default(),
+            outputs: VecDeque::new(),
+            prices,
+            checked_shift: prices.checked_bytes_in_unit.checked_ilog2().unwrap_or(0),
+            copied_shift: prices.copied_bytes_in_unit.checked_ilog2().unwrap_or(0),
+            spent: 0,
+            tokens: 0,
+        }
+    }
+
+    /// What every card counts.
+    #[inline]
+    pub fn card(&mut self) -> &mut CardCounters {
+        self.counters.as_mut()
+    }
+
+    /// An input has come: no message is known whose it is.
+    #[inline]
+    pub fn on_input(&mut self, input: &Input<'_>) {
+        self.attribute(None);
+        let bytes = match input {
+            Input::Frame { frame, .. } => frame.len(),
+            Input::Control { request, .. } => request.len(),
+            Input::DmaData { bytes, .. } => bytes.len(),
+            _ => 0,
+        };
+        self.spent += self.prices.input + (bytes as u64 >> self.checked_shift);
+    }
+
+    /// A number that no other command, read or message of this card has.
+    pub const fn next_token(&mut self) -> u64 {
+        self.tokens += 1;
+        self.tokens
+    }
+
+    /// The next effect, in the order in which they were decided.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Output> {
+        // Returned as it is taken: it is long, and moved for each of a card's effects.
+        let output = self.outputs.pop_front();
+        let bytes = match output.as_ref()? {
+            Output::DmaFrame { ranges, .. } | Output::DmaRead { ranges, .. } => {
+                ranges.iter().map(|range| range.bytes).sum()
+            }
+            Output::Frame { frame, .. } => frame.len() as u64,
+            _ => 0,
+        };
+        self.spent += self.prices.output + (bytes >> self.copied_shift);
+        output
+    }
+
+    /// The host is gone: what was for it is not done.
+    pub fn on_host_reset(&mut self) {
+        self.outputs.retain(|output| matches!(output, Output::Frame { .. }));
+    }
+
+    /// Counts work beside that of inputs and outputs, as [`crate::nic::Nic::work_done`] does.
+    #[inline]
+    pub const fn spend(&mut self, units: u64) {
+        self.spent += units;
+    }
+
+    /// Work done so far.
+    #[inline]
+    pub const fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Says whose the crossings are that follow.
+    #[inline]
+    pub fn attribute(&mut self, message: Option<TraceTag>) {
+        self.interface.ledger_mut().attribute(message);
+    }
+
+    /// Does what belongs to no message, whatever goes on around it.
+    #[inline]
+    pub fn unattributed<R>(&mut self, act: impl FnOnce(&mut Self) -> R) -> R {
+        let message = self.interface.ledger().attributed();
+        self.attribute(None);
+        let result = act(self);
+        self.attribute(message);
+        result
+    }
+
+    /// Lets a machine work on `bytes`.
+    #[inline]
+    pub fn work(&mut self, machine: Machine, ready: Time, bytes: u64) -> Stage {
+        self.interface.work(&mut self.machines[machine as usize], ready, bytes)
+    }
+
+    /// The host stores a register. Returns when it is there.
+    #[inline]
+    pub fn store_register(&mut self, ready: Time) -> Time {
+        self.interface.transfer(BusTransfer::PioWrite, ready, WORD_BYTES).end
+    }
+
+    /// Writes `words` as one DMA transfer. Returns when they are visible.
+    #[inline]
+    pub fn dma_write(&mut self, ready: Time, address: u64, words: DmaWords, content: Content) -> Time {
+        let message = self.interface.ledger().attributed();
+        let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
+        self.outputs.push_back(Output::DmaWrite { at, address, words, content, message });
+        at
+    }
+
+    /// Stores a part of a frame as one DMA transfer. Returns when it is visible.
+    pub fn dma_frame(
+        &mut self,
+        ready: Time,
+        frame: &SharedFrame,
+        bytes: Range<usize>,
+        ranges: HostRanges,
+    ) -> Time {
+        let message = self.interface.ledger().attributed();
+        let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
+        self.outputs.push_back(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
+        at
+    }
+
+    /// Reads host memory behind what is in `into` as one DMA transfer. Returns when it is here.
+    pub fn dma_read(&mut self, ready: Time, token: u64, ranges: HostRanges, into: FrameBytes) -> Time {
+        let message = self.interface.ledger().attributed();
+        let bytes = ranges.iter().map(|range| range.bytes).sum();
+        let at = self.interface.transfer(BusTransfer::DmaRead, ready, bytes).end;
+        self.outputs.push_back(Output::DmaRead { at, token, ranges, into, message });
+        at
+    }
+
+    /// Sends a frame that is `ready`, whole at an instant or from its head to its tail.
+    #[inline]
+    pub fn frame(
+        &mut self,
+        ready: impl Into<Passage>,
+        frame: impl Into<SharedFrame>,
+        message: Option<TraceTag>,
+    ) {
+        let Passage { head, tail } = ready.into();
+        self.outputs.push_back(Output::Frame { at: head, tail, frame: frame.into(), message });
+    }
+
+    /// Sends a frame before all that was decided meanwhile: it has waited for its data.
+    pub fn frame_first(
+        &mut self,
+        ready: impl Into<Passage>,
+        frame: impl Into<SharedFrame>,
+        message: Option<TraceTag>,
+    ) {
+        let Passage { head, tail } = ready.into();
+        self.outputs.push_front(Output::Frame { at: head, tail, frame: frame.into(), message });
+    }
+
+    /// Interrupts the host, for a `CAUSE_` of [`niclab_abi::event`].
+    pub fn interrupt(&mut self, ready: Time, cause: u32, port: usize, message: Option<TraceTag>) {
+        let at = self.interface.interrupt(ready);
+        self.card().interrupts += 1;
+        self.outputs.push_back(Output::Interrupt { at, cause, port: port as u32, message });
+    }
+
+    /// Answers a control request with these bytes.
+    pub fn reply(&mut self, at: Time, due: ReplyDue, bytes: ReplyBytes) {
+        let ReplyDue { token, obligation } = due;
+        self.outputs.push_back(Output::Reply { at, token, bytes });
+        obligation.fulfil();
+    }
+
+    /// Refuses a control request, for a `STATUS_` of the ABI.
+    pub fn refuse(&mut self, at: Time, due: ReplyDue, status: u32) {
+        self.card().control_refused += 1;
+        self.reply(at, due, reply_bytes(status, None::<&Reply>));
+    }
+}
+
+/// A reply that all went well, with a body.
+pub fn reply_of(body: &impl ToBytes) -> ReplyBytes {
+    reply_bytes(STATUS_OK, Some(body))
+}
+
+/// A reply that all went well, and nothing else.
+pub fn empty_reply() -> ReplyBytes {
+    reply_bytes(STATUS_OK, None::<&Reply>)
+}
+
+fn reply_bytes<T: ToBytes>(status: u32, body: Option<&T>) -> ReplyBytes {
+    let body_bytes = if body.is_some() { T::BYTES } else { 0 };
+    let mut bytes = ReplyBytes::from_elem(0, Reply::BYTES + body_bytes);
+    let (head, rest) = bytes.split_at_mut(Reply::BYTES);
+    Reply { status, body_bytes: body_bytes as u32 }.to_bytes(head);
+    if let Some(body) = body {
+        body.to_bytes(rest);
+    }
+    bytes
+}

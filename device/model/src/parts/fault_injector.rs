@@ -1,0 +1,798 @@
+//! Faults of the device itself, for those who write drivers: what a NIC does to its host's memory and interrupts that it
+//! must not.
+//!
+//! [`FaultyNic`] stands around any model and passes inputs on untouched; of the outputs, the [`FaultInjector`] spoils some:
+//!
+//! * [`Fault::Stale`]: a completion arrives without its last word, by which the host sees that it is new. Its data is in
+//!   memory; ownership and status are what they were before. A write of counts is left out as a whole;
+//! * [`Fault::Short`]: the data of a write ends early. What the host reads after it is what was there before, and the last
+//!   word of a completion says that all is well;
+//! * [`Fault::BadStatus`]: one status bit of a completion is flipped, its ownership is sound;
+//! * [`Fault::Delay`]: a completion is visible later. Writes, interrupts and replies behind it wait their turn, as posted
+//!   writes on a bus do: none overtakes it, and a driver that was told that a port is closed is never written to;
+//! * [`Fault::LostInterrupt`], [`Fault::DoubledInterrupt`].
+//!
+//! Each fault has its own generator and its own count of opportunities, so that the fate of the n-th completion follows
+//! from seed, node and n alone: it is the same in every shell, and changing one fault changes nothing of another. A shell
+//! that wants no faults makes no [`FaultyNic`], and nothing of this costs it anything.
+//!
+//! What the model has counted and priced stays: the card has done its work, only the host does not see it. A delay alone
+//! moves the host's clock, for nothing that follows from a completion can precede it; what the model charged the host for
+//! the message it charged as if it were in time.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::nic::Statistics;
+use smallvec::SmallVec;
+
+use crate::nic::{Content, DescriptorQueue, DmaWords, HostRange, Input, Nic, Observed, Output, ShellCounts};
+use crate::parts::ledger::Ledger;
+use crate::parts::node_bus::NodeBus;
+use crate::parts::random::{Chance, Random};
+use crate::time::{Span, Time};
+
+const WORD_BYTES: u64 = 8;
+
+/// First of the streams of a seed from which device faults are drawn, one for each fault of each node.
+const FIRST_STREAM: u64 = 1 << 45;
+
+/// Faults that [`FaultInjector::records`] remembers.
+pub const MAX_RECORDS: usize = 64;
+
+/// What may be done to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// The ownership of a completion stays old.
+    Stale,
+    /// The data of a write ends early.
+    Short,
+    /// A status bit is flipped.
+    BadStatus,
+    /// A completion is late.
+    Delay,
+    /// An interrupt is not raised.
+    LostInterrupt,
+    /// An interrupt is raised twice.
+    DoubledInterrupt,
+}
+
+impl Fault {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Stale, Self::Short, Self::BadStatus, Self::Delay, Self::LostInterrupt, Self::DoubledInterrupt];
+
+    /// The name in cluster files and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Short => "short",
+            Self::BadStatus => "bad_status",
+            Self::Delay => "delay",
+            Self::LostInterrupt => "lost_interrupt",
+            Self::DoubledInterrupt => "doubled_interrupt",
+        }
+    }
+}
+
+/// How often a fault happens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    chance: Chance,
+    /// Sorted.
+    at: Vec<u64>,
+}
+
+impl Rate {
+    /// With this chance at every opportunity, and for certain at those whose numbers are in `at`; the first is 1.
+    pub fn new(chance: Chance, mut at: Vec<u64>) -> Self {
+        at.sort_unstable();
+        Self { chance, at }
+    }
+}
+
+/// What goes wrong in a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// How often each fault happens, by its number.
+    pub of: [Rate; Fault::ALL.len()],
+    /// How late a late completion is.
+    pub delay: Span,
+}
+
+/// The opportunities of one fault.
+#[derive(Clone, Debug)]
+struct Lot {
+    random: Random,
+    seen: u64,
+}
+
+impl Lot {
+    fn new(seed: u64, node: u16, fault: Fault) -> Self {
+        let stream = FIRST_STREAM + (u64::from(node) << 3) + fault as u64;
+        Self { random: Random::new(seed, stream), seen: 0 }
+    }
+
+    /// Whether the fault happens at this opportunity, and a number below `choices` for how. Draws as much in any case.
+    fn draw(&mut self, rate: &Rate, choices: u32) -> Option<u32> {
+        self.seen += 1;
+        let happens = self.random.happens(rate.chance);
+        let choice = self.random.below(choices);
+        (happens || rate.at.binary_search(&self.seen).is_ok()).then_some(choice)
+    }
+}
+
+/// One fault that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Faults of this device up to this one, which counts.
+    pub number: u64,
+    /// What happened.
+    pub fault: Fault,
+    /// At which of its opportunities, from 1: [`Rate::new`] with this number makes it happen again.
+    pub opportunity: u64,
+    /// What the model wanted, whole and in time. Its message is the one that the fault befell.
+    pub intended: Output,
+}
+
+/// What becomes of one write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fate {
+    /// Its ownership stays old.
+    is_stale: bool,
+    /// Words of data after which it ends, where that is early.
+    data_end: Option<usize>,
+    /// The status bit that is flipped, or none.
+    flipped: u64,
+    /// How late it is.
+    late: Option<Span>,
+}
+
+/// Decides what goes wrong, does it, and keeps account.
+#[derive(Clone, Debug)]
+pub struct FaultInjector {
+    rates: Rates,
+    lots: [Lot; Fault::ALL.len()],
+    counts: [u64; Fault::ALL.len()],
+    withheld_bytes: u64,
+    records: VecDeque<Record>,
+    /// The latest instant that the model was told.
+    now: Time,
+    ready: SmallVec<[Output; 2]>,
+    /// Late completions and what waits behind them, each with the instant from which on it goes out.
+    held: VecDeque<(Time, Output)>,
+}
+
+impl FaultInjector {
+    /// For the device of node `node`.
+    pub fn new(rates: Rates, seed: u64, node: u16) -> Self {
+        Self {
+            rates,
+            lots: Fault::ALL.map(|fault| Lot::new(seed, node, fault)),
+            counts: [0; Fault::ALL.len()],
+            withheld_bytes: 0,
+            records: VecDeque::new(),
+            now: Time::ZERO,
+            ready: SmallVec::new(),
+            held: VecDeque::new(),
+        }
+    }
+
+    /// Other faults from now on. Generators and counts of opportunities go on; what is held stays held.
+    pub fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
+    }
+
+    /// How often each fault happened.
+    pub fn counts(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
+        Fault::ALL.into_iter().zip(self.counts)
+    }
+
+    /// How often `fault` happened.
+    pub const fn count(&self, fault: Fault) -> u64 {
+        self.counts[fault as usize]
+    }
+
+    /// Bytes that the model wrote and that never reached memory.
+    pub const fn withheld_bytes(&self) -> u64 {
+        self.withheld_bytes
+    }
+
+    /// The last [`MAX_RECORDS`] faults, earliest first.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+
+    /// When the first of what is held goes out.
+    pub fn due(&self) -> Option<Time> {
+        self.held.front().map(|(due, _)| *due)
+    }
+
+    /// Whether `fault` happens at this opportunity, and how: a number below `choices`.
+    fn draw(&mut self, fault: Fault, choices: usize) -> Option<usize> {
+        let choice = self.lots[fault as usize].draw(&self.rates.of[fault as usize], choices as u32);
+        choice.map(|choice| choice as usize)
+    }
+
+    /// Enters that `fault` happened to `intended`, at the last of its opportunities.
+    fn record(&mut self, fault: Fault, intended: &Output) {
+        self.counts[fault as usize] += 1;
+        if self.records.len() == MAX_RECORDS {
+            self.records.pop_front();
+        }
+        self.records.push_back(Record {
+            number: self.counts.iter().sum(),
+            fault,
+            opportunity: self.lots[fault as usize].seen,
+            intended: intended.clone(),
+        });
+    }
+
+    /// Takes an output of the model that is for its host.
+    fn take(&mut self, output: Output) {
+        match &output {
+            Output::DmaWrite { content, words, .. } => {
+                let fate = self.fate(*content, words.len());
+                self.write(&output, &fate);
+            }
+            Output::Interrupt { .. } => {
+                let mut times = 1;
+                if self.draw(Fault::LostInterrupt, 1).is_some() {
+                    self.record(Fault::LostInterrupt, &output);
+                    times -= 1;
+                }
+                if self.draw(Fault::DoubledInterrupt, 1).is_some() {
+                    self.record(Fault::DoubledInterrupt, &output);
+                    times += 1;
+                }
+                (0..times).for_each(|_| self.pass(output.clone(), None));
+            }
+            _ => self.pass(output, None),
+        }
+    }
+
+    /// Draws what becomes of a write of `words` words.
+    fn fate(&mut self, content: Content, words: usize) -> Fate {
+        let mut fate = Fate::default();
+        let data_words = match content {
+            Content::Data => words,
+            // The last word tells of the others.
+            Content::Completion { .. } => words.saturating_sub(1),
+            // Without its first word it would be stale.
+            Content::Counts => words.saturating_sub(1),
+        };
+        let first = usize::from(content == Content::Counts);
+        if data_words > 0 {
+            fate.data_end = self.draw(Fault::Short, data_words).map(|choice| first + choice);
+        }
+        if content != Content::Data {
+            fate.is_stale = self.draw(Fault::Stale, 1).is_some();
+            fate.late = self.draw(Fault::Delay, 1).map(|_| self.rates.delay);
+        }
+        if let Content::Completion { status } = content
+            && status != 0
+        {
+            let choice = self.draw(Fault::BadStatus, status.count_ones() as usize);
+            fate.flipped = choice.map_or(0, |choice| nth_bit(status, choice));
+        }
+        fate
+    }
+
+    /// Lets a write meet its fate.
+    fn write(&mut self, output: &Output, fate: &Fate) {
+        let Output::DmaWrite { at, address, words, content, message } = output else { return };
+        if fate.is_stale {
+            self.record(Fault::Stale, output);
+            if *content == Content::Counts {
+                self.withheld_bytes += words.len() as u64 * WORD_BYTES;
+                return;
+            }
+        } else if fate.flipped != 0 {
+            self.record(Fault::BadStatus, output);
+        }
+        if fate.data_end.is_some() {
+            self.record(Fault::Short, output);
+        }
+        if fate.late.is_some() {
+            self.record(Fault::Delay, output);
+        }
+        let has_sign = matches!(content, Content::Completion { .. });
+        let sign_at = words.len() - usize::from(has_sign && !words.is_empty());
+        let mut data = words.clone();
+        data.truncate(fate.data_end.unwrap_or(sign_at));
+        let missing = sign_at - data.len();
+        let sign = words.get(sign_at).filter(|_| !fate.is_stale).map(|sign| sign ^ fate.flipped);
+        let written = data.len() + usize::from(sign.is_some());
+        self.withheld_bytes += (words.len() - written) as u64 * WORD_BYTES;
+        let part = |first: usize, words: DmaWords| Output::DmaWrite {
+            at: *at,
+            address: address + first as u64 * WORD_BYTES,
+            words,
+            content: *content,
+            message: *message,
+        };
+        if missing == 0 {
+            // One write, as the model wanted it.
+            data.extend(sign);
+            return self.pass(part(0, data), fate.late);
+        }
+        if !data.is_empty() {
+            self.pass(part(0, data), fate.late);
+        }
+        if sign.is_some() {
+            self.pass(part(sign_at, sign.into_iter().collect()), fate.late);
+        }
+    }
+
+    /// Lets an output go: `late` by so much, and after everything that is held.
+    fn pass(&mut self, mut output: Output, late: Option<Span>) {
+        let before = self.held.back().map(|(due, _)| *due);
+        let due = late.map(|late| output.at() + late).max(before);
+        let Some(due) = due else { return self.ready.push(output) };
+        let at = output.at_mut();
+        *at = due.max(*at);
+        self.held.push_back((due, output));
+    }
+
+    /// The next output that may go out now.
+    fn next(&mut self) -> Option<Output> {
+        if !self.ready.is_empty() {
+            return Some(self.ready.remove(0));
+        }
+        self.due().filter(|due| *due <= self.now)?;
+        self.held.pop_front().map(|(_, output)| output)
+    }
+
+    /// When the last of what goes out at `now` was due: the host cannot have seen it before.
+    fn last_due(&self, now: Time) -> Option<Time> {
+        self.held.iter().map(|(due, _)| *due).take_while(|due| *due <= now).last()
+    }
+
+    /// The host is gone: nothing more is written.
+    fn forget(&mut self) {
+        self.ready.clear();
+        self.held.clear();
+    }
+}
+
+/// The lowest bit of `mask` that has `n` of them below it; none when there are no more than that.
+const fn nth_bit(mut mask: u64, n: usize) -> u64 {
+    let mut below = n;
+    while below > 0 && mask != 0 {
+        mask &= mask - 1;
+        below -= 1;
+    }
+    mask & mask.wrapping_neg()
+}
+
+/// A NIC with faults: the model `N` as its host sees it through a [`FaultInjector`].
+#[derive(Debug)]
+pub struct FaultyNic<N: ?Sized> {
+    fault_injector: FaultInjector,
+    nic: Box<N>,
+}
+
+impl<N: Nic + ?Sized> FaultyNic<N> {
+    /// Puts `fault_injector` between `nic` and its host.
+    pub const fn new(nic: Box<N>, fault_injector: FaultInjector) -> Self {
+        Self { fault_injector, nic }
+    }
+}
+
+impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        self.fault_injector.now = self.fault_injector.now.max(now);
+        if let Some(due) = self.fault_injector.last_due(self.fault_injector.now) {
+            node.wait_until(due);
+        }
+        match input {
+            // The deadline may be that of what is held, and none of the model's.
+            Input::Timeout if self.nic.poll_timeout().is_none_or(|deadline| deadline > now) => {}
+            Input::HostReset => {
+                self.fault_injector.forget();
+                self.nic.handle(now, input, node);
+            }
+            input => self.nic.handle(now, input, node),
+        }
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> SmallVec<[HostRange; 2]> {
+        self.nic.memory_named_by(request)
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        loop {
+            if let Some(output) = self.fault_injector.next() {
+                return Some(output);
+            }
+            match self.nic.poll_output()? {
+                // Not for the host to see: what tells of the data comes later.
+                output @ (Output::Frame { .. } | Output::DmaFrame { .. } | Output::DmaRead { .. }) => {
+                    return Some(output);
+                }
+                output => self.fault_injector.take(output),
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.nic.poll_timeout().into_iter().chain(self.fault_injector.due()).min()
+    }
+
+    fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
+        self.nic.descriptors_wanted(queue)
+    }
+
+    fn accepts_store(&self, port: u32) -> bool {
+        self.nic.accepts_store(port)
+    }
+
+    fn is_open(&self, port: u32) -> bool {
+        self.nic.is_open(port)
+    }
+
+    fn work_done(&self) -> u64 {
+        self.nic.work_done()
+    }
+}
+
+impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
+    fn delivered(&self, port: u32) -> u64 {
+        self.nic.delivered(port)
+    }
+
+    fn unordered(&self) -> u64 {
+        self.nic.unordered()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.nic.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.nic.ledger_mut()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.nic.statistics(shell)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.nic.counters()
+    }
+
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        Some(&self.fault_injector)
+    }
+
+    fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {
+        Some(&mut self.fault_injector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::nic::alone::Alone;
+    use crate::nic::frame::SharedFrame;
+    use crate::parts::trace_tag::TraceTag;
+
+    /// A model that wants what the test says.
+    #[derive(Default)]
+    struct Wishes {
+        outputs: VecDeque<Output>,
+        deadline: Option<Time>,
+        timeouts: u64,
+        ledger: Ledger,
+    }
+
+    impl Nic for Wishes {
+        fn handle(&mut self, _: Time, input: Input<'_>, _: &mut NodeBus) {
+            self.timeouts += u64::from(matches!(input, Input::Timeout));
+        }
+        fn memory_named_by(&self, _: &[u8]) -> SmallVec<[HostRange; 2]> {
+            SmallVec::new()
+        }
+        fn poll_output(&mut self) -> Option<Output> {
+            self.outputs.pop_front()
+        }
+        fn poll_timeout(&self) -> Option<Time> {
+            self.deadline
+        }
+        fn accepts_store(&self, _: u32) -> bool {
+            true
+        }
+        fn is_open(&self, _: u32) -> bool {
+            true
+        }
+        fn work_done(&self) -> u64 {
+            3 * self.timeouts
+        }
+    }
+
+    impl Observed for Wishes {
+        fn delivered(&self, _: u32) -> u64 {
+            0
+        }
+        fn unordered(&self) -> u64 {
+            0
+        }
+        fn ledger(&self) -> &Ledger {
+            &self.ledger
+        }
+        fn ledger_mut(&mut self) -> &mut Ledger {
+            &mut self.ledger
+        }
+        fn statistics(&self, _: &ShellCounts) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    const STATUS: u64 = 0xff;
+    const SLOT: Content = Content::Completion { status: STATUS };
+
+    fn at(ps: u64) -> Time {
+        Time::from_ps(ps)
+    }
+
+    fn write(content: Content, address: u64, words: &[u64]) -> Output {
+        Output::DmaWrite { at: at(50), address, words: DmaWords::from_slice(words), content, message: None }
+    }
+
+    fn interrupt(port: u32) -> Output {
+        Output::Interrupt { at: at(60), cause: 1, port, message: None }
+    }
+
+    /// These faults, each at these of its opportunities.
+    fn at_opportunities(faults: &[(Fault, &[u64])]) -> Rates {
+        let mut rates = Rates { delay: Span::from_ps(1_000), ..Rates::default() };
+        for (fault, at) in faults {
+            rates.of[*fault as usize] = Rate::new(Chance::NEVER, at.to_vec());
+        }
+        rates
+    }
+
+    fn always(fault: Fault) -> Rates {
+        let mut rates = Rates::default();
+        rates.of[fault as usize] = Rate::new(Chance::ALWAYS, Vec::new());
+        rates
+    }
+
+    fn faulty(wishes: Wishes, fault_injector: FaultInjector) -> Alone<FaultyNic<Wishes>> {
+        Alone::new(FaultyNic::new(Box::new(wishes), fault_injector))
+    }
+
+    fn nic(rates: Rates, outputs: impl IntoIterator<Item = Output>) -> Alone<FaultyNic<Wishes>> {
+        let wishes = Wishes { outputs: outputs.into_iter().collect(), ..Wishes::default() };
+        faulty(wishes, FaultInjector::new(rates, 1, 0))
+    }
+
+    fn drain(nic: &mut Alone<FaultyNic<Wishes>>) -> Vec<Output> {
+        core::iter::from_fn(|| nic.poll_output()).collect()
+    }
+
+    /// Memory as the host sees it after these outputs.
+    fn memory(outputs: &[Output]) -> [u64; 8] {
+        let mut memory = [0; 8];
+        for output in outputs {
+            let Output::DmaWrite { address, words, .. } = output else { continue };
+            for (index, word) in words.iter().enumerate() {
+                memory[*address as usize / 8 + index] = *word;
+            }
+        }
+        memory
+    }
+
+    #[test]
+    fn without_faults_everything_passes_as_it_is() {
+        let wanted = vec![write(SLOT, 0, &[1, 2, 3]), interrupt(0), write(Content::Data, 8, &[4])];
+        let mut nic = nic(Rates::default(), wanted.clone());
+        assert_eq!(drain(&mut nic), wanted);
+        assert_eq!(
+            (nic.fault_injector.records().count(), nic.host_clock(), nic.poll_timeout()),
+            (0, at(0), None)
+        );
+    }
+
+    #[test]
+    fn the_work_of_the_model_is_told() {
+        let wishes = Wishes { deadline: Some(at(1)), ..Wishes::default() };
+        let mut nic = faulty(wishes, FaultInjector::new(Rates::default(), 1, 0));
+        nic.handle(at(1), Input::Timeout);
+        assert_eq!(nic.work_done(), 3);
+    }
+
+    #[test]
+    fn a_stale_slot_has_its_data_and_no_owner() {
+        let wanted = [write(SLOT, 0, &[1, 2, 3]), write(SLOT, 24, &[4, 5])];
+        let mut nic = nic(at_opportunities(&[(Fault::Stale, &[1])]), wanted.clone());
+        assert_eq!(memory(&drain(&mut nic)), [1, 2, 0, 4, 5, 0, 0, 0]);
+        assert_eq!((nic.fault_injector.count(Fault::Stale), nic.fault_injector.withheld_bytes()), (1, 8));
+        let record = nic.fault_injector.records().next().unwrap();
+        assert_eq!((record.opportunity, &record.intended), (1, &wanted[0]));
+    }
+
+    #[test]
+    fn stale_counts_are_those_of_the_write_before() {
+        let wanted = [1, 2].map(|count| write(Content::Counts, 0, &[count, count]));
+        let mut nic = nic(at_opportunities(&[(Fault::Stale, &[2]), (Fault::Short, &[2])]), wanted);
+        assert_eq!(memory(&drain(&mut nic))[..2], [1, 1]);
+        assert_eq!((nic.fault_injector.withheld_bytes(), nic.fault_injector.count(Fault::Short)), (16, 0));
+    }
+
+    #[test]
+    fn a_short_slot_says_that_all_is_well() {
+        for seed in 0..50 {
+            let wishes = Wishes { outputs: [write(SLOT, 0, &[1, 2, 3, 9])].into(), ..Wishes::default() };
+            let mut nic = faulty(wishes, FaultInjector::new(always(Fault::Short), seed, 0));
+            let memory = memory(&drain(&mut nic));
+            assert_eq!((memory[2], memory[3]), (0, 9), "the last data is missing, the status is not");
+            let missing = memory[..3].iter().filter(|word| **word == 0).count() as u64;
+            assert_eq!(nic.fault_injector.withheld_bytes(), 8 * missing);
+        }
+    }
+
+    #[test]
+    fn short_data_and_counts_lose_their_end() {
+        for seed in 0..50 {
+            let outputs = [write(Content::Data, 0, &[1, 2, 3]), write(Content::Counts, 32, &[4, 5, 6])];
+            let wishes = Wishes { outputs: outputs.into(), ..Wishes::default() };
+            let mut nic = faulty(wishes, FaultInjector::new(always(Fault::Short), seed, 0));
+            let memory = memory(&drain(&mut nic));
+            assert_eq!((memory[2], memory[4], memory[6]), (0, 4, 0), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_bad_status_is_one_status_bit_off() {
+        for seed in 0..50 {
+            let wishes = Wishes { outputs: [write(SLOT, 0, &[1, 0xab00])].into(), ..Wishes::default() };
+            let mut nic = faulty(wishes, FaultInjector::new(always(Fault::BadStatus), seed, 0));
+            let memory = memory(&drain(&mut nic));
+            let difference: u64 = memory[1] ^ 0xab00;
+            assert_eq!((memory[0], difference.count_ones(), difference & !STATUS), (1, 1, 0));
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_late_completion_but_frames() {
+        let frame = Output::Frame { at: at(1), tail: at(1), frame: SharedFrame::default(), message: None };
+        let reply = Output::Reply { at: at(2), token: 7, bytes: SmallVec::new() };
+        let wanted = [write(SLOT, 0, &[1]), interrupt(3), reply.clone(), frame.clone()];
+        let mut nic = nic(at_opportunities(&[(Fault::Delay, &[1])]), wanted);
+        assert_eq!(drain(&mut nic), [frame]);
+        assert_eq!(nic.poll_timeout(), Some(at(1_050)));
+        nic.handle(at(1_049), Input::Timeout);
+        assert_eq!(drain(&mut nic), []);
+        nic.handle(at(1_050), Input::Timeout);
+        let outputs = drain(&mut nic);
+        let at_due: Vec<Time> = outputs.iter().map(Output::at).collect();
+        assert_eq!(at_due, [at(1_050); 3]);
+        assert!(matches!(
+            outputs[..],
+            [Output::DmaWrite { .. }, Output::Interrupt { port: 3, .. }, Output::Reply { token: 7, .. }]
+        ));
+        assert_eq!((nic.host_clock(), nic.poll_timeout()), (at(1_050), None));
+        assert_eq!(nic.nic.nic.timeouts, 0, "none of the deadlines was the model's");
+    }
+
+    #[test]
+    fn the_models_own_deadline_stays_its_own() {
+        let mut nic = nic(at_opportunities(&[(Fault::Delay, &[1])]), [write(SLOT, 0, &[1])]);
+        nic.nic.nic.deadline = Some(at(20));
+        assert!(drain(&mut nic).is_empty());
+        assert_eq!(nic.poll_timeout(), Some(at(20)));
+        nic.handle(at(20), Input::Timeout);
+        assert_eq!(nic.nic.nic.timeouts, 1);
+    }
+
+    #[test]
+    fn a_host_that_is_gone_gets_nothing_more() {
+        let mut nic = nic(at_opportunities(&[(Fault::Delay, &[1])]), [write(SLOT, 0, &[1])]);
+        assert!(drain(&mut nic).is_empty());
+        nic.handle(at(1), Input::HostReset);
+        nic.handle(at(5_000), Input::Timeout);
+        assert!(drain(&mut nic).is_empty() && nic.poll_timeout().is_none());
+    }
+
+    #[test]
+    fn interrupts_are_lost_and_doubled() {
+        let rates = at_opportunities(&[(Fault::LostInterrupt, &[1]), (Fault::DoubledInterrupt, &[3])]);
+        let mut nic = nic(rates, (0..3).map(interrupt));
+        assert_eq!(drain(&mut nic), [1, 2, 2].map(interrupt));
+    }
+
+    #[test]
+    fn a_record_names_the_message() {
+        let message = TraceTag { node: 4, port: 2, number: 77, launched: at(0), bytes: 16 };
+        let Output::DmaWrite { at, address, words, content, .. } = write(SLOT, 0, &[1, 2]) else { return };
+        let output = Output::DmaWrite { at, address, words, content, message: Some(message) };
+        let mut nic = nic(always(Fault::Stale), [output]);
+        drain(&mut nic);
+        let record = nic.fault_injector.records().next().unwrap();
+        assert!(matches!(record.intended, Output::DmaWrite { message: Some(found), .. } if found == message));
+    }
+
+    #[test]
+    fn records_are_the_last_ones_and_numbered() {
+        let mut nic = nic(always(Fault::LostInterrupt), (0..100).map(interrupt));
+        assert!(drain(&mut nic).is_empty());
+        let numbers: Vec<u64> = nic.fault_injector.records().map(|record| record.number).collect();
+        assert_eq!(numbers, (37..=100).collect::<Vec<_>>());
+    }
+
+    fn outputs() -> impl Strategy<Value = Vec<Output>> {
+        let content = prop::sample::select(vec![Content::Data, Content::Counts, SLOT]);
+        let write_of = (content, 0..60_u64, prop::collection::vec(any::<u64>(), 0..6))
+            .prop_map(|(content, word, words)| write(content, word * 8, &words));
+        prop::collection::vec(prop_oneof![3 => write_of, 1 => any::<u32>().prop_map(interrupt)], 0..80)
+    }
+
+    fn rates() -> impl Strategy<Value = Rates> {
+        (prop::array::uniform6(0.0..1.0_f64), 0..10_000_u64).prop_map(|(chances, delay)| Rates {
+            of: chances.map(|chance| Rate::new(Chance::from_probability(chance), Vec::new())),
+            delay: Span::from_ps(delay),
+        })
+    }
+
+    proptest! {
+        /// Every byte that the model wrote reached memory or was withheld, every interrupt was raised, lost or doubled, and
+        /// nothing was written where the model wrote nothing.
+        #[test]
+        fn the_account_is_exact(outputs in outputs(), rates in rates(), seed: u64) {
+            let bytes_of = |outputs: &[Output]| -> (u64, u64) {
+                outputs.iter().fold((0, 0), |(bytes, interrupts), output| match output {
+                    Output::DmaWrite { words, .. } => (bytes + 8 * words.len() as u64, interrupts),
+                    _ => (bytes, interrupts + 1),
+                })
+            };
+            let places = |outputs: &[Output]| -> alloc::collections::BTreeSet<u64> {
+                outputs.iter().flat_map(|output| match output {
+                    Output::DmaWrite { address, words, .. } => (0..words.len() as u64).map(|w| address + 8 * w).collect(),
+                    _ => Vec::new(),
+                }).collect()
+            };
+            let wishes = Wishes { outputs: outputs.clone().into(), ..Wishes::default() };
+            let mut nic = faulty(wishes, FaultInjector::new(rates, seed, 3));
+            let mut seen = drain(&mut nic);
+            while let Some(deadline) = nic.poll_timeout() {
+                nic.handle(deadline, Input::Timeout);
+                seen.extend(drain(&mut nic));
+            }
+            let (bytes, interrupts) = bytes_of(&outputs);
+            let (seen_bytes, seen_interrupts) = bytes_of(&seen);
+            let fault_injector = nic.fault_injector().unwrap();
+            prop_assert_eq!(bytes, seen_bytes + fault_injector.withheld_bytes());
+            prop_assert_eq!(
+                interrupts + fault_injector.count(Fault::DoubledInterrupt),
+                seen_interrupts + fault_injector.count(Fault::LostInterrupt)
+            );
+            prop_assert!(places(&seen).is_subset(&places(&outputs)));
+        }
+
+        /// The fate of the n-th opportunity of a fault is the same whatever else goes wrong.
+        #[test]
+        fn faults_do_not_disturb_one_another(outputs in outputs(), rates in rates(), seed: u64) {
+            let fates = |rates: Rates, fault: Fault| -> u64 {
+                let wishes = Wishes { outputs: outputs.clone().into(), ..Wishes::default() };
+                let mut nic = faulty(wishes, FaultInjector::new(rates, seed, 3));
+                drain(&mut nic);
+                nic.fault_injector.count(fault)
+            };
+            for fault in [Fault::Delay, Fault::LostInterrupt, Fault::DoubledInterrupt] {
+                let mut alone = Rates { delay: rates.delay, ..Rates::default() };
+                alone.of[fault as usize] = rates.of[fault as usize].clone();
+                if fault == Fault::Delay {
+                    // Counts that are left out are not late.
+                    alone.of[Fault::Stale as usize] = rates.of[Fault::Stale as usize].clone();
+                }
+                prop_assert_eq!(fates(alone, fault), fates(rates.clone(), fault));
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A message in a slice of a receive queue: payload, tag and status, as one burst that ends at the status word.
+
+use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
+use niclab_abi::event::CAUSE_MESSAGE;
+use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_VALID, SliceStatus};
+
+use crate::nic::{Content, DMA_BUFFER_WORDS, DmaWords};
+use crate::parts::counters::Counting;
+use crate::parts::effects::{Effects, WORD_BYTES};
+use crate::parts::port::{Place, Promise, ReceiveQueue};
+use crate::parts::routes::Address;
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Most words of a message: payload and tag.
+pub const MAX_WORDS: usize = PAYLOAD_WORDS + TAG_WORDS;
+
+/// Bits of a slice's status word that say what came. That it came, the number and the valid bit say.
+const STATUS_BITS: u64 = ((1 << SLICE_NUMBER_SHIFT) - 1) & !SLICE_VALID;
+
+/// What a slice says beside the message's words.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice<'a> {
+    /// Who sent the message.
+    pub source: Address,
+    /// Its sender asked for an interrupt.
+    pub interrupt: bool,
+    /// Its sender asked for an acknowledgement.
+    pub acknowledge: bool,
+    /// Whose it is, where the ledger knows.
+    pub message: Option<&'a TraceTag>,
+}
+
+impl Slice<'_> {
+    /// Stores a message into the place of `queue` that was promised to it, charges the host for the delivery and raises what
+    /// interrupts are due at `port`. `words` are payload and tag, at most [`MAX_WORDS`]. Returns the place, and when the
+    /// message is visible there.
+    pub fn store<C: Counting>(
+        &self,
+        ready: Time,
+        words: impl ExactSizeIterator<Item = u64>,
+        (port, queue, promise): (usize, &mut ReceiveQueue, Promise),
+        effects: &mut Effects<C>,
+    ) -> (Place, Time) {
+        let count = words.len().min(MAX_WORDS);
+        let bytes = count as u64 * WORD_BYTES;
+        let payload_words = count.saturating_sub(TAG_WORDS);
+        let place = queue.store(promise);
+        let status = SliceStatus {
+            words: payload_words as u8,
+            interrupt: self.interrupt,
+            acknowledge: self.acknowledge,
+            source_port: self.source.port,
+            source_node: self.source.node,
+            number: place.number as u32,
+        };
+        let mut burst = [0; DMA_BUFFER_WORDS];
+        let ends_with_status = words.take(MAX_WORDS).chain([status.encode()]);
+        burst.iter_mut().zip(ends_with_status).for_each(|(place, word)| *place = word);
+        let burst = DmaWords::from_buf_and_len(burst, count + 1);
+        let skipped = (PAYLOAD_WORDS - payload_words) as u64 * WORD_BYTES;
+        let content = Content::Completion { status: STATUS_BITS };
+        let visible = effects.dma_write(ready, place.address + skipped, burst, content);
+        queue.on_visible(visible);
+        let consumed = effects.interface.host_receive(visible, bytes);
+        if let Some(message) = self.message {
+            effects.interface.ledger_mut().complete(message, consumed);
+        }
+        queue.on_consumed(consumed, effects);
+        let card = effects.card();
+        card.messages_received += 1;
+        card.bytes_received += bytes;
+        if self.interrupt {
+            effects.interrupt(visible, CAUSE_MESSAGE, port, self.message.copied());
+        }
+        queue.wake(visible, port, self.message.copied(), effects);
+        (place, visible)
+    }
+}

@@ -1,0 +1,113 @@
+//! The one generator of everything that is drawn: each draw follows from a seed, the number of a stream, and how many were
+//! drawn before.
+
+#![no_std]
+
+/// A probability in steps of 2^-32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// It never happens.
+    pub const NEVER: Self = Self(0);
+    /// It always happens.
+    pub const ALWAYS: Self = Self(1 << 32);
+
+    /// The probability closest below `probability`, which is taken to be in 0..=1.
+    pub fn from_probability(probability: f64) -> Self {
+        // A cast of a float saturates, and makes zero of what is no number.
+        Self((probability * Self::ALWAYS.0 as f64) as u64).min(Self::ALWAYS)
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014): one word of state, passes
+/// the usual batteries, and streams of neighbouring seeds are independent.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Stream `stream` of `seed`.
+    pub const fn new(seed: u64, stream: u64) -> Self {
+        let mut random = Self(seed);
+        let base = random.next();
+        Self(base ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
+    }
+
+    /// A generator of the next `numbers` numbers, which this one passes over at the price of an addition, for its state is a
+    /// counter: whether they are drawn changes nothing for what comes after them.
+    #[inline]
+    pub const fn set_aside(&mut self, numbers: u64) -> Self {
+        let aside = Self(self.0);
+        self.skip(numbers);
+        aside
+    }
+
+    /// 64 random bits.
+    pub const fn next(&mut self) -> u64 {
+        self.skip(1);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Whether it happens. Draws even when the answer is known, so that a changed probability changes no other draw.
+    pub const fn happens(&mut self, chance: Chance) -> bool {
+        (self.next() >> 32) < chance.0
+    }
+
+    /// A number below `bound`; zero when `bound` is.
+    pub const fn below(&mut self, bound: u32) -> u32 {
+        (((self.next() >> 32) * bound as u64) >> 32) as u32
+    }
+
+    const fn skip(&mut self, numbers: u64) {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(numbers));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_splitmix64() {
+        // The first outputs of the authors' program for the seed 1234567.
+        let mut random = Random(1_234_567);
+        assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    }
+
+    #[test]
+    fn chances_are_what_they_say() {
+        let mut random = Random::new(1, 0);
+        let mut count = |p: f64| {
+            let chance = Chance::from_probability(p);
+            (0..100_000).filter(|_| random.happens(chance)).count()
+        };
+        assert_eq!(
+            (count(0.0), count(1.0), count(-1.0), count(7.0), count(f64::NAN)),
+            (0, 100_000, 0, 100_000, 0)
+        );
+        assert!(count(0.25).abs_diff(25_000) < 700);
+        let mut random = Random::new(1, 0);
+        assert!((0..1_000).all(|_| random.below(7) < 7));
+        assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn numbers_that_are_set_aside_are_those_that_would_have_been_drawn() {
+        let (mut random, mut plain) = (Random::new(9, 3), Random::new(9, 3));
+        for _ in 0..10 {
+            let mut aside = random.set_aside(5);
+            for _ in 0..5 {
+                assert_eq!(aside.next(), plain.next());
+            }
+        }
+    }
+
+    #[test]
+    fn streams_differ() {
+        assert_ne!(Random::new(1, 0).next(), Random::new(1, 1).next());
+        assert_ne!(Random::new(1, 0).next(), Random::new(2, 0).next());
+    }
+}

@@ -1,0 +1,34 @@
+//! Prints one line for each seed of a swarm: what it stands for, how many events it took, and a digest of its report. Two
+//! commits whose lines are the same simulate the same, byte by byte:
+//!
+//! ```text
+//! cargo run --release --example digest -- 300 > after
+//! ```
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use niclab_sim::run::{Options, run};
+use niclab_sim::swarm::{configuration, recording};
+
+fn main() {
+    let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(100);
+    for seed in 1..=count {
+        let config = configuration(seed);
+        let recording = recording(&config);
+        let options = Options { heals: true, recording: recording.as_deref(), ..Options::default() };
+        let digest = |text: &str| {
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            hasher.finish()
+        };
+        let nodes = config.nodes.len();
+        let (kind, model) = (config.workload.kind.name(), config.nodes[0].nic.model.name);
+        match run(&config, &options) {
+            Ok(outcome) => {
+                let report = digest(&outcome.report.to_json());
+                println!("{seed} {model} {kind} {nodes} nodes, {} events: {report:016x}", outcome.events);
+            }
+            Err(error) => println!("{seed} {model} {kind} {nodes} nodes: {error}"),
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! The checkers. They stand outside the models and know what was sent; whatever the models say is held against that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use niclab_spec::report::Checked;
+use niclab_workloads::{End, Flow, FlowId, Mark};
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Check {
+    /// What was sent arrived, but for what the configuration lets be lost.
+    NothingLost,
+    /// Nothing arrived twice.
+    NothingDuplicated,
+    /// Messages of a flow arrived in the order in which they were sent.
+    InOrder,
+    /// Messages arrived at the port that they were sent to, from the port that sent them.
+    RightPort,
+    /// Payloads and lengths are those that were sent.
+    RightContents,
+    /// No sender overran its receiver; no count went back.
+    FlowControl,
+    /// The NIC wrote only into the memory that it was given.
+    RightMemory,
+    /// Ledger and counters agree with what crossed the boundary of the model.
+    LedgerSums,
+    /// At the end everything was sent, everything that was stored was read, and nothing is under way.
+    Drained,
+}
+
+impl Check {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::NothingLost,
+        Self::NothingDuplicated,
+        Self::InOrder,
+        Self::RightPort,
+        Self::RightContents,
+        Self::FlowControl,
+        Self::RightMemory,
+        Self::LedgerSums,
+        Self::Drained,
+    ];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NothingLost => "nothing-lost",
+            Self::NothingDuplicated => "nothing-duplicated",
+            Self::InOrder => "in-order",
+            Self::RightPort => "right-port",
+            Self::RightContents => "right-contents",
+            Self::FlowControl => "flow-control",
+            Self::RightMemory => "right-memory",
+            Self::LedgerSums => "ledger-sums",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct FlowState {
+    flow: Flow,
+    sent: u64,
+    /// The highest that arrived, and how many did.
+    last: u64,
+    /// Those below it that did not arrive yet, where they may come later.
+    gaps: BTreeSet<u64>,
+    received: u64,
+    /// Sent when the links were healed: what came later must not be lost.
+    sent_at_heal: u64,
+    /// Lost of what must not be.
+    broken_promises: u64,
+}
+
+/// What a configuration promises of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// Nothing is lost, not even before the links are healed.
+    pub is_lossless: bool,
+    /// Nothing is lost once the links are healed.
+    pub is_lossless_when_healed: bool,
+    /// Nothing arrives twice, whatever links do.
+    pub is_once: bool,
+    /// Nothing arrives after what was sent later.
+    pub is_in_order: bool,
+}
+
+/// The checker of one run.
+#[derive(Debug)]
+pub struct Checker {
+    flows: Vec<FlowState>,
+    promise: Promise,
+    is_healed: bool,
+    /// Messages that a fault of a device befell: they may be lost, or arrive as anything.
+    spoiled: BTreeSet<(FlowId, u64)>,
+    /// Ports whose next slice a fault of the device kept from them for ever, with nothing after it.
+    stalled: BTreeSet<End>,
+    /// Ports whose programs a fault of the device may have led astray.
+    astray: BTreeSet<End>,
+    failures: BTreeMap<Check, (u64, String)>,
+    /// Messages sent and received.
+    pub sent: u64,
+    /// Messages that programs received.
+    pub received: u64,
+    /// Their payload.
+    pub received_bytes: u64,
+}
+
+impl Checker {
+    /// A checker who has seen nothing yet.
+    #[must_use]
+    pub fn new(flows: &[Flow], promise: Promise) -> Self {
+        let state = |&flow: &Flow| FlowState {
+            flow,
+            sent: 0,
+            last: 0,
+            gaps: BTreeSet::new(),
+            received: 0,
+            sent_at_heal: 0,
+            broken_promises: 0,
+        };
+        Self {
+            flows: flows.iter().map(state).collect(),
+            promise,
+            is_healed: false,
+            spoiled: BTreeSet::new(),
+            stalled: BTreeSet::new(),
+            astray: BTreeSet::new(),
+            failures: BTreeMap::new(),
+            sent: 0,
+            received: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// The links are sound from now on.
+    pub fn on_healed(&mut self) {
+        self.is_healed = true;
+        for state in &mut self.flows {
+            state.sent_at_heal = state.sent;
+        }
+    }
+
+    /// The mark of the next message of `flow`, which is sent now.
+    pub fn on_sent(&mut self, flow: FlowId, bytes: u32) -> Mark {
+        self.sent += 1;
+        let number = self.flows.get_mut(flow as usize).map_or(0, |state| {
+            state.sent += 1;
+            state.sent
+        });
+        Mark { flow, bytes, number }
+    }
+
+    /// A fault of a device befell this message on its way into host memory.
+    pub fn on_spoiled(&mut self, mark: &Mark) {
+        self.spoiled.insert((mark.flow, mark.number));
+    }
+
+    /// The program at `at` found what is left of a spoiled message. Only its place in the flow is held against the model.
+    pub fn on_received_spoiled(&mut self, at: End, mark: &Mark) {
+        let known = self.flows.get(mark.flow as usize).filter(|state| mark.number <= state.sent);
+        if let Some(flow) = known.map(|state| state.flow) {
+            self.check_port(mark, &flow, at, flow.from);
+            self.on_number(mark);
+        }
+    }
+
+    /// A fault of a device may have led the program at `at` astray, which keeps more in mind of its messages than each says:
+    /// from now on messages to and from it may be lost, and contents may be others'. Ports and order are held against the
+    /// models as before.
+    pub fn on_astray(&mut self, at: End) {
+        self.astray.insert(at);
+        self.stalled.insert(at);
+    }
+
+    /// Such a program received something that is about this message, as it believes.
+    pub fn on_received_astray(&mut self, at: End, mark: &Mark) {
+        self.received += 1;
+        let Some(state) = self.flows.get_mut(mark.flow as usize).filter(|state| mark.number <= state.sent)
+        else {
+            return;
+        };
+        if state.flow.to == at && mark.number > state.last {
+            state.received += 1;
+            self.received_bytes += u64::from(mark.bytes);
+            self.on_number(mark);
+        }
+    }
+
+    /// A fault of the device keeps the program at `at` from what was stored for it, and from all that would come after: as
+    /// it consumes nothing more, nobody may send to it for long.
+    pub fn on_stalled(&mut self, at: End) {
+        self.stalled.insert(at);
+    }
+
+    /// Whether a fault of a device may have kept `node` from sending: it sends to a port that stalled.
+    #[must_use]
+    pub fn is_kept_from_sending(&self, node: u16) -> bool {
+        let is_it = |state: &FlowState| {
+            state.flow.from.node == node
+                && (self.stalled.contains(&state.flow.to) || self.astray.contains(&state.flow.from))
+        };
+        self.flows.iter().any(is_it)
+    }
+
+    /// A program at `at` received a message that the NIC says came from `from`.
+    pub fn on_received(&mut self, at: End, from: End, mark: &Mark, payload: impl Iterator<Item = u64>) {
+        self.received += 1;
+        self.received_bytes += u64::from(mark.bytes);
+        let Some(state) = self.flows.get_mut(mark.flow as usize).filter(|state| mark.number <= state.sent)
+        else {
+            let what = format!("{at:?} received {mark:?}, which nobody sent");
+            return self.fail(Check::RightContents, || what);
+        };
+        let flow = state.flow;
+        if mark.number > state.last {
+            state.received += 1;
+        }
+        self.check_port(mark, &flow, at, from);
+        if !payload.eq(mark.payload()) {
+            self.fail(Check::RightContents, || format!("{mark:?} of {flow:?} has another payload"));
+        }
+        self.on_number(mark);
+    }
+
+    fn check_port(&mut self, mark: &Mark, flow: &Flow, at: End, from: End) {
+        if (at, from) != (flow.to, flow.from) {
+            self.fail(Check::RightPort, || {
+                format!("{mark:?} of {flow:?} arrived at {at:?} as from {from:?}")
+            });
+        }
+    }
+
+    /// The next message of a flow has this mark's number.
+    fn on_number(&mut self, mark: &Mark) {
+        let Some(state) = self.flows.get_mut(mark.flow as usize) else { return };
+        let (flow, last) = (state.flow, state.last);
+        state.last = last.max(mark.number);
+        let Promise { is_once, is_in_order, .. } = self.promise;
+        if mark.number > last {
+            if mark.number > last + 1 {
+                self.on_skipped(mark.flow, last + 1, mark.number - 1);
+            }
+            return;
+        }
+        // In order, what was passed over is lost; out of order, it may come once.
+        let is_again = if is_in_order { mark.number == last } else { !state.gaps.remove(&mark.number) };
+        if is_again && is_once {
+            self.fail(Check::NothingDuplicated, || format!("{mark:?} of {flow:?} arrived twice"));
+        } else if !is_again && is_in_order {
+            self.fail(Check::InOrder, || format!("{mark:?} of {flow:?} arrived after number {last}"));
+        }
+    }
+
+    /// A later message of the flow arrived, and the messages `first..=last` did not.
+    fn on_skipped(&mut self, id: FlowId, first: u64, last: u64) {
+        if self.promise.is_in_order {
+            self.on_missing(id, first, last);
+        } else if let Some(state) = self.flows.get_mut(id as usize) {
+            state.gaps.extend(first..=last);
+        }
+    }
+
+    /// The messages `first..=last` of a flow did not arrive.
+    fn on_missing(&mut self, id: FlowId, first: u64, last: u64) {
+        let Some(state) = self.flows.get_mut(id as usize) else { return };
+        let promised_from = if self.promise.is_lossless {
+            1
+        } else if self.promise.is_lossless_when_healed && self.is_healed {
+            state.sent_at_heal + 1
+        } else {
+            return;
+        };
+        if self.astray.contains(&state.flow.to) || self.astray.contains(&state.flow.from) {
+            return;
+        }
+        let first = first.max(promised_from);
+        let excused = self.spoiled.range((id, first)..=(id, last.max(first))).count() as u64;
+        if first <= last && excused < last - first + 1 {
+            state.broken_promises += last - first + 1 - excused;
+            let (flow, of) = (state.flow, state.sent);
+            self.fail(Check::NothingLost, || {
+                format!("{flow:?}: messages {first} to {last} of {of} sent did not arrive")
+            });
+        }
+    }
+
+    /// Something is not as it must be. The first of each kind is told, the rest are counted.
+    pub fn fail(&mut self, check: Check, what: impl FnOnce() -> String) {
+        self.failures.entry(check).and_modify(|(count, _)| *count += 1).or_insert_with(|| (1, what()));
+    }
+
+    /// The run is over: what did not arrive by now is lost.
+    pub fn on_end(&mut self) {
+        for id in 0..self.flows.len() {
+            let gaps = std::mem::take(&mut self.flows[id].gaps);
+            gaps.into_iter().for_each(|number| self.on_missing(id as FlowId, number, number));
+            let state = &self.flows[id];
+            if state.last < state.sent && !self.stalled.contains(&state.flow.to) {
+                let (first, last) = (state.last + 1, state.sent);
+                self.on_missing(id as FlowId, first, last);
+            }
+        }
+    }
+
+    /// Messages that were sent and did not arrive.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.flows.iter().map(|state| state.sent - state.received).sum()
+    }
+
+    /// Whether every check held so far.
+    #[must_use]
+    pub fn is_content(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// Every check with its outcome.
+    #[must_use]
+    pub fn verdict(&self) -> Vec<Checked> {
+        let looked = format!("{} messages sent, {} received", self.sent, self.received);
+        let checked = |check: Check| {
+            let failure = self.failures.get(&check);
+            let detail = match failure {
+                None => looked.clone(),
+                Some((1, what)) => what.clone(),
+                Some((count, what)) => format!("{what} (the first of {count})"),
+            };
+            Checked { name: check.name().to_owned(), held: failure.is_none(), detail }
+        };
+        Check::ALL.into_iter().map(checked).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: End = End { node: 0, port: 0 };
+    const B: End = End { node: 1, port: 0 };
+    const LOSSLESS: Promise =
+        Promise { is_lossless: true, is_lossless_when_healed: true, is_once: true, is_in_order: true };
+    const ORDERED: Promise = Promise { is_lossless: false, is_lossless_when_healed: false, ..LOSSLESS };
+
+    fn checker(promise: Promise) -> Checker {
+        Checker::new(&[Flow { from: A, to: B }], promise)
+    }
+
+    fn broken(checker: &Checker) -> Vec<String> {
+        checker.verdict().into_iter().filter(|checked| !checked.held).map(|checked| checked.name).collect()
+    }
+
+    #[test]
+    fn each_kind_of_failure_is_told_apart() {
+        let run = |promise: Promise, receive: fn(&mut Checker, [Mark; 3])| {
+            let mut checker = checker(promise);
+            let marks = [(); 3].map(|()| checker.on_sent(0, 16));
+            receive(&mut checker, marks);
+            checker.on_end();
+            broken(&checker)
+        };
+        assert!(run(LOSSLESS, |j, m| m.iter().for_each(|m| j.on_received(B, A, m, m.payload()))).is_empty());
+        assert_eq!(
+            run(LOSSLESS, |j, [a, _, c]| {
+                j.on_received(B, A, &a, a.payload());
+                j.on_received(B, A, &c, c.payload());
+            }),
+            ["nothing-lost"]
+        );
+        assert_eq!(run(LOSSLESS, |j, [a, _, _]| j.on_received(B, A, &a, a.payload())), ["nothing-lost"]);
+        assert_eq!(
+            run(ORDERED, |j, [_, b, _]| {
+                j.on_received(B, A, &b, b.payload());
+                j.on_received(B, A, &b, b.payload());
+            }),
+            ["nothing-duplicated"]
+        );
+        assert_eq!(
+            run(ORDERED, |j, [a, b, _]| {
+                j.on_received(B, A, &b, b.payload());
+                j.on_received(B, A, &a, a.payload());
+            }),
+            ["in-order"]
+        );
+        assert_eq!(run(ORDERED, |j, [a, ..]| j.on_received(A, A, &a, a.payload())), ["right-port"]);
+        assert_eq!(run(ORDERED, |j, [a, b, _]| j.on_received(B, A, &a, b.payload())), ["right-contents"]);
+        assert_eq!(
+            run(ORDERED, |j, [a, ..]| {
+                let unknown = Mark { number: 9, ..a };
+                j.on_received(B, A, &unknown, unknown.payload());
+            }),
+            ["right-contents"]
+        );
+    }
+
+    #[test]
+    fn every_mix_of_promises_is_held_to() {
+        // Number 2 comes late, then 1 again; number 4 never comes.
+        let run = |is_lossless, is_once, is_in_order| {
+            let mut checker =
+                checker(Promise { is_lossless, is_lossless_when_healed: is_lossless, is_once, is_in_order });
+            let marks = [(); 5].map(|()| checker.on_sent(0, 16));
+            for number in [1, 3, 2, 1, 5] {
+                let mark = marks[number - 1];
+                checker.on_received(B, A, &mark, mark.payload());
+            }
+            checker.on_end();
+            broken(&checker)
+        };
+        assert_eq!(run(false, false, false), Vec::<String>::new());
+        assert_eq!(run(false, true, false), ["nothing-duplicated"]);
+        assert_eq!(run(true, false, false), ["nothing-lost"]);
+        assert_eq!(run(true, true, false), ["nothing-lost", "nothing-duplicated"]);
+        assert_eq!(run(false, true, true), ["in-order"]);
+        assert_eq!(run(true, true, true), ["nothing-lost", "in-order"]);
+    }
+
+    #[test]
+    fn what_was_sent_before_the_heal_may_be_lost() {
+        let mut checker = checker(Promise { is_lossless_when_healed: true, ..ORDERED });
+        checker.on_sent(0, 8);
+        checker.on_healed();
+        let mark = checker.on_sent(0, 8);
+        checker.on_received(B, A, &mark, mark.payload());
+        assert_eq!((broken(&checker), checker.lost()), (Vec::new(), 1));
+        checker.on_sent(0, 8);
+        checker.on_end();
+        assert_eq!(broken(&checker), ["nothing-lost"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Descriptor queues: chains of a driver's buffers, taken by the model and given back when it says so.
+
+use niclab_abi::{QUEUE_RECEIVE, QUEUE_SIZE, QUEUE_TRANSMIT};
+use niclab_model::nic::{Descriptor, DescriptorQueue, HostRange, HostRanges};
+
+use crate::memory::DmaMemory;
+use crate::ring::{Burst, Chain, Interrupt, RingError};
+use crate::vring::Vring;
+
+/// Most chains of one queue that a model may have at a time: the descriptors of the queue. A driver cannot have more
+/// outstanding, so that one who does presents a chain twice.
+const MAX_TAKEN: usize = QUEUE_SIZE as usize;
+
+/// The virtqueue of a descriptor queue.
+pub const fn virtqueue(queue: DescriptorQueue) -> u32 {
+    match queue {
+        DescriptorQueue::Transmit => QUEUE_TRANSMIT,
+        DescriptorQueue::Receive => QUEUE_RECEIVE,
+    }
+}
+
+/// A chain that was taken and must be given back.
+#[derive(Debug)]
+struct Taken {
+    token: u64,
+    queue: DescriptorQueue,
+    head: u16,
+    writable_bytes: u64,
+}
+
+/// What came out of a queue.
+#[derive(Debug)]
+pub enum Next {
+    /// A chain for the model.
+    Descriptor(Descriptor),
+    /// A chain with a part outside of memory: given back as it was.
+    OutsideMemory,
+    /// The queue is empty, or as many chains are taken as can be.
+    Nothing,
+}
+
+/// Chains under way, and what was counted.
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    taken: Vec<Taken>,
+    last_token: u64,
+    /// Chains given back that raised an interrupt.
+    pub interrupts: u64,
+}
+
+impl Descriptors {
+    /// Takes the next chain of a queue. All of its buffers are memory of the guest, now: it may be taken away, so that each
+    /// access is checked again.
+    ///
+    /// # Errors
+    /// [`RingError`].
+    pub fn next(
+        &mut self,
+        queue: DescriptorQueue,
+        vring: &Vring,
+        memory: &DmaMemory,
+    ) -> Result<Next, RingError> {
+        if self.taken.iter().filter(|taken| taken.queue == queue).count() >= MAX_TAKEN {
+            return Ok(Next::Nothing);
+        }
+        let mut burst = Burst::open(vring, memory)?;
+        let mut chain = Chain::new();
+        let Some(head) = burst.pop(&mut chain)? else { return Ok(Next::Nothing) };
+        if chain.iter().any(|buffer| memory.slice(buffer.address, buffer.bytes as usize).is_err()) {
+            burst.push_used(head, 0);
+            self.interrupts += u64::from(burst.publish() == Interrupt::Wanted && burst.interrupt());
+            return Ok(Next::OutsideMemory);
+        }
+        let ranges = |writable: bool| -> HostRanges {
+            let buffers = chain.iter().filter(|buffer| buffer.writable == writable);
+            buffers.map(|buffer| HostRange { address: buffer.address, bytes: buffer.bytes.into() }).collect()
+        };
+        let (readable, writable) = (ranges(false), ranges(true));
+        self.last_token += 1;
+        let token = self.last_token;
+        let writable_bytes = writable.iter().map(|range| range.bytes).sum();
+        self.taken.push(Taken { token, queue, head, writable_bytes });
+        Ok(Next::Descriptor(Descriptor { token, queue, readable, writable }))
+    }
+
+    /// The queue of a chain that is under way.
+    pub fn queue_of(&self, token: u64) -> Option<DescriptorQueue> {
+        self.taken.iter().find(|taken| taken.token == token).map(|taken| taken.queue)
+    }
+
+    /// Gives a chain back, of which `bytes` were written. No more is told than there was room for.
+    ///
+    /// # Errors
+    /// [`RingError`].
+    pub fn complete(
+        &mut self,
+        vring: &Vring,
+        memory: &DmaMemory,
+        token: u64,
+        bytes: u32,
+    ) -> Result<(), RingError> {
+        let Some(place) = self.taken.iter().position(|taken| taken.token == token) else { return Ok(()) };
+        let Taken { head, writable_bytes, .. } = self.taken.swap_remove(place);
+        let written = u64::from(bytes).min(writable_bytes) as u32;
+        let mut burst = Burst::open(vring, memory)?;
+        burst.push_used(head, written);
+        self.interrupts += u64::from(burst.publish() == Interrupt::Wanted && burst.interrupt());
+        Ok(())
+    }
+
+    /// The host is gone or starts anew: its chains are no longer ours to give back.
+    pub fn forget(&mut self) {
+        self.taken.clear();
+    }
+}

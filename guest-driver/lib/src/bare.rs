@@ -1,0 +1,92 @@
+//! A port without the library's waiting: for programs that go on by themselves.
+
+use std::sync::Arc;
+
+use niclab_port::atomic::{AtomicPage, AtomicRecords};
+
+use crate::matching::Region;
+use crate::port::{self, Link, PortOptions};
+use crate::{Address, Device, Error, Memory};
+
+/// An open port that its program drives by [`niclab_port`] itself. It is closed once it and all its regions are dropped.
+#[derive(Debug)]
+pub struct BarePort {
+    link: Arc<Link>,
+    requester: Memory,
+    completer: Memory,
+    status: Memory,
+    records: Memory,
+}
+
+impl BarePort {
+    /// Opens a port of `device`, whatever its model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`], [`Error::Inconsistent`].
+    pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
+        let parts = port::open(device, options)?;
+        let (requester, completer) = (parts.requester.clone(), parts.completer.clone());
+        let (status, records) = (parts.status.clone(), parts.slices.clone());
+        Ok(Self { link: parts.link()?, requester, completer, status, records })
+    }
+
+    /// This port on the cluster network.
+    pub fn address(&self) -> Address {
+        self.link.address
+    }
+
+    /// The requester page, and what the device reports.
+    pub fn page(&self) -> AtomicPage<'_> {
+        AtomicPage { requester: self.requester.words(), status: self.status.words() }
+    }
+
+    /// The receive queue and its registers.
+    pub fn records(&self) -> AtomicRecords<'_> {
+        AtomicRecords { records: self.records.words(), completer: self.completer.words() }
+    }
+
+    /// Tells the device of stores to a page, unless it polls them.
+    pub fn announce(&self) {
+        self.link.announce();
+    }
+
+    /// Asks the device whether it lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceGone`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.link.backing.check()
+    }
+
+    /// Sets where the port sends, of a NIC whose ports have one destination.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn route(&self, target: Address) -> Result<(), Error> {
+        self.link.backing.route(target)
+    }
+
+    /// Lets `source` send to the port. The release interval must be told before, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn authorize(&self, source: Address, credits: u32) -> Result<(), Error> {
+        self.link.backing.authorize(source, credits)
+    }
+
+    /// Registers fresh pages for this port, and their name with the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`], [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn allocate(&self, bytes: usize) -> Result<(Region, u32), Error> {
+        let memory = Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })?;
+        let region = Region::register(&self.link, memory)?;
+        let name = region.name();
+        Ok((region, name))
+    }
+}

@@ -1,0 +1,134 @@
+//! Words that a device reads and writes beside this program: in the BAR, which is RAM on both sides, and in receive memory.
+//!
+//! Atomic words are the right tool for both: they are never torn, never merged away between fences, and sound whether the
+//! other side is a daemon behind QEMU or a thread of this very process.
+
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use niclab_abi::bar::{DOORBELL_SPARED, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS};
+use niclab_abi::receive::SLICE_WORDS;
+
+use crate::{Page, Record, Records, Register, Reports};
+
+/// Loads one little-endian word; an acquire fence must follow before what the word guards is read.
+#[inline]
+pub fn load(word: &AtomicU64) -> u64 {
+    u64::from_le(word.load(Ordering::Relaxed))
+}
+
+/// Stores one little-endian word, without order.
+#[inline]
+pub fn store(word: &AtomicU64, value: u64) {
+    word.store(value.to_le(), Ordering::Relaxed);
+}
+
+/// Makes the stores before it visible before the stores after it, write-combining memory included.
+///
+/// A release fence alone does not order the write-combining buffers in which stores to a requester page wait.
+#[inline]
+pub fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SFENCE is part of SSE, which every x86-64 processor has; it touches no memory.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    fence(if cfg!(target_arch = "x86_64") { Ordering::Release } else { Ordering::SeqCst });
+}
+
+/// Whether a device that was stored to must be told so by a doorbell: `niclab_abi::bar::InfoPage::doorbell` has the
+/// protocol. Store, full barrier, which drains write-combining buffers, and only then look whether the device sleeps.
+#[inline]
+pub fn wants_doorbell(doorbell_word: Option<&AtomicU64>) -> bool {
+    fence(Ordering::SeqCst);
+    doorbell_word.is_none_or(|word| load(word) != DOORBELL_SPARED)
+}
+
+/// A requester page, and the page that begins with the status line.
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicPage<'a> {
+    /// All words of the requester page.
+    pub requester: &'a [AtomicU64],
+    /// Those of the status line, and what else the device writes on its page.
+    pub status: &'a [AtomicU64],
+}
+
+impl Page for AtomicPage<'_> {
+    /// The page may be write-combining: the words are stored in ascending order, then a store fence, then the launch word
+    /// alone.
+    #[inline]
+    fn launch(
+        &mut self,
+        slot: u32,
+        begin: usize,
+        words: impl Iterator<Item = u64>,
+        received: u64,
+        launch_word: u64,
+    ) {
+        let (slots, _) = self.requester.as_chunks::<SLOT_WORDS>();
+        let Some(slot) = slots.get(slot as usize) else { return };
+        for (word, value) in slot[begin.min(SLOT_RECEIVED_WORD)..SLOT_RECEIVED_WORD].iter().zip(words) {
+            store(word, value);
+        }
+        store(&slot[SLOT_RECEIVED_WORD], received);
+        store_fence();
+        store(&slot[SLOT_LAUNCH_WORD], launch_word);
+    }
+}
+
+impl Reports for AtomicPage<'_> {
+    #[inline]
+    fn status_word(&self, index: usize) -> u64 {
+        self.status.get(index).map_or(0, load)
+    }
+
+    #[inline]
+    fn acquire(&self) {
+        fence(Ordering::Acquire);
+    }
+}
+
+/// A receive queue, and the completer page.
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicRecords<'a> {
+    /// All words of the queue.
+    pub records: &'a [AtomicU64],
+    /// Those of the completer page.
+    pub completer: &'a [AtomicU64],
+}
+
+impl Records for AtomicRecords<'_> {
+    type Record<'a>
+        = AtomicRecord<'a>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn record(&self, index: u32) -> Option<AtomicRecord<'_>> {
+        let (records, _) = self.records.as_chunks::<SLICE_WORDS>();
+        records.get(index as usize).map(AtomicRecord)
+    }
+
+    #[inline]
+    fn store(&mut self, register: Register, value: u64) {
+        fence(Ordering::Release);
+        if let Some(word) = self.completer.get((register.offset() / 8) as usize) {
+            store(word, value);
+        }
+    }
+
+    #[inline]
+    fn acquire(&self) {
+        fence(Ordering::Acquire);
+    }
+}
+
+/// The words of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct AtomicRecord<'a>(&'a [AtomicU64; SLICE_WORDS]);
+
+impl Record for AtomicRecord<'_> {
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, load)
+    }
+}

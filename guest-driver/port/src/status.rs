@@ -1,0 +1,80 @@
+//! The status line.
+
+use niclab_abi::receive::{
+    REFUSED_COMMAND, REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS,
+};
+
+use crate::Reports;
+
+/// A port's status line: counts since the port was opened, as of the device's last report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Slots taken out of the requester page.
+    pub launched: u64,
+    /// Messages that asked for a notification, and left the requester.
+    pub notified: u64,
+    /// Acknowledgements that returned.
+    pub acknowledged: u64,
+    /// Packets that left for the network.
+    pub sent: u64,
+    /// Launches and register writes refused.
+    pub refused: u64,
+    /// Why the last one was.
+    pub refusal: Option<Refusal>,
+}
+
+impl Status {
+    /// The line as the device last wrote it.
+    #[must_use]
+    pub fn read(page: &impl Reports) -> Self {
+        let [launched, notified, acknowledged, sent, refused, refusal] =
+            core::array::from_fn(|word| page.status_word(word));
+        Self { launched, notified, acknowledged, sent, refused, refusal: Refusal::from_number(refusal) }
+    }
+}
+
+/// Why a launch or a register write was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Reserved bits of the launch word were set.
+    ReservedBits,
+    /// The length field holds no length.
+    Length,
+    /// The port has no route: one is to be set before anything is sent.
+    NoRoute,
+    /// More slices were released than stored.
+    Release,
+    /// The command was refused: its event says why.
+    Command,
+    /// A reason that this library does not know, by its number.
+    Other(u64),
+}
+
+impl Refusal {
+    /// From the number in a status line: a `REFUSED_` constant; none for zero.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            0 => None,
+            REFUSED_RESERVED_BITS => Some(Self::ReservedBits),
+            REFUSED_LENGTH => Some(Self::Length),
+            REFUSED_NO_ROUTE => Some(Self::NoRoute),
+            REFUSED_RELEASE => Some(Self::Release),
+            REFUSED_COMMAND => Some(Self::Command),
+            other => Some(Self::Other(other)),
+        }
+    }
+
+    /// The same in words, with the mend.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::ReservedBits => "reserved bits of the launch word were set",
+            Self::Length => "the length field holds no length",
+            Self::NoRoute => "the port has no route: set one before sending",
+            Self::Release => "more slices were released than stored",
+            Self::Command => "a command was none that the device carries out: its event says why",
+            Self::Other(_) => "of a reason that this library does not know: build device and program alike",
+        }
+    }
+}

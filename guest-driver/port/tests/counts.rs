@@ -1,0 +1,226 @@
+//! The numbers of slots and records, wherever they stand, also right before they wrap: a port over plain words, against a
+//! device of a few lines that shares no code with it.
+
+use std::collections::VecDeque;
+
+use niclab_port::ultra::{self, Flags, Slice};
+use niclab_port::{Fault, Page, Queue, Records, Register, Reports, Requester};
+use proptest::prelude::*;
+
+/// Both sides' memory, and the device, which carries each launch to the port's own queue.
+struct Device {
+    /// Begin, words, received and launch word of each slot.
+    slots: Vec<(usize, Vec<u64>, u64, u64)>,
+    status: u64,
+    records: Vec<[u64; 11]>,
+    /// Released, armed, interval.
+    registers: [u64; 3],
+    taken: u64,
+    stored: u64,
+    waiting: VecDeque<(Vec<u64>, bool)>,
+}
+
+impl Page for Device {
+    fn launch(
+        &mut self,
+        slot: u32,
+        begin: usize,
+        words: impl Iterator<Item = u64>,
+        received: u64,
+        launch: u64,
+    ) {
+        self.slots[slot as usize] = (begin, words.collect(), received, launch);
+    }
+}
+
+impl Reports for Device {
+    fn status_word(&self, index: usize) -> u64 {
+        if index == 0 { self.status } else { 0 }
+    }
+}
+
+impl Records for Device {
+    type Record<'a> = &'a [u64; 11];
+
+    fn record(&self, index: u32) -> Option<&[u64; 11]> {
+        self.records.get(index as usize)
+    }
+
+    fn store(&mut self, register: Register, value: u64) {
+        self.registers[(register.offset() / 8) as usize] = value;
+    }
+}
+
+impl Device {
+    fn new(start: u64, capacity: usize) -> Self {
+        let mut device = Self {
+            slots: vec![(0, vec![], 0, 0); 32],
+            status: start,
+            records: vec![[0; 11]; capacity],
+            registers: [start, 0, 0],
+            taken: start,
+            stored: start,
+            waiting: VecDeque::new(),
+        };
+        // What a port that is so far has in its page: a zeroed one would launch number zero when the numbers wrap.
+        for number in (1..=start).rev().take(32) {
+            device.slots[(number as u32).wrapping_sub(1) as usize % 32].3 = number << 32;
+        }
+        device
+    }
+
+    /// Takes a slot; whether the status word of its slice is left out.
+    fn take(&mut self, is_stale: bool) -> bool {
+        let next = self.taken.wrapping_add(1) as u32;
+        let (begin, words, _, launch) = &self.slots[next.wrapping_sub(1) as usize % 32];
+        if (launch >> 32) as u32 != next {
+            return false;
+        }
+        assert_eq!((*launch as usize) >> 3 & 0xf, *begin, "the length field is where the burst begins");
+        self.waiting.push_back((words.clone(), is_stale));
+        self.taken += 1;
+        if self.taken.is_multiple_of(8) {
+            self.status = self.taken;
+        }
+        self.store_waiting();
+        true
+    }
+
+    fn store_waiting(&mut self) {
+        let capacity = self.records.len() as u64;
+        assert!(
+            (self.registers[0]..=self.registers[0] + capacity).contains(&self.stored),
+            "{:?}",
+            self.registers
+        );
+        while self.stored - self.registers[0] < capacity {
+            let Some((words, is_stale)) = self.waiting.pop_front() else { break };
+            let record = &mut self.records[(self.stored % capacity) as usize];
+            self.stored += 1;
+            record[10 - words.len()..10].copy_from_slice(&words);
+            if !is_stale {
+                // Node 3, port 5, written, payload words, number.
+                record[10] = self.stored << 32 | 3 << 16 | 5 << 8 | 1 << 7 | (words.len() as u64 - 2);
+            }
+        }
+    }
+}
+
+struct Port {
+    device: Device,
+    requester: Requester,
+    queue: Queue<Slice>,
+}
+
+impl Port {
+    fn new(start: u64, capacity: usize) -> Self {
+        let mut device = Device::new(start, capacity);
+        let mut queue = Queue::new(capacity as u32, start);
+        queue.set_release_interval(queue.usual_release_interval(), &mut device);
+        Self { device, requester: Requester::new(start), queue }
+    }
+
+    fn send(&mut self, payload: &[u64], tag: [u64; 2]) -> bool {
+        let is_free = self.requester.has_slot(&self.device).expect("a sound status line");
+        if is_free {
+            let received = self.queue.received();
+            ultra::launch(&mut self.requester, &mut self.device, payload, tag, Flags::NONE, received);
+        }
+        is_free
+    }
+
+    fn receive(&mut self) -> Option<ultra::Message> {
+        let (message, _) = ultra::take(&mut self.queue, &mut self.device)?;
+        self.device.store_waiting();
+        Some(message)
+    }
+}
+
+fn start() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), (0..100_u64).prop_map(|before_wrap| (1 << 32) - before_wrap)]
+}
+
+proptest! {
+    /// Every message arrives once, whole and in order, and neither page nor queue locks up.
+    #[test]
+    fn nothing_is_lost_duplicated_or_reordered(
+        steps in proptest::collection::vec((0..3_u8, 0..40_usize), 1..400),
+        capacity in prop_oneof![Just(8_usize), Just(64)],
+        start in start(),
+    ) {
+        let mut port = Port::new(start, capacity);
+        let (mut sent, mut received) = (0_u64, 0);
+        let all = steps.into_iter().chain([(1, usize::MAX), (2, usize::MAX)].into_iter().cycle().take(1000));
+        for (step, count) in all {
+            match step {
+                0 => {
+                    let payload: Vec<u64> = (0..count as u64 % 9).map(|word| sent << 8 | word).collect();
+                    sent += u64::from(port.send(&payload, [sent, payload.len() as u64]));
+                }
+                1 => (0..count.min(64)).for_each(|_| { port.device.take(false); }),
+                _ => for _ in 0..count.min(64) {
+                    let Some(message) = port.receive() else { break };
+                    let words: Vec<u64> = (0..message.tag()[1]).map(|word| received << 8 | word).collect();
+                    prop_assert_eq!((message.tag()[0], message.payload()), (received, &words[..]));
+                    prop_assert_eq!((message.source().node, message.source().port), (3, 5));
+                    received += 1;
+                },
+            }
+        }
+        prop_assert_eq!(received, sent);
+    }
+
+    /// Every message that was written is received once and in order, every one that was not is reported once, and records
+    /// are released so that the queue never locks up.
+    #[test]
+    fn lost_and_received_add_up(
+        stale in proptest::collection::vec(any::<bool>(), 1..200),
+        capacity in prop_oneof![Just(8_usize), Just(64)],
+        start in start(),
+    ) {
+        let mut port = Port::new(start, capacity);
+        let (mut received, mut lost) = (Vec::new(), Vec::new());
+        for (index, &is_stale) in (1_u64..).zip(&stale) {
+            // The last of every eight is written, so that the port can see what is missing.
+            let is_stale = is_stale && !index.is_multiple_of(8);
+            prop_assert!(port.send(&[], [index, 0]) && port.device.take(is_stale), "the page is locked up");
+            prop_assert!(port.device.waiting.is_empty(), "the queue is locked up");
+            while !is_stale && received.last() != Some(&index) {
+                match port.receive() {
+                    Some(message) => received.push(message.tag()[0]),
+                    None => match port.queue.check(&mut port.device) {
+                        Err(Fault::Lost { number, count, .. }) => lost.extend((0..count).map(|n| number - start + n)),
+                        other => prop_assert!(false, "stuck: {other:?}"),
+                    },
+                }
+            }
+        }
+        let is_left_out = |index: &u64| stale[*index as usize - 1] && !index.is_multiple_of(8);
+        let last = received.last().copied().unwrap_or(0);
+        prop_assert_eq!(&lost, &(1..=last).filter(is_left_out).collect::<Vec<_>>());
+        prop_assert_eq!(&received, &(1..=last).filter(|index| !is_left_out(index)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_status_line_that_counts_what_was_not_launched_is_a_fault_and_changes_nothing() {
+    let mut port = Port::new(0, 8);
+    assert!(port.send(&[], [0; 2]));
+    port.device.status = 2;
+    let found = port.requester.refresh(&port.device);
+    assert_eq!(found, Err(Fault::Taken { said: 2, known: 0, launched: 1 }));
+    assert_eq!(port.requester.taken(), 0);
+}
+
+#[test]
+fn the_smallest_share_of_a_sender_says_how_often_records_are_released() {
+    let mut port = Port::new(0, 64);
+    assert_eq!(port.device.registers[2], 16);
+    assert_eq!(port.queue.narrow_release_interval(2, &mut port.device), 16);
+    assert_eq!((port.device.registers[2], port.queue.release_interval()), (1, 1));
+    for number in 1..=8 {
+        assert!(port.send(&[], [0; 2]) && port.device.take(false));
+        port.receive().expect("delivered");
+        assert_eq!(port.device.registers[0], number);
+    }
+}

@@ -1,0 +1,96 @@
+//! Who sends to whom, and the messages.
+
+use alloc::vec::Vec;
+
+use niclab_random::Random;
+
+/// Number of a flow.
+pub type FlowId = u32;
+
+/// A port of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct End {
+    /// The node's rank.
+    pub node: u16,
+    /// Its port.
+    pub port: u16,
+}
+
+impl From<End> for niclab_port::Address {
+    fn from(End { node, port }: End) -> Self {
+        Self { node: node.into(), port: port.into() }
+    }
+}
+
+impl From<niclab_port::Address> for End {
+    fn from(niclab_port::Address { node, port }: niclab_port::Address) -> Self {
+        // Neither has more bits anywhere in the contract.
+        Self { node: node as u16, port: port as u16 }
+    }
+}
+
+/// Messages from one port to another, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Who sends.
+    pub from: End,
+    /// Who receives.
+    pub to: End,
+}
+
+/// What a port is opened for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortPlan {
+    /// The card's number of the port.
+    pub number: u32,
+    /// The flow that it sends over, and the port at its other end.
+    pub sends: Option<(FlowId, End)>,
+    /// The flows that come to it, and the port at the other end of each.
+    pub partners: Vec<(FlowId, End)>,
+}
+
+/// What a message carries so that it can be known again: in its tag or match bits, and as a pattern in its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The flow.
+    pub flow: FlowId,
+    /// Payload.
+    pub bytes: u32,
+    /// Number within the flow, from 1.
+    pub number: u64,
+}
+
+impl Mark {
+    /// The two words of the tag.
+    #[must_use]
+    pub const fn tag(&self) -> [u64; 2] {
+        [(self.flow as u64) << 32 | self.bytes as u64, self.number]
+    }
+
+    /// The mark in a tag.
+    #[must_use]
+    pub const fn from_tag([first, number]: [u64; 2]) -> Self {
+        Self { flow: (first >> 32) as u32, bytes: first as u32, number }
+    }
+
+    /// The words of the payload. What the last one has beyond the payload is zero.
+    pub fn payload(&self) -> impl Iterator<Item = u64> + use<> {
+        let mut random = Random::new(self.number, self.flow.into());
+        let (whole, rest) = (self.bytes / 8, self.bytes % 8);
+        let last = (rest != 0).then_some((1 << (8 * rest)) - 1);
+        let masks = (0..whole).map(|_| u64::MAX).chain(last);
+        masks.map(move |mask| random.next() & mask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_survive_a_tag() {
+        let mark = Mark { flow: u32::MAX, bytes: 64, number: u64::MAX };
+        assert_eq!(Mark::from_tag(mark.tag()), mark);
+        assert_eq!(mark.payload().count(), 8);
+    }
+}

@@ -1,0 +1,257 @@
+//! What a program does: a state machine that says what to send next, and hears what arrived.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use niclab_random::Random;
+
+use crate::FlowId;
+
+/// A message that a program wants to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Over which flow.
+    pub flow: FlowId,
+    /// Payload.
+    pub bytes: u32,
+    /// Whether it interrupts its receiver.
+    pub interrupts: bool,
+    /// Not before this instant of model time.
+    pub not_before_ps: u64,
+}
+
+/// What the messages of a program have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Payload of a message, or the most where sizes are drawn.
+    pub bytes: u32,
+    /// Each n-th message of a flow interrupts its receiver; 0: none does.
+    pub interrupt_every: u64,
+}
+
+/// The messages that each flow still has to carry, in turns.
+#[derive(Clone, Debug)]
+struct Burst {
+    flows: Vec<(FlowId, u64)>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+/// What is drawn for the next message of a random program.
+#[derive(Clone, Debug)]
+struct Dice {
+    flows: Vec<FlowId>,
+    left: u64,
+    random: Random,
+    next: Option<(FlowId, u32)>,
+}
+
+#[derive(Clone, Debug)]
+enum Role {
+    /// Sends nothing.
+    Idle,
+    /// Sends as fast as it can; what arrives beside is received.
+    Burst(Burst),
+    /// Sends one and waits for the answer, `left` times.
+    Ping { flow: FlowId, left: u64, is_waiting: bool },
+    /// Answers each message.
+    Pong { flow: FlowId, left: u64, due: u64 },
+    /// Receives `left` messages, then sends one without payload.
+    Confirm { flow: FlowId, left: u64, is_due: bool },
+    /// Sends what the dice say.
+    Random(Dice),
+    /// Sends what was recorded.
+    Replay { messages: Vec<Outgoing>, next: usize, begin_ps: Option<u64> },
+}
+
+/// A program.
+#[derive(Clone, Debug)]
+pub struct Script {
+    role: Role,
+    bytes: u32,
+    interrupt_every: u64,
+    /// Messages sent over each flow, where some interrupt.
+    sent: BTreeMap<FlowId, u64>,
+}
+
+impl Script {
+    /// Sends nothing, receives what comes.
+    #[must_use]
+    pub const fn idle() -> Self {
+        Self { role: Role::Idle, bytes: 0, interrupt_every: 0, sent: BTreeMap::new() }
+    }
+
+    const fn new(sizes: Sizes, role: Role) -> Self {
+        let Sizes { bytes, interrupt_every } = sizes;
+        Self { role, bytes, interrupt_every, sent: BTreeMap::new() }
+    }
+
+    /// The first end of a ping-pong of `count` round trips.
+    #[must_use]
+    pub const fn ping(sizes: Sizes, flow: FlowId, count: u64) -> Self {
+        Self::new(sizes, Role::Ping { flow, left: count, is_waiting: false })
+    }
+
+    /// The second end.
+    #[must_use]
+    pub const fn pong(sizes: Sizes, flow: FlowId, count: u64) -> Self {
+        Self::new(sizes, Role::Pong { flow, left: count, due: 0 })
+    }
+
+    /// Sends `count` messages over each flow.
+    #[must_use]
+    pub fn burst(sizes: Sizes, flows: Vec<FlowId>, count: u64) -> Self {
+        let flows = flows.into_iter().map(|flow| (flow, count)).collect();
+        Self::new(sizes, Role::Burst(Burst { flows, turn: 0 }))
+    }
+
+    /// Receives `count` messages and confirms the last.
+    #[must_use]
+    pub const fn confirm(sizes: Sizes, flow: FlowId, count: u64) -> Self {
+        Self::new(sizes, Role::Confirm { flow, left: count, is_due: count == 0 })
+    }
+
+    /// Sends `count` messages of random sizes over random flows.
+    #[must_use]
+    pub const fn random(sizes: Sizes, flows: Vec<FlowId>, count: u64, random: Random) -> Self {
+        Self::new(sizes, Role::Random(Dice { flows, left: count, random, next: None }))
+    }
+
+    /// Sends these, each not before its time counted from the begin.
+    #[must_use]
+    pub const fn replay(messages: Vec<Outgoing>) -> Self {
+        let role = Role::Replay { messages, next: 0, begin_ps: None };
+        Self { role, bytes: 0, interrupt_every: 0, sent: BTreeMap::new() }
+    }
+
+    /// The program starts at `now_ps`.
+    pub const fn begin(&mut self, now_ps: u64) {
+        if let Role::Replay { begin_ps, .. } = &mut self.role {
+            *begin_ps = Some(now_ps);
+        }
+    }
+
+    /// What it wants to send next over a flow that is not blocked; the same until [`Self::on_sent`].
+    pub fn next(&mut self, is_blocked: impl Fn(FlowId) -> bool) -> Option<Outgoing> {
+        let bytes = self.bytes;
+        let (flow, bytes) = match &mut self.role {
+            Role::Idle => return None,
+            Role::Burst(burst) => (burst.next(&is_blocked)?, bytes),
+            Role::Ping { flow, left: 1.., is_waiting: false } => (*flow, bytes),
+            Role::Pong { flow, due: 1.., .. } => (*flow, bytes),
+            Role::Confirm { flow, is_due: true, .. } => (*flow, 0),
+            Role::Ping { .. } | Role::Pong { .. } | Role::Confirm { .. } => return None,
+            Role::Random(dice) => dice.next(bytes)?,
+            Role::Replay { messages, next, begin_ps } => {
+                let outgoing = *messages.get(*next)?;
+                let not_before_ps = begin_ps.as_ref()?.saturating_add(outgoing.not_before_ps);
+                return (!is_blocked(outgoing.flow)).then_some(Outgoing { not_before_ps, ..outgoing });
+            }
+        };
+        if is_blocked(flow) {
+            return None;
+        }
+        let interrupts =
+            self.interrupt_every != 0 && (self.sent_over(flow) + 1).is_multiple_of(self.interrupt_every);
+        Some(Outgoing { flow, bytes, interrupts, not_before_ps: 0 })
+    }
+
+    fn sent_over(&self, flow: FlowId) -> u64 {
+        self.sent.get(&flow).copied().unwrap_or(0)
+    }
+
+    /// What [`Self::next`] said was sent.
+    pub fn on_sent(&mut self, flow: FlowId) {
+        if self.interrupt_every != 0 {
+            *self.sent.entry(flow).or_default() += 1;
+        }
+        match &mut self.role {
+            Role::Idle => {}
+            Role::Burst(burst) => burst.on_sent(flow),
+            Role::Ping { left, is_waiting, .. } => {
+                *left -= 1;
+                *is_waiting = true;
+            }
+            Role::Pong { due, left, .. } => {
+                *due -= 1;
+                *left = left.saturating_sub(1);
+            }
+            Role::Confirm { is_due, .. } => *is_due = false,
+            Role::Random(dice) => {
+                dice.left -= 1;
+                dice.next = None;
+            }
+            Role::Replay { next, .. } => *next += 1,
+        }
+    }
+
+    /// A message arrived.
+    pub fn on_received(&mut self) {
+        match &mut self.role {
+            Role::Ping { is_waiting, .. } => *is_waiting = false,
+            Role::Pong { due, .. } => *due += 1,
+            Role::Confirm { left, is_due, .. } if *left > 0 => {
+                *left -= 1;
+                *is_due = *left == 0;
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is under way and nothing will come: the program's time-out, where something was lost. True when it goes on.
+    pub fn on_silence(&mut self) -> bool {
+        match &mut self.role {
+            Role::Ping { is_waiting, left, .. } => core::mem::replace(is_waiting, false) && *left > 0,
+            Role::Confirm { left: left @ 1.., is_due, .. } => {
+                *left = 0;
+                *is_due = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Messages that it still has to send, as far as it knows.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        match &self.role {
+            Role::Idle => 0,
+            Role::Burst(burst) => burst.flows.iter().map(|(_, left)| left).sum(),
+            Role::Ping { left, .. } => *left,
+            Role::Pong { due, .. } => *due,
+            Role::Confirm { is_due, .. } => u64::from(*is_due),
+            Role::Random(dice) => dice.left,
+            Role::Replay { messages, next, .. } => (messages.len() - next) as u64,
+        }
+    }
+}
+
+impl Burst {
+    fn next(&self, is_blocked: impl Fn(FlowId) -> bool) -> Option<FlowId> {
+        let (before, after) = self.flows.split_at_checked(self.turn)?;
+        let mut turns = after.iter().chain(before);
+        turns.find(|(flow, left)| *left > 0 && !is_blocked(*flow)).map(|(flow, _)| *flow)
+    }
+
+    fn on_sent(&mut self, flow: FlowId) {
+        if let Some(place) = self.flows.iter().position(|(id, _)| *id == flow) {
+            self.flows[place].1 -= 1;
+            self.turn = (place + 1) % self.flows.len();
+        }
+    }
+}
+
+impl Dice {
+    fn next(&mut self, max_bytes: u32) -> Option<(FlowId, u32)> {
+        if self.left == 0 {
+            return None;
+        }
+        let (flows, random) = (&self.flows, &mut self.random);
+        let roll = || {
+            let flow = *flows.get(random.below(flows.len() as u32) as usize)?;
+            Some((flow, 8 * random.below(max_bytes / 8 + 1)))
+        };
+        self.next = self.next.or_else(roll);
+        self.next
+    }
+}
