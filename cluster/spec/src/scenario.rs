@@ -258,12 +258,9 @@ impl Source {
                     self.problem(&format!("budget[{index}].{key}"), what, remedy)
                 }));
         }
-        if file.mode != ScenarioMode::Sim {
-            let is_performed = matches!(file.workload.kind, WorkloadKind::PingPong | WorkloadKind::Stream);
-            if !is_performed || file.workload.function != Function::Cluster {
-                let what = "only a ping-pong and a stream of the modelled NIC are performed in guests";
-                problems.push(self.problem("workload.kind", what, "use mode = \"sim\", or another workload"));
-            }
+        if file.mode != ScenarioMode::Sim && file.workload.function != Function::Cluster {
+            let what = "only workloads of the modelled NIC are performed in guests";
+            problems.push(self.problem("workload.function", what, "use mode = \"sim\", or leave it out"));
         }
         for (index, ratio) in file.ratio.iter().enumerate() {
             let problem = wrong_ratio(ratio, &file);
