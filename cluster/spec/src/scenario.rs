@@ -484,6 +484,7 @@ mod tests {
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 12"), 9, "allow 13 or more"),
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 1001"), 9, "use 1 to 1000"),
             (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
+            (after("function = \"ethernet\""), 6, "only workloads of the modelled NIC"),
             (GOOD.replace("nodes = 2", "nodes = 1"), 5, "needs 2 nodes"),
             (GOOD.replace("nodes = 2", "nodes = 0"), 3, "mend:"),
             (GOOD.replace("nodes = 2", "nodess = 2"), 3, "did you mean `nodes`?"),

@@ -197,10 +197,7 @@ struct Setting<'a> {
 
 fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> Result<(), Failure> {
     let &Setting { world, device, pair, transport } = setting;
-    // A conductor makes both ends meet, and greetings would be counted with what is measured.
-    if !plan.is_conducted {
-        meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
-    }
+    meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
     let before = Counters::read(device)?;
     let (sections, steps) = run_parts(&mut channel, plan, pair)?;
     let span = Span { before, after: Counters::read(device)? };

@@ -269,6 +269,51 @@ mod tests {
         }
     }
 
+    fn workload(pattern: Pattern) -> Workload {
+        Workload {
+            pattern,
+            message_bytes: 64,
+            count: 30,
+            warmup: 5,
+            interrupt_every: 0,
+            slices: 64,
+            receive: crate::matching::Receive::Posted,
+            seed: 11,
+            ports: vec![vec![0, 2, 4, 6, 7]; 4],
+            entries: 0,
+            unexpected_messages: 0,
+        }
+    }
+
+    #[test]
+    fn each_node_expects_what_all_send_to_it() {
+        let route = |node, port, to, to_port| Route { node, port, to, to_port };
+        let recorded = [route(0, 2, 1, 4), route(0, 2, 3, 0), route(3, 7, 1, 4), route(0, 2, 1, 4)];
+        let recorded =
+            recorded.map(|route| Recorded { model_time_ps: 0, route, bytes: 8, interrupts: false });
+        for (pattern, expected) in [
+            (Pattern::PingPong, [30, 30, 30, 30]),
+            (Pattern::Stream, [1, 30, 1, 30]),
+            (Pattern::AllToAll, [90; 4]),
+            (Pattern::NeighbourExchange(2), [60; 4]),
+            (Pattern::Incast(2), [0, 0, 90, 0]),
+            (Pattern::Replay(recorded.to_vec()), [0, 3, 0, 1]),
+        ] {
+            let workload = workload(pattern);
+            assert_eq!(workload.check(), Ok(()));
+            let plan = Plan::new(&workload);
+            let found = [0, 1, 2, 3].map(|node| plan.expected(&plan.measured, node));
+            assert_eq!(found, expected, "{:?}", workload.pattern);
+            let ends = plan.flows.iter().flat_map(|flow| [flow.from, flow.to]);
+            assert!(ends.into_iter().all(|end| [0, 2, 4, 6, 7].contains(&end.port)), "{:?}", plan.flows);
+        }
+        let plan = Plan::new(&workload(Pattern::Random(3)));
+        for (scripts, count) in [(&plan.warmup, 5), (&plan.measured, 30)] {
+            let expected = (0..4).map(|node| plan.expected(scripts, node));
+            assert_eq!(expected.sum::<u64>(), 4 * count, "all that is drawn");
+        }
+    }
+
     #[test]
     fn a_shuffle_loses_nobody() {
         let mut ranks = shuffled(50, &mut Random::new(7, 0));

@@ -21,6 +21,8 @@ use niclab_workloads::ultra::UltraTransport;
 use niclab_workloads::{AtomicMemory, Plan, PortPlan, Ports, Program, Script, Transport, Verifier};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Buffers for interrupts.
+const EVENTS: u16 = 64;
 
 /// A cluster of `nodes` such cards, and the workload.
 pub fn config(model: NicModel, nodes: u32, workload: &Workload) -> SimConfig {
@@ -138,7 +140,7 @@ impl<T: Card> Node<T> {
         program.open(transport, slices, guest);
         let (opened, region) = &guest.ports[place];
         let port = T::port(opened);
-        assert_eq!(port.number(), plan.number, "ports are opened in the order of their numbers");
+        assert_eq!(port.number(), plan.number);
         if let Some(credits) = credits {
             for (_, end) in &plan.partners {
                 port.authorize(end.node.into(), end.port.into(), credits).unwrap();
@@ -190,13 +192,18 @@ fn perform_live<T: Card>(
         }
     });
     let lab = lab.unwrap();
-    let new = |rank: u16| Node {
-        guest: Guest { guest: lab.guest(rank.into()).unwrap(), ports: Vec::new() },
-        program: Program::default(),
-        verifier: Verifier::new(plan.flows.clone()),
+    let new = |rank: u16| {
+        let guest = lab.guest(rank.into()).unwrap();
+        // For the interrupts of a run, which nobody takes.
+        guest.offer_event_buffers(EVENTS).unwrap();
+        let guest = Guest { guest, ports: Vec::new() };
+        Node { guest, program: Program::default(), verifier: Verifier::new(plan.flows.clone()) }
     };
     let mut nodes: Vec<Node<T>> = (0..config.nodes.len() as u16).map(new).collect();
     for ((rank, node), ports) in (0..).zip(&mut nodes).zip(&plan.ports) {
+        // The card gives out the first that is free.
+        let mut ports: Vec<&PortPlan> = ports.iter().collect();
+        ports.sort_by_key(|port| port.number);
         for port in ports {
             node.open(port, config.workload.slices, transport(rank, port));
         }

@@ -38,11 +38,8 @@ fn a_race_is_called_an_estimate() {
 }
 
 #[test]
-fn a_ping_pong_of_every_model_takes_the_same_model_time_live_as_simulated() {
-    for model in NicModel::all() {
-        let workload = Workload { warmup: 30, ..workload(WorkloadKind::PingPong, 200, 16) };
-        assert_same(&config(model, 2, &workload), 0..20);
-    }
+fn a_ping_pong_takes_the_same_model_time_live_as_simulated() {
+    assert_same(&two(&workload(WorkloadKind::PingPong, 200, 16)), 0..20);
 }
 
 #[test]
@@ -50,12 +47,9 @@ fn so_it_does_after_a_warm_up_that_ends_between_two_releases() {
     assert_same(&two(&Workload { warmup: 77, ..workload(WorkloadKind::PingPong, 300, 64) }), 20..25);
 }
 
-/// The receiver of a stream of Match cards posts each entry anew between messages, and its sender waits for a counter: wall
-/// time decides between which messages, and the device is not told when a counter was seen. So only counts are the same.
 #[test]
 fn a_stream_takes_the_same_model_time_live_as_simulated() {
     assert_same(&two(&workload(WorkloadKind::Stream, 2_000, 16)), 0..10);
-    assert_same(&two(&Workload { warmup: 30, ..workload(WorkloadKind::Stream, 1_000, 16) }), 10..15);
 }
 
 #[test]
