@@ -78,10 +78,10 @@ const STANDING: &[&str] = &[
     "guest-driver/tools/src/lib.rs",
     "guest-driver/tools/src/meeting.rs",
     "guest-driver/tools/src/nic.rs",
-    "guest-driver/tools/src/program.rs",
     "guest-driver/tools/src/report.rs",
     "guest-driver/tools/src/run.rs",
     "guest-driver/tools/src/tcp.rs",
+    "guest-driver/tools/src/workload.rs",
     "guest-driver/workloads/src/lib.rs",
 ];
 

@@ -140,7 +140,7 @@ impl Receive {
     }
 }
 
-impl From<Receive> for niclab_workloads::matching::Receive {
+impl From<Receive> for niclab_workloads::Receive {
     fn from(receive: Receive) -> Self {
         match receive {
             Receive::Posted => Self::Posted,

@@ -9,10 +9,11 @@ use anyhow::{Result, bail};
 use niclab_agent::message::WINDOW_BYTES;
 use niclab_spec::{
     Cluster, ClusterName, RecordingError, Report, Scenario, SimConfig, Workload, WorkloadKind,
+    report::WallResult,
 };
 use thiserror::Error;
 
-use super::conduct::conduct;
+use super::conduct::{Ended, conduct};
 use crate::{
     arguments::ClusterArgs,
     boot::{prepare, running::RunningCluster},
@@ -80,28 +81,12 @@ impl LiveCluster {
         Ok(Self { running, cluster, boot: begin.elapsed(), workload, programs })
     }
 
-    /// Performs the workload, and reports what it added to the counts.
+    /// Performs the workload, and reports what it added to the counts between the cues before and after its measured part.
     ///
     /// # Errors
     /// When the cluster ends or takes too long.
     pub fn measure(&mut self) -> Result<Report> {
         let command = ["niclab-perf", "workload", "--json", "--spec", "-"].map(str::to_owned);
-        let programs = self.programs.clone();
-        let report = self.conducted(&command, &programs)?;
-        Ok(Report { workload: Some(self.workload.clone()), ..report })
-    }
-
-    /// Performs what the workload is compared with: the same over TCP.
-    ///
-    /// # Errors
-    /// As [`Self::measure`].
-    pub fn baseline(&mut self) -> Result<Report> {
-        let command = tcp_command(&self.workload);
-        self.conducted(&command, &[])
-    }
-
-    /// Runs a `niclab-perf` that is conducted. What is reported lies between its cues.
-    fn conducted(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
             match (cue, measurement.take()) {
@@ -111,16 +96,31 @@ impl LiveCluster {
             }
             Ok(())
         };
-        let ended = conduct(&mut self.running, command, stdin, WORKLOAD_TIMEOUT, &mut at_cue)?;
-        let nodes = self.running.plan().nodes.iter().zip(&ended);
-        let commands: Vec<CommandOutcome> = nodes
-            .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
-            .collect();
+        let ended = conduct(&mut self.running, &command, &self.programs, WORKLOAD_TIMEOUT, &mut at_cue)?;
+        let commands = self.outcomes(&ended);
         let Some(readings) = readings else { bail!("{}", why_unmeasured(&commands)) };
         let codes = ended.iter().map(|ended| *ended.code.as_ref().unwrap_or(&OWN_FAILURE));
         let exit_code = codes.into_iter().find(|code| *code != 0).unwrap_or(0);
         let outcome = Outcome { boot: self.boot, exit_code, commands };
-        Ok(readings.report(&self.running, &self.cluster, outcome))
+        let report = readings.report(&self.running, &self.cluster, outcome);
+        Ok(Report { workload: Some(self.workload.clone()), ..report })
+    }
+
+    /// Performs what the workload is compared with, the same over TCP; what `niclab-perf` measured of it.
+    ///
+    /// # Errors
+    /// As [`Self::measure`].
+    pub fn baseline(&mut self) -> Result<Vec<WallResult>> {
+        let command = tcp_command(&self.workload);
+        let ended = conduct(&mut self.running, &command, &[], WORKLOAD_TIMEOUT, &mut |_, _| Ok(()))?;
+        Ok(self.outcomes(&ended).into_iter().flat_map(|outcome| outcome.results).collect())
+    }
+
+    fn outcomes(&self, ended: &[Ended]) -> Vec<CommandOutcome> {
+        let nodes = self.running.plan().nodes.iter().zip(ended);
+        nodes
+            .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
+            .collect()
     }
 
     /// Takes it down.
@@ -160,7 +160,7 @@ fn tcp_command(workload: &Workload) -> Vec<String> {
         ("--iterations", workload.count),
         ("--warmup", workload.warmup),
     ];
-    let fixed = ["niclab-perf", benchmark, "--json", "--conducted", "--transport", "tcp"];
+    let fixed = ["niclab-perf", benchmark, "--json", "--transport", "tcp"];
     let mut command: Vec<String> = fixed.into_iter().map(str::to_owned).collect();
     command.extend(numbers.into_iter().flat_map(|(option, number)| [option.to_owned(), number.to_string()]));
     command
@@ -212,7 +212,7 @@ mod tests {
         let workload = Workload { count: 7, ..Workload::new(WorkloadKind::Stream) };
         let line = tcp_command(&workload).join(" ");
         assert!(
-            line.ends_with("stream --json --conducted --transport tcp --size 16 --iterations 7 --warmup 0"),
+            line.ends_with("stream --json --transport tcp --size 16 --iterations 7 --warmup 0"),
             "{line}"
         );
     }

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use niclab_spec::{
-    Report, Workload, WorkloadKind,
+    Workload, WorkloadKind,
+    report::WallResult,
     scenario::{Baseline, Ratio},
 };
 
@@ -23,11 +24,11 @@ pub fn verdict(ratio: &Ratio, workload: &Workload, cluster: &mut LiveCluster) ->
         // Either goes first in turns, so that what comes and goes within a round favours neither.
         let (own, baseline);
         if round % 2 == 0 {
-            own = figure(workload, &cluster.measure()?)?;
+            own = own_figure(workload, cluster)?;
             baseline = figure(workload, &cluster.baseline()?)?;
         } else {
             baseline = figure(workload, &cluster.baseline()?)?;
-            own = figure(workload, &cluster.measure()?)?;
+            own = own_figure(workload, cluster)?;
         }
         Ok(own / baseline)
     })
@@ -78,10 +79,13 @@ fn found(sequence: &Sequence, side: Option<Side>) -> String {
     }
 }
 
+fn own_figure(workload: &Workload, cluster: &mut LiveCluster) -> Result<f64> {
+    figure(workload, &cluster.measure()?.wall.unwrap_or_default().results)
+}
+
 /// What is better when more: round trips or payload a second.
 #[expect(clippy::cast_precision_loss, reason = "wall time, whose noise is larger")]
-fn figure(workload: &Workload, report: &Report) -> Result<f64> {
-    let results = report.wall.as_ref().map(|wall| wall.results.as_slice()).unwrap_or_default();
+fn figure(workload: &Workload, results: &[WallResult]) -> Result<f64> {
     let result = results.first().context("niclab-perf measured nothing; its messages stand above")?;
     if workload.kind == WorkloadKind::PingPong {
         let latency = result.round_trip.context("niclab-perf reported no round trip")?;

@@ -14,8 +14,7 @@ use niclab_model::time::{Span, Time};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
 use niclab_spec::{Function, SimConfig, Workload, WorkloadKind};
-use niclab_workloads::matching::Terms;
-use niclab_workloads::{Flow, Plan, Script, Workload as Programs};
+use niclab_workloads::{Flow, Plan, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
 use crate::checker::{Checker, Promise};

@@ -43,9 +43,7 @@ pub enum Failure {
     },
 
     /// A cue was not answered.
-    #[error(
-        "nobody conducts: standard input ended at the cue `{cue}`; without --conducted there are no cues"
-    )]
+    #[error("nobody conducts: standard input ended at the cue `{cue}`; `niclab check` performs workloads")]
     NotConducted {
         /// The cue.
         cue: &'static str,

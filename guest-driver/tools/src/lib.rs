@@ -4,7 +4,7 @@
 //! - [`channel`]: what a benchmark needs of a transport; [`ultra`], [`matching`] and [`tcp`] are transports;
 //! - [`software`]: the matching of messages by the host, which that of the NIC is compared with;
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
-//! - [`cue`]: where a conducted benchmark stops until it is told to go on;
+//! - [`cue`]: where a conducted workload stops until it is told to go on;
 //! - [`mod@bench`]: one module per benchmark; [`workload`]: a whole workload, as the simulator performs it;
 //! - [`report`]: the table and the JSON document.
 //!

@@ -13,7 +13,6 @@ use crate::cli::{
     Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
 };
 use crate::counters::{Counters, Span};
-use crate::cue;
 use crate::matching::{self, MatchChannel, Matching};
 use crate::meeting;
 use crate::nic::{self, NicOptions};
@@ -69,8 +68,6 @@ struct Plan {
     parts: Vec<Part>,
     flags: FlagPlan,
     matching: Matching,
-    /// Stop at cues; then there is one part of one size.
-    is_conducted: bool,
 }
 
 /// One benchmark and its sizes.
@@ -95,7 +92,6 @@ impl Plan {
             }],
             flags: arguments.flags(),
             matching: arguments.matching(),
-            is_conducted: arguments.conducted,
         }
     }
 
@@ -109,7 +105,6 @@ impl Plan {
             parts: vec![part(Benchmark::Pingpong, &[8, 16, 32, 64]), part(Benchmark::Stream, &[16, 64])],
             flags: FlagPlan::default(),
             matching: Matching::default(),
-            is_conducted: false,
         }
     }
 
@@ -264,27 +259,6 @@ fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     print(world, pair, &Document { sections, ..document(Transport::Tcp, plan.command, pair) })
 }
 
-/// Runs a step; where it is conducted, in two parts with cues around them, each numbered from 1.
-fn run_step(
-    benchmark: Benchmark,
-    channel: &mut impl Channel,
-    step: &Step,
-    buffers: &mut Buffers,
-    is_conducted: bool,
-) -> Result<Option<Outcome>, Failure> {
-    if !is_conducted {
-        return benchmark.run(channel, step, buffers);
-    }
-    cue::wait(cue::CONNECTED)?;
-    if step.warmup > 0 {
-        benchmark.run(channel, &Step { iterations: step.warmup, warmup: 0, ..*step }, buffers)?;
-    }
-    cue::wait(cue::WARM)?;
-    let outcome = benchmark.run(channel, &Step { warmup: 0, ..*step }, buffers)?;
-    cue::wait(cue::MEASURED)?;
-    Ok(outcome)
-}
-
 /// Runs all steps; at the first end, their rows. Also the number of steps.
 fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec<Section>, u8), Failure> {
     let mut buffers = Buffers::new(plan.payload_bytes());
@@ -302,7 +276,7 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
                 warmup: part.warmup,
                 flags: plan.flags,
             };
-            let outcome = run_step(part.benchmark, channel, &step, &mut buffers, plan.is_conducted)?;
+            let outcome = part.benchmark.run(channel, &step, &mut buffers)?;
             rows.extend(outcome.map(|outcome| Row::new(payload_bytes, part.iterations, &outcome)));
         }
         sections.push(Section { benchmark: part.benchmark.name(), rows });

@@ -14,8 +14,6 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod atomic;
 mod flow;
@@ -30,9 +28,13 @@ mod workload;
 
 pub use atomic::AtomicMemory;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
+pub use matching::{Limits, Receive, Terms};
 pub use plan::Plan;
 pub use program::{Ports, Program};
 pub use script::{Outgoing, Script, Sizes};
 pub use transport::{Listener, Memory, Read, Transport, Wrong};
 pub use verifier::Verifier;
 pub use workload::{Pattern, Recorded, Route, Workload};
+
+#[cfg(test)]
+extern crate std;

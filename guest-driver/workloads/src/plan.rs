@@ -277,7 +277,7 @@ mod tests {
             warmup: 5,
             interrupt_every: 0,
             slices: 64,
-            receive: crate::matching::Receive::Posted,
+            receive: crate::Receive::Posted,
             seed: 11,
             ports: vec![vec![0, 2, 4, 6, 7]; 4],
             entries: 0,

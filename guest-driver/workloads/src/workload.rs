@@ -6,7 +6,7 @@ use alloc::{borrow::ToOwned, format};
 
 use serde::{Deserialize, Serialize};
 
-use crate::matching::{Limits, Receive, Terms};
+use crate::{Limits, Receive, Terms};
 
 /// All that the scripts of a run are made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,8 +23,7 @@ use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_spec::report::NodeFigures;
-use niclab_workloads::matching::Terms;
-use niclab_workloads::{PortPlan, Script};
+use niclab_workloads::{PortPlan, Script, Terms};
 
 use crate::checker::Checker;
 
