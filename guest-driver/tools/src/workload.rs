@@ -3,16 +3,17 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use niclab_user::matching::Region;
 use niclab_user::ultra::PortOptions;
-use niclab_user::{BarePort, Device, FEATURE_LISTS};
+use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_TURNS};
 use niclab_workloads::matching::MatchTransport;
 use niclab_workloads::ultra::UltraTransport;
 use niclab_workloads::{
-    AtomicMemory, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
+    AtomicMemory, InTurn, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
 };
 
 use crate::Failure;
@@ -21,9 +22,11 @@ use crate::cue;
 
 /// The longest description of a workload.
 const MAX_BYTES: u64 = 16 << 20;
-/// Looks that find nothing, before each of which it naps: some milliseconds, in which any message comes that is under way.
+/// Looks that find nothing, before it naps between them: some milliseconds, in which any message comes that is under way.
 /// Whoever still has none waits for others, and leaves them its core.
 const LOOKS_BEFORE_NAPS: u32 = 1 << 14;
+/// The same where programs take turns: most of the time it is another's.
+const LOOKS_BETWEEN_TURNS: u32 = 1 << 8;
 /// How long it naps.
 const NAP: Duration = Duration::from_micros(50);
 /// Naps between two questions whether time is up and the device lives.
@@ -106,12 +109,17 @@ impl Ports for OpenPorts {
         // One doorbell is of all ports.
         self.0.iter().take(1).for_each(|(port, _)| port.announce());
     }
+
+    fn completer(&self) -> &[AtomicU64] {
+        self.0.first().map_or(&[], |(port, _)| port.records().completer)
+    }
 }
 
 struct Performer<T: Transport> {
     program: Program<T>,
     ports: OpenPorts,
     verifier: Verifier,
+    takes_turns: bool,
     timeout: Duration,
 }
 
@@ -119,19 +127,20 @@ fn perform<T: Transport>(
     stage: &Stage<'_>,
     transport: impl Fn(&PortPlan) -> T,
 ) -> Result<Option<Outcome>, Failure> {
-    let &Stage { workload, plan, rank, timeout, .. } = stage;
+    let &Stage { device, workload, plan, rank, timeout } = stage;
     let mut performer = Performer {
         program: Program::default(),
         ports: OpenPorts::default(),
         verifier: Verifier::new(plan.flows.clone()),
+        takes_turns: device.info().has(FEATURE_TURNS),
         timeout,
     };
-    for port in plan.ports.get(usize::from(rank)).into_iter().flatten() {
-        performer.open(stage, port, transport(port))?;
+    for port in plan.ports_of(workload, rank, performer.takes_turns) {
+        performer.open(stage, &port, transport(&port))?;
     }
     performer.perform(&[], rank, 0, |_| ())?;
     // The card takes launches that were made before a request before it answers: receives are posted when others begin.
-    stage.device.statistics()?;
+    device.statistics()?;
     cue::wait(cue::CONNECTED)?;
     performer.perform(&plan.warmup, rank, plan.expected(&plan.warmup, rank), |_| ())?;
     cue::wait(cue::WARM)?;
@@ -183,33 +192,57 @@ impl<T: Transport> Performer<T> {
         mut on_message: impl FnMut(u64),
     ) -> Result<(), Failure> {
         let due = self.program.received() + expected;
-        self.program.perform(scripts.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle));
+        let script = scripts.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
+        let looks_before_naps = if self.takes_turns {
+            self.program.perform_in_turns(script, &mut self.ports);
+            LOOKS_BETWEEN_TURNS
+        } else {
+            self.program.perform(script);
+            LOOKS_BEFORE_NAPS
+        };
         let (mut looks, mut quiet) = (0_u32, None);
-        while !self.program.is_done() || self.program.received() < due {
-            let before = self.program.received();
-            let stepped = self.program.step(&mut self.ports, &mut self.verifier);
-            let has_moved = stepped.map_err(|fault| out_of_step(fault.to_string()))?;
-            if let Some(wrong) = self.verifier.take_wrong() {
-                return Err(out_of_step(wrong));
+        let mut before = self.program.received();
+        while let Some(has_moved) = self.go_on(due)? {
+            if self.program.received() > before {
+                before = self.program.received();
+                on_message(before);
             }
+            looks = if has_moved { 0 } else { looks.saturating_add(1) };
             if has_moved {
-                (looks, quiet) = (0, None);
-                if self.program.received() > before {
-                    on_message(self.program.received());
-                }
-                continue;
-            }
-            looks = looks.saturating_add(1);
-            if looks < LOOKS_BEFORE_NAPS {
+                quiet = None;
+            } else if looks < looks_before_naps {
                 std::hint::spin_loop();
-                continue;
-            }
-            thread::sleep(NAP);
-            if looks.is_multiple_of(NAPS_PER_CHECK) {
-                self.check(*quiet.get_or_insert_with(Instant::now), due)?;
+            } else {
+                thread::sleep(NAP);
+                if looks.is_multiple_of(NAPS_PER_CHECK) {
+                    self.check(*quiet.get_or_insert_with(Instant::now), due)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Does one operation, if there is one to do, and says whether there was; none once the script is done and all came.
+    fn go_on(&mut self, due: u64) -> Result<Option<bool>, Failure> {
+        let is_done = self.program.is_done() && self.program.received() >= due;
+        if is_done && !self.takes_turns {
+            return Ok(None);
+        }
+        let went_on = if self.takes_turns {
+            self.program.take_turn(&mut self.ports, &mut self.verifier)
+        } else {
+            let stepped = self.program.step(&mut self.ports, &mut self.verifier);
+            stepped.map(|has_moved| if has_moved { InTurn::Taken } else { InTurn::Waits })
+        };
+        let went_on = went_on.map_err(|fault| out_of_step(fault.to_string()))?;
+        match (self.verifier.take_wrong(), went_on) {
+            (Some(wrong), _) => Err(out_of_step(wrong)),
+            (None, InTurn::Over) if is_done => Ok(None),
+            (None, InTurn::Over) => {
+                Err(out_of_step(format!("the end after {} of {due}", self.program.received())))
+            }
+            (None, went_on) => Ok(Some(went_on == InTurn::Taken)),
+        }
     }
 
     /// Nothing has moved since then.

@@ -30,7 +30,7 @@ pub use atomic::AtomicMemory;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
 pub use matching::{Limits, Receive, Terms};
 pub use plan::Plan;
-pub use program::{Ports, Program};
+pub use program::{InTurn, Ports, Program};
 pub use script::{Outgoing, Script, Sizes};
 pub use transport::{Listener, Memory, Read, Transport, Wrong};
 pub use verifier::Verifier;

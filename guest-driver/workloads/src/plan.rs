@@ -48,6 +48,17 @@ impl Plan {
         Self { ports: port_plans(&flows, usize::from(nodes)), flows, warmup, measured }
     }
 
+    /// What a node opens its ports for. Where programs take turns each has one at least, over which it is heard.
+    #[must_use]
+    pub fn ports_of(&self, workload: &Workload, node: u16, takes_turns: bool) -> Vec<PortPlan> {
+        let mut ports = self.ports.get(usize::from(node)).cloned().unwrap_or_default();
+        if takes_turns && ports.is_empty() {
+            let spare = workload.ports.get(usize::from(node)).and_then(|numbers| numbers.first());
+            ports.extend(spare.map(|number| PortPlan { number: u32::from(*number), ..PortPlan::default() }));
+        }
+        ports
+    }
+
     /// The most flows that any port has at its end, its own included.
     #[must_use]
     pub fn max_partners(&self) -> u64 {

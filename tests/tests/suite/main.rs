@@ -5,7 +5,6 @@
 mod agreement;
 mod device_faults;
 mod faults;
-mod programs;
 mod recording;
 mod stage;
 mod two_clocks;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,9 @@ use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, NicConfig, NicModel, SimConfig, Source, Workload};
 use niclab_workloads::matching::MatchTransport;
 use niclab_workloads::ultra::UltraTransport;
-use niclab_workloads::{AtomicMemory, Plan, PortPlan, Ports, Program, Script, Transport, Verifier};
+use niclab_workloads::{
+    AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Buffers for interrupts.
@@ -45,18 +48,29 @@ pub fn simulated(config: &SimConfig, recording: Option<&str>) -> DaemonStats {
     DaemonStats { model: report.model, nodes: report.nodes, fabric: report.fabric, ..DaemonStats::default() }
 }
 
+/// How programs go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as they can.
+    Free,
+    /// One operation at a time, in the order of model time.
+    Turns,
+}
+
 /// What a live cluster counts in the measured part, every message of which was verified.
-pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64) -> DaemonStats {
+pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64, pace: Pace) -> DaemonStats {
     let recorded = recording.map(|text| config.recorded_in(Path::new("recording"), text).unwrap());
     let programs = config.programs(recorded.unwrap_or_default());
     let plan = Plan::new(&programs);
     let has = |feature| config.nodes.iter().all(|node| node.nic.model.has(feature));
     if has(FEATURE_LISTS) {
         let terms = programs.terms(plan.max_partners());
-        return perform_live(config, &plan, seed, |node, port| MatchTransport::new(node, port, terms));
+        return perform_live(config, &programs, &plan, seed, pace, |node, port| {
+            MatchTransport::new(node, port, terms)
+        });
     }
     assert!(has(FEATURE_SLICES), "a card that is used in another way needs a transport here");
-    perform_live(config, &plan, seed, UltraTransport::new)
+    perform_live(config, &programs, &plan, seed, pace, UltraTransport::new)
 }
 
 /// How ports of a kind of card are opened in process.
@@ -120,6 +134,11 @@ impl<T: Card> Ports for Guest<T> {
     fn announce(&mut self) {
         self.guest.announce();
     }
+
+    fn completer(&self) -> &[AtomicU64] {
+        let (port, region) = &self.ports[0];
+        T::port(port).memory(*region).records.completer
+    }
 }
 
 /// A node: its program, and what it runs on.
@@ -154,18 +173,39 @@ impl<T: Card> Node<T> {
     }
 
     /// Performs a script, until all came that is sent to it.
-    fn perform(&mut self, script: Script, expected: u64, random: &mut Random) {
+    fn perform(&mut self, script: Script, expected: u64, random: &mut Random, pace: Pace) {
         let Self { guest, program, verifier } = self;
         let (begin, due) = (Instant::now(), program.received() + expected);
-        program.perform(script);
-        while !program.is_done() || program.received() < due {
-            assert!(begin.elapsed() < PATIENCE, "{} of {due} received", program.received());
-            if !program.step(guest, verifier).unwrap() {
-                thread::yield_now();
-            }
+        match pace {
+            Pace::Free => program.perform(script),
+            Pace::Turns => program.perform_in_turns(script, guest),
+        }
+        loop {
+            let is_over = match pace {
+                Pace::Free if program.is_done() && program.received() >= due => true,
+                Pace::Free => {
+                    if !program.step(guest, verifier).unwrap() {
+                        thread::yield_now();
+                    }
+                    false
+                }
+                Pace::Turns => match program.take_turn(guest, verifier).unwrap() {
+                    InTurn::Over => true,
+                    InTurn::Taken => false,
+                    InTurn::Waits => {
+                        thread::yield_now();
+                        false
+                    }
+                },
+            };
             assert_eq!(verifier.take_wrong(), None);
+            if is_over {
+                break;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{} of {due} received", program.received());
             dawdle(random);
         }
+        assert!(program.is_done());
         assert_eq!(program.received(), due);
     }
 }
@@ -181,12 +221,15 @@ fn dawdle(random: &mut Random) {
 
 fn perform_live<T: Card>(
     config: &SimConfig,
+    programs: &Programs,
     plan: &Plan,
     seed: u64,
+    pace: Pace,
     transport: impl Fn(u16, &PortPlan) -> T,
 ) -> DaemonStats {
     let lab = Lab::new(config.nodes.len() as u16, |daemon| {
         daemon.profile = config.profile.clone();
+        daemon.lockstep = pace == Pace::Turns;
         for (node, simulated) in daemon.nodes.iter_mut().zip(&config.nodes) {
             (node.nic, node.link) = (simulated.nic.clone(), simulated.link);
         }
@@ -200,25 +243,30 @@ fn perform_live<T: Card>(
         Node { guest, program: Program::default(), verifier: Verifier::new(plan.flows.clone()) }
     };
     let mut nodes: Vec<Node<T>> = (0..config.nodes.len() as u16).map(new).collect();
-    for ((rank, node), ports) in (0..).zip(&mut nodes).zip(&plan.ports) {
+    for (rank, node) in (0..).zip(&mut nodes) {
+        let mut ports = plan.ports_of(programs, rank, pace == Pace::Turns);
         // The card gives out the first that is free.
-        let mut ports: Vec<&PortPlan> = ports.iter().collect();
         ports.sort_by_key(|port| port.number);
         for port in ports {
-            node.open(port, config.workload.slices, transport(rank, port));
+            node.open(&port, config.workload.slices, transport(rank, &port));
         }
-        node.perform(Script::idle(), 0, &mut Random::new(seed, 0));
-        // A card takes what was launched before a request, before it answers: nobody sends to entries that are not posted.
-        node.guest.guest.request(OP_PING, &[]).unwrap();
+        if pace == Pace::Free {
+            node.perform(Script::idle(), 0, &mut Random::new(seed, 0), pace);
+            // A card takes what was launched before a request, before it answers: nobody sends to entries that are not posted.
+            node.guest.guest.request(OP_PING, &[]).unwrap();
+        }
     }
     let mut all = |scripts: &[Script], seed: u64| {
         thread::scope(|scope| {
             for (rank, (node, script)) in (0..).zip(nodes.iter_mut().zip(scripts)) {
                 let (expected, mut random) = (plan.expected(scripts, rank), Random::new(seed, rank.into()));
-                scope.spawn(move || node.perform(script.clone(), expected, &mut random));
+                scope.spawn(move || node.perform(script.clone(), expected, &mut random, pace));
             }
         });
     };
+    if pace == Pace::Turns {
+        all(&vec![Script::idle(); plan.ports.len()], seed);
+    }
     all(&plan.warmup, seed);
     let before = ask(&lab, &Request::BeginMeasurement);
     all(&plan.measured, seed + 1);
@@ -245,10 +293,10 @@ fn of_node(node: &NodeFigures) -> impl PartialEq + std::fmt::Debug {
 
 /// Live runs of these seeds take the model time of the simulation, and count all that it counts.
 #[track_caller]
-pub fn assert_same(config: &SimConfig, seeds: std::ops::Range<u64>) {
-    let expected = simulated(config, None);
+pub fn assert_same(config: &SimConfig, recording: Option<&str>, seeds: std::ops::Range<u64>, pace: Pace) {
+    let expected = simulated(config, recording);
     for seed in seeds {
-        let found = live(config, None, seed);
+        let found = live(config, recording, seed, pace);
         for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
             let (expected, found) = (of_node(expected), of_node(found));
             assert!(expected == found, "seed {seed}\nsimulated: {expected:#?}\nlive: {found:#?}");

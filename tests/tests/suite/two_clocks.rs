@@ -1,11 +1,12 @@
 //! The model time of a live run is that of its programs, however wall time mixed their operations: a live shell in this
 //! process, whose guests are threads that lose their time at random, against the simulator.
 
+use niclab_abi::config::FEATURE_LISTS;
 use niclab_device::lab::{Lab, connect_ports};
 use niclab_spec::monitor::Request;
 use niclab_spec::{NicModel, SimConfig, Value, Workload, WorkloadKind};
 
-use crate::stage::{ask, assert_same, config, live};
+use crate::stage::{Pace, ask, assert_same, config, live};
 
 fn workload(kind: WorkloadKind, count: u64, message_bytes: u32) -> Workload {
     Workload { count, message_bytes, ..Workload::new(kind) }
@@ -38,18 +39,37 @@ fn a_race_is_called_an_estimate() {
 }
 
 #[test]
-fn a_ping_pong_takes_the_same_model_time_live_as_simulated() {
-    assert_same(&two(&workload(WorkloadKind::PingPong, 200, 16)), 0..20);
+fn a_ping_pong_of_every_model_takes_the_same_model_time_live_as_simulated() {
+    for model in NicModel::all() {
+        let workload = Workload { warmup: 30, ..workload(WorkloadKind::PingPong, 200, 16) };
+        assert_same(&config(model, 2, &workload), None, 0..10, Pace::Free);
+    }
 }
 
 #[test]
 fn so_it_does_after_a_warm_up_that_ends_between_two_releases() {
-    assert_same(&two(&Workload { warmup: 77, ..workload(WorkloadKind::PingPong, 300, 64) }), 20..25);
+    assert_same(
+        &two(&Workload { warmup: 77, ..workload(WorkloadKind::PingPong, 300, 64) }),
+        None,
+        20..25,
+        Pace::Free,
+    );
 }
 
 #[test]
 fn a_stream_takes_the_same_model_time_live_as_simulated() {
-    assert_same(&two(&workload(WorkloadKind::Stream, 2_000, 16)), 0..10);
+    assert_same(&two(&workload(WorkloadKind::Stream, 2_000, 16)), None, 0..10, Pace::Free);
+}
+
+/// Where entries are posted anew between messages, and a sender waits for a counter, wall time decides between which messages,
+/// and nobody tells the card when a counter was seen. In turns there is no such thing.
+#[test]
+fn only_a_stream_in_turns_does_where_cards_have_lists() {
+    for model in NicModel::all().filter(|model| model.has(FEATURE_LISTS)) {
+        let config = config(model, 2, &workload(WorkloadKind::Stream, 200, 16));
+        assert_same(&config, None, 0..10, Pace::Turns);
+        assert!(live(&config, None, 0, Pace::Free).model.why_estimate.is_some(), "{}", model.name);
+    }
 }
 
 #[test]
@@ -57,7 +77,7 @@ fn a_stream_to_a_slow_receiver_too_which_waits_for_credit_and_for_slots() {
     let slow = |config: &mut SimConfig| config.profile.host.receive_ps.value = 1_500_000;
     for slices in [8, 16, 64] {
         let workload = Workload { slices, ..workload(WorkloadKind::Stream, 500, 64) };
-        assert_same(&two_on(&workload, slow), 0..10);
+        assert_same(&two_on(&workload, slow), None, 0..10, Pace::Free);
     }
     // More packets wait in the card than a page has slots, whose freeing is seen late.
     let deep = |config: &mut SimConfig| {
@@ -69,16 +89,16 @@ fn a_stream_to_a_slow_receiver_too_which_waits_for_credit_and_for_slots() {
     };
     for slices in [8, 64] {
         let workload = Workload { slices, ..workload(WorkloadKind::Stream, 500, 8) };
-        assert_same(&two_on(&workload, deep), 0..10);
+        assert_same(&two_on(&workload, deep), None, 0..10, Pace::Free);
     }
     // So long a wait for credit that the simulated card asks for it. A live one does not know how long it is.
-    let raced = live(&two_on(&workload(WorkloadKind::Stream, 500, 8), deep), None, 0);
+    let raced = live(&two_on(&workload(WorkloadKind::Stream, 500, 8), deep), None, 0, Pace::Free);
     assert!(raced.nodes[0].unordered > 0 && !raced.model.is_exact, "{raced:?}");
 }
 
 #[test]
 fn both_do_on_a_bus_that_goes_one_way_at_a_time() {
     let half = |config: &mut SimConfig| config.profile.bus.directions.value = 1;
-    assert_same(&two_on(&workload(WorkloadKind::PingPong, 200, 16), half), 0..5);
-    assert_same(&two_on(&workload(WorkloadKind::Stream, 1_000, 64), half), 0..5);
+    assert_same(&two_on(&workload(WorkloadKind::PingPong, 200, 16), half), None, 0..5, Pace::Free);
+    assert_same(&two_on(&workload(WorkloadKind::Stream, 1_000, 64), half), None, 0..5, Pace::Free);
 }

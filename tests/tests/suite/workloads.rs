@@ -1,10 +1,11 @@
-//! Every kind of workload on every model of card, live: what arrives is what the plan says, and what the simulator counts.
+//! Every kind of workload on every model of card, live: what arrives is what the plan says, and what the simulator counts; in
+//! turns, at its model time.
 
 use niclab_abi::config::FEATURE_LISTS;
 use niclab_spec::report::NodeFigures;
 use niclab_spec::{NicModel, Receive, Workload, WorkloadKind};
 
-use crate::stage::{config, live, simulated};
+use crate::stage::{Pace, assert_same, config, live, simulated};
 
 /// Three nodes; ports that are routed anew, an interrupt, and a node that only receives.
 const RECORDING: &str = r#"{"niclab_recording": 2, "nodes": 3}
@@ -32,7 +33,8 @@ fn agrees(model: NicModel, workload: &Workload, seed: u64) {
     let is_replay = workload.kind == WorkloadKind::Replay;
     let config = config(model, if is_replay { 3 } else { 4 }, workload);
     let recording = is_replay.then_some(RECORDING);
-    let (expected, found) = (simulated(&config, recording), live(&config, recording, seed));
+    assert_same(&config, recording, seed..seed + 2, Pace::Turns);
+    let (expected, found) = (simulated(&config, recording), live(&config, recording, seed, Pace::Free));
     for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
         let what = format!("{} {}, {}", model.name, workload.kind.name(), expected.name);
         assert_eq!(of_node(found, model), of_node(expected, model), "{what}");
@@ -48,6 +50,13 @@ fn every_workload_of_every_model_arrives_whole_live_as_simulated() {
         for (seed, kind) in (0..).zip(WorkloadKind::ALL) {
             agrees(model, &workload(kind), seed);
         }
+    }
+}
+
+#[test]
+fn a_node_without_a_partner_holds_nobody_up() {
+    for pace in [Pace::Free, Pace::Turns] {
+        assert_same(&config(NicModel::default(), 3, &workload(WorkloadKind::PingPong)), None, 0..2, pace);
     }
 }
 
