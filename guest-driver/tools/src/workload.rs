@@ -138,11 +138,11 @@ fn perform<T: Transport>(
     for port in plan.ports_of(workload, rank, performer.takes_turns) {
         performer.open(stage, &port, transport(&port))?;
     }
-    performer.perform(&[], rank, 0, |_| ())?;
+    performer.perform(&[], rank, 0, || ())?;
     // The card takes launches that were made before a request before it answers: receives are posted when others begin.
     device.statistics()?;
     cue::wait(cue::CONNECTED)?;
-    performer.perform(&plan.warmup, rank, plan.expected(&plan.warmup, rank), |_| ())?;
+    performer.perform(&plan.warmup, rank, plan.expected(&plan.warmup, rank), || ())?;
     cue::wait(cue::WARM)?;
     let is_pair = matches!(workload.pattern, Pattern::PingPong | Pattern::Stream);
     let is_measured = is_pair && rank.is_multiple_of(2) && rank + 1 < workload.nodes();
@@ -150,7 +150,7 @@ fn perform<T: Transport>(
     let mut trips = Vec::with_capacity(if takes_trips { workload.count as usize } else { 0 });
     let began = Instant::now();
     let mut last = began;
-    performer.perform(&plan.measured, rank, plan.expected(&plan.measured, rank), |_| {
+    performer.perform(&plan.measured, rank, plan.expected(&plan.measured, rank), || {
         if takes_trips {
             let now = Instant::now();
             trips.push(now.duration_since(last).as_nanos() as u64);
@@ -189,7 +189,7 @@ impl<T: Transport> Performer<T> {
         scripts: &[Script],
         rank: u16,
         expected: u64,
-        mut on_message: impl FnMut(u64),
+        mut on_message: impl FnMut(),
     ) -> Result<(), Failure> {
         let due = self.program.received() + expected;
         let script = scripts.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
@@ -205,7 +205,7 @@ impl<T: Transport> Performer<T> {
         while let Some(has_moved) = self.go_on(due)? {
             if self.program.received() > before {
                 before = self.program.received();
-                on_message(before);
+                on_message();
             }
             looks = if has_moved { 0 } else { looks.saturating_add(1) };
             if has_moved {
@@ -224,7 +224,7 @@ impl<T: Transport> Performer<T> {
 
     /// Does one operation, if there is one to do, and says whether there was; none once the script is done and all came.
     fn go_on(&mut self, due: u64) -> Result<Option<bool>, Failure> {
-        let is_done = self.program.is_done() && self.program.received() >= due;
+        let is_done = self.is_done(due);
         if is_done && !self.takes_turns {
             return Ok(None);
         }
@@ -245,10 +245,15 @@ impl<T: Transport> Performer<T> {
         }
     }
 
+    fn is_done(&self, due: u64) -> bool {
+        self.program.is_done() && self.program.received() >= due
+    }
+
     /// Nothing has moved since then.
     fn check(&self, since: Instant, due: u64) -> Result<(), Failure> {
         self.ports.0.iter().try_for_each(|(port, _)| port.check())?;
-        if since.elapsed() > self.timeout {
+        // In turns it waits for others even when it is done itself.
+        if since.elapsed() > self.timeout && !self.is_done(due) {
             return Err(out_of_step(format!("nothing more after {} of {due}", self.program.received())));
         }
         Ok(())
