@@ -9,11 +9,10 @@ use anyhow::{Result, bail};
 use niclab_agent::message::WINDOW_BYTES;
 use niclab_spec::{
     Cluster, ClusterName, RecordingError, Report, Scenario, SimConfig, Workload, WorkloadKind,
-    report::WallResult,
 };
 use thiserror::Error;
 
-use super::conduct::{Ended, conduct};
+use super::conduct::conduct;
 use crate::{
     arguments::ClusterArgs,
     boot::{prepare, running::RunningCluster},
@@ -81,12 +80,29 @@ impl LiveCluster {
         Ok(Self { running, cluster, boot: begin.elapsed(), workload, programs })
     }
 
-    /// Performs the workload, and reports what it added to the counts between the cues before and after its measured part.
+    /// Performs the workload, and reports what it added to the counts.
     ///
     /// # Errors
     /// When the cluster ends or takes too long.
     pub fn measure(&mut self) -> Result<Report> {
         let command = ["niclab-perf", "workload", "--json", "--spec", "-"].map(str::to_owned);
+        let programs = self.programs.clone();
+        let report = self.conducted(&command, &programs)?;
+        Ok(Report { workload: Some(self.workload.clone()), ..report })
+    }
+
+    /// Runs the benchmark of the library that does what the workload does, a ping-pong or a stream, with more arguments: over
+    /// TCP, say.
+    ///
+    /// # Errors
+    /// As [`Self::measure`].
+    pub fn benchmark(&mut self, more: &[&str]) -> Result<Report> {
+        let command = benchmark_command(&self.workload, more);
+        self.conducted(&command, &[])
+    }
+
+    /// Runs a `niclab-perf` that is conducted. What is reported lies between its cues.
+    fn conducted(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
             match (cue, measurement.take()) {
@@ -96,31 +112,16 @@ impl LiveCluster {
             }
             Ok(())
         };
-        let ended = conduct(&mut self.running, &command, &self.programs, WORKLOAD_TIMEOUT, &mut at_cue)?;
-        let commands = self.outcomes(&ended);
+        let ended = conduct(&mut self.running, command, stdin, WORKLOAD_TIMEOUT, &mut at_cue)?;
+        let nodes = self.running.plan().nodes.iter().zip(&ended);
+        let commands: Vec<CommandOutcome> = nodes
+            .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
+            .collect();
         let Some(readings) = readings else { bail!("{}", why_unmeasured(&commands)) };
         let codes = ended.iter().map(|ended| *ended.code.as_ref().unwrap_or(&OWN_FAILURE));
         let exit_code = codes.into_iter().find(|code| *code != 0).unwrap_or(0);
         let outcome = Outcome { boot: self.boot, exit_code, commands };
-        let report = readings.report(&self.running, &self.cluster, outcome);
-        Ok(Report { workload: Some(self.workload.clone()), ..report })
-    }
-
-    /// Performs what the workload is compared with, the same over TCP; what `niclab-perf` measured of it.
-    ///
-    /// # Errors
-    /// As [`Self::measure`].
-    pub fn baseline(&mut self) -> Result<Vec<WallResult>> {
-        let command = tcp_command(&self.workload);
-        let ended = conduct(&mut self.running, &command, &[], WORKLOAD_TIMEOUT, &mut |_, _| Ok(()))?;
-        Ok(self.outcomes(&ended).into_iter().flat_map(|outcome| outcome.results).collect())
-    }
-
-    fn outcomes(&self, ended: &[Ended]) -> Vec<CommandOutcome> {
-        let nodes = self.running.plan().nodes.iter().zip(ended);
-        nodes
-            .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
-            .collect()
+        Ok(readings.report(&self.running, &self.cluster, outcome))
     }
 
     /// Takes it down.
@@ -152,16 +153,16 @@ fn programs(scenario: &Scenario) -> Result<Vec<u8>, Unperformable> {
     if line.len() > MAX_PROGRAMS_BYTES { Err(Unperformable::TooLong { bytes: line.len() }) } else { Ok(line) }
 }
 
-/// A ping-pong or a stream over TCP. The scenario was refused if its workload is another.
-fn tcp_command(workload: &Workload) -> Vec<String> {
+/// A ping-pong or a stream: with a ratio to it, a scenario was refused if its workload is another.
+fn benchmark_command(workload: &Workload, more: &[&str]) -> Vec<String> {
     let benchmark = if workload.kind == WorkloadKind::Stream { "stream" } else { "pingpong" };
     let numbers = [
         ("--size", u64::from(workload.message_bytes)),
         ("--iterations", workload.count),
         ("--warmup", workload.warmup),
     ];
-    let fixed = ["niclab-perf", benchmark, "--json", "--transport", "tcp"];
-    let mut command: Vec<String> = fixed.into_iter().map(str::to_owned).collect();
+    let fixed = ["niclab-perf", benchmark, "--json", "--conducted"];
+    let mut command: Vec<String> = fixed.iter().chain(more).map(|argument| (*argument).to_owned()).collect();
     command.extend(numbers.into_iter().flat_map(|(option, number)| [option.to_owned(), number.to_string()]));
     command
 }
@@ -208,11 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_is_a_command_line() {
+    fn a_benchmark_is_a_command_line() {
         let workload = Workload { count: 7, ..Workload::new(WorkloadKind::Stream) };
-        let line = tcp_command(&workload).join(" ");
+        let line = benchmark_command(&workload, &["--transport", "tcp"]).join(" ");
         assert!(
-            line.ends_with("stream --json --transport tcp --size 16 --iterations 7 --warmup 0"),
+            line.ends_with("stream --json --conducted --transport tcp --size 16 --iterations 7 --warmup 0"),
             "{line}"
         );
     }

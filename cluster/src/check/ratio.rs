@@ -2,8 +2,7 @@
 
 use anyhow::{Context, Result};
 use niclab_spec::{
-    Workload, WorkloadKind,
-    report::WallResult,
+    Report, Workload, WorkloadKind,
     scenario::{Baseline, Ratio},
 };
 
@@ -12,6 +11,9 @@ use super::{
     live::LiveCluster,
     sequence::{Sequence, Side},
 };
+
+/// What makes a benchmark the baseline.
+const TCP: &[&str] = &["--transport", "tcp"];
 
 /// Measures both in turns until the median ratio is below or above the limit with the confidence asked for, or the rounds
 /// are used up.
@@ -24,11 +26,11 @@ pub fn verdict(ratio: &Ratio, workload: &Workload, cluster: &mut LiveCluster) ->
         // Either goes first in turns, so that what comes and goes within a round favours neither.
         let (own, baseline);
         if round % 2 == 0 {
-            own = own_figure(workload, cluster)?;
-            baseline = figure(workload, &cluster.baseline()?)?;
+            own = figure(workload, &cluster.measure()?)?;
+            baseline = figure(workload, &cluster.benchmark(TCP)?)?;
         } else {
-            baseline = figure(workload, &cluster.baseline()?)?;
-            own = own_figure(workload, cluster)?;
+            baseline = figure(workload, &cluster.benchmark(TCP)?)?;
+            own = figure(workload, &cluster.measure()?)?;
         }
         Ok(own / baseline)
     })
@@ -79,13 +81,10 @@ fn found(sequence: &Sequence, side: Option<Side>) -> String {
     }
 }
 
-fn own_figure(workload: &Workload, cluster: &mut LiveCluster) -> Result<f64> {
-    figure(workload, &cluster.measure()?.wall.unwrap_or_default().results)
-}
-
 /// What is better when more: round trips or payload a second.
 #[expect(clippy::cast_precision_loss, reason = "wall time, whose noise is larger")]
-fn figure(workload: &Workload, results: &[WallResult]) -> Result<f64> {
+fn figure(workload: &Workload, report: &Report) -> Result<f64> {
+    let results = report.wall.as_ref().map(|wall| wall.results.as_slice()).unwrap_or_default();
     let result = results.first().context("niclab-perf measured nothing; its messages stand above")?;
     if workload.kind == WorkloadKind::PingPong {
         let latency = result.round_trip.context("niclab-perf reported no round trip")?;

@@ -39,10 +39,7 @@ pub enum Command {
     Interrupts(InterruptArguments),
     /// A short ping-pong and stream, as `niclab run` without a command shows them
     Demo(DemoArguments),
-    /// Perform this rank's part of a workload as the simulator's hosts do, conducted by `niclab check`
-    ///
-    /// It stops at each cue, which is a line on standard error, until a line comes on standard input. The cues are `connected`,
-    /// `warm` and `measured`: between two of them nothing is sent but the workload's own messages, which the conductor counts.
+    /// Perform this rank's part of a workload as the simulator's hosts do, held at cues by a conductor: `niclab check`
     Workload(WorkloadArguments),
 }
 
@@ -80,6 +77,12 @@ pub struct RunArguments {
     /// Match: who looks for the receive of a message; `host` is the baseline
     #[arg(long, value_enum, default_value_t = MatchOn::Card)]
     pub match_on: MatchOn,
+    /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
+    ///
+    /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own messages,
+    /// so that a conductor (`niclab check`) can count exactly those.
+    #[arg(long, conflicts_with = "all")]
+    pub conducted: bool,
 }
 
 impl RunArguments {

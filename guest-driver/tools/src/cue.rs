@@ -1,6 +1,6 @@
-//! Cues: where a conducted workload stops until it is told to go on.
+//! Cues: where a conducted benchmark stops until it is told to go on.
 //!
-//! What a conductor measures between two cues is the workload's messages and nothing else: no set-up, no
+//! What a conductor measures between two cues is the benchmark's messages and nothing else: no greeting, no parting, no
 //! control request.
 
 use std::io::{self, BufRead};

@@ -43,7 +43,7 @@ pub enum Failure {
     },
 
     /// A cue was not answered.
-    #[error("nobody conducts: standard input ended at the cue `{cue}`; `niclab check` performs workloads")]
+    #[error("nobody conducts: standard input ended at the cue `{cue}`; `niclab check` does")]
     NotConducted {
         /// The cue.
         cue: &'static str,

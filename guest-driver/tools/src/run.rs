@@ -13,6 +13,7 @@ use crate::cli::{
     Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
 };
 use crate::counters::{Counters, Span};
+use crate::cue;
 use crate::matching::{self, MatchChannel, Matching};
 use crate::meeting;
 use crate::nic::{self, NicOptions};
@@ -68,6 +69,8 @@ struct Plan {
     parts: Vec<Part>,
     flags: FlagPlan,
     matching: Matching,
+    /// Stop at cues; then there is one part of one size.
+    is_conducted: bool,
 }
 
 /// One benchmark and its sizes.
@@ -92,6 +95,7 @@ impl Plan {
             }],
             flags: arguments.flags(),
             matching: arguments.matching(),
+            is_conducted: arguments.conducted,
         }
     }
 
@@ -105,6 +109,7 @@ impl Plan {
             parts: vec![part(Benchmark::Pingpong, &[8, 16, 32, 64]), part(Benchmark::Stream, &[16, 64])],
             flags: FlagPlan::default(),
             matching: Matching::default(),
+            is_conducted: false,
         }
     }
 
@@ -192,7 +197,10 @@ struct Setting<'a> {
 
 fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> Result<(), Failure> {
     let &Setting { world, device, pair, transport } = setting;
-    meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
+    // A conductor makes both ends meet, and greetings would be counted with what is measured.
+    if !plan.is_conducted {
+        meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
+    }
     let before = Counters::read(device)?;
     let (sections, steps) = run_parts(&mut channel, plan, pair)?;
     let span = Span { before, after: Counters::read(device)? };
@@ -259,6 +267,27 @@ fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     print(world, pair, &Document { sections, ..document(Transport::Tcp, plan.command, pair) })
 }
 
+/// Runs a step; where it is conducted, in two parts with cues around them, each numbered from 1.
+fn run_step(
+    benchmark: Benchmark,
+    channel: &mut impl Channel,
+    step: &Step,
+    buffers: &mut Buffers,
+    is_conducted: bool,
+) -> Result<Option<Outcome>, Failure> {
+    if !is_conducted {
+        return benchmark.run(channel, step, buffers);
+    }
+    cue::wait(cue::CONNECTED)?;
+    if step.warmup > 0 {
+        benchmark.run(channel, &Step { iterations: step.warmup, warmup: 0, ..*step }, buffers)?;
+    }
+    cue::wait(cue::WARM)?;
+    let outcome = benchmark.run(channel, &Step { warmup: 0, ..*step }, buffers)?;
+    cue::wait(cue::MEASURED)?;
+    Ok(outcome)
+}
+
 /// Runs all steps; at the first end, their rows. Also the number of steps.
 fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec<Section>, u8), Failure> {
     let mut buffers = Buffers::new(plan.payload_bytes());
@@ -276,7 +305,7 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
                 warmup: part.warmup,
                 flags: plan.flags,
             };
-            let outcome = part.benchmark.run(channel, &step, &mut buffers)?;
+            let outcome = run_step(part.benchmark, channel, &step, &mut buffers, plan.is_conducted)?;
             rows.extend(outcome.map(|outcome| Row::new(payload_bytes, part.iterations, &outcome)));
         }
         sections.push(Section { benchmark: part.benchmark.name(), rows });
