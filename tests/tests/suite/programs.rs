@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use niclab_device::frontend::{ClusterGuest, GuestPort, MatchPort};
+use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::parts::random::Random;

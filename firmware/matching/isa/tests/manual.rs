@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use niclab_isa::{AluOp, FIELDS};
 
-const MANUAL: &str = include_str!("../../../docs/match/MACHINE.md");
+const MANUAL: &str = include_str!("../../../../docs/match/MACHINE.md");
 
 /// All fields as a table.
 fn fields() -> String {

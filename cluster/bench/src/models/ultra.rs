@@ -12,13 +12,57 @@
 //! A rate is taken between two streams of different length, so that neither filling nor draining is in it.
 
 use anyhow::{Context, Result, ensure};
-use niclab_cluster::output::table;
+use niclab_cluster::{output::table, programs::simulator::Simulator};
 use niclab_spec::{
     ClusterFile, Report, SimConfig, Source, Value, Workload, WorkloadKind, report::LedgerEntry,
 };
 use serde::Serialize;
 
-use super::plot::{Legend, Panel, Scale, Series, Style};
+use super::Benches;
+use crate::{
+    device::Row,
+    figure::Goal,
+    figures::{
+        Made, PaperFigures,
+        plot::{Legend, Panel, Scale, Series, Style},
+    },
+};
+
+pub(super) const BENCHES: Benches = Benches {
+    figures: &[PaperFigures {
+        name: "ultra",
+        help: "ULTRA: latency and bandwidth over packet size",
+        make: |offline| {
+            let simulator = Simulator::locate(offline)?;
+            let figures = UltraFigures::measure(&mut |config| simulator.run(config))?;
+            Made::new(&figures, figures.text(), &figures.panels(), figures.hold())
+        },
+    }],
+    sections: &[],
+    device: &[
+        Row {
+            name: "device_message_rate",
+            what: "requester pages, 16 bytes, one core, ledger on",
+            unit: ("M messages/s", 1e-6),
+            pointer: "/ultra/wall_messages_per_s",
+            goal: Some(Goal::AtLeast(3.0)),
+        },
+        Row {
+            name: "device_ledger_rate",
+            what: "message rate: ledger on over off, in turns",
+            unit: ("times", 1.0),
+            pointer: "/ultra/wall_rate_ledger_on_over_off",
+            goal: Some(Goal::AtLeast(0.9)),
+        },
+        Row {
+            name: "device_one_way",
+            what: "requester pages, 16 bytes, p50 one way",
+            unit: ("ns", 1.0),
+            pointer: "/ultra/wall_one_way_p50_ns",
+            goal: Some(Goal::Below(1_000.0)),
+        },
+    ],
+};
 
 /// The version of [`UltraFigures`].
 pub const ULTRA_FIGURES_VERSION: u32 = 1;

@@ -1,15 +1,26 @@
 //! Puts between two Match cards.
 
+mod attacks;
+
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, EVENT_PUT, event_kind};
 use niclab_model::models::matching::descriptor::MODEL;
 use serde::Serialize;
 
-use super::BenchError;
-use crate::frontend::{ClusterGuest, Entry, MatchPort, Target};
+use super::{Benches, Measured};
+use crate::bench::BenchError;
+use crate::frontend::ClusterGuest;
+use crate::frontend::matching::{Entry, MatchPort, Target};
 use crate::lab::Lab;
 use crate::shell::Shell;
+
+pub const BENCHES: Benches = Benches {
+    key: "matching",
+    measure: |duration| Ok(Measured::new(&measure(duration)?)),
+    attacks: attacks::ATTACKS,
+};
 
 /// Bytes of a short put: one cache line.
 const SHORT_BYTES: u64 = 64;
@@ -28,26 +39,43 @@ const MAX_LOOKS: usize = 1 << 16;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Figures {
+struct Figures {
     /// Bytes of a short put.
-    pub short_bytes: u64,
+    short_bytes: u64,
     /// From the sender's first store to the receiver's load of the event, one put under way, one entry posted for all of
     /// them; the median.
-    pub wall_one_way_p50_ns: u64,
+    wall_one_way_p50_ns: u64,
     /// The same, 99 of 100.
-    pub wall_one_way_p99_ns: u64,
+    wall_one_way_p99_ns: u64,
     /// Bytes of a long put.
-    pub long_bytes: u64,
+    long_bytes: u64,
     /// Bytes a second of long puts, one behind the other, on links of 9,000 bytes.
-    pub wall_bytes_per_s_mtu_9000: f64,
+    wall_bytes_per_s_mtu_9000: f64,
     /// The same on links of 1,500 bytes.
-    pub wall_bytes_per_s_mtu_1500: f64,
+    wall_bytes_per_s_mtu_1500: f64,
     /// For comparison: the same memory copied from place to place by one `memcpy` each.
-    pub wall_bytes_per_s_memcpy: f64,
+    wall_bytes_per_s_memcpy: f64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Match, in process, one core, ledger on")?;
+        let short = self.short_bytes;
+        writeln!(f, "  one way p50   {:>12} ns, puts of {short} bytes", self.wall_one_way_p50_ns)?;
+        writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)?;
+        for (what, rate) in [
+            ("MTU 9000", self.wall_bytes_per_s_mtu_9000),
+            ("MTU 1500", self.wall_bytes_per_s_mtu_1500),
+            ("memcpy", self.wall_bytes_per_s_memcpy),
+        ] {
+            writeln!(f, "  {what:<13} {:>12.2} GB/s, puts of {} bytes", rate / 1e9, self.long_bytes)?;
+        }
+        Ok(())
+    }
 }
 
 /// Measures latency and both bandwidths for `duration` each.
-pub fn measure(duration: Duration) -> Result<Figures, BenchError> {
+fn measure(duration: Duration) -> Result<Figures, BenchError> {
     let mut latencies = Pair::new(1_500, SHORT_BYTES)?.latencies(duration)?;
     latencies.sort_unstable();
     let percentile = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(0);

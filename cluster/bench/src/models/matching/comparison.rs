@@ -3,11 +3,11 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use niclab_cluster::{
-    host::process::die_with_owner,
-    programs::{self, COMPARISON},
-};
+use niclab_cluster::{host::process::die_with_owner, programs};
 use niclab_images::Terminal;
+
+const COMPARISON: programs::Tool =
+    programs::Tool { program: "niclab-compare", what: "the processors to compare with" };
 
 /// What it prints when it is started with these arguments.
 ///

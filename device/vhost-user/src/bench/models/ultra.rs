@@ -1,13 +1,18 @@
-//! Messages through requester pages.
+//! Messages through requester pages, of cards of the default model.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{BenchError, ledger_on_over_off};
+use super::{Benches, Measured};
+use crate::bench::{BenchError, ledger_on_over_off};
 use crate::frontend::GuestPort;
 use crate::lab::{Lab, connect_ports};
 use crate::shell::Shell;
+
+pub const BENCHES: Benches =
+    Benches { key: "ultra", measure: |duration| Ok(Measured::new(&measure(duration)?)), attacks: &[] };
 
 /// Payload of a message: 16 bytes.
 const PAYLOAD: [u64; 2] = [0x0123_4567, 0x89ab_cdef];
@@ -18,23 +23,33 @@ const BATCH: u32 = 16;
 /// Most latencies that are kept.
 const SAMPLES: usize = 1 << 20;
 
-/// What was measured.
+/// What was measured: messages through requester pages.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Figures {
+struct Figures {
     /// Bytes of payload; the tag's 16 are not counted.
-    pub payload_bytes: u32,
+    payload_bytes: u32,
     /// Messages a second, from the sender's store to the receiver's load.
-    pub wall_messages_per_s: f64,
+    wall_messages_per_s: f64,
     /// The message rate with ledgers over that without, measured in turns: the median of the turns.
-    pub wall_rate_ledger_on_over_off: f64,
+    wall_rate_ledger_on_over_off: f64,
     /// From the sender's first store to the receiver's last load, one message under way; the median.
-    pub wall_one_way_p50_ns: u64,
+    wall_one_way_p50_ns: u64,
     /// The same, 99 of 100.
-    pub wall_one_way_p99_ns: u64,
+    wall_one_way_p99_ns: u64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "ULTRA, {} payload bytes, in process, one core, ledger on", self.payload_bytes)?;
+        writeln!(f, "  rate          {:>12.0} messages/s", self.wall_messages_per_s)?;
+        writeln!(f, "  ledger on/off {:>12.3}", self.wall_rate_ledger_on_over_off)?;
+        writeln!(f, "  one way p50   {:>12} ns", self.wall_one_way_p50_ns)?;
+        writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)
+    }
 }
 
 /// Measures rate and latency for `duration` each.
-pub fn measure(duration: Duration) -> Result<Figures, BenchError> {
+fn measure(duration: Duration) -> Result<Figures, BenchError> {
     let lab = Lab::new(2, |_| ())?;
     let guests = [lab.guest(0)?, lab.guest(1)?];
     let [mut from, mut to] = connect_ports([&guests[0], &guests[1]], 1024)?;

@@ -2,7 +2,7 @@
 
 use niclab_asm::assemble;
 
-const MANUAL: &str = include_str!("../../../../docs/match/MACHINE.md");
+const MANUAL: &str = include_str!("../../../../../docs/match/MACHINE.md");
 
 #[test]
 fn the_program_of_the_manual_assembles_without_a_warning() {

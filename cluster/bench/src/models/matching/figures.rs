@@ -11,7 +11,7 @@ mod markdown;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::plot::{Legend, Panel, Scale, Series, Style};
+use crate::figures::plot::{Legend, Panel, Scale, Series, Style};
 
 /// The version of [`MatchFigures`].
 pub const MATCH_FIGURES_VERSION: u32 = 1;

@@ -1,6 +1,6 @@
 //! Wall time of one 16-byte message through the model: requester, fabric, completer, ledger and all, on one core.
 //!
-//!     cargo run --release -p niclab-model --example rate -- [MESSAGES]
+//!     cargo run --release -p niclab-model --example ultra_rate -- [MESSAGES]
 
 use std::error::Error;
 use std::time::Instant;

@@ -17,7 +17,7 @@ use niclab_spec::{
 };
 use serde::Serialize;
 
-use super::plot::{Legend, Panel, Scale, Series, Style};
+use crate::figures::plot::{Legend, Panel, Scale, Series, Style};
 
 /// The version of [`DepthFigures`].
 pub const DEPTH_FIGURES_VERSION: u32 = 1;
@@ -27,6 +27,8 @@ const DEPTHS: [u64; 7] = [0, 3, 10, 30, 100, 300, 1000];
 const MESSAGE_BYTES: u32 = 64;
 const ROUND_TRIPS: u64 = 500;
 const WARMUP: u64 = 100;
+/// How often each depth is measured.
+const ROUNDS: usize = 5;
 
 /// Where messages are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +88,11 @@ impl DepthFigures {
     ///
     /// # Errors
     /// When the cluster cannot be booted, or a run measures nothing.
-    pub fn measure(rounds: usize, offline: bool) -> Result<Self> {
+    pub fn measure(offline: bool) -> Result<Self> {
         let scenario = scenario()?;
         let profile = scenario.cluster.profile.name.clone();
         let mut cluster = LiveCluster::boot(&scenario, offline)?;
-        let depths = sweep(rounds, &mut |depth, place| {
+        let depths = sweep(ROUNDS, &mut |depth, place| {
             let depth = depth.to_string();
             let more = ["--depth", &depth, "--match-on", place.argument()];
             let report = cluster.benchmark(&scenario.workload, &more)?;
@@ -100,7 +102,7 @@ impl DepthFigures {
         Ok(Self {
             version: DEPTH_FIGURES_VERSION,
             profile,
-            rounds,
+            rounds: ROUNDS,
             message_bytes: MESSAGE_BYTES,
             depths: depths?,
         })

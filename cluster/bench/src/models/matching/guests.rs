@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use niclab_cluster::{boot::running::RunningCluster, host::runtime::RuntimeRoot};
 use niclab_spec::{Cluster, ClusterFile, NicConfig, NicModel, NodeEntry, Source};
 
-use super::{
+use crate::{
     Measured, Options,
     figure::{Clock, Figure, Goal},
     perf::{self, Pair, Path},
@@ -49,11 +49,9 @@ impl Sample {
     const ALL: [Self; 3] = [Self::UltraRoundTrip, Self::MatchRoundTrip, Self::MatchBandwidth];
 
     fn take(self, running: &mut RunningCluster) -> Result<f64> {
-        let on_match = Pair { first: FIRST_MATCH, path: Path::Match };
+        let on_match = Pair { first: FIRST_MATCH, path: Path::Nic };
         match self {
-            Self::UltraRoundTrip => {
-                perf::round_trip_us(running, &Path::Ultra.into(), SHORT_BYTES, ROUND_TRIPS)
-            }
+            Self::UltraRoundTrip => perf::round_trip_us(running, &Path::Nic.into(), SHORT_BYTES, ROUND_TRIPS),
             Self::MatchRoundTrip => perf::round_trip_us(running, &on_match, SHORT_BYTES, ROUND_TRIPS),
             Self::MatchBandwidth => perf::bandwidth_mb_per_s(running, &on_match, LONG_BYTES, LONG_MESSAGES),
         }
@@ -76,9 +74,9 @@ impl Sample {
 /// # Errors
 /// When the cluster does not boot, or a measurement fails.
 pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    let booted = super::boot_cluster(options, root, &cluster()?)?;
+    let booted = crate::boot_cluster(options, root, &cluster()?)?;
     booted.finish(|running| {
-        let samples = super::rounds(options.rounds, Sample::ALL, |sample| sample.take(running))?;
+        let samples = crate::rounds(options.rounds, Sample::ALL, |sample| sample.take(running))?;
         Ok(Measured { figures: compare(samples), ..Measured::default() })
     })
 }

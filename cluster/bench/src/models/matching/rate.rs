@@ -4,11 +4,11 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{
+use super::comparison;
+use crate::{
     Measured, Options,
     figure::{Clock, Figure, Goal},
 };
-use crate::comparison;
 
 /// Least cycles a second, in millions, with the list manager.
 const GOAL: Goal = Goal::AtLeast(300.0);

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use niclab_asm::{Diagnostic, OutputFile, assemble, listing, render};
 use niclab_isa::image;
 
-use super::terminal;
-use crate::arguments::AsmArgs;
+use crate::commands::terminal;
+use crate::match_unit::AsmArgs;
 
 /// The code where a source was refused.
 const REFUSED: u8 = 1;

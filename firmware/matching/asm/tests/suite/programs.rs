@@ -1,4 +1,4 @@
-//! The programs of `firmware/programs` and their images, which devices are built with.
+//! The programs of `firmware/matching/programs` and their images, which devices are built with.
 
 use std::path::{Path, PathBuf};
 

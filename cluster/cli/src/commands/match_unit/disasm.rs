@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use niclab_asm::{Program, disassemble, listing};
 use niclab_isa::{MAX_WORDS, image};
 
-use super::terminal;
-use crate::arguments::DisasmArgs;
+use crate::commands::terminal;
+use crate::match_unit::DisasmArgs;
 
 /// The code where an image was refused.
 const REFUSED: u8 = 1;
