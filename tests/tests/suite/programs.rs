@@ -15,8 +15,8 @@ use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
-use niclab_workloads::matching::{Limits, MatchTransport, Receive, Terms};
-use niclab_workloads::ultra::UltraTransport;
+use niclab_workloads::lists::{Limits, ListTransport, Receive, Terms};
+use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, End, Listener, Mark, PortPlan, Ports, Program, Script, Sizes, Transport, Wrong,
 };
@@ -43,7 +43,7 @@ trait Card: Transport {
     fn connect(&self, port: &Self::Port, peer: u32, region: (u64, u64)) -> u32;
 }
 
-impl Card for UltraTransport {
+impl Card for SliceTransport {
     type Port = GuestPort;
     fn model() -> &'static str {
         "ultra"
@@ -65,7 +65,7 @@ impl Card for UltraTransport {
     }
 }
 
-impl Card for MatchTransport {
+impl Card for ListTransport {
     type Port = MatchPort;
     fn model() -> &'static str {
         "match"
@@ -276,13 +276,13 @@ fn workload(kind: WorkloadKind, count: u64) -> Workload {
 
 #[test]
 fn ultra_programs_take_the_same_model_time_live_as_simulated() {
-    assert_same::<UltraTransport>(&workload(WorkloadKind::PingPong, 200), 0..5);
-    assert_same::<UltraTransport>(&workload(WorkloadKind::Stream, 1_000), 5..10);
+    assert_same::<SliceTransport>(&workload(WorkloadKind::PingPong, 200), 0..5);
+    assert_same::<SliceTransport>(&workload(WorkloadKind::Stream, 1_000), 5..10);
 }
 
 #[test]
 fn a_ping_pong_of_match_cards_takes_the_same_model_time_live_as_simulated() {
-    assert_same::<MatchTransport>(&workload(WorkloadKind::PingPong, 200), 0..20);
+    assert_same::<ListTransport>(&workload(WorkloadKind::PingPong, 200), 0..20);
 }
 
 /// The receiver of a stream posts each entry anew between messages, and its sender waits for a counter: wall time decides
@@ -290,9 +290,9 @@ fn a_ping_pong_of_match_cards_takes_the_same_model_time_live_as_simulated() {
 #[test]
 fn a_stream_of_match_cards_counts_what_the_simulator_counts() {
     let workload = workload(WorkloadKind::Stream, 500);
-    let expected = simulated::<MatchTransport>(&workload);
+    let expected = simulated::<ListTransport>(&workload);
     for seed in 0..5 {
-        let found = live::<MatchTransport>(&workload, seed);
+        let found = live::<ListTransport>(&workload, seed);
         let sum = |of: fn(&NodeFigures) -> u64, stats: &DaemonStats| stats.nodes.iter().map(of).sum::<u64>();
         for of in [|node: &NodeFigures| node.messages_received, |node: &NodeFigures| node.bytes_received] {
             assert_eq!(sum(of, &found), sum(of, &expected), "seed {seed}");

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::config::FEATURE_LISTS;
-use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, Extent};
+use niclab_abi::lists::{ENTRY_PUT, ENTRY_REMOTE_OFFSET};
+use niclab_abi::region::Extent;
 
 use crate::bench::BenchError;
 use crate::bench::hostile::{Attack, Scene};

@@ -5,7 +5,7 @@ mod attacks;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, EVENT_PUT, event_kind};
+use niclab_abi::lists::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, EVENT_PUT, event_kind};
 use niclab_model::models::matching::descriptor::MODEL;
 use serde::Serialize;
 

@@ -1,13 +1,13 @@
-//! The Match NIC: commands in the requester page, events in the receive queue, counters beside the status line.
+//! Lists of posted receives ([`crate::config::FEATURE_LISTS`]): commands in the requester page, events in the receive queue,
+//! counters beside the status line.
 //!
-//! Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every model
-//! ([`crate::bar`], [`crate::receive`]). A slot carries a command where ULTRA's carries a packet, and a slice carries an
-//! event where ULTRA's carries a message: the status word, which is written last, has the number of the event in the same
-//! bits as a slice has its own, and is polled in the same way.
+//! Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
+//! ([`crate::bar`], [`crate::receive`]). A slot carries a command where that of a card with slices carries a packet, and a slice
+//! carries an event in place of a message: the status word, which is written last, has the number of the event in the same bits
+//! as a slice has its own, and is polled in the same way.
 //!
-//! Semantics are those of Portals 3.0 (the specification that the paper's matching rule is of): a port has
-//! [`PORTALS`] portal table entries, each with a list of posted match entries and an overflow list behind it. A match
-//! entry and its memory descriptor are one here.
+//! Semantics are those of Portals 3.0: a port has [`PORTALS`] portal table entries, each with a list of posted match entries
+//! and an overflow list behind it. A match entry and its memory descriptor are one here.
 
 use crate::layout;
 
@@ -152,7 +152,7 @@ pub const THRESHOLD_INFINITE: u64 = 0xffff_ffff;
 
 layout! {
     /// An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last.
-    pub struct MatchEvent: 88 {
+    pub struct ListEvent: 88 {
         /// User value of the entry, or of the command.
         pub user: u64,
         /// Match bits of the message.
@@ -177,11 +177,11 @@ layout! {
         pub status: u64,
     }
 }
-const _: () = assert!(size_of::<MatchEvent>() as u64 == crate::receive::SLICE_BYTES);
+const _: () = assert!(size_of::<ListEvent>() as u64 == crate::receive::SLICE_BYTES);
 
-/// [`MatchEvent::status`]: lowest bit of the result.
+/// [`ListEvent::status`]: lowest bit of the result.
 pub const EVENT_RESULT_SHIFT: u32 = 8;
-/// [`MatchEvent::status`]: lowest bit of the portal.
+/// [`ListEvent::status`]: lowest bit of the portal.
 pub const EVENT_PORTAL_SHIFT: u32 = 16;
 
 /// Kind: a put was stored in a posted entry.
@@ -231,7 +231,7 @@ pub const RESULT_LIST_FULL: u32 = 10;
 layout! {
     /// A counter, in the port's first page of receive memory: counter `c` is at [`COUNTERS_OFFSET`]` + 16 c`. Both only
     /// grow. Written as one burst, `success` last.
-    pub struct MatchCounter: 16 {
+    pub struct ListCounter: 16 {
         /// Operations that failed.
         pub failure: u64,
         /// Operations that were done.
@@ -240,96 +240,13 @@ layout! {
 }
 
 /// Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a whole
-/// page for this model.
+/// page on such cards.
 pub const COUNTERS_OFFSET: u64 = 1024;
 const _: () = assert!(COUNTERS_OFFSET + COUNTERS as u64 * 16 <= crate::PAGE_BYTES);
 
-/// Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`].
-pub const OP_REGION_OPEN: u32 = 9;
-/// Adds extents to a region that has not all yet: [`RegionName`] with their number, and the extents. No answer's body.
-pub const OP_REGION_EXTEND: u32 = 10;
-/// Closes a region: [`RegionName`] with no extents. Its entries are unlinked without events; once answered, the device
-/// touches the memory no more.
-pub const OP_REGION_CLOSE: u32 = 11;
-/// Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
-/// matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
-pub const OP_FIRMWARE_LOAD: u32 = 12;
 /// Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The device
 /// forgets it with [`crate::control::OP_RESET`], or with its own reset: then the memory is the driver's again.
 pub const OP_SPILL_OPEN: u32 = 13;
-
-/// Most extents in one request.
-pub const MAX_EXTENTS: u32 = 128;
-
-layout! {
-    /// A stretch of host memory: part of a region.
-    pub struct Extent: 16 {
-        /// Guest-physical address.
-        pub address: u64,
-        /// Bytes.
-        pub bytes: u64,
-    }
-}
-
-layout! {
-    /// Body of [`OP_REGION_OPEN`]; `extents` [`Extent`]s follow.
-    pub struct RegionOpen: 24 {
-        /// The port.
-        pub port: u32,
-        /// Extents that follow in this request, 1..=[`MAX_EXTENTS`].
-        pub extents: u32,
-        /// Bytes of the region, all extents together. Until so many are there no command may use it.
-        pub bytes: u64,
-        /// Zero.
-        pub reserved: u64,
-    }
-}
-
-layout! {
-    /// Answer to [`OP_REGION_OPEN`].
-    pub struct RegionOpened: 8 {
-        /// The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the number.
-        pub region: u32,
-        /// Zero.
-        pub reserved: u32,
-    }
-}
-
-layout! {
-    /// Body of [`OP_REGION_EXTEND`], where `extents` [`Extent`]s follow, and of [`OP_REGION_CLOSE`].
-    pub struct RegionName: 16 {
-        /// The port.
-        pub port: u32,
-        /// The region.
-        pub region: u32,
-        /// Extents that follow in this request.
-        pub extents: u32,
-        /// Zero.
-        pub reserved: u32,
-    }
-}
-
-layout! {
-    /// Body of [`OP_FIRMWARE_LOAD`].
-    pub struct FirmwareLoad: 16 {
-        /// Guest-physical address of the image.
-        pub address: u64,
-        /// Bytes of the image; zero: the built-in program again.
-        pub bytes: u32,
-        /// Zero.
-        pub reserved: u32,
-    }
-}
-
-layout! {
-    /// Answer to [`OP_FIRMWARE_LOAD`].
-    pub struct FirmwareLoaded: 8 {
-        /// Words of the program.
-        pub words: u32,
-        /// Its checksum.
-        pub checksum: u32,
-    }
-}
 
 layout! {
     /// Body of [`OP_SPILL_OPEN`].
@@ -340,17 +257,6 @@ layout! {
         pub bytes: u64,
     }
 }
-
-/// No firmware image, or one that is cut: wrong magic word or length.
-pub const STATUS_FIRMWARE_IMAGE: u32 = 9;
-/// The image's checksum does not fit its content.
-pub const STATUS_FIRMWARE_CHECKSUM: u32 = 10;
-/// The image is of a version that this device does not run.
-pub const STATUS_FIRMWARE_VERSION: u32 = 11;
-/// A word of the program has a value that is not defined.
-pub const STATUS_FIRMWARE_WORD: u32 = 12;
-/// The program is longer than the control store.
-pub const STATUS_FIRMWARE_SIZE: u32 = 13;
 
 /// Kind of an event, from its status word.
 pub const fn event_kind(status: u64) -> u32 {

@@ -3,7 +3,7 @@
 mod command;
 mod event;
 
-use niclab_abi::matching::COUNTERS_OFFSET;
+use niclab_abi::lists::COUNTERS_OFFSET;
 
 use crate::{Page, Queue, Records, Reports, Requester};
 
@@ -13,9 +13,9 @@ pub use command::{
 pub use event::{Event, EventRecord, Handle, Kind, Outcome};
 
 /// Portals of a port.
-pub const PORTALS: u32 = niclab_abi::matching::PORTALS;
+pub const PORTALS: u32 = niclab_abi::lists::PORTALS;
 /// Counters of a port.
-pub const COUNTERS: u32 = niclab_abi::matching::COUNTERS;
+pub const COUNTERS: u32 = niclab_abi::lists::COUNTERS;
 
 /// Launches a command from the next slot, which must be free.
 #[inline]

@@ -1,20 +1,20 @@
-//! Messages over an ULTRA port: one slot and one slice each, held back by credits.
+//! Messages over a port with slices: one slot and one slice each, held back by credits.
 
-use niclab_port::ultra::{self, Flags, PAYLOAD_WORDS, Slice};
+use niclab_port::slices::{self, Flags, PAYLOAD_WORDS, Slice};
 use niclab_port::{Queue, Reports, Requester};
 
 use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport};
 
 /// A port.
 #[derive(Debug)]
-pub struct UltraTransport {
+pub struct SliceTransport {
     end: End,
     sends: Option<FlowId>,
     senders: u32,
     next: Option<(Mark, Flags)>,
 }
 
-impl UltraTransport {
+impl SliceTransport {
     /// Over a port of `node`.
     #[must_use]
     pub fn new(node: u16, plan: &PortPlan) -> Self {
@@ -27,7 +27,7 @@ impl UltraTransport {
     }
 }
 
-impl Transport for UltraTransport {
+impl Transport for SliceTransport {
     type Records = Slice;
 
     const HAS_WHOLE_RECORDS: bool = false;
@@ -85,7 +85,7 @@ impl Transport for UltraTransport {
             *place = word;
             words += 1;
         }
-        ultra::launch(
+        slices::launch(
             requester,
             memory,
             payload.get(..words).unwrap_or(&payload),
@@ -102,7 +102,7 @@ impl Transport for UltraTransport {
         memory: &mut impl Memory,
         listener: &mut impl Listener,
     ) -> Option<Read> {
-        let (message, _) = ultra::take(queue, memory)?;
+        let (message, _) = slices::take(queue, memory)?;
         let mark = Mark::from_tag(message.tag());
         listener.on_message(self.end, message.source().into(), &mark, message.payload().iter().copied());
         Some(Read::Message)

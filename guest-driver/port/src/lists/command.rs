@@ -1,6 +1,6 @@
 //! What a port can be asked to do: commands, built step by step and encoded as the contract says.
 
-use niclab_abi::matching::{
+use niclab_abi::lists::{
     ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,
     COMMAND_COUNT_ONLY, COMMAND_GET, COMMAND_INTERRUPT, COMMAND_PUT, COMMAND_SENT, COMMAND_UNLINK, COUNTERS,
     ENTRY_GET, ENTRY_MAX_SIZE, ENTRY_NO_UNLINK_EVENT, ENTRY_OVERFLOW, ENTRY_PUT, ENTRY_REMOTE_OFFSET,

@@ -1,6 +1,6 @@
 //! Events: what became of messages and commands.
 
-use niclab_abi::matching::{
+use niclab_abi::lists::{
     EVENT_ACK, EVENT_GET, EVENT_PORTAL_SHIFT, EVENT_PUT, EVENT_PUT_OVERFLOW, EVENT_PUT_UNEXPECTED,
     EVENT_REFUSED, EVENT_REPLY, EVENT_SENT, EVENT_UNLINKED, RESULT_BAD_COMMAND, RESULT_BAD_RANGE,
     RESULT_BAD_REGION, RESULT_BAD_VALUE, RESULT_LIST_FULL, RESULT_NO_MATCH, RESULT_NO_ROOM, RESULT_NO_TARGET,
@@ -179,7 +179,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// From a record with this status, its words in the order of `niclab_abi::matching::MatchEvent`; `None` for a kind that
+    /// From a record with this status, its words in the order of `niclab_abi::lists::ListEvent`; `None` for a kind that
     /// this library does not know.
     #[inline]
     pub fn decode(record: &impl Record, status: u64) -> Option<Self> {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use niclab_abi::receive::SLICE_WORDS;
-use niclab_port::matching::{
+use niclab_port::lists::{
     self, Append, Command, Count, Encoded, Event, EventRecord, Get, Kind, Outcome, Part, Put, Target,
 };
 use niclab_port::{BadValue, Queue, Reports, Requester};
@@ -191,7 +191,7 @@ struct Chunk {
 
 /// A port.
 #[derive(Debug)]
-pub struct MatchTransport {
+pub struct ListTransport {
     end: End,
     /// The card's name of the region.
     region: u32,
@@ -205,7 +205,7 @@ pub struct MatchTransport {
     posted: BTreeSet<u64>,
 }
 
-impl MatchTransport {
+impl ListTransport {
     /// Over a port of `node`.
     #[must_use]
     pub fn new(node: u16, plan: &PortPlan, terms: Terms) -> Self {
@@ -487,7 +487,7 @@ fn target(to: End, portal: u32) -> Target {
     Target { port: to.into(), portal }
 }
 
-impl Transport for MatchTransport {
+impl Transport for ListTransport {
     type Records = EventRecord;
 
     const HAS_WHOLE_RECORDS: bool = true;
@@ -605,7 +605,7 @@ impl Transport for MatchTransport {
 
     fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {
         let Some(command) = self.todo.pop_front() else { return false };
-        matching::launch(requester, memory, &command, received);
+        lists::launch(requester, memory, &command, received);
         true
     }
 
@@ -615,7 +615,7 @@ impl Transport for MatchTransport {
         memory: &mut impl Memory,
         listener: &mut impl Listener,
     ) -> Option<Read> {
-        let (event, _) = matching::take(queue, memory)?;
+        let (event, _) = lists::take(queue, memory)?;
         Some(self.on_event(&event, memory, listener))
     }
 }

@@ -3,7 +3,7 @@
 use niclab_abi::config::FEATURE_LISTS;
 use niclab_model::models::matching::descriptor::MODEL;
 use niclab_spec::SimConfig;
-use niclab_workloads::matching::{Limits, MatchTransport, Receive, Terms};
+use niclab_workloads::lists::{Limits, ListTransport, Receive, Terms};
 
 use super::HostMaker;
 use super::card::CardHost;
@@ -16,7 +16,7 @@ pub const MAKER: HostMaker = HostMaker {
         let (node, terms) = (seat.number, terms(seat.config, seat.max_partners));
         // A window of no messages: the cards have too little room.
         let has_room = terms.window > 0;
-        let transport = move |plan: &_| has_room.then(|| MatchTransport::new(node, plan, terms));
+        let transport = move |plan: &_| has_room.then(|| ListTransport::new(node, plan, terms));
         Box::new(CardHost::new(node, seat.nic, transport))
     },
 };

@@ -1,4 +1,4 @@
-//! What stands in a slot and in a slice of an ULTRA port: a payload of 0 to 8 words, a tag of two, and flags.
+//! What stands in a slot and in a slice of a port with slices: a payload of 0 to 8 words, a tag of two, and flags.
 
 mod message;
 
