@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
-use niclab_abi::firmware::*;
 use niclab_abi::lists::*;
 use niclab_abi::region::*;
 use niclab_device::frontend::matching::{Entry, MatchPort, Target};

@@ -11,10 +11,8 @@ use niclab_abi::bar::{
     COMPLETER_ARMED_OFFSET, COMPLETER_RELEASED_OFFSET, LAUNCH_SEQUENCE_SHIFT, SLOT_LAUNCH_WORD, SLOT_WORDS,
     slot_of,
 };
-use niclab_abi::firmware::*;
 use niclab_abi::lists::*;
 use niclab_abi::receive::{REFUSED_COMMAND, SLICE_WORDS, STATUS_LINE_INTERVAL};
-use niclab_abi::region::*;
 
 use super::{Parts, Port, Progress};
 use crate::{Address, Backing, Error, Memory};
