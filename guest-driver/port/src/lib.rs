@@ -27,6 +27,7 @@ mod queue;
 mod requester;
 pub mod slices;
 mod status;
+mod turns;
 
 pub use address::Address;
 pub use fault::{BadValue, Fault, Loss};
@@ -34,3 +35,4 @@ pub use memory::{Page, Record, Records, Register, Reports};
 pub use queue::{Kind, Queue};
 pub use requester::Requester;
 pub use status::{Refusal, Status};
+pub use turns::{Turn, Turns};
