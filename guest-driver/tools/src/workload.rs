@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use niclab_user::matching::Region;
 use niclab_user::ultra::PortOptions;
 use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_TURNS};
-use niclab_workloads::matching::MatchTransport;
-use niclab_workloads::ultra::UltraTransport;
+use niclab_workloads::lists::ListTransport;
+use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
 };
@@ -73,14 +73,14 @@ pub fn run(
     let plan = Plan::new(workload);
     if !device.info().has(FEATURE_LISTS) {
         let stage = Stage { device, workload, plan: &plan, rank, timeout };
-        return perform(&stage, |port| UltraTransport::new(rank, port));
+        return perform(&stage, |port| SliceTransport::new(rank, port));
     }
     let terms = workload.terms(plan.max_partners());
     if terms.window == 0 {
         return Err(Failure::Usage("the cards have too little room for any message of this workload".into()));
     }
     let stage = Stage { device, workload, plan: &plan, rank, timeout };
-    perform(&stage, |port| MatchTransport::new(rank, port, terms))
+    perform(&stage, |port| ListTransport::new(rank, port, terms))
 }
 
 /// What is performed, where, and as whom.

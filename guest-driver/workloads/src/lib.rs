@@ -17,18 +17,18 @@ extern crate alloc;
 
 mod atomic;
 mod flow;
-pub mod matching;
+pub mod lists;
 mod plan;
 mod program;
 mod script;
+pub mod slices;
 mod transport;
-pub mod ultra;
 mod verifier;
 mod workload;
 
 pub use atomic::AtomicMemory;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
-pub use matching::{Limits, Receive, Terms};
+pub use lists::{Limits, Receive, Terms};
 pub use plan::Plan;
 pub use program::{InTurn, Ports, Program};
 pub use script::{Outgoing, Script, Sizes};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use niclab_abi::config::{FEATURE_LISTS, FEATURE_SLICES};
 use niclab_abi::control::OP_PING;
-use niclab_device::frontend::{ClusterGuest, GuestPort, MatchPort};
+use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::parts::random::Random;
@@ -17,8 +18,8 @@ use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, NicConfig, NicModel, SimConfig, Source, Workload};
-use niclab_workloads::matching::MatchTransport;
-use niclab_workloads::ultra::UltraTransport;
+use niclab_workloads::lists::ListTransport;
+use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,
 };
@@ -66,11 +67,11 @@ pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64, pace: Pace) 
     if has(FEATURE_LISTS) {
         let terms = programs.terms(plan.max_partners());
         return perform_live(config, &programs, &plan, seed, pace, |node, port| {
-            MatchTransport::new(node, port, terms)
+            ListTransport::new(node, port, terms)
         });
     }
     assert!(has(FEATURE_SLICES), "a card that is used in another way needs a transport here");
-    perform_live(config, &programs, &plan, seed, pace, UltraTransport::new)
+    perform_live(config, &programs, &plan, seed, pace, SliceTransport::new)
 }
 
 /// How ports of a kind of card are opened in process.
@@ -82,7 +83,7 @@ trait Card: Transport<Records: Send> + Send {
     fn register(port: &Self::Port, region: (u64, u64)) -> u32;
 }
 
-impl Card for UltraTransport {
+impl Card for SliceTransport {
     type Port = GuestPort;
 
     fn open(guest: &Arc<ClusterGuest>, slices: u32) -> GuestPort {
@@ -98,7 +99,7 @@ impl Card for UltraTransport {
     }
 }
 
-impl Card for MatchTransport {
+impl Card for ListTransport {
     type Port = MatchPort;
 
     fn open(guest: &Arc<ClusterGuest>, slices: u32) -> MatchPort {

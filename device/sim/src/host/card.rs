@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
-use niclab_abi::matching::{
+use niclab_abi::receive::STATUS_LINE_INTERVAL;
+use niclab_abi::region::{
     Extent, MAX_EXTENTS, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened,
 };
-use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
 use niclab_model::parts::fault_injector::{Fault, FaultInjector, Rates, Record};
