@@ -17,7 +17,6 @@ const LISTS: &[(&str, &str)] = &[("device/model/src/models/mod.rs", "the registr
 const STANDING: &[&str] = &[
     "cluster/bench/src/models/mod.rs",
     "device/observe/src/recording.rs",
-    "device/sim/src/host/lists.rs",
     "device/vhost-user/src/bench/models/mod.rs",
     "guest-driver/lib/examples/exchange.c",
     "guest-driver/lib/examples/messages.rs",
