@@ -14,9 +14,6 @@
 mod peers;
 mod unexpected;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
