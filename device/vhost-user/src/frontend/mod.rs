@@ -24,7 +24,7 @@ use thiserror::Error;
 pub use self::cluster::{ClusterGuest, TIMEOUT};
 pub use self::connection::{Connection, MappedBar};
 pub use self::ethernet::EthernetGuest;
-pub use self::matching::{Entry, MatchPort, Target};
+pub use self::matching::MatchPort;
 pub use self::memory::GuestMemory;
 pub use self::port::GuestPort;
 pub use self::ring::DriverRing;

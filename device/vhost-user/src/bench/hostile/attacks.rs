@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use niclab_abi::bar::CODE_INTERRUPT;
 use niclab_abi::control::{OP_PING, Request};
-use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, Extent};
+use niclab_abi::matching::Extent;
 use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_model::models::{matching, ultra};
 use niclab_model::nic::registry::Model;
+use niclab_port::Address;
+use niclab_port::matching::{Append, Part, Put, Target};
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
 use super::{BenchError, Scene};
 use crate::ethernet::Negotiated;
 use crate::ethernet::header::{Checksum, Family, Offload, Segmentation};
-use crate::frontend::{
-    ClusterGuest, DriverRing, Entry, EthernetGuest, FrontendError, GuestPort, MatchPort, Target,
-};
+use crate::frontend::{ClusterGuest, DriverRing, EthernetGuest, FrontendError, GuestPort, MatchPort};
 use crate::lab::connect_ports;
 use crate::ring::Buffer;
 
@@ -308,11 +308,16 @@ fn match_port(
     Ok((guest, port, region))
 }
 
+/// Where puts to this port of node 1 go.
+const fn first_portal(port: &MatchPort) -> Target {
+    Target { port: Address { node: 1, port: port.port().number() }, portal: 0 }
+}
+
 /// Appends entries until there are so many, or the card takes no more for a while; says how many were launched.
-fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Entry, entries: u32) -> u64 {
+fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Append<Part>, entries: u32) -> u64 {
     let mut appended = 0;
     while scene.goes_on() && appended < u64::from(entries) {
-        match port.try_append(entry) {
+        match port.try_launch(entry) {
             Some(_) => appended += 1,
             None => port.announce(),
         }
@@ -326,7 +331,7 @@ fn closed_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
     let mut attempts = 0;
     while scene.goes_on() {
         let (_guest, mut port, region) = match_port(scene, 0, PAGE_BYTES)?;
-        let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, ..Entry::default() };
+        let entry = Append::put(0, Part { region, offset: 0, bytes: 64 }).persistent();
         attempts += append(scene, &mut port, &entry, MANY_ENTRIES / 8);
         port.close()?;
     }
@@ -337,11 +342,11 @@ fn searched_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
     let (_target_guest, mut target, region) = match_port(scene, 1, PAGE_BYTES)?;
     let (_guest, mut from, own) = match_port(scene, 0, PAGE_BYTES)?;
     // No put has these match bits.
-    let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, match_bits: 7, ..Entry::default() };
+    let entry = Append::put(0, Part { region, offset: 0, bytes: 64 }).persistent().match_bits(7, 0);
     let mut attempts = append(scene, &mut target, &entry, MANY_ENTRIES);
-    let put = Target { node: 1, port: target.port().number() as u8, region: own, ..Target::default() };
+    let put = Put::new(first_portal(&target), Part { region: own, offset: 0, bytes: 0 });
     while scene.goes_on() {
-        match from.try_put(&put) {
+        match from.try_launch(&put) {
             Some(_) => attempts += 1,
             None => from.announce(),
         }
@@ -357,8 +362,8 @@ fn puts(
     bytes: u64,
 ) -> Result<u64, BenchError> {
     let (_target_guest, mut target, target_region) = match_port(scene, 1, bytes)?;
-    let flags = ENTRY_PUT | ENTRY_REMOTE_OFFSET;
-    append(scene, &mut target, &Entry { region: target_region, bytes, flags, ..Entry::default() }, 1);
+    let memory = Part { region: target_region, offset: 0, bytes };
+    append(scene, &mut target, &Append::put(0, memory).persistent().remote_offset(), 1);
     let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(0)?, bytes + (4 << 20))?);
     let mut from = MatchPort::open(&guest, 256)?;
     let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
@@ -368,10 +373,10 @@ fn puts(
         Err(FrontendError::Refused { .. }) => return ask_again(scene, || region(&from, address)),
         Err(error) => return Err(error.into()),
     };
-    let put = Target { node: 1, port: target.port().number() as u8, region, bytes, ..Target::default() };
+    let put = Put::new(first_portal(&target), Part { region, offset: 0, bytes });
     let mut attempts = 0;
     while scene.goes_on() {
-        match from.try_put(&put) {
+        match from.try_launch(&put) {
             Some(_) => attempts += 1,
             None => from.announce(),
         }
