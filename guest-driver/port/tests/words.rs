@@ -8,7 +8,7 @@ use niclab_abi::receive::{
     SLICE_NUMBER_SHIFT, SLICE_STATUS_WORD, SLICE_WORDS, SLICE_WORDS_MASK, SliceStatus,
 };
 use niclab_port::atomic::{AtomicPage, AtomicRecords, load, store, wants_doorbell};
-use niclab_port::ultra::{self, Flags, Slice};
+use niclab_port::slices::{self, Flags, Slice};
 use niclab_port::{Fault, Loss, Queue, Requester};
 
 fn zeros(words: usize) -> Vec<AtomicU64> {
@@ -19,7 +19,7 @@ fn zeros(words: usize) -> Vec<AtomicU64> {
 fn slot(payload: &[u64], tag: [u64; 2], flags: Flags) -> Vec<u64> {
     let (requester, status) = (zeros(512), zeros(8));
     let mut page = AtomicPage { requester: &requester, status: &status };
-    ultra::launch(&mut Requester::new(0), &mut page, payload, tag, flags, 0);
+    slices::launch(&mut Requester::new(0), &mut page, payload, tag, flags, 0);
     requester[..SLOT_WORDS].iter().map(load).collect()
 }
 
@@ -63,7 +63,7 @@ impl Slices {
     fn take(&mut self) -> Result<bool, Fault> {
         let Self { records, completer, queue } = self;
         let mut memory = AtomicRecords { records, completer };
-        match ultra::take(queue, &mut memory) {
+        match slices::take(queue, &mut memory) {
             Some(_) => Ok(true),
             None => queue.check(&mut memory).map(|()| false),
         }
@@ -133,7 +133,7 @@ fn a_launch_is_never_overlooked_by_a_device_that_falls_asleep() {
             meet(&sender_at, &device_at, 2 * round - 1);
             let mut page = AtomicPage { requester: &requester, status: &status };
             assert_eq!(slots.has_slot(&page), Ok(true));
-            ultra::launch(&mut slots, &mut page, &[], [0; 2], Flags::NOTIFY, 0);
+            slices::launch(&mut slots, &mut page, &[], [0; 2], Flags::NOTIFY, 0);
             if wants_doorbell(Some(&doorbell)) {
                 has_rung.store(true, Ordering::SeqCst);
             }

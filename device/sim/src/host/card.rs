@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
-use niclab_abi::matching::Extent;
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
+use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
 use niclab_model::parts::fault_injector::{Fault, FaultInjector, Rates, Record};
@@ -15,7 +15,7 @@ use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
-use niclab_port::matching::open_region;
+use niclab_port::lists::open_region;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Transport, Wrong};

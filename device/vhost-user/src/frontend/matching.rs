@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use niclab_abi::matching::{Extent, OP_REGION_CLOSE, RegionName};
+use niclab_abi::region::{Extent, OP_REGION_CLOSE, RegionName};
 use niclab_port::BadValue;
-use niclab_port::matching::{self, Command, Encoded, Event, EventRecord, Handle};
+use niclab_port::lists::{self, Command, Encoded, Event, EventRecord, Handle};
 
 use super::{ClusterGuest, FrontendError, GuestPort};
 
@@ -64,7 +64,7 @@ impl MatchPort {
     /// [`FrontendError::Refused`] with the status, or another [`FrontendError`].
     pub fn register_extents(&self, extents: &[Extent]) -> Result<u32, FrontendError> {
         let ask = |operation, body: Vec<u8>| self.port.guest().request(operation, &body);
-        let region = matching::open_region(self.port.number(), extents, ask)?;
+        let region = lists::open_region(self.port.number(), extents, ask)?;
         region.ok_or(FrontendError::Malformed("a short RegionOpened"))
     }
 
@@ -87,7 +87,7 @@ impl MatchPort {
     /// Takes the next event, if it is there.
     #[inline]
     pub fn try_event(&mut self) -> Option<Event> {
-        let (event, is_released) = self.port.with_records(|queue, records| matching::take(queue, records))?;
+        let (event, is_released) = self.port.with_records(|queue, records| lists::take(queue, records))?;
         if is_released {
             self.port.announce();
         }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
-use niclab_abi::matching::{Extent, MAX_EXTENTS, OP_REGION_OPEN, RegionOpen};
-use niclab_device::frontend::{ClusterGuest, FrontendError, MatchPort};
+use niclab_abi::region::{Extent, MAX_EXTENTS, OP_REGION_OPEN, RegionOpen};
+use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_port::matching::{Append, Command, Event, Get, Handle, Kind, Outcome, Part, Put, Target};
+use niclab_port::lists::{Append, Command, Event, Get, Handle, Kind, Outcome, Part, Put, Target};
 use niclab_port::{Address, BadValue};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, NicModel};

@@ -1,4 +1,4 @@
-//! Sends and receives with the semantics of MPI, on a [`Port`] that matches messages itself: [`niclab_port::matching::messages`],
+//! Sends and receives with the semantics of MPI, on a [`Port`] that matches messages itself: [`niclab_port::lists::messages`],
 //! which has the rules, with the waiting.
 //!
 //! Nothing goes on between calls: [`Endpoint::progress`], or any call that waits, reads events and answers them.
@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use niclab_port::matching::Memory as _;
-use niclab_port::matching::messages::{Ended, Messages, Place, Terms};
-pub use niclab_port::matching::messages::{Message, Request};
+use niclab_port::lists::Memory as _;
+use niclab_port::lists::messages::{Ended, Messages, Place, Terms};
+pub use niclab_port::lists::messages::{Message, Request};
 
 use super::{Event, Outcome, Port, Region};
 use crate::{Deadline, Error, WaitPolicy};

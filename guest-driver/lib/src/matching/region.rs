@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use niclab_port::matching::Part;
-use niclab_port::matching::messages::Buffer;
+use niclab_port::lists::Part;
+use niclab_port::lists::messages::Buffer;
 
 use crate::memory::Memory;
 use crate::port::Link;
@@ -148,7 +148,7 @@ impl Span<'_> {
     }
 }
 
-impl niclab_port::matching::Memory<Arc<Link>, Error> for Span<'_> {
+impl niclab_port::lists::Memory<Arc<Link>, Error> for Span<'_> {
     #[inline]
     fn part(&self, link: &Arc<Link>) -> Result<Part, Error> {
         let registered = &self.region.0;

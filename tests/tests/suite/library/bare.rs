@@ -1,9 +1,9 @@
 //! Ports that their program drives by itself.
 
-use niclab_port::matching::{
+use niclab_port::lists::{
     self, Append, Command, Encoded, Event, EventRecord, Kind, Outcome, Part, Put, Target,
 };
-use niclab_port::ultra::{self, Flags, Message, Slice};
+use niclab_port::slices::{self, Flags, Message, Slice};
 use niclab_port::{BadValue, Queue, Requester};
 use niclab_user::{BarePort, Error, Memory};
 
@@ -49,12 +49,12 @@ impl Program<Slice> {
     fn send(&mut self, number: u64) {
         let Self { port, requester, queue } = self;
         until("a free slot", || requester.has_slot(&port.page()).expect("a sound device"));
-        ultra::launch(requester, &mut port.page(), &[number], [number; 2], Flags::NONE, queue.received());
+        slices::launch(requester, &mut port.page(), &[number], [number; 2], Flags::NONE, queue.received());
         port.announce();
     }
 
     fn receive(&mut self) -> Message {
-        self.take(|queue, records| ultra::take(queue, records))
+        self.take(|queue, records| slices::take(queue, records))
     }
 }
 
@@ -63,12 +63,12 @@ impl Program<EventRecord> {
         let Self { port, requester, queue } = self;
         let encoded: Encoded = command.encode(&()).expect("it has room");
         assert!(requester.has_slot(&port.page()).expect("a sound device"));
-        matching::launch(requester, &mut port.page(), &encoded, queue.received());
+        lists::launch(requester, &mut port.page(), &encoded, queue.received());
         port.announce();
     }
 
     fn event(&mut self) -> Event {
-        self.take(|queue, records| matching::take(queue, records))
+        self.take(|queue, records| lists::take(queue, records))
     }
 }
 

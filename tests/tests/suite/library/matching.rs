@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use niclab_port::matching::Part;
+use niclab_port::lists::Part;
 use niclab_user::matching::{
     Append, Count, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink,
 };
@@ -245,7 +245,7 @@ fn a_refused_command_is_told_by_its_event_alone() {
     let mut pair = Pair::new();
     // As of a region that was closed between the library's look at it and the card's.
     let closed = Part { region: u32::MAX, offset: 0, bytes: 8 };
-    let put = niclab_port::matching::Put::new(portal(0), closed).user(9);
+    let put = niclab_port::lists::Put::new(portal(0), closed).user(9);
     pair.ports[0].launch(&put, PATIENCE).expect("launched");
     let event = pair.event(0);
     assert_eq!((event.kind, event.outcome, event.user), (Kind::Refused, Outcome::BadRegion, 9));

@@ -16,7 +16,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use niclab_abi::control::{OP_PING, OP_PORT_CLOSE, OP_REVOKE, PortName, Revoke};
-use niclab_device::frontend::{ClusterGuest, FrontendError, MatchPort};
+use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_spec::daemon::DaemonConfig;
