@@ -5,6 +5,7 @@
 mod agreement;
 mod device_faults;
 mod faults;
+mod library;
 mod recording;
 mod stage;
 mod two_clocks;
