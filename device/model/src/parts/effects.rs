@@ -134,22 +134,18 @@ impl<C: Counting> Effects<C> {
     /// The next effect, in the order in which they were decided.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        // Returned as it is taken: it is long, and moved for each of a card's effects.
-        let output = self.outputs.pop_front();
-        let bytes = match output.as_ref()? {
-            Output::DmaFrame { ranges, .. } | Output::DmaRead { ranges, .. } => {
-                ranges.iter().map(|range| range.bytes).sum()
-            }
-            Output::Frame { frame, .. } => frame.len() as u64,
-            _ => 0,
-        };
-        self.spent += self.prices.output + (bytes >> self.copied_shift);
-        output
+        self.outputs.pop_front()
     }
 
     /// The host is gone: what was for it is not done.
     pub fn on_host_reset(&mut self) {
         self.outputs.retain(|output| matches!(output, Output::Frame { .. }));
+    }
+
+    /// Counts an output for which so many bytes are copied.
+    #[inline]
+    const fn spend_output(&mut self, bytes: u64) {
+        self.spent += self.prices.output + (bytes >> self.copied_shift);
     }
 
     /// Counts work beside that of inputs and outputs, as [`crate::nic::Nic::work_done`] does.
@@ -197,6 +193,7 @@ impl<C: Counting> Effects<C> {
     pub fn dma_write(&mut self, ready: Time, address: u64, words: DmaWords, content: Content) -> Time {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
+        self.spend_output(0);
         self.outputs.push_back(Output::DmaWrite { at, address, words, content, message });
         at
     }
@@ -211,6 +208,7 @@ impl<C: Counting> Effects<C> {
     ) -> Time {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
+        self.spend_output(bytes.len() as u64);
         self.outputs.push_back(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
         at
     }
@@ -218,8 +216,9 @@ impl<C: Counting> Effects<C> {
     /// Reads host memory behind what is in `into` as one DMA transfer. Returns when it is here.
     pub fn dma_read(&mut self, ready: Time, token: u64, ranges: HostRanges, into: FrameBytes) -> Time {
         let message = self.interface.ledger().attributed();
-        let bytes = ranges.iter().map(|range| range.bytes).sum();
+        let bytes: u64 = ranges.iter().map(|range| range.bytes).sum();
         let at = self.interface.transfer(BusTransfer::DmaRead, ready, bytes).end;
+        self.spend_output(bytes);
         self.outputs.push_back(Output::DmaRead { at, token, ranges, into, message });
         at
     }
@@ -232,8 +231,9 @@ impl<C: Counting> Effects<C> {
         frame: impl Into<SharedFrame>,
         message: Option<TraceTag>,
     ) {
-        let Passage { head, tail } = ready.into();
-        self.outputs.push_back(Output::Frame { at: head, tail, frame: frame.into(), message });
+        let (Passage { head, tail }, frame) = (ready.into(), frame.into());
+        self.spend_output(frame.len() as u64);
+        self.outputs.push_back(Output::Frame { at: head, tail, frame, message });
     }
 
     /// Sends a frame before all that was decided meanwhile: it has waited for its data.
@@ -243,20 +243,23 @@ impl<C: Counting> Effects<C> {
         frame: impl Into<SharedFrame>,
         message: Option<TraceTag>,
     ) {
-        let Passage { head, tail } = ready.into();
-        self.outputs.push_front(Output::Frame { at: head, tail, frame: frame.into(), message });
+        let (Passage { head, tail }, frame) = (ready.into(), frame.into());
+        self.spend_output(frame.len() as u64);
+        self.outputs.push_front(Output::Frame { at: head, tail, frame, message });
     }
 
     /// Interrupts the host, for a `CAUSE_` of [`niclab_abi::event`].
     pub fn interrupt(&mut self, ready: Time, cause: u32, port: usize, message: Option<TraceTag>) {
         let at = self.interface.interrupt(ready);
         self.card().interrupts += 1;
+        self.spend_output(0);
         self.outputs.push_back(Output::Interrupt { at, cause, port: port as u32, message });
     }
 
     /// Answers a control request with these bytes.
     pub fn reply(&mut self, at: Time, due: ReplyDue, bytes: ReplyBytes) {
         let ReplyDue { token, obligation } = due;
+        self.spend_output(0);
         self.outputs.push_back(Output::Reply { at, token, bytes });
         obligation.fulfil();
     }

@@ -149,30 +149,30 @@ impl Network {
         self.is_faulty.iter().any(|is_faulty| *is_faulty)
     }
 
-    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back with the
-    /// frame, which need not be kept then; otherwise its arrivals are under way afterwards.
+    /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back, and the frame
+    /// need not be kept; otherwise its arrivals are under way afterwards.
     #[inline]
     pub fn send(
         &mut self,
         ready: Passage,
         from: u16,
-        frame: SharedFrame,
+        frame: &SharedFrame,
         message: Option<TraceTag>,
-    ) -> Option<(Delivery, SharedFrame)> {
+    ) -> Option<Delivery> {
         let reordered = self.reordered();
         self.deliveries.clear();
         if self.taps.is_any() {
-            self.taps.forward(&mut self.fabric, ready, from, &frame, message, &mut self.deliveries);
+            self.taps.forward(&mut self.fabric, ready, from, frame, message, &mut self.deliveries);
         } else {
-            self.fabric.forward(ready, from, &frame, message, &mut self.deliveries);
+            self.fabric.forward(ready, from, frame, message, &mut self.deliveries);
         }
         // Without faults on any link a frame has one arrival, and is sound.
         if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
             if self.is_idle() {
                 self.latest = self.latest.max(only.at);
-                return Some((only, frame));
+                return Some(only);
             }
-            self.push(&only, frame, message, false);
+            self.push(&only, frame.clone(), message, false);
             return None;
         }
         let is_late = reordered != self.reordered();
@@ -191,7 +191,7 @@ impl Network {
     /// Sends a frame of a model; its arrivals are under way afterwards.
     #[inline]
     pub fn keep(&mut self, ready: Passage, from: u16, frame: SharedFrame, message: Option<TraceTag>) {
-        if let Some((delivery, frame)) = self.send(ready, from, frame, message) {
+        if let Some(delivery) = self.send(ready, from, &frame, message) {
             self.push(&delivery, frame, message, false);
         }
     }
@@ -325,7 +325,7 @@ mod tests {
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
         assert!(network.set_faults(1, &faults));
         let frame = SharedFrame::from(&[0xff; 64][..]);
-        assert!(network.send(Time::ZERO.into(), 0, frame, None).is_none());
+        assert!(network.send(Time::ZERO.into(), 0, &frame, None).is_none());
         let double = network.only.take().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);

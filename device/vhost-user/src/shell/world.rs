@@ -306,10 +306,16 @@ impl World {
     fn carry_out(&mut self, node: usize) {
         self.spend_work(node);
         while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
-            let Some((ready, frame, message)) = self.perform(node, output) else { continue };
-            if let Some((delivery, frame)) = self.network.send(ready, node as u16, frame, message) {
+            // Frames are long, and are left where they are.
+            let Output::Frame { at: head, tail, ref frame, message } = output else {
+                self.perform(node, output);
+                continue;
+            };
+            self.count_sent(node, &output, frame);
+            let ready = Passage { head, tail };
+            if let Some(delivery) = self.network.send(ready, node as u16, frame, message) {
                 let to = usize::from(delivery.to);
-                self.arrive(to, Passage { head: delivery.head, tail: delivery.at }, &frame, message);
+                self.arrive(to, Passage { head: delivery.head, tail: delivery.at }, frame, message);
                 self.spend_work(to);
                 while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
                     if let Some((ready, answer, message)) = self.perform(to, output) {
@@ -320,16 +326,26 @@ impl World {
         }
     }
 
+    #[inline]
+    fn count_sent(&mut self, node: usize, output: &Output, frame: &SharedFrame) {
+        self.latest = self.latest.max(output.at());
+        if let Some(card) = self.cards.get_mut(node) {
+            card.counts.traffic.sent_frames += 1;
+            card.counts.traffic.sent_bytes += frame.len() as u64;
+        }
+    }
+
     /// Performs one output of a model; one that is a frame is given back, counted.
     #[inline]
     fn perform(&mut self, node: usize, output: Output) -> Option<(Passage, SharedFrame, Option<TraceTag>)> {
+        if let Output::Frame { ref frame, .. } = output {
+            self.count_sent(node, &output, frame);
+        }
         self.latest = self.latest.max(output.at());
         let (card, bus) = self.node(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(address, &words),
             Output::Frame { at: head, tail, frame, message } => {
-                card.counts.traffic.sent_frames += 1;
-                card.counts.traffic.sent_bytes += frame.len() as u64;
                 return Some((Passage { head, tail }, frame, message));
             }
             Output::DmaFrame { frame, bytes, ranges, .. } => {
