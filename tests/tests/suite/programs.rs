@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use niclab_abi::control::OP_PING;
 use niclab_device::frontend::{ClusterGuest, GuestPort, MatchPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -199,6 +200,8 @@ where
         while !program.is_done() {
             program.step(side, &mut Strict).unwrap();
         }
+        // A card takes what was launched before a request, before it answers: nobody sends to entries that are not posted.
+        side.guest.request(OP_PING, &[]).unwrap();
     }
     let mut both = |count: u64, seed: u64| {
         thread::scope(|scope| {
