@@ -1,5 +1,5 @@
-//! Descriptors of the DEC 21140, which GAMMA's Fast Ethernet cards have (section 3 of the paper; Digital Semiconductor, *21140A
-//! PCI Fast Ethernet LAN Controller Hardware Reference Manual*, sections 4.2.1 and 4.2.2): 16 bytes in four words of 32 bits.
+//! Descriptors of the DEC 21140 (Digital Semiconductor, *21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*,
+//! sections 4.2.1 and 4.2.2): 16 bytes in four words of 32 bits.
 //!
 //! | word | transmit | receive |
 //! |---|---|---|
