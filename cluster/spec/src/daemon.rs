@@ -32,6 +32,9 @@ pub struct DaemonConfig {
     pub forwarding: Forwarding,
     /// The seed of every random choice.
     pub seed: u64,
+    /// Programs take turns in model time.
+    #[serde(default)]
+    pub lockstep: bool,
     /// The prices.
     pub profile: Profile,
     /// The nodes, by rank.
@@ -124,6 +127,7 @@ impl DaemonConfig {
             monitor_socket,
             forwarding: cluster.forwarding,
             seed: cluster.seed,
+            lockstep: false,
             profile: cluster.profile.clone(),
             nodes,
         }

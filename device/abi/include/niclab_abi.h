@@ -101,6 +101,12 @@
 #define NICLAB_FEATURE_SPILL 16U
 
 /*
+ * Programs take turns in model time ([`crate::bar::CompleterPage::turn`]): a device that is told to do so says it, of
+ * whatever model.
+ */
+#define NICLAB_FEATURE_TURNS 32U
+
+/*
  * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
  * they stood in every version.
  */
@@ -301,7 +307,10 @@ NICLAB_ASSERT_SIZE(struct niclab_info_page, 72);
 
 /*
  * Registers of a completer page, stored by the owner of the port (posted writes; followed by a doorbell when
- * [`InfoPage::doorbell`] wants one). All else on the page is spare.
+ * [`InfoPage::doorbell`] wants one), and the words by which programs take turns. All else on the page is spare.
+ *
+ * Turns are how a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has them, and
+ * they have no price. A program uses them on one port, the first that it opens.
  */
 struct niclab_completer_page {
 
@@ -324,8 +333,23 @@ struct niclab_completer_page {
 	 * it the device knows in model time when each release is due, however late it looks at the register.
 	 */
 	__u64 release_interval;
+
+	/* Stored by the device: how many turns the program had, [`TURN_OVER`] set while it may go on without. */
+	__u64 turn;
+
+	/* Stored by the device before [`CompleterPage::turn`]: model time of the turn, in picoseconds. */
+	__u64 turn_time_ps;
+
+	/* Stored by the program: what it did of its last turn, a `REPORT_` in bits 0..2, and the number of that turn above. */
+	__u64 report;
+
+	/*
+	 * Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, before which an idle program
+	 * wants no turn unless something comes; zero: none until something comes.
+	 */
+	__u64 wake_ps;
 };
-NICLAB_ASSERT_SIZE(struct niclab_completer_page, 24);
+NICLAB_ASSERT_SIZE(struct niclab_completer_page, 56);
 
 /* Byte offset of [`CompleterPage::released`]. */
 #define NICLAB_COMPLETER_RELEASED_OFFSET 0U
@@ -335,6 +359,33 @@ NICLAB_ASSERT_SIZE(struct niclab_completer_page, 24);
 
 /* Byte offset of [`CompleterPage::release_interval`]. */
 #define NICLAB_COMPLETER_INTERVAL_OFFSET 16U
+
+/* Byte offset of [`CompleterPage::turn`]. */
+#define NICLAB_COMPLETER_TURN_OFFSET 24U
+
+/* Byte offset of [`CompleterPage::turn_time_ps`]. */
+#define NICLAB_COMPLETER_TURN_TIME_OFFSET 32U
+
+/* Byte offset of [`CompleterPage::report`]. */
+#define NICLAB_COMPLETER_REPORT_OFFSET 40U
+
+/* Byte offset of [`CompleterPage::wake_ps`]. */
+#define NICLAB_COMPLETER_WAKE_OFFSET 48U
+
+/* [`CompleterPage::turn`]: nothing is under way, no program has anything to do, and none waits for a turn. */
+#define NICLAB_TURN_OVER 0x8000000000000000ULL
+
+/* [`CompleterPage::report`]: the program begins something, and waits for its first turn. All nodes' programs begin together. */
+#define NICLAB_REPORT_READY 1U
+
+/* [`CompleterPage::report`]: it did one operation, and wants another turn. */
+#define NICLAB_REPORT_ACTED 2U
+
+/* [`CompleterPage::report`]: it found nothing to do. */
+#define NICLAB_REPORT_IDLE 3U
+
+/* Bits of a `REPORT_`. */
+#define NICLAB_REPORT_BITS 2U
 
 /*
  * What the device writes into host memory: the slices of a port's receive queue, and its status line.

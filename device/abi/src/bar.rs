@@ -129,8 +129,11 @@ pub const CODE_RESERVED: u16 = 0b1100_0000_0111;
 
 layout! {
     /// Registers of a completer page, stored by the owner of the port (posted writes; followed by a doorbell when
-    /// [`InfoPage::doorbell`] wants one). All else on the page is spare.
-    pub struct CompleterPage: 24 {
+    /// [`InfoPage::doorbell`] wants one), and the words by which programs take turns. All else on the page is spare.
+    ///
+    /// Turns are how a live run has the simulator's model time ([`crate::config::FEATURE_TURNS`]). No hardware has them, and
+    /// they have no price. A program uses them on one port, the first that it opens.
+    pub struct CompleterPage: 56 {
         /// Slices that the program has consumed since the port was opened. Frees them for new packets. Written once for
         /// every quarter of the queue, not for every message. A value that falls, or runs ahead of what was stored, is a
         /// violation and is ignored.
@@ -142,6 +145,15 @@ layout! {
         /// interval; zero: not said. Stored before a sender is authorized whose credits need it, and without a price: with
         /// it the device knows in model time when each release is due, however late it looks at the register.
         pub release_interval: u64,
+        /// Stored by the device: how many turns the program had, [`TURN_OVER`] set while it may go on without.
+        pub turn: u64,
+        /// Stored by the device before [`CompleterPage::turn`]: model time of the turn, in picoseconds.
+        pub turn_time_ps: u64,
+        /// Stored by the program: what it did of its last turn, a `REPORT_` in bits 0..2, and the number of that turn above.
+        pub report: u64,
+        /// Stored by the program before [`CompleterPage::report`]: model time, in picoseconds, before which an idle program
+        /// wants no turn unless something comes; zero: none until something comes.
+        pub wake_ps: u64,
     }
 }
 
@@ -151,3 +163,22 @@ pub const COMPLETER_RELEASED_OFFSET: u64 = 0;
 pub const COMPLETER_ARMED_OFFSET: u64 = 8;
 /// Byte offset of [`CompleterPage::release_interval`].
 pub const COMPLETER_INTERVAL_OFFSET: u64 = 16;
+/// Byte offset of [`CompleterPage::turn`].
+pub const COMPLETER_TURN_OFFSET: u64 = 24;
+/// Byte offset of [`CompleterPage::turn_time_ps`].
+pub const COMPLETER_TURN_TIME_OFFSET: u64 = 32;
+/// Byte offset of [`CompleterPage::report`].
+pub const COMPLETER_REPORT_OFFSET: u64 = 40;
+/// Byte offset of [`CompleterPage::wake_ps`].
+pub const COMPLETER_WAKE_OFFSET: u64 = 48;
+
+/// [`CompleterPage::turn`]: nothing is under way, no program has anything to do, and none waits for a turn.
+pub const TURN_OVER: u64 = 1 << 63;
+/// [`CompleterPage::report`]: the program begins something, and waits for its first turn. All nodes' programs begin together.
+pub const REPORT_READY: u64 = 1;
+/// [`CompleterPage::report`]: it did one operation, and wants another turn.
+pub const REPORT_ACTED: u64 = 2;
+/// [`CompleterPage::report`]: it found nothing to do.
+pub const REPORT_IDLE: u64 = 3;
+/// Bits of a `REPORT_`.
+pub const REPORT_BITS: u32 = 2;

@@ -18,6 +18,9 @@ pub const FEATURE_REGIONS: u64 = 1 << 2;
 pub const FEATURE_FIRMWARE: u64 = 1 << 3;
 /// List entries that the card does not hold go on in host memory ([`crate::matching::OP_SPILL_OPEN`]).
 pub const FEATURE_SPILL: u64 = 1 << 4;
+/// Programs take turns in model time ([`crate::bar::CompleterPage::turn`]): a device that is told to do so says it, of
+/// whatever model.
+pub const FEATURE_TURNS: u64 = 1 << 5;
 
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where

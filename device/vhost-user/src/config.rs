@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use niclab_abi::config::DeviceConfig;
+use niclab_abi::config::{DeviceConfig, FEATURE_TURNS};
 use niclab_abi::{ABI_VERSION, MAGIC};
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Fabric, FabricConfig};
@@ -57,7 +57,7 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
     let mut cards = Vec::new();
     let mut infos = Vec::new();
     for (number, node) in (0..nodes).zip(&config.nodes) {
-        let (nic, device) = card(node, number, nodes, mtu_bytes, &profile)
+        let (nic, device) = card(node, number, nodes, mtu_bytes, &profile, config.lockstep)
             .map_err(|error| ConfigError::Nic { node: node.name.clone(), error })?;
         let ports = device.ports;
         let pages = Pages::new(ports)?;
@@ -69,6 +69,9 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
     let mut world = World::new(cards, &profile, network(config, &profile)?, config.seed);
     for (number, node) in config.nodes.iter().enumerate() {
         world.set_device_faults(number, &node.device_faults);
+    }
+    if config.lockstep {
+        world.start_lockstep();
     }
     Ok((world, infos))
 }
@@ -95,12 +98,13 @@ fn card(
     nodes: u16,
     mtu_bytes: u32,
     profile: &Arc<Profile>,
+    lockstep: bool,
 ) -> Result<(AnyNic, DeviceConfig), BuildError> {
     let limits = node.nic.limits();
     let device = DeviceConfig {
         magic: MAGIC,
         abi_version: ABI_VERSION,
-        features: node.nic.model.features,
+        features: node.nic.model.features | if lockstep { FEATURE_TURNS } else { 0 },
         node: number.into(),
         nodes: nodes.into(),
         ports: node.nic.model.ports,

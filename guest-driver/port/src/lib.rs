@@ -26,6 +26,7 @@ mod memory;
 mod queue;
 mod requester;
 mod status;
+mod turns;
 pub mod ultra;
 
 pub use address::Address;
@@ -34,3 +35,4 @@ pub use memory::{Page, Record, Records, Register, Reports};
 pub use queue::{Kind, Queue};
 pub use requester::Requester;
 pub use status::{Refusal, Status};
+pub use turns::{Turn, Turns};

@@ -1,5 +1,6 @@
 //! A workload's program as the simulator's hosts perform it, so that both count the same: `--as-simulated`.
 
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use niclab_user::matching::Region;
@@ -76,6 +77,10 @@ impl Ports for Opened {
 
     fn announce(&mut self) {
         self.port.announce();
+    }
+
+    fn completer(&self) -> &[AtomicU64] {
+        self.port.records().completer
     }
 }
 

@@ -23,6 +23,6 @@ pub mod ultra;
 
 pub use atomic::AtomicMemory;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
-pub use program::{Ports, Program};
+pub use program::{InTurn, Ports, Program};
 pub use script::{Outgoing, Script, Sizes};
 pub use transport::{Listener, Memory, Read, Transport, Wrong};

@@ -5,10 +5,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::sync::atomic::AtomicU64;
 
-use niclab_port::{Fault, Queue, Requester};
+use niclab_port::{Fault, Queue, Requester, Turn, Turns};
 
-use crate::{FlowId, Listener, Mark, Memory, Read, Script, Transport};
+use crate::{FlowId, Listener, Mark, Memory, Outgoing, Read, Script, Transport};
 
 /// The ports of a program, as it reaches them.
 pub trait Ports {
@@ -22,6 +23,20 @@ pub trait Ports {
 
     /// A page was stored to: the device is told, if it wants to be.
     fn announce(&mut self);
+
+    /// The completer page of the port that was opened first, over which the program takes turns.
+    fn completer(&self) -> &[AtomicU64];
+}
+
+/// What became of a look for a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTurn {
+    /// It is another's.
+    Waits,
+    /// It did what it could.
+    Taken,
+    /// Nothing is under way, and nobody has anything to do.
+    Over,
 }
 
 /// An open port of a program.
@@ -39,11 +54,21 @@ pub struct Program<T: Transport> {
     sent: BTreeMap<FlowId, u64>,
     /// Messages received.
     received: u64,
+    turns: Turns,
+    /// Model time, where the program takes turns.
+    now_ps: Option<u64>,
 }
 
 impl<T: Transport> Default for Program<T> {
     fn default() -> Self {
-        Self { ports: Vec::new(), script: Script::idle(), sent: BTreeMap::new(), received: 0 }
+        Self {
+            ports: Vec::new(),
+            script: Script::idle(),
+            sent: BTreeMap::new(),
+            received: 0,
+            turns: Turns::default(),
+            now_ps: None,
+        }
     }
 }
 
@@ -70,6 +95,42 @@ impl<T: Transport> Program<T> {
     pub fn perform(&mut self, script: Script) {
         self.script = script;
         self.script.begin(0);
+    }
+
+    /// Performs this from now on, in turns: all nodes' programs begin together.
+    pub fn perform_in_turns(&mut self, script: Script, ports: &mut impl Ports) {
+        self.script = script;
+        self.now_ps = None;
+        self.turns.begin(ports.completer());
+        ports.announce();
+    }
+
+    /// Does one operation, if it is its turn.
+    ///
+    /// # Errors
+    /// [`Fault`] of the device.
+    pub fn take_turn(
+        &mut self,
+        ports: &mut impl Ports,
+        listener: &mut impl Listener,
+    ) -> Result<InTurn, Fault> {
+        match self.turns.poll(ports.completer()) {
+            None => Ok(InTurn::Waits),
+            Some(Turn::Over) => {
+                self.now_ps = None;
+                Ok(InTurn::Over)
+            }
+            Some(Turn::Now { model_ps }) => {
+                if self.now_ps.replace(model_ps).is_none() {
+                    self.script.begin(model_ps);
+                }
+                let acted = self.step(ports, listener)?;
+                let wake_ps = if acted { None } else { self.next(ports).map(|next| next.not_before_ps) };
+                self.turns.end(ports.completer(), acted, wake_ps);
+                ports.announce();
+                Ok(InTurn::Taken)
+            }
+        }
     }
 
     /// Messages received so far.
@@ -108,7 +169,7 @@ impl<T: Transport> Program<T> {
         let mut memory = ports.memory(place);
         let Some(read) = transport.read(queue, &mut memory, listener) else { return false };
         drop(memory);
-        if queue.released() != released {
+        if queue.released() != released && self.now_ps.is_none() {
             ports.announce();
         }
         if read == Read::Message {
@@ -125,14 +186,16 @@ impl<T: Transport> Program<T> {
         let is_launched =
             requester.has_slot(&memory)? && transport.launch(requester, &mut memory, queue.received());
         drop(memory);
-        if is_launched {
+        // In turns, the end of the turn is announced.
+        if is_launched && self.now_ps.is_none() {
             ports.announce();
         }
         Ok(is_launched)
     }
 
-    fn send(&mut self, ports: &mut impl Ports) -> Result<bool, Fault> {
-        let Self { ports: open, script, sent, .. } = self;
+    /// What the script wants to send next, if nothing blocks it.
+    fn next(&mut self, ports: &mut impl Ports) -> Option<Outgoing> {
+        let Self { ports: open, script, .. } = self;
         let place_of = |flow| open.iter().position(|port| port.transport.sends() == Some(flow));
         // The script only asks; whoever answers needs the memory all the same.
         let asked = RefCell::new(&mut *ports);
@@ -143,8 +206,16 @@ impl<T: Transport> Program<T> {
             let memory = ports.memory(place);
             !requester.would_have_slot(&memory) || transport.is_blocked(&memory)
         };
-        let Some(next) = script.next(is_blocked) else { return Ok(false) };
-        let Some(place) = place_of(next.flow) else { return Ok(false) };
+        script.next(is_blocked)
+    }
+
+    fn send(&mut self, ports: &mut impl Ports) -> Result<bool, Fault> {
+        let now_ps = self.now_ps.unwrap_or(u64::MAX);
+        let due = self.next(ports).filter(|next| next.not_before_ps <= now_ps);
+        let Some(next) = due else { return Ok(false) };
+        let Self { ports: open, script, sent, .. } = self;
+        let place = open.iter().position(|port| port.transport.sends() == Some(next.flow));
+        let Some(place) = place else { return Ok(false) };
         let number = sent.entry(next.flow).or_default();
         *number += 1;
         let mark = Mark { flow: next.flow, bytes: next.bytes, number: *number };

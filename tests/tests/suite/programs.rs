@@ -2,6 +2,7 @@
 //! the simulator, which runs the same code.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
 use niclab_workloads::matching::{Limits, MatchTransport, Receive, Terms};
 use niclab_workloads::ultra::UltraTransport;
 use niclab_workloads::{
-    AtomicMemory, End, Listener, Mark, PortPlan, Ports, Program, Script, Sizes, Transport, Wrong,
+    AtomicMemory, End, InTurn, Listener, Mark, PortPlan, Ports, Program, Script, Sizes, Transport, Wrong,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,6 +107,10 @@ impl<T: Card> Ports for Side<T> {
     fn announce(&mut self) {
         self.guest.announce();
     }
+
+    fn completer(&self) -> &[AtomicU64] {
+        T::port(&self.port).memory(self.region).records.completer
+    }
 }
 
 /// Looks at every message, and panics where it is not the one that was sent.
@@ -129,7 +134,11 @@ fn perform<T: Card>(
     script: Script,
     expected: u64,
     random: &mut Random,
+    pace: Pace,
 ) {
+    if pace == Pace::Turns {
+        return perform_in_turns(program, side, script, expected, random);
+    }
     let (begin, due) = (Instant::now(), program.received() + expected);
     program.perform(script);
     while !program.is_done() || program.received() < due {
@@ -139,6 +148,38 @@ fn perform<T: Card>(
         }
         dawdle(random);
     }
+}
+
+/// The same in turns, until all programs are done.
+fn perform_in_turns<T: Card>(
+    program: &mut Program<T>,
+    side: &mut Side<T>,
+    script: Script,
+    expected: u64,
+    random: &mut Random,
+) {
+    let (begin, due) = (Instant::now(), program.received() + expected);
+    program.perform_in_turns(script, side);
+    loop {
+        match program.take_turn(side, &mut Strict).unwrap() {
+            InTurn::Over => break,
+            InTurn::Taken => {}
+            InTurn::Waits => thread::yield_now(),
+        }
+        assert!(begin.elapsed() < PATIENCE, "{} of {due} received", program.received());
+        dawdle(random);
+    }
+    assert!(program.is_done());
+    assert_eq!(program.received(), due);
+}
+
+/// How programs go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// As fast as they can.
+    Free,
+    /// One operation at a time, in the order of model time.
+    Turns,
 }
 
 fn ask(lab: &Lab, request: &Request) -> DaemonStats {
@@ -159,7 +200,7 @@ fn scripts(workload: &Workload, count: u64) -> [(Script, u64); 2] {
     }
 }
 
-fn live<T: Card + Send>(workload: &Workload, seed: u64) -> DaemonStats
+fn live<T: Card + Send>(workload: &Workload, seed: u64, pace: Pace) -> DaemonStats
 where
     T::Records: Kind + Send,
 {
@@ -167,6 +208,7 @@ where
         let model = niclab_spec::NicModel::named(T::model()).unwrap();
         let simulation = simulation::<T>(workload);
         config.profile = simulation.profile;
+        config.lockstep = pace == Pace::Turns;
         for (node, simulated) in config.nodes.iter_mut().zip(simulation.nodes) {
             node.link = simulated.link;
         }
@@ -197,27 +239,31 @@ where
         let plan = PortPlan { number: 0, sends: Some((node as u32, peer)), partners: vec![] };
         let region = T::new(node as u16, &plan, workload).connect(&side.port, 1 - node as u32, side.region);
         program.begin(0, region);
+        if pace == Pace::Turns {
+            continue;
+        }
         while !program.is_done() {
             program.step(side, &mut Strict).unwrap();
         }
         // A card takes what was launched before a request, before it answers: nobody sends to entries that are not posted.
         side.guest.request(OP_PING, &[]).unwrap();
     }
-    let mut both = |count: u64, seed: u64| {
+    let mut both = |scripts: [(Script, u64); 2], seed: u64| {
         thread::scope(|scope| {
-            for ((node, (program, side)), (script, expected)) in
-                (0..).zip(&mut nodes).zip(scripts(workload, count))
-            {
+            for ((node, (program, side)), (script, expected)) in (0..).zip(&mut nodes).zip(scripts) {
                 let mut random = Random::new(seed, node);
-                scope.spawn(move || perform(program, side, script, expected, &mut random));
+                scope.spawn(move || perform(program, side, script, expected, &mut random, pace));
             }
         });
     };
+    if pace == Pace::Turns {
+        both([(Script::idle(), 0), (Script::idle(), 0)], seed);
+    }
     if workload.warmup > 0 {
-        both(workload.warmup, seed);
+        both(scripts(workload, workload.warmup), seed);
     }
     let before = ask(&lab, &Request::BeginMeasurement);
-    both(workload.count, seed + 1);
+    both(scripts(workload, workload.count), seed + 1);
     ask(&lab, &Request::Stats).since(&before)
 }
 
@@ -254,13 +300,13 @@ fn of_node(node: &NodeFigures) -> impl PartialEq + std::fmt::Debug {
     )
 }
 
-fn assert_same<T: Card + Send>(workload: &Workload, seeds: std::ops::Range<u64>)
+fn assert_same<T: Card + Send>(workload: &Workload, seeds: std::ops::Range<u64>, pace: Pace)
 where
     T::Records: Kind + Send,
 {
     let expected = simulated::<T>(workload);
     for seed in seeds {
-        let found = live::<T>(workload, seed);
+        let found = live::<T>(workload, seed, pace);
         for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
             let (expected, found) = (of_node(expected), of_node(found));
             assert!(expected == found, "seed {seed}\nsimulated: {expected:#?}\nlive: {found:#?}");
@@ -278,13 +324,23 @@ fn workload(kind: WorkloadKind, count: u64) -> Workload {
 
 #[test]
 fn ultra_programs_take_the_same_model_time_live_as_simulated() {
-    assert_same::<UltraTransport>(&workload(WorkloadKind::PingPong, 200), 0..5);
-    assert_same::<UltraTransport>(&workload(WorkloadKind::Stream, 1_000), 5..10);
+    assert_same::<UltraTransport>(&workload(WorkloadKind::PingPong, 200), 0..5, Pace::Free);
+    assert_same::<UltraTransport>(&workload(WorkloadKind::Stream, 1_000), 5..10, Pace::Free);
 }
 
 #[test]
 fn a_ping_pong_of_match_cards_takes_the_same_model_time_live_as_simulated() {
-    assert_same::<MatchTransport>(&workload(WorkloadKind::PingPong, 200), 0..20);
+    assert_same::<MatchTransport>(&workload(WorkloadKind::PingPong, 200), 0..20, Pace::Free);
+}
+
+/// In turns everything takes the same model time: entries that are posted anew between messages, and counters that a sender
+/// waits for, too.
+#[test]
+fn programs_in_turns_take_the_same_model_time_live_as_simulated() {
+    for kind in [WorkloadKind::PingPong, WorkloadKind::Stream] {
+        assert_same::<UltraTransport>(&workload(kind, 200), 0..3, Pace::Turns);
+        assert_same::<MatchTransport>(&workload(kind, 200), 0..20, Pace::Turns);
+    }
 }
 
 /// The receiver of a stream posts each entry anew between messages, and its sender waits for a counter: wall time decides
@@ -294,8 +350,12 @@ fn a_stream_of_match_cards_counts_what_the_simulator_counts() {
     let workload = workload(WorkloadKind::Stream, 500);
     let expected = simulated::<MatchTransport>(&workload);
     for seed in 0..5 {
-        let found = live::<MatchTransport>(&workload, seed);
+        let found = live::<MatchTransport>(&workload, seed, Pace::Free);
         let sum = |of: fn(&NodeFigures) -> u64, stats: &DaemonStats| stats.nodes.iter().map(of).sum::<u64>();
+        assert!(
+            found.model.why_estimate.is_some(),
+            "seed {seed}: nobody told the card when a counter was seen"
+        );
         for of in [|node: &NodeFigures| node.messages_received, |node: &NodeFigures| node.bytes_received] {
             assert_eq!(sum(of, &found), sum(of, &expected), "seed {seed}");
         }

@@ -16,6 +16,12 @@ pub trait Observed {
     /// and priced, but another run of the same programs may differ.
     fn unordered(&self) -> u64;
 
+    /// Launches that their program may have held back until it saw something of which no card is told: a counter that rose. A
+    /// shell that does not know what a program sees when cannot know when they were made.
+    fn untold(&self) -> u64 {
+        0
+    }
+
     /// What every crossing of this card has cost: those of the network and of other masters on the node's bus are in theirs.
     fn ledger(&self) -> &Ledger;
 

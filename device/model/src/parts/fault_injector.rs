@@ -446,6 +446,10 @@ impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
         self.nic.unordered()
     }
 
+    fn untold(&self) -> u64 {
+        self.nic.untold()
+    }
+
     fn ledger(&self) -> &Ledger {
         self.nic.ledger()
     }

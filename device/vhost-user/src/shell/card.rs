@@ -59,6 +59,8 @@ pub struct CardCounts {
     pub control_refused: u64,
     /// How often wall time decided in which order the node did things: see [`Card::store`].
     pub unordered: u64,
+    /// What the model takes for that, though programs took turns.
+    pub ordered_by_turns: u64,
     /// Frames of the model.
     pub traffic: Traffic,
     /// What the guest did that it must not.
@@ -147,7 +149,8 @@ impl Card {
 
     /// How often wall time decided in which order the node did things.
     pub fn unordered(&self) -> u64 {
-        self.counts.unordered + self.nic.unordered()
+        (self.counts.unordered + self.nic.unordered() + self.nic.untold())
+            .saturating_sub(self.counts.ordered_by_turns)
     }
 
     /// Doorbells rung for pages since the daemon started.

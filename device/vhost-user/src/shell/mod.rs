@@ -1,6 +1,6 @@
 //! The live shell: what lies between the models and the guests that QEMU runs.
 //!
-//! * [`world`]: all cards and the network, which one lock protects;
+//! * [`world`]: all cards and the network, which one lock protects, and programs that take turns;
 //! * [`card`]: one node's model with its pages, queues and counts;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
@@ -115,11 +115,12 @@ impl Shell {
         self.world.try_lock_for(patience)
     }
 
-    /// Something was done in the world: model time is not to pass by itself for a while. Those who watch see it.
+    /// Something was done in the world: if anybody launched, released, sent or received, model time is not to pass by itself for a
+    /// while. Those who watch see it.
     #[inline]
     pub fn did(&self, world: &mut World) {
         world.show();
-        self.quiet.touch(world.is_waiting() || world.ethernet.is_holding());
+        self.quiet.touch(world.acts(), world.is_waiting() || world.ethernet.is_holding());
     }
 
     /// What is fixed of each node.

@@ -91,6 +91,16 @@ impl Network {
         &mut self.taps
     }
 
+    /// The fabric, and who watches it.
+    pub(super) const fn parts(&mut self) -> (&mut Fabric, &Taps) {
+        (&mut self.fabric, &self.taps)
+    }
+
+    /// A frame arrives at `at`.
+    pub(super) fn note_arrival(&mut self, at: Time) {
+        self.latest = self.latest.max(at);
+    }
+
     /// The fabric.
     pub const fn fabric(&self) -> &Fabric {
         &self.fabric

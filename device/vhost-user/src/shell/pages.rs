@@ -4,10 +4,11 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use niclab_abi::bar::{
-    COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, DOORBELL_WANTED,
+    COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, COMPLETER_REPORT_OFFSET,
+    COMPLETER_TURN_OFFSET, COMPLETER_TURN_TIME_OFFSET, COMPLETER_WAKE_OFFSET, DOORBELL_WANTED,
     INFO_DOORBELL_OFFSET, InfoPage, LAUNCH_SEQUENCE_SHIFT, PAGES_PER_PORT, PAYLOAD_WORDS, RECEIVED_KNOWN,
-    SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS, SLOTS, TAG_WORDS, completer_page, requester_page,
-    slot_of,
+    REPORT_ACTED, REPORT_BITS, REPORT_IDLE, REPORT_READY, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS,
+    SLOTS, TAG_WORDS, TURN_OVER, completer_page, requester_page, slot_of,
 };
 use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
 use niclab_model::nic::{PageStore, Register};
@@ -49,10 +50,14 @@ struct PortView {
     released: u64,
     armed: u64,
     release_interval: u64,
+    /// The program's last report of a turn.
+    report: u64,
+    /// Turns that were given over this port.
+    turns: u64,
 }
 
 impl PortView {
-    const FRESH: Self = Self { expected: 1, released: 0, armed: 0, release_interval: 0 };
+    const FRESH: Self = Self { expected: 1, released: 0, armed: 0, release_interval: 0, report: 0, turns: 0 };
 }
 
 /// A launched slot, taken out of its page.
@@ -62,6 +67,28 @@ pub struct Launch {
     pub store: PageStore,
     /// The low half of the number of slices that the program had consumed when it launched, if it said so.
     pub received: Option<u32>,
+}
+
+/// What a program did of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    /// It waits for its first turn.
+    Began,
+    /// One operation.
+    Acted,
+    /// There was nothing to do.
+    Nothing,
+}
+
+/// A program's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Of which turn.
+    pub number: u64,
+    /// What it did.
+    pub did: Did,
+    /// Model time before which it wants no turn, in picoseconds, where it wants one though nothing comes.
+    pub wake_ps: Option<u64>,
 }
 
 /// One node's BAR. All access is by atomic words, because the guest stores at any time.
@@ -221,6 +248,49 @@ impl Pages {
         ];
         (view.released, view.armed, view.release_interval) = (released, armed, interval);
         changed
+    }
+
+    /// The report of a program that takes turns over `port`, if it stored one since the last look.
+    pub fn take_report(&mut self, port: u32) -> Option<Report> {
+        let page = self.page(completer_page(port));
+        let load = |offset: u64| {
+            page.get(offset as usize / 8).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
+        };
+        let report = load(COMPLETER_REPORT_OFFSET);
+        let wake_ps = Some(load(COMPLETER_WAKE_OFFSET)).filter(|wake_ps| *wake_ps != 0);
+        let view = self.ports.get_mut(port as usize).filter(|view| view.report != report)?;
+        view.report = report;
+        let did = match report & ((1 << REPORT_BITS) - 1) {
+            REPORT_READY => Did::Began,
+            REPORT_ACTED => Did::Acted,
+            REPORT_IDLE => Did::Nothing,
+            _ => return None,
+        };
+        Some(Report { number: report >> REPORT_BITS, did, wake_ps })
+    }
+
+    /// Turns that were given over `port`.
+    pub fn turns(&self, port: u32) -> u64 {
+        self.ports.get(port as usize).map_or(0, |view| view.turns)
+    }
+
+    /// Tells the program of `port` that it has a turn.
+    pub fn give_turn(&mut self, port: u32, turn: u64, model_ps: u64) {
+        self.store(port, COMPLETER_TURN_TIME_OFFSET, model_ps);
+        self.store(port, COMPLETER_TURN_OFFSET, turn);
+        self.ports.iter_mut().skip(port as usize).take(1).for_each(|view| view.turns = turn);
+    }
+
+    /// Tells the program of `port`, which had so many turns, that there are no more.
+    pub fn end_turns(&mut self, port: u32, turns: u64) {
+        self.store(port, COMPLETER_TURN_OFFSET, turns | TURN_OVER);
+    }
+
+    /// Stores a word into the completer page of `port`, behind all that was stored before.
+    fn store(&self, port: u32, offset: u64, value: u64) {
+        if let Some(word) = self.page(completer_page(port)).get(offset as usize / 8) {
+            word.store(value.to_le(), Ordering::Release);
+        }
     }
 
     #[inline]

@@ -2,9 +2,13 @@
 //!
 //! Timers of models run in model time, and live nobody knows how much of it a guest's own computing takes. When the whole
 //! fabric was quiet for a while of wall time, nothing is in flight and it is taken that nothing will precede the earliest
-//! deadline: it fires. How long a while is a guess. Where nothing was ever lost, no deadline needs to fire at all, and a
-//! guest may merely have lost its core for long: patience costs nothing there. Where frames are lost, deadlines are what
-//! programs wait for.
+//! deadline: it fires. How long a while is a guess, but for programs that take turns (`shell/world/lockstep.rs`). Where nothing was
+//! ever lost, no deadline needs to fire at all, and a guest may merely have lost its core for long: patience costs nothing
+//! there. Where frames are lost, deadlines are what programs wait for. What follows a deadline alone is a guess no more, and
+//! does not wait again.
+//!
+//! Quiet is who launches, releases, sends or receives nothing. A driver that asks every while whether its device lives is
+//! quiet: it does so because nothing happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,6 +29,7 @@ pub const PATIENT_GRACE: Duration = Duration::from_millis(500);
 /// Who is waiting, and since when nothing happened.
 #[derive(Debug, Default)]
 pub struct Quiet {
+    /// [`World::acts`], as last seen.
     activity: AtomicU64,
     /// A deadline waits. Changed under the world's lock alone, so that none is overlooked.
     is_armed: AtomicBool,
@@ -44,10 +49,10 @@ impl Quiet {
         if self.is_hasty.load(Ordering::Relaxed) { GRACE } else { PATIENT_GRACE }
     }
 
-    /// Something happened just now; `waiting` says whether anything waits for model time. Called with the world locked.
+    /// So many things happened so far; `waiting` says whether anything waits for model time. Called with the world locked.
     #[inline]
-    pub fn touch(&self, waiting: bool) {
-        self.activity.fetch_add(1, Ordering::Relaxed);
+    pub fn touch(&self, acts: u64, waiting: bool) {
+        self.activity.store(acts, Ordering::Relaxed);
         if waiting && !self.is_armed.swap(true, Ordering::Relaxed) {
             let _stop = self.stop.lock();
             self.wake.notify_one();
@@ -71,21 +76,25 @@ impl Quiet {
 
     fn watch(&self, shell: &Shell) {
         let mut stop = self.stop.lock();
+        // What had happened when a deadline had fired.
+        let mut fired = None;
         while !*stop {
             if !self.is_armed.load(Ordering::Relaxed) {
                 self.wake.wait(&mut stop);
                 continue;
             }
             let before = self.activity.load(Ordering::Relaxed);
-            self.wake.wait_for(&mut stop, self.grace());
+            let grace = if fired == Some(before) { GRACE } else { self.grace() };
+            self.wake.wait_for(&mut stop, grace);
             if !*stop && self.activity.load(Ordering::Relaxed) == before {
                 // `touch` takes this lock while it holds the world's: never both the other way round.
-                parking_lot::MutexGuard::unlocked(&mut stop, || self.pass(shell));
+                fired = Some(parking_lot::MutexGuard::unlocked(&mut stop, || self.pass(shell)));
             }
         }
     }
 
-    fn pass(&self, shell: &Shell) {
+    /// Lets model time pass. What has happened by then.
+    fn pass(&self, shell: &Shell) -> u64 {
         let mut world = shell.world();
         if !world.release_held() {
             world.pass_time();
@@ -94,5 +103,7 @@ impl Quiet {
         world.show();
         let waits = world.is_waiting() || world.ethernet.is_holding();
         self.is_armed.store(waits, Ordering::Relaxed);
+        self.activity.store(world.acts(), Ordering::Relaxed);
+        world.acts()
     }
 }

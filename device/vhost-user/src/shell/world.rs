@@ -3,6 +3,8 @@
 //! Run to completion: whoever finds work carries it through the sender's model, the network and the receiver's model
 //! into the receiver's memory, and then looks for what that made possible. Nothing is handed to another thread.
 
+mod lockstep;
+
 use std::sync::Arc;
 
 use niclab_model::nic::frame::SharedFrame;
@@ -40,10 +42,14 @@ pub struct World {
     has_descriptors: bool,
     /// How many cards have a stalled slot.
     stalled: usize,
+    /// Launches, registers, descriptors and arrivals so far, and what Ethernet functions were told.
+    acts: u64,
     /// What may be done before others get the world.
     turn: Turn,
     /// The latest instant at which a model wanted something done.
     latest: Time,
+    /// Programs that take turns, in a cluster that was started so.
+    lockstep: Option<Box<lockstep::Lockstep>>,
 }
 
 /// What a look at a node's pages found.
@@ -75,8 +81,10 @@ impl World {
             has_device_faults: false,
             has_descriptors: false,
             stalled: 0,
+            acts: 0,
             turn: Turn::OVER,
             latest: Time::ZERO,
+            lockstep: None,
         }
     }
 
@@ -104,6 +112,12 @@ impl World {
     /// Whether something ever went wrong in a card on purpose.
     pub const fn has_device_faults(&self) -> bool {
         self.has_device_faults
+    }
+
+    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
+    #[inline]
+    pub const fn acts(&self) -> u64 {
+        self.acts
     }
 
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
@@ -148,6 +162,9 @@ impl World {
     #[inline]
     pub fn serve_pages(&mut self, node: usize) -> Found {
         self.turn = Turn::WHOLE;
+        if let Some(more) = self.serve_lockstep(node) {
+            return Found { work: 1, more };
+        }
         let mut found = Found { work: self.serve_ports(node), more: false };
         // What another look left under way: behind what this node launches, which may come earlier in model time.
         if self.network.is_moving() && !self.turn.is_over() {
@@ -163,6 +180,9 @@ impl World {
     #[inline]
     fn serve_ports(&mut self, node: usize) -> u32 {
         let mut work = 0;
+        if self.is_in_lockstep() {
+            return work;
+        }
         let ports = self.cards.get(node).map_or(0, Card::ports);
         for port in 0..ports {
             let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
@@ -172,6 +192,7 @@ impl World {
             }
             work += self.serve_port(node, port);
         }
+        self.acts += u64::from(work);
         work
     }
 
@@ -226,6 +247,9 @@ impl World {
     #[inline]
     fn settle(&mut self, node: usize) {
         self.carry_out(node);
+        if self.is_in_lockstep() {
+            return;
+        }
         loop {
             while !self.turn.is_over()
                 && let Some(arrival) = self.network.pop()
@@ -261,6 +285,7 @@ impl World {
     #[inline]
     fn arrive(&mut self, to: usize, passage: Passage, frame: &SharedFrame, message: Option<TraceTag>) {
         self.turn.spend(frame_ns(frame.len()));
+        self.acts += 1;
         if let Some((card, bus)) = self.node(to) {
             card.arrive(passage, frame, message, bus);
         }
@@ -348,6 +373,8 @@ impl World {
             self.settle(node);
         }
         self.serve_stalled();
+        // A program may have closed its port, and be waited for no longer.
+        more |= self.serve_lockstep(node) == Some(true);
         more || !was_moving && self.network.is_moving()
     }
 
@@ -377,6 +404,7 @@ impl World {
                     && self.node(node).is_some_and(|(card, bus)| card.next_descriptor(queue, bus))
                 {
                     any = true;
+                    self.acts += 1;
                     self.turn.spend(REQUEST_NS);
                     self.settle(node);
                 }
@@ -397,10 +425,12 @@ impl World {
         let Some((card, bus)) = self.node(node) else { return };
         let was_stalled = card.is_stalled;
         card.host_reset(bus);
+        self.acts += 1;
         self.stalled -= usize::from(was_stalled);
         self.turn = Turn::WHOLE;
         self.settle(node);
         self.serve_stalled();
+        self.serve_lockstep(node);
     }
 
     /// The guest's memory table has changed. Gives the old one back, to be dropped without the world: taking a large
@@ -416,11 +446,13 @@ impl World {
     /// Sends what `node` has in its Ethernet function's transmit queue, as far as a turn goes. True when there is more.
     pub fn transmit(&mut self, node: usize) -> bool {
         self.turn = Turn::WHOLE;
+        self.acts += 1;
         self.ethernet.transmit(node, &mut self.network, &mut self.turn, &mut self.buses)
     }
 
     /// The driver of `node` has left receive buffers in its Ethernet function.
     pub fn refill(&mut self, node: usize) {
+        self.acts += 1;
         self.ethernet.refill(node, &mut self.buses);
     }
 
@@ -431,6 +463,10 @@ impl World {
 
     /// Whether anything waits for model time to pass.
     pub fn is_waiting(&self) -> bool {
+        if self.is_in_lockstep() {
+            // Model time passes as its programs have it.
+            return false;
+        }
         self.network.is_moving()
             || self.network.is_holding()
             || self.cards.iter().any(|card| card.nic.poll_timeout().is_some())

@@ -93,7 +93,14 @@ impl Taps {
     }
 
     /// A node hands a frame to its link, which may drop it.
-    fn on_sent(&self, at: Time, node: u16, frame: &SharedFrame, message: Option<TraceTag>, is_dropped: bool) {
+    pub fn on_sent(
+        &self,
+        at: Time,
+        node: u16,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+        is_dropped: bool,
+    ) {
         let fate = if is_dropped { Fate::Dropped } else { Fate::Passed };
         for watch in &self.watches {
             let is_recorded = matches!(watch.subject, Subject::Recording { .. });
@@ -111,7 +118,7 @@ impl Taps {
     }
 
     /// A frame leaves the switch at `at` for the link of `node`, from which it comes as `deliveries` say.
-    fn on_forwarded(&self, at: Time, node: u16, frame: &SharedFrame, deliveries: &[Delivery]) {
+    pub fn on_forwarded(&self, at: Time, node: u16, frame: &SharedFrame, deliveries: &[Delivery]) {
         for watch in &self.watches {
             let Some(interface) = interface(watch, node) else { continue };
             let heading = Heading::ToNode;

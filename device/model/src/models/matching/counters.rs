@@ -41,6 +41,8 @@ pub struct Counters {
     pub firmware_fallbacks: u64,
     /// Commands refused.
     pub commands_refused: u64,
+    /// Commands of ports of which a counter had risen since the one before.
+    pub untold: u64,
 }
 
 impl AsMut<CardCounters> for Counters {

@@ -106,6 +106,7 @@ impl Match {
             return;
         };
         let now = port.page.launched_at(now);
+        self.ends.effects.counters.untold += u64::from(core::mem::take(&mut port.has_counted));
         let (launched, is_line_due) = port.page.count_launch();
         let handle = launched as u32;
         let command = Command::decode(store.code, &store.words, &self.config);
@@ -393,6 +394,10 @@ impl Observed for Match {
 
     fn unordered(&self) -> u64 {
         self.counters().card.unordered
+    }
+
+    fn untold(&self) -> u64 {
+        self.counters().untold
     }
 
     fn ledger(&self) -> &Ledger {

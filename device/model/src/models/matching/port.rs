@@ -49,6 +49,8 @@ pub(super) struct Port {
     counters_address: u64,
     counters: [Counter; COUNTERS as usize],
     counters_visible: Time,
+    /// A counter has risen since the last command.
+    pub(super) has_counted: bool,
     /// When the last data stored for the port is visible.
     data_visible: Time,
 }
@@ -62,6 +64,7 @@ impl Port {
             counters_address: open.status_address + COUNTERS_OFFSET,
             counters: [Counter::default(); COUNTERS as usize],
             counters_visible: Time::ZERO,
+            has_counted: false,
             data_visible: Time::ZERO,
         }
     }
@@ -116,6 +119,7 @@ impl Port {
         let address = self.counters_address + MatchCounter::BYTES as u64 * u64::from(number);
         let visible = effects.dma_write(ready, address, words, Content::Counts);
         self.counters_visible = visible;
+        self.has_counted = true;
         if is_armed {
             let message = effects.interface.ledger().attributed();
             effects.interrupt(visible, CAUSE_ARMED, self.index, message);
