@@ -42,7 +42,6 @@ const STANDING: &[&str] = &[
     "device/model/src/parts/fifo.rs",
     "device/model/src/parts/launch_code.rs",
     "device/model/src/parts/profile.rs",
-    "device/observe/src/recording.rs",
     "device/processors/src/comparison.rs",
     "device/processors/src/layout.rs",
     "device/processors/src/program.rs",
