@@ -127,7 +127,7 @@ impl DaemonConfig {
             monitor_socket,
             forwarding: cluster.forwarding,
             seed: cluster.seed,
-            lockstep: false,
+            lockstep: cluster.lockstep,
             profile: cluster.profile.clone(),
             nodes,
         }

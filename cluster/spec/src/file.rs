@@ -44,6 +44,10 @@ pub struct ClusterFile {
     /// How the switch forwards; what the profile says unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding: Option<Forwarding>,
+    /// Programs of `niclab-perf` take turns in model time, so that a run has the simulator's to the picosecond; slower by far.
+    /// Default: in scenarios whose mode is `both`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lockstep: Option<bool>,
     /// The seed of every random choice, so that a run can be repeated.
     pub seed: u64,
     /// The NIC of each node.
@@ -70,6 +74,7 @@ impl Default for ClusterFile {
             boot: BootChoice::default(),
             profile: None,
             forwarding: None,
+            lockstep: None,
             seed: 1,
             nic: NicConfig::default(),
             device_faults: DeviceFaults::default(),

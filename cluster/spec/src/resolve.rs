@@ -42,6 +42,8 @@ pub struct Cluster {
     pub profile: Profile,
     /// How the switch forwards.
     pub forwarding: Forwarding,
+    /// Programs take turns in model time.
+    pub lockstep: bool,
     /// The seed of every random choice.
     pub seed: u64,
 }
@@ -123,6 +125,7 @@ impl Source {
             boot: file.boot,
             forwarding: file.forwarding.unwrap_or(profile.forwarding),
             profile,
+            lockstep: file.lockstep.unwrap_or(false),
             seed: file.seed,
         })
     }

@@ -289,9 +289,13 @@ impl Source {
     }
 
     fn scenario_cluster(&self, file: &ScenarioFile) -> Result<Cluster, SpecError> {
-        let resolve = match file.mode {
-            ScenarioMode::Sim => Self::resolve,
-            ScenarioMode::Live | ScenarioMode::Both => Self::resolve_booted,
+        let resolve = |source: &Self, cluster: &ClusterFile| match file.mode {
+            ScenarioMode::Sim => source.resolve(cluster),
+            ScenarioMode::Live => source.resolve_booted(cluster),
+            ScenarioMode::Both => {
+                let lockstep = cluster.lockstep.unwrap_or(true);
+                Ok(Cluster { lockstep, ..source.resolve_booted(cluster)? })
+            }
         };
         match (&file.cluster_file, &file.cluster) {
             (Some(_), Some(_)) => {

@@ -9,6 +9,7 @@ mod ethernet;
 mod front_end;
 mod hostile;
 mod hostile_ethernet;
+mod lockstep;
 mod matching;
 mod monitor;
 mod report;

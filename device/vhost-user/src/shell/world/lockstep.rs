@@ -11,6 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use niclab_abi::bar::SLOTS;
 use niclab_model::fabric::{Deliveries, Transit, Transits};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{Content, DmaWords, Input, Output};
@@ -255,8 +256,13 @@ impl World {
         for register in card.pages.take_registers(port).into_iter().flatten() {
             self.feed(lockstep, node, now, Input::Register { port, register });
         }
-        // A page has so many slots, and what is launched in turns is one.
-        for _ in 0..niclab_abi::bar::SLOTS {
+        let of_port = |program: &Program| {
+            program.waiting.iter().filter(|(_, launch)| launch.store.port == port).count()
+        };
+        let waiting = lockstep.programs.get(node).map_or(0, of_port);
+        // What is launched in a turn is one. A program that launches on and on, over slots that the card has not taken, has no
+        // more waiting here than there are slots.
+        for _ in waiting..SLOTS as usize {
             let Some(card) = self.cards.get_mut(node) else { return };
             let Some(launch) = card.pages.take(port) else { return };
             if let Some(launches) = card.counts.launches.get_mut(port as usize) {

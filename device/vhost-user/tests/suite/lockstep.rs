@@ -1,0 +1,174 @@
+//! Programs that take turns, and programs that do not keep to them.
+
+use std::sync::atomic::AtomicU64;
+
+use niclab_abi::bar::{
+    COMPLETER_REPORT_OFFSET, COMPLETER_TURN_OFFSET, REPORT_ACTED, REPORT_BITS, REPORT_READY,
+};
+use niclab_device::frontend::GuestPort;
+use niclab_device::lab::Lab;
+use niclab_port::atomic::{load, store};
+use niclab_port::{Turn, Turns};
+
+use crate::common::{PATIENCE, lab, lab_with, pair, stats, stream, until};
+
+fn in_lockstep(nodes: u16) -> Lab {
+    lab_with(nodes, |config| config.lockstep = true)
+}
+
+fn completer(port: &GuestPort) -> &[AtomicU64] {
+    port.memory((0, 0)).records.completer
+}
+
+/// A program with its turns.
+struct Player {
+    port: GuestPort,
+    turns: Turns,
+}
+
+impl Player {
+    fn new(port: GuestPort) -> Self {
+        Self { port, turns: Turns::default() }
+    }
+
+    fn begin(&mut self) {
+        self.turns.begin(completer(&self.port));
+        self.port.announce();
+    }
+
+    fn wait(&mut self) -> Turn {
+        let mut turn = None;
+        until("a turn", || {
+            turn = self.turns.poll(completer(&self.port));
+            turn.is_some()
+        });
+        turn.unwrap()
+    }
+
+    fn end(&mut self, acted: bool) {
+        self.turns.end(completer(&self.port), acted, None);
+        self.port.announce();
+    }
+
+    /// Does nothing in its turns until there are no more.
+    fn idle(&mut self) {
+        while self.wait() != Turn::Over {
+            self.end(false);
+        }
+    }
+}
+
+fn players(lab: &Lab) -> [Player; 2] {
+    let guests = [lab.guest(0).unwrap(), lab.guest(1).unwrap()];
+    pair([&guests[0], &guests[1]]).map(Player::new)
+}
+
+#[test]
+fn a_message_is_seen_in_the_turn_in_which_it_is_visible() {
+    let lab = in_lockstep(2);
+    let [mut a, mut b] = players(&lab);
+    a.begin();
+    b.begin();
+    let Turn::Now { model_ps: begin_ps } = a.wait() else { panic!("it has not begun") };
+    assert!(a.port.try_launch(&[1], [2, 3], 0));
+    a.end(true);
+    // Both began at the same instant: this one looks before anything can have come.
+    assert_eq!(b.wait(), Turn::Now { model_ps: begin_ps });
+    assert!(b.port.try_receive().is_none());
+    b.end(false);
+    let Turn::Now { model_ps } = a.wait() else { panic!("it wanted another turn") };
+    assert!(model_ps > begin_ps, "a launch takes time");
+    // It may take as long as it likes: nothing goes on meanwhile.
+    std::thread::yield_now();
+    assert!(b.port.try_receive().is_none());
+    a.end(false);
+    let Turn::Now { model_ps: there_ps } = b.wait() else { panic!("a message came") };
+    assert!(there_ps > model_ps);
+    assert_eq!(b.port.try_receive().unwrap().tag(), [2, 3]);
+    b.end(true);
+    b.idle();
+    a.idle();
+    assert_eq!(stats(&lab, 1).messages_received, 1);
+}
+
+#[test]
+fn whoever_has_no_port_any_more_is_waited_for_no_longer() {
+    for is_gone in [false, true] {
+        let lab = in_lockstep(2);
+        let [mut a, mut b] = players(&lab);
+        a.begin();
+        b.begin();
+        assert!(matches!(a.wait(), Turn::Now { .. }));
+        if is_gone {
+            // The guest with all that it has.
+            drop(a);
+        } else {
+            a.port.close().unwrap();
+        }
+        b.idle();
+    }
+}
+
+#[test]
+fn reports_that_belong_to_no_turn_go_unheard() {
+    let lab = in_lockstep(2);
+    let [mut a, mut b] = players(&lab);
+    let lie = |player: &Player, report: u64| {
+        store(&completer(&player.port)[COMPLETER_REPORT_OFFSET as usize / 8], report);
+        player.port.announce();
+    };
+    a.begin();
+    b.begin();
+    assert!(matches!(a.wait(), Turn::Now { .. }));
+    let before = load(&completer(&b.port)[COMPLETER_TURN_OFFSET as usize / 8]);
+    // Of the other's turn, of turns that are to come, of parts that are to begin, and of no kind.
+    for number in [0, 1, 2, 7, u64::MAX >> REPORT_BITS] {
+        lie(&b, number << REPORT_BITS | REPORT_ACTED);
+        lie(&b, number << REPORT_BITS | REPORT_READY);
+        lie(&b, number << REPORT_BITS);
+    }
+    assert_eq!(load(&completer(&b.port)[COMPLETER_TURN_OFFSET as usize / 8]), before, "it had no turn");
+    a.end(false);
+    b.idle();
+    a.idle();
+}
+
+#[test]
+fn nobody_has_turns_in_a_cluster_that_runs_freely() {
+    let lab = lab(2);
+    let [mut a, mut b] = players(&lab);
+    a.begin();
+    b.begin();
+    stream(&mut a.port, &mut b.port, 100);
+    assert_eq!(a.turns.poll(completer(&a.port)), None);
+}
+
+#[test]
+fn whoever_does_much_in_one_turn_has_it_all_done_in_order() {
+    let lab = in_lockstep(2);
+    let [mut a, mut b] = players(&lab);
+    a.begin();
+    b.begin();
+    assert!(matches!(a.wait(), Turn::Now { .. }));
+    let count = (0..1_000).take_while(|number| a.port.try_launch(&[*number], [*number, 0], 0)).count() as u64;
+    assert!(count > 1);
+    a.end(true);
+    let begin = std::time::Instant::now();
+    let mut received = 0;
+    while received < count {
+        assert!(begin.elapsed() < PATIENCE);
+        if let Some(Turn::Now { .. }) = b.turns.poll(completer(&b.port)) {
+            let message = b.port.try_receive();
+            assert!(message.as_ref().is_none_or(|message| message.tag()[0] == received));
+            received += u64::from(message.is_some());
+            b.end(message.is_some());
+        }
+        if let Some(Turn::Now { .. }) = a.turns.poll(completer(&a.port)) {
+            a.end(false);
+        }
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| a.idle());
+        b.idle();
+    });
+}
