@@ -73,11 +73,14 @@ impl Loopback {
 
     /// A card for rings that begin at these addresses: what to send, and what comes.
     pub fn of_rings(first: [u64; 2]) -> Self {
-        let ring = |first| {
+        let mut this = Self::of_chains();
+        let rings = first.map(|first| {
             let mut ring = DescriptorRing::new(Dec2114x::default(), MOST, DEMAND_LOOKS);
-            ring.start(first).map(|()| ring).unwrap()
-        };
-        Self { rings: Some(first.map(ring)), ..Self::of_chains() }
+            let started = ring.start(first);
+            this.effects.counters.faults.extend(started.err());
+            ring
+        });
+        Self { rings: Some(rings), ..this }
     }
 
     /// Looks for descriptors, and sends what can be.
@@ -124,7 +127,7 @@ impl Loopback {
             left -= bytes;
             ranges.push(HostRange { bytes, ..*range });
         }
-        let stored = bytes.len() - left as usize;
+        let stored = bytes.len().saturating_sub(left as usize);
         let visible = self.effects.dma_frame(now, &bytes.into(), 0..stored, ranges);
         self.give_back(0, now, sent, 0);
         self.give_back(1, visible, room, stored as u32);
@@ -138,7 +141,7 @@ impl Loopback {
             Due::Ring(taken) => {
                 let status = bytes << 16 | DONE;
                 let word = dec2114x::Descriptor::new(taken.words()).done(status);
-                let ring = self.rings.as_mut().map(|rings| &mut rings[queue]);
+                let ring = self.rings.as_mut().and_then(|rings| rings.get_mut(queue));
                 if let Some(write_back) = ring.and_then(|ring| ring.write_back(taken, word)) {
                     self.effects.write_back(ready, write_back);
                 }
