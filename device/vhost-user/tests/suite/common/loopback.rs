@@ -80,7 +80,8 @@ impl Loopback {
             this.effects.counters.faults.extend(started.err());
             ring
         });
-        Self { rings: Some(rings), ..this }
+        this.rings = Some(rings);
+        this
     }
 
     /// Looks for descriptors, and sends what can be.
@@ -159,6 +160,12 @@ impl Loopback {
                 Due::Ring(taken) => taken.void(),
             }
         }
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        self.forget();
     }
 }
 
