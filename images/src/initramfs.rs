@@ -70,7 +70,7 @@ const GUEST_FILES: [(&str, u32, &str); 8] = [
 
 /// Programs of match units, for the kernel's firmware loader: path, content.
 const FIRMWARE: [(&str, &[u8]); 1] =
-    [("usr/lib/firmware/niclab/portals.nmi", include_bytes!("../../firmware/programs/portals.nmi"))];
+    [("usr/lib/firmware/niclab/portals.nmi", include_bytes!("../../firmware/matching/programs/portals.nmi"))];
 
 /// Everything an initramfs is made from.
 pub(crate) struct Inputs<'a> {

@@ -18,18 +18,6 @@ use super::{
     program,
 };
 
-/// Least messages of 16 bytes a second on one core, in millions.
-const RATE_GOAL: Goal = Goal::AtLeast(3.0);
-
-/// One way, in nanoseconds.
-const ONE_WAY_GOAL: Goal = Goal::Below(1_000.0);
-
-/// What is left of the message rate with ledgers.
-const LEDGER_GOAL: Goal = Goal::AtLeast(0.9);
-
-/// Long puts, in GB/s: what is asked for between two guests.
-const MATCH_BANDWIDTH_GOAL: Goal = Goal::AtLeast(4.0);
-
 /// Frames a second, as a part of what testpmd's vhost ports forward.
 const TESTPMD_GOAL: Goal = Goal::AtLeast(0.25);
 
@@ -48,7 +36,7 @@ pub struct NoTestpmd(PathBuf);
 ///
 /// # Errors
 /// [`program::ProgramError`], [`NoTestpmd`], or when the program cannot be found or built.
-pub fn measure(options: &Options) -> Result<Measured> {
+pub(crate) fn measure(options: &Options, of_models: impl Iterator<Item = &'static Row>) -> Result<Measured> {
     let testpmd = testpmd(options.testpmd.as_deref(), &env::var_os("PATH").unwrap_or_default())?;
     let device = Programs::locate(options.cluster.offline, &Terminal::new())?.device;
     let rounds = options.rounds.clamp(1, MAX_ROUNDS);
@@ -57,7 +45,8 @@ pub fn measure(options: &Options) -> Result<Measured> {
     arguments.extend(path.iter().flat_map(|path| ["--testpmd", path.as_ref()]));
     let reports: Vec<Value> =
         (0..rounds).map(|_| program::json(&device, &arguments)).collect::<Result<_, _>>()?;
-    let figures = figures(&reports).map_err(|key| program::unreadable(&device, &arguments, key))?;
+    let figures =
+        figures(&reports, of_models).map_err(|key| program::unreadable(&device, &arguments, key))?;
     let left_out = left_out(&reports, testpmd.is_some());
     Ok(Measured { figures, details: Some(Value::Array(reports)), left_out })
 }
@@ -86,53 +75,51 @@ fn left_out(reports: &[Value], has_testpmd: bool) -> Vec<String> {
     why.map(|why| format!("testpmd: {why}")).into_iter().collect()
 }
 
+/// A number in its report that is a figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    /// The figure's name.
+    pub name: &'static str,
+    /// The figure in words.
+    pub what: &'static str,
+    /// Unit, and what makes the number one in it.
+    pub unit: (&'static str, f64),
+    /// Where the number stands.
+    pub pointer: &'static str,
+    /// What it should be.
+    pub goal: Option<Goal>,
+}
+
+/// The Ethernet function, beside what models report of themselves.
+const ETHERNET: Row = Row {
+    name: "device_frame_rate",
+    what: "Ethernet function, 64-byte frames each way, one core for both ends",
+    unit: ("M frames/s", 1e-6),
+    pointer: "/ethernet/wall_frames_per_s_each",
+    goal: None,
+};
+const ETHERNET_TWO_CORES: Row = Row {
+    name: "device_frame_rate_two_cores",
+    what: "Ethernet function, 64-byte frames each way, a core for the device",
+    pointer: "/ethernet_two_cores/wall_frames_per_s_each",
+    ..ETHERNET
+};
+const TESTPMD_ROW: Row = Row {
+    name: "testpmd_frame_rate",
+    what: "testpmd's vhost ports, 64-byte frames each way, a core for testpmd",
+    pointer: "/testpmd/wall_frames_per_s_each",
+    ..ETHERNET
+};
+
 /// The figures in its reports, one for each round, or the key that one of them lacks.
-fn figures(reports: &[Value]) -> Result<Vec<Figure>, &'static str> {
-    let figure = |name, what, scale, pointer| figure(reports, name, what, scale, pointer);
-    let frames = ("M frames/s", 1e-6);
-    let mut figures = vec![
-        figure(
-            "device_message_rate",
-            "requester pages, 16 bytes, one core, ledger on",
-            ("M messages/s", 1e-6),
-            "/ultra/wall_messages_per_s",
-        )?
-        .with_goal(RATE_GOAL),
-        figure(
-            "device_ledger_rate",
-            "message rate: ledger on over off, in turns",
-            ("times", 1.0),
-            "/ultra/wall_rate_ledger_on_over_off",
-        )?
-        .with_goal(LEDGER_GOAL),
-        figure(
-            "device_one_way",
-            "requester pages, 16 bytes, p50 one way",
-            ("ns", 1.0),
-            "/ultra/wall_one_way_p50_ns",
-        )?
-        .with_goal(ONE_WAY_GOAL),
-        figure(
-            "device_frame_rate",
-            "Ethernet function, 64-byte frames each way, one core for both ends",
-            frames,
-            "/ethernet/wall_frames_per_s_each",
-        )?,
-    ];
-    figures.extend(match_figures(reports)?);
-    let device = figure(
-        "device_frame_rate_two_cores",
-        "Ethernet function, 64-byte frames each way, a core for the device",
-        frames,
-        "/ethernet_two_cores/wall_frames_per_s_each",
-    )?;
-    let testpmd = figure(
-        "testpmd_frame_rate",
-        "testpmd's vhost ports, 64-byte frames each way, a core for testpmd",
-        frames,
-        "/testpmd/wall_frames_per_s_each",
-    );
-    let comparison = testpmd.map(|testpmd| {
+fn figures(
+    reports: &[Value],
+    of_models: impl Iterator<Item = &'static Row>,
+) -> Result<Vec<Figure>, &'static str> {
+    let rows = of_models.copied().chain([ETHERNET]);
+    let mut figures = rows.map(|row| row.figure(reports)).collect::<Result<Vec<_>, _>>()?;
+    let device = ETHERNET_TWO_CORES.figure(reports)?;
+    let comparison = TESTPMD_ROW.figure(reports).map(|testpmd| {
         let what = "frame rate: Ethernet function over testpmd, a core each";
         let ratio = Figure::ratio("testpmd_ratio", what, &device, &testpmd).with_goal(TESTPMD_GOAL);
         [testpmd, ratio]
@@ -143,50 +130,18 @@ fn figures(reports: &[Value]) -> Result<Vec<Figure>, &'static str> {
     Ok(figures)
 }
 
-/// Those of the Match card.
-fn match_figures(reports: &[Value]) -> Result<[Figure; 4], &'static str> {
-    let figure = |name, what, scale, pointer| figure(reports, name, what, scale, pointer);
-    Ok([
-        figure(
-            "match_one_way",
-            "Match, puts of 64 bytes into a posted entry, p50 one way",
-            ("ns", 1.0),
-            "/matching/wall_one_way_p50_ns",
-        )?,
-        figure(
-            "match_bandwidth_mtu_9000",
-            "Match, puts of 1 MiB, one core for both ends, frames of 9,000 bytes",
-            ("GB/s", 1e-9),
-            "/matching/wall_bytes_per_s_mtu_9000",
-        )?
-        .with_goal(MATCH_BANDWIDTH_GOAL),
-        figure(
-            "match_bandwidth_mtu_1500",
-            "the same with frames of 1,500 bytes",
-            ("GB/s", 1e-9),
-            "/matching/wall_bytes_per_s_mtu_1500",
-        )?,
-        figure(
-            "memcpy_bandwidth",
-            "the same memory copied once by memcpy, for comparison",
-            ("GB/s", 1e-9),
-            "/matching/wall_bytes_per_s_memcpy",
-        )?,
-    ])
-}
-
-/// One figure: unit and scale, and where it stands in a report.
-fn figure(
-    reports: &[Value],
-    name: &str,
-    what: &str,
-    (unit, scale): (&str, f64),
-    pointer: &'static str,
-) -> Result<Figure, &'static str> {
-    let number = |report: &Value| report.pointer(pointer).and_then(Value::as_f64);
-    let samples = reports.iter().map(|report| number(report).map(|value| value * scale));
-    let samples = samples.collect::<Option<Vec<f64>>>().ok_or(pointer)?;
-    Ok(Figure::new(name, what, Clock::Wall, unit, samples))
+impl Row {
+    /// The figure, with a sample of each report, or the key that one of them lacks.
+    fn figure(&self, reports: &[Value]) -> Result<Figure, &'static str> {
+        let (unit, scale) = self.unit;
+        let number = |report: &Value| Some(report.pointer(self.pointer)?.as_f64()? * scale);
+        let samples = reports.iter().map(number).collect::<Option<Vec<f64>>>().ok_or(self.pointer)?;
+        let figure = Figure::new(self.name, self.what, Clock::Wall, unit, samples);
+        Ok(match self.goal {
+            Some(goal) => figure.with_goal(goal),
+            None => figure,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +149,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::models::device_rows;
 
     #[test]
     fn reports_become_figures_and_a_missing_key_is_named() {
@@ -212,14 +168,18 @@ mod tests {
             })
         };
         let reports = [1500, 300, 1200].map(|ns| report(ns, json!({"wall_frames_per_s_each": 4e6})));
-        let found = figures(&reports).unwrap();
+        let found = figures(&reports, device_rows()).unwrap();
         let of = |name: &str| found.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!((of("device_message_rate").median, of("device_message_rate").reached), (4.0, Some(true)));
         assert_eq!((of("device_one_way").median, of("device_one_way").reached), (1200.0, Some(false)));
         assert_eq!((of("match_bandwidth_mtu_9000").median, of("match_one_way").median), (5.0, 900.0));
         assert_eq!((of("testpmd_ratio").median, of("testpmd_ratio").reached), (0.5, Some(true)));
-        assert_eq!(figures(&[report(1, Value::Null)]).unwrap().len(), 9, "nothing to compare with");
-        assert_eq!(figures(&[json!({})]).unwrap_err(), "/ultra/wall_messages_per_s");
+        assert_eq!(
+            figures(&[report(1, Value::Null)], device_rows()).unwrap().len(),
+            9,
+            "nothing to compare with"
+        );
+        assert_eq!(figures(&[json!({})], device_rows()).unwrap_err(), "/ultra/wall_messages_per_s");
     }
 
     #[test]

@@ -5,27 +5,26 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`match_guests`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`matching`] are the sections, [`figure`] and [`report`] what they give;
-//! [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a process's, [`program`] runs
-//! those that are programs of their own, and [`interference`] says who else used the machine. [`figures`] puts what models do
-//! beside what papers say; [`comparison`] runs the program that compares the match unit with processors.
+//! [`guests`], [`boot`], [`scale`], [`device`], [`hostile`] and [`sim`] are sections, and a model can bring its own;
+//! [`figure`] and [`report`] are what they give. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a
+//! process's, [`program`] runs those that are programs of their own, and [`interference`] says who else used the machine.
+//! [`figures`] puts what models do beside what papers say.
 
 pub mod baseline;
 pub mod boot;
-pub mod comparison;
 pub mod device;
 pub mod figure;
 pub mod figures;
 pub mod guests;
 pub mod hostile;
 pub mod interference;
-pub mod match_guests;
-pub mod matching;
 pub mod memory;
+mod models;
 pub mod perf;
 pub mod program;
 pub mod report;
 pub mod scale;
+mod section;
 pub mod sim;
 
 use std::{
@@ -36,7 +35,6 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::ValueEnum;
 use niclab_cluster::{
     arguments::ClusterArgs,
     boot::{
@@ -47,34 +45,58 @@ use niclab_cluster::{
     plan::Plan,
 };
 use niclab_spec::{Cluster, ClusterName};
-use serde::Serialize;
 
+pub use self::section::BenchSection;
 use self::{
     interference::ProcessorTime,
     report::{BenchReport, GuestPlatform, Machine, SectionReport},
 };
 
-/// A part of `bench`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BenchSection {
-    /// Two guests: messages, TCP over the Ethernet function, TCP over QEMU's -netdev stream.
-    Guests,
-    /// Four guests: messages between two Match cards beside two ULTRA cards.
-    MatchGuests,
-    /// Two guests: time to healthy, restored and booted, stage by stage; the daemon's memory.
-    Boot,
-    /// 16 and 64 guests of 128 MiB: time to healthy, memory of a node, ping between all pairs of 16.
-    Scale,
-    /// The device in process, without QEMU.
-    Device,
-    /// One guest that attacks, in many ways: how long another one's control requests wait; in process, without QEMU.
-    Hostile,
-    /// The simulator, over numbers of nodes.
-    Sim,
-    /// The match unit: cycles simulated in a second, alone and with its list manager.
-    Match,
-}
+/// The sections that are about no one model.
+const SECTIONS: &[BenchSection] = &[
+    BenchSection {
+        name: "guests",
+        help: "Two guests: messages, TCP over the Ethernet function, TCP over QEMU's -netdev stream",
+        what: "two guests: messages, and TCP over the NIC's Ethernet function and over QEMU's -netdev stream",
+        boots_guests: true,
+        measure: guests::measure,
+    },
+    BenchSection {
+        name: "boot",
+        help: "Two guests: time to healthy, restored and booted, stage by stage; the daemon's memory",
+        what: "two guests: restored and booted, stage by stage, and the daemon's memory",
+        boots_guests: true,
+        measure: boot::measure,
+    },
+    BenchSection {
+        name: "scale",
+        help: "16 and 64 guests of 128 MiB: time to healthy, memory of a node, ping between all pairs of 16",
+        what: "16 and 64 guests of 128 MiB: start, memory, and ping between all pairs of 16",
+        boots_guests: true,
+        measure: scale::measure,
+    },
+    BenchSection {
+        name: "device",
+        help: "The device in process, without QEMU",
+        what: "the device in process, without QEMU",
+        boots_guests: false,
+        measure: |options, _| device::measure(options, models::device_rows()),
+    },
+    BenchSection {
+        name: "hostile",
+        help: "One guest that attacks, in many ways: how long another one's control requests wait; in process, without QEMU",
+        what: "one guest against all others: how long a bystander's control request waits",
+        boots_guests: false,
+        measure: |options, _| hostile::measure(options),
+    },
+    BenchSection {
+        name: "sim",
+        help: "The simulator, over numbers of nodes",
+        what: "the simulator, over numbers of nodes",
+        boots_guests: false,
+        measure: |options, _| sim::measure(options),
+    },
+];
 
 /// What to measure, and how.
 #[derive(Clone, Debug)]
@@ -108,22 +130,16 @@ pub fn run(options: &Options) -> Result<BenchReport> {
     let root = RuntimeRoot::locate()?;
     root.sweep();
     let machine = Machine::this();
-    let is_hosted = |section: &BenchSection| {
-        matches!(
-            section,
-            BenchSection::Device | BenchSection::Hostile | BenchSection::Sim | BenchSection::Match
-        )
-    };
-    let boots_guests = !options.sections.iter().all(is_hosted);
+    let boots_guests = options.sections.iter().any(|section| section.boots_guests);
     // Builds what is missing now, so that no section's time contains it.
     let platform = boots_guests
         .then(|| plan(options, &root, &options.cluster).map(|plan| GuestPlatform::of(&plan)))
         .transpose()?;
     let mut sections = Vec::new();
     for &section in &options.sections {
-        eprintln!("niclab: measuring: {}", what(section));
+        eprintln!("niclab: measuring: {}", section.what);
         let (begin, processor) = (Instant::now(), ProcessorTime::now());
-        let measured = measure(section, options, &root);
+        let measured = (section.measure)(options, &root);
         // From here to the next boot nobody but the handler itself takes signals.
         signals::release();
         if let Err(error) = &measured
@@ -135,7 +151,7 @@ pub fn run(options: &Options) -> Result<BenchReport> {
         let Measured { figures, details, left_out } = measured.unwrap_or_default();
         sections.push(SectionReport {
             section,
-            what: what(section),
+            what: section.what,
             wall_s: begin.elapsed().as_secs_f64(),
             others_cores: others_since(processor, machine.cores),
             figures,
@@ -149,34 +165,6 @@ pub fn run(options: &Options) -> Result<BenchReport> {
 
 fn others_since(earlier: Option<ProcessorTime>, cores: usize) -> Option<f64> {
     ProcessorTime::now()?.others_since(&earlier?, cores)
-}
-
-fn what(section: BenchSection) -> &'static str {
-    match section {
-        BenchSection::Guests => {
-            "two guests: messages, and TCP over the NIC's Ethernet function and over QEMU's -netdev stream"
-        }
-        BenchSection::MatchGuests => "four guests: messages between two Match cards beside two ULTRA cards",
-        BenchSection::Boot => "two guests: restored and booted, stage by stage, and the daemon's memory",
-        BenchSection::Scale => "16 and 64 guests of 128 MiB: start, memory, and ping between all pairs of 16",
-        BenchSection::Device => "the device in process, without QEMU",
-        BenchSection::Hostile => "one guest against all others: how long a bystander's control request waits",
-        BenchSection::Sim => "the simulator, over numbers of nodes",
-        BenchSection::Match => "the match unit, alone and with its list manager",
-    }
-}
-
-fn measure(section: BenchSection, options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    match section {
-        BenchSection::Guests => guests::measure(options, root),
-        BenchSection::MatchGuests => match_guests::measure(options, root),
-        BenchSection::Boot => boot::measure(options, root),
-        BenchSection::Scale => scale::measure(options, root),
-        BenchSection::Device => device::measure(options),
-        BenchSection::Hostile => hostile::measure(options),
-        BenchSection::Sim => sim::measure(options),
-        BenchSection::Match => matching::measure(options),
-    }
 }
 
 /// Takes a sample of each kind in each round. A round begins with another kind than the last one, so that none always follows

@@ -24,10 +24,8 @@ pub struct NoSuchNumber {
 /// How two nodes talk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// Requester pages of an ULTRA card.
-    Ultra,
-    /// Posted receives of a Match card.
-    Match,
+    /// Messages of their cards, whatever these are.
+    Nic,
     /// TCP between these addresses, by rank.
     Tcp(Vec<Ipv4Addr>),
 }
@@ -35,8 +33,7 @@ pub enum Path {
 impl Path {
     fn arguments(&self) -> Vec<String> {
         match self {
-            Self::Ultra => ["--transport", "ultra"].map(str::to_owned).to_vec(),
-            Self::Match => ["--transport", "match"].map(str::to_owned).to_vec(),
+            Self::Nic => Vec::new(),
             Self::Tcp(addresses) => {
                 let list: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
                 vec!["--transport".to_owned(), "tcp".to_owned(), "--addresses".to_owned(), list.join(",")]

@@ -38,7 +38,7 @@ fn figures(table: &Value) -> Option<Vec<Figure>> {
     let number = |key: &str, scale: f64| row.get(key)?.as_f64().map(|value| value * scale);
     let rate = vec![number("events_per_wall_s", 1e-6)?];
     let memory = vec![number("peak_bytes", 1.0 / f64::from(1 << 30))?];
-    let what = "1,024 ULTRA nodes, 8 partners each, one core, ledger on";
+    let what = "1,024 nodes, 8 partners each, one core, ledger on";
     let mut figures = vec![
         Figure::new("sim_event_rate", what, Clock::Wall, "M events/s", rate).with_goal(RATE_GOAL),
         Figure::new("sim_peak_memory", what, Clock::None, "GiB", memory).with_goal(MEMORY_GOAL),

@@ -1,11 +1,13 @@
 //! The command line.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use niclab_bench::BenchSection;
+use niclab_bench::{BenchSection, figures::PaperFigures};
 use niclab_cluster::arguments::ClusterArgs;
 use niclab_spec::ClusterName;
+
+use crate::match_unit;
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
 /// modelled hardware would have cost.
@@ -104,21 +106,9 @@ pub enum Command {
     /// The same file and seed give the same report, byte for byte. Exits with 1 when a check outside of the models did not
     /// hold, and with 2 when the scenario is wrong.
     Sim(SimArgs),
-    /// Assemble a program of the match unit into a firmware image.
-    ///
-    /// All errors are shown, each with its line and the mend; docs/match/MACHINE.md describes the language. Exits with 1, and writes
-    /// nothing, where the source is refused.
-    Asm(AsmArgs),
-    /// Print a firmware image of the match unit as source, which assembles to the same image.
-    ///
-    /// Exits with 1 where the image is damaged or none.
-    Disasm(DisasmArgs),
-    /// Run a program of the match unit on a list and headers, or step through it.
-    ///
-    /// `niclab match run` prints for each header which item takes it, and in how many cycles; `niclab match debug` stops at
-    /// words, headers and verdicts and shows the unit; both write waveforms (docs/match/RUNNING.md). Exits with 1 where the program had
-    /// to be stopped, and with 2 where it cannot be run.
-    Match(MatchArgs),
+    /// Tools for programs of the match unit.
+    #[command(flatten)]
+    Firmware(match_unit::Tool),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.
@@ -324,17 +314,6 @@ pub struct FiguresArgs {
     pub offline: bool,
 }
 
-/// A paper whose figures are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PaperFigures {
-    /// ULTRA: latency and bandwidth over packet size.
-    Ultra,
-    /// The match unit: time to match on lists of different length, beside processors.
-    Match,
-    /// Match cards in guests that are booted for it: latency over the depth of the list, matched on card and host.
-    MatchLive,
-}
-
 /// Arguments of `schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -357,46 +336,6 @@ pub enum SchemaOf {
     Profile,
     /// A scenario of `niclab check` and `niclab sim`.
     Scenario,
-}
-
-/// Arguments of `asm`.
-#[derive(Debug, Args)]
-pub struct AsmArgs {
-    /// The source.
-    #[arg(value_name = "FILE.nma")]
-    pub source: PathBuf,
-    /// Where to write the image. Without this, beside the source, as .nmi.
-    #[arg(short, long, value_name = "FILE.nmi")]
-    pub output: Option<PathBuf>,
-    /// Print every word with its address and bits.
-    #[arg(long)]
-    pub listing: bool,
-    /// Refuse a source that is warned of.
-    #[arg(long)]
-    pub deny_warnings: bool,
-}
-
-/// Arguments of `disasm`.
-#[derive(Debug, Args)]
-pub struct DisasmArgs {
-    /// The image.
-    #[arg(value_name = "FILE.nmi")]
-    pub image: PathBuf,
-    /// Print every word with its address and bits instead.
-    #[arg(long)]
-    pub listing: bool,
-}
-
-/// Arguments of `match`.
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub struct MatchArgs {
-    /// Use no network when the program behind this command is built.
-    #[arg(long)]
-    pub offline: bool,
-    /// What to do: `run` or `debug`, with their options; `niclab match run --help` lists them.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
-    pub arguments: Vec<OsString>,
 }
 
 /// Arguments of `up`.

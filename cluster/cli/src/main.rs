@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod match_unit;
 
 use std::process::ExitCode;
 

@@ -117,8 +117,8 @@ pub struct LinkEntry {
     /// Largest Ethernet payload, in bytes. Default: 1500.
     #[schemars(range(min = 256, max = 9000))]
     pub mtu_bytes: Option<u32>,
-    /// Frames that may wait at the switch for this link. Default: 65536, more than ULTRA's credits ever let be under way to
-    /// one card, so that its messages are not dropped.
+    /// Frames that may wait at the switch for this link. Default: 65536, more than credits ever let be under way to one card,
+    /// so that messages of cards with flow control are not dropped.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub queue_frames: Option<u32>,
     /// What goes wrong. Default: nothing.

@@ -138,7 +138,7 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// Smallest MTU: a full ULTRA packet with its headers fits.
+    /// Smallest MTU: a packet of one cache line with its headers fits.
     pub const MIN_MTU_BYTES: u32 = 256;
     /// Largest MTU: the usual jumbo frame.
     pub const MAX_MTU_BYTES: u32 = 9000;

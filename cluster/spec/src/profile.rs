@@ -186,7 +186,7 @@ section! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// From the first bits on: ULTRA's network is ATOLL's, which cuts through.
+    /// From the first bits on, as ATOLL's switch does.
     #[default]
     CutThrough,
     /// Once all of the frame is there.
@@ -202,6 +202,9 @@ pub struct Profile {
     pub name: String,
     /// The platform, in one sentence.
     pub description: String,
+    /// Earlier names, which files of users may hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub formerly: Vec<String>,
     /// How the network's switch forwards, where the cluster file does not say.
     #[serde(default)]
     pub forwarding: Forwarding,
@@ -241,9 +244,6 @@ bundled! {
     "pcie4-100g"
 }
 
-/// Earlier names of bundled profiles, which files of users may hold.
-const ALIASES: &[(&str, &str)] = &[("ultra-200mhz-htx", "htx-200mhz")];
-
 impl Profile {
     /// Reads a profile.
     ///
@@ -266,10 +266,14 @@ impl Profile {
     /// The profile of this name that comes with niclab.
     #[must_use]
     pub fn bundled(name: &str) -> Option<Self> {
-        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, now)| now);
-        let (_, text) = BUNDLED.iter().find(|(known, _)| *known == name)?;
         // A test reads every bundled profile, so this cannot hide an error.
-        Self::from_source(&Source::from_text(name, *text)).ok()
+        let read = |(name, text): &(&str, &str)| Self::from_source(&Source::from_text(name, *text)).ok();
+        match BUNDLED.iter().find(|(known, _)| *known == name) {
+            Some(known) => read(known),
+            None => {
+                BUNDLED.iter().filter_map(read).find(|known| known.formerly.iter().any(|old| old == name))
+            }
+        }
     }
 
     /// The names of the profiles that come with niclab.
@@ -320,11 +324,11 @@ mod tests {
 
     #[test]
     fn an_earlier_name_is_the_same_profile() {
-        for (alias, now) in ALIASES {
-            assert_eq!(Profile::bundled(alias), Profile::bundled(now));
-            let path = format!("{}/../../profiles/{alias}.toml", env!("CARGO_MANIFEST_DIR"));
-            assert_eq!(Some(Profile::read(Path::new(&path)).unwrap()), Profile::bundled(now));
-        }
+        let (earlier, now) = ("ultra-200mhz-htx", Profile::bundled("htx-200mhz"));
+        assert_eq!(Profile::bundled(earlier), now);
+        let path = format!("{}/../../profiles/{earlier}.toml", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(Some(Profile::read(Path::new(&path)).unwrap()), now);
+        assert_eq!(Profile::bundled("no-such-profile"), None);
     }
 
     #[test]

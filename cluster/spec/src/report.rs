@@ -117,7 +117,7 @@ pub struct WallResult {
     pub node: String,
     /// `pingpong`, `stream` or `rate`.
     pub benchmark: String,
-    /// What carried the messages, as in `ultra` or `tcp`.
+    /// What carried the messages: the transport of the card, by its name, or `tcp`.
     pub transport: String,
     /// Payload of one message.
     pub payload_bytes: u64,

@@ -26,19 +26,14 @@ const GUEST_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// A program of the host that needs neither guests nor the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
-    program: &'static str,
+    /// Its file's name, and that of the binary which cargo builds.
+    pub program: &'static str,
     /// What people call it.
-    what: &'static str,
+    pub what: &'static str,
 }
 
 /// The simulator.
 pub const SIMULATOR: Tool = Tool { program: "niclab-sim", what: "the simulator" };
-
-/// What runs programs of the match unit.
-pub const MATCH_UNIT: Tool = Tool { program: "niclab-match", what: "the match unit" };
-
-/// What compares the match unit with processors.
-pub const COMPARISON: Tool = Tool { program: "niclab-compare", what: "the processors to compare with" };
 
 /// A program of niclab's is missing.
 #[derive(Debug, Error)]

@@ -12,7 +12,8 @@ use syn::{Attribute, Expr, Field, Ident, Item, Lit, LitInt, Meta, Token, Visibil
 type Failure = Box<dyn std::error::Error>;
 
 /// Modules in the order of the header.
-const MODULES: [&str; 8] = ["", "config", "bar", "receive", "control", "event", "matching", "ioctl"];
+const MODULES: [&str; 10] =
+    ["", "config", "bar", "receive", "control", "event", "region", "lists", "firmware", "ioctl"];
 
 fn main() -> Result<(), Failure> {
     let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../src");

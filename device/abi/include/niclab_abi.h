@@ -29,7 +29,8 @@
  * 3. [`receive`]: slices and the status line, which the device writes into host memory;
  * 4. [`control`]: requests on the control queue;
  * 5. [`event`]: what an interrupt tells;
- * 6. [`matching`]: what the Match NIC adds: commands, events, regions, firmware;
+ * 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
+ * commands and events; [`firmware`];
  * 7. [`ioctl`]: the character device between the kernel driver and a user program.
  *
  * `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
@@ -88,16 +89,16 @@
 /* A receive queue of slices, written by whom the port authorizes and where it routes. */
 #define NICLAB_FEATURE_SLICES 1U
 
-/* Lists of posted receives: slots carry commands, and a queue of events tells what became of them ([`crate::matching`]). */
+/* Lists of posted receives: slots carry commands, and a queue of events tells what became of them ([`crate::lists`]). */
 #define NICLAB_FEATURE_LISTS 2U
 
-/* Host memory is registered as regions ([`crate::matching::OP_REGION_OPEN`]). */
+/* Host memory is registered as regions ([`crate::region`]). */
 #define NICLAB_FEATURE_REGIONS 4U
 
-/* Firmware can be loaded ([`crate::matching::OP_FIRMWARE_LOAD`]). */
+/* Firmware can be loaded ([`crate::firmware`]). */
 #define NICLAB_FEATURE_FIRMWARE 8U
 
-/* List entries that the card does not hold go on in host memory ([`crate::matching::OP_SPILL_OPEN`]). */
+/* List entries that the card does not hold go on in host memory ([`crate::lists::OP_SPILL_OPEN`]). */
 #define NICLAB_FEATURE_SPILL 16U
 
 /*
@@ -172,9 +173,9 @@ NICLAB_ASSERT_SIZE(struct niclab_device_config, 88);
  * sends, and its completer page, [`completer_page`], in which it says what it has received. The kernel driver maps a
  * port's pages to its owner alone, and the device takes the page's number as the identity of the sender.
  *
- * The paper (ULTRA, section 3.3) codes length and flags into the twelve address bits of the store. This BAR is
- * memory, where a device cannot see the address of a store, so that the page is a ring of [`SLOTS`] slots and the
- * twelve bits travel in the slot's launch word, which is stored last.
+ * The page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
+ * bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the page is a ring of
+ * [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
  */
 
 /* Shared-memory region (virtio `shmid`) of the BAR. */
@@ -248,10 +249,10 @@ NICLAB_ASSERT_SIZE(struct niclab_info_page, 72);
 /* 64-bit words of a slot. */
 #define NICLAB_SLOT_WORDS 16U
 
-/* Most payload words of a packet: one cache line (ULTRA, section 3.3). */
+/* Most payload words of a packet: one cache line (section 3.3). */
 #define NICLAB_PAYLOAD_WORDS 8U
 
-/* Tag words; every packet carries them (ULTRA, section 4). */
+/* Tag words; every packet carries them (section 4). */
 #define NICLAB_TAG_WORDS 2U
 
 /*
@@ -391,7 +392,7 @@ NICLAB_ASSERT_SIZE(struct niclab_completer_page, 56);
  * What the device writes into host memory: the slices of a port's receive queue, and its status line.
  */
 
-/* 64-bit words of a slice: payload, tag, status (ULTRA port slice, section 3.4 and figure 5). */
+/* 64-bit words of a slice: payload, tag, status (Fröning, Litz, Brüning 2007, section 3.4 and figure 5). */
 #define NICLAB_SLICE_WORDS 11U
 
 /* Bytes of a slice. */
@@ -488,7 +489,7 @@ NICLAB_ASSERT_SIZE(struct niclab_status_line, 64);
 /* [`StatusLine::refusal`]: [`crate::bar::CompleterPage::released`] fell or ran ahead of what was stored. */
 #define NICLAB_REFUSED_RELEASE 4U
 
-/* [`StatusLine::refusal`]: Match: the command was refused; the event says why. */
+/* [`StatusLine::refusal`]: the command was refused; the event says why. */
 #define NICLAB_REFUSED_COMMAND 5U
 
 /*
@@ -768,25 +769,100 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 #define NICLAB_CAUSE_ARMED 2U
 
 /*
- * A packet from a sender without authorization was discarded, and the NIC is configured to raise that (ULTRA, section
- * 3.2: "a system interrupt is thrown").
+ * A packet from a sender without authorization was discarded, and the NIC is configured to raise that (Fröning et
+ * al., section 3.2: "a system interrupt is thrown").
  */
 #define NICLAB_CAUSE_UNAUTHORIZED 3U
 
-/* The firmware misbehaved: the device has taken its built-in program and goes on with it (Match). No port is meant. */
+/* The firmware misbehaved: the device has taken its built-in program and goes on with it. No port is meant. */
 #define NICLAB_CAUSE_FIRMWARE 4U
 
 /*
- * The Match NIC: commands in the requester page, events in the receive queue, counters beside the status line.
+ * Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and write it.
+ */
+
+/* Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`]. */
+#define NICLAB_OP_REGION_OPEN 9U
+
+/* Adds extents to a region that has not all yet: [`RegionName`] with their number, and the extents. No answer's body. */
+#define NICLAB_OP_REGION_EXTEND 10U
+
+/*
+ * Closes a region: [`RegionName`] with no extents. Its entries are unlinked without events; once answered, the device
+ * touches the memory no more.
+ */
+#define NICLAB_OP_REGION_CLOSE 11U
+
+/* Most extents in one request. */
+#define NICLAB_MAX_EXTENTS 128U
+
+/* A stretch of host memory: part of a region. */
+struct niclab_extent {
+
+	/* Guest-physical address. */
+	__u64 address;
+
+	/* Bytes. */
+	__u64 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_extent, 16);
+
+/* Body of [`OP_REGION_OPEN`]; `extents` [`Extent`]s follow. */
+struct niclab_region_open {
+
+	/* The port. */
+	__u32 port;
+
+	/* Extents that follow in this request, 1..=[`MAX_EXTENTS`]. */
+	__u32 extents;
+
+	/* Bytes of the region, all extents together. Until so many are there no command may use it. */
+	__u64 bytes;
+
+	/* Zero. */
+	__u64 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_region_open, 24);
+
+/* Answer to [`OP_REGION_OPEN`]. */
+struct niclab_region_opened {
+
+	/* The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the number. */
+	__u32 region;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_region_opened, 8);
+
+/* Body of [`OP_REGION_EXTEND`], where `extents` [`Extent`]s follow, and of [`OP_REGION_CLOSE`]. */
+struct niclab_region_name {
+
+	/* The port. */
+	__u32 port;
+
+	/* The region. */
+	__u32 region;
+
+	/* Extents that follow in this request. */
+	__u32 extents;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
+
+/*
+ * Lists of posted receives ([`crate::config::FEATURE_LISTS`]): commands in the requester page, events in the receive queue,
+ * counters beside the status line.
  *
- * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every model
- * ([`crate::bar`], [`crate::receive`]). A slot carries a command where ULTRA's carries a packet, and a slice carries an
- * event where ULTRA's carries a message: the status word, which is written last, has the number of the event in the same
- * bits as a slice has its own, and is polled in the same way.
+ * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
+ * ([`crate::bar`], [`crate::receive`]). A slot carries a command where that of a card with slices carries a packet, and a slice
+ * carries an event in place of a message: the status word, which is written last, has the number of the event in the same bits
+ * as a slice has its own, and is polled in the same way.
  *
- * Semantics are those of Portals 3.0 (the specification that the paper's matching rule is of): a port has
- * [`PORTALS`] portal table entries, each with a list of posted match entries and an overflow list behind it. A match
- * entry and its memory descriptor are one here.
+ * Semantics are those of Portals 3.0: a port has [`PORTALS`] portal table entries, each with a list of posted match entries
+ * and an overflow list behind it. A match entry and its memory descriptor are one here.
  */
 
 /* Portal table entries of each port. */
@@ -985,7 +1061,7 @@ NICLAB_ASSERT_SIZE(struct niclab_arm_counter_command, 16);
 #define NICLAB_THRESHOLD_INFINITE 0xffffffffU
 
 /* An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last. */
-struct niclab_match_event {
+struct niclab_list_event {
 
 	/* User value of the entry, or of the command. */
 	__u64 user;
@@ -1020,12 +1096,12 @@ struct niclab_match_event {
 	/* Kind, bits 0..8; result, 8..16; portal, 16..24; zero, 24..32; the event's number, from 1 and wrapping, 32..64. */
 	__u64 status;
 };
-NICLAB_ASSERT_SIZE(struct niclab_match_event, 88);
+NICLAB_ASSERT_SIZE(struct niclab_list_event, 88);
 
-/* [`MatchEvent::status`]: lowest bit of the result. */
+/* [`ListEvent::status`]: lowest bit of the result. */
 #define NICLAB_EVENT_RESULT_SHIFT 8U
 
-/* [`MatchEvent::status`]: lowest bit of the portal. */
+/* [`ListEvent::status`]: lowest bit of the portal. */
 #define NICLAB_EVENT_PORTAL_SHIFT 16U
 
 /* Kind: a put was stored in a posted entry. */
@@ -1098,7 +1174,7 @@ NICLAB_ASSERT_SIZE(struct niclab_match_event, 88);
  * A counter, in the port's first page of receive memory: counter `c` is at [`COUNTERS_OFFSET`]` + 16 c`. Both only
  * grow. Written as one burst, `success` last.
  */
-struct niclab_match_counter {
+struct niclab_list_counter {
 
 	/* Operations that failed. */
 	__u64 failure;
@@ -1106,31 +1182,13 @@ struct niclab_match_counter {
 	/* Operations that were done. */
 	__u64 success;
 };
-NICLAB_ASSERT_SIZE(struct niclab_match_counter, 16);
+NICLAB_ASSERT_SIZE(struct niclab_list_counter, 16);
 
 /*
  * Byte offset, from the status line, of a port's counters. The memory that a port opens with the status line is a whole
- * page for this model.
+ * page on such cards.
  */
 #define NICLAB_COUNTERS_OFFSET 1024U
-
-/* Registers a region of host memory for a port: [`RegionOpen`] and its extents, answered by [`RegionOpened`]. */
-#define NICLAB_OP_REGION_OPEN 9U
-
-/* Adds extents to a region that has not all yet: [`RegionName`] with their number, and the extents. No answer's body. */
-#define NICLAB_OP_REGION_EXTEND 10U
-
-/*
- * Closes a region: [`RegionName`] with no extents. Its entries are unlinked without events; once answered, the device
- * touches the memory no more.
- */
-#define NICLAB_OP_REGION_CLOSE 11U
-
-/*
- * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
- * matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
- */
-#define NICLAB_OP_FIRMWARE_LOAD 12U
 
 /*
  * Gives the device host memory for match entries that its own does not hold: [`SpillOpen`], once, by the driver. The device
@@ -1138,64 +1196,26 @@ NICLAB_ASSERT_SIZE(struct niclab_match_counter, 16);
  */
 #define NICLAB_OP_SPILL_OPEN 13U
 
-/* Most extents in one request. */
-#define NICLAB_MAX_EXTENTS 128U
+/* Body of [`OP_SPILL_OPEN`]. */
+struct niclab_spill_open {
 
-/* A stretch of host memory: part of a region. */
-struct niclab_extent {
-
-	/* Guest-physical address. */
+	/* Guest-physical address, aligned to 64 bytes. */
 	__u64 address;
 
-	/* Bytes. */
+	/* Bytes: 64 for each match entry. */
 	__u64 bytes;
 };
-NICLAB_ASSERT_SIZE(struct niclab_extent, 16);
+NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 
-/* Body of [`OP_REGION_OPEN`]; `extents` [`Extent`]s follow. */
-struct niclab_region_open {
+/*
+ * Firmware ([`crate::config::FEATURE_FIRMWARE`]): the program that the card's processor runs.
+ */
 
-	/* The port. */
-	__u32 port;
-
-	/* Extents that follow in this request, 1..=[`MAX_EXTENTS`]. */
-	__u32 extents;
-
-	/* Bytes of the region, all extents together. Until so many are there no command may use it. */
-	__u64 bytes;
-
-	/* Zero. */
-	__u64 reserved;
-};
-NICLAB_ASSERT_SIZE(struct niclab_region_open, 24);
-
-/* Answer to [`OP_REGION_OPEN`]. */
-struct niclab_region_opened {
-
-	/* The region's name: 16 bits of number and, above, 16 bits that differ from those of earlier regions of the number. */
-	__u32 region;
-
-	/* Zero. */
-	__u32 reserved;
-};
-NICLAB_ASSERT_SIZE(struct niclab_region_opened, 8);
-
-/* Body of [`OP_REGION_EXTEND`], where `extents` [`Extent`]s follow, and of [`OP_REGION_CLOSE`]. */
-struct niclab_region_name {
-
-	/* The port. */
-	__u32 port;
-
-	/* The region. */
-	__u32 region;
-
-	/* Extents that follow in this request. */
-	__u32 extents;
-
-	/* Zero. */
-	__u32 reserved;
-};
-NICLAB_ASSERT_SIZE(struct niclab_region_name, 16);
+/*
+ * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
+ * matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
+ */
+#define NICLAB_OP_FIRMWARE_LOAD 12U
 
 /* Body of [`OP_FIRMWARE_LOAD`]. */
 struct niclab_firmware_load {
@@ -1221,17 +1241,6 @@ struct niclab_firmware_loaded {
 	__u32 checksum;
 };
 NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
-
-/* Body of [`OP_SPILL_OPEN`]. */
-struct niclab_spill_open {
-
-	/* Guest-physical address, aligned to 64 bytes. */
-	__u64 address;
-
-	/* Bytes: 64 for each match entry. */
-	__u64 bytes;
-};
-NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 
 /* No firmware image, or one that is cut: wrong magic word or length. */
 #define NICLAB_STATUS_FIRMWARE_IMAGE 9U
@@ -1375,7 +1384,7 @@ NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 #define NICLAB_IOCTL_CHECK 0xf506U
 
 /*
- * Pins part of the program's memory and registers it with the device for the file's port, [`Registration`] (Match). It stays
+ * Pins part of the program's memory and registers it with the device for the file's port, [`Registration`]. It stays
  * pinned until it is deregistered, the port is closed or the file is, be it by the death of the process. `EFAULT`: not
  * all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region
  * left; `EOPNOTSUPP`: this model has no regions.

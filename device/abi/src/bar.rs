@@ -4,9 +4,9 @@
 //! sends, and its completer page, [`completer_page`], in which it says what it has received. The kernel driver maps a
 //! port's pages to its owner alone, and the device takes the page's number as the identity of the sender.
 //!
-//! The paper (ULTRA, section 3.3) codes length and flags into the twelve address bits of the store. This BAR is
-//! memory, where a device cannot see the address of a store, so that the page is a ring of [`SLOTS`] slots and the
-//! twelve bits travel in the slot's launch word, which is stored last.
+//! The page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
+//! bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the page is a ring of
+//! [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
 
 use crate::layout;
 
@@ -76,9 +76,9 @@ const _: () = assert!((SLOTS * SLOT_BYTES) as u64 == crate::PAGE_BYTES);
 
 /// 64-bit words of a slot.
 pub const SLOT_WORDS: usize = 16;
-/// Most payload words of a packet: one cache line (ULTRA, section 3.3).
+/// Most payload words of a packet: one cache line (section 3.3).
 pub const PAYLOAD_WORDS: usize = 8;
-/// Tag words; every packet carries them (ULTRA, section 4).
+/// Tag words; every packet carries them (section 4).
 pub const TAG_WORDS: usize = 2;
 /// Word of the slot where the tag begins. The payload ends right before it: `n` payload words take the words
 /// `8 - n .. 8`, so that payload and tag are one burst of consecutive addresses that always ends at the same place.

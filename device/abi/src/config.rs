@@ -10,13 +10,13 @@ pub const NAME_BYTES: u32 = 16;
 
 /// A receive queue of slices, written by whom the port authorizes and where it routes.
 pub const FEATURE_SLICES: u64 = 1 << 0;
-/// Lists of posted receives: slots carry commands, and a queue of events tells what became of them ([`crate::matching`]).
+/// Lists of posted receives: slots carry commands, and a queue of events tells what became of them ([`crate::lists`]).
 pub const FEATURE_LISTS: u64 = 1 << 1;
-/// Host memory is registered as regions ([`crate::matching::OP_REGION_OPEN`]).
+/// Host memory is registered as regions ([`crate::region`]).
 pub const FEATURE_REGIONS: u64 = 1 << 2;
-/// Firmware can be loaded ([`crate::matching::OP_FIRMWARE_LOAD`]).
+/// Firmware can be loaded ([`crate::firmware`]).
 pub const FEATURE_FIRMWARE: u64 = 1 << 3;
-/// List entries that the card does not hold go on in host memory ([`crate::matching::OP_SPILL_OPEN`]).
+/// List entries that the card does not hold go on in host memory ([`crate::lists::OP_SPILL_OPEN`]).
 pub const FEATURE_SPILL: u64 = 1 << 4;
 /// Programs take turns in model time ([`crate::bar::CompleterPage::turn`]): a device that is told to do so says it, of
 /// whatever model.

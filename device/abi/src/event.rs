@@ -22,8 +22,8 @@ layout! {
 pub const CAUSE_MESSAGE: u32 = 1;
 /// The slice that [`crate::bar::CompleterPage::armed`] waits for was stored.
 pub const CAUSE_ARMED: u32 = 2;
-/// A packet from a sender without authorization was discarded, and the NIC is configured to raise that (ULTRA, section
-/// 3.2: "a system interrupt is thrown").
+/// A packet from a sender without authorization was discarded, and the NIC is configured to raise that (Fröning et
+/// al., section 3.2: "a system interrupt is thrown").
 pub const CAUSE_UNAUTHORIZED: u32 = 3;
-/// The firmware misbehaved: the device has taken its built-in program and goes on with it (Match). No port is meant.
+/// The firmware misbehaved: the device has taken its built-in program and goes on with it. No port is meant.
 pub const CAUSE_FIRMWARE: u32 = 4;

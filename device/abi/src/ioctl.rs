@@ -105,7 +105,7 @@ pub const IOCTL_REVOKE: u32 = request(WRITE, 5, size_of::<Peer>());
 /// Asks the device whether it lives: `ENODEV` when it does not answer within
 /// [`crate::config::DeviceConfig::control_timeout_ms`]. The file needs no port.
 pub const IOCTL_CHECK: u32 = request(0, 6, 0);
-/// Pins part of the program's memory and registers it with the device for the file's port, [`Registration`] (Match). It stays
+/// Pins part of the program's memory and registers it with the device for the file's port, [`Registration`]. It stays
 /// pinned until it is deregistered, the port is closed or the file is, be it by the death of the process. `EFAULT`: not
 /// all of it is writable memory of the program; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `ENOSPC`: the device has no region
 /// left; `EOPNOTSUPP`: this model has no regions.

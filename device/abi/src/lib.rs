@@ -12,7 +12,8 @@
 //! 3. [`receive`]: slices and the status line, which the device writes into host memory;
 //! 4. [`control`]: requests on the control queue;
 //! 5. [`event`]: what an interrupt tells;
-//! 6. [`matching`]: what the Match NIC adds: commands, events, regions, firmware;
+//! 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
+//!    commands and events; [`firmware`];
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program.
 //!
 //! `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
@@ -23,9 +24,11 @@ pub mod bar;
 pub mod config;
 pub mod control;
 pub mod event;
+pub mod firmware;
 pub mod ioctl;
-pub mod matching;
+pub mod lists;
 pub mod receive;
+pub mod region;
 
 /// Version of everything in this crate. A driver refuses a device that speaks another version.
 pub const ABI_VERSION: u32 = 2;

@@ -3,7 +3,7 @@
 use crate::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use crate::layout;
 
-/// 64-bit words of a slice: payload, tag, status (ULTRA port slice, section 3.4 and figure 5).
+/// 64-bit words of a slice: payload, tag, status (Fröning, Litz, Brüning 2007, section 3.4 and figure 5).
 pub const SLICE_WORDS: usize = PAYLOAD_WORDS + TAG_WORDS + 1;
 /// Bytes of a slice.
 pub const SLICE_BYTES: u64 = SLICE_WORDS as u64 * 8;
@@ -116,7 +116,7 @@ pub const REFUSED_LENGTH: u64 = 2;
 pub const REFUSED_NO_ROUTE: u64 = 3;
 /// [`StatusLine::refusal`]: [`crate::bar::CompleterPage::released`] fell or ran ahead of what was stored.
 pub const REFUSED_RELEASE: u64 = 4;
-/// [`StatusLine::refusal`]: Match: the command was refused; the event says why.
+/// [`StatusLine::refusal`]: the command was refused; the event says why.
 pub const REFUSED_COMMAND: u64 = 5;
 
 #[cfg(test)]

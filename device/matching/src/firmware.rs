@@ -9,10 +9,10 @@ use niclab_isa::{MAX_WORDS, Word};
 use thiserror::Error;
 
 /// The source of the program that every unit is built with: its labels. The words are the image's.
-const PORTALS: &str = include_str!("../../../firmware/programs/portals.nma");
+const PORTALS: &str = include_str!("../../../firmware/matching/programs/portals.nma");
 
 /// The source of the program that keeps a list, as [`PORTALS`].
-const QUEUE: &str = include_str!("../../../firmware/programs/queue.nma");
+const QUEUE: &str = include_str!("../../../firmware/matching/programs/queue.nma");
 
 /// A program cannot be executed.
 #[derive(Debug, Error)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::run::{Options, Outcome, RunError, run};
 
-/// Partners of each node: as many as an ULTRA card has ports.
+/// Partners of each node: as many as programs open ports for at most.
 const NEIGHBOURS: u32 = Workload::MAX_PORTS;
 /// The numbers of nodes.
 const NODES: [u32; 5] = [16, 64, 256, 1_024, 4_096];

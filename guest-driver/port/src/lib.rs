@@ -9,8 +9,8 @@
 //! - [`Requester`]: slots of the requester page, filled and launched in turn; which of them are free again;
 //! - [`Queue`]: records of the receive queue, read in turn, released on the beat that the device was told, and passed over
 //!   where a faulty device left them out;
-//! - one module for each kind of NIC, which knows what stands in a slot and in a record, and nothing else: [`ultra`],
-//!   [`matching`];
+//! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
+//!   [`lists`];
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
 
 #![no_std]
@@ -21,13 +21,13 @@ extern crate std;
 mod address;
 pub mod atomic;
 mod fault;
-pub mod matching;
+pub mod lists;
 mod memory;
 mod queue;
 mod requester;
+pub mod slices;
 mod status;
 mod turns;
-pub mod ultra;
 
 pub use address::Address;
 pub use fault::{BadValue, Fault, Loss};

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use niclab_port::ultra::{self, Flags, Slice};
+use niclab_port::slices::{self, Flags, Slice};
 use niclab_port::{Fault, Page, Queue, Records, Register, Reports, Requester};
 use proptest::prelude::*;
 
@@ -124,13 +124,13 @@ impl Port {
         let is_free = self.requester.has_slot(&self.device).expect("a sound status line");
         if is_free {
             let received = self.queue.received();
-            ultra::launch(&mut self.requester, &mut self.device, payload, tag, Flags::NONE, received);
+            slices::launch(&mut self.requester, &mut self.device, payload, tag, Flags::NONE, received);
         }
         is_free
     }
 
-    fn receive(&mut self) -> Option<ultra::Message> {
-        let (message, _) = ultra::take(&mut self.queue, &mut self.device)?;
+    fn receive(&mut self) -> Option<slices::Message> {
+        let (message, _) = slices::take(&mut self.queue, &mut self.device)?;
         self.device.store_waiting();
         Some(message)
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use niclab_user::matching::Region;
 use niclab_user::ultra::PortOptions;
 use niclab_user::{Address, BarePort, Device, FEATURE_LISTS};
-use niclab_workloads::matching::{Limits, MatchTransport, Receive, Terms};
-use niclab_workloads::ultra::UltraTransport;
+use niclab_workloads::lists::{Limits, ListTransport, Receive, Terms};
+use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, End, Listener, Mark, PortPlan, Ports, Program, Script, Sizes, Transport, Wrong,
 };
@@ -56,9 +56,9 @@ pub fn run(
             partners: 2,
         };
         let terms = Terms::new(Receive::Posted, step.payload_bytes as u64, &limits);
-        return perform(device, options, pair, kind, step, MatchTransport::new(node, &plan, terms));
+        return perform(device, options, pair, kind, step, ListTransport::new(node, &plan, terms));
     }
-    perform(device, options, pair, kind, step, UltraTransport::new(node, &plan))
+    perform(device, options, pair, kind, step, SliceTransport::new(node, &plan))
 }
 
 /// The port, and its region where there is one.

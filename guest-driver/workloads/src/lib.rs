@@ -15,11 +15,11 @@ extern crate alloc;
 
 mod atomic;
 mod flow;
-pub mod matching;
+pub mod lists;
 mod program;
 mod script;
+pub mod slices;
 mod transport;
-pub mod ultra;
 
 pub use atomic::AtomicMemory;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};

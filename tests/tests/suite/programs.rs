@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use niclab_abi::control::OP_PING;
-use niclab_device::frontend::{ClusterGuest, GuestPort, MatchPort};
+use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::parts::random::Random;
@@ -16,8 +17,8 @@ use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
-use niclab_workloads::matching::{Limits, MatchTransport, Receive, Terms};
-use niclab_workloads::ultra::UltraTransport;
+use niclab_workloads::lists::{Limits, ListTransport, Receive, Terms};
+use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, End, InTurn, Listener, Mark, PortPlan, Ports, Program, Script, Sizes, Transport, Wrong,
 };
@@ -44,7 +45,7 @@ trait Card: Transport {
     fn connect(&self, port: &Self::Port, peer: u32, region: (u64, u64)) -> u32;
 }
 
-impl Card for UltraTransport {
+impl Card for SliceTransport {
     type Port = GuestPort;
     fn model() -> &'static str {
         "ultra"
@@ -66,7 +67,7 @@ impl Card for UltraTransport {
     }
 }
 
-impl Card for MatchTransport {
+impl Card for ListTransport {
     type Port = MatchPort;
     fn model() -> &'static str {
         "match"
@@ -324,13 +325,13 @@ fn workload(kind: WorkloadKind, count: u64) -> Workload {
 
 #[test]
 fn ultra_programs_take_the_same_model_time_live_as_simulated() {
-    assert_same::<UltraTransport>(&workload(WorkloadKind::PingPong, 200), 0..5, Pace::Free);
-    assert_same::<UltraTransport>(&workload(WorkloadKind::Stream, 1_000), 5..10, Pace::Free);
+    assert_same::<SliceTransport>(&workload(WorkloadKind::PingPong, 200), 0..5, Pace::Free);
+    assert_same::<SliceTransport>(&workload(WorkloadKind::Stream, 1_000), 5..10, Pace::Free);
 }
 
 #[test]
 fn a_ping_pong_of_match_cards_takes_the_same_model_time_live_as_simulated() {
-    assert_same::<MatchTransport>(&workload(WorkloadKind::PingPong, 200), 0..20, Pace::Free);
+    assert_same::<ListTransport>(&workload(WorkloadKind::PingPong, 200), 0..20, Pace::Free);
 }
 
 /// In turns everything takes the same model time: entries that are posted anew between messages, and counters that a sender
@@ -338,8 +339,8 @@ fn a_ping_pong_of_match_cards_takes_the_same_model_time_live_as_simulated() {
 #[test]
 fn programs_in_turns_take_the_same_model_time_live_as_simulated() {
     for kind in [WorkloadKind::PingPong, WorkloadKind::Stream] {
-        assert_same::<UltraTransport>(&workload(kind, 200), 0..3, Pace::Turns);
-        assert_same::<MatchTransport>(&workload(kind, 200), 0..20, Pace::Turns);
+        assert_same::<SliceTransport>(&workload(kind, 200), 0..3, Pace::Turns);
+        assert_same::<ListTransport>(&workload(kind, 200), 0..20, Pace::Turns);
     }
 }
 
@@ -348,9 +349,9 @@ fn programs_in_turns_take_the_same_model_time_live_as_simulated() {
 #[test]
 fn a_stream_of_match_cards_counts_what_the_simulator_counts() {
     let workload = workload(WorkloadKind::Stream, 500);
-    let expected = simulated::<MatchTransport>(&workload);
+    let expected = simulated::<ListTransport>(&workload);
     for seed in 0..5 {
-        let found = live::<MatchTransport>(&workload, seed, Pace::Free);
+        let found = live::<ListTransport>(&workload, seed, Pace::Free);
         let sum = |of: fn(&NodeFigures) -> u64, stats: &DaemonStats| stats.nodes.iter().map(of).sum::<u64>();
         assert!(
             found.model.why_estimate.is_some(),

@@ -3,23 +3,10 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use niclab_bench::{
-    comparison,
-    figures::{
-        depth::DepthFigures,
-        matching::{MatchFigures, Measurements},
-        plot::{self, Panel},
-        ultra::UltraFigures,
-    },
-};
-use niclab_cluster::programs::simulator::Simulator;
-use serde::Serialize;
+use niclab_bench::figures::plot;
 
 use super::terminal;
-use crate::arguments::{FiguresArgs, PaperFigures};
-
-/// How often each depth is measured in guests.
-const DEPTH_ROUNDS: usize = 5;
+use crate::arguments::FiguresArgs;
 
 /// The code where a claim of the paper does not hold.
 const CLAIM_BROKEN: u8 = 1;
@@ -29,37 +16,11 @@ const CLAIM_BROKEN: u8 = 1;
 /// # Errors
 /// When the program that makes them is missing or fails, or the drawing cannot be written.
 pub fn run(args: &FiguresArgs) -> Result<u8> {
-    match args.paper {
-        PaperFigures::Ultra => {
-            let simulator = Simulator::locate(args.offline)?;
-            let figures = UltraFigures::measure(&mut |config| simulator.run(config))?;
-            show(args, &figures, &figures.panels(), UltraFigures::text, figures.hold())
-        }
-        PaperFigures::Match => {
-            let measured = Measurements::read(&comparison::output(&["figures"], args.offline)?)?;
-            let figures = MatchFigures::new(measured);
-            show(args, &figures, &figures.panels(), MatchFigures::text, figures.hold())
-        }
-        PaperFigures::MatchLive => {
-            let figures = DepthFigures::measure(DEPTH_ROUNDS, args.offline)?;
-            // Nobody has published what could be held against it.
-            show(args, &figures, &figures.panels(), DepthFigures::text, true)
-        }
-    }
-}
-
-fn show<F: Serialize>(
-    args: &FiguresArgs,
-    figures: &F,
-    panels: &[Panel],
-    text: impl Fn(&F) -> String,
-    hold: bool,
-) -> Result<u8> {
+    let made = (args.paper.make)(args.offline)?;
     if let Some(path) = &args.svg {
-        fs::write(path, plot::svg(panels))
+        fs::write(path, plot::svg(&made.panels))
             .with_context(|| format!("cannot write the drawing {}", path.display()))?;
     }
-    let text = if args.json { serde_json::to_string_pretty(figures)? } else { text(figures) };
-    terminal::print(&text)?;
-    Ok(if hold { 0 } else { CLAIM_BROKEN })
+    terminal::print(if args.json { &made.json } else { &made.text })?;
+    Ok(if made.hold { 0 } else { CLAIM_BROKEN })
 }

@@ -1,9 +1,7 @@
 //! One module for each subcommand.
 
-mod asm;
 mod bench;
 mod check;
-mod disasm;
 mod doctor;
 mod down;
 mod exec;
@@ -64,9 +62,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Record(args) => watch::record(&args),
         Command::Check(args) => check::run(&args),
         Command::Sim(args) => sim::run(&args),
-        Command::Asm(args) => asm::run(&args),
-        Command::Disasm(args) => disasm::run(&args),
-        Command::Match(args) => match_unit::run(&args),
+        Command::Firmware(tool) => match_unit::run(&tool),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),

@@ -39,7 +39,7 @@ fn an_image_is_run_on_files() {
         r#"[{"match_bits": 2, "length": 8}, {"match_bits": 3, "length": 0}]"#,
     )
     .unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../firmware/programs/portals.nma");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../firmware/matching/programs/portals.nma");
     let assembled = niclab(folder, &["asm", source.to_str().unwrap(), "-o", "portals.nmi"], "");
     assert_eq!(assembled.status.code(), Some(0), "{}", text(&assembled.stderr));
 

@@ -69,7 +69,7 @@ fn a_program_that_keeps_the_list_finds_the_same_in_more_cycles() {
     let table = text(&on_files(folder.path(), "run", &["--queue-program"], "").stdout);
     assert!(table.contains("167 cycles before the first header"), "{table}");
     // The program that matches is none that keeps a list.
-    let wrong = concat!(env!("CARGO_MANIFEST_DIR"), "/../../firmware/programs/portals.nma");
+    let wrong = concat!(env!("CARGO_MANIFEST_DIR"), "/../../firmware/matching/programs/portals.nma");
     let stopped = json_of(folder.path(), &["--queue-program", wrong], 1);
     assert_eq!(
         (&stopped["error"]["header"], stopped["headers"].as_array().map(Vec::len)),
@@ -112,7 +112,7 @@ fn a_list_that_a_program_has_no_slots_for_is_refused() {
 fn a_waveform_replaces_regular_files_alone_and_nothing_that_is_read() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../firmware/programs/portals.nma");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../firmware/matching/programs/portals.nma");
     fs::copy(program, path("portals.nma")).unwrap();
     symlink("list.json", path("soft.vcd")).unwrap();
     fs::hard_link(path("headers.json"), path("hard.vcd")).unwrap();

@@ -38,7 +38,7 @@ pub struct LinkConfig {
     /// Bytes of silence after a frame.
     pub gap_bytes: u32,
     /// Frames that may wait at the switch; one more is dropped. Zero: no limit, as on a network with flow control of
-    /// its own, such as ULTRA's.
+    /// its own.
     pub queue_frames: u32,
 }
 

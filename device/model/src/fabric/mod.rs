@@ -59,7 +59,7 @@ pub struct Transit {
 /// When a switch begins to pass a frame on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forwarding {
-    /// As soon as the header is there (ATOLL's switch, and ULTRA's).
+    /// As soon as the header is there (ATOLL's switch).
     #[default]
     CutThrough,
     /// When the whole frame is there (Ethernet's usual switch).

@@ -1,8 +1,8 @@
 //! The boundary of every NIC model: what goes in, what comes out.
 //!
-//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. The same three verbs serve a model that is written
-//! by page stores (ULTRA, GRIM), by descriptors (GAMMA, INIC) or by commands on a queue (Match); inputs are added here
-//! with the first model that needs them, never beside it.
+//! A shell feeds [`Nic::handle`] and drains [`Nic::poll_output`]. The same three verbs serve a model that is told
+//! what to do by stores into a page, by commands in one, or by descriptors on a queue; inputs are added here with the first
+//! model that needs them, never beside it.
 
 pub mod alone;
 pub mod frame;

@@ -1,4 +1,5 @@
-//! A FIFO RAM split by pointer memory into up to eight queues of settable size (ULTRA, sections 3.1 and 3.2).
+//! A FIFO RAM split by pointer memory into up to eight queues of settable size (Fröning, Litz, Brüning 2007, sections 3.1
+//! and 3.2).
 //!
 //! Time is analytic: a packet that was taken leaves its words at a known instant, and a packet that wants room learns
 //! when there will be some. Nothing is ticked.
@@ -11,7 +12,7 @@ use thiserror::Error;
 
 use crate::time::Time;
 
-/// Queues of one RAM (ULTRA, section 3.1: "up to eight queues").
+/// Queues of one RAM (section 3.1: "up to eight queues").
 pub const QUEUES: usize = 8;
 
 /// Why a queue cannot be opened.

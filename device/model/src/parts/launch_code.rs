@@ -1,4 +1,4 @@
-//! The page-offset code: what the ULTRA paper encodes into the address of a store (section 3.3, figure 4).
+//! The page-offset code: what a store says by its address (Fröning, Litz, Brüning 2007, section 3.3, figure 4).
 //!
 //! [`niclab_abi::bar`] says where the bits are, and how the paper's sentence about the length field is read.
 

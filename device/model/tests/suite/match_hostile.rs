@@ -8,7 +8,9 @@ use niclab_abi::control::{
     OP_COUNTERS, OP_PING, OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PORT_ANY, PortName, PortOpen, PortOpened,
     Reply, STATUS_OK,
 };
-use niclab_abi::matching::*;
+use niclab_abi::firmware::*;
+use niclab_abi::lists::*;
+use niclab_abi::region::*;
 use niclab_isa::{Branch, Word, image};
 use niclab_model::models::matching::program::PORTALS;
 use niclab_model::models::matching::wire::{Header, Kind, Link, Operation, head, seal};

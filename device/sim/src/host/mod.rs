@@ -6,7 +6,7 @@
 
 pub mod card;
 pub mod ethernet;
-pub mod matching;
+pub mod lists;
 pub mod memory;
 pub mod oracle;
 pub mod slices;
@@ -163,7 +163,7 @@ pub struct HostMaker {
 }
 
 /// Those of all cards that can be simulated.
-const MAKERS: &[HostMaker] = &[slices::MAKER, matching::MAKER];
+const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER];
 
 /// Who makes the hosts of this model's cards.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Hosts of cards with receive queues of slices.
 
 use niclab_abi::config::FEATURE_SLICES;
-use niclab_workloads::ultra::UltraTransport;
+use niclab_workloads::slices::SliceTransport;
 
 use super::HostMaker;
 use super::card::CardHost;
@@ -11,6 +11,6 @@ pub const MAKER: HostMaker = HostMaker {
     feature: FEATURE_SLICES,
     make: |seat| {
         let node = seat.number;
-        Box::new(CardHost::new(node, seat.nic, move |plan| Some(UltraTransport::new(node, plan))))
+        Box::new(CardHost::new(node, seat.nic, move |plan| Some(SliceTransport::new(node, plan))))
     },
 };

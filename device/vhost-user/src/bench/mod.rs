@@ -5,10 +5,10 @@
 
 mod ethernet;
 pub mod hostile;
-mod matching;
+mod models;
 mod testpmd;
-mod ultra;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use crate::frontend::FrontendError;
 use crate::lab::LabError;
 use crate::shell::Shell;
 
+use self::hostile::Attack;
+use self::models::MODELS;
 pub use self::testpmd::TestpmdError;
 
 /// Version of [`Report`] as JSON.
@@ -67,10 +69,9 @@ pub enum BenchError {
 pub struct Report {
     /// [`REPORT_VERSION`].
     pub version: u32,
-    /// Messages through requester pages.
-    pub ultra: ultra::Figures,
-    /// Puts between Match cards.
-    pub matching: matching::Figures,
+    /// What models report of themselves.
+    #[serde(flatten)]
+    pub models: BTreeMap<&'static str, models::Measured>,
     /// Frames between two Ethernet functions, front end and device on one core.
     pub ethernet: ethernet::Figures,
     /// The rate of these frames with ledgers over that without, measured in turns: the median of the turns.
@@ -93,17 +94,22 @@ pub fn run(options: &Options) -> Result<Report, BenchError> {
         Some(path) => testpmd::measure(path, options.duration).map_err(|error| error.to_string()),
         None => Err("none was named (--testpmd)".to_owned()),
     };
+    let models = MODELS.iter().map(|model| Ok((model.key, (model.measure)(options.duration)?)));
     let (ethernet, ethernet_wall_rate_ledger_on_over_off) = ethernet::measure(options.duration)?;
     Ok(Report {
         version: REPORT_VERSION,
-        ultra: ultra::measure(options.duration)?,
-        matching: matching::measure(options.duration)?,
+        models: models.collect::<Result<_, BenchError>>()?,
         ethernet,
         ethernet_wall_rate_ledger_on_over_off,
         ethernet_two_cores: ethernet::measure_two_cores(options.duration)?,
         testpmd_left_out: testpmd.as_ref().err().cloned(),
         testpmd: testpmd.ok(),
     })
+}
+
+/// Attacks by cards of one model.
+fn attacks_of_models() -> impl Iterator<Item = &'static Attack> {
+    MODELS.iter().flat_map(|model| model.attacks)
 }
 
 /// Turns of the comparison with and without ledgers.
@@ -138,28 +144,12 @@ fn ledger_on_over_off(
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ultra, matching, ethernet, ethernet_two_cores, testpmd, .. } = self;
+        let Self { models, ethernet, ethernet_two_cores, testpmd, .. } = self;
         writeln!(f, "All times are wall time.\n")?;
-        writeln!(f, "ULTRA, {} payload bytes, in process, one core, ledger on", ultra.payload_bytes)?;
-        writeln!(f, "  rate          {:>12.0} messages/s", ultra.wall_messages_per_s)?;
-        writeln!(f, "  ledger on/off {:>12.3}", ultra.wall_rate_ledger_on_over_off)?;
-        writeln!(f, "  one way p50   {:>12} ns", ultra.wall_one_way_p50_ns)?;
-        writeln!(f, "  one way p99   {:>12} ns", ultra.wall_one_way_p99_ns)?;
-        writeln!(f, "\nMatch, in process, one core, ledger on")?;
-        writeln!(
-            f,
-            "  one way p50   {:>12} ns, puts of {} bytes",
-            matching.wall_one_way_p50_ns, matching.short_bytes
-        )?;
-        writeln!(f, "  one way p99   {:>12} ns", matching.wall_one_way_p99_ns)?;
-        for (what, rate) in [
-            ("MTU 9000", matching.wall_bytes_per_s_mtu_9000),
-            ("MTU 1500", matching.wall_bytes_per_s_mtu_1500),
-            ("memcpy", matching.wall_bytes_per_s_memcpy),
-        ] {
-            writeln!(f, "  {what:<13} {:>12.2} GB/s, puts of {} bytes", rate / 1e9, matching.long_bytes)?;
+        for model in MODELS.iter().filter_map(|model| models.get(model.key)) {
+            writeln!(f, "{}", model.text)?;
         }
-        writeln!(f, "\nEthernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;
+        writeln!(f, "Ethernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;
         writeln!(f, "  one core      {:>12.0} frames/s each", ethernet.wall_frames_per_s_each)?;
         writeln!(f, "  ledger on/off {:>12.3}", self.ethernet_wall_rate_ledger_on_over_off)?;
         writeln!(f, "  two cores     {:>12.0} frames/s each", ethernet_two_cores.wall_frames_per_s_each)?;

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
-use niclab_abi::matching::{
-    ANY_NODE, ANY_PORT, AppendCommand, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COMMAND_UNLINK, Extent,
-    MatchEvent, OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened,
+use niclab_abi::lists::{
+    ANY_NODE, ANY_PORT, AppendCommand, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COMMAND_UNLINK, ListEvent,
     THRESHOLD_INFINITE, TransferCommand, UnlinkCommand,
 };
+use niclab_abi::region::{
+    Extent, OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened,
+};
 use niclab_abi::{FromBytes, ToBytes, from_words, to_words};
-use niclab_port::matching::EventRecord;
+use niclab_port::lists::EventRecord;
 
 use super::{ClusterGuest, FrontendError, GuestPort};
 
 /// Extents that one request carries.
-const EXTENTS_PER_REQUEST: usize = niclab_abi::matching::MAX_EXTENTS as usize;
+const EXTENTS_PER_REQUEST: usize = niclab_abi::region::MAX_EXTENTS as usize;
 
 /// Words of a command.
 type Words = [u64; PAYLOAD_WORDS + TAG_WORDS];
@@ -194,7 +196,7 @@ impl MatchPort {
 
     /// Takes the next event, if it is there. What was taken is released once a quarter of the queue came together.
     #[inline]
-    pub fn try_event(&mut self) -> Option<MatchEvent> {
+    pub fn try_event(&mut self) -> Option<ListEvent> {
         let words = self.port.try_words()?;
         if self.port.release_lazily() {
             self.port.announce();

@@ -8,13 +8,13 @@
 //! * [`DriverRing`]: a driver's side of a virtqueue;
 //! * [`Connection`]: what every vhost-user connection goes through;
 //! * [`ClusterGuest`] and [`GuestPort`]: the cluster function's driver, and one open port;
-//! * [`MatchPort`]: one open port of a Match card;
+//! * [`matching`]: one open port of a card with lists of posted receives;
 //! * [`EthernetGuest`]: the Ethernet function's driver.
 
 mod cluster;
 mod connection;
 mod ethernet;
-mod matching;
+pub mod matching;
 mod memory;
 mod port;
 mod ring;
@@ -24,7 +24,6 @@ use thiserror::Error;
 pub use self::cluster::{ClusterGuest, TIMEOUT};
 pub use self::connection::{Connection, MappedBar};
 pub use self::ethernet::EthernetGuest;
-pub use self::matching::{Entry, MatchPort, Target};
 pub use self::memory::GuestMemory;
 pub use self::port::GuestPort;
 pub use self::ring::DriverRing;

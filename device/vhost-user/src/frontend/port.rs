@@ -15,7 +15,7 @@ use niclab_abi::control::{
 };
 use niclab_abi::receive::{SLICE_BYTES, SLICE_WORDS};
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
-use niclab_port::ultra::{self, Flags, Message, Slice};
+use niclab_port::slices::{self, Flags, Message, Slice};
 use niclab_port::{Fault, Kind, Queue, Record, Records, Register, Requester, Status};
 use niclab_workloads::AtomicMemory;
 
@@ -54,7 +54,7 @@ impl GuestPort {
             let (received, flags) = (self.queue.received(), Flags::from_code(flags));
             let Self { guest, port, requester, .. } = self;
             let mut page = AtomicPage { requester: guest.bar().page(requester_page(*port)), status: &[] };
-            ultra::launch(requester, &mut page, payload, tag, flags, received);
+            slices::launch(requester, &mut page, payload, tag, flags, received);
         }
         has_room
     }
@@ -62,7 +62,7 @@ impl GuestPort {
     /// Takes the next message if it has arrived.
     #[inline]
     pub fn try_receive(&mut self) -> Option<Message> {
-        self.with_records(|queue, records| ultra::take(queue, records)).map(|(message, _)| message)
+        self.with_records(|queue, records| slices::take(queue, records)).map(|(message, _)| message)
     }
 }
 

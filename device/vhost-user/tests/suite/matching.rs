@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
-use niclab_abi::matching::*;
-use niclab_device::frontend::{ClusterGuest, Entry, FrontendError, MatchPort, Target};
+use niclab_abi::lists::*;
+use niclab_abi::region::*;
+use niclab_device::frontend::matching::{Entry, MatchPort, Target};
+use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_spec::monitor::{Answer, Request};
@@ -87,7 +89,7 @@ impl Side {
     }
 
     /// The next event: its kind, its result, and all of it.
-    fn event(&mut self) -> (u32, u32, MatchEvent) {
+    fn event(&mut self) -> (u32, u32, ListEvent) {
         let mut event = None;
         until("an event", || {
             event = self.port.try_event();
@@ -97,7 +99,7 @@ impl Side {
         (event_kind(event.status), event_result(event.status), event)
     }
 
-    fn expect(&mut self, kind: u32, result: u32) -> MatchEvent {
+    fn expect(&mut self, kind: u32, result: u32) -> ListEvent {
         let (found_kind, found_result, event) = self.event();
         assert_eq!((found_kind, found_result), (kind, result), "{event:?}");
         event

@@ -11,7 +11,7 @@ use niclab_abi::bar::{
     COMPLETER_ARMED_OFFSET, COMPLETER_RELEASED_OFFSET, LAUNCH_SEQUENCE_SHIFT, SLOT_LAUNCH_WORD, SLOT_WORDS,
     slot_of,
 };
-use niclab_abi::matching::*;
+use niclab_abi::lists::*;
 use niclab_abi::receive::{REFUSED_COMMAND, SLICE_WORDS, STATUS_LINE_INTERVAL};
 
 use super::{Parts, Port, Progress};

@@ -43,9 +43,9 @@ use std::time::Duration;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::config::FEATURE_LISTS;
-use niclab_port::matching::{self as heart, EventRecord, check_counter};
+use niclab_port::lists::{self as heart, EventRecord, check_counter};
 
-pub use niclab_port::matching::{
+pub use niclab_port::lists::{
     ArmCounter, COUNTERS, Count, Event, Handle, Kind, Outcome, PORTALS, Target, Unlink,
 };
 pub use region::{Region, Span};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use niclab_port::matching::Part;
+use niclab_port::lists::Part;
 
 use crate::memory::Memory;
 use crate::port::Link;
@@ -134,7 +134,7 @@ impl Span<'_> {
     }
 }
 
-impl niclab_port::matching::Memory<Arc<Link>, Error> for Span<'_> {
+impl niclab_port::lists::Memory<Arc<Link>, Error> for Span<'_> {
     #[inline]
     fn part(&self, link: &Arc<Link>) -> Result<Part, Error> {
         let registered = &self.region.0;

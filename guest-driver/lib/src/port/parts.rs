@@ -46,7 +46,7 @@ impl Parts {
     /// [`Error::Inconsistent`] names the part that is too small.
     pub(crate) fn link(self) -> Result<Arc<Link>, Error> {
         // Whatever the records are, their places are the same.
-        let (link, ..) = self.assemble::<niclab_port::ultra::Slice>()?;
+        let (link, ..) = self.assemble::<niclab_port::slices::Slice>()?;
         Ok(link)
     }
 

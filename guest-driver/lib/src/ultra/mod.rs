@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use niclab_abi::config::FEATURE_SLICES;
 
-pub use niclab_port::ultra::{Flags, Message, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
+pub use niclab_port::slices::{Flags, Message, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
 pub use receiver::Receiver;
 pub use sender::Sender;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use niclab_port::ultra::{self, Slice};
+use niclab_port::slices::{self, Slice};
 
 use super::Message;
 use crate::port::Queue;
@@ -82,5 +82,5 @@ impl Receiver {
 /// Takes the next message out of the queue, if it is there.
 #[inline]
 fn take(queue: &mut Queue<Slice>) -> Option<Message> {
-    queue.take(|queue, records| ultra::take(queue, records))
+    queue.take(|queue, records| slices::take(queue, records))
 }

@@ -1,7 +1,7 @@
 //! The sending half: the requester page (section 3.3).
 
 use niclab_port::BadValue;
-use niclab_port::ultra::{self, pack};
+use niclab_port::slices::{self, pack};
 
 use super::{Flags, PAYLOAD_BYTES, PAYLOAD_WORDS, TAG_WORDS};
 use crate::port::{Requester, Status};
@@ -62,7 +62,7 @@ impl Sender {
         tag: [u64; TAG_WORDS],
         flags: Flags,
     ) -> Result<Option<u64>, Error> {
-        ultra::check_payload(payload)?;
+        slices::check_payload(payload)?;
         if self.requester.has_slot()? { Ok(Some(self.launch(payload, tag, flags))) } else { Ok(None) }
     }
 
@@ -142,7 +142,7 @@ impl Sender {
     fn launch(&mut self, payload: &[u64], tag: [u64; TAG_WORDS], flags: Flags) -> u64 {
         self.last_reports = flags.intersects(Flags::NOTIFY | Flags::ACKNOWLEDGE);
         self.requester
-            .launch(|slots, page, received| ultra::launch(slots, page, payload, tag, flags, received))
+            .launch(|slots, page, received| slices::launch(slots, page, payload, tag, flags, received))
     }
 }
 

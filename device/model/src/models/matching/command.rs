@@ -1,6 +1,6 @@
-//! Commands: decoded once, and checked as far as they can be without knowing the port ([`niclab_abi::matching`]).
+//! Commands: decoded once, and checked as far as they can be without knowing the port ([`niclab_abi::lists`]).
 
-use niclab_abi::matching::{
+use niclab_abi::lists::{
     ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,
     COMMAND_COUNT_ONLY, COMMAND_GET, COMMAND_INTERRUPT, COMMAND_MASK, COMMAND_PUT, COMMAND_SENT,
     COMMAND_UNLINK, COUNTERS, ENTRY_GET, ENTRY_MAX_SIZE, ENTRY_NO_UNLINK_EVENT, ENTRY_OVERFLOW, ENTRY_PUT,

@@ -3,10 +3,13 @@
 use alloc::vec::Vec;
 
 use niclab_abi::FromBytes;
-use niclab_abi::matching::{
-    Extent, FirmwareLoad, FirmwareLoaded, MAX_EXTENTS, OP_FIRMWARE_LOAD, OP_REGION_CLOSE, OP_REGION_EXTEND,
-    OP_REGION_OPEN, OP_SPILL_OPEN, RegionName, RegionOpen, STATUS_FIRMWARE_CHECKSUM, STATUS_FIRMWARE_IMAGE,
-    STATUS_FIRMWARE_SIZE, STATUS_FIRMWARE_VERSION, STATUS_FIRMWARE_WORD, SpillOpen,
+use niclab_abi::firmware::{
+    FirmwareLoad, FirmwareLoaded, OP_FIRMWARE_LOAD, STATUS_FIRMWARE_CHECKSUM, STATUS_FIRMWARE_IMAGE,
+    STATUS_FIRMWARE_SIZE, STATUS_FIRMWARE_VERSION, STATUS_FIRMWARE_WORD,
+};
+use niclab_abi::lists::{OP_SPILL_OPEN, SpillOpen};
+use niclab_abi::region::{
+    Extent, MAX_EXTENTS, OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen,
 };
 use niclab_isa::image::{self, ImageError};
 

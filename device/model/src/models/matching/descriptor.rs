@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use niclab_abi::config::{FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_REGIONS, FEATURE_SPILL};
-use niclab_abi::matching::MAX_ENTRIES;
+use niclab_abi::lists::MAX_ENTRIES;
 
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::nic::Match;

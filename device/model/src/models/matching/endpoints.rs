@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use niclab_abi::matching::{EVENT_REFUSED, MatchEvent, RESULT_BAD_RANGE, RESULT_BAD_REGION, RESULT_OK};
+use niclab_abi::lists::{EVENT_REFUSED, ListEvent, RESULT_BAD_RANGE, RESULT_BAD_REGION, RESULT_OK};
 use niclab_abi::receive::REFUSED_COMMAND;
 
 use crate::models::matching::config::{Config, ConfigError, PORTS};
@@ -67,7 +67,7 @@ impl Endpoints {
             return;
         };
         self.effects.counters.commands_refused += 1;
-        let event = MatchEvent { user, ..MatchEvent::default() };
+        let event = ListEvent { user, ..ListEvent::default() };
         let (node, own) = (self.node, index as u8);
         let told = Told { kind: EVENT_REFUSED, result, node, port: own, handle, event, ..Told::default() };
         let place = port.queue.promise(1);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use niclab_abi::matching::{MAX_LIST_SIZE, PORTALS};
+use niclab_abi::lists::{MAX_LIST_SIZE, PORTALS};
 use niclab_isa::Word;
 use niclab_isa::image::ImageError;
 
@@ -37,7 +37,7 @@ const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 const WATCHDOG_ITEM_CYCLES: u64 = 64;
 /// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as much for
 /// each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
-/// [`niclab_abi::matching::MAX_LIST_SIZE`] items; the built-in one issues at most 21.
+/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21.
 const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
 
 /// Where entries lie that the card's memory does not hold.

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use niclab_abi::matching::{EVENT_ACK, EVENT_REPLY, EVENT_SENT, MatchEvent, RESULT_OK, RESULT_TRUNCATED};
+use niclab_abi::lists::{EVENT_ACK, EVENT_REPLY, EVENT_SENT, ListEvent, RESULT_OK, RESULT_TRUNCATED};
 
 use crate::models::matching::command::Transfer;
 use crate::models::matching::config::PORTS;
@@ -77,14 +77,14 @@ impl UnderWay {
         if !(transfer.count_only && is_success)
             && let Some(place) = self.promise.take_one()
         {
-            let event = MatchEvent {
+            let event = ListEvent {
                 user: transfer.user,
                 match_bits: transfer.match_bits,
                 header_data: transfer.header_data,
                 requested_bytes: transfer.memory.bytes,
                 moved_bytes: bytes,
                 offset,
-                ..MatchEvent::default()
+                ..ListEvent::default()
             };
             let (portal, handle, own) = (transfer.portal, self.handle, port.index as u8);
             let told = Told { kind, result, portal, node, port: own, handle, event };

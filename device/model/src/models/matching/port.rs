@@ -2,7 +2,7 @@
 
 use niclab_abi::control::PortOpen;
 use niclab_abi::event::CAUSE_ARMED;
-use niclab_abi::matching::{COUNTERS, COUNTERS_OFFSET, MatchCounter, MatchEvent, event_source, event_status};
+use niclab_abi::lists::{COUNTERS, COUNTERS_OFFSET, ListCounter, ListEvent, event_source, event_status};
 use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_WORDS};
 use niclab_abi::{FromBytes, to_words};
 
@@ -22,7 +22,7 @@ const STATUS_BITS: u64 = (1 << SLICE_NUMBER_SHIFT) - 1;
 /// A counter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
-    count: MatchCounter,
+    count: ListCounter,
     /// Successes at which to interrupt; zero: none.
     armed: u64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Told {
     pub(super) node: u16,
     pub(super) port: u8,
     pub(super) handle: u32,
-    pub(super) event: MatchEvent,
+    pub(super) event: ListEvent,
 }
 
 /// An open port.
@@ -82,7 +82,7 @@ impl Port {
     /// Stores an event in the place that was promised for it. Returns when the program has it.
     pub(super) fn tell(&mut self, ready: Time, place: Promise, told: &Told, effects: &mut Effects) -> Time {
         let place = self.queue.store(place);
-        let event = MatchEvent {
+        let event = ListEvent {
             source: event_source(told.node, told.port, told.handle),
             status: event_status(told.kind, told.result, told.portal.into(), place.number as u32),
             ..told.event
@@ -116,7 +116,7 @@ impl Port {
         if is_armed {
             counter.armed = 0;
         }
-        let address = self.counters_address + MatchCounter::BYTES as u64 * u64::from(number);
+        let address = self.counters_address + ListCounter::BYTES as u64 * u64::from(number);
         let visible = effects.dma_write(ready, address, words, Content::Counts);
         self.counters_visible = visible;
         self.has_counted = true;

@@ -1,4 +1,4 @@
-//! The programs whose images are part of this crate: the Portals matching program (`firmware/programs/portals.nma`), which every
+//! The programs whose images are part of this crate: the Portals matching program (`firmware/matching/programs/portals.nma`), which every
 //! match unit has until it is given another, and the queue's.
 
 use alloc::vec::Vec;
@@ -7,10 +7,10 @@ use niclab_isa::image::{ImageError, read};
 use niclab_isa::{MAX_WORDS, Word};
 
 /// The image, as `niclab asm` makes it of the source.
-pub const PORTALS: &[u8] = include_bytes!("../../../../../firmware/programs/portals.nmi");
+pub const PORTALS: &[u8] = include_bytes!("../../../../../firmware/matching/programs/portals.nmi");
 
-/// The image of the program that handles a queue: `firmware/programs/queue.nma`.
-pub const QUEUE: &[u8] = include_bytes!("../../../../../firmware/programs/queue.nmi");
+/// The image of the program that handles a queue: `firmware/matching/programs/queue.nma`.
+pub const QUEUE: &[u8] = include_bytes!("../../../../../firmware/matching/programs/queue.nmi");
 
 /// What the program appends to the output FIFO for an item that failed.
 pub const FAILED: u64 = 0;

@@ -4,7 +4,7 @@
 //! it easier to change the list format, implement improved free space management algorithms, or cope with hardware bugs
 //! elsewhere in the system". Here the hardware holds memory ([`memory`]) and sends what it is told ([`stream`]); where the
 //! items of the list lie, which comes next, when one is used up and what is free is known to the program alone
-//! (`firmware/programs/queue.nma`). Both units run in the same cycles. The commands are in [`command`].
+//! (`firmware/matching/programs/queue.nma`). Both units run in the same cycles. The commands are in [`command`].
 //!
 //! One word enters the program's input FIFO in a cycle. Answers to its commands come before anything else. After a verdict
 //! the next one is held back until a command was answered, and a request comes only when the program has said that it is

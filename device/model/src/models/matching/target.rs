@@ -4,8 +4,8 @@
 use alloc::collections::BTreeMap;
 
 use niclab_abi::event::{CAUSE_FIRMWARE, CAUSE_MESSAGE};
-use niclab_abi::matching::{
-    EVENT_GET, EVENT_PUT, EVENT_PUT_OVERFLOW, EVENT_PUT_UNEXPECTED, EVENT_UNLINKED, MatchEvent, PORTALS,
+use niclab_abi::lists::{
+    EVENT_GET, EVENT_PUT, EVENT_PUT_OVERFLOW, EVENT_PUT_UNEXPECTED, EVENT_UNLINKED, ListEvent, PORTALS,
     RESULT_BAD_REGION, RESULT_BAD_VALUE, RESULT_LIST_FULL, RESULT_NO_MATCH, RESULT_NO_ROOM, RESULT_NO_TARGET,
     RESULT_NOT_FOUND, RESULT_OK, RESULT_TRUNCATED,
 };
@@ -326,7 +326,7 @@ impl Target {
             is_success,
             moved_bytes: if is_success { taken.bytes } else { 0 },
         };
-        self.tell(now, &header, &mut taken, ended, MatchEvent::default(), port, effects);
+        self.tell(now, &header, &mut taken, ended, ListEvent::default(), port, effects);
         self.end_operation(now, taken, port, effects);
     }
 
@@ -352,7 +352,7 @@ impl Target {
         port.on_data(at);
         effects.attribute(message);
         let (consumed, counted) =
-            self.tell(at, &header, &mut taken, ended, MatchEvent::default(), port, effects);
+            self.tell(at, &header, &mut taken, ended, ListEvent::default(), port, effects);
         if header.interrupt {
             let visible = counted.max(port.queue.visible());
             effects.interrupt(visible, CAUSE_MESSAGE, port.index, message);
@@ -403,7 +403,7 @@ impl Target {
         header: &Header,
         taken: &mut Taken,
         ended: Ended,
-        event: MatchEvent,
+        event: ListEvent,
         port: &mut Port,
         effects: &mut Effects,
     ) -> (Time, Time) {
@@ -412,7 +412,7 @@ impl Target {
         if !(entry.count_only && ended.is_success)
             && let Some(place) = taken.promise.take_one()
         {
-            let event = MatchEvent {
+            let event = ListEvent {
                 user: entry.user,
                 match_bits: header.match_bits,
                 header_data: header.header_data,
@@ -466,7 +466,7 @@ impl Target {
         port: &mut Port,
         effects: &mut Effects,
     ) {
-        let event = MatchEvent { user: entry.user, ..MatchEvent::default() };
+        let event = ListEvent { user: entry.user, ..ListEvent::default() };
         let told = Told {
             kind: EVENT_UNLINKED,
             result: RESULT_OK,
@@ -599,10 +599,10 @@ impl Target {
             is_success,
             moved_bytes: if is_success { taken.bytes } else { 0 },
         };
-        let event = MatchEvent {
+        let event = ListEvent {
             overflow_handle: unexpected.overflow_handle.into(),
             overflow_user: unexpected.overflow_user,
-            ..MatchEvent::default()
+            ..ListEvent::default()
         };
         self.tell(now, header, &mut taken, ended, event, port, effects);
         self.end_operation(now, taken, port, effects);

@@ -11,7 +11,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use niclab_abi::matching::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
+use niclab_abi::lists::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
 
 use crate::fabric::ethernet;
 use crate::models::matching::config::{Config, PORTS};
@@ -779,7 +779,8 @@ mod tests {
 
     use niclab_abi::ToBytes;
     use niclab_abi::control::{OP_PORT_OPEN, PortOpen, Request};
-    use niclab_abi::matching::{COMMAND_PUT, Extent, OP_REGION_OPEN, RegionOpen};
+    use niclab_abi::lists::COMMAND_PUT;
+    use niclab_abi::region::{Extent, OP_REGION_OPEN, RegionOpen};
 
     use super::*;
     use crate::models::matching::nic::Match;

@@ -24,6 +24,7 @@ pub mod counters;
 pub mod descriptor;
 pub mod nic;
 pub mod requester;
+mod testbed;
 pub mod wire;
 
 pub use config::Config;

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{OP_PORT_OPEN, PORT_ANY, PortOpen, PortOpened, Reply};
-use niclab_abi::matching::{
-    ANY_NODE, ANY_PORT, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COUNTERS_OFFSET, ENTRY_PUT, Extent,
-    MatchEvent, OP_REGION_CLOSE, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened, event_kind,
-    event_result,
+use niclab_abi::lists::{
+    ANY_NODE, ANY_PORT, COMMAND_APPEND, COMMAND_GET, COMMAND_PUT, COUNTERS_OFFSET, ENTRY_PUT, ListEvent,
+    event_kind, event_result,
 };
 use niclab_abi::receive::SLICE_BYTES;
+use niclab_abi::region::{Extent, OP_REGION_CLOSE, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened};
 use niclab_model::models::matching::{Config, Match};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
@@ -52,7 +52,7 @@ pub struct Event {
     pub node: u32,
     pub port: u32,
     pub handle: u32,
-    pub words: MatchEvent,
+    pub words: ListEvent,
 }
 
 /// A frame on the wire.
@@ -242,7 +242,7 @@ impl Cluster {
         let place = *read % u64::from(host.events[port as usize]);
         let page = PORTS_ADDRESS + u64::from(port) * PORT_BYTES;
         let at = (page + 4096 + place * SLICE_BYTES) as usize;
-        let words = MatchEvent::from_bytes(&host.memory[at..]).unwrap();
+        let words = ListEvent::from_bytes(&host.memory[at..]).unwrap();
         if words.status >> 32 != (*read + 1) & 0xffff_ffff {
             return None;
         }

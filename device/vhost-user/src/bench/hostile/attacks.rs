@@ -3,64 +3,43 @@
 use std::sync::Arc;
 
 use niclab_abi::bar::CODE_INTERRUPT;
+use niclab_abi::config::FEATURE_SLICES;
 use niclab_abi::control::{OP_PING, Request};
-use niclab_abi::matching::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, Extent};
-use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
-use niclab_model::models::{matching, ultra};
-use niclab_model::nic::registry::Model;
+use niclab_abi::{FromBytes, ToBytes};
 use virtio_bindings::virtio_net::VIRTIO_NET_F_MRG_RXBUF;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
-use super::{BenchError, Scene};
+use super::{Attack, BenchError, Scene};
 use crate::ethernet::Negotiated;
 use crate::ethernet::header::{Checksum, Family, Offload, Segmentation};
-use crate::frontend::{
-    ClusterGuest, DriverRing, Entry, EthernetGuest, FrontendError, GuestPort, MatchPort, Target,
-};
+use crate::frontend::{ClusterGuest, DriverRing, EthernetGuest, FrontendError, GuestPort};
 use crate::lab::connect_ports;
 use crate::ring::Buffer;
 
-/// One way to hurt others.
-pub struct Attack {
-    /// In the table.
-    pub name: &'static str,
-    /// The NIC of all nodes.
-    pub nic: &'static Model,
-    /// Attacks until the scene is over, and says how often it did.
-    pub run: fn(&Scene<'_>) -> Result<u64, BenchError>,
-}
-
-const ULTRA: &Model = &ultra::descriptor::MODEL;
-const MATCH: &Model = &matching::descriptor::MODEL;
-
-/// All of them. The first is nobody's: what a request takes when nothing goes on.
+/// Those that a card with slices is enough for. The first is nobody's: what a request takes when nothing goes on.
 pub const ATTACKS: &[Attack] = &[
-    Attack { name: "nothing", nic: ULTRA, run: nothing },
-    Attack { name: "launches without end", nic: ULTRA, run: launches },
-    Attack { name: "doorbells without end", nic: ULTRA, run: doorbells },
-    Attack { name: "control requests without end", nic: ULTRA, run: requests },
-    Attack { name: "control chains without room for an answer", nic: ULTRA, run: unanswerable },
-    Attack { name: "ports opened and closed", nic: ULTRA, run: ports },
-    Attack { name: "event buffers that are too short", nic: ULTRA, run: event_buffers },
-    Attack { name: "connections made and broken", nic: ULTRA, run: connections },
-    Attack { name: "frames to a queue with room for less than one", nic: ULTRA, run: little_room },
-    Attack { name: "frames to a queue of crumbs", nic: ULTRA, run: crumbs },
-    Attack { name: "64 KiB in segments of 1 byte", nic: ULTRA, run: segments_of_1 },
-    Attack { name: "64 KiB in segments of 64 bytes", nic: ULTRA, run: segments_of_64 },
-    Attack { name: "64 KiB to everybody", nic: ULTRA, run: broadcasts },
-    Attack { name: "short frames without end", nic: ULTRA, run: short_frames },
-    Attack { name: "entries appended and the port closed", nic: MATCH, run: closed_lists },
-    Attack { name: "a long list searched by empty puts", nic: MATCH, run: searched_lists },
-    Attack { name: "puts of 16 MiB without end", nic: MATCH, run: long_puts },
-    Attack { name: "puts out of short extents", nic: MATCH, run: short_extents },
-    Attack { name: "regions registered without end", nic: MATCH, run: regions },
+    Attack { name: "nothing", features: FEATURE_SLICES, run: nothing },
+    Attack { name: "launches without end", features: FEATURE_SLICES, run: launches },
+    Attack { name: "doorbells without end", features: FEATURE_SLICES, run: doorbells },
+    Attack { name: "control requests without end", features: FEATURE_SLICES, run: requests },
+    Attack { name: "control chains without room for an answer", features: FEATURE_SLICES, run: unanswerable },
+    Attack { name: "ports opened and closed", features: FEATURE_SLICES, run: ports },
+    Attack { name: "event buffers that are too short", features: FEATURE_SLICES, run: event_buffers },
+    Attack { name: "connections made and broken", features: FEATURE_SLICES, run: connections },
+    Attack {
+        name: "frames to a queue with room for less than one",
+        features: FEATURE_SLICES,
+        run: little_room,
+    },
+    Attack { name: "frames to a queue of crumbs", features: FEATURE_SLICES, run: crumbs },
+    Attack { name: "64 KiB in segments of 1 byte", features: FEATURE_SLICES, run: segments_of_1 },
+    Attack { name: "64 KiB in segments of 64 bytes", features: FEATURE_SLICES, run: segments_of_64 },
+    Attack { name: "64 KiB to everybody", features: FEATURE_SLICES, run: broadcasts },
+    Attack { name: "short frames without end", features: FEATURE_SLICES, run: short_frames },
 ];
 
 /// Bytes of the longest frames, a little below 64 KiB.
 const LONG_FRAME: usize = 65_000;
-
-/// Entries of a long list: more than a card takes.
-const MANY_ENTRIES: u32 = 1 << 18;
 
 fn nothing(scene: &Scene<'_>) -> Result<u64, BenchError> {
     let mut attempts = 0;
@@ -293,121 +272,6 @@ fn short_frames(scene: &Scene<'_>) -> Result<u64, BenchError> {
         while receiver.receive_short(|_, _| ())?.is_some() {}
         receiver.show()
     })
-}
-
-/// A guest of a Match card with an open port, and a region of its memory.
-fn match_port(
-    scene: &Scene<'_>,
-    node: usize,
-    bytes: u64,
-) -> Result<(Arc<ClusterGuest>, MatchPort, u32), BenchError> {
-    let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(node)?, bytes + (4 << 20))?);
-    let port = MatchPort::open(&guest, 256)?;
-    let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
-    let region = port.register(address, bytes)?;
-    Ok((guest, port, region))
-}
-
-/// Appends entries until there are so many, or the card takes no more for a while; says how many were launched.
-fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Entry, entries: u32) -> u64 {
-    let mut appended = 0;
-    while scene.goes_on() && appended < u64::from(entries) {
-        match port.try_append(entry) {
-            Some(_) => appended += 1,
-            None => port.announce(),
-        }
-        while port.try_event().is_some() {}
-    }
-    port.announce();
-    appended
-}
-
-fn closed_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    let mut attempts = 0;
-    while scene.goes_on() {
-        let (_guest, mut port, region) = match_port(scene, 0, PAGE_BYTES)?;
-        let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, ..Entry::default() };
-        attempts += append(scene, &mut port, &entry, MANY_ENTRIES / 8);
-        port.close()?;
-    }
-    Ok(attempts)
-}
-
-fn searched_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    let (_target_guest, mut target, region) = match_port(scene, 1, PAGE_BYTES)?;
-    let (_guest, mut from, own) = match_port(scene, 0, PAGE_BYTES)?;
-    // No put has these match bits.
-    let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, match_bits: 7, ..Entry::default() };
-    let mut attempts = append(scene, &mut target, &entry, MANY_ENTRIES);
-    let put = Target { node: 1, port: target.port().number() as u8, region: own, ..Target::default() };
-    while scene.goes_on() {
-        match from.try_put(&put) {
-            Some(_) => attempts += 1,
-            None => from.announce(),
-        }
-        while from.try_event().is_some() {}
-    }
-    Ok(attempts)
-}
-
-/// Puts of `bytes` from a region of node 0 to an entry of node 1 that takes all of them.
-fn puts(
-    scene: &Scene<'_>,
-    region: impl Fn(&MatchPort, u64) -> Result<u32, FrontendError>,
-    bytes: u64,
-) -> Result<u64, BenchError> {
-    let (_target_guest, mut target, target_region) = match_port(scene, 1, bytes)?;
-    let flags = ENTRY_PUT | ENTRY_REMOTE_OFFSET;
-    append(scene, &mut target, &Entry { region: target_region, bytes, flags, ..Entry::default() }, 1);
-    let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(0)?, bytes + (4 << 20))?);
-    let mut from = MatchPort::open(&guest, 256)?;
-    let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
-    let region = match region(&from, address) {
-        Ok(region) => region,
-        // Refused, as it should be: there is nothing to attack with but the asking.
-        Err(FrontendError::Refused { .. }) => return ask_again(scene, || region(&from, address)),
-        Err(error) => return Err(error.into()),
-    };
-    let put = Target { node: 1, port: target.port().number() as u8, region, bytes, ..Target::default() };
-    let mut attempts = 0;
-    while scene.goes_on() {
-        match from.try_put(&put) {
-            Some(_) => attempts += 1,
-            None => from.announce(),
-        }
-        while from.try_event().is_some() || target.try_event().is_some() {}
-    }
-    Ok(attempts)
-}
-
-fn ask_again(scene: &Scene<'_>, ask: impl Fn() -> Result<u32, FrontendError>) -> Result<u64, BenchError> {
-    let mut attempts = 0;
-    while scene.goes_on() {
-        match ask() {
-            Ok(_) | Err(FrontendError::Refused { .. }) => attempts += 1,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(attempts)
-}
-
-fn long_puts(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    const BYTES: u64 = 16 << 20;
-    puts(scene, |port, address| port.register(address, BYTES), BYTES)
-}
-
-fn short_extents(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    const BYTES: u64 = 64 << 10;
-    // Every second byte, so that no two extents are one.
-    let extents =
-        |address: u64| (0..BYTES).map(|n| Extent { address: address + n / 2, bytes: 1 }).collect::<Vec<_>>();
-    puts(scene, |port, address| port.register_extents(&extents(address)), BYTES)
-}
-
-fn regions(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    let (guest, port, _) = match_port(scene, 0, PAGE_BYTES)?;
-    let address = guest.memory().allocate(PAGE_BYTES, PAGE_BYTES)?;
-    ask_again(scene, || port.register(address, PAGE_BYTES))
 }
 
 const OUTSIDE: FrontendError = FrontendError::Malformed("a ring outside of memory");

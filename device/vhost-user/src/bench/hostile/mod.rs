@@ -11,10 +11,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use niclab_model::models::{MODELS, default_model};
 use serde::Serialize;
 
-use self::attacks::{ATTACKS, Attack};
-use super::BenchError;
+use self::attacks::ATTACKS;
+use super::{BenchError, attacks_of_models};
 use crate::frontend::{ClusterGuest, FrontendError};
 use crate::lab::Lab;
 
@@ -80,7 +81,7 @@ pub struct Report {
 /// # Errors
 /// [`BenchError`] when an attack cannot be set up. That a bystander is not answered is a result.
 pub fn run(duration: Duration, only: &str) -> Result<Report, BenchError> {
-    let attacks = ATTACKS.iter().filter(|attack| attack.name.contains(only));
+    let attacks = ATTACKS.iter().chain(attacks_of_models()).filter(|attack| attack.name.contains(only));
     Ok(Report {
         version: REPORT_VERSION,
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -88,23 +89,34 @@ pub fn run(duration: Duration, only: &str) -> Result<Report, BenchError> {
     })
 }
 
+/// One way to hurt others.
+pub(super) struct Attack {
+    /// In the table.
+    pub name: &'static str,
+    /// What the cards of all nodes can do: bits of [`niclab_abi::config`].
+    pub features: u64,
+    /// Attacks until the scene is over, and says how often it did.
+    pub run: fn(&Scene<'_>) -> Result<u64, BenchError>,
+}
+
 /// What an attacker gets: a laboratory, and until when.
-struct Scene<'a> {
-    lab: &'a Lab,
+pub(super) struct Scene<'a> {
+    pub lab: &'a Lab,
     stop: &'a AtomicBool,
 }
 
 impl Scene<'_> {
     /// Whether to go on.
-    fn goes_on(&self) -> bool {
+    pub fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 }
 
 fn measure(attack: &Attack, duration: Duration) -> Result<Row, BenchError> {
+    let model = MODELS.iter().copied().find(|model| model.has(attack.features)).unwrap_or_else(default_model);
     let lab = Lab::new(NODES, |config| {
         for node in &mut config.nodes {
-            node.nic.model = attack.nic.into();
+            node.nic.model = model.into();
         }
     })?;
     let bystander = lab.guest(BYSTANDER)?;
@@ -205,7 +217,7 @@ mod tests {
 
     #[test]
     fn every_attack_attacks_and_the_bystander_is_answered() {
-        for attack in ATTACKS {
+        for attack in ATTACKS.iter().chain(attacks_of_models()) {
             let row = measure(attack, Duration::from_millis(30)).unwrap();
             assert!(row.attempts > 0, "{}: nothing was tried", row.attack);
             assert_eq!(row.failure, None, "{}", row.attack);

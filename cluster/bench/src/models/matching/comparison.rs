@@ -1,0 +1,28 @@
+//! The program of the device's side that compares the match unit with processors: `niclab-compare`.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use niclab_cluster::{host::process::die_with_owner, programs};
+use niclab_images::Terminal;
+
+const COMPARISON: programs::Tool =
+    programs::Tool { program: "niclab-compare", what: "the processors to compare with" };
+
+/// What it prints when it is started with these arguments.
+///
+/// # Errors
+/// When it cannot be found or built, or fails.
+pub fn output(arguments: &[&str], offline: bool) -> Result<Vec<u8>> {
+    let program = programs::locate(COMPARISON, offline, &Terminal::new())?;
+    let name = program.display();
+    let mut command = Command::new(&program);
+    command.args(arguments).stdin(Stdio::null()).stderr(Stdio::piped());
+    die_with_owner(&mut command);
+    let output = command.output().with_context(|| format!("cannot start {name}"))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{name} {} failed ({}): {}", arguments.join(" "), output.status, stderr.trim());
+    }
+    Ok(output.stdout)
+}

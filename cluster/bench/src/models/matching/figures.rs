@@ -1,0 +1,471 @@
+//! The match unit's paper: "An Architecture to Perform NIC Based MPI Matching", section 6.
+//!
+//! A program of the device's side runs the paper's benchmark on the match unit and on the processors that the paper compares
+//! it with, and counts cycles; what the paper says of them, and of areas, stands here beside it. Ideal hardware takes as long
+//! as the list needs to arrive. The paper states it as 8 cycles and 8 for each item, but the three ratios that it publishes
+//! fit 24 and 8: both are shown.
+
+mod claims;
+mod markdown;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::figures::plot::{Legend, Panel, Scale, Series, Style};
+
+/// The version of [`MatchFigures`].
+pub const MATCH_FIGURES_VERSION: u32 = 1;
+
+/// The version of [`Measurements`] that is read.
+const MEASUREMENTS_VERSION: u64 = 1;
+
+/// Ideal hardware: as fast as the list can be fed to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ideal {
+    /// 24 cycles and 8 for each item: what the ratios fit that the paper publishes.
+    Fitting,
+    /// 8 cycles for the header and 8 for each item: what the paper says.
+    Stated,
+}
+
+impl Ideal {
+    /// Cycles of one match.
+    #[must_use]
+    pub fn cycles(self, items: u32) -> f64 {
+        let header = match self {
+            Self::Fitting => 24.0,
+            Self::Stated => 8.0,
+        };
+        header + 8.0 * f64::from(items)
+    }
+}
+
+/// Cycles of all machines, in model time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measurements {
+    /// Of what was read.
+    pub version: u64,
+    /// The clock of all machines.
+    pub clock_mhz: u32,
+    /// Matches of each pass.
+    pub headers_per_pass: u32,
+    /// The match unit.
+    pub match_unit: MatchUnit,
+    /// The processors: embedded, and multithreaded with 1, 2 and 16 cores.
+    pub as_described: Vec<Machine>,
+    /// The same with what the paper leaves open decided the other way.
+    pub otherwise: Vec<Machine>,
+    /// Processors with one decision taken otherwise.
+    pub variations: Vec<Machine>,
+}
+
+/// The match unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatchUnit {
+    /// Its program's words.
+    pub program_words: u64,
+    /// What parts of the program take.
+    pub model_cycles: Counts,
+    /// Bits that it keeps.
+    pub bits: Memories,
+    /// The benchmark.
+    pub lists: Vec<List>,
+}
+
+/// Cycles of parts of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// An item whose match bits differ.
+    pub item_that_differs: u64,
+    /// An item that matches.
+    pub item_that_matches: u64,
+    /// The flush.
+    pub flush: u64,
+    /// A header whose first item matches.
+    pub header: u64,
+}
+
+/// Bits of the unit's memories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memories {
+    /// The program.
+    pub program: u64,
+    /// The ALU's registers.
+    pub alu_registers: u64,
+    /// The ternary unit's registers.
+    pub ternary_registers: u64,
+    /// The predicates.
+    pub predicates: u64,
+    /// The input FIFO.
+    pub input_fifo: u64,
+    /// The list manager's cache.
+    pub item_cache: u64,
+}
+
+/// A processor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Which.
+    pub name: String,
+    /// One for each length of a list.
+    pub lists: Vec<List>,
+}
+
+/// The benchmark with one list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct List {
+    /// Its length.
+    pub items: u32,
+    /// The passes, the one that fills the caches first.
+    pub passes: Vec<Pass>,
+}
+
+/// So many matches of the same item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pass {
+    /// How far down the list the match is, in percent; none for the pass that fills the caches.
+    pub percent: Option<u32>,
+    /// Items that each header was compared with.
+    pub items_traversed: u32,
+    /// All of it.
+    pub model_cycles: u64,
+}
+
+impl Measurements {
+    /// Reads what the comparing program printed.
+    ///
+    /// # Errors
+    /// When it is something else, or lacks machines or passes.
+    pub fn read(json: &[u8]) -> Result<Self> {
+        let measured: Self = serde_json::from_slice(json).context(
+            "the comparing program printed something else than figures; build it and niclab together",
+        )?;
+        let version = measured.version;
+        ensure!(
+            version == MEASUREMENTS_VERSION,
+            "figures of version {version}, not {MEASUREMENTS_VERSION}; build niclab-compare and niclab together"
+        );
+        let machines = measured.as_described.iter().chain(&measured.otherwise);
+        let lists: Vec<&[List]> = machines
+            .map(|machine| machine.lists.as_slice())
+            .chain([measured.match_unit.lists.as_slice()])
+            .collect();
+        ensure!(
+            lists.len() == 9,
+            "figures of {} machines, not of four processors twice and the match unit",
+            lists.len()
+        );
+        for lists in lists {
+            let passes = |list: &List| (list.items, list.passes.len());
+            let found: Vec<_> = lists.iter().map(passes).collect();
+            ensure!(
+                found == LISTS.map(|items| (items, PASSES)),
+                "lists and passes are {found:?}, not the paper's"
+            );
+        }
+        Ok(measured)
+    }
+
+    /// Cycles of one match.
+    fn per_match(&self, pass: &Pass) -> f64 {
+        pass.model_cycles as f64 / f64::from(self.headers_per_pass)
+    }
+
+    /// Cycles of one match at the end of a list.
+    fn full(&self, lists: &[List], items: u32) -> f64 {
+        let list = lists.iter().find(|list| list.items == items);
+        list.and_then(|list| list.passes.last()).map_or(f64::NAN, |pass| self.per_match(pass))
+    }
+
+    /// Cycles of one match at the first item of the shortest list.
+    fn first(&self, lists: &[List]) -> f64 {
+        let mut passes = lists.iter().flat_map(|list| &list.passes);
+        passes.find(|pass| pass.percent == Some(0)).map_or(f64::NAN, |pass| self.per_match(pass))
+    }
+
+    /// Cycles of one match that traverses so many items: all passes of all lists but those that fill caches. Where lists
+    /// agree on the number of items, the shortest list's.
+    fn by_items(&self, lists: &[List]) -> Vec<(f64, f64)> {
+        let passes = lists.iter().flat_map(|list| &list.passes).filter(|pass| pass.percent.is_some());
+        let mut points: Vec<(u32, f64)> =
+            passes.map(|pass| (pass.items_traversed, self.per_match(pass))).collect();
+        points.sort_by_key(|(items, _)| *items);
+        points.dedup_by_key(|(items, _)| *items);
+        points.into_iter().map(|(items, cycles)| (f64::from(items), cycles)).collect()
+    }
+}
+
+/// The lengths of the paper's lists.
+const LISTS: [u32; 4] = [10, 30, 100, 300];
+/// The passes with each, the first of which fills caches.
+const PASSES: usize = 12;
+
+/// What the paper says of the match unit in a number, and the engine's number.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// Which.
+    pub figure: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// The paper's.
+    pub paper: f64,
+    /// The engine's, in model time.
+    pub model: f64,
+    /// Whether they are the same, as far as the paper's number is given.
+    pub holds: bool,
+}
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Words of the program.
+    Words,
+    /// Cycles of the unit.
+    Cycles,
+    /// A share, in percent.
+    Percent,
+}
+
+impl Compared {
+    /// `digit` is what the paper's last digit counts: it holds within less than one of it.
+    fn new(figure: impl Into<String>, unit: Unit, paper: f64, model: f64, digit: f64) -> Self {
+        Self { figure: figure.into(), unit, paper, model, holds: (model - paper).abs() < digit }
+    }
+}
+
+/// The paper's section 6, and what the machines did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MatchFigures {
+    /// [`MATCH_FIGURES_VERSION`].
+    pub version: u32,
+    /// The paper's numbers of the match unit beside the engine's.
+    pub compared: Vec<Compared>,
+    /// What was measured.
+    pub measured: Measurements,
+}
+
+impl MatchFigures {
+    /// Puts the paper's numbers beside what was measured.
+    #[must_use]
+    pub fn new(measured: Measurements) -> Self {
+        let compared = compare(&measured);
+        Self { version: MATCH_FIGURES_VERSION, compared, measured }
+    }
+
+    /// Whether the match unit's numbers are the paper's. The processors' are not: the tables say why.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.compared.iter().all(|compared| compared.holds)
+    }
+
+    /// The tables, as Markdown.
+    #[must_use]
+    pub fn text(&self) -> String {
+        markdown::text(self)
+    }
+
+    /// Time and ratio to ideal hardware over the items traversed.
+    #[must_use]
+    pub fn panels(&self) -> [Panel; 2] {
+        let measured = &self.measured;
+        let ns = |cycles: f64| cycles * measured.ns_per_cycle();
+        let ideal = |ideal: Ideal| -> Vec<(f64, f64)> {
+            let lists = &measured.match_unit.lists;
+            let of_items = |(items, _)| (items, ideal.cycles(items as u32));
+            measured.by_items(lists).into_iter().map(of_items).collect()
+        };
+        let (fitting, stated) = (ideal(Ideal::Fitting), ideal(Ideal::Stated));
+        let lines = |value: &dyn Fn((f64, f64)) -> (f64, f64)| -> Vec<Series> {
+            let series = |name: &str, colour, points: &[(f64, f64)]| Series {
+                name: name.to_owned(),
+                style: Style::Line(colour),
+                points: points.iter().copied().map(value).collect(),
+            };
+            let machines = measured.machines();
+            let mut all: Vec<Series> = machines
+                .zip(COLOURS)
+                .map(|((name, lists), colour)| series(name, colour, &measured.by_items(lists)))
+                .collect();
+            all.push(series("ideal, 24 + 8 an item", "#000000", &fitting));
+            all.push(series("ideal, 8 + 8 an item", "#999999", &stated));
+            all
+        };
+        let panel = |title: &str, y_label: &str, series| Panel {
+            title: title.to_owned(),
+            x_label: "items traversed".to_owned(),
+            y_label: y_label.to_owned(),
+            scale: Scale::Logarithmic,
+            legend: Legend::Beside,
+            series,
+        };
+        let mut ratios = lines(&|(items, cycles)| (items, cycles / Ideal::Fitting.cycles(items as u32)));
+        ratios.push(Series {
+            name: "the paper's numbers".to_owned(),
+            style: Style::Rings("#d62728"),
+            points: PUBLISHED_RATIOS.to_vec(),
+        });
+        [
+            panel(
+                "One match of 64, at 500 MHz",
+                "model time (ns)",
+                lines(&|(items, cycles)| (items, ns(cycles))),
+            ),
+            panel("Over ideal hardware of 24 + 8 cycles an item", "times its time", ratios),
+        ]
+    }
+}
+
+/// One for each machine that is drawn.
+const COLOURS: [&str; 5] = ["#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e"];
+
+/// Section 6.1 and the introduction, as items traversed and time over ideal hardware's: the match unit 19 %, 6 % and 2.3 %
+/// above it, the embedded processor at 34 % of its speed, 16 cores at 52 %.
+const PUBLISHED_RATIOS: [(f64, f64); 5] =
+    [(1.0, 1.19), (10.0, 1.06), (30.0, 1.023), (10.0, 1.0 / 0.34), (10.0, 1.0 / 0.52)];
+
+impl Measurements {
+    fn ns_per_cycle(&self) -> f64 {
+        1e3 / f64::from(self.clock_mhz)
+    }
+
+    /// The match unit and the processors as described, with their lists.
+    fn machines(&self) -> impl Iterator<Item = (&str, &[List])> {
+        let processors =
+            self.as_described.iter().map(|machine| (machine.name.as_str(), machine.lists.as_slice()));
+        std::iter::once(("match unit", self.match_unit.lists.as_slice())).chain(processors)
+    }
+}
+
+/// Items traversed, and how much longer than ideal hardware the match unit takes, in percent (section 6.1, section 7), with
+/// what the last digit counts.
+const PUBLISHED_OVERHEADS: [(u32, f64, f64); 3] = [(1, 19.0, 1.0), (10, 6.0, 1.0), (30, 2.3, 0.1)];
+
+fn compare(measured: &Measurements) -> Vec<Compared> {
+    use Unit::{Cycles, Percent, Words};
+    let unit = &measured.match_unit;
+    let counts = unit.model_cycles;
+    let exact =
+        |figure: &str, unit, paper: f64, model: u64| Compared::new(figure, unit, paper, model as f64, 1.0);
+    let mut all = vec![
+        exact("program", Words, 44.0, unit.program_words),
+        exact("an item whose match bits differ", Cycles, 8.0, counts.item_that_differs),
+        exact("an item that matches", Cycles, 14.0, counts.item_that_matches),
+        exact("flush", Cycles, 8.0, counts.flush),
+        exact("a header whose first item matches", Cycles, 31.0, counts.header),
+    ];
+    // Behind the first pass, in which the unit also initializes itself.
+    let passes = unit.lists.iter().flat_map(|list| &list.passes).filter(|pass| pass.percent.is_some());
+    let over = passes.map(|pass| {
+        let ideal = Ideal::Fitting.cycles(pass.items_traversed) * f64::from(measured.headers_per_pass);
+        pass.model_cycles as f64 - ideal
+    });
+    // That of the pass which is farthest from the paper's.
+    let over = over
+        .fold(384.0, |far: f64, over| if (over - 384.0).abs() > (far - 384.0).abs() { over } else { far });
+    all.push(Compared::new("64 matches, over ideal hardware's, in every pass", Cycles, 384.0, over, 0.5));
+    let points = measured.by_items(&unit.lists);
+    for (items, paper, digit) in PUBLISHED_OVERHEADS {
+        let cycles =
+            points.iter().find(|(of, _)| *of == f64::from(items)).map_or(f64::NAN, |(_, cycles)| *cycles);
+        let model = (cycles / Ideal::Fitting.cycles(items) - 1.0) * 100.0;
+        all.push(Compared::new(overhead_name(items), Percent, paper, model, digit));
+    }
+    all
+}
+
+fn overhead_name(items: u32) -> String {
+    format!("over ideal hardware, {items} {}", if items == 1 { "item" } else { "items" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every machine takes as long as the match unit of the paper.
+    fn sample() -> Measurements {
+        let pass = |list: u32, place: u32| {
+            let percent = place.checked_sub(1).map(|tenth| 10 * tenth);
+            let items_traversed = (list * percent.unwrap_or(100) / 100).max(1);
+            Pass { percent, items_traversed, model_cycles: 64 * u64::from(30 + 8 * items_traversed) }
+        };
+        let lists: Vec<List> = LISTS
+            .map(|items| List { items, passes: (0..12).map(|place| pass(items, place)).collect() })
+            .into();
+        let machines = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| Machine { name: (*name).to_owned(), lists: lists.clone() })
+                .collect::<Vec<_>>()
+        };
+        let processors = machines(&["embedded", "1 core", "2 cores", "16 cores"]);
+        Measurements {
+            version: MEASUREMENTS_VERSION,
+            clock_mhz: 500,
+            headers_per_pass: 64,
+            match_unit: MatchUnit {
+                program_words: 44,
+                model_cycles: Counts { item_that_differs: 8, item_that_matches: 14, flush: 8, header: 31 },
+                bits: Memories {
+                    program: 44 * 164,
+                    alu_registers: 1024,
+                    ternary_registers: 1024,
+                    predicates: 16,
+                    input_fifo: 1024,
+                    item_cache: 1024,
+                },
+                lists: lists.clone(),
+            },
+            as_described: processors.clone(),
+            otherwise: processors,
+            variations: machines(&["embedded, otherwise"]),
+        }
+    }
+
+    fn read(measured: &Measurements) -> Result<Measurements> {
+        Measurements::read(&serde_json::to_vec(measured).unwrap())
+    }
+
+    #[test]
+    fn the_papers_match_unit_holds_and_one_cycle_more_does_not() {
+        assert!(MatchFigures::new(sample()).hold());
+        let mut slower = sample();
+        slower.match_unit.lists[3].passes[7].model_cycles += 64;
+        let figures = MatchFigures::new(slower);
+        let broken: Vec<&Compared> = figures.compared.iter().filter(|compared| !compared.holds).collect();
+        assert_eq!((broken.len(), broken[0].model), (1, 448.0));
+        assert!(figures.text().contains("| 384 | 448 | +64 | does not hold |"), "{}", figures.text());
+    }
+
+    #[test]
+    fn figures_of_another_version_or_of_fewer_machines_are_refused() {
+        assert_eq!(read(&sample()).unwrap(), sample());
+        let complaint = |change: fn(&mut Measurements)| {
+            let mut measured = sample();
+            change(&mut measured);
+            read(&measured).unwrap_err().to_string()
+        };
+        assert!(complaint(|measured| measured.version = 2).contains("version 2"));
+        assert!(complaint(|measured| measured.otherwise.truncate(3)).contains("8 machines"));
+        assert!(complaint(|measured| measured.match_unit.lists[0].passes.truncate(11)).contains("(10, 11)"));
+        assert!(Measurements::read(b"[]").unwrap_err().to_string().contains("something else than figures"));
+    }
+
+    #[test]
+    fn a_row_has_all_machines_and_both_ideals() {
+        let text = MatchFigures::new(sample()).text();
+        // One item: 38 cycles of 2 ns, 64 times.
+        let row = "| 0 % | 1 | 4.86 | 4.86 | 4.86 | 4.86 | 4.86 | 4.10 | 2.05 |";
+        assert_eq!(text.matches(row).count(), 8, "four lists, two sets");
+        assert!(text.contains("| 100 % | 300 | 1.00 (1.01) |"), "{text}");
+    }
+
+    #[test]
+    fn lines_go_through_every_depth_once() {
+        let panels = MatchFigures::new(sample()).panels();
+        let points = &panels[0].series[0].points;
+        assert_eq!((points[0], points[points.len() - 1]), ((1.0, 76.0), (300.0, 4_860.0)));
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(panels.map(|panel| panel.series.len()), [7, 8]);
+    }
+}

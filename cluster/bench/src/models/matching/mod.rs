@@ -1,0 +1,85 @@
+//! Match cards and the match unit.
+
+mod comparison;
+mod depth;
+mod figures;
+mod guests;
+mod rate;
+
+use super::Benches;
+use crate::{
+    device::Row,
+    figure::Goal,
+    figures::{Made, PaperFigures},
+    section::BenchSection,
+};
+
+pub(super) const BENCHES: Benches = Benches {
+    figures: &[
+        PaperFigures {
+            name: "match",
+            help: "The match unit: time to match on lists of different length, beside processors",
+            make: |offline| {
+                let measured = figures::Measurements::read(&comparison::output(&["figures"], offline)?)?;
+                let figures = figures::MatchFigures::new(measured);
+                Made::new(&figures, figures.text(), &figures.panels(), figures.hold())
+            },
+        },
+        PaperFigures {
+            name: "match-live",
+            help: "Match cards in guests that are booted for it: latency over the depth of the list, matched on card and host",
+            make: |offline| {
+                let figures = depth::DepthFigures::measure(offline)?;
+                // Nobody has published what could be held against it.
+                Made::new(&figures, figures.text(), &figures.panels(), true)
+            },
+        },
+    ],
+    sections: &[
+        BenchSection {
+            name: "match-guests",
+            help: "Four guests: messages between two Match cards beside two ULTRA cards",
+            what: "four guests: messages between two Match cards beside two ULTRA cards",
+            boots_guests: true,
+            measure: guests::measure,
+        },
+        BenchSection {
+            name: "match",
+            help: "The match unit: cycles simulated in a second, alone and with its list manager",
+            what: "the match unit, alone and with its list manager",
+            boots_guests: false,
+            measure: |options, _| rate::measure(options),
+        },
+    ],
+    device: &[
+        Row {
+            name: "match_one_way",
+            what: "Match, puts of 64 bytes into a posted entry, p50 one way",
+            unit: ("ns", 1.0),
+            pointer: "/matching/wall_one_way_p50_ns",
+            goal: None,
+        },
+        Row {
+            name: "match_bandwidth_mtu_9000",
+            what: "Match, puts of 1 MiB, one core for both ends, frames of 9,000 bytes",
+            unit: ("GB/s", 1e-9),
+            pointer: "/matching/wall_bytes_per_s_mtu_9000",
+            // What is asked for between two guests.
+            goal: Some(Goal::AtLeast(4.0)),
+        },
+        Row {
+            name: "match_bandwidth_mtu_1500",
+            what: "the same with frames of 1,500 bytes",
+            unit: ("GB/s", 1e-9),
+            pointer: "/matching/wall_bytes_per_s_mtu_1500",
+            goal: None,
+        },
+        Row {
+            name: "memcpy_bandwidth",
+            what: "the same memory copied once by memcpy, for comparison",
+            unit: ("GB/s", 1e-9),
+            pointer: "/matching/wall_bytes_per_s_memcpy",
+            goal: None,
+        },
+    ],
+};

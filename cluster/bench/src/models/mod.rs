@@ -1,0 +1,54 @@
+//! What each NIC model brings of its own: the figures of its paper, and what `niclab bench` measures of it.
+
+mod matching;
+mod ultra;
+
+use std::sync::LazyLock;
+
+use clap::{ValueEnum, builder::PossibleValue};
+
+use crate::{device::Row, figures::PaperFigures, section::BenchSection};
+
+/// What one model brings.
+struct Benches {
+    figures: &'static [PaperFigures],
+    sections: &'static [BenchSection],
+    /// What the device's own benchmark reports of it.
+    device: &'static [Row],
+}
+
+/// All models that bring something.
+const MODELS: &[Benches] = &[ultra::BENCHES, matching::BENCHES];
+
+static FIGURES: LazyLock<Vec<PaperFigures>> =
+    LazyLock::new(|| MODELS.iter().flat_map(|model| model.figures).copied().collect());
+
+static SECTIONS: LazyLock<Vec<BenchSection>> = LazyLock::new(|| {
+    let of_models = MODELS.iter().flat_map(|model| model.sections);
+    crate::SECTIONS.iter().chain(of_models).copied().collect()
+});
+
+/// What the device's own benchmark reports of models.
+pub(crate) fn device_rows() -> impl Iterator<Item = &'static Row> {
+    MODELS.iter().flat_map(|model| model.device)
+}
+
+impl ValueEnum for PaperFigures {
+    fn value_variants<'a>() -> &'a [Self] {
+        &FIGURES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name).help(self.help))
+    }
+}
+
+impl ValueEnum for BenchSection {
+    fn value_variants<'a>() -> &'a [Self] {
+        &SECTIONS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name).help(self.help))
+    }
+}

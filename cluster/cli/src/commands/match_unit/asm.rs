@@ -1,0 +1,47 @@
+//! `niclab asm`: a program of the match unit becomes a firmware image.
+
+use std::fs;
+use std::io::Write as _;
+
+use anyhow::{Context, Result};
+use niclab_asm::{Diagnostic, OutputFile, assemble, listing, render};
+use niclab_isa::image;
+
+use crate::commands::terminal;
+use crate::match_unit::AsmArgs;
+
+/// The code where a source was refused.
+const REFUSED: u8 = 1;
+
+/// Assembles it.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn run(args: &AsmArgs) -> Result<u8> {
+    let file = args.source.display().to_string();
+    let source = fs::read_to_string(&args.source).with_context(|| format!("cannot read {file}"))?;
+    let output = args.output.clone().unwrap_or_else(|| args.source.with_extension("nmi"));
+    // Before the source is read: an output path that must not be written is refused whatever the source holds.
+    let image_file = OutputFile::create(&output, &[&args.source])?;
+    let show = |diagnostics: &[Diagnostic], more| eprint!("{}", render(diagnostics, more, &file, &source));
+    let program = match assemble(&source) {
+        Ok(program) => program,
+        Err(rejected) => {
+            show(&rejected.diagnostics, rejected.more);
+            eprintln!("niclab: {file}: {rejected}");
+            return Ok(REFUSED);
+        }
+    };
+    show(&program.warnings, program.more_warnings);
+    if args.deny_warnings && !program.warnings.is_empty() {
+        eprintln!("niclab: {file}: warnings are denied, and the source was not assembled");
+        return Ok(REFUSED);
+    }
+    let written = image_file.writer()?.write_all(&image::write(&program.words));
+    written.map_err(|error| image_file.fail(error))?;
+    image_file.replace()?;
+    if args.listing {
+        terminal::print(&listing(&program))?;
+    }
+    Ok(0)
+}

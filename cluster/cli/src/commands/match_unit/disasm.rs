@@ -1,0 +1,32 @@
+//! `niclab disasm`: a firmware image of the match unit as source.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use niclab_asm::{Program, disassemble, listing};
+use niclab_isa::{MAX_WORDS, image};
+
+use crate::commands::terminal;
+use crate::match_unit::DisasmArgs;
+
+/// The code where an image was refused.
+const REFUSED: u8 = 1;
+
+/// Prints it.
+///
+/// # Errors
+/// When the file cannot be read, or standard output is closed.
+pub fn run(args: &DisasmArgs) -> Result<u8> {
+    let file = args.image.display();
+    let bytes = fs::read(&args.image).with_context(|| format!("cannot read {file}"))?;
+    let words = match image::read(&bytes, MAX_WORDS) {
+        Ok(words) => words,
+        Err(error) => {
+            eprintln!("niclab: {file}: {error}");
+            return Ok(REFUSED);
+        }
+    };
+    let text = if args.listing { listing(&Program::of_words(words)) } else { disassemble(&words) };
+    terminal::print(&text)?;
+    Ok(0)
+}

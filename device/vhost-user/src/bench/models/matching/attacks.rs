@@ -1,0 +1,140 @@
+//! What a guest with a Match card may do to others.
+
+use std::sync::Arc;
+
+use niclab_abi::PAGE_BYTES;
+use niclab_abi::config::FEATURE_LISTS;
+use niclab_abi::lists::{ENTRY_PUT, ENTRY_REMOTE_OFFSET};
+use niclab_abi::region::Extent;
+
+use crate::bench::BenchError;
+use crate::bench::hostile::{Attack, Scene};
+use crate::frontend::matching::{Entry, MatchPort, Target};
+use crate::frontend::{ClusterGuest, FrontendError};
+
+/// All of them.
+pub const ATTACKS: &[Attack] = &[
+    Attack { name: "entries appended and the port closed", features: FEATURE_LISTS, run: closed_lists },
+    Attack { name: "a long list searched by empty puts", features: FEATURE_LISTS, run: searched_lists },
+    Attack { name: "puts of 16 MiB without end", features: FEATURE_LISTS, run: long_puts },
+    Attack { name: "puts out of short extents", features: FEATURE_LISTS, run: short_extents },
+    Attack { name: "regions registered without end", features: FEATURE_LISTS, run: regions },
+];
+
+/// Entries of a long list: more than a card takes.
+const MANY_ENTRIES: u32 = 1 << 18;
+
+/// A guest of a Match card with an open port, and a region of its memory.
+fn match_port(
+    scene: &Scene<'_>,
+    node: usize,
+    bytes: u64,
+) -> Result<(Arc<ClusterGuest>, MatchPort, u32), BenchError> {
+    let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(node)?, bytes + (4 << 20))?);
+    let port = MatchPort::open(&guest, 256)?;
+    let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
+    let region = port.register(address, bytes)?;
+    Ok((guest, port, region))
+}
+
+/// Appends entries until there are so many, or the card takes no more for a while; says how many were launched.
+fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Entry, entries: u32) -> u64 {
+    let mut appended = 0;
+    while scene.goes_on() && appended < u64::from(entries) {
+        match port.try_append(entry) {
+            Some(_) => appended += 1,
+            None => port.announce(),
+        }
+        while port.try_event().is_some() {}
+    }
+    port.announce();
+    appended
+}
+
+fn closed_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let mut attempts = 0;
+    while scene.goes_on() {
+        let (_guest, mut port, region) = match_port(scene, 0, PAGE_BYTES)?;
+        let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, ..Entry::default() };
+        attempts += append(scene, &mut port, &entry, MANY_ENTRIES / 8);
+        port.close()?;
+    }
+    Ok(attempts)
+}
+
+fn searched_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let (_target_guest, mut target, region) = match_port(scene, 1, PAGE_BYTES)?;
+    let (_guest, mut from, own) = match_port(scene, 0, PAGE_BYTES)?;
+    // No put has these match bits.
+    let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, match_bits: 7, ..Entry::default() };
+    let mut attempts = append(scene, &mut target, &entry, MANY_ENTRIES);
+    let put = Target { node: 1, port: target.port().number() as u8, region: own, ..Target::default() };
+    while scene.goes_on() {
+        match from.try_put(&put) {
+            Some(_) => attempts += 1,
+            None => from.announce(),
+        }
+        while from.try_event().is_some() {}
+    }
+    Ok(attempts)
+}
+
+/// Puts of `bytes` from a region of node 0 to an entry of node 1 that takes all of them.
+fn puts(
+    scene: &Scene<'_>,
+    region: impl Fn(&MatchPort, u64) -> Result<u32, FrontendError>,
+    bytes: u64,
+) -> Result<u64, BenchError> {
+    let (_target_guest, mut target, target_region) = match_port(scene, 1, bytes)?;
+    let flags = ENTRY_PUT | ENTRY_REMOTE_OFFSET;
+    append(scene, &mut target, &Entry { region: target_region, bytes, flags, ..Entry::default() }, 1);
+    let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(0)?, bytes + (4 << 20))?);
+    let mut from = MatchPort::open(&guest, 256)?;
+    let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
+    let region = match region(&from, address) {
+        Ok(region) => region,
+        // Refused, as it should be: there is nothing to attack with but the asking.
+        Err(FrontendError::Refused { .. }) => return ask_again(scene, || region(&from, address)),
+        Err(error) => return Err(error.into()),
+    };
+    let put = Target { node: 1, port: target.port().number() as u8, region, bytes, ..Target::default() };
+    let mut attempts = 0;
+    while scene.goes_on() {
+        match from.try_put(&put) {
+            Some(_) => attempts += 1,
+            None => from.announce(),
+        }
+        while from.try_event().is_some() || target.try_event().is_some() {}
+    }
+    Ok(attempts)
+}
+
+fn ask_again(scene: &Scene<'_>, ask: impl Fn() -> Result<u32, FrontendError>) -> Result<u64, BenchError> {
+    let mut attempts = 0;
+    while scene.goes_on() {
+        match ask() {
+            Ok(_) | Err(FrontendError::Refused { .. }) => attempts += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(attempts)
+}
+
+fn long_puts(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    const BYTES: u64 = 16 << 20;
+    puts(scene, |port, address| port.register(address, BYTES), BYTES)
+}
+
+fn short_extents(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    const BYTES: u64 = 64 << 10;
+    // Every second byte, so that no two extents are one.
+    let extents =
+        |address: u64| (0..BYTES).map(|n| Extent { address: address + n / 2, bytes: 1 }).collect::<Vec<_>>();
+    puts(scene, |port, address| port.register_extents(&extents(address)), BYTES)
+}
+
+fn regions(scene: &Scene<'_>) -> Result<u64, BenchError> {
+    let (guest, port, _) = match_port(scene, 0, PAGE_BYTES)?;
+    let address = guest.memory().allocate(PAGE_BYTES, PAGE_BYTES)?;
+    ask_again(scene, || port.register(address, PAGE_BYTES))
+}

@@ -1,0 +1,193 @@
+//! Puts between two Match cards.
+
+mod attacks;
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use niclab_abi::lists::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, EVENT_PUT, event_kind};
+use niclab_model::models::matching::descriptor::MODEL;
+use serde::Serialize;
+
+use super::{Benches, Measured};
+use crate::bench::BenchError;
+use crate::frontend::ClusterGuest;
+use crate::frontend::matching::{Entry, MatchPort, Target};
+use crate::lab::Lab;
+use crate::shell::Shell;
+
+pub const BENCHES: Benches = Benches {
+    key: "matching",
+    measure: |duration| Ok(Measured::new(&measure(duration)?)),
+    attacks: attacks::ATTACKS,
+};
+
+/// Bytes of a short put: one cache line.
+const SHORT_BYTES: u64 = 64;
+
+/// Bytes of a long put.
+const LONG_BYTES: u64 = 1 << 20;
+
+/// Regions of so many long puts, one after the other: more than the caches of a core hold.
+const LONG_PLACES: u64 = 32;
+
+/// Most latencies that are kept.
+const SAMPLES: usize = 1 << 20;
+
+/// Most looks at a page for one put.
+const MAX_LOOKS: usize = 1 << 16;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Figures {
+    /// Bytes of a short put.
+    short_bytes: u64,
+    /// From the sender's first store to the receiver's load of the event, one put under way, one entry posted for all of
+    /// them; the median.
+    wall_one_way_p50_ns: u64,
+    /// The same, 99 of 100.
+    wall_one_way_p99_ns: u64,
+    /// Bytes of a long put.
+    long_bytes: u64,
+    /// Bytes a second of long puts, one behind the other, on links of 9,000 bytes.
+    wall_bytes_per_s_mtu_9000: f64,
+    /// The same on links of 1,500 bytes.
+    wall_bytes_per_s_mtu_1500: f64,
+    /// For comparison: the same memory copied from place to place by one `memcpy` each.
+    wall_bytes_per_s_memcpy: f64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Match, in process, one core, ledger on")?;
+        let short = self.short_bytes;
+        writeln!(f, "  one way p50   {:>12} ns, puts of {short} bytes", self.wall_one_way_p50_ns)?;
+        writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)?;
+        for (what, rate) in [
+            ("MTU 9000", self.wall_bytes_per_s_mtu_9000),
+            ("MTU 1500", self.wall_bytes_per_s_mtu_1500),
+            ("memcpy", self.wall_bytes_per_s_memcpy),
+        ] {
+            writeln!(f, "  {what:<13} {:>12.2} GB/s, puts of {} bytes", rate / 1e9, self.long_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures latency and both bandwidths for `duration` each.
+fn measure(duration: Duration) -> Result<Figures, BenchError> {
+    let mut latencies = Pair::new(1_500, SHORT_BYTES)?.latencies(duration)?;
+    latencies.sort_unstable();
+    let percentile = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or(0);
+    Ok(Figures {
+        short_bytes: SHORT_BYTES,
+        wall_one_way_p50_ns: percentile(50),
+        wall_one_way_p99_ns: percentile(99),
+        long_bytes: LONG_BYTES,
+        wall_bytes_per_s_mtu_9000: Pair::new(9_000, LONG_BYTES)?.bandwidth(duration)?,
+        wall_bytes_per_s_mtu_1500: Pair::new(1_500, LONG_BYTES)?.bandwidth(duration)?,
+        wall_bytes_per_s_memcpy: memcpy_rate(duration),
+    })
+}
+
+/// Two guests, and an entry of the second that takes all puts of the first.
+struct Pair {
+    lab: Lab,
+    from: MatchPort,
+    to: MatchPort,
+    target: Target,
+}
+
+impl Pair {
+    fn new(mtu_bytes: u32, bytes: u64) -> Result<Self, BenchError> {
+        let lab = Lab::new(2, |config| {
+            for node in &mut config.nodes {
+                node.nic.model = (&MODEL).into();
+                node.link.mtu_bytes = mtu_bytes;
+            }
+        })?;
+        let memory_bytes = bytes * LONG_PLACES;
+        let guest = |node| -> Result<_, BenchError> {
+            let guest = ClusterGuest::connect(lab.cluster_socket(node)?, memory_bytes + (4 << 20))?.into();
+            let port = MatchPort::open(&guest, 256)?;
+            let address = guest.memory().allocate(memory_bytes, niclab_abi::PAGE_BYTES)?;
+            let region = port.register(address, memory_bytes)?;
+            Ok((port, region))
+        };
+        let ((from, region), (mut to, to_region)) = (guest(0)?, guest(1)?);
+        let flags = ENTRY_PUT | ENTRY_REMOTE_OFFSET;
+        to.try_append(&Entry { region: to_region, bytes: memory_bytes, flags, ..Entry::default() });
+        let target = Target { node: 1, port: to.port().number() as u8, region, bytes, ..Target::default() };
+        let shell = lab.daemon().shell();
+        shell.start_polling(0);
+        shell.start_polling(1);
+        shell.poll_once(1);
+        Ok(Self { lab, from, to, target })
+    }
+
+    fn latencies(&mut self, duration: Duration) -> Result<Vec<u64>, BenchError> {
+        let mut latencies = Vec::with_capacity(SAMPLES);
+        let begin = Instant::now();
+        while begin.elapsed() < duration && latencies.len() < SAMPLES {
+            let sent = Instant::now();
+            self.put(self.target)?;
+            latencies.push(sent.elapsed().as_nanos() as u64);
+            self.lab.daemon().shell().poll_once(1);
+        }
+        Ok(latencies)
+    }
+
+    fn bandwidth(&mut self, duration: Duration) -> Result<f64, BenchError> {
+        // Memory is touched for the first time.
+        self.put_everywhere()?;
+        let begin = Instant::now();
+        let mut moved = 0;
+        while begin.elapsed() < duration {
+            moved += self.put_everywhere()?;
+        }
+        Ok(moved as f64 / begin.elapsed().as_secs_f64())
+    }
+
+    /// One put from each place to the same place of the other guest. Returns the bytes.
+    fn put_everywhere(&mut self) -> Result<u64, BenchError> {
+        for place in 0..LONG_PLACES {
+            let offset = place * self.target.bytes;
+            self.put(Target { offset, remote_offset: offset, ..self.target })?;
+        }
+        self.lab.daemon().shell().poll_once(1);
+        Ok(LONG_PLACES * self.target.bytes)
+    }
+
+    /// Launches one put, and looks at the pages until its event is there.
+    fn put(&mut self, target: Target) -> Result<(), BenchError> {
+        let shell: &Shell = self.lab.daemon().shell();
+        let launched = self.from.try_put(&target).is_some();
+        for _ in 0..MAX_LOOKS {
+            shell.poll_once(0);
+            if let Some(event) = self.to.try_event() {
+                let is_put = launched && event_kind(event.status) == EVENT_PUT;
+                return is_put.then_some(()).ok_or(STALLED);
+            }
+        }
+        Err(STALLED)
+    }
+}
+
+const STALLED: BenchError = BenchError::Stalled { what: "the stream of puts", wall_ms: 0 };
+
+/// Copies as much memory as the long puts, place by place.
+fn memcpy_rate(duration: Duration) -> f64 {
+    let bytes = LONG_BYTES as usize;
+    let from = vec![1_u8; bytes * LONG_PLACES as usize];
+    let mut to = vec![2_u8; from.len()];
+    let begin = Instant::now();
+    let mut moved = 0;
+    while begin.elapsed() < duration {
+        for (to, from) in to.chunks_exact_mut(bytes).zip(from.chunks_exact(bytes)) {
+            to.copy_from_slice(from);
+            std::hint::black_box(&to);
+            moved += bytes;
+        }
+    }
+    moved as f64 / begin.elapsed().as_secs_f64()
+}

@@ -1,0 +1,461 @@
+//! What a port can be asked to do: commands, built step by step and encoded as the contract says.
+
+use niclab_abi::lists::{
+    ANY_NODE, ANY_PORT, AppendCommand, ArmCounterCommand, COMMAND_ACK, COMMAND_APPEND, COMMAND_ARM_COUNTER,
+    COMMAND_COUNT_ONLY, COMMAND_GET, COMMAND_INTERRUPT, COMMAND_PUT, COMMAND_SENT, COMMAND_UNLINK, COUNTERS,
+    ENTRY_GET, ENTRY_MAX_SIZE, ENTRY_NO_UNLINK_EVENT, ENTRY_OVERFLOW, ENTRY_PUT, ENTRY_REMOTE_OFFSET,
+    ENTRY_TRUNCATE, PORTALS, THRESHOLD_INFINITE, TransferCommand, UnlinkCommand,
+};
+use niclab_abi::to_words;
+
+use super::Handle;
+use crate::{Address, BadValue};
+
+/// Words of a command.
+pub const WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS;
+
+/// A command as it stands in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// The slot's words.
+    pub words: [u64; WORDS],
+    /// The lower half of the launch word.
+    pub code: u32,
+}
+
+/// Part of a region, as a command names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Name of the region.
+    pub region: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Memory that a command can be about, once `P` says that it is memory of the port that the command is for.
+pub trait Memory<P: ?Sized, E> {
+    /// The part of a region that it is.
+    ///
+    /// # Errors
+    /// It is none of this port.
+    fn part(&self, port: &P) -> Result<Part, E>;
+}
+
+impl<P: ?Sized, E> Memory<P, E> for Part {
+    #[inline]
+    fn part(&self, _: &P) -> Result<Part, E> {
+        Ok(*self)
+    }
+}
+
+/// What a port `P` can be asked to do: [`Put`], [`Get`], [`Append`], [`Unlink`], [`ArmCounter`].
+pub trait Command<P: ?Sized, E> {
+    /// What it is called in an error.
+    const NAME: &'static str;
+
+    /// Its slot.
+    ///
+    /// # Errors
+    /// [`BadValue`], or what its memory says.
+    fn encode(&self, port: &P) -> Result<Encoded, E>;
+}
+
+/// A portal of a port of the cluster network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The port.
+    pub port: Address,
+    /// Its portal, from 0.
+    pub portal: u32,
+}
+
+/// What put and get have in common.
+#[derive(Clone, Copy, Debug)]
+struct Transfer<S> {
+    target: Target,
+    span: S,
+    match_bits: u64,
+    header_data: u64,
+    user: u64,
+    remote_offset: u64,
+    counter: Option<u32>,
+    flags: u32,
+}
+
+impl<S> Transfer<S> {
+    fn new(target: Target, span: S) -> Self {
+        Self {
+            target,
+            span,
+            match_bits: 0,
+            header_data: 0,
+            user: 0,
+            remote_offset: 0,
+            counter: None,
+            flags: 0,
+        }
+    }
+
+    fn encode(&self, command: u32, part: Part) -> Result<Encoded, BadValue> {
+        let Address { node, port } = self.target.port;
+        let command_words = TransferCommand {
+            match_bits: self.match_bits,
+            header_data: self.header_data,
+            user: self.user,
+            region: part.region,
+            portal: check_portal(self.target.portal)?,
+            port: BadValue::check("the target port", port.into(), ANY_PORT - 1)? as u8,
+            node: BadValue::check("the target node", node.into(), ANY_NODE - 1)? as u16,
+            offset: part.offset,
+            bytes: part.bytes,
+            remote_offset: self.remote_offset,
+            counter: counter_word(self.counter)?,
+        };
+        Ok(Encoded { words: to_words(&command_words), code: command | self.flags })
+    }
+}
+
+fn check_portal(portal: u32) -> Result<u8, BadValue> {
+    Ok(BadValue::check("the portal", portal.into(), u64::from(PORTALS) - 1)? as u8)
+}
+
+fn counter_word(counter: Option<u32>) -> Result<u64, BadValue> {
+    counter.map_or(Ok(0), |counter| Ok(check_counter(counter)? + 1))
+}
+
+/// Refuses a counter that there is not.
+///
+/// # Errors
+/// [`BadValue`].
+pub fn check_counter(counter: u32) -> Result<u64, BadValue> {
+    BadValue::check("the counter", counter.into(), u64::from(COUNTERS) - 1)
+}
+
+/// Sends bytes to the first entry of a portal that matches.
+///
+/// Without flags nothing tells the initiator what became of it. Messages of one port to another take effect in the order
+/// of their launches.
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug)]
+pub struct Put<S>(Transfer<S>);
+
+impl<S> Put<S> {
+    /// Sends `span`, which may be empty, to `target`.
+    pub fn new(target: Target, span: S) -> Self {
+        Self(Transfer::new(target, span))
+    }
+
+    /// What entries compare; zero at first.
+    pub fn match_bits(mut self, match_bits: u64) -> Self {
+        self.0.match_bits = match_bits;
+        self
+    }
+
+    /// A word for the receiver's event.
+    pub fn header_data(mut self, header_data: u64) -> Self {
+        self.0.header_data = header_data;
+        self
+    }
+
+    /// A word that comes back with the events of this command.
+    pub fn user(mut self, user: u64) -> Self {
+        self.0.user = user;
+        self
+    }
+
+    /// Where in the entry's memory it goes, if the entry leaves that to the initiator.
+    pub fn remote_offset(mut self, offset: u64) -> Self {
+        self.0.remote_offset = offset;
+        self
+    }
+
+    /// Counts what [`Put::ack`] and [`Put::sent`] tell.
+    pub fn counter(mut self, counter: u32) -> Self {
+        self.0.counter = Some(counter);
+        self
+    }
+
+    /// The receiving NIC interrupts its host once the event is stored.
+    pub fn interrupt(mut self) -> Self {
+        self.0.flags |= COMMAND_INTERRUPT;
+        self
+    }
+
+    /// [`super::Kind::Acknowledged`] tells what became of it at the receiver.
+    pub fn ack(mut self) -> Self {
+        self.0.flags |= COMMAND_ACK;
+        self
+    }
+
+    /// [`super::Kind::Sent`] tells when the memory may be used again.
+    pub fn sent(mut self) -> Self {
+        self.0.flags |= COMMAND_SENT;
+        self
+    }
+
+    /// Successes are counted and not told by events.
+    pub fn count_only(mut self) -> Self {
+        self.0.flags |= COMMAND_COUNT_ONLY;
+        self
+    }
+}
+
+impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Put<S> {
+    const NAME: &'static str = "put";
+
+    #[inline]
+    fn encode(&self, port: &P) -> Result<Encoded, E> {
+        Ok(self.0.encode(COMMAND_PUT, self.0.span.part(port)?)?)
+    }
+}
+
+/// Fetches bytes from the first entry of a portal that matches. [`super::Kind::Reply`] tells when they are there.
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug)]
+pub struct Get<S>(Transfer<S>);
+
+impl<S> Get<S> {
+    /// Fetches as many bytes as `span` has from `target` into it.
+    pub fn new(target: Target, span: S) -> Self {
+        Self(Transfer::new(target, span))
+    }
+
+    /// What entries compare; zero at first.
+    pub fn match_bits(mut self, match_bits: u64) -> Self {
+        self.0.match_bits = match_bits;
+        self
+    }
+
+    /// A word that comes back with the events of this command.
+    pub fn user(mut self, user: u64) -> Self {
+        self.0.user = user;
+        self
+    }
+
+    /// Where in the entry's memory the bytes begin, if the entry leaves that to the initiator.
+    pub fn remote_offset(mut self, offset: u64) -> Self {
+        self.0.remote_offset = offset;
+        self
+    }
+
+    /// Counts the reply.
+    pub fn counter(mut self, counter: u32) -> Self {
+        self.0.counter = Some(counter);
+        self
+    }
+
+    /// A success is counted and not told by an event.
+    pub fn count_only(mut self) -> Self {
+        self.0.flags |= COMMAND_COUNT_ONLY;
+        self
+    }
+}
+
+impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Get<S> {
+    const NAME: &'static str = "get";
+
+    #[inline]
+    fn encode(&self, port: &P) -> Result<Encoded, E> {
+        Ok(self.0.encode(COMMAND_GET, self.0.span.part(port)?)?)
+    }
+}
+
+/// Appends a match entry to a portal of this port; the launch's [`Handle`] is the entry's.
+///
+/// Without more it takes one put of any match bits' value zero, from anywhere, that is not longer than its memory.
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug)]
+pub struct Append<S> {
+    portal: u32,
+    span: S,
+    match_bits: u64,
+    ignore_bits: u64,
+    user: u64,
+    source_node: Option<u32>,
+    source_port: Option<u32>,
+    threshold: u64,
+    max_size: u64,
+    counter: Option<u32>,
+    flags: u32,
+}
+
+impl<S> Append<S> {
+    /// An entry for one put, with memory `span`.
+    pub fn put(portal: u32, span: S) -> Self {
+        Self::new(portal, span, ENTRY_PUT)
+    }
+
+    /// An entry for one get, with memory `span`.
+    pub fn get(portal: u32, span: S) -> Self {
+        Self::new(portal, span, ENTRY_GET)
+    }
+
+    /// An entry for one operation, put or get, with memory `span`.
+    pub fn both(portal: u32, span: S) -> Self {
+        Self::new(portal, span, ENTRY_PUT | ENTRY_GET)
+    }
+
+    fn new(portal: u32, span: S, flags: u32) -> Self {
+        Self {
+            portal,
+            span,
+            match_bits: 0,
+            ignore_bits: 0,
+            user: 0,
+            source_node: None,
+            source_port: None,
+            threshold: 1,
+            max_size: 0,
+            counter: None,
+            flags,
+        }
+    }
+
+    /// The match bits of messages that it takes, but for those that are set in `ignore`.
+    pub fn match_bits(mut self, match_bits: u64, ignore: u64) -> Self {
+        self.match_bits = match_bits;
+        self.ignore_bits = ignore;
+        self
+    }
+
+    /// A word that comes back with the events of this entry.
+    pub fn user(mut self, user: u64) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// Takes messages of this node only.
+    pub fn source_node(mut self, node: u32) -> Self {
+        self.source_node = Some(node);
+        self
+    }
+
+    /// Takes messages of ports with this number only.
+    pub fn source_port(mut self, port: u32) -> Self {
+        self.source_port = Some(port);
+        self
+    }
+
+    /// Takes so many operations, at least one, instead of one.
+    pub fn threshold(mut self, operations: u32) -> Self {
+        self.threshold = operations.into();
+        self
+    }
+
+    /// Takes any number of operations.
+    pub fn persistent(mut self) -> Self {
+        self.threshold = THRESHOLD_INFINITE;
+        self
+    }
+
+    /// Is unlinked once fewer bytes than this are left ("min free"). An entry whose offset the initiator says does not match
+    /// where fewer are left, and stays. With [`Self::truncate`] this says nothing: messages are cut instead.
+    pub fn max_size(mut self, bytes: u64) -> Self {
+        self.max_size = bytes;
+        self.flags |= ENTRY_MAX_SIZE;
+        self
+    }
+
+    /// Cuts messages that are too long, instead of not matching them; in the end to nothing, when no bytes are left.
+    pub fn truncate(mut self) -> Self {
+        self.flags |= ENTRY_TRUNCATE;
+        self
+    }
+
+    /// The initiator says the offset. Otherwise the entry keeps its own, which moves on with each message.
+    pub fn remote_offset(mut self) -> Self {
+        self.flags |= ENTRY_REMOTE_OFFSET;
+        self
+    }
+
+    /// For the overflow list: takes what no posted entry does.
+    pub fn overflow(mut self) -> Self {
+        self.flags |= ENTRY_OVERFLOW;
+        self
+    }
+
+    /// No event when it unlinks itself.
+    pub fn no_unlink_event(mut self) -> Self {
+        self.flags |= ENTRY_NO_UNLINK_EVENT;
+        self
+    }
+
+    /// Counts its operations.
+    pub fn counter(mut self, counter: u32) -> Self {
+        self.counter = Some(counter);
+        self
+    }
+
+    /// Successes are counted and not told by events.
+    pub fn count_only(mut self) -> Self {
+        self.flags |= COMMAND_COUNT_ONLY;
+        self
+    }
+}
+
+impl<S> Append<S> {
+    fn encode(&self, part: Part) -> Result<Encoded, BadValue> {
+        let source = |what, value: Option<u32>, any: u64| {
+            value.map_or(Ok(any), |value| BadValue::check(what, value.into(), any - 1))
+        };
+        let words = to_words(&AppendCommand {
+            match_bits: self.match_bits,
+            ignore_bits: self.ignore_bits,
+            user: self.user,
+            region: part.region,
+            portal: check_portal(self.portal)?,
+            port: source("the source port", self.source_port, ANY_PORT)? as u8,
+            node: source("the source node", self.source_node, ANY_NODE)? as u16,
+            offset: part.offset,
+            bytes: part.bytes,
+            threshold: self.threshold,
+            counter: counter_word(self.counter)?,
+            max_size: self.max_size,
+        });
+        Ok(Encoded { words, code: COMMAND_APPEND | self.flags })
+    }
+}
+
+impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Append<S> {
+    const NAME: &'static str = "append a match entry";
+
+    fn encode(&self, port: &P) -> Result<Encoded, E> {
+        Ok(self.encode(self.span.part(port)?)?)
+    }
+}
+
+/// Unlinks the entry with this handle; answered by [`super::Kind::Unlinked`].
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unlink(pub Handle);
+
+impl<P: ?Sized, E> Command<P, E> for Unlink {
+    const NAME: &'static str = "unlink";
+
+    fn encode(&self, _: &P) -> Result<Encoded, E> {
+        let words = to_words(&UnlinkCommand { handle: self.0.number(), reserved: 0 });
+        Ok(Encoded { words, code: COMMAND_UNLINK })
+    }
+}
+
+/// One interrupt as soon as a counter has `successes`; zero disarms it.
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArmCounter {
+    /// The counter.
+    pub counter: u32,
+    /// Its successes.
+    pub successes: u64,
+}
+
+impl<P: ?Sized, E: From<BadValue>> Command<P, E> for ArmCounter {
+    const NAME: &'static str = "arm a counter";
+
+    fn encode(&self, _: &P) -> Result<Encoded, E> {
+        let counter = check_counter(self.counter)?;
+        let words = to_words(&ArmCounterCommand { counter, threshold: self.successes });
+        Ok(Encoded { words, code: COMMAND_ARM_COUNTER })
+    }
+}

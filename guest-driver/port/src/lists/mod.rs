@@ -1,0 +1,56 @@
+//! What stands in a slot and in a record of a port whose NIC matches messages itself: commands, events, counters.
+
+mod command;
+mod event;
+
+use niclab_abi::lists::COUNTERS_OFFSET;
+
+use crate::{Page, Queue, Records, Reports, Requester};
+
+pub use command::{
+    Append, ArmCounter, Command, Encoded, Get, Memory, Part, Put, Target, Unlink, WORDS, check_counter,
+};
+pub use event::{Event, EventRecord, Handle, Kind, Outcome};
+
+/// Portals of a port.
+pub const PORTALS: u32 = niclab_abi::lists::PORTALS;
+/// Counters of a port.
+pub const COUNTERS: u32 = niclab_abi::lists::COUNTERS;
+
+/// Launches a command from the next slot, which must be free.
+#[inline]
+pub fn launch(requester: &mut Requester, page: &mut impl Page, command: &Encoded, received: u64) -> Handle {
+    let number = requester.launch(page, 0, command.words.iter().copied(), command.code, received);
+    // The device knows a launch by the low half of its number, and calls it so.
+    Handle::from_number(number as u32)
+}
+
+/// The next event of the queue, if it is there, and whether the device must be told that it was taken.
+#[inline]
+pub fn take(queue: &mut Queue<EventRecord>, records: &mut impl Records) -> Option<(Event, bool)> {
+    let (record, status) = queue.front(records)?;
+    let event = Event::decode(&record, status)?;
+    drop(record);
+    Some((event, queue.advance(records)))
+}
+
+/// A counter: operations since the port was opened. Both only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Those that were done.
+    pub successes: u64,
+    /// Those that failed.
+    pub failures: u64,
+}
+
+impl Count {
+    /// Counter `counter`, below [`COUNTERS`], as the device last wrote it.
+    #[must_use]
+    pub fn read(page: &impl Reports, counter: u32) -> Self {
+        let first = (COUNTERS_OFFSET / 8) as usize + 2 * counter as usize;
+        // `success` is written last: read first, it is never ahead of what came before it.
+        let successes = page.status_word(first + 1);
+        page.acquire();
+        Self { successes, failures: page.status_word(first) }
+    }
+}
