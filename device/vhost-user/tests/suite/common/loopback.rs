@@ -171,7 +171,7 @@ impl Drop for Loopback {
 
 impl Nic for Loopback {
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.effects.interface.exchange(node);
+        self.effects.interface.enter(node);
         self.effects.on_input(&input);
         match input {
             Input::Descriptor(chain) => {
@@ -189,7 +189,7 @@ impl Nic for Loopback {
             _ => {}
         }
         self.go_on(now);
-        self.effects.interface.exchange(node);
+        self.effects.interface.leave(node);
     }
 
     fn memory_named_by(&self, _: &[u8]) -> HostRanges {
