@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::nic::Nic;
 use crate::parts::profile::Profile;
+use crate::parts::routes::Address;
 
 /// A NIC model, as one descriptor.
 pub struct Model {
@@ -45,6 +46,9 @@ pub struct Model {
     pub machines: &'static [&'static str],
     /// What drivers and libraries may ask of a card: bits of [`niclab_abi::config`].
     pub features: u64,
+    /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this frame, or
+    /// the frame is the cards' own.
+    pub begun: fn(&[u8]) -> Option<Begun>,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
     /// How a swarm of random runs comes to this model.
@@ -88,6 +92,17 @@ impl Model {
         let problems: Vec<Problem> = each.collect();
         if problems.is_empty() { (self.check)(values) } else { problems }
     }
+}
+
+/// A message that begins: who sends its data to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The sending port.
+    pub from: Address,
+    /// The receiving port.
+    pub to: Address,
+    /// Whether it interrupts its receiver.
+    pub interrupt: bool,
 }
 
 /// Where a card stands, and under which prices.

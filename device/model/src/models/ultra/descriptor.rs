@@ -8,9 +8,9 @@ use niclab_abi::config::FEATURE_SLICES;
 
 use crate::models::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::models::ultra::nic::Ultra;
-use crate::models::ultra::wire::{MAX_WORDS, PROTOCOL};
+use crate::models::ultra::wire::{self, Header, MAX_WORDS, PROTOCOL, Packet};
 use crate::nic::registry::{
-    AnyNic, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
     Promises, Seat, Swarm, Value, Values,
 };
 
@@ -30,6 +30,7 @@ pub static MODEL: Model = Model {
     default_profile: "htx-200mhz",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
+    begun,
     build,
     swarm: Swarm { one_in: 1, draws_device_faults: true, draw },
 };
@@ -172,6 +173,12 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         },
         ..Config::new(seat.node, seat.nodes.into(), seat.profile)
     }
+}
+
+fn begun(frame: &[u8]) -> Option<Begun> {
+    let header = Header::parse(&Packet::new_checked(frame).ok()?).ok()?;
+    let wire::Kind::Data { interrupt, .. } = header.kind else { return None };
+    Some(Begun { from: header.source, to: header.target, interrupt })
 }
 
 fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
