@@ -17,7 +17,8 @@
 
 use std::io::{self, Write};
 
-use niclab_model::models::ultra::wire::{Header, Kind, Packet};
+use niclab_model::fabric::ethernet;
+use niclab_model::models;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -79,17 +80,17 @@ impl Recorded {
     /// message of a cluster NIC.
     #[must_use]
     pub fn new(begin: Time, message: &TraceTag, frame: &[u8]) -> Option<Self> {
-        let header = Header::parse(&Packet::new_checked(frame).ok()?).ok()?;
-        let Kind::Data { interrupt, .. } = header.kind else { return None };
+        let protocol = *ethernet::Frame::new_checked(frame)?.payload().first()?;
+        let sent = (models::of_protocol(protocol)?.sent)(frame)?;
         Some(Self {
             // What was begun before the recording and waited is sent at its start.
             model_time_ps: message.launched.as_ps().saturating_sub(begin.as_ps()),
             node: message.node,
             port: message.port,
-            to: header.target.node,
-            to_port: header.target.port.into(),
+            to: sent.node,
+            to_port: sent.port,
             bytes: message.bytes,
-            interrupt,
+            interrupt: sent.interrupt,
         })
     }
 }
@@ -143,7 +144,7 @@ fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::models::ultra::wire::Address;
+    use niclab_model::models::ultra::wire::{Address, Header, Kind};
 
     use super::*;
 

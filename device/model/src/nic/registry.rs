@@ -47,8 +47,20 @@ pub struct Model {
     pub features: u64,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
+    /// Where the message goes that a frame of this model carries; none for other frames, and where messages are not recorded.
+    pub sent: fn(&[u8]) -> Option<Sent>,
     /// How a swarm of random runs comes to this model.
     pub swarm: Swarm,
+}
+
+/// Where a message goes, for recordings.
+pub struct Sent {
+    /// The node.
+    pub node: u16,
+    /// The port of the node.
+    pub port: u16,
+    /// Whether it interrupts its receiver.
+    pub interrupt: bool,
 }
 
 /// Models are told apart by their names.

@@ -35,6 +35,7 @@ pub static MODEL: Model = Model {
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
     build,
+    sent: |_| None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
 };
 

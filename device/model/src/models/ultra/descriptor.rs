@@ -8,10 +8,10 @@ use niclab_abi::config::FEATURE_SLICES;
 
 use crate::models::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::models::ultra::nic::Ultra;
-use crate::models::ultra::wire::{MAX_WORDS, PROTOCOL};
+use crate::models::ultra::wire::{self, Header, MAX_WORDS, PROTOCOL, Packet};
 use crate::nic::registry::{
     AnyNic, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    Promises, Seat, Sent, Swarm, Value, Values,
 };
 
 /// ULTRA.
@@ -31,6 +31,7 @@ pub static MODEL: Model = Model {
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
     build,
+    sent,
     swarm: Swarm { one_in: 1, draws_device_faults: true, draw },
 };
 
@@ -175,6 +176,12 @@ pub fn config(values: &Values, seat: Seat) -> Config {
 
 fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     Ok(Box::new(Ultra::new(config(values, seat))?))
+}
+
+fn sent(frame: &[u8]) -> Option<Sent> {
+    let header = Header::parse(&Packet::new_checked(frame).ok()?).ok()?;
+    let wire::Kind::Data { interrupt, .. } = header.kind else { return None };
+    Some(Sent { node: header.target.node, port: header.target.port.into(), interrupt })
 }
 
 fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {

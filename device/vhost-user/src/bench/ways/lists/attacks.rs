@@ -1,4 +1,4 @@
-//! What a guest with a Match card may do to others.
+//! What a guest with lists on its card may do to others.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub const ATTACKS: &[Attack] = &[
 /// Entries of a long list: more than a card takes.
 const MANY_ENTRIES: u32 = 1 << 18;
 
-/// A guest of a Match card with an open port, and a region of its memory.
+/// A guest of a card with lists, with an open port, and a region of its memory.
 fn match_port(
     scene: &Scene<'_>,
     node: usize,

@@ -1,23 +1,23 @@
-//! Puts between two Match cards.
+//! Puts between two cards with lists.
 
 mod attacks;
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use niclab_abi::config::FEATURE_LISTS;
 use niclab_abi::lists::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, EVENT_PUT, event_kind};
-use niclab_model::models::matching::descriptor::MODEL;
 use serde::Serialize;
 
 use super::{Benches, Measured};
-use crate::bench::BenchError;
+use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
 use crate::frontend::matching::{Entry, MatchPort, Target};
 use crate::lab::Lab;
 use crate::shell::Shell;
 
 pub const BENCHES: Benches = Benches {
-    key: "matching",
+    key: || "matching",
     measure: |duration| Ok(Measured::new(&measure(duration)?)),
     attacks: attacks::ATTACKS,
 };
@@ -59,7 +59,7 @@ struct Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Match, in process, one core, ledger on")?;
+        writeln!(f, "{}, in process, one core, ledger on", card_with(FEATURE_LISTS).title)?;
         let short = self.short_bytes;
         writeln!(f, "  one way p50   {:>12} ns, puts of {short} bytes", self.wall_one_way_p50_ns)?;
         writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)?;
@@ -102,7 +102,7 @@ impl Pair {
     fn new(mtu_bytes: u32, bytes: u64) -> Result<Self, BenchError> {
         let lab = Lab::new(2, |config| {
             for node in &mut config.nodes {
-                node.nic.model = (&MODEL).into();
+                node.nic.model = card_with(FEATURE_LISTS).into();
                 node.link.mtu_bytes = mtu_bytes;
             }
         })?;
