@@ -78,9 +78,9 @@ impl Conventional {
     /// Acts on the bus of `node`.
     #[inline]
     fn on<R>(&mut self, node: &mut NodeBus, act: impl FnOnce(&mut HostInterface) -> R) -> R {
-        self.interface.exchange(node);
+        self.interface.enter(node);
         let result = act(&mut self.interface);
-        self.interface.exchange(node);
+        self.interface.leave(node);
         result
     }
 

@@ -82,7 +82,7 @@ pub struct HostInterface {
     /// Shared between the cards of a cluster, where there may be thousands.
     profile: Arc<Profile>,
     ledger: Ledger,
-    /// On loan, between two calls of [`Self::exchange`].
+    /// On loan, between [`Self::enter`] and [`Self::leave`].
     node: NodeBus,
     /// The card's own bus, where it has one.
     local: Resource,
@@ -99,12 +99,18 @@ impl HostInterface {
         }
     }
 
-    /// Takes the node's host and bus, or gives them back: what lies between two calls is done on that node. A model calls it
-    /// first and last in [`Nic::handle`](crate::nic::Nic::handle). (A move and no reference: what acts on the bus is deep
-    /// inside of a model, and a lifetime would have to be carried there.)
+    /// Takes the node's host and bus over: what is done before [`Self::leave`] is done on that node. A model calls it first in
+    /// [`Nic::handle`](crate::nic::Nic::handle). (A copy and no reference: what acts on the bus is deep inside of a model, and a
+    /// lifetime would have to be carried there.)
     #[inline]
-    pub const fn exchange(&mut self, node: &mut NodeBus) {
-        core::mem::swap(&mut self.node, node);
+    pub const fn enter(&mut self, node: &NodeBus) {
+        self.node = *node;
+    }
+
+    /// Gives the node's host and bus back. A model calls it last.
+    #[inline]
+    pub const fn leave(&self, node: &mut NodeBus) {
+        *node = self.node;
     }
 
     /// The prices.
@@ -364,17 +370,17 @@ mod tests {
         let mut masters = [interface(false), interface(false)];
         let mut end = Time::ZERO;
         for (number, master) in masters.iter_mut().enumerate() {
-            master.exchange(&mut node);
+            master.enter(&node);
             assert_eq!(master.host_clock().as_ps(), number as u64 * 110, "the host is the node's");
             end = master.transfer(BusTransfer::PioWrite, Time::ZERO, 8).released;
-            master.exchange(&mut node);
+            master.leave(&mut node);
         }
         let waited = masters.each_ref().map(|master| master.ledger().total().waited_ps);
         assert_eq!(waited, [0, 110], "the second waits until the first has left the bus");
         assert_eq!((node.clock(), node.rest()), (end, end));
         node.wait_until(Time::from_ps(1_000));
         assert_eq!(node.clock().as_ps(), 1_000);
-        masters[0].exchange(&mut node);
+        masters[0].enter(&node);
         assert_eq!(masters[0].host_clock(), end, "who waits is not busy");
     }
 }

@@ -423,9 +423,9 @@ impl Mailbox {
 
 impl Nic for Mailbox {
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.effects.interface.exchange(node);
+        self.effects.interface.enter(node);
         self.take(now, input);
-        self.effects.interface.exchange(node);
+        self.effects.interface.leave(node);
     }
 
     fn memory_named_by(&self, request: &[u8]) -> HostRanges {

@@ -354,9 +354,9 @@ impl Controlled for Match {
 impl Nic for Match {
     #[inline]
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.ends.effects.interface.exchange(node);
+        self.ends.effects.interface.enter(node);
         self.take(now, input);
-        self.ends.effects.interface.exchange(node);
+        self.ends.effects.interface.leave(node);
     }
 
     fn memory_named_by(&self, request: &[u8]) -> HostRanges {

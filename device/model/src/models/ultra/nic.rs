@@ -211,9 +211,9 @@ impl Ultra {
 impl Nic for Ultra {
     #[inline]
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
-        self.effects.interface.exchange(node);
+        self.effects.interface.enter(node);
         self.take(now, input);
-        self.effects.interface.exchange(node);
+        self.effects.interface.leave(node);
     }
 
     fn memory_named_by(&self, request: &[u8]) -> HostRanges {

@@ -178,7 +178,7 @@ impl<'a> Packet<'a> {
         if !rest.is_empty() || flits.len() < HEAD_FLITS || flits.len() > HEAD_FLITS + MAX_WORDS {
             return Err(wrong_length);
         }
-        if let Some(flit) = flits.iter().position(|flit| *flit != seal(word_of(flit))) {
+        if let Some(flit) = flits.iter().position(|flit| !is_sealed(flit)) {
             return Err(WireError::Crc { flit });
         }
         let packet = Self { ethernet, flits };
@@ -312,6 +312,12 @@ fn seal(word: u64) -> [u8; FLIT_BYTES] {
     flit[..WORD_BYTES].copy_from_slice(&word.to_be_bytes());
     flit[WORD_BYTES..].copy_from_slice(&check_sequence(word).to_be_bytes());
     flit
+}
+
+#[inline]
+fn is_sealed(flit: &[u8; FLIT_BYTES]) -> bool {
+    let [.., high, low] = *flit;
+    u16::from_be_bytes([high, low]) == check_sequence(word_of(flit))
 }
 
 #[inline]
