@@ -28,18 +28,6 @@ const STANDING: &[(&[&str], &str)] = &[
         &["device/vhost-user/src/shell/mod.rs", "device/vhost-user/src/watch/mod.rs"],
         "what is watched is asked of the shell that it watches",
     ),
-    (
-        &[
-            "guest-driver/lib/src/backing.rs",
-            "guest-driver/lib/src/device.rs",
-            "guest-driver/lib/src/error.rs",
-            "guest-driver/lib/src/matching/mod.rs",
-            "guest-driver/lib/src/port/mod.rs",
-            "guest-driver/lib/src/statistics.rs",
-            "guest-driver/lib/src/wait.rs",
-        ],
-        "errors hold one model's events; they go when the library becomes a shell around what all hosts share",
-    ),
 ];
 
 /// A file and those that declare it, the crate's root first.

@@ -62,6 +62,15 @@ pub trait Backing: Send + Sync {
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn revoke(&self, source: Address) -> Result<(), Error>;
 
+    /// Fresh pages, zeros all of them, of at least so many bytes: memory that [`Backing::register`] takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`].
+    fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+        Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })
+    }
+
     /// Registers memory with the device for the port (Match); returns the region's name. The caller keeps the memory until
     /// [`Backing::deregister`] succeeded, and for ever when it does not.
     ///

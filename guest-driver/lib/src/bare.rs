@@ -5,7 +5,7 @@ use std::sync::Arc;
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
 
 use crate::matching::Region;
-use crate::port::{self, Link, PortOptions};
+use crate::port::{self, Link, Parts, PortOptions};
 use crate::{Address, Device, Error, Memory};
 
 /// An open port that its program drives by [`niclab_port`] itself. It is closed once it and all its regions are dropped.
@@ -25,7 +25,15 @@ impl BarePort {
     ///
     /// [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`], [`Error::Inconsistent`].
     pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
-        let parts = port::open(device, options)?;
+        Self::from_parts(port::open(device, options)?)
+    }
+
+    /// A port of the given parts, whatever its model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Inconsistent`] names the part that is too small.
+    pub fn from_parts(parts: Parts) -> Result<Self, Error> {
         let (requester, completer) = (parts.requester.clone(), parts.completer.clone());
         let (status, records) = (parts.status.clone(), parts.slices.clone());
         Ok(Self { link: parts.link()?, requester, completer, status, records })
@@ -84,8 +92,7 @@ impl BarePort {
     ///
     /// [`Error::NoMemory`], [`Error::Refused`], [`Error::DeviceGone`].
     pub fn allocate(&self, bytes: usize) -> Result<(Region, u32), Error> {
-        let memory = Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })?;
-        let region = Region::register(&self.link, memory)?;
+        let region = Region::register(&self.link, self.link.backing.allocate(bytes)?)?;
         let name = region.name();
         Ok((region, name))
     }

@@ -126,7 +126,7 @@ pub enum Error {
         /// What was tried.
         operation: &'static str,
         /// What the NIC says.
-        outcome: crate::matching::Outcome,
+        outcome: niclab_port::lists::Outcome,
     },
 
     /// Nothing came within the deadline, although the device lives.

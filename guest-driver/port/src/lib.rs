@@ -15,6 +15,7 @@
 
 #![no_std]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 

@@ -5,6 +5,7 @@
 mod agreement;
 mod device_faults;
 mod faults;
+mod library;
 mod programs;
 mod recording;
 mod two_clocks;

@@ -7,9 +7,7 @@ use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
-use niclab_abi::region::{
-    Extent, MAX_EXTENTS, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName, RegionOpen, RegionOpened,
-};
+use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
 use niclab_model::parts::fault_injector::{Fault, FaultInjector, Rates, Record};
@@ -17,6 +15,7 @@ use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
+use niclab_port::lists::open_region;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Transport, Wrong};
@@ -166,17 +165,11 @@ impl<T: Transport> CardHost<T> {
         effects: &mut Effects,
     ) -> Result<u32, Refused> {
         let extents: Vec<Extent> = self.memory.extents(place).collect();
-        let bytes = extents.iter().map(|extent| extent.bytes).sum();
-        let mut parts = extents.chunks(MAX_EXTENTS as usize);
-        let Some(first) = parts.next() else { return Ok(0) };
-        let open = RegionOpen { port: number, extents: first.len() as u32, bytes, reserved: 0 };
-        let reply = self.control(OP_REGION_OPEN, with_extents(&open, first), checker, effects)?;
-        let region = RegionOpened::from_bytes(&reply).map_or(0, |opened| opened.region);
-        for part in parts {
-            let name = RegionName { port: number, region, extents: part.len() as u32, reserved: 0 };
-            self.control(OP_REGION_EXTEND, with_extents(&name, part), checker, effects)?;
+        if extents.is_empty() {
+            return Ok(0);
         }
-        Ok(region)
+        let ask = |operation, body| self.control(operation, body, checker, effects);
+        Ok(open_region(number, &extents, ask)?.unwrap_or_default())
     }
 
     /// Lets the partners of a port send to it, where senders are held back by their shares of its queue.
@@ -767,11 +760,5 @@ fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
     let mut bytes = vec![0; T::BYTES];
     // Exactly as long as the value.
     let _ = value.to_bytes(&mut bytes);
-    bytes
-}
-
-fn with_extents(body: &impl ToBytes, extents: &[Extent]) -> Vec<u8> {
-    let mut bytes = bytes_of(body);
-    bytes.extend(extents.iter().flat_map(bytes_of));
     bytes
 }

@@ -1,13 +1,14 @@
 //! What every vhost-user connection goes through, and the channel on which the daemon asks for its BAR to be mapped.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::{Condvar, Mutex};
 use vhost::vhost_user::message::{
     VhostUserHeaderFlag, VhostUserMMap, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
@@ -246,6 +247,12 @@ impl Connection {
     /// Queues that the connection was made for.
     pub const fn queues(&self) -> u64 {
         self.queues
+    }
+
+    /// Whether the daemon has not hung up: the system always tells of that.
+    pub fn is_open(&self) -> bool {
+        let mut socket = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        poll(&mut socket, PollTimeout::ZERO) == Ok(0)
     }
 
     /// The socket, for tests that write nonsense into it.

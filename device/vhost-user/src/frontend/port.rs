@@ -16,7 +16,7 @@ use niclab_abi::control::{
 use niclab_abi::receive::{SLICE_BYTES, SLICE_WORDS};
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
 use niclab_port::slices::{self, Flags, Message, Slice};
-use niclab_port::{Fault, Kind, Queue, Record, Records, Register, Requester, Status};
+use niclab_port::{Kind, Queue, Records, Register, Requester, Status};
 use niclab_workloads::AtomicMemory;
 
 use super::{ClusterGuest, FrontendError};
@@ -32,8 +32,6 @@ pub struct GuestPort<K = Slice> {
     status_address: u64,
     requester: Requester,
     queue: Queue<K>,
-    /// Slices released, as far as this side has said.
-    released: u64,
 }
 
 impl GuestPort {
@@ -83,7 +81,6 @@ impl<K: Kind> GuestPort<K> {
             status_address,
             requester: Requester::new(0),
             queue: Queue::new(slices, 0),
-            released: 0,
         })
     }
 
@@ -142,12 +139,8 @@ impl<K: Kind> GuestPort<K> {
         if !self.requester.is_full() {
             return true;
         }
-        let page = AtomicPage { requester: &[], status: self.status_page() };
-        let mut requester = self.requester.clone();
-        let learned = requester.refresh(&page);
-        if matches!(learned, Ok(()) | Err(Fault::Refused { .. })) {
-            self.requester = requester;
-        }
+        let words = self.guest.memory().atomics(self.status_address, STATUS_WORDS).unwrap_or_default();
+        let _ = self.requester.refresh(&AtomicPage { requester: &[], status: words });
         !self.requester.is_full()
     }
 
@@ -160,15 +153,11 @@ impl<K: Kind> GuestPort<K> {
         requester.launch(&mut page, 0, words.iter().copied(), code, received) as u32
     }
 
-    /// Takes the words of the next slice as they are, if it has arrived.
-    #[inline]
-    pub fn try_words(&mut self) -> Option<[u64; SLICE_WORDS]> {
-        self.with_records(|queue, records| {
-            let (record, _) = queue.front(records)?;
-            let words = std::array::from_fn(|word| record.word(word));
-            let _ = queue.advance(records);
-            Some(words)
-        })
+    /// What is taken from now on is released once a quarter of the queue came together, and the device is told so. Before a
+    /// sender is authorized.
+    pub(super) fn release_by_itself(&mut self) {
+        let interval = self.queue.usual_release_interval();
+        self.with_records(|queue, records| queue.set_release_interval(interval, records));
     }
 
     /// Tells the device that [`Self::release_lazily`] will be called after each slice. Before a sender is authorized.
@@ -179,16 +168,15 @@ impl<K: Kind> GuestPort<K> {
     /// Frees what was taken, once a quarter of the queue came together; true when a doorbell may be due.
     #[inline]
     pub fn release_lazily(&mut self) -> bool {
-        let due = self.taken() - self.released >= self.queue.usual_release_interval();
+        let due = self.taken() - self.queue.released() >= self.queue.usual_release_interval();
         if due {
-            self.release(self.taken());
+            self.with_records(|queue, records| queue.release(records));
         }
         due
     }
 
     /// Stores the register that says how many slices were consumed, which may be any number.
-    pub fn release(&mut self, slices: u64) {
-        self.released = slices;
+    pub fn release(&self, slices: u64) {
         self.store(Register::Released, slices);
     }
 
@@ -239,7 +227,10 @@ impl<K: Kind> GuestPort<K> {
     }
 
     #[inline]
-    fn with_records<T>(&mut self, act: impl FnOnce(&mut Queue<K>, &mut AtomicRecords<'_>) -> T) -> T {
+    pub(super) fn with_records<T>(
+        &mut self,
+        act: impl FnOnce(&mut Queue<K>, &mut AtomicRecords<'_>) -> T,
+    ) -> T {
         let Self { guest, port, queue, slices_address, .. } = self;
         let words = queue.capacity() as usize * SLICE_WORDS;
         let records = guest.memory().atomics(*slices_address, words).unwrap_or_default();

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
-use niclab_abi::lists::*;
-use niclab_abi::region::*;
-use niclab_device::frontend::matching::{Entry, MatchPort, Target};
+use niclab_abi::region::{Extent, MAX_EXTENTS, OP_REGION_OPEN, RegionOpen};
+use niclab_device::frontend::matching::MatchPort;
 use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
+use niclab_port::lists::{Append, Command, Event, Get, Handle, Kind, Outcome, Part, Put, Target};
+use niclab_port::{Address, BadValue};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, NicModel};
 use proptest::prelude::*;
@@ -47,8 +48,18 @@ impl Side {
         Self { node, port, address, region }
     }
 
-    fn number(&self) -> u8 {
-        self.port.port().number() as u8
+    fn number(&self) -> u32 {
+        self.port.port().number()
+    }
+
+    /// So many bytes from the begin of the memory.
+    const fn part(&self, bytes: u64) -> Part {
+        Part { region: self.region, offset: 0, bytes }
+    }
+
+    /// The first portal.
+    fn portal(&self) -> Target {
+        Target { port: Address { node: self.node.into(), port: self.number() }, portal: 0 }
     }
 
     fn fill(&self, seed: u8, bytes: usize) {
@@ -62,46 +73,35 @@ impl Side {
         data == pattern(seed, bytes)
     }
 
-    /// All of the memory, for entries.
-    fn entry(&self) -> Entry {
-        Entry { region: self.region, bytes: BYTES, flags: ENTRY_PUT, threshold: 1, ..Entry::default() }
+    /// An entry of all of the memory.
+    fn entry(&self) -> Append<Part> {
+        Append::put(0, self.part(BYTES))
     }
 
-    /// So many bytes from the begin of the memory to `to`.
-    fn target(&self, to: &Self, bytes: u64) -> Target {
-        Target { node: to.node, port: to.number(), region: self.region, bytes, ..Target::default() }
+    /// A put of so many bytes from the begin of the memory to `to`.
+    fn put_to(&self, to: &Self, bytes: u64) -> Put<Part> {
+        Put::new(to.portal(), self.part(bytes))
     }
 
-    fn append(&mut self, entry: &Entry) -> u32 {
-        let handle = self.port.try_append(entry).expect("a free slot");
+    fn launch(&mut self, command: &impl Command<(), BadValue>) -> Handle {
+        let handle = self.port.try_launch(command).expect("a free slot");
         self.port.announce();
         handle
     }
 
-    fn put(&mut self, target: &Target) {
-        self.port.try_put(target).expect("a free slot");
-        self.port.announce();
-    }
-
-    fn get(&mut self, target: &Target) {
-        self.port.try_get(target).expect("a free slot");
-        self.port.announce();
-    }
-
-    /// The next event: its kind, its result, and all of it.
-    fn event(&mut self) -> (u32, u32, ListEvent) {
+    /// The next event.
+    fn event(&mut self) -> Event {
         let mut event = None;
         until("an event", || {
             event = self.port.try_event();
             event.is_some()
         });
-        let event = event.unwrap();
-        (event_kind(event.status), event_result(event.status), event)
+        event.unwrap()
     }
 
-    fn expect(&mut self, kind: u32, result: u32) -> ListEvent {
-        let (found_kind, found_result, event) = self.event();
-        assert_eq!((found_kind, found_result), (kind, result), "{event:?}");
+    fn expect(&mut self, kind: Kind, outcome: Outcome) -> Event {
+        let event = self.event();
+        assert_eq!((event.kind, event.outcome), (kind, outcome), "{event:?}");
         event
     }
 
@@ -118,14 +118,14 @@ fn pattern(seed: u8, bytes: usize) -> Vec<u8> {
 /// A put of `bytes` into a posted entry, checked at both ends.
 fn exchange(from: &mut Side, to: &mut Side, seed: u8, bytes: u64) {
     from.fill(seed, bytes as usize);
-    to.append(&to.entry());
+    to.launch(&to.entry());
     to.settle();
-    from.put(&Target { flags: COMMAND_ACK, ..from.target(to, bytes) });
-    let put = to.expect(EVENT_PUT, RESULT_OK);
+    from.launch(&from.put_to(to, bytes).ack());
+    let put = to.expect(Kind::Put, Outcome::Done);
     assert_eq!((put.requested_bytes, put.moved_bytes), (bytes, bytes));
-    to.expect(EVENT_UNLINKED, RESULT_OK);
+    to.expect(Kind::Unlinked, Outcome::Done);
     assert!(to.holds(seed, 0, bytes as usize), "{bytes}");
-    assert_eq!(from.expect(EVENT_ACK, RESULT_OK).moved_bytes, bytes);
+    assert_eq!(from.expect(Kind::Acknowledged, Outcome::Done).moved_bytes, bytes);
 }
 
 fn set_faults(lab: &Lab, node: usize, faults: Faults) {
@@ -157,38 +157,39 @@ fn a_get_fetches_what_an_entry_offers() {
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
     for (seed, bytes) in [(1, 0), (2, 64), (3, 100_000), (4, BYTES)] {
         b.fill(seed, bytes as usize);
-        b.append(&Entry { flags: ENTRY_GET, ..b.entry() });
+        b.launch(&Append::get(0, b.part(BYTES)));
         b.settle();
-        a.get(&Target { user: 5, ..a.target(&b, bytes) });
-        let reply = a.expect(EVENT_REPLY, RESULT_OK);
+        a.launch(&Get::new(b.portal(), a.part(bytes)).user(5));
+        let reply = a.expect(Kind::Reply, Outcome::Done);
         assert_eq!((reply.user, reply.moved_bytes), (5, bytes));
         assert!(a.holds(seed, 0, bytes as usize), "{bytes}");
-        b.expect(EVENT_GET, RESULT_OK);
-        b.expect(EVENT_UNLINKED, RESULT_OK);
+        b.expect(Kind::Get, Outcome::Done);
+        b.expect(Kind::Unlinked, Outcome::Done);
     }
-    a.get(&a.target(&b, 8));
-    a.expect(EVENT_REPLY, RESULT_NO_MATCH);
+    a.launch(&Get::new(b.portal(), a.part(8)));
+    a.expect(Kind::Reply, Outcome::NoMatch);
 }
 
 #[test]
 fn what_nobody_expected_waits_for_its_receive() {
     let lab = match_lab(2, 1500);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
-    let overflow = Entry { flags: ENTRY_PUT | ENTRY_OVERFLOW, threshold: 2, ignore_bits: !0, ..b.entry() };
-    b.append(&overflow);
+    b.launch(&b.entry().overflow().threshold(2).match_bits(0, !0));
     b.settle();
     for tag in [1, 2] {
         a.fill(tag, 5_000);
-        a.put(&Target { match_bits: tag.into(), ..a.target(&b, 5_000) });
-        b.expect(EVENT_PUT_UNEXPECTED, RESULT_OK);
+        a.launch(&a.put_to(&b, 5_000).match_bits(tag.into()));
+        b.expect(Kind::Unexpected, Outcome::Done);
     }
-    b.expect(EVENT_UNLINKED, RESULT_OK);
+    b.expect(Kind::Unlinked, Outcome::Done);
     for tag in [2, 1] {
-        b.append(&Entry { match_bits: tag.into(), user: 40 + u64::from(tag), ..b.entry() });
-        let event = b.expect(EVENT_PUT_OVERFLOW, RESULT_OK);
-        assert_eq!((event.user, event.match_bits), (40 + u64::from(tag), tag.into()));
+        b.launch(&b.entry().match_bits(tag.into(), 0).user(40 + u64::from(tag)));
+        let event = b.event();
+        assert!(matches!(event.kind, Kind::Claimed { .. }), "{event:?}");
+        let found = (event.outcome, event.user, event.match_bits);
+        assert_eq!(found, (Outcome::Done, 40 + u64::from(tag), tag.into()));
         assert!(b.holds(tag, event.offset, 5_000));
-        b.expect(EVENT_UNLINKED, RESULT_OK);
+        b.expect(Kind::Unlinked, Outcome::Done);
     }
 }
 
@@ -209,10 +210,10 @@ fn memory_in_pieces_is_one_region() {
     let bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
     let region = b.port.register_extents(&extents).unwrap();
     a.fill(9, bytes as usize);
-    b.append(&Entry { region, bytes, ..b.entry() });
+    b.launch(&Append::put(0, Part { region, offset: 0, bytes }));
     b.settle();
-    a.put(&a.target(&b, bytes));
-    b.expect(EVENT_PUT, RESULT_OK);
+    a.launch(&a.put_to(&b, bytes));
+    b.expect(Kind::Put, Outcome::Done);
     let memory = b.port.port().guest().memory();
     let mut found = vec![0; bytes as usize];
     let mut rest = &mut found[..];
@@ -230,16 +231,16 @@ fn a_long_message_takes_turns_with_others() {
     let lab = match_lab(4, 1500);
     let mut sides: Vec<Side> = (0..4).map(|node| Side::new(&lab, node)).collect();
     let [a, b, c, d] = sides.as_mut_slice() else { unreachable!() };
-    b.append(&b.entry());
-    d.append(&Entry { threshold: THRESHOLD_INFINITE, flags: ENTRY_PUT | ENTRY_REMOTE_OFFSET, ..d.entry() });
+    b.launch(&b.entry());
+    d.launch(&d.entry().persistent().remote_offset());
     b.settle();
     d.settle();
     a.fill(7, BYTES as usize);
     // Nobody rings: this thread alone looks at the pages.
     let shell = lab.daemon().shell();
-    a.port.try_put(&a.target(b, BYTES)).unwrap();
+    a.port.try_launch(&a.put_to(b, BYTES)).unwrap();
     assert!(shell.poll_once(0).more, "one look carries all of the message through");
-    c.port.try_put(&c.target(d, 8)).unwrap();
+    c.port.try_launch(&c.put_to(d, 8)).unwrap();
     shell.poll_once(2);
     assert!(d.port.try_event().is_some(), "the other message waits for the long one");
     assert!(b.port.try_event().is_none());
@@ -249,7 +250,7 @@ fn a_long_message_takes_turns_with_others() {
         turns += 1;
     }
     assert!((2..100).contains(&turns), "{turns}");
-    b.expect(EVENT_PUT, RESULT_OK);
+    b.expect(Kind::Put, Outcome::Done);
     assert!(!shell.world().is_waiting());
 }
 
@@ -330,25 +331,25 @@ fn memory_that_is_not_the_guests_is_no_region() {
 fn regions_that_are_closed_are_touched_no_more() {
     let mut scene = Scene::new();
     let Scene { hostile, partner, .. } = &mut scene;
-    let before = hostile.target(partner, 64);
-    hostile.append(&hostile.entry());
+    let before = hostile.put_to(partner, 64);
+    hostile.launch(&hostile.entry());
     hostile.settle();
     hostile.port.deregister(hostile.region).unwrap();
     assert_eq!(status(hostile.port.deregister(hostile.region)), STATUS_NOT_FOUND);
-    hostile.put(&before);
-    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
-    hostile.append(&hostile.entry());
-    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
+    hostile.launch(&before);
+    hostile.expect(Kind::Refused, Outcome::BadRegion);
+    hostile.launch(&hostile.entry());
+    hostile.expect(Kind::Refused, Outcome::BadRegion);
     // The entry went with its memory.
     hostile.fill(0x55, 64);
-    partner.put(&Target { flags: COMMAND_ACK, ..partner.target(hostile, 64) });
-    partner.expect(EVENT_ACK, RESULT_NO_MATCH);
+    partner.launch(&partner.put_to(hostile, 64).ack());
+    partner.expect(Kind::Acknowledged, Outcome::NoMatch);
     assert!(hostile.holds(0x55, 0, 64));
     // The name means nothing, even once the number is in use again.
     let again = hostile.port.register(hostile.address, BYTES).unwrap();
     assert_ne!(again, hostile.region);
-    hostile.put(&before);
-    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
+    hostile.launch(&before);
+    hostile.expect(Kind::Refused, Outcome::BadRegion);
     scene.assert_others_go_on();
 }
 
@@ -356,25 +357,24 @@ fn regions_that_are_closed_are_touched_no_more() {
 fn a_closed_region_ends_its_transfers() {
     let lab = match_lab(2, 1500);
     let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
-    b.append(&b.entry());
+    b.launch(&b.entry());
     b.settle();
     // The link is cut, so that the put stays under way.
     set_faults(&lab, 1, Faults { partition: true, ..Faults::default() });
-    a.put(&Target { flags: COMMAND_ACK | COMMAND_SENT, ..a.target(&b, BYTES) });
+    a.launch(&a.put_to(&b, BYTES).ack().sent());
     a.settle();
     a.port.deregister(a.region).unwrap();
     set_faults(&lab, 1, Faults::default());
-    let (_, result, event) = a.event();
-    assert_eq!(result, RESULT_BAD_REGION, "{event:?}");
+    let event = a.event();
+    assert_eq!(event.outcome, Outcome::BadRegion, "{event:?}");
     // The link lives on.
-    let region = b.region;
     a.region = a.port.register(a.address, BYTES).unwrap();
     a.fill(3, 500);
-    b.append(&Entry { match_bits: 8, region, ..b.entry() });
+    b.launch(&b.entry().match_bits(8, 0));
     b.settle();
-    a.put(&Target { match_bits: 8, ..a.target(&b, 500) });
+    a.launch(&a.put_to(&b, 500).match_bits(8));
     until("the second put", || {
-        b.port.try_event().is_some_and(|event| event.match_bits == 8 && event_kind(event.status) == EVENT_PUT)
+        b.port.try_event().is_some_and(|event| (event.kind, event.match_bits) == (Kind::Put, 8))
     });
     assert!(b.holds(3, 0, 500));
 }
@@ -383,19 +383,20 @@ fn a_closed_region_ends_its_transfers() {
 fn what_is_beyond_a_region_is_refused() {
     let mut scene = Scene::new();
     let Scene { hostile, partner, .. } = &mut scene;
-    let target = hostile.target(partner, 8);
+    let (portal, part) = (partner.portal(), hostile.part(8));
     for (offset, bytes) in [(BYTES, 1), (0, BYTES + 1), (u64::MAX, 8), (BYTES - 7, 8)] {
-        hostile.put(&Target { offset, bytes, ..target });
-        hostile.expect(EVENT_REFUSED, RESULT_BAD_RANGE);
-        hostile.append(&Entry { offset, bytes, ..hostile.entry() });
-        hostile.expect(EVENT_REFUSED, RESULT_BAD_RANGE);
+        hostile.launch(&Put::new(portal, Part { offset, bytes, ..part }));
+        hostile.expect(Kind::Refused, Outcome::BadRange);
+        hostile.launch(&Append::put(0, Part { offset, bytes, ..part }));
+        hostile.expect(Kind::Refused, Outcome::BadRange);
     }
-    hostile.put(&Target { node: 4, ..target });
-    hostile.expect(EVENT_REFUSED, RESULT_NO_TARGET);
-    hostile.put(&Target { bytes: u64::MAX, ..target });
-    hostile.expect(EVENT_REFUSED, RESULT_BAD_VALUE);
-    hostile.put(&Target { region: partner.region ^ 0xffff_0000, ..target });
-    hostile.expect(EVENT_REFUSED, RESULT_BAD_REGION);
+    let nowhere = Target { port: Address { node: 4, ..portal.port }, ..portal };
+    hostile.launch(&Put::new(nowhere, part));
+    hostile.expect(Kind::Refused, Outcome::NoTarget);
+    hostile.launch(&Put::new(portal, Part { bytes: u64::MAX, ..part }));
+    hostile.expect(Kind::Refused, Outcome::BadValue);
+    hostile.launch(&Put::new(portal, Part { region: partner.region ^ 0xffff_0000, ..part }));
+    hostile.expect(Kind::Refused, Outcome::BadRegion);
     assert_eq!(stats(&scene.lab, 0).nic_counts["commands_refused"], 11);
     scene.assert_others_go_on();
 }
@@ -403,7 +404,7 @@ fn what_is_beyond_a_region_is_refused() {
 #[test]
 fn a_flood_of_long_messages_delays_nobody_for_long() {
     let mut scene = Scene::new();
-    let target = scene.hostile.target(&scene.partner, BYTES);
+    let put = scene.hostile.put_to(&scene.partner, BYTES);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let Scene { hostile, others, .. } = &mut scene;
@@ -411,7 +412,7 @@ fn a_flood_of_long_messages_delays_nobody_for_long() {
         scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 // Nobody expects them, and nobody looks at the events.
-                hostile.port.try_put(&target);
+                hostile.port.try_launch(&put);
                 hostile.port.port().guest().ring();
             }
         });
@@ -428,23 +429,23 @@ fn a_flood_of_long_messages_delays_nobody_for_long() {
 fn a_guest_that_vanishes_leaves_no_receives_behind() {
     let mut scene = Scene::new();
     let mut partner = scene.partner;
-    scene.hostile.append(&scene.hostile.entry());
+    scene.hostile.launch(&scene.hostile.entry());
     scene.hostile.settle();
     let number = scene.hostile.number();
-    let target = partner.target(&scene.hostile, 100_000);
+    let put = partner.put_to(&scene.hostile, 100_000);
     for _ in 0..8 {
-        scene.hostile.put(&scene.hostile.target(&partner, BYTES));
+        scene.hostile.launch(&scene.hostile.put_to(&partner, BYTES));
     }
     drop(scene.hostile);
     until("node 0 is gone", || !scene.lab.daemon().shell().connected()[0].cluster);
-    partner.put(&Target { flags: COMMAND_ACK, ..target });
+    partner.launch(&put.ack());
     // A new guest has the same card, and none of what was posted.
     let mut hostile = Side::new(&scene.lab, 0);
     assert_eq!(hostile.number(), number);
     // Whether the new one's port is open already when the put goes again is a matter of time.
-    let (kind, result, acknowledged) = partner.event();
-    assert_eq!((kind, acknowledged.moved_bytes), (EVENT_ACK, 0));
-    assert!([RESULT_NO_TARGET, RESULT_NO_MATCH].contains(&result), "{result}");
+    let event = partner.event();
+    assert_eq!((event.kind, event.moved_bytes), (Kind::Acknowledged, 0));
+    assert!([Outcome::NoTarget, Outcome::NoMatch].contains(&event.outcome), "{event:?}");
     exchange(&mut partner, &mut hostile, 5, 3_000);
     scene.partner = partner;
     scene.hostile = hostile;

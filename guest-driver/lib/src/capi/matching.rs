@@ -65,7 +65,7 @@ pub const NICLAB_MATCH_REFUSED: u32 = 9;
 
 /// An open port of a Match NIC.
 #[allow(non_camel_case_types)]
-pub struct niclab_match_port(Port);
+pub struct niclab_match_port(pub Port);
 
 /// Memory registered for a port.
 #[allow(non_camel_case_types)]
@@ -634,127 +634,5 @@ fn c_event(event: &Event) -> niclab_match_event {
         node: event.initiator.node,
         port: event.initiator.port,
         portal: event.portal,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
-    use super::*;
-    use crate::matching::double::network;
-
-    fn entry(region: *const niclab_match_region) -> niclab_match_entry {
-        niclab_match_entry {
-            region,
-            offset: 8,
-            bytes: 64,
-            match_bits: 0x1200,
-            ignore_bits: 0xff,
-            user: 5,
-            min_free: 0,
-            portal: 1,
-            source_node: 0,
-            source_port: NICLAB_MATCH_ANY,
-            threshold: 1,
-            counter: 2,
-            flags: NICLAB_MATCH_PUTS | NICLAB_MATCH_NO_UNLINK_EVENT,
-        }
-    }
-
-    fn transfer(region: *const niclab_match_region) -> niclab_match_transfer {
-        niclab_match_transfer {
-            region,
-            offset: 0,
-            bytes: 16,
-            match_bits: 0x1234,
-            header_data: 77,
-            user: 6,
-            remote_offset: 0,
-            node: 1,
-            port: 0,
-            portal: 1,
-            counter: NICLAB_MATCH_NO_COUNTER,
-            flags: NICLAB_MATCH_ACK,
-        }
-    }
-
-    fn no_event() -> niclab_match_event {
-        // SAFETY: all its fields are integers.
-        unsafe { std::mem::zeroed() }
-    }
-
-    #[test]
-    fn a_message_goes_from_memory_to_memory() {
-        let (ports, mut network) = network(2, 16);
-        let mut ports: Vec<_> = ports.into_iter().map(niclab_match_port).collect();
-        let mut regions = [std::ptr::null_mut(); 2];
-        let mut own = [0_u64; 16];
-        let (mut handle, mut event, mut successes) = (0, no_event(), 0);
-        // SAFETY: handles are ours, `own` outlives its region, places are valid for a store.
-        unsafe {
-            let [near, far] = &mut ports[..] else { panic!("two ports") };
-            assert_eq!(niclab_match_allocate(near, 100, &raw mut regions[0]), NICLAB_OK);
-            assert_eq!(niclab_match_bytes(regions[0]), 4096);
-            let memory = own.as_mut_ptr().cast();
-            assert_eq!(niclab_match_register(far, memory, 128, &raw mut regions[1]), NICLAB_OK);
-            assert_eq!(niclab_match_append(far, &entry(regions[1]), &raw mut handle, 0), NICLAB_OK);
-            network.run();
-            niclab_match_memory(regions[0]).cast::<u64>().write(0xabcd);
-            assert_eq!(niclab_match_put(near, &transfer(regions[0]), std::ptr::null_mut(), 0), NICLAB_OK);
-            network.run();
-
-            assert_eq!(niclab_match_next_event(far, &raw mut event, 0), NICLAB_OK);
-            assert_eq!((event.kind, event.result, event.handle), (NICLAB_MATCH_PUT, 0, handle));
-            assert_eq!((event.user, event.header_data, event.moved_bytes), (5, 77, 16));
-            assert_eq!(niclab_match_next_event(far, &raw mut event, 0), NICLAB_ERROR_AGAIN);
-            assert_eq!(niclab_match_memory(regions[1]).cast::<u64>().add(1).read(), 0xabcd);
-            let none = std::ptr::null_mut();
-            assert_eq!(niclab_match_counter(far, 2, 1, &raw mut successes, none, 1000), NICLAB_OK);
-            assert_eq!(successes, 1);
-            assert_eq!(niclab_match_next_event(near, &raw mut event, 0), NICLAB_OK);
-            assert_eq!((event.kind, event.user), (NICLAB_MATCH_ACKNOWLEDGED, 6));
-            for region in regions {
-                niclab_match_release(region);
-            }
-        }
-        assert_eq!(network.regions(), 0);
-    }
-
-    #[test]
-    fn what_is_wrong_is_refused_before_it_is_launched() {
-        let (ports, _network) = network(1, 16);
-        let mut port = ports.into_iter().map(niclab_match_port).next().expect("a port");
-        let region = niclab_match_region(port.0.allocate(8).expect("memory"));
-        let null = std::ptr::null();
-        let no_handle = std::ptr::null_mut();
-        let mut place = std::ptr::null_mut();
-        let mut words = [0_u64; 2];
-        let odd = words.as_mut_ptr().cast::<u8>().wrapping_add(4).cast();
-        // SAFETY: handles are ours or null; memory that is refused is not used.
-        unsafe {
-            for wrong in [
-                niclab_match_transfer { flags: NICLAB_MATCH_PUTS, ..transfer(&region) },
-                niclab_match_transfer { bytes: 5000, ..transfer(&region) },
-                niclab_match_transfer { offset: u64::MAX, ..transfer(&region) },
-                niclab_match_transfer { counter: 32, ..transfer(&region) },
-                transfer(null),
-            ] {
-                assert_eq!(niclab_match_put(&mut port, &wrong, no_handle, 0), NICLAB_ERROR_VALUE);
-                assert_eq!(niclab_match_get(&mut port, &wrong, no_handle, 0), NICLAB_ERROR_VALUE);
-            }
-            let wrong = niclab_match_entry { flags: NICLAB_MATCH_TRUNCATE, ..entry(&region) };
-            assert_eq!(niclab_match_append(&mut port, &wrong, no_handle, 0), NICLAB_ERROR_VALUE);
-            assert_eq!(niclab_match_append(&mut port, std::ptr::null(), no_handle, 0), NICLAB_ERROR_VALUE);
-            assert_eq!(niclab_match_register(&port, odd, 8, &raw mut place), NICLAB_ERROR_VALUE);
-            assert_eq!(
-                niclab_match_register(&port, std::ptr::null_mut(), 8, &raw mut place),
-                NICLAB_ERROR_VALUE
-            );
-            assert!(place.is_null());
-            assert_eq!(niclab_match_number(std::ptr::null()), NICLAB_ANY_PORT);
-            niclab_match_release(std::ptr::null_mut());
-            niclab_match_close(std::ptr::null_mut());
-        }
-        assert_eq!(port.0.commands().launched(), 0);
     }
 }

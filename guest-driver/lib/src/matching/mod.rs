@@ -32,11 +32,6 @@
 pub mod messages;
 mod region;
 
-#[cfg(test)]
-pub(crate) mod double;
-#[cfg(test)]
-mod tests;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +45,7 @@ pub use niclab_port::lists::{
 };
 pub use region::{Region, Span};
 
-pub use crate::port::{Parts, PortOptions, Progress, Status};
+pub use crate::port::{Parts, PortOptions, Status};
 
 use crate::port::{self, Link, Queue, Requester};
 use crate::wait::{Next, Quiet, Wait};
@@ -130,8 +125,7 @@ impl Port {
     ///
     /// [`Error::NoMemory`], and as [`Port::register`].
     pub fn allocate(&self, bytes: usize) -> Result<Region, Error> {
-        let memory = Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })?;
-        self.register(memory)
+        self.register(self.link.backing.allocate(bytes)?)
     }
 
     /// Sets how both halves wait; [`WaitPolicy::ADAPTIVE`] at first.

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use niclab_port::lists::Part;
+use niclab_port::lists::messages::Buffer;
 
 use crate::memory::Memory;
 use crate::port::Link;
@@ -38,6 +39,19 @@ impl Drop for Registered {
 impl std::fmt::Debug for Region {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_tuple("Region").field(&format_args!("{:#x}", self.0.name)).finish()
+    }
+}
+
+impl Buffer for Region {
+    fn copy(&self, from: Part, other: &Self, to: Part) {
+        let mut chunk = [0; 4096];
+        let bytes = from.bytes.min(to.bytes);
+        for done in (0..bytes).step_by(chunk.len()) {
+            let part = &mut chunk[..(bytes - done).min(4096) as usize];
+            let copied = self.0.memory.copy_out((from.offset + done) as usize, part)
+                && other.0.memory.copy_in((to.offset + done) as usize, part);
+            debug_assert!(copied, "parts lie in their regions");
+        }
     }
 }
 

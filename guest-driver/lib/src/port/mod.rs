@@ -14,7 +14,7 @@ pub(crate) use niclab_port::Kind;
 pub use niclab_port::{Refusal, Status};
 pub use open::PortOptions;
 pub(crate) use open::open;
-pub use parts::{Parts, Progress};
+pub use parts::Parts;
 pub(crate) use queue::Queue;
 pub(crate) use requester::Requester;
 

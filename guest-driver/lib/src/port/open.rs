@@ -10,7 +10,7 @@ use niclab_abi::ioctl::{
 use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_BYTES};
 use nix::errno::Errno;
 
-use super::{Parts, Progress};
+use super::Parts;
 use crate::backing::{CharacterDevice, descriptor, request_error};
 use crate::{Address, Device, Error, Memory};
 
@@ -90,7 +90,6 @@ pub(crate) fn open(device: &Device, options: PortOptions) -> Result<Parts, Error
         status,
         slices,
         backing: Box::new(CharacterDevice::new(device.name().into(), file)?),
-        progress: Progress::default(),
     })
 }
 

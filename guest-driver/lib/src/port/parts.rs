@@ -1,6 +1,7 @@
 //! A port's memory and backing, put together.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{CompleterPage, InfoPage};
@@ -9,7 +10,7 @@ use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_WORDS, StatusLine};
 use super::{Kind, Link, Queue, Requester};
 use crate::{Address, Backing, Error, Memory};
 
-/// All that makes a port: for whoever opened one by other means than the character device.
+/// All that makes a port just opened: for whoever opened one by other means than the character device.
 pub struct Parts {
     /// The port on the cluster network.
     pub address: Address,
@@ -25,17 +26,6 @@ pub struct Parts {
     pub slices: Memory,
     /// The far side.
     pub backing: Box<dyn Backing>,
-    /// How far the port is: zeros for one just opened.
-    pub progress: Progress,
-}
-
-/// How far a port is, for a program that takes over an open one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Packets or commands launched since it was opened.
-    pub launched: u64,
-    /// Slices or events received and released since it was opened.
-    pub received: u64,
 }
 
 impl Parts {
@@ -56,7 +46,7 @@ impl Parts {
     ///
     /// [`Error::Inconsistent`] names the part that is too small.
     pub(crate) fn assemble<K: Kind>(self) -> Result<(Arc<Link>, Requester, Queue<K>), Error> {
-        let Self { address, info, requester, completer, status, slices, backing, progress } = self;
+        let Self { address, info, requester, completer, status, slices, backing } = self;
         let device = backing.name().to_owned();
         let need = |what: &str, memory: &Memory, bytes: usize| {
             let have = memory.words().len() * 8;
@@ -85,9 +75,9 @@ impl Parts {
                 ),
             });
         };
-        let link = Arc::new(Link { address, info, received: progress.received.into(), backing });
-        let requester = Requester::new(Arc::clone(&link), requester, status, progress.launched);
-        let queue = Queue::new(Arc::clone(&link), completer, slices, count, progress.received);
+        let link = Arc::new(Link { address, info, received: AtomicU64::new(0), backing });
+        let requester = Requester::new(Arc::clone(&link), requester, status);
+        let queue = Queue::new(Arc::clone(&link), completer, slices, count);
         Ok((link, requester, queue))
     }
 }

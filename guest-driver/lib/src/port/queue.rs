@@ -25,8 +25,8 @@ pub(crate) struct Queue<K> {
 }
 
 impl<K: Kind> Queue<K> {
-    pub(super) fn new(link: Arc<Link>, completer: Memory, slices: Memory, count: u32, received: u64) -> Self {
-        let records = niclab_port::Queue::new(count, received);
+    pub(super) fn new(link: Arc<Link>, completer: Memory, slices: Memory, count: u32) -> Self {
+        let records = niclab_port::Queue::new(count, 0);
         let mut this =
             Self { link, completer, slices, records, policy: WaitPolicy::ADAPTIVE, quiet: Quiet::default() };
         this.set_release_interval(this.records.usual_release_interval());

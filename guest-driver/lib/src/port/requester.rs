@@ -22,12 +22,12 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(super) fn new(link: Arc<Link>, page: Memory, status: Memory, launched: u64) -> Self {
+    pub(super) fn new(link: Arc<Link>, page: Memory, status: Memory) -> Self {
         Self {
             link,
             page,
             status,
-            slots: niclab_port::Requester::new(launched),
+            slots: niclab_port::Requester::new(0),
             policy: WaitPolicy::ADAPTIVE,
             quiet: Quiet::default(),
         }

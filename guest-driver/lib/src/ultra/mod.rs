@@ -19,13 +19,6 @@
 mod receiver;
 mod sender;
 
-#[cfg(test)]
-mod device_faults;
-#[cfg(test)]
-mod double;
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 use niclab_abi::config::FEATURE_SLICES;
@@ -35,7 +28,7 @@ pub use receiver::Receiver;
 pub use sender::Sender;
 
 use crate::port::{self, Link};
-pub use crate::port::{Parts, PortOptions, Progress, Refusal, Status};
+pub use crate::port::{Parts, PortOptions, Refusal, Status};
 use crate::{Address, Deadline, Device, Error, WaitPolicy};
 
 /// An open port. Dropping it closes the port: packets not yet sent are discarded and counted.

@@ -17,8 +17,7 @@ pub struct Sender {
 
 impl Sender {
     pub(super) fn new(requester: Requester) -> Self {
-        let last_reports = requester.launched() == 0;
-        Self { requester, last_reports }
+        Self { requester, last_reports: true }
     }
 
     /// Sets how this half waits.

@@ -6,7 +6,7 @@ use niclab_abi::lists::{
     ENTRY_GET, ENTRY_MAX_SIZE, ENTRY_NO_UNLINK_EVENT, ENTRY_OVERFLOW, ENTRY_PUT, ENTRY_REMOTE_OFFSET,
     ENTRY_TRUNCATE, PORTALS, THRESHOLD_INFINITE, TransferCommand, UnlinkCommand,
 };
-use niclab_abi::to_words;
+use niclab_abi::{ToBytes, to_words};
 
 use super::Handle;
 use crate::{Address, BadValue};
@@ -21,6 +21,13 @@ pub struct Encoded {
     pub words: [u64; WORDS],
     /// The lower half of the launch word.
     pub code: u32,
+}
+
+impl Encoded {
+    #[inline]
+    fn new(command: &impl ToBytes, code: u32) -> Self {
+        Self { words: to_words(command), code }
+    }
 }
 
 /// Part of a region, as a command names it.
@@ -71,9 +78,12 @@ pub struct Target {
     pub portal: u32,
 }
 
-/// What put and get have in common.
+/// Bytes that go from one port to another, by the command of this number: [`Put`], [`Get`].
+///
+/// Messages of one port to another take effect in the order of their launches.
+#[must_use = "a command does nothing until it is launched"]
 #[derive(Clone, Copy, Debug)]
-struct Transfer<S> {
+pub struct Transfer<S, const COMMAND: u32> {
     target: Target,
     span: S,
     match_bits: u64,
@@ -84,8 +94,16 @@ struct Transfer<S> {
     flags: u32,
 }
 
-impl<S> Transfer<S> {
-    fn new(target: Target, span: S) -> Self {
+/// Sends bytes to the first entry of a portal that matches. Without flags nothing tells the initiator what became of it.
+pub type Put<S> = Transfer<S, COMMAND_PUT>;
+
+/// Fetches bytes from the first entry of a portal that matches: as many as its span has, into it. [`super::Kind::Reply`] tells
+/// when they are there.
+pub type Get<S> = Transfer<S, COMMAND_GET>;
+
+impl<S, const COMMAND: u32> Transfer<S, COMMAND> {
+    /// Between `span`, which may be empty, and `target`.
+    pub fn new(target: Target, span: S) -> Self {
         Self {
             target,
             span,
@@ -98,9 +116,76 @@ impl<S> Transfer<S> {
         }
     }
 
-    fn encode(&self, command: u32, part: Part) -> Result<Encoded, BadValue> {
+    /// What entries compare; zero at first.
+    pub fn match_bits(mut self, match_bits: u64) -> Self {
+        self.match_bits = match_bits;
+        self
+    }
+
+    /// A word that comes back with the events of this command.
+    pub fn user(mut self, user: u64) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// Where in the entry's memory the bytes begin, if the entry leaves that to the initiator.
+    pub fn remote_offset(mut self, offset: u64) -> Self {
+        self.remote_offset = offset;
+        self
+    }
+
+    /// Counts what is told to the initiator: of a put what [`Put::ack`] and [`Put::sent`] tell, of a get the reply.
+    pub fn counter(mut self, counter: u32) -> Self {
+        self.counter = Some(counter);
+        self
+    }
+
+    /// Successes are counted and not told by events.
+    pub fn count_only(mut self) -> Self {
+        self.flags |= COMMAND_COUNT_ONLY;
+        self
+    }
+}
+
+impl<S> Put<S> {
+    /// A word for the receiver's event.
+    pub fn header_data(mut self, header_data: u64) -> Self {
+        self.header_data = header_data;
+        self
+    }
+
+    /// The receiving NIC interrupts its host once the event is stored.
+    pub fn interrupt(mut self) -> Self {
+        self.flags |= COMMAND_INTERRUPT;
+        self
+    }
+
+    /// [`super::Kind::Acknowledged`] tells what became of it at the receiver.
+    pub fn ack(mut self) -> Self {
+        self.flags |= COMMAND_ACK;
+        self
+    }
+
+    /// [`super::Kind::Sent`] tells when the memory may be used again.
+    pub fn sent(mut self) -> Self {
+        self.flags |= COMMAND_SENT;
+        self
+    }
+}
+
+impl<P, E, S, const COMMAND: u32> Command<P, E> for Transfer<S, COMMAND>
+where
+    P: ?Sized,
+    E: From<BadValue>,
+    S: Memory<P, E>,
+{
+    const NAME: &'static str = if COMMAND == COMMAND_PUT { "put" } else { "get" };
+
+    #[inline]
+    fn encode(&self, port: &P) -> Result<Encoded, E> {
+        let part = self.span.part(port)?;
         let Address { node, port } = self.target.port;
-        let command_words = TransferCommand {
+        let command = TransferCommand {
             match_bits: self.match_bits,
             header_data: self.header_data,
             user: self.user,
@@ -113,7 +198,7 @@ impl<S> Transfer<S> {
             remote_offset: self.remote_offset,
             counter: counter_word(self.counter)?,
         };
-        Ok(Encoded { words: to_words(&command_words), code: command | self.flags })
+        Ok(Encoded::new(&command, COMMAND | self.flags))
     }
 }
 
@@ -131,135 +216,6 @@ fn counter_word(counter: Option<u32>) -> Result<u64, BadValue> {
 /// [`BadValue`].
 pub fn check_counter(counter: u32) -> Result<u64, BadValue> {
     BadValue::check("the counter", counter.into(), u64::from(COUNTERS) - 1)
-}
-
-/// Sends bytes to the first entry of a portal that matches.
-///
-/// Without flags nothing tells the initiator what became of it. Messages of one port to another take effect in the order
-/// of their launches.
-#[must_use = "a command does nothing until it is launched"]
-#[derive(Clone, Copy, Debug)]
-pub struct Put<S>(Transfer<S>);
-
-impl<S> Put<S> {
-    /// Sends `span`, which may be empty, to `target`.
-    pub fn new(target: Target, span: S) -> Self {
-        Self(Transfer::new(target, span))
-    }
-
-    /// What entries compare; zero at first.
-    pub fn match_bits(mut self, match_bits: u64) -> Self {
-        self.0.match_bits = match_bits;
-        self
-    }
-
-    /// A word for the receiver's event.
-    pub fn header_data(mut self, header_data: u64) -> Self {
-        self.0.header_data = header_data;
-        self
-    }
-
-    /// A word that comes back with the events of this command.
-    pub fn user(mut self, user: u64) -> Self {
-        self.0.user = user;
-        self
-    }
-
-    /// Where in the entry's memory it goes, if the entry leaves that to the initiator.
-    pub fn remote_offset(mut self, offset: u64) -> Self {
-        self.0.remote_offset = offset;
-        self
-    }
-
-    /// Counts what [`Put::ack`] and [`Put::sent`] tell.
-    pub fn counter(mut self, counter: u32) -> Self {
-        self.0.counter = Some(counter);
-        self
-    }
-
-    /// The receiving NIC interrupts its host once the event is stored.
-    pub fn interrupt(mut self) -> Self {
-        self.0.flags |= COMMAND_INTERRUPT;
-        self
-    }
-
-    /// [`super::Kind::Acknowledged`] tells what became of it at the receiver.
-    pub fn ack(mut self) -> Self {
-        self.0.flags |= COMMAND_ACK;
-        self
-    }
-
-    /// [`super::Kind::Sent`] tells when the memory may be used again.
-    pub fn sent(mut self) -> Self {
-        self.0.flags |= COMMAND_SENT;
-        self
-    }
-
-    /// Successes are counted and not told by events.
-    pub fn count_only(mut self) -> Self {
-        self.0.flags |= COMMAND_COUNT_ONLY;
-        self
-    }
-}
-
-impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Put<S> {
-    const NAME: &'static str = "put";
-
-    #[inline]
-    fn encode(&self, port: &P) -> Result<Encoded, E> {
-        Ok(self.0.encode(COMMAND_PUT, self.0.span.part(port)?)?)
-    }
-}
-
-/// Fetches bytes from the first entry of a portal that matches. [`super::Kind::Reply`] tells when they are there.
-#[must_use = "a command does nothing until it is launched"]
-#[derive(Clone, Copy, Debug)]
-pub struct Get<S>(Transfer<S>);
-
-impl<S> Get<S> {
-    /// Fetches as many bytes as `span` has from `target` into it.
-    pub fn new(target: Target, span: S) -> Self {
-        Self(Transfer::new(target, span))
-    }
-
-    /// What entries compare; zero at first.
-    pub fn match_bits(mut self, match_bits: u64) -> Self {
-        self.0.match_bits = match_bits;
-        self
-    }
-
-    /// A word that comes back with the events of this command.
-    pub fn user(mut self, user: u64) -> Self {
-        self.0.user = user;
-        self
-    }
-
-    /// Where in the entry's memory the bytes begin, if the entry leaves that to the initiator.
-    pub fn remote_offset(mut self, offset: u64) -> Self {
-        self.0.remote_offset = offset;
-        self
-    }
-
-    /// Counts the reply.
-    pub fn counter(mut self, counter: u32) -> Self {
-        self.0.counter = Some(counter);
-        self
-    }
-
-    /// A success is counted and not told by an event.
-    pub fn count_only(mut self) -> Self {
-        self.0.flags |= COMMAND_COUNT_ONLY;
-        self
-    }
-}
-
-impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Get<S> {
-    const NAME: &'static str = "get";
-
-    #[inline]
-    fn encode(&self, port: &P) -> Result<Encoded, E> {
-        Ok(self.0.encode(COMMAND_GET, self.0.span.part(port)?)?)
-    }
 }
 
 /// Appends a match entry to a portal of this port; the launch's [`Handle`] is the entry's.
@@ -395,12 +351,15 @@ impl<S> Append<S> {
     }
 }
 
-impl<S> Append<S> {
-    fn encode(&self, part: Part) -> Result<Encoded, BadValue> {
+impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Append<S> {
+    const NAME: &'static str = "append a match entry";
+
+    fn encode(&self, port: &P) -> Result<Encoded, E> {
+        let part = self.span.part(port)?;
         let source = |what, value: Option<u32>, any: u64| {
             value.map_or(Ok(any), |value| BadValue::check(what, value.into(), any - 1))
         };
-        let words = to_words(&AppendCommand {
+        let command = AppendCommand {
             match_bits: self.match_bits,
             ignore_bits: self.ignore_bits,
             user: self.user,
@@ -413,16 +372,18 @@ impl<S> Append<S> {
             threshold: self.threshold,
             counter: counter_word(self.counter)?,
             max_size: self.max_size,
-        });
-        Ok(Encoded { words, code: COMMAND_APPEND | self.flags })
+        };
+        Ok(Encoded::new(&command, COMMAND_APPEND | self.flags))
     }
 }
 
-impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Append<S> {
-    const NAME: &'static str = "append a match entry";
+/// What was encoded before: whatever it is, it has room.
+impl<P: ?Sized, E> Command<P, E> for Encoded {
+    const NAME: &'static str = "launch a command";
 
-    fn encode(&self, port: &P) -> Result<Encoded, E> {
-        Ok(self.encode(self.span.part(port)?)?)
+    #[inline]
+    fn encode(&self, _: &P) -> Result<Encoded, E> {
+        Ok(*self)
     }
 }
 
@@ -435,8 +396,8 @@ impl<P: ?Sized, E> Command<P, E> for Unlink {
     const NAME: &'static str = "unlink";
 
     fn encode(&self, _: &P) -> Result<Encoded, E> {
-        let words = to_words(&UnlinkCommand { handle: self.0.number(), reserved: 0 });
-        Ok(Encoded { words, code: COMMAND_UNLINK })
+        let command = UnlinkCommand { handle: self.0.number(), reserved: 0 };
+        Ok(Encoded::new(&command, COMMAND_UNLINK))
     }
 }
 
@@ -455,7 +416,7 @@ impl<P: ?Sized, E: From<BadValue>> Command<P, E> for ArmCounter {
 
     fn encode(&self, _: &P) -> Result<Encoded, E> {
         let counter = check_counter(self.counter)?;
-        let words = to_words(&ArmCounterCommand { counter, threshold: self.successes });
-        Ok(Encoded { words, code: COMMAND_ARM_COUNTER })
+        let command = ArmCounterCommand { counter, threshold: self.successes };
+        Ok(Encoded::new(&command, COMMAND_ARM_COUNTER))
     }
 }

@@ -1,7 +1,10 @@
-//! What stands in a slot and in a record of a port whose NIC matches messages itself: commands, events, counters.
+//! What stands in a slot and in a record of a port whose NIC matches messages itself: commands, events, counters; and what
+//! can be made of them: [`messages`].
 
 mod command;
 mod event;
+pub mod messages;
+mod regions;
 
 use niclab_abi::lists::COUNTERS_OFFSET;
 
@@ -11,6 +14,7 @@ pub use command::{
     Append, ArmCounter, Command, Encoded, Get, Memory, Part, Put, Target, Unlink, WORDS, check_counter,
 };
 pub use event::{Event, EventRecord, Handle, Kind, Outcome};
+pub use regions::open_region;
 
 /// Portals of a port.
 pub const PORTALS: u32 = niclab_abi::lists::PORTALS;

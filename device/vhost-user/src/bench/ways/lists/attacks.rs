@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::config::FEATURE_LISTS;
-use niclab_abi::lists::{ENTRY_PUT, ENTRY_REMOTE_OFFSET};
 use niclab_abi::region::Extent;
+use niclab_port::Address;
+use niclab_port::lists::{Append, Part, Put, Target};
 
 use crate::bench::BenchError;
 use crate::bench::hostile::{Attack, Scene};
-use crate::frontend::matching::{Entry, MatchPort, Target};
+use crate::frontend::matching::MatchPort;
 use crate::frontend::{ClusterGuest, FrontendError};
 
 /// All of them.
@@ -37,11 +38,16 @@ fn match_port(
     Ok((guest, port, region))
 }
 
+/// Where puts to this port of node 1 go.
+const fn first_portal(port: &MatchPort) -> Target {
+    Target { port: Address { node: 1, port: port.port().number() }, portal: 0 }
+}
+
 /// Appends entries until there are so many, or the card takes no more for a while; says how many were launched.
-fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Entry, entries: u32) -> u64 {
+fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Append<Part>, entries: u32) -> u64 {
     let mut appended = 0;
     while scene.goes_on() && appended < u64::from(entries) {
-        match port.try_append(entry) {
+        match port.try_launch(entry) {
             Some(_) => appended += 1,
             None => port.announce(),
         }
@@ -55,7 +61,7 @@ fn closed_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
     let mut attempts = 0;
     while scene.goes_on() {
         let (_guest, mut port, region) = match_port(scene, 0, PAGE_BYTES)?;
-        let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, ..Entry::default() };
+        let entry = Append::put(0, Part { region, offset: 0, bytes: 64 }).persistent();
         attempts += append(scene, &mut port, &entry, MANY_ENTRIES / 8);
         port.close()?;
     }
@@ -66,11 +72,11 @@ fn searched_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
     let (_target_guest, mut target, region) = match_port(scene, 1, PAGE_BYTES)?;
     let (_guest, mut from, own) = match_port(scene, 0, PAGE_BYTES)?;
     // No put has these match bits.
-    let entry = Entry { region, bytes: 64, flags: ENTRY_PUT, match_bits: 7, ..Entry::default() };
+    let entry = Append::put(0, Part { region, offset: 0, bytes: 64 }).persistent().match_bits(7, 0);
     let mut attempts = append(scene, &mut target, &entry, MANY_ENTRIES);
-    let put = Target { node: 1, port: target.port().number() as u8, region: own, ..Target::default() };
+    let put = Put::new(first_portal(&target), Part { region: own, offset: 0, bytes: 0 });
     while scene.goes_on() {
-        match from.try_put(&put) {
+        match from.try_launch(&put) {
             Some(_) => attempts += 1,
             None => from.announce(),
         }
@@ -86,8 +92,8 @@ fn puts(
     bytes: u64,
 ) -> Result<u64, BenchError> {
     let (_target_guest, mut target, target_region) = match_port(scene, 1, bytes)?;
-    let flags = ENTRY_PUT | ENTRY_REMOTE_OFFSET;
-    append(scene, &mut target, &Entry { region: target_region, bytes, flags, ..Entry::default() }, 1);
+    let memory = Part { region: target_region, offset: 0, bytes };
+    append(scene, &mut target, &Append::put(0, memory).persistent().remote_offset(), 1);
     let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(0)?, bytes + (4 << 20))?);
     let mut from = MatchPort::open(&guest, 256)?;
     let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
@@ -97,10 +103,10 @@ fn puts(
         Err(FrontendError::Refused { .. }) => return ask_again(scene, || region(&from, address)),
         Err(error) => return Err(error.into()),
     };
-    let put = Target { node: 1, port: target.port().number() as u8, region, bytes, ..Target::default() };
+    let put = Put::new(first_portal(&target), Part { region, offset: 0, bytes });
     let mut attempts = 0;
     while scene.goes_on() {
-        match from.try_put(&put) {
+        match from.try_launch(&put) {
             Some(_) => attempts += 1,
             None => from.announce(),
         }

@@ -6,13 +6,14 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use niclab_abi::config::FEATURE_LISTS;
-use niclab_abi::lists::{ENTRY_PUT, ENTRY_REMOTE_OFFSET, EVENT_PUT, event_kind};
+use niclab_port::Address;
+use niclab_port::lists::{Append, Kind, Part, Put, Target};
 use serde::Serialize;
 
 use super::{Benches, Measured};
 use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
-use crate::frontend::matching::{Entry, MatchPort, Target};
+use crate::frontend::matching::MatchPort;
 use crate::lab::Lab;
 use crate::shell::Shell;
 
@@ -96,6 +97,8 @@ struct Pair {
     from: MatchPort,
     to: MatchPort,
     target: Target,
+    /// The first bytes of the sender's memory.
+    part: Part,
 }
 
 impl Pair {
@@ -115,14 +118,15 @@ impl Pair {
             Ok((port, region))
         };
         let ((from, region), (mut to, to_region)) = (guest(0)?, guest(1)?);
-        let flags = ENTRY_PUT | ENTRY_REMOTE_OFFSET;
-        to.try_append(&Entry { region: to_region, bytes: memory_bytes, flags, ..Entry::default() });
-        let target = Target { node: 1, port: to.port().number() as u8, region, bytes, ..Target::default() };
+        let memory = Part { region: to_region, offset: 0, bytes: memory_bytes };
+        to.try_launch(&Append::put(0, memory).persistent().remote_offset());
+        let target = Target { port: Address { node: 1, port: to.port().number() }, portal: 0 };
+        let part = Part { region, offset: 0, bytes };
         let shell = lab.daemon().shell();
         shell.start_polling(0);
         shell.start_polling(1);
         shell.poll_once(1);
-        Ok(Self { lab, from, to, target })
+        Ok(Self { lab, from, to, target, part })
     }
 
     fn latencies(&mut self, duration: Duration) -> Result<Vec<u64>, BenchError> {
@@ -130,7 +134,7 @@ impl Pair {
         let begin = Instant::now();
         while begin.elapsed() < duration && latencies.len() < SAMPLES {
             let sent = Instant::now();
-            self.put(self.target)?;
+            self.put(0)?;
             latencies.push(sent.elapsed().as_nanos() as u64);
             self.lab.daemon().shell().poll_once(1);
         }
@@ -151,21 +155,21 @@ impl Pair {
     /// One put from each place to the same place of the other guest. Returns the bytes.
     fn put_everywhere(&mut self) -> Result<u64, BenchError> {
         for place in 0..LONG_PLACES {
-            let offset = place * self.target.bytes;
-            self.put(Target { offset, remote_offset: offset, ..self.target })?;
+            self.put(place * self.part.bytes)?;
         }
         self.lab.daemon().shell().poll_once(1);
-        Ok(LONG_PLACES * self.target.bytes)
+        Ok(LONG_PLACES * self.part.bytes)
     }
 
-    /// Launches one put, and looks at the pages until its event is there.
-    fn put(&mut self, target: Target) -> Result<(), BenchError> {
+    /// Launches one put from an offset to the same, and looks at the pages until its event is there.
+    fn put(&mut self, offset: u64) -> Result<(), BenchError> {
         let shell: &Shell = self.lab.daemon().shell();
-        let launched = self.from.try_put(&target).is_some();
+        let put = Put::new(self.target, Part { offset, ..self.part }).remote_offset(offset);
+        let launched = self.from.try_launch(&put).is_some();
         for _ in 0..MAX_LOOKS {
             shell.poll_once(0);
             if let Some(event) = self.to.try_event() {
-                let is_put = launched && event_kind(event.status) == EVENT_PUT;
+                let is_put = launched && event.kind == Kind::Put;
                 return is_put.then_some(()).ok_or(STALLED);
             }
         }

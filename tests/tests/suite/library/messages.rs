@@ -1,32 +1,34 @@
-//! MPI's semantics, against the double of the cluster.
+//! MPI's semantics on ports whose card matches messages, against the card itself.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use niclab_user::matching::messages::{Endpoint, Message, Options, Request};
+use niclab_user::matching::{Port, Region};
+use niclab_user::{Error, WaitPolicy};
 use proptest::prelude::*;
 
-use super::{Endpoint, Message, Options, Request, credits};
-use crate::matching::Region;
-use crate::matching::double::{Network, network};
-use crate::{Error, WaitPolicy};
+use super::{Cluster, PATIENCE, until};
 
 const NODES: u32 = 3;
 /// Small, so that short messages are long ones.
 const EAGER: usize = 32;
 const MOST: usize = 80;
-const LIMIT: Duration = Duration::from_secs(20);
+/// Memory of one send or receive, with what must stay as it is around it.
+const PLACE: usize = 128;
 
 fn options() -> Options {
-    // A port that sleeps lets the network of the double go on.
-    Options { eager_bytes: EAGER, credits: 4, policy: WaitPolicy::Block }
+    Options { eager_bytes: EAGER, credits: 4, policy: WaitPolicy::ADAPTIVE }
 }
 
-fn cluster(nodes: u32, events: u32) -> (Vec<Endpoint>, Arc<Mutex<Network>>) {
-    let (ports, network) = network(nodes, events);
-    let network = network.pumped();
-    let endpoints =
-        ports.into_iter().map(|port| Endpoint::new(port, nodes, options()).expect("an endpoint")).collect();
-    (endpoints, network)
+fn endpoint(cluster: &Cluster, node: usize, nodes: u32, events: u32) -> Endpoint {
+    let port = Port::from_parts(cluster.open(node, events)).expect("a port");
+    Endpoint::new(port, nodes, options()).expect("an endpoint")
+}
+
+fn cluster(nodes: u32, events: u32) -> (Cluster, Vec<Endpoint>) {
+    let cluster = Cluster::new(nodes as u16, "match", |_| {});
+    let endpoints = (0..nodes as usize).map(|node| endpoint(&cluster, node, nodes, events)).collect();
+    (cluster, endpoints)
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ enum Step {
     Send { from: u32, to: u32, tag: u32, bytes: usize },
     Receive { at: u32, node: Option<u32>, tag: Option<u32>, bytes: usize },
     Progress { node: u32 },
-    Network { node: usize, commands: usize },
+    Settle { node: usize },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -48,7 +50,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             |(at, by, tag, bytes)| Step::Receive { at, node: by.map(|by| (at + by) % NODES), tag, bytes }
         ),
         2 => node.prop_map(|node| Step::Progress { node }),
-        2 => (0..NODES as usize, 1..20_usize).prop_map(|(node, commands)| Step::Network { node, commands }),
+        2 => (0..NODES as usize).prop_map(|node| Step::Settle { node }),
     ];
     proptest::collection::vec(step, 1..120)
 }
@@ -67,7 +69,8 @@ struct Posted {
     node: Option<u32>,
     tag: Option<u32>,
     bytes: usize,
-    region: Region,
+    /// Where its memory begins.
+    begin: usize,
     request: Option<Request>,
     /// Which send it got.
     got: Option<usize>,
@@ -75,10 +78,12 @@ struct Posted {
 
 struct World {
     endpoints: Vec<Endpoint>,
-    network: Arc<Mutex<Network>>,
+    /// Memory of each node, and how much of it is in use.
+    regions: Vec<(Region, usize)>,
     sent: Vec<Sent>,
     sends: Vec<(u32, Option<Request>)>,
     posted: Vec<Posted>,
+    cluster: Cluster,
 }
 
 /// Contents of the message that was sent as number `number`: that number, and what follows from it.
@@ -89,10 +94,17 @@ fn contents(number: usize, bytes: usize) -> Vec<u8> {
 
 impl World {
     fn new() -> Self {
-        let (endpoints, network) = cluster(NODES, 128);
-        // All ports are open: a peer that is not is greeted again after a time, and no test may hang on that.
-        network.lock().unwrap().run();
-        Self { endpoints, network, sent: vec![], sends: vec![], posted: vec![] }
+        let (cluster, endpoints) = cluster(NODES, 128);
+        let memory = |endpoint: &Endpoint| (endpoint.allocate(1 << 16).expect("memory"), 0);
+        let regions = endpoints.iter().map(memory).collect();
+        Self { endpoints, regions, sent: vec![], sends: vec![], posted: vec![], cluster }
+    }
+
+    /// Fresh memory of a node: where it begins.
+    fn place(&mut self, node: u32) -> (Region, usize) {
+        let (region, used) = &mut self.regions[node as usize];
+        *used += PLACE;
+        (region.clone(), *used - PLACE)
     }
 
     fn run(&mut self, step: &Step) {
@@ -100,37 +112,41 @@ impl World {
             Step::Send { from, to, tag, bytes } => self.send(from, to, tag, bytes),
             Step::Receive { at, node, tag, bytes } => self.receive(at, node, tag, bytes),
             Step::Progress { node } => self.endpoints[node as usize].progress().expect("a sound network"),
-            Step::Network { node, commands } => {
-                let mut network = self.network.lock().unwrap();
-                for _ in 0..commands {
-                    network.step(node);
-                }
-            }
+            Step::Settle { node } => self.cluster.settle(node),
         }
     }
 
     fn send(&mut self, from: u32, to: u32, tag: u32, bytes: usize) {
-        let endpoint = &mut self.endpoints[from as usize];
-        let region = endpoint.allocate(MOST).expect("memory");
-        region.write(3, &contents(self.sent.len(), bytes)).expect("within");
-        let request = endpoint.isend(to, tag, &region, 3..3 + bytes).expect("begun");
+        let (region, begin) = self.place(from);
+        region.write(begin + 3, &contents(self.sent.len(), bytes)).expect("within");
+        let range = begin + 3..begin + 3 + bytes;
+        let request = self.endpoints[from as usize].isend(to, tag, &region, range).expect("begun");
         self.sent.push(Sent { from, to, tag, bytes });
         self.sends.push((from, Some(request)));
     }
 
     fn receive(&mut self, at: u32, node: Option<u32>, tag: Option<u32>, bytes: usize) {
-        let endpoint = &mut self.endpoints[at as usize];
-        let region = endpoint.allocate(MOST + 16).expect("memory");
-        let request = endpoint.irecv(node, tag, &region, 5..5 + bytes).expect("begun");
-        self.posted.push(Posted { at, node, tag, bytes, region, request: Some(request), got: None });
+        let (region, begin) = self.place(at);
+        let range = begin + 5..begin + 5 + bytes;
+        let request = self.endpoints[at as usize].irecv(node, tag, &region, range).expect("begun");
+        self.posted.push(Posted { at, node, tag, bytes, begin, request: Some(request), got: None });
     }
 
-    /// Lets everything go on until nothing can.
-    fn settle(&mut self) {
-        for _ in 0..50 {
-            self.network.lock().unwrap().run();
-            self.endpoints.iter_mut().for_each(|endpoint| endpoint.progress().expect("a sound network"));
+    /// Receives what nobody has received, one message after the other. Whether that is all.
+    fn receive_rest(&mut self) -> bool {
+        let mut is_all = true;
+        for at in 0..NODES {
+            let posted = || self.posted.iter().filter(|posted| posted.at == at);
+            let due = self.sent.iter().filter(|sent| sent.to == at).count();
+            let is_due = posted().filter(|posted| posted.got.is_some()).count() < due;
+            let takes_any = |posted: &Posted| posted.node.is_none() && posted.tag.is_none();
+            let is_under_way = posted().any(|posted| posted.request.is_some() && takes_any(posted));
+            if is_due && !is_under_way {
+                self.receive(at, None, None, MOST);
+            }
+            is_all &= !is_due;
         }
+        is_all
     }
 
     /// Looks at every request; whether a send has not ended.
@@ -144,8 +160,9 @@ impl World {
         }
         for posted in &mut self.posted {
             let Some(open) = posted.request.take() else { continue };
+            let region = &self.regions[posted.at as usize].0;
             match self.endpoints[posted.at as usize].test(open).expect("a sound network") {
-                Ok(message) => posted.got = Some(identify(&self.sent, posted, message)),
+                Ok(message) => posted.got = Some(identify(&self.sent, posted, region, message)),
                 Err(open) => posted.request = Some(open),
             }
         }
@@ -175,9 +192,9 @@ impl World {
 }
 
 /// Which send a message is; all that is known of it must be that send's.
-fn identify(all: &[Sent], posted: &Posted, message: Message) -> usize {
-    let mut bytes = [0; MOST + 16];
-    posted.region.read(0, &mut bytes).expect("within");
+fn identify(all: &[Sent], posted: &Posted, region: &Region, message: Message) -> usize {
+    let mut bytes = [0; PLACE];
+    region.read(posted.begin, &mut bytes).expect("within");
     let number = usize::from(u16::from_le_bytes([bytes[5], bytes[6]]));
     let sent = &all[number];
     let moved = sent.bytes.min(posted.bytes);
@@ -202,116 +219,96 @@ proptest! {
         for step in &steps {
             world.run(step);
         }
-        world.settle();
-        world.look();
-        // Receives for all that is left over.
-        for at in 0..NODES {
-            for _ in 0..world.sent.len() {
-                world.receive(at, None, None, MOST);
-            }
-        }
-        let mut rounds = 0;
-        while { world.settle(); world.look() } {
-            rounds += 1;
-            prop_assert!(rounds < 200, "a send does not end");
-        }
-        world.look();
-        let got = world.posted.iter().filter(|posted| posted.got.is_some()).count();
-        prop_assert_eq!(got, world.sent.len());
+        until("all is received, and all sends have ended", || {
+            let is_received = world.receive_rest();
+            !world.look() && is_received
+        });
         world.check_order();
     }
 }
 
 #[test]
 fn blocking_ends_talk_in_both_directions() {
-    let (endpoints, network) = cluster(2, 64);
+    let (_cluster, endpoints) = cluster(2, 64);
     let [mut a, mut b]: [Endpoint; 2] = endpoints.try_into().expect("two");
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let region = b.allocate(4096).expect("memory");
             for round in 0..100_u32 {
                 let bytes = 40 * round as usize;
-                let message = b.recv(Some(0), Some(round), &region, 0..4096, LIMIT).expect("received");
+                let message = b.recv(Some(0), Some(round), &region, 0..4096, PATIENCE).expect("received");
                 assert_eq!(message, Message { node: 0, tag: round, bytes, is_cut: false });
-                b.send(0, round, &region, 0..bytes, LIMIT).expect("sent");
+                b.send(0, round, &region, 0..bytes, PATIENCE).expect("sent");
             }
         });
         let (out, back) = (a.allocate(4096).expect("memory"), a.allocate(4096).expect("memory"));
         for round in 0..100_u32 {
             let bytes = 40 * round as usize;
             out.write(0, &contents(round as usize, bytes)).expect("within");
-            a.send(1, round, &out, 0..bytes, LIMIT).expect("sent");
-            let message = a.recv(None, None, &back, 0..4096, LIMIT).expect("received");
+            a.send(1, round, &out, 0..bytes, PATIENCE).expect("sent");
+            let message = a.recv(None, None, &back, 0..4096, PATIENCE).expect("received");
             assert_eq!((message.tag, message.bytes), (round, bytes));
             let mut read = vec![0; bytes];
             back.read(0, &mut read).expect("within");
             assert_eq!(read, contents(round as usize, bytes));
         }
     });
-    drop(network);
 }
 
 #[test]
 fn a_flood_waits_for_credit_and_loses_nothing() {
-    let (endpoints, network) = cluster(2, 64);
+    let (cluster, endpoints) = cluster(2, 64);
     let [mut a, mut b]: [Endpoint; 2] = endpoints.try_into().expect("two");
     let region = a.allocate(4096).expect("memory");
-    let mut requests: Vec<Request> =
-        (0..200).map(|tag| a.isend(1, tag, &region, 0..8).expect("begun")).collect();
-    for _ in 0..20 {
-        network.lock().unwrap().run();
-        a.progress().expect("sound");
+    let mut requests: Vec<Option<Request>> =
+        (0..200).map(|tag| Some(a.isend(1, tag, &region, 0..8).expect("begun"))).collect();
+    let mut ended = |a: &mut Endpoint, b: &mut Endpoint| {
         b.progress().expect("sound");
-    }
-    let mut ended = 0;
-    requests.retain_mut(|request| {
-        let open = std::mem::replace(request, Request(u64::MAX));
-        match a.test(open).expect("sound") {
-            Ok(_) => ended += 1,
-            Err(open) => *request = open,
+        for request in &mut requests {
+            *request = request.take().and_then(|open| a.test(open).expect("sound").err());
         }
-        request.0 != u64::MAX
-    });
-    assert_eq!(ended, 4, "as many as there is credit for");
+        requests.iter().filter(|request| request.is_none()).count()
+    };
+    until("as many as there is credit for", || ended(&mut a, &mut b) == 4);
+    for _ in 0..20 {
+        (0..2).for_each(|node| cluster.settle(node));
+        assert_eq!(ended(&mut a, &mut b), 4, "more than there is credit for");
+    }
     let back = b.allocate(4096).expect("memory");
     for tag in 0..200 {
-        let request = b.irecv(None, None, &back, 0..8).expect("begun");
-        a.progress().expect("sound");
-        let message = loop {
-            network.lock().unwrap().run();
+        let mut request = Some(b.irecv(None, None, &back, 0..8).expect("begun"));
+        until("a message", || {
             a.progress().expect("sound");
-            b.progress().expect("sound");
-            if let Some(message) = b.take_ended(&request).expect("sound") {
-                break message;
+            match b.test(request.take().expect("not ended")).expect("sound") {
+                Ok(message) => assert_eq!(message.tag, tag),
+                Err(open) => request = Some(open),
             }
-        };
-        assert_eq!(message.tag, tag);
+            request.is_none()
+        });
     }
+    until("all have ended", || ended(&mut a, &mut b) == 200);
 }
 
 #[test]
 fn a_peer_that_comes_late_is_greeted_until_it_is_there() {
-    let (mut ports, network) = network(2, 64);
-    let network = network.pumped();
-    let late = ports.pop().expect("two");
-    let mut early = Endpoint::new(ports.pop().expect("two"), 2, options()).expect("an endpoint");
+    let cluster = Cluster::new(2, "match", |_| {});
+    let mut early = endpoint(&cluster, 0, 2, 64);
     let region = early.allocate(8).expect("memory");
     let request = early.isend(1, 7, &region, 0..8).expect("begun");
     let error = early.wait(request, Duration::from_millis(20)).expect_err("nobody is there");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
-    let mut late = Endpoint::new(late, 2, options()).expect("an endpoint");
+    let mut late = endpoint(&cluster, 1, 2, 64);
     let back = late.allocate(8).expect("memory");
     std::thread::scope(|scope| {
-        scope.spawn(|| early.recv(Some(1), None, &region, 0..8, LIMIT).expect("answered"));
-        assert_eq!(late.recv(None, Some(7), &back, 0..8, LIMIT).expect("received").bytes, 8);
-        late.send(0, 8, &back, 0..8, LIMIT).expect("sent");
+        scope.spawn(|| early.recv(Some(1), None, &region, 0..8, PATIENCE).expect("answered"));
+        assert_eq!(late.recv(None, Some(7), &back, 0..8, PATIENCE).expect("received").bytes, 8);
+        late.send(0, 8, &back, 0..8, PATIENCE).expect("sent");
     });
-    drop(network);
 }
 
 #[test]
 fn nodes_that_are_none_and_ports_that_are_too_small_are_named() {
-    let (mut endpoints, _network) = cluster(2, 64);
+    let (cluster, mut endpoints) = cluster(2, 64);
     let region = endpoints[0].allocate(8).expect("memory");
     for node in [0, 2] {
         let error = endpoints[0].isend(node, 0, &region, 0..8).expect_err("not another node");
@@ -319,6 +316,11 @@ fn nodes_that_are_none_and_ports_that_are_too_small_are_named() {
     }
     assert!(endpoints[0].irecv(Some(9), None, &region, 0..8).is_err());
     assert!(endpoints[0].isend(1, 0, &region, 0..8192).is_err());
-    assert_eq!(credits(256, 2, 16).expect("many"), 16);
-    assert!(credits(64, 32, 16).is_err() && credits(256, 2, 1).is_err());
+    for (nodes, credits) in [(32, 16), (2, 1)] {
+        // Of all that was opened at this node nothing is left.
+        endpoints.truncate(1);
+        let port = Port::from_parts(cluster.open(1, 64)).expect("a port");
+        let error = Endpoint::new(port, nodes, Options { credits, ..options() }).expect_err("too few");
+        assert!(error.to_string().contains("at least 2 credits"), "{error}");
+    }
 }

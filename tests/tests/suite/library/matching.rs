@@ -1,43 +1,56 @@
-//! Ports against the double of the cluster.
+//! Ports whose card matches messages: every claim of the library, against the card itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use super::double::{Network, network};
-use super::{Append, Count, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink};
-use crate::{Address, Error, Memory, WaitPolicy};
+use niclab_port::lists::Part;
+use niclab_user::matching::{
+    Append, Count, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink,
+};
+use niclab_user::{Address, Error, Memory, WaitPolicy};
 
-const SECOND: Duration = Duration::from_secs(1);
+use super::{Cluster, PATIENCE, SHORT, node, pages, until};
+
+/// A handle that no entry has.
+fn none() -> Handle {
+    Handle::from_number(u32::MAX)
+}
 
 /// Two nodes with a region of a page each.
 struct Pair {
     ports: [Port; 2],
     regions: [Region; 2],
-    network: Network,
+    cluster: Cluster,
 }
 
 impl Pair {
     fn new() -> Self {
-        let (ports, network) = network(2, 16);
-        let ports: [Port; 2] = ports.try_into().expect("two");
+        let cluster = Cluster::new(2, "match", |_| {});
+        let ports = [0, 1].map(|node| Port::from_parts(cluster.open(node, 16)).expect("a port"));
         let regions = [0, 1].map(|node: usize| ports[node].allocate(4096).expect("a region"));
-        Self { ports, regions, network }
+        Self { ports, regions, cluster }
     }
 
     fn event(&mut self, node: usize) -> Event {
-        self.network.run();
-        self.ports[node].try_event().expect("an event")
+        self.ports[node].event(PATIENCE).expect("an event")
     }
 
+    /// What happens at this node comes before the answer to a command of its own.
     fn nothing(&mut self, node: usize) {
-        self.network.run();
-        assert_eq!(self.ports[node].try_event(), None);
+        assert_eq!(self.events(node), []);
     }
-}
 
-fn node(node: u32) -> Address {
-    Address { node, port: 0 }
+    /// The events of this node that are there.
+    fn events(&mut self, node: usize) -> Vec<Event> {
+        self.ports[node].launch(&Unlink(none()), PATIENCE).expect("launched");
+        let mut events = Vec::new();
+        loop {
+            let event = self.event(node);
+            if (event.kind, event.handle) == (Kind::Unlinked, none()) {
+                return events;
+            }
+            events.push(event);
+        }
+    }
 }
 
 fn portal(number: u32) -> Target {
@@ -51,7 +64,7 @@ fn a_put_is_stored_where_it_was_posted_and_told() {
         .match_bits(0xab00, 0xff)
         .source_node(0)
         .user(17);
-    let handle = pair.ports[1].launch(&entry, SECOND).expect("launched");
+    let handle = pair.ports[1].launch(&entry, PATIENCE).expect("launched");
     pair.regions[0].write(8, b"hello, portal").expect("within");
     let put = Put::new(portal(3), pair.regions[0].span(8..21).expect("within"))
         .match_bits(0xab42)
@@ -59,8 +72,8 @@ fn a_put_is_stored_where_it_was_posted_and_told() {
         .user(5)
         .sent()
         .ack();
-    pair.network.run();
-    let command = pair.ports[0].launch(&put, SECOND).expect("launched");
+    pair.cluster.settle(1);
+    let command = pair.ports[0].launch(&put, PATIENCE).expect("launched");
 
     let expected = Event {
         kind: Kind::Put,
@@ -91,10 +104,10 @@ fn a_put_is_stored_where_it_was_posted_and_told() {
 fn what_nobody_posted_is_told_to_who_asked() {
     let mut pair = Pair::new();
     let put = Put::new(portal(0), pair.regions[0].all()).ack();
-    pair.ports[0].launch(&put, SECOND).expect("launched");
+    pair.ports[0].launch(&put, PATIENCE).expect("launched");
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
     let nowhere = Target { port: node(7), portal: 0 };
-    pair.ports[0].launch(&Put::new(nowhere, pair.regions[0].all()).ack(), SECOND).expect("launched");
+    pair.ports[0].launch(&Put::new(nowhere, pair.regions[0].all()).ack(), PATIENCE).expect("launched");
     assert_eq!(pair.event(0).outcome, Outcome::NoTarget);
     pair.nothing(1);
 }
@@ -104,15 +117,15 @@ fn an_unexpected_message_is_claimed_from_the_overflow_entry() {
     let mut pair = Pair::new();
     let overflow =
         Append::put(0, pair.regions[1].all()).match_bits(0, u64::MAX).overflow().persistent().user(1);
-    let overflow = pair.ports[1].launch(&overflow, SECOND).expect("launched");
-    pair.network.run();
+    let overflow = pair.ports[1].launch(&overflow, PATIENCE).expect("launched");
+    pair.cluster.settle(1);
     let put = Put::new(portal(0), pair.regions[0].span(0..16).expect("within")).match_bits(4);
-    pair.ports[0].launch(&put, SECOND).expect("launched");
+    pair.ports[0].launch(&put, PATIENCE).expect("launched");
     assert_eq!(pair.event(1).kind, Kind::Unexpected);
 
     let entry =
         Append::put(0, pair.regions[1].span(0..64).expect("within")).match_bits(4, 0).no_unlink_event();
-    let handle = pair.ports[1].launch(&entry, SECOND).expect("launched");
+    let handle = pair.ports[1].launch(&entry, PATIENCE).expect("launched");
     let claimed = pair.event(1);
     assert_eq!(claimed.kind, Kind::Claimed { overflow, overflow_user: 1 });
     assert_eq!((claimed.handle, claimed.moved_bytes), (handle, 16));
@@ -124,10 +137,10 @@ fn a_get_fetches_what_the_entry_has() {
     let mut pair = Pair::new();
     pair.regions[1].write(40, &[7; 24]).expect("within");
     let entry = Append::get(2, pair.regions[1].span(32..96).expect("within")).remote_offset().persistent();
-    pair.ports[1].launch(&entry, SECOND).expect("launched");
-    pair.network.run();
+    pair.ports[1].launch(&entry, PATIENCE).expect("launched");
+    pair.cluster.settle(1);
     let get = Get::new(portal(2), pair.regions[0].span(0..24).expect("within")).remote_offset(8).user(3);
-    pair.ports[0].launch(&get, SECOND).expect("launched");
+    pair.ports[0].launch(&get, PATIENCE).expect("launched");
     let reply = pair.event(0);
     assert_eq!((reply.kind, reply.user, reply.moved_bytes), (Kind::Reply, 3, 24));
     let mut bytes = [0; 24];
@@ -141,9 +154,9 @@ fn a_get_fetches_what_the_entry_has() {
 fn an_entry_is_unlinked_once() {
     let mut pair = Pair::new();
     let entry = Append::put(0, pair.regions[1].all()).persistent();
-    let handle = pair.ports[1].launch(&entry, SECOND).expect("launched");
+    let handle = pair.ports[1].launch(&entry, PATIENCE).expect("launched");
     for outcome in [Outcome::Done, Outcome::NotFound] {
-        pair.ports[1].launch(&Unlink(handle), SECOND).expect("launched");
+        pair.ports[1].launch(&Unlink(handle), PATIENCE).expect("launched");
         let event = pair.event(1);
         assert_eq!((event.kind, event.handle, event.outcome), (Kind::Unlinked, handle, outcome));
     }
@@ -155,14 +168,15 @@ fn room_that_must_be_left_says_nothing_of_an_entry_that_cuts() {
         let mut pair = Pair::new();
         let memory = pair.regions[1].span(0..100).expect("within");
         let append = entry(Append::put(0, memory).persistent().max_size(60));
-        pair.ports[1].launch(&append, SECOND).expect("launched");
-        pair.network.run();
-        let put = Put::new(portal(0), pair.regions[0].span(0..64).expect("within"));
+        pair.ports[1].launch(&append, PATIENCE).expect("launched");
+        pair.cluster.settle(1);
+        let region = pair.regions[0].clone();
+        let put = Put::new(portal(0), region.span(0..64).expect("within")).ack();
         for _ in 0..3 {
-            pair.ports[0].launch(&put, SECOND).expect("launched");
+            pair.ports[0].launch(&put, PATIENCE).expect("launched");
+            pair.event(0);
         }
-        pair.network.run();
-        let events = std::iter::from_fn(|| pair.ports[1].try_event());
+        let events = pair.events(1).into_iter();
         events.map(|event| (event.kind, event.offset, event.moved_bytes)).collect::<Vec<_>>()
     };
     assert_eq!(taken(|entry| entry), [(Kind::Put, 0, 64), (Kind::Unlinked, 0, 0)]);
@@ -183,37 +197,35 @@ fn successes_are_counted_and_failures_told() {
         .counter(31)
         .count_only()
         .no_unlink_event();
-    pair.ports[1].launch(&entry, SECOND).expect("launched");
-    pair.network.run();
+    pair.ports[1].launch(&entry, PATIENCE).expect("launched");
+    pair.cluster.settle(1);
     let put = Put::new(portal(0), pair.regions[0].span(0..8).expect("within")).counter(0).ack().count_only();
     for _ in 0..3 {
-        pair.ports[0].launch(&put, SECOND).expect("launched");
+        pair.ports[0].launch(&put, PATIENCE).expect("launched");
     }
     assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
     pair.nothing(0);
     pair.nothing(1);
     assert_eq!(pair.ports[0].counter(0).expect("a counter"), Count { successes: 2, failures: 1 });
     let commands = pair.ports[1].commands();
-    assert_eq!(commands.wait_counter(31, 2, SECOND).expect("there already").successes, 2);
-    let error = commands.wait_counter(31, 3, Duration::from_millis(1)).expect_err("never");
+    assert_eq!(commands.wait_counter(31, 2, PATIENCE).expect("there already").successes, 2);
+    let error = commands.wait_counter(31, 3, SHORT).expect_err("never");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert!(commands.counter(32).is_err());
 }
 
 #[test]
 fn a_counter_that_is_slept_for_interrupts() {
-    let Pair { ports: [mut sender, mut receiver], regions, network } = Pair::new();
-    let network = network.pumped();
+    let Pair { ports: [mut sender, mut receiver], regions, cluster } = Pair::new();
     receiver.set_wait_policy(WaitPolicy::Block);
     let entry = Append::put(0, regions[1].all()).persistent().counter(0).count_only();
-    receiver.launch(&entry, SECOND).expect("launched");
-    network.lock().unwrap().run();
+    receiver.launch(&entry, PATIENCE).expect("launched");
+    cluster.settle(1);
     let put = Put::new(portal(0), regions[0].span(0..8).expect("within"));
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || receiver.commands().wait_counter(0, 2, 20 * SECOND));
+        let waiting = scope.spawn(move || receiver.commands().wait_counter(0, 2, PATIENCE));
         for _ in 0..2 {
-            sender.launch(&put, SECOND).expect("launched");
-            network.lock().unwrap().run();
+            sender.launch(&put, PATIENCE).expect("launched");
         }
         assert_eq!(waiting.join().expect("no panic").expect("counted").successes, 2);
     });
@@ -223,7 +235,7 @@ fn a_counter_that_is_slept_for_interrupts() {
 fn a_region_of_another_port_is_refused_before_it_is_launched() {
     let mut pair = Pair::new();
     let error =
-        pair.ports[0].launch(&Put::new(portal(0), pair.regions[1].all()), SECOND).expect_err("foreign");
+        pair.ports[0].launch(&Put::new(portal(0), pair.regions[1].all()), PATIENCE).expect_err("foreign");
     assert!(error.to_string().contains("registered for"), "{error}");
     assert_eq!(pair.ports[0].commands().launched(), 0);
 }
@@ -231,14 +243,14 @@ fn a_region_of_another_port_is_refused_before_it_is_launched() {
 #[test]
 fn a_refused_command_is_told_by_its_event_alone() {
     let mut pair = Pair::new();
-    let gone = pair.ports[0].allocate(8).expect("a region");
-    // Deregistered between the look at it and the device's.
-    pair.ports[0].launch(&Put::new(portal(0), gone.all()).user(9), SECOND).expect("launched");
-    drop(gone);
+    // As of a region that was closed between the library's look at it and the card's.
+    let closed = Part { region: u32::MAX, offset: 0, bytes: 8 };
+    let put = niclab_port::lists::Put::new(portal(0), closed).user(9);
+    pair.ports[0].launch(&put, PATIENCE).expect("launched");
     let event = pair.event(0);
-    assert_eq!((event.kind, event.outcome), (Kind::Refused, Outcome::BadRegion));
+    assert_eq!((event.kind, event.outcome, event.user), (Kind::Refused, Outcome::BadRegion, 9));
     for _ in 0..100 {
-        pair.ports[0].launch(&Unlink(Handle::from_number(1)), SECOND).expect("not reported once more");
+        pair.ports[0].launch(&Unlink(Handle::from_number(1)), PATIENCE).expect("not reported once more");
         assert_eq!(pair.event(0).kind, Kind::Unlinked);
     }
 }
@@ -268,26 +280,36 @@ fn values_that_have_no_room_in_a_command_are_refused() {
 fn a_region_is_deregistered_with_its_last_clone_and_its_entries_go_with_it() {
     let mut pair = Pair::new();
     let region = pair.ports[1].allocate(1).expect("a region");
-    pair.ports[1].launch(&Append::put(0, region.all()), SECOND).expect("launched");
-    pair.network.run();
+    pair.ports[1].launch(&Append::put(0, region.all()).persistent(), PATIENCE).expect("launched");
+    pair.cluster.settle(1);
     let clone = region.clone();
     drop(region);
-    assert_eq!((pair.network.nics[1].wires.regions(), pair.network.nics[1].linked()), (2, 1));
+    let own = pair.regions[0].clone();
+    let put = Put::new(portal(0), own.span(0..8).expect("within")).ack();
+    pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    assert_eq!(pair.event(0).outcome, Outcome::Done);
     drop(clone);
-    assert_eq!((pair.network.nics[1].wires.regions(), pair.network.nics[1].linked()), (1, 0));
+    pair.ports[0].launch(&put, PATIENCE).expect("launched");
+    assert_eq!(pair.event(0).outcome, Outcome::NoMatch);
 }
 
 #[test]
 fn memory_is_never_given_back_when_the_device_does_not_confirm() {
-    let pair = Pair::new();
-    let words: Arc<[AtomicU64]> = (0..8).map(AtomicU64::new).collect();
-    let region = pair.ports[0].register(Memory::from_words(Arc::clone(&words))).expect("a region");
+    let mut pair = Pair::new();
+    let guest = Arc::clone(&pair.cluster.guests[0]);
+    let owner = Arc::new(());
+    let words = pages(&guest, 8);
+    // SAFETY: shared integers of the guest's memory, which lives until the end of this test.
+    let memory = || unsafe {
+        let keep = (Arc::clone(&owner), Arc::clone(&guest));
+        Memory::from_raw(std::ptr::NonNull::from(words).cast(), words.len(), Arc::new(keep))
+    };
+    drop(pair.ports[0].register(memory()).expect("a region"));
+    assert_eq!(Arc::strong_count(&owner), 1, "given back once deregistered");
+    let region = pair.ports[0].register(memory()).expect("a region");
+    pair.cluster.end();
     drop(region);
-    assert_eq!(Arc::strong_count(&words), 1, "given back once deregistered");
-    let region = pair.ports[0].register(Memory::from_words(Arc::clone(&words))).expect("a region");
-    pair.network.nics[0].wires.dead.store(true, Ordering::SeqCst);
-    drop(region);
-    assert_eq!(Arc::strong_count(&words), 2, "a device that does not answer may still write");
+    assert_eq!(Arc::strong_count(&owner), 2, "a device that does not answer may still write");
 }
 
 #[test]
@@ -295,12 +317,17 @@ fn a_program_that_reads_no_events_holds_up_its_own_commands() {
     let mut pair = Pair::new();
     let mut launched = 0;
     // Each unlink of nothing is one event.
-    while pair.ports[0].try_launch(&Unlink(Handle::from_number(u32::MAX))).expect("a sound port").is_some() {
-        pair.network.run();
-        launched += 1;
+    until("the page stays full", || {
+        while pair.ports[0].try_launch(&Unlink(none())).expect("a sound port").is_some() {
+            launched += 1;
+        }
+        pair.cluster.settle(0);
+        let more = pair.ports[0].try_launch(&Unlink(none())).expect("a sound port");
+        launched += usize::from(more.is_some());
         assert!(launched < 1000, "nothing holds it up");
-    }
-    let error = pair.ports[0].launch(&Unlink(Handle::from_number(1)), Duration::from_millis(1));
+        more.is_none()
+    });
+    let error = pair.ports[0].launch(&Unlink(none()), SHORT);
     assert!(matches!(error, Err(Error::TimedOut { .. })));
     for _ in 0..launched {
         assert_eq!(pair.event(0).outcome, Outcome::NotFound);

@@ -1,0 +1,406 @@
+//! Sends and receives with the semantics of MPI, on a port that matches messages itself.
+//!
+//! * A receive names a source or takes any, and a tag or takes any. Of the messages that fit it takes the one that was sent
+//!   first, as far as they come from one source; receives take messages in the order in which they were posted.
+//! * Messages up to so many bytes are sent at once. Whose receive is posted, the NIC writes into its memory; the others it
+//!   writes into overflow entries, from which they are copied when the receive comes.
+//! * Of longer messages only the header is sent; the receive that it matches fetches the rest, into its memory and with no
+//!   copy on either side (rendezvous).
+//! * A sender may be a number of messages ahead of each receiver, which gives that credit back as it takes them. So much
+//!   room for unexpected messages there is, so that none is ever refused.
+//!
+//! [`Messages`] is polled. It launches nothing, reads nothing and waits for nothing: what is to be launched next it says by
+//! [`Messages::command`], the events of its port it is told by [`Messages::on_event`], and [`Messages::take_ended`] has what
+//! became of a send or a receive. A peer whose port is not open yet is asked anew when [`Messages::greet_again`] says so.
+
+mod overflow;
+mod peers;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::{Append, Command, Encoded, Event, Get, Kind, Outcome, Part, Target};
+use crate::{Address, BadValue};
+use overflow::Overflow;
+use peers::{Peer, Send};
+
+/// Portal of messages.
+const MESSAGES: u32 = 0;
+/// Portal of the memory of long messages.
+const MEMORY: u32 = 1;
+/// Portal of credits.
+const CREDITS: u32 = 2;
+
+/// Match bits: the message is long, its header data says where it is fetched.
+const LONG: u64 = 1 << 63;
+/// Match bits of the tag.
+const TAG: u64 = 0xffff_ffff;
+/// Header data of a long message: its bytes. Above is the number by which its memory is known.
+const LONG_BYTES: u64 = (1 << LONG_SERIAL_SHIFT) - 1;
+const LONG_SERIAL_SHIFT: u32 = 40;
+
+/// User value of what belongs to no request; requests count from 1.
+const NO_REQUEST: u64 = 0;
+/// User value: a slab, whose number is in the lower half.
+const OF_SLAB: u64 = 1 << 62;
+/// User value: a greeting, to the node in the lower half.
+const OF_GREETING: u64 = 1 << 63;
+
+/// Memory that messages are sent from and stored in, as whoever runs the machine holds it. What the machine holds stays
+/// registered.
+pub trait Buffer: Clone {
+    /// Copies the bytes of `from`, which lies in this memory, to the first bytes of `to`, which lies in the other.
+    fn copy(&self, from: Part, other: &Self, to: Part);
+}
+
+/// Part of a memory.
+#[derive(Clone, Debug)]
+pub struct Place<B> {
+    /// The memory.
+    pub buffer: B,
+    /// Which part of it, as the NIC knows it.
+    pub part: Part,
+}
+
+impl<B> Place<B> {
+    /// So many of its bytes, which are there, from `offset` on.
+    const fn sub(&self, offset: u64, bytes: u64) -> Part {
+        Part { region: self.part.region, offset: self.part.offset + offset, bytes }
+    }
+}
+
+/// The port has too few events for so many nodes, or the credits are too few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at least 2 credits and {events} events for {nodes} nodes")]
+pub struct TooFew {
+    /// Events that there must be.
+    pub events: u64,
+    /// Nodes.
+    pub nodes: u32,
+}
+
+/// What all messages between some nodes keep to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    nodes: u32,
+    eager_bytes: u64,
+    credits: u64,
+}
+
+impl Terms {
+    /// Terms for a port of so many events, between nodes 0 to `nodes - 1`: messages up to `eager_bytes` are sent at once, and
+    /// a sender is ahead of each receiver by as many messages as `wanted`, while each of them, wherever it is on its way,
+    /// finds room for its events. A message causes at most three at its receiver (stored in a slab, which is unlinked;
+    /// claimed), and a reply; two at its sender (acknowledged, fetched).
+    ///
+    /// # Errors
+    /// [`TooFew`].
+    pub fn new(events: u32, nodes: u32, eager_bytes: u64, wanted: u32) -> Result<Self, TooFew> {
+        const EVENTS_OF_A_MESSAGE: u64 = 6;
+        /// Greetings and credits of all peers together, and a command or two of our own.
+        const SPARE: u64 = 16;
+        /// Most messages of all peers together: what a card keeps in mind of unexpected ones is bounded.
+        const MOST: u64 = 256;
+        let others = u64::from(nodes).saturating_sub(1).max(1);
+        let found = u64::from(events).saturating_sub(SPARE + 3 * others) / (EVENTS_OF_A_MESSAGE * others);
+        let credits = found.min(MOST / others).min(wanted.into());
+        if credits < 2 {
+            return Err(TooFew { events: SPARE + 15 * others, nodes });
+        }
+        Ok(Self { nodes, eager_bytes, credits })
+    }
+
+    /// Bytes of the memory for messages that come before their receives.
+    #[must_use]
+    pub const fn overflow_bytes(&self) -> u64 {
+        self.slab_bytes().saturating_mul(self.slabs())
+    }
+
+    /// Room for two messages, so that few slabs are held up by one.
+    const fn slab_bytes(&self) -> u64 {
+        let bytes = if self.eager_bytes < 8 { 8 } else { self.eager_bytes };
+        bytes.saturating_mul(2)
+    }
+
+    /// Two more than messages that can be unclaimed, so that two are linked at any time, be it that each of the others is
+    /// held up by one message alone.
+    const fn slabs(&self) -> u64 {
+        self.credits * (self.nodes.saturating_sub(1)) as u64 + 2
+    }
+}
+
+/// A send or a receive that was begun.
+#[must_use = "a request ends when its outcome is taken"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request(u64);
+
+impl Request {
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What was received or sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The other node.
+    pub node: u32,
+    /// The tag.
+    pub tag: u32,
+    /// Bytes that were moved.
+    pub bytes: usize,
+    /// Whether the message was longer than the memory of the receive.
+    pub is_cut: bool,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It goes on.
+    No,
+    /// This was moved. The request is forgotten.
+    Done(Message),
+    /// Nothing was moved. The request is forgotten.
+    Failed(Outcome),
+    /// There is no such request any more.
+    Unknown,
+}
+
+/// What a request is waiting for.
+#[derive(Debug)]
+enum State<B> {
+    /// A receive, for its message; or, once that is known, for the rest of it.
+    Receive { place: Place<B>, message: Option<Message> },
+    /// A send, for its acknowledgement; a long one, to be fetched. The memory must outlive it.
+    Send { _buffer: B, message: Message, is_long: bool },
+    /// Nothing.
+    Ended(Result<Message, Outcome>),
+}
+
+/// One node's end of the messages between all nodes that have the same port open.
+#[derive(Debug)]
+pub struct Messages<B> {
+    own: Address,
+    terms: Terms,
+    peers: Vec<Peer>,
+    overflow: Overflow<B>,
+    requests: BTreeMap<u64, State<B>>,
+    last_request: u64,
+    last_serial: u64,
+    /// What is to be launched, in this order.
+    commands: VecDeque<Encoded>,
+}
+
+impl<B: Buffer> Messages<B> {
+    /// An end at port `own`, which nobody used yet, with memory of [`Terms::overflow_bytes`] for what comes unexpected.
+    pub fn new(own: Address, terms: Terms, overflow: Place<B>) -> Self {
+        let mut this = Self {
+            own,
+            terms,
+            peers: (0..terms.nodes).map(|_| Peer::default()).collect(),
+            overflow: Overflow::new(overflow, &terms),
+            requests: BTreeMap::new(),
+            last_request: NO_REQUEST,
+            last_serial: 0,
+            commands: VecDeque::new(),
+        };
+        (0..terms.slabs()).for_each(|slab| this.link_slab(slab));
+        // Last: who can be greeted can be sent to.
+        this.push(&Append::put(CREDITS, this.overflow.nothing()).persistent().user(NO_REQUEST));
+        this
+    }
+
+    /// Nodes that can send to each other.
+    #[must_use]
+    pub const fn nodes(&self) -> u32 {
+        self.terms.nodes
+    }
+
+    /// Whether this is another node, to which messages can be sent.
+    #[must_use]
+    pub const fn has_peer(&self, node: u32) -> bool {
+        node < self.terms.nodes && node != self.own.node
+    }
+
+    /// What is to be launched next. Whoever has no slot for it reads events first, for whose places in the queue the device
+    /// may be waiting.
+    #[must_use]
+    pub fn command(&self) -> Option<&Encoded> {
+        self.commands.front()
+    }
+
+    /// [`Self::command`] is launched.
+    pub fn on_launched(&mut self) {
+        self.commands.pop_front();
+    }
+
+    /// Begins to send the bytes of `place` to a peer. They must stay as they are until the request has ended, which it does
+    /// when the message was stored at the receiver, or fetched by it.
+    pub fn send(&mut self, node: u32, tag: u32, place: Place<B>) -> Request {
+        let id = self.next_request();
+        let bytes = place.part.bytes;
+        let message = Message { node, tag, bytes: bytes as usize, is_cut: false };
+        let is_long = bytes > self.terms.eager_bytes;
+        self.requests.insert(id, State::Send { _buffer: place.buffer, message, is_long });
+        if let Some(peer) = self.peers.get_mut(node as usize) {
+            peer.backlog.push_back(Send { id, tag, part: place.part, is_long });
+        }
+        self.send_to(node);
+        Request(id)
+    }
+
+    /// Begins to receive into the bytes of `place`, from a peer or from any, with a tag or with any. They belong to the
+    /// request until it has ended.
+    pub fn receive(&mut self, node: Option<u32>, tag: Option<u32>, place: Place<B>) -> Request {
+        let ignore = LONG | if tag.is_some() { 0 } else { TAG };
+        let id = self.next_request();
+        let append = Append::put(MESSAGES, place.part)
+            .match_bits(tag.unwrap_or_default().into(), ignore)
+            .source_port(self.own.port)
+            .truncate()
+            .no_unlink_event()
+            .user(id);
+        let append = node.map_or(append, |node| append.source_node(node));
+        self.requests.insert(id, State::Receive { place, message: None });
+        self.push(&append);
+        Request(id)
+    }
+
+    /// What became of a request.
+    pub fn take_ended(&mut self, request: &Request) -> Ended {
+        match self.requests.get(&request.0) {
+            Some(State::Ended(_)) | None => {}
+            Some(_) => return Ended::No,
+        }
+        match self.requests.remove(&request.0) {
+            Some(State::Ended(Ok(message))) => Ended::Done(message),
+            Some(State::Ended(Err(outcome))) => Ended::Failed(outcome),
+            _ => Ended::Unknown,
+        }
+    }
+
+    /// The next event of the port.
+    ///
+    /// # Errors
+    /// A command that belongs to no request was refused.
+    pub fn on_event(&mut self, event: &Event) -> Result<(), Outcome> {
+        let id = event.user;
+        match event.kind {
+            Kind::Put if id == NO_REQUEST => self.on_credit(event.initiator.node, event.header_data),
+            Kind::Put => self.on_message(event, None),
+            Kind::Claimed { overflow_user, .. } => self.on_message(event, Some(overflow_user & !OF_SLAB)),
+            Kind::Unexpected => self.on_slab(id & !OF_SLAB, 1, false),
+            Kind::Unlinked if id & OF_SLAB != 0 => self.on_slab(id & !OF_SLAB, 0, true),
+            Kind::Acknowledged if id & OF_GREETING != 0 => {
+                self.on_greeted((id & !OF_GREETING) as u32, event.outcome);
+            }
+            Kind::Acknowledged => self.on_acknowledged(id, event.outcome),
+            Kind::Get => self.end_send(id),
+            Kind::Reply => self.on_reply(id, event.outcome),
+            Kind::Refused if self.requests.contains_key(&id) => self.end(id, Err(event.outcome)),
+            Kind::Refused => return Err(event.outcome),
+            Kind::Unlinked | Kind::Sent => {}
+        }
+        Ok(())
+    }
+
+    /// A receive has its message: in its memory, or in a slab.
+    fn on_message(&mut self, event: &Event, slab: Option<u64>) {
+        let is_long = event.match_bits & LONG != 0;
+        if let Some(State::Receive { place, message }) = self.requests.get_mut(&event.user) {
+            let sent = if is_long { event.header_data & LONG_BYTES } else { event.requested_bytes };
+            let bytes = sent.min(place.part.bytes);
+            let found = Message {
+                node: event.initiator.node,
+                tag: event.match_bits as u32,
+                bytes: bytes as usize,
+                is_cut: sent > place.part.bytes,
+            };
+            if is_long {
+                *message = Some(found);
+                let target = Target { port: event.initiator, portal: MEMORY };
+                let rest = Get::new(target, place.sub(0, bytes))
+                    .match_bits(event.header_data >> LONG_SERIAL_SHIFT)
+                    .user(event.user);
+                self.push(&rest);
+            } else {
+                let copied = slab.is_none_or(|slab| self.overflow.copy(slab, event.offset, place, bytes));
+                self.end(event.user, if copied { Ok(found) } else { Err(Outcome::BadRange) });
+            }
+        }
+        if let Some(slab) = slab {
+            // Before credit is given for it: whoever has credit finds room.
+            self.on_slab(slab, -1, false);
+        }
+        self.on_taken(event.initiator.node);
+    }
+
+    fn on_slab(&mut self, slab: u64, messages: i64, is_unlinked: bool) {
+        if self.overflow.change(slab, messages, is_unlinked) {
+            self.link_slab(slab);
+        }
+    }
+
+    fn link_slab(&mut self, slab: u64) {
+        let append = Append::put(MESSAGES, self.overflow.part(slab))
+            .match_bits(0, u64::MAX)
+            .overflow()
+            .persistent()
+            .max_size(self.terms.eager_bytes)
+            .user(OF_SLAB | slab);
+        self.push(&append);
+    }
+
+    fn on_reply(&mut self, id: u64, outcome: Outcome) {
+        if let Some(State::Receive { message: Some(message), .. }) = self.requests.get(&id) {
+            let ended = if outcome.is_done() { Ok(*message) } else { Err(outcome) };
+            self.end(id, ended);
+        }
+    }
+
+    fn end_send(&mut self, id: u64) {
+        if let Some(&State::Send { message, .. }) = self.requests.get(&id) {
+            self.end(id, Ok(message));
+        }
+    }
+
+    fn on_acknowledged(&mut self, id: u64, outcome: Outcome) {
+        let Some(&State::Send { message: Message { node, .. }, is_long, .. }) = self.requests.get(&id) else {
+            return;
+        };
+        if outcome.is_done() {
+            // A long message has only been announced.
+            if !is_long {
+                self.end_send(id);
+            }
+            return;
+        }
+        self.end(id, Err(outcome));
+        if let Some(peer) = self.peers.get_mut(node as usize) {
+            // The receiver never saw it, and will never give credit for it.
+            peer.sent -= 1;
+        }
+        self.send_to(node);
+    }
+
+    fn end(&mut self, id: u64, ended: Result<Message, Outcome>) {
+        self.requests.insert(id, State::Ended(ended));
+    }
+
+    fn next_request(&mut self) -> u64 {
+        self.last_request += 1;
+        self.last_request
+    }
+
+    /// A command to launch. All its values have room: nodes, ports, portals and parts are those that there are.
+    fn push(&mut self, command: &impl Command<(), BadValue>) {
+        let encoded = command.encode(&());
+        debug_assert!(encoded.is_ok(), "{encoded:?}");
+        self.commands.extend(encoded);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Ports over memory in which nothing happens but what a test writes: what the library does without a device's help, and
+//! what no sound device gives it to read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
+use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_WORDS, SliceStatus};
+use niclab_port::atomic::store;
+use niclab_user::ultra::{Flags, Parts, Port};
+use niclab_user::{Address, Backing, Error, Memory};
+
+use super::{PATIENCE, node};
+
+/// Counts rings; agrees to whatever it is asked.
+#[derive(Default)]
+struct Bell(Arc<AtomicU64>);
+
+impl Backing for Bell {
+    fn name(&self) -> &str {
+        "still"
+    }
+    fn ring(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn wait_interrupts(&self, _: Duration) -> Result<u64, Error> {
+        Ok(0)
+    }
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    fn route(&self, _: Address) -> Result<(), Error> {
+        Ok(())
+    }
+    fn authorize(&self, _: Address, _: u32) -> Result<(), Error> {
+        Ok(())
+    }
+    fn revoke(&self, _: Address) -> Result<(), Error> {
+        Ok(())
+    }
+    fn register(&self, _: &Memory) -> Result<u32, Error> {
+        Ok(0)
+    }
+    fn deregister(&self, _: u32) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A port of eight slices, the information page, the status line, the slices, and the count of rings.
+struct Still {
+    port: Port,
+    info: Memory,
+    status: Memory,
+    slices: Memory,
+    rings: Arc<AtomicU64>,
+}
+
+impl Still {
+    fn new() -> Self {
+        let zeros = |words| Memory::from_words((0..words).map(|_| AtomicU64::new(0)).collect());
+        let (info, status, slices, bell) = (zeros(512), zeros(8), zeros(8 * SLICE_WORDS), Bell::default());
+        let rings = Arc::clone(&bell.0);
+        let port = Port::from_parts(Parts {
+            address: Address { node: 3, port: 0 },
+            info: info.clone(),
+            requester: zeros(512),
+            completer: zeros(512),
+            status: status.clone(),
+            slices: slices.clone(),
+            backing: Box::new(bell),
+        });
+        Self { port: port.expect("all parts are large enough"), info, status, slices, rings }
+    }
+
+    fn want_doorbell(&self, word: u64) {
+        store(&self.info.words()[(INFO_DOORBELL_OFFSET / 8) as usize], word);
+    }
+
+    /// Slice `number` is there, of node 1 and without words, but for these bits of its status.
+    fn write(&self, number: u32, flipped: u64) {
+        let status = SliceStatus {
+            words: 0,
+            interrupt: false,
+            acknowledge: false,
+            source_port: 0,
+            source_node: 1,
+            number,
+        };
+        let place = SLICE_WORDS * (number as usize - 1) + SLICE_STATUS_WORD;
+        store(&self.slices.words()[place], status.encode() ^ flipped);
+    }
+
+    fn rings(&self) -> u64 {
+        self.rings.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn the_doorbell_is_rung_only_where_it_is_wanted() {
+    let mut still = Still::new();
+    still.want_doorbell(DOORBELL_SPARED);
+    still.port.send(&[], [0; 2], Flags::NONE, PATIENCE).expect("room");
+    assert_eq!(still.rings(), 0);
+    still.want_doorbell(DOORBELL_WANTED);
+    still.port.send(&[], [0; 2], Flags::NONE, PATIENCE).expect("room");
+    assert_eq!(still.rings(), 1);
+    // Releases are announced too: a quarter of eight slices is two.
+    (1..=2).for_each(|number| still.write(number, 0));
+    assert!(still.port.try_receive().is_some());
+    assert_eq!(still.rings(), 1, "one slice is not worth a release");
+    assert!(still.port.try_receive().is_some());
+    assert_eq!(still.rings(), 2);
+}
+
+#[test]
+fn a_status_line_that_contradicts_itself_is_an_error() {
+    let mut still = Still::new();
+    still.port.send(&[], [0; 2], Flags::NOTIFY, PATIENCE).expect("room");
+    store(&still.status.words()[0], 2);
+    assert!(matches!(still.port.flush(PATIENCE), Err(Error::Inconsistent { .. })));
+}
+
+#[test]
+fn a_status_that_is_none_is_an_error_and_the_port_goes_on() {
+    let mut still = Still::new();
+    // Fifteen payload words: no packet has more than eight.
+    still.write(1, 0xf);
+    still.write(2, 0);
+    let error = still.port.receive(PATIENCE).expect_err("no slice");
+    let is_named =
+        matches!(&error, Error::SlicesLost { number: 1, count: 1, what, .. } if what.contains("0x00000001"));
+    assert!(is_named && error.to_string().contains("still: port 0: 1 slice(s) from number 1"), "{error}");
+    assert_eq!(still.port.receive(PATIENCE).expect("the next").source(), node(1));
+}
