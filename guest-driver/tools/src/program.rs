@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use niclab_user::matching::Region;
-use niclab_user::ultra::PortOptions;
+use niclab_user::lists::Region;
+use niclab_user::slices::PortOptions;
 use niclab_user::{Address, BarePort, Device, FEATURE_LISTS};
 use niclab_workloads::lists::{Limits, ListTransport, Receive, Terms};
 use niclab_workloads::slices::SliceTransport;

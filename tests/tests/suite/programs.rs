@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use niclab_abi::control::OP_PING;
-use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::lists::ListPort;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -68,7 +68,7 @@ impl Card for SliceTransport {
 }
 
 impl Card for ListTransport {
-    type Port = MatchPort;
+    type Port = ListPort;
     fn model() -> &'static str {
         "match"
     }
@@ -77,13 +77,13 @@ impl Card for ListTransport {
             Limits { events: workload.slices, entries: 1024 / 8, unexpected_messages: 1024, partners: 2 };
         Self::new(node, plan, Terms::new(Receive::Posted, workload.message_bytes.into(), &limits))
     }
-    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> MatchPort {
-        MatchPort::open_unreleased(guest, slices).unwrap()
+    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> ListPort {
+        ListPort::open_unreleased(guest, slices).unwrap()
     }
-    fn port(port: &MatchPort) -> &GuestPort<Self::Records> {
+    fn port(port: &ListPort) -> &GuestPort<Self::Records> {
         port.port()
     }
-    fn connect(&self, port: &MatchPort, _: u32, (address, bytes): (u64, u64)) -> u32 {
+    fn connect(&self, port: &ListPort, _: u32, (address, bytes): (u64, u64)) -> u32 {
         port.register(address, bytes).unwrap()
     }
 }

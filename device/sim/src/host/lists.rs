@@ -1,4 +1,4 @@
-//! Hosts of Match cards.
+//! Hosts of cards with lists of posted receives.
 
 use niclab_abi::config::FEATURE_LISTS;
 use niclab_model::models::matching::descriptor::MODEL;
@@ -9,7 +9,7 @@ use super::HostMaker;
 use super::card::CardHost;
 use crate::run::max_bytes;
 
-/// Makes hosts of Match cards.
+/// Makes hosts of cards with lists of posted receives.
 pub const MAKER: HostMaker = HostMaker {
     feature: FEATURE_LISTS,
     make: |seat| {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{Benches, Measured};
 use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
-use crate::frontend::matching::MatchPort;
+use crate::frontend::lists::ListPort;
 use crate::lab::Lab;
 use crate::shell::Shell;
 
@@ -94,8 +94,8 @@ fn measure(duration: Duration) -> Result<Figures, BenchError> {
 /// Two guests, and an entry of the second that takes all puts of the first.
 struct Pair {
     lab: Lab,
-    from: MatchPort,
-    to: MatchPort,
+    from: ListPort,
+    to: ListPort,
     target: Target,
     /// The first bytes of the sender's memory.
     part: Part,
@@ -112,7 +112,7 @@ impl Pair {
         let memory_bytes = bytes * LONG_PLACES;
         let guest = |node| -> Result<_, BenchError> {
             let guest = ClusterGuest::connect(lab.cluster_socket(node)?, memory_bytes + (4 << 20))?.into();
-            let port = MatchPort::open(&guest, 256)?;
+            let port = ListPort::open(&guest, 256)?;
             let address = guest.memory().allocate(memory_bytes, niclab_abi::PAGE_BYTES)?;
             let region = port.register(address, memory_bytes)?;
             Ok((port, region))
