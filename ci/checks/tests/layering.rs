@@ -12,8 +12,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-asm", &["niclab-isa"]),
     ("niclab-random", &[]),
     ("niclab-model", &["niclab-abi", "niclab-isa", "niclab-random"]),
-    // For the registry of models: their names, parameters and limits.
-    ("niclab-spec", &["niclab-abi", "niclab-model"]),
+    // For the registry of models: their names, parameters and limits; the form of recordings; what programs are told.
+    ("niclab-spec", &["niclab-abi", "niclab-model", "niclab-observe", "niclab-workloads"]),
     ("niclab-observe", &["niclab-model"]),
     // The machines of a comparison, no part of any NIC, and the match unit beside them.
     ("niclab-processors", &["niclab-isa", "niclab-model"]),

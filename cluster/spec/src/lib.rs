@@ -10,8 +10,8 @@
 //! * [`scenario`] is a cluster and a workload with budgets, which `niclab check` holds them to.
 //! * [`pci`] holds the numbers with which QEMU must create the cluster function.
 //!
-//! Of the project the crate imports the models alone, for their registry: which models there are, and what a cluster file can
-//! say of each. So both sides can depend on it.
+//! Of the project the crate imports the models, for their registry (which there are, and what a cluster file can say of each),
+//! the form of recordings, and what guests make scripts from. So both sides can depend on it.
 
 pub mod daemon;
 pub mod monitor;
@@ -30,6 +30,7 @@ mod file;
 mod link;
 mod name;
 mod nic;
+mod recording;
 mod resolve;
 mod source;
 
@@ -42,6 +43,7 @@ pub use name::{ClusterName, ClusterNameError};
 pub use nic::{NicConfig, NicModel, WaitPolicy};
 pub use niclab_model::nic::registry::{Limits, Promise, Promises, Value, Values};
 pub use profile::{Fact, Forwarding, Profile};
+pub use recording::RecordingError;
 pub use report::Report;
 pub use resolve::{Cluster, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};
 pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};

@@ -258,12 +258,9 @@ impl Source {
                     self.problem(&format!("budget[{index}].{key}"), what, remedy)
                 }));
         }
-        if file.mode != ScenarioMode::Sim {
-            let is_performed = matches!(file.workload.kind, WorkloadKind::PingPong | WorkloadKind::Stream);
-            if !is_performed || file.workload.function != Function::Cluster {
-                let what = "only a ping-pong and a stream of the modelled NIC are performed in guests";
-                problems.push(self.problem("workload.kind", what, "use mode = \"sim\", or another workload"));
-            }
+        if file.mode != ScenarioMode::Sim && file.workload.function != Function::Cluster {
+            let what = "only workloads of the modelled NIC are performed in guests";
+            problems.push(self.problem("workload.function", what, "use mode = \"sim\", or leave it out"));
         }
         for (index, ratio) in file.ratio.iter().enumerate() {
             let problem = wrong_ratio(ratio, &file);
@@ -491,6 +488,7 @@ mod tests {
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 12"), 9, "allow 13 or more"),
             (after("[[ratio]]\nbaseline = \"tcp\"\nat_least = 2\nrounds = 1001"), 9, "use 1 to 1000"),
             (after("[[ratio]]\nat_least = 2"), 6, "missing field `baseline`"),
+            (after("function = \"ethernet\""), 6, "only workloads of the modelled NIC"),
             (GOOD.replace("nodes = 2", "nodes = 1"), 5, "needs 2 nodes"),
             (GOOD.replace("nodes = 2", "nodes = 0"), 3, "mend:"),
             (GOOD.replace("nodes = 2", "nodess = 2"), 3, "did you mean `nodes`?"),

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use niclab_workloads::Recorded;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Cluster, DeviceFaults, Forwarding, LinkConfig, NicConfig, Profile, Workload, workload::WorkloadNode,
+    Cluster, DeviceFaults, Forwarding, Limits, LinkConfig, NicConfig, Profile, Workload,
+    workload::WorkloadNode,
 };
 
 /// The version of [`SimConfig`] that this build writes and reads.
@@ -108,6 +110,30 @@ impl SimConfig {
     pub fn workload_nodes(&self) -> Vec<WorkloadNode<'_>> {
         let nodes = self.nodes.iter();
         nodes.map(|node| WorkloadNode { nic: &node.nic, mtu_bytes: node.link.mtu_bytes }).collect()
+    }
+
+    /// All that programs make their scripts from, simulated and live: the workload, what was [recorded](Self::recorded) for it,
+    /// and what of the cards matters to them.
+    pub fn programs(&self, recorded: Vec<Recorded>) -> niclab_workloads::Workload {
+        let Workload { count, warmup, interrupt_every, slices, .. } = self.workload;
+        let limits: Vec<Limits> = self.nodes.iter().map(|node| node.nic.limits()).collect();
+        let least = |of: fn(&Limits) -> u64| {
+            let with_lists = limits.iter().filter(|card| card.entries > 0);
+            with_lists.map(of).min().unwrap_or(0)
+        };
+        niclab_workloads::Workload {
+            pattern: self.workload.pattern(self.nodes.len() as u32, recorded),
+            message_bytes: self.workload.max_bytes(),
+            count,
+            warmup,
+            interrupt_every,
+            slices,
+            receive: self.workload.receive.into(),
+            seed: self.seed,
+            entries: least(|card| u64::from(card.entries) / (card.open_ports.len() as u64).max(1)),
+            unexpected_messages: least(|card| card.unexpected_messages.into()),
+            ports: limits.into_iter().map(|card| card.open_ports).collect(),
+        }
     }
 
     /// Reads what the launcher wrote.

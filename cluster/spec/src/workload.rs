@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use niclab_abi::config::FEATURE_LISTS;
+use niclab_workloads::{Pattern, Recorded};
 
 use crate::{Cluster, NicConfig, NicModel, Problem, Source};
 
@@ -139,6 +140,16 @@ impl Receive {
     }
 }
 
+impl From<Receive> for niclab_workloads::Receive {
+    fn from(receive: Receive) -> Self {
+        match receive {
+            Receive::Posted => Self::Posted,
+            Receive::Unexpected => Self::Unexpected,
+            Receive::Get => Self::Get,
+        }
+    }
+}
+
 /// A function of the card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -196,7 +207,7 @@ pub struct WorkloadNode<'a> {
 
 impl Workload {
     /// Ports that an incast's senders share at their receiver, and that a recording may name, at most.
-    pub const MAX_PORTS: u32 = 8;
+    pub const MAX_PORTS: u32 = niclab_workloads::Workload::MAX_PORTS;
 
     /// A recording may have messages of this size, however small the workload's own are: one cache line.
     pub const RECORDED_BYTES: u32 = 64;
@@ -234,6 +245,28 @@ impl Workload {
                 self.neighbours.unwrap_or_else(|| 2.min(others))
             }
             WorkloadKind::Replay => 0,
+        }
+    }
+
+    /// The longest message. A recording may have those of [`Self::RECORDED_BYTES`].
+    #[must_use]
+    pub fn max_bytes(&self) -> u32 {
+        match self.kind {
+            WorkloadKind::Replay => self.message_bytes.max(Self::RECORDED_BYTES),
+            _ => self.message_bytes,
+        }
+    }
+
+    /// Who sends to whom among `nodes` nodes.
+    pub(crate) fn pattern(&self, nodes: u32, recorded: Vec<Recorded>) -> Pattern {
+        match self.kind {
+            WorkloadKind::PingPong => Pattern::PingPong,
+            WorkloadKind::Stream => Pattern::Stream,
+            WorkloadKind::AllToAll => Pattern::AllToAll,
+            WorkloadKind::NeighbourExchange => Pattern::NeighbourExchange(self.partners(nodes)),
+            WorkloadKind::Incast => Pattern::Incast(self.receiver.unwrap_or(0) as u16),
+            WorkloadKind::Random => Pattern::Random(self.partners(nodes)),
+            WorkloadKind::Replay => Pattern::Replay(recorded),
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Result;
-use niclab_agent::{Exec, ToGuest};
+use niclab_agent::{Exec, ToGuest, message::DATA_BYTES};
 use thiserror::Error;
 
 use crate::{
@@ -77,18 +77,20 @@ struct Participant {
     sender: OnceLock<CommandSender>,
 }
 
-/// Runs the same benchmark on every node. `at_cue` is called when all that run stopped at the same cue.
+/// Runs the same benchmark on every node, each with these bytes on its standard input before the answers to its cues; they fit
+/// into a [window](niclab_agent::message::WINDOW_BYTES). `at_cue` is called when all that run stopped at the same cue.
 ///
 /// # Errors
 /// [`Failure`] when the cluster ends or `limit` passes, [`ConductError`], or what `at_cue` says.
 pub fn conduct(
     running: &mut RunningCluster,
     argv: &[String],
+    stdin: &[u8],
     limit: Duration,
     at_cue: &mut dyn FnMut(&mut RunningCluster, &str) -> Result<()>,
 ) -> Result<Vec<Ended>> {
     let deadline = Instant::now() + limit;
-    let participants = start(running, argv);
+    let participants = start(running, argv, stdin);
     loop {
         if let Some(ended) = all_over(&participants) {
             return Ok(ended);
@@ -106,7 +108,7 @@ pub fn conduct(
     }
 }
 
-fn start(running: &RunningCluster, argv: &[String]) -> Vec<Arc<Participant>> {
+fn start(running: &RunningCluster, argv: &[String], stdin: &[u8]) -> Vec<Arc<Participant>> {
     let nodes = running.plan().nodes.iter().zip(running.agents());
     nodes
         .map(|(node, agent)| {
@@ -118,8 +120,8 @@ fn start(running: &RunningCluster, argv: &[String]) -> Vec<Arc<Participant>> {
                 stdout: Vec::new(),
                 line: Vec::new(),
             };
-            let agent = Arc::clone(agent);
-            thread::spawn(move || follower.follow(&agent, exec));
+            let (agent, stdin) = (Arc::clone(agent), stdin.to_vec());
+            thread::spawn(move || follower.follow(&agent, exec, &stdin));
             participant
         })
         .collect()
@@ -189,8 +191,8 @@ struct Follower {
 }
 
 impl Follower {
-    fn follow(mut self, agent: &Arc<AgentClient>, exec: Exec) {
-        let code = self.run(agent, exec).map_err(|error| error.to_string());
+    fn follow(mut self, agent: &Arc<AgentClient>, exec: Exec, stdin: &[u8]) {
+        let code = self.run(agent, exec, stdin).map_err(|error| error.to_string());
         let stdout = std::mem::take(&mut self.stdout);
         self.enter(State::Over(Ended { code, stdout }));
     }
@@ -201,8 +203,11 @@ impl Follower {
         let _ = self.events.send(Event::Performance);
     }
 
-    fn run(&mut self, agent: &Arc<AgentClient>, exec: Exec) -> Result<u8, AgentError> {
+    fn run(&mut self, agent: &Arc<AgentClient>, exec: Exec, stdin: &[u8]) -> Result<u8, AgentError> {
         let command = agent.exec(exec)?;
+        for piece in stdin.chunks(DATA_BYTES) {
+            command.sender().send(ToGuest::Stdin(piece.to_vec()))?;
+        }
         let _ = self.participant.sender.set(command.sender().clone());
         let ended = command.follow(|output| {
             match output {

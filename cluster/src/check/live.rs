@@ -1,9 +1,16 @@
 //! Scenarios in guests: a booted cluster on which `niclab-perf` performs workloads.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, bail};
-use niclab_spec::{Cluster, ClusterName, Report, Scenario, ScenarioMode, Workload, WorkloadKind};
+use niclab_agent::message::WINDOW_BYTES;
+use niclab_spec::{
+    Cluster, ClusterName, RecordingError, Report, Scenario, SimConfig, Workload, WorkloadKind,
+};
+use thiserror::Error;
 
 use super::conduct::conduct;
 use crate::{
@@ -22,21 +29,43 @@ const CUE_WARM: &str = "warm";
 /// The cue at which it ends.
 const CUE_MEASURED: &str = "measured";
 
+/// Bytes that a guest takes before its program reads any, less those of answers to cues.
+const MAX_PROGRAMS_BYTES: usize = WINDOW_BYTES as usize - 1024;
+
+/// Guests cannot perform the workload.
+#[derive(Debug, Error)]
+pub enum Unperformable {
+    /// What they should replay.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// They cannot be told of it.
+    #[error(
+        "guests are told of {MAX_PROGRAMS_BYTES} bytes of a workload, and this one takes {bytes}: record fewer messages, or use \
+         mode = \"sim\""
+    )]
+    TooLong {
+        /// Of the JSON document.
+        bytes: usize,
+    },
+}
+
 /// A cluster that is up.
 pub struct LiveCluster {
     running: RunningCluster,
     cluster: Cluster,
     boot: Duration,
-    /// Whether it is compared with the simulator, operation by operation.
-    is_compared: bool,
+    workload: Workload,
+    /// The workload as guests are told of it: a line.
+    programs: Vec<u8>,
 }
 
 impl LiveCluster {
     /// Boots the scenario's cluster.
     ///
     /// # Errors
-    /// When it cannot be booted.
+    /// [`Unperformable`], or when it cannot be booted.
     pub fn boot(scenario: &Scenario, offline: bool) -> Result<Self> {
+        let programs = programs(scenario)?;
         let root = RuntimeRoot::locate()?;
         root.sweep();
         let cluster = scenario.cluster.clone();
@@ -47,28 +76,33 @@ impl LiveCluster {
         let timeout = args.boot_timeout(plan.nodes.len());
         let begin = Instant::now();
         let running = RunningCluster::boot(plan, folder, timeout, &mut |_| {})?;
-        let is_compared = scenario.mode == ScenarioMode::Both;
-        Ok(Self { running, cluster, boot: begin.elapsed(), is_compared })
+        let workload = scenario.workload.clone();
+        Ok(Self { running, cluster, boot: begin.elapsed(), workload, programs })
     }
 
     /// Performs the workload, and reports what it added to the counts.
     ///
     /// # Errors
     /// When the cluster ends or takes too long.
-    pub fn measure(&mut self, workload: &Workload) -> Result<Report> {
-        let more: &[&str] = if self.is_compared { &["--as-simulated"] } else { &[] };
-        let mut report = self.benchmark(workload, more)?;
-        report.workload = Some(workload.clone());
-        Ok(report)
+    pub fn measure(&mut self) -> Result<Report> {
+        let command = ["niclab-perf", "workload", "--json", "--spec", "-"].map(str::to_owned);
+        let programs = self.programs.clone();
+        let report = self.conducted(&command, &programs)?;
+        Ok(Report { workload: Some(self.workload.clone()), ..report })
     }
 
-    /// Performs the workload with further arguments of `niclab-perf`. What is reported lies between its cues.
+    /// Runs the benchmark of the library that does what the workload does, a ping-pong or a stream, with more arguments: over
+    /// TCP, say.
     ///
     /// # Errors
     /// As [`Self::measure`].
-    pub fn benchmark(&mut self, workload: &Workload, more: &[&str]) -> Result<Report> {
-        let mut command = command(workload);
-        command.extend(more.iter().map(|argument| (*argument).to_owned()));
+    pub fn benchmark(&mut self, more: &[&str]) -> Result<Report> {
+        let command = benchmark_command(&self.workload, more);
+        self.conducted(&command, &[])
+    }
+
+    /// Runs a `niclab-perf` that is conducted. What is reported lies between its cues.
+    fn conducted(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {
             match (cue, measurement.take()) {
@@ -78,7 +112,7 @@ impl LiveCluster {
             }
             Ok(())
         };
-        let ended = conduct(&mut self.running, &command, WORKLOAD_TIMEOUT, &mut at_cue)?;
+        let ended = conduct(&mut self.running, command, stdin, WORKLOAD_TIMEOUT, &mut at_cue)?;
         let nodes = self.running.plan().nodes.iter().zip(&ended);
         let commands: Vec<CommandOutcome> = nodes
             .map(|(node, ended)| CommandOutcome::new(&node.name, Some(ended.code.clone()), &ended.stdout))
@@ -109,32 +143,77 @@ fn why_unmeasured(commands: &[CommandOutcome]) -> String {
     format!("niclab-perf never came to its measured part; by rank: {}", reasons.join(", "))
 }
 
-/// The workload as a command line of `niclab-perf`. The scenario was refused if there is none.
-fn command(workload: &Workload) -> Vec<String> {
+/// The scenario's workload as guests are told of it.
+fn programs(scenario: &Scenario) -> Result<Vec<u8>, Unperformable> {
+    let config = SimConfig::new(&scenario.cluster, "", &scenario.workload);
+    let programs = config.programs(config.recorded(Path::new(""))?);
+    // Numbers, names and lists of these: there is nothing that JSON cannot say.
+    let mut line = serde_json::to_vec(&programs).unwrap_or_default();
+    line.push(b'\n');
+    if line.len() > MAX_PROGRAMS_BYTES { Err(Unperformable::TooLong { bytes: line.len() }) } else { Ok(line) }
+}
+
+/// A ping-pong or a stream: with a ratio to it, a scenario was refused if its workload is another.
+fn benchmark_command(workload: &Workload, more: &[&str]) -> Vec<String> {
     let benchmark = if workload.kind == WorkloadKind::Stream { "stream" } else { "pingpong" };
     let numbers = [
         ("--size", u64::from(workload.message_bytes)),
         ("--iterations", workload.count),
         ("--warmup", workload.warmup),
-        ("--interrupt-every", workload.interrupt_every),
-        ("--slices", u64::from(workload.slices)),
     ];
     let fixed = ["niclab-perf", benchmark, "--json", "--conducted"];
-    let mut command: Vec<String> = fixed.into_iter().map(str::to_owned).collect();
+    let mut command: Vec<String> = fixed.iter().chain(more).map(|argument| (*argument).to_owned()).collect();
     command.extend(numbers.into_iter().flat_map(|(option, number)| [option.to_owned(), number.to_string()]));
     command
 }
 
 #[cfg(test)]
 mod tests {
+    use niclab_spec::Source;
+
     use super::*;
 
+    fn told(text: &str) -> Result<String, Unperformable> {
+        let scenario = Source::from_text("s.toml", text).scenario().unwrap();
+        programs(&scenario).map(|line| String::from_utf8(line).unwrap())
+    }
+
     #[test]
-    fn a_workload_is_a_command_line() {
+    fn guests_are_told_of_every_kind_of_workload_in_one_line() {
+        for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::Replay) {
+            let name = kind.name();
+            let line =
+                told(&format!("mode = \"live\"\ncluster.nodes = 4\nworkload.kind = \"{name}\"")).unwrap();
+            assert!(line.contains(name) && line.find('\n') == Some(line.len() - 1), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_recording_travels_along_and_one_that_is_too_long_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.jsonl");
+        let scenario = format!("mode = \"live\"\n[workload]\nkind = \"replay\"\nrecording = {path:?}");
+        let record = |count: usize| {
+            let message = r#"{"model_time_ps": 5, "node": 1, "port": 2, "to": 0, "to_port": 3, "bytes": 16}"#;
+            let lines = vec![message; count].join("\n");
+            let text =
+                format!("{{\"niclab_recording\": 2, \"nodes\": 2}}\n{lines}\n{{\"messages\": {count}}}\n");
+            std::fs::write(&path, text).unwrap();
+        };
+        record(2);
+        assert!(told(&scenario).unwrap().contains("[[5,1,2,0,3,16,false],[5,1,2,0,3,16,false]]"));
+        record(20_000);
+        assert!(matches!(told(&scenario), Err(Unperformable::TooLong { bytes: 400_000.. })));
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(told(&scenario), Err(Unperformable::Recording(_))));
+    }
+
+    #[test]
+    fn a_benchmark_is_a_command_line() {
         let workload = Workload { count: 7, ..Workload::new(WorkloadKind::Stream) };
-        let line = command(&workload).join(" ");
+        let line = benchmark_command(&workload, &["--transport", "tcp"]).join(" ");
         assert!(
-            line.starts_with("niclab-perf stream --json --conducted --size 16 --iterations 7 --warmup 0"),
+            line.ends_with("stream --json --conducted --transport tcp --size 16 --iterations 7 --warmup 0"),
             "{line}"
         );
     }

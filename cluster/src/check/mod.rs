@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use self::{
     budget::{Outcome, Verdict},
-    live::LiveCluster,
+    live::{LiveCluster, Unperformable},
 };
 use crate::{boot::running::Failure, programs::simulator::Refused};
 
@@ -63,7 +63,8 @@ pub fn check(path: &Path, offline: bool, simulate: &mut Simulate<'_>) -> Result<
     let mut verdicts = Vec::new();
     let result = match Source::read(path).and_then(|source| source.scenario()) {
         Ok(scenario) => run(path, &scenario, offline, simulate, &mut verdicts).map_err(|error| {
-            let code = if error.is::<Refused>() { BAD_SCENARIO } else { NOT_RUN };
+            let is_refused = error.is::<Refused>() || error.is::<Unperformable>();
+            let code = if is_refused { BAD_SCENARIO } else { NOT_RUN };
             (code, format!("{error:#}"), error.downcast::<Failure>().ok())
         }),
         Err(error) => Err((BAD_SCENARIO, error.to_string(), None)),
@@ -134,7 +135,7 @@ fn run_live(
     verdicts: &mut Vec<Verdict>,
 ) -> Result<()> {
     let runs = 0..scenario.repeat;
-    let reports: Vec<Report> = runs.map(|_| cluster.measure(&scenario.workload)).collect::<Result<_>>()?;
+    let reports: Vec<Report> = runs.map(|_| cluster.measure()).collect::<Result<_>>()?;
     judge("live", scenario, &reports, verdicts);
     // An estimate could not be held against the simulator's: the comparison must not become empty.
     let exactness = reports.iter().filter(|_| simulated.is_some()).map(budget::exactness);

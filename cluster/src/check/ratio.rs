@@ -12,6 +12,9 @@ use super::{
     sequence::{Sequence, Side},
 };
 
+/// What makes a benchmark the baseline.
+const TCP: &[&str] = &["--transport", "tcp"];
+
 /// Measures both in turns until the median ratio is below or above the limit with the confidence asked for, or the rounds
 /// are used up.
 ///
@@ -20,15 +23,14 @@ use super::{
 pub fn verdict(ratio: &Ratio, workload: &Workload, cluster: &mut LiveCluster) -> Result<Verdict> {
     let Baseline::Tcp = ratio.baseline;
     decide(ratio, &mut |round| {
-        let mut measure = |more: &[&str]| figure(workload, &cluster.benchmark(workload, more)?);
         // Either goes first in turns, so that what comes and goes within a round favours neither.
         let (own, baseline);
         if round % 2 == 0 {
-            own = measure(&[])?;
-            baseline = measure(&["--transport", "tcp"])?;
+            own = figure(workload, &cluster.measure()?)?;
+            baseline = figure(workload, &cluster.benchmark(TCP)?)?;
         } else {
-            baseline = measure(&["--transport", "tcp"])?;
-            own = measure(&[])?;
+            baseline = figure(workload, &cluster.benchmark(TCP)?)?;
+            own = figure(workload, &cluster.measure()?)?;
         }
         Ok(own / baseline)
     })

@@ -3,15 +3,13 @@
 //! The same model code as behind QEMU, under a shell whose only clock is model time: an event queue, hosts that perform
 //! scripted workloads, and checkers outside the models.
 //!
-//! * [`plan`]: from a workload to flows between ports, and a script (`niclab_workloads`) for each node's program;
 //! * [`host`]: what a program and its library do with a NIC;
 //! * [`world`]: nodes, network and the loop over the [`queue`] of events;
 //! * [`checker`]: the checkers;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
 //! * [`observer`]: timelines and captures on demand;
 //! * [`swarm`]: many random simulations with faults;
-//! * [`bench`]: how fast all of this is;
-//! * [`recording`]: reads recorded runs.
+//! * [`bench`]: how fast all of this is.
 //!
 //! Events are totally ordered by (time, node, order), every random choice comes from the seed, and nothing depends on the
 //! order of a hash or on threads: the same configuration gives the same bytes.
@@ -21,9 +19,7 @@ pub mod checker;
 pub mod figures;
 pub mod host;
 pub mod observer;
-pub mod plan;
 pub mod queue;
-pub mod recording;
 pub mod run;
 pub mod swarm;
 pub mod world;

@@ -1,16 +1,15 @@
 //! One simulation: from its configuration to the report.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use niclab_spec::monitor::DaemonStats;
 use niclab_spec::report::{Mode, REPORT_VERSION, Report, nic_names};
-use niclab_spec::{SimConfig, Workload, WorkloadKind, WorkloadProblem};
+use niclab_spec::{RecordingError, SimConfig, WorkloadProblem};
+use niclab_workloads::Plan;
 use thiserror::Error;
 
 use crate::figures;
 use crate::observer::Observer;
-use crate::plan::{Plan, port_numbers};
-use crate::recording::{Limits, Recording, RecordingError};
 use crate::world::{World, WorldError, Wrap};
 
 /// A simulation cannot be run.
@@ -94,10 +93,13 @@ pub fn run_observed(
     if !found.is_empty() {
         return Err(RunError::Workload(found));
     }
-    let recording = config.workload.recording.as_deref();
-    let recording = recording.map(|path| read_recording(config, path, options)).transpose()?;
-    let plan = Plan::new(config, recording.as_ref());
-    let mut world = World::new(config, &plan, options.wrap)?;
+    let recorded = match (options.recording, &config.workload.recording) {
+        (Some(text), Some(path)) => config.recorded_in(path, text),
+        _ => config.recorded(&options.folder),
+    };
+    let programs = config.programs(recorded?);
+    let plan = Plan::new(&programs);
+    let mut world = World::new(config, &programs, &plan, options.wrap)?;
     let Plan { warmup, measured, .. } = plan;
     world.perform(warmup);
     world.begin_measurement();
@@ -122,34 +124,6 @@ pub fn run_observed(
     since.model.set_rates(received, received_bytes, time_ps);
     let (events, received) = (world.events(), world.checker().received);
     Ok(Outcome { report: report(config, since, &world), events, received })
-}
-
-fn read_recording(
-    config: &SimConfig,
-    path: &Path,
-    options: &Options<'_>,
-) -> Result<Recording, RecordingError> {
-    let units = config.nodes.iter().map(|node| node.nic.limits().message_unit_bytes);
-    let limits = Limits {
-        nodes: config.nodes.len() as u32,
-        message_bytes: max_bytes(&config.workload),
-        unit_bytes: units.max().unwrap_or(1),
-        ports: Workload::MAX_PORTS as usize,
-        open_ports: config.nodes.iter().map(|node| port_numbers(&node.nic).len()).min().unwrap_or(0),
-    };
-    match options.recording {
-        Some(text) => Recording::parse(path, text, &limits),
-        None => Recording::read(&options.folder.join(path), &limits),
-    }
-}
-
-/// The longest message. A recording may have those of [`Workload::RECORDED_BYTES`].
-#[must_use]
-pub fn max_bytes(workload: &Workload) -> u32 {
-    match workload.kind {
-        WorkloadKind::Replay => workload.message_bytes.max(Workload::RECORDED_BYTES),
-        _ => workload.message_bytes,
-    }
 }
 
 fn report(config: &SimConfig, stats: DaemonStats, world: &World) -> Report {

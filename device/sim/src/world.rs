@@ -1,6 +1,5 @@
 //! The world of one simulation: nodes, the network between them, and the loop that carries events out in their order.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
@@ -15,14 +14,13 @@ use niclab_model::time::{Span, Time};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
 use niclab_spec::{Function, SimConfig, Workload, WorkloadKind};
-use niclab_workloads::{End, Flow, PortPlan, Script};
+use niclab_workloads::{Flow, Plan, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
 use crate::checker::{Checker, Promise};
 use crate::host::ethernet::EthernetHost;
 use crate::host::{Effects, Host, HostSeat, Parcel, Refused, maker_of, next_event};
 use crate::observer::Observer;
-use crate::plan::{Plan, port_numbers};
 use crate::queue::{Event, Queue, Slab};
 
 /// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
@@ -113,17 +111,20 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// [`WorldError`] names what cannot be.
-    pub fn new(config: &SimConfig, plan: &Plan, wrap: Wrap<'_>) -> Result<Self, WorldError> {
+    pub fn new(
+        config: &SimConfig,
+        programs: &Programs,
+        plan: &Plan,
+        wrap: Wrap<'_>,
+    ) -> Result<Self, WorldError> {
         let count = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
         let count = count.ok_or(WorldError::Nodes(config.nodes.len()))?;
-        let numbers = config.nodes.iter().map(|node| port_numbers(&node.nic)).collect::<Vec<_>>();
-        let flows = plan.flows.iter().map(|flow| numbered(flow, &numbers));
-        let flows: Arc<[Flow]> = flows.collect();
+        let flows: Arc<[Flow]> = plan.flows.as_slice().into();
         let all = Common {
             config,
             profile: Arc::new(niclab_assembly::profile(&config.profile)),
             mtu_bytes: niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link)),
-            max_partners: max_partners(&flows),
+            terms: programs.terms(plan.max_partners()),
             flows: &flows,
             wrap,
         };
@@ -143,7 +144,7 @@ impl<'a> World<'a> {
             effects: Effects::default(),
             observer: None,
         };
-        world.open_ports(config, &flows)?;
+        world.open_ports(config, plan)?;
         for (number, node) in (0..count).zip(&config.nodes) {
             world.fabric.set_faults(number, niclab_assembly::faults(&node.link.faults));
             let rates = niclab_assembly::device_faults(&node.device_faults);
@@ -153,12 +154,12 @@ impl<'a> World<'a> {
     }
 
     /// Opens every port on links without faults, and lets the set-up settle.
-    fn open_ports(&mut self, config: &SimConfig, flows: &[Flow]) -> Result<(), WorldError> {
+    fn open_ports(&mut self, config: &SimConfig, plan: &Plan) -> Result<(), WorldError> {
         let slices = config.workload.slices;
-        for (number, plans) in (0..).zip(port_plans(flows, self.nodes.len())) {
-            for plan in plans {
+        for (number, ports) in (0..).zip(&plan.ports) {
+            for port in ports {
                 let host = &mut self.nodes[usize::from(number)].host;
-                let opened = host.open(&plan, slices, &mut self.checker, &mut self.effects);
+                let opened = host.open(port, slices, &mut self.checker, &mut self.effects);
                 opened.map_err(|Refused { operation, status }| {
                     let node = config.nodes[usize::from(number)].name.clone();
                     WorldError::Refused { node, operation, status }
@@ -445,14 +446,15 @@ struct Common<'a> {
     profile: Arc<Profile>,
     flows: &'a Arc<[Flow]>,
     mtu_bytes: u32,
-    max_partners: u64,
+    /// What ports are opened with, where cards have lists.
+    terms: Terms,
     wrap: Wrap<'a>,
 }
 
 impl Common<'_> {
     /// The host of a node, with its card.
     fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
-        let &Self { config, flows, mtu_bytes, max_partners, wrap, .. } = self;
+        let &Self { config, flows, mtu_bytes, terms, wrap, .. } = self;
         let (count, profile) = (config.nodes.len() as u16, Arc::clone(&self.profile));
         if config.workload.function == Function::Ethernet {
             return Ok(Box::new(EthernetHost::new(number, Conventional::new(profile), Arc::clone(flows))));
@@ -469,17 +471,8 @@ impl Common<'_> {
             // As with links, nothing goes wrong before all ports are open.
             Box::new(FaultyNic::new(nic, FaultInjector::new(Rates::default(), config.seed, number)))
         };
-        Ok((maker.make)(HostSeat { number, nic, config, max_partners }))
+        Ok((maker.make)(HostSeat { number, nic, terms }))
     }
-}
-
-/// The most flows that any port has at its end, its own included.
-fn max_partners(flows: &[Flow]) -> u64 {
-    let mut partners: BTreeMap<End, u64> = BTreeMap::new();
-    for flow in flows {
-        *partners.entry(flow.to).or_default() += 1;
-    }
-    partners.into_values().max().unwrap_or(0) + 1
 }
 
 fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
@@ -539,33 +532,4 @@ fn max_datagrams(config: &SimConfig, plan: &Plan) -> u64 {
 /// The shallowest of the switch's queues.
 fn least_queue(config: &SimConfig) -> u64 {
     config.nodes.iter().map(|node| u64::from(node.link.queue_frames)).min().unwrap_or(0)
-}
-
-/// A flow between the card's numbers of its ports.
-fn numbered(flow: &Flow, numbers: &[Vec<u16>]) -> Flow {
-    let number = |end: End| {
-        let of_node = numbers.get(usize::from(end.node)).map(Vec::as_slice).unwrap_or_default();
-        let place = usize::from(end.port).checked_rem(of_node.len());
-        End { port: place.and_then(|place| of_node.get(place).copied()).unwrap_or(end.port), ..end }
-    };
-    Flow { from: number(flow.from), to: number(flow.to) }
-}
-
-/// The ports of each node, by rank.
-fn port_plans(flows: &[Flow], nodes: usize) -> Vec<Vec<PortPlan>> {
-    let mut plans: Vec<Vec<PortPlan>> = vec![Vec::new(); nodes];
-    let mut port = |end: End, change: &dyn Fn(&mut PortPlan)| {
-        let Some(of_node) = plans.get_mut(usize::from(end.node)) else { return };
-        let number = end.port.into();
-        let place = of_node.iter().position(|plan| plan.number == number).unwrap_or_else(|| {
-            of_node.push(PortPlan { number, ..PortPlan::default() });
-            of_node.len() - 1
-        });
-        change(&mut of_node[place]);
-    };
-    for (id, flow) in (0..).zip(flows) {
-        port(flow.from, &|plan| plan.sends = Some((id, flow.to)));
-        port(flow.to, &|plan| plan.partners.push((id, flow.from)));
-    }
-    plans
 }

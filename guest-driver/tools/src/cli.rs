@@ -39,6 +39,8 @@ pub enum Command {
     Interrupts(InterruptArguments),
     /// A short ping-pong and stream, as `niclab run` without a command shows them
     Demo(DemoArguments),
+    /// Perform this rank's part of a workload as the simulator's hosts do, held at cues by a conductor: `niclab check`
+    Workload(WorkloadArguments),
 }
 
 /// Options of the benchmarks.
@@ -81,10 +83,6 @@ pub struct RunArguments {
     /// so that a conductor (`niclab check`) can count exactly those.
     #[arg(long, conflicts_with = "all")]
     pub conducted: bool,
-    /// Do the very operations of the simulator's hosts, in their order: what is posted for messages, and who may be how far
-    /// ahead of whom. Round trips are not taken one by one then
-    #[arg(long, requires = "conducted", conflicts_with_all = ["notify", "acknowledge", "depth", "match_on", "transport"])]
-    pub as_simulated: bool,
 }
 
 impl RunArguments {
@@ -124,6 +122,26 @@ pub struct DemoArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
+}
+
+/// Options of `workload`.
+#[derive(Clone, Debug, Args)]
+pub struct WorkloadArguments {
+    /// The workload, a JSON document; `-`: the first line of standard input, behind which the answers to cues come
+    #[arg(long, value_name = "FILE")]
+    pub spec: PathBuf,
+    /// Rank of this node; without it, the NIC's node number is taken
+    #[arg(long, env = "NICLAB_RANK")]
+    pub rank: Option<u32>,
+    /// Character device of the NIC; the first one when not given
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
+    /// Longest wait for anything to happen, in seconds
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// Print a JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// With whom to talk, and by what means.

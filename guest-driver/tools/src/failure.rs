@@ -33,10 +33,17 @@ pub enum Failure {
     #[error("{0}")]
     Usage(String),
 
+    /// A workload cannot be read, or not be performed.
+    #[error("the workload in {}: {what}", .path.display())]
+    Workload {
+        /// Its file, or `-`.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+
     /// A cue was not answered.
-    #[error(
-        "nobody conducts: standard input ended at the cue `{cue}`; without --conducted there are no cues"
-    )]
+    #[error("nobody conducts: standard input ended at the cue `{cue}`; `niclab check` does")]
     NotConducted {
         /// The cue.
         cue: &'static str,

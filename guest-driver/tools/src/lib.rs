@@ -4,8 +4,8 @@
 //! - [`channel`]: what a benchmark needs of a transport; [`slices`], [`lists`] and [`tcp`] are transports;
 //! - [`software`]: the matching of messages by the host, which that of the NIC is compared with;
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
-//! - [`cue`]: where a conducted benchmark stops until it is told to go on;
-//! - [`mod@bench`]: one module per benchmark; [`program`]: the same as the simulator performs it;
+//! - [`cue`]: where a conducted workload stops until it is told to go on;
+//! - [`mod@bench`]: one module per benchmark; [`workload`]: a whole workload, as the simulator performs it;
 //! - [`report`]: the table and the JSON document.
 //!
 //! Every time that is measured here is wall time of the guest; what the modelled hardware would have taken, the device
@@ -20,11 +20,11 @@ mod failure;
 pub mod lists;
 pub mod meeting;
 pub mod nic;
-pub mod program;
 pub mod report;
 pub mod run;
 pub mod slices;
 pub mod software;
 pub mod tcp;
+pub mod workload;
 
 pub use failure::Failure;

@@ -1,6 +1,6 @@
 //! Which NIC, and how to use it: what all transports over one have in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use niclab_user::{Device, WaitPolicy};
@@ -22,13 +22,13 @@ pub struct NicOptions {
     pub timeout: Duration,
 }
 
-/// Opens the NIC that `options` names.
+/// Opens the NIC of this character device, or the first.
 ///
 /// # Errors
 ///
 /// [`Failure::Nic`].
-pub fn open_device(options: &NicOptions) -> Result<Device, Failure> {
-    Ok(match &options.device {
+pub fn open_device(path: Option<&Path>) -> Result<Device, Failure> {
+    Ok(match path {
         Some(path) => Device::open(path)?,
         None => Device::open_first()?,
     })

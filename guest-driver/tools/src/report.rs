@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::bench::{Latency, Outcome, Step, interrupts};
+use crate::bench::{Latency, Outcome, interrupts};
 use crate::counters::{Counters, Span};
 use crate::lists::{Matcher, Matching};
 
@@ -69,17 +69,17 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of a step's outcome.
-    pub fn new(step: &Step, outcome: &Outcome) -> Self {
+    /// Of so many messages of this payload.
+    pub fn new(payload_bytes: usize, iterations: u64, outcome: &Outcome) -> Self {
         // A clock too coarse to see the run must not make the rate infinite, which JSON cannot say.
         let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
         let messages_per_s_wall = outcome.messages as f64 / seconds;
         Self {
-            payload_bytes: step.payload_bytes,
-            iterations: step.iterations,
+            payload_bytes,
+            iterations,
             elapsed_wall_ns: outcome.elapsed.as_nanos() as u64,
             messages_per_s_wall,
-            payload_bytes_per_s_wall: messages_per_s_wall * step.payload_bytes as f64,
+            payload_bytes_per_s_wall: messages_per_s_wall * payload_bytes as f64,
             round_trip: outcome.round_trip,
         }
     }

@@ -2,22 +2,25 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use niclab_user::{Device, FEATURE_LISTS, WaitPolicy};
 
 use crate::Failure;
-use crate::bench::{Buffers, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
+use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
 use crate::channel::{Channel, Interrupting};
-use crate::cli::{Command, InterruptArguments, Pair, RunArguments, Transport, WorldArguments};
+use crate::cli::{
+    Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
+};
 use crate::counters::{Counters, Span};
 use crate::cue;
 use crate::lists::{self, ListChannel, Matching};
 use crate::meeting;
 use crate::nic::{self, NicOptions};
-use crate::program;
 use crate::report::{self, Document, Row, Section};
 use crate::slices::{self, SliceChannel};
 use crate::tcp::{self, TcpChannel, TcpOptions};
+use crate::workload;
 
 /// A benchmark that any channel can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +71,6 @@ struct Plan {
     matching: Matching,
     /// Stop at cues; then there is one part of one size.
     is_conducted: bool,
-    /// Perform as the simulator's hosts do.
-    is_as_simulated: bool,
 }
 
 /// One benchmark and its sizes.
@@ -95,7 +96,6 @@ impl Plan {
             flags: arguments.flags(),
             matching: arguments.matching(),
             is_conducted: arguments.conducted,
-            is_as_simulated: arguments.as_simulated,
         }
     }
 
@@ -110,7 +110,6 @@ impl Plan {
             flags: FlagPlan::default(),
             matching: Matching::default(),
             is_conducted: false,
-            is_as_simulated: false,
         }
     }
 
@@ -136,6 +135,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Rate(arguments) => bench_as_told(arguments, Benchmark::Rate),
         Command::Demo(arguments) => bench(&arguments.world, &Plan::demo()),
         Command::Interrupts(arguments) => count_interrupts(arguments),
+        Command::Workload(arguments) => perform(arguments),
     }
 }
 
@@ -153,13 +153,10 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
         plan.sizes().try_for_each(slices::check_size)?;
     }
     let options = nic_options(world, world.policy());
-    let device = nic::open_device(&options)?;
+    let device = nic::open_device(options.device.as_deref())?;
     let transport = transport_of(world, &device);
     let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
     let setting = Setting { world, device: &device, pair, transport };
-    if plan.is_as_simulated {
-        return bench_as_simulated(&setting, plan, &options);
-    }
     match transport {
         Transport::Lists => {
             plan.sizes().try_for_each(|bytes| lists::check_size(&device, bytes))?;
@@ -218,31 +215,21 @@ fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> R
     print(world, pair, &document)
 }
 
-/// Performs the one part of the plan as the simulator's hosts do.
-fn bench_as_simulated(setting: &Setting<'_>, plan: &Plan, options: &NicOptions) -> Result<(), Failure> {
-    let &Setting { world, device, pair, transport } = setting;
-    let Some(Part { benchmark, sizes, iterations, warmup }) = plan.parts.first() else { return Ok(()) };
-    let kind = match benchmark {
-        Benchmark::Pingpong => program::Kind::PingPong,
-        Benchmark::Stream => program::Kind::Stream,
-        Benchmark::Rate => {
-            let what = "--as-simulated: the simulator has no such workload; choose pingpong or stream";
-            return Err(Failure::Usage(what.into()));
-        }
-    };
-    let payload_bytes = sizes.first().copied().unwrap_or_default();
-    let step = Step {
-        number: 1,
-        end: pair.end,
-        payload_bytes,
-        iterations: *iterations,
-        warmup: *warmup,
-        flags: plan.flags,
-    };
-    let outcome = program::run(device, options, pair, kind, &step)?;
-    let rows = outcome.map(|outcome| Row::new(&step, &outcome)).into_iter().collect();
-    let sections = vec![Section { benchmark: benchmark.name(), rows }];
-    print(world, pair, &Document { sections, ..document(transport, plan.command, pair) })
+/// Performs this rank's part of a workload.
+fn perform(arguments: &WorkloadArguments) -> Result<(), Failure> {
+    let WorkloadArguments { spec, rank, device, timeout, json } = arguments;
+    let workload = workload::read(spec)?;
+    let device = nic::open_device(device.as_deref())?;
+    let rank = rank.unwrap_or(device.info().node);
+    let place = u16::try_from(rank).unwrap_or(u16::MAX);
+    let outcome = workload::run(&device, &workload, place, Duration::from_secs(*timeout))?;
+    let Some(outcome) = outcome else { return Ok(()) };
+    let benchmark = if outcome.round_trip.is_some() { "pingpong" } else { "stream" };
+    let row = Row::new(workload.message_bytes as usize, workload.count, &outcome);
+    let sections = vec![Section { benchmark, rows: vec![row] }];
+    let pair = Pair { rank, peer: rank + 1, end: End::First };
+    let transport = if device.info().has(FEATURE_LISTS) { Transport::Lists } else { Transport::Slices };
+    write(*json, &Document { sections, ..document(transport, "workload", pair) })
 }
 
 fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
@@ -319,7 +306,7 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
                 flags: plan.flags,
             };
             let outcome = run_step(part.benchmark, channel, &step, &mut buffers, plan.is_conducted)?;
-            rows.extend(outcome.map(|outcome| Row::new(&step, &outcome)));
+            rows.extend(outcome.map(|outcome| Row::new(payload_bytes, part.iterations, &outcome)));
         }
         sections.push(Section { benchmark: part.benchmark.name(), rows });
     }
@@ -338,7 +325,7 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
         ));
     }
     let options = nic_options(world, WaitPolicy::Spin);
-    let device = nic::open_device(&options)?;
+    let device = nic::open_device(options.device.as_deref())?;
     let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
     let transport = transport_of(world, &device);
     let setting = Setting { world, device: &device, pair, transport };
@@ -377,7 +364,7 @@ fn count_interrupts_over(
     let account = interrupts::run(&mut channel, device, &step, &mut buffers, world.timeout())?;
     meeting::part(&mut channel, step.number, [0; 6])?;
     // Both ends print: each counted its own interrupts.
-    write(world, &Document { interrupts: Some(account), ..document(transport, COMMAND, pair) })?;
+    write(world.json, &Document { interrupts: Some(account), ..document(transport, COMMAND, pair) })?;
     account.check()
 }
 
@@ -424,14 +411,14 @@ fn document(transport: Transport, command: &'static str, pair: Pair) -> Document
 /// The first end prints.
 fn print(world: &WorldArguments, pair: Pair, document: &Document) -> Result<(), Failure> {
     match pair.end {
-        crate::bench::End::First => write(world, document),
-        crate::bench::End::Second => Ok(()),
+        End::First => write(world.json, document),
+        End::Second => Ok(()),
     }
 }
 
-fn write(world: &WorldArguments, document: &Document) -> Result<(), Failure> {
+fn write(is_json: bool, document: &Document) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    if world.json {
+    if is_json {
         report::write_json(document, &mut out)?;
     } else {
         report::write_text(document, &mut out)?;

@@ -139,6 +139,46 @@ fn what_is_not_matched_has_no_depth() {
     }
 }
 
+/// What is said of this workload where there is no NIC.
+fn refusal(workload: &str) -> String {
+    let path = std::env::temp_dir().join(format!("niclab-perf-workload-{}.json", std::process::id()));
+    std::fs::write(&path, workload).expect("a file");
+    let output =
+        program("workload --device /dev/niclab-absent --spec").arg(&path).output().expect("the program");
+    std::fs::remove_file(&path).expect("the file");
+    assert_eq!(output.status.code(), Some(1));
+    stderr(&output)
+}
+
+#[test]
+fn a_workload_is_read_strictly_before_there_is_a_nic() {
+    let good = r#"{"pattern": {"random": 2}, "message_bytes": 16, "count": 7, "warmup": 0, "interrupt_every": 0,
+        "slices": 64, "receive": "posted", "seed": 1, "ports": [[0, 1], [0, 1], [2, 3]], "entries": 0,
+        "unexpected_messages": 0}"#;
+    assert!(refusal(good).contains("/dev/niclab-absent"), "{}", refusal(good));
+    let replay = r#"{"replay": [[0, 0, 0, 3, 0, 8, false]]}"#;
+    for (from, to, part) in [
+        ("\"seed\": 1", "\"sead\": 1", "unknown field `sead`"),
+        ("\"seed\": 1, ", "", "missing field `seed`"),
+        ("\"random\"", "\"randomm\"", "unknown variant `randomm`"),
+        ("\"random\": 2", "\"random\": 3", "partners is 3: give 1 to 2"),
+        ("{\"random\": 2}", "\"all-to-all\"", ""),
+        ("{\"random\": 2}", "{\"incast\": 3}", "rank is 3: give 0 to 2"),
+        ("{\"random\": 2}", replay, "not between ports of these nodes"),
+        ("\"count\": 7", "\"count\": 0", "`count` is 0"),
+        ("\"count\": 7", "\"count\": 1e30", "invalid type"),
+        ("\"slices\": 64", "\"slices\": 65", "power of two"),
+        ("16", "4294967295", "`message_bytes` is 4294967295"),
+        ("[[0, 1], [0, 1], [2, 3]]", "[[0]]", "`ports`, one list for each node, is 1"),
+        ("[2, 3]", "[]", "`ports` is 0"),
+    ] {
+        let text = refusal(&good.replacen(from, to, 1));
+        assert!(text.contains(part) && text.contains("workload") != part.is_empty(), "{to}: {text}");
+    }
+    let output = program("workload --spec /niclab-absent").output().expect("the program");
+    assert!(stderr(&output).contains("/niclab-absent"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_rank_without_a_neighbour_ends_well() {
     let output = program("stream --transport tcp --rank 2 --ranks 3").output().expect("the program");

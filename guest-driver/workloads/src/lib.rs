@@ -5,9 +5,11 @@
 //! whom. Both run over [`niclab_port`], and the same code in guests and in the simulator's hosts, so that both do the same
 //! operations in the same order: that is what makes their model times equal.
 //!
+//! A [`Workload`] says it all in plain data, and a [`Plan`] makes flows, ports and scripts of it, the same wherever it is made.
+//!
 //! A [`Program`] goes on by itself, as it does in guests and in process.
 //!
-//! Each message carries its [`Mark`], by which whoever receives it knows what it must be.
+//! Each message carries its [`Mark`], by which whoever receives it knows what it must be; a [`Verifier`] holds it to that.
 
 #![no_std]
 
@@ -16,13 +18,23 @@ extern crate alloc;
 mod atomic;
 mod flow;
 pub mod lists;
+mod plan;
 mod program;
 mod script;
 pub mod slices;
 mod transport;
+mod verifier;
+mod workload;
 
 pub use atomic::AtomicMemory;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
+pub use lists::{Limits, Receive, Terms};
+pub use plan::Plan;
 pub use program::{InTurn, Ports, Program};
 pub use script::{Outgoing, Script, Sizes};
 pub use transport::{Listener, Memory, Read, Transport, Wrong};
+pub use verifier::Verifier;
+pub use workload::{Pattern, Recorded, Route, Workload};
+
+#[cfg(test)]
+extern crate std;

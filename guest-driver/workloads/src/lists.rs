@@ -13,6 +13,7 @@ use niclab_port::lists::{
     self, Append, Command, Count, Encoded, Event, EventRecord, Get, Kind, Outcome, Part, Put, Target,
 };
 use niclab_port::{BadValue, Queue, Reports, Requester};
+use serde::{Deserialize, Serialize};
 
 use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
 
@@ -46,7 +47,8 @@ const fn release_interval(events: u32) -> u64 {
 }
 
 /// How messages are received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Receive {
     /// A match entry is posted for each message before it is sent.
     Posted,

@@ -177,10 +177,7 @@ impl Script {
                 *left = left.saturating_sub(1);
             }
             Role::Confirm { is_due, .. } => *is_due = false,
-            Role::Random(dice) => {
-                dice.left -= 1;
-                dice.next = None;
-            }
+            Role::Random(dice) => dice.on_sent(),
             Role::Replay { next, .. } => *next += 1,
         }
     }
@@ -209,6 +206,28 @@ impl Script {
             }
             _ => false,
         }
+    }
+
+    /// Messages that it will have sent over each flow when it is done, where none is lost.
+    #[must_use]
+    pub fn messages(&self) -> BTreeMap<FlowId, u64> {
+        let mut messages = BTreeMap::new();
+        let mut add = |flow: FlowId, count: u64| *messages.entry(flow).or_default() += count;
+        match &self.role {
+            Role::Idle => {}
+            Role::Ping { flow, left, .. } | Role::Pong { flow, left, .. } => add(*flow, *left),
+            Role::Confirm { flow, .. } => add(*flow, 1),
+            Role::Burst(burst) => burst.flows.iter().for_each(|(flow, left)| add(*flow, *left)),
+            Role::Random(dice) => {
+                let mut dice = dice.clone();
+                while let Some((flow, _)) = dice.next(self.bytes) {
+                    add(flow, 1);
+                    dice.on_sent();
+                }
+            }
+            Role::Replay { messages, .. } => messages.iter().for_each(|message| add(message.flow, 1)),
+        }
+        messages
     }
 
     /// Messages that it still has to send, as far as it knows.
@@ -253,5 +272,10 @@ impl Dice {
         };
         self.next = self.next.or_else(roll);
         self.next
+    }
+
+    const fn on_sent(&mut self) {
+        self.left -= 1;
+        self.next = None;
     }
 }

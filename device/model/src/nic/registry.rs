@@ -337,6 +337,8 @@ pub struct Limits {
     pub senders_raised_by: Option<&'static str>,
     /// List entries that the card's memory holds; zero for a card without lists.
     pub entries: u32,
+    /// Messages without a posted receive that it keeps in mind; zero for a card without lists.
+    pub unexpected_messages: u32,
     /// The longest message, in bytes.
     pub max_message_bytes: u64,
     /// The parameter that raises this.

@@ -22,9 +22,8 @@ use niclab_model::parts::fault_injector::Rates;
 use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
-use niclab_spec::SimConfig;
 use niclab_spec::report::NodeFigures;
-use niclab_workloads::{PortPlan, Script};
+use niclab_workloads::{PortPlan, Script, Terms};
 
 use crate::checker::Checker;
 
@@ -143,15 +142,13 @@ pub trait Host {
 }
 
 /// What a host is made of.
-pub struct HostSeat<'a> {
+pub struct HostSeat {
     /// The node's rank.
     pub number: u16,
     /// Its card.
     pub nic: Box<dyn Nic>,
-    /// The simulation.
-    pub config: &'a SimConfig,
-    /// The most flows that any port has at its end, its own included.
-    pub max_partners: u64,
+    /// What ports are opened with, where the card has lists.
+    pub terms: Terms,
 }
 
 /// Makes the hosts of cards that are used in one way.
@@ -159,7 +156,7 @@ pub struct HostMaker {
     /// What such a card says of itself: a bit of [`niclab_abi::config`].
     pub feature: u64,
     /// Makes one.
-    pub make: fn(HostSeat<'_>) -> Box<dyn Host>,
+    pub make: fn(HostSeat) -> Box<dyn Host>,
 }
 
 /// Those of all cards that can be simulated.

@@ -95,7 +95,7 @@ impl DepthFigures {
         let depths = sweep(ROUNDS, &mut |depth, place| {
             let depth = depth.to_string();
             let more = ["--depth", &depth, "--match-on", place.argument()];
-            let report = cluster.benchmark(&scenario.workload, &more)?;
+            let report = cluster.benchmark(&more)?;
             measured(&report.model.latency, report.wall.as_ref().map_or(&[], |wall| &wall.results))
         });
         cluster.shut_down();

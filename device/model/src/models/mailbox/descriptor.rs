@@ -55,6 +55,7 @@ fn limits(_: &Values) -> Limits {
         senders_per_port: Some(MAX_PARTNERS as u32),
         senders_raised_by: None,
         entries: 0,
+        unexpected_messages: 0,
         max_message_bytes: WORD_BYTES * PAYLOAD_WORDS as u64,
         message_raised_by: None,
         message_unit_bytes: WORD_BYTES as u32,

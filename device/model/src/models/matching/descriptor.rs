@@ -80,6 +80,7 @@ fn limits(values: &Values) -> Limits {
         senders_per_port: None,
         senders_raised_by: None,
         entries: values.number_u32(ENTRIES),
+        unexpected_messages: values.number_u32(UNEXPECTED),
         max_message_bytes: values.number(MESSAGE_BYTES),
         message_raised_by: Some(MESSAGE_BYTES),
         message_unit_bytes: 1,

@@ -130,6 +130,7 @@ fn limits(values: &Values) -> Limits {
         senders_per_port: Some(values.number_u32(PARTNERS)),
         senders_raised_by: Some(PARTNERS),
         entries: 0,
+        unexpected_messages: 0,
         max_message_bytes: PAYLOAD_BYTES,
         message_raised_by: None,
         message_unit_bytes: 8,

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-pub use niclab_observe::recording::Recorded;
-use niclab_observe::recording::{Head, RECORDING_VERSION, Tail};
+use niclab_observe::recording::{self, Head, RECORDING_VERSION, Tail};
+use niclab_workloads::{Recorded, Route};
 use thiserror::Error;
+
+use crate::{SimConfig, Workload};
 
 /// A recording cannot be used.
 #[derive(Debug, Error)]
@@ -56,114 +58,90 @@ pub enum RecordingError {
     },
 }
 
-/// What was sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recording {
-    by_node: BTreeMap<u16, Vec<Recorded>>,
-}
-
-/// Where a message went: a port has one destination at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Route {
-    /// The sending port.
-    pub port: u16,
-    /// Rank of the receiver.
-    pub to: u16,
-    /// Its port.
-    pub to_port: u16,
-}
-
-impl Route {
-    /// The route of a message.
-    #[must_use]
-    pub const fn of(message: &Recorded) -> Self {
-        Self { port: message.port, to: message.to, to_port: message.to_port }
-    }
-}
-
 /// What the nodes that replay allow.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+struct Limits {
     /// How many nodes there are.
-    pub nodes: u32,
+    nodes: u32,
     /// Most payload of a message.
-    pub message_bytes: u32,
+    message_bytes: u32,
     /// Payloads are multiples of this.
-    pub unit_bytes: u32,
+    unit_bytes: u32,
     /// Ports of a node.
-    pub ports: usize,
+    ports: usize,
     /// Of these, how many can be opened on every node: each sends to one other.
-    pub open_ports: usize,
+    open_ports: usize,
 }
 
-impl Recording {
-    /// Reads a recording and checks that these nodes can replay it.
+impl SimConfig {
+    /// What was recorded, in the order of its times, if the workload replays something; its path is seen from `folder`.
     ///
     /// # Errors
-    /// [`RecordingError`] with file and line.
-    pub fn read(path: &Path, limits: &Limits) -> Result<Self, RecordingError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| RecordingError::Read { path: path.to_owned(), error })?;
-        Self::parse(path, &text, limits)
+    /// [`RecordingError`] with file and line, also where these nodes cannot send it.
+    pub fn recorded(&self, folder: &Path) -> Result<Vec<Recorded>, RecordingError> {
+        let Some(path) = &self.workload.recording else { return Ok(Vec::new()) };
+        let path = folder.join(path);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| RecordingError::Read { path: path.clone(), error })?;
+        self.recorded_in(&path, &text)
     }
 
-    /// Reads a recording that is in memory; `path` stands in messages.
+    /// The same of a recording that is in memory; `path` stands in messages.
     ///
     /// # Errors
-    /// [`RecordingError::Line`], [`RecordingError::Truncated`], [`RecordingError::Version`].
-    pub fn parse(path: &Path, text: &str, limits: &Limits) -> Result<Self, RecordingError> {
-        let wrong = |line: usize, what: String| RecordingError::Line { path: path.to_owned(), line, what };
-        let mut lines = (1..).zip(text.lines());
-        let (_, first) = lines.next().ok_or_else(|| wrong(1, "an empty file is no recording".to_owned()))?;
-        let found =
-            version_of(first).ok_or_else(|| wrong(1, "not the first line of a recording".to_owned()))?;
-        if found != RECORDING_VERSION {
-            return Err(RecordingError::Version { path: path.to_owned(), found });
-        }
-        let head: Head = serde_json::from_str(first).map_err(|error| wrong(1, error.to_string()))?;
-        if head.nodes > limits.nodes {
-            let what = format!("recorded on {} nodes, and the cluster has {}", head.nodes, limits.nodes);
-            return Err(wrong(1, what));
-        }
-        let mut recording = Self::default();
-        let mut routes = BTreeMap::new();
-        let (mut messages, mut last) = (0, 1);
-        for (number, line) in lines.by_ref() {
-            last = number;
-            match parse_line(line) {
-                Ok(Line::Message(message)) => {
-                    check(&message, &head, limits, &mut routes).map_err(|what| wrong(number, what))?;
-                    recording.by_node.entry(message.node).or_default().push(message);
-                    messages += 1;
-                }
-                Ok(Line::Tail(tail)) => {
-                    check_tail(&tail, messages).map_err(|what| wrong(number, what))?;
-                    if lines.next().is_some() {
-                        return Err(wrong(number + 1, "a line behind the last one".to_owned()));
-                    }
-                    // Stable: what a port sent at one instant stays in its order.
-                    recording.by_node.values_mut().for_each(|sent| sent.sort_by_key(|m| m.model_time_ps));
-                    return Ok(recording);
-                }
-                Err(error) if error.is_eof() => break,
-                Err(error) => return Err(wrong(number, error.to_string())),
+    /// [`RecordingError`] but for [`RecordingError::Read`].
+    pub fn recorded_in(&self, path: &Path, text: &str) -> Result<Vec<Recorded>, RecordingError> {
+        let cards = || self.nodes.iter().map(|node| node.nic.limits());
+        let limits = Limits {
+            nodes: self.nodes.len() as u32,
+            message_bytes: self.workload.max_bytes(),
+            unit_bytes: cards().map(|card| card.message_unit_bytes).max().unwrap_or(1),
+            ports: Workload::MAX_PORTS as usize,
+            open_ports: cards().map(|card| card.open_ports.len()).min().unwrap_or(0),
+        };
+        parse(path, text, &limits)
+    }
+}
+
+/// Reads a recording, and checks that nodes with these limits can send it.
+fn parse(path: &Path, text: &str, limits: &Limits) -> Result<Vec<Recorded>, RecordingError> {
+    let wrong = |line: usize, what: String| RecordingError::Line { path: path.to_owned(), line, what };
+    let mut lines = (1..).zip(text.lines());
+    let (_, first) = lines.next().ok_or_else(|| wrong(1, "an empty file is no recording".to_owned()))?;
+    let found = version_of(first).ok_or_else(|| wrong(1, "not the first line of a recording".to_owned()))?;
+    if found != RECORDING_VERSION {
+        return Err(RecordingError::Version { path: path.to_owned(), found });
+    }
+    let head: Head = serde_json::from_str(first).map_err(|error| wrong(1, error.to_string()))?;
+    if head.nodes > limits.nodes {
+        let what = format!("recorded on {} nodes, and the cluster has {}", head.nodes, limits.nodes);
+        return Err(wrong(1, what));
+    }
+    let mut recorded = Vec::new();
+    let mut routes = BTreeMap::new();
+    let mut last = 1;
+    for (number, line) in lines.by_ref() {
+        last = number;
+        match parse_line(line) {
+            Ok(Line::Message(message)) => {
+                check(&message, &head, limits, &mut routes).map_err(|what| wrong(number, what))?;
+                recorded.push(message);
             }
+            Ok(Line::Tail(tail)) => {
+                check_tail(&tail, recorded.len() as u64).map_err(|what| wrong(number, what))?;
+                if lines.next().is_some() {
+                    return Err(wrong(number + 1, "a line behind the last one".to_owned()));
+                }
+                // Stable: what a port sent at one instant stays in its order.
+                recorded.sort_by_key(|message| message.model_time_ps);
+                return Ok(recorded);
+            }
+            Err(error) if error.is_eof() => break,
+            Err(error) => return Err(wrong(number, error.to_string())),
         }
-        Err(RecordingError::Truncated { path: path.to_owned(), line: last, messages })
     }
-
-    /// What a node sent, in the order in which its programs began to.
-    #[must_use]
-    pub fn messages_of(&self, node: u16) -> &[Recorded] {
-        self.by_node.get(&node).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    /// Where a node sent, each once, in the order of the first message.
-    #[must_use]
-    pub fn routes_of(&self, node: u16) -> Vec<Route> {
-        let mut seen = BTreeSet::new();
-        self.messages_of(node).iter().map(Route::of).filter(|route| seen.insert(*route)).collect()
-    }
+    let messages = recorded.len() as u64;
+    Err(RecordingError::Truncated { path: path.to_owned(), line: last, messages })
 }
 
 enum Line {
@@ -175,7 +153,10 @@ fn parse_line(line: &str) -> serde_json::Result<Line> {
     if line.contains("\"messages\"") {
         return serde_json::from_str(line).map(Line::Tail);
     }
-    serde_json::from_str(line).map(Line::Message)
+    let message: recording::Recorded = serde_json::from_str(line)?;
+    let recording::Recorded { model_time_ps, node, port, to, to_port, bytes, interrupt } = message;
+    let route = Route { node, port, to, to_port };
+    Ok(Line::Message(Recorded { model_time_ps, route, bytes, interrupts: interrupt }))
 }
 
 /// Whether these nodes can send a message, after those whose routes are in `routes`, by sender.
@@ -185,7 +166,7 @@ fn check(
     limits: &Limits,
     routes: &mut BTreeMap<u16, BTreeSet<Route>>,
 ) -> Result<(), String> {
-    let &Recorded { node, port, to, to_port, bytes, .. } = message;
+    let &Recorded { route: Route { node, port, to, to_port }, bytes, .. } = message;
     for rank in [node, to] {
         if u32::from(rank) >= head.nodes {
             return Err(format!("rank {rank} in a recording of {} nodes", head.nodes));
@@ -198,7 +179,7 @@ fn check(
         return Err(format!("a message of {bytes} bytes, which the NIC cannot carry"));
     }
     let of_node = routes.entry(node).or_default();
-    of_node.insert(Route::of(message));
+    of_node.insert(message.route);
     if of_node.len() > limits.open_ports {
         let most = limits.open_ports;
         return Err(format!("node {node} sends to more than {most} ports, and can open no more itself"));
@@ -230,8 +211,8 @@ mod tests {
     const LIMITS: Limits = Limits { nodes: 3, message_bytes: 64, unit_bytes: 8, ports: 2, open_ports: 2 };
     const HEAD: &str = "{\"niclab_recording\": 2, \"nodes\": 2}\n";
 
-    fn parse(text: &str) -> Result<Recording, String> {
-        Recording::parse(Path::new("r.jsonl"), text, &LIMITS).map_err(|error| error.to_string())
+    fn parse(text: &str) -> Result<Vec<Recorded>, String> {
+        super::parse(Path::new("r.jsonl"), text, &LIMITS).map_err(|error| error.to_string())
     }
 
     fn message(rest: &str) -> String {
@@ -243,11 +224,10 @@ mod tests {
         let late = r#"{"model_time_ps": 7, "node": 1, "port": 1, "to": 0, "to_port": 1, "bytes": 16}"#;
         let early = r#"{"model_time_ps": 5, "node": 1, "to": 0, "bytes": 0, "interrupt": true}"#;
         let recording = parse(&format!("{HEAD}{late}\n{early}\n{late}\n{{\"messages\": 3}}\n")).unwrap();
-        let [first, second, third] = recording.messages_of(1) else { panic!() };
-        assert!(first.interrupt && first.bytes == 0 && second == third);
-        assert_eq!(recording.messages_of(0), []);
-        let routes = [Route { port: 0, to: 0, to_port: 0 }, Route { port: 1, to: 0, to_port: 1 }];
-        assert_eq!(recording.routes_of(1), routes);
+        let [first, second, third] = recording.as_slice() else { panic!() };
+        assert!(first.interrupts && first.bytes == 0 && second == third);
+        let routes = [0, 1].map(|port| Route { node: 1, port, to: 0, to_port: port });
+        assert_eq!([first.route, third.route], routes);
     }
 
     #[test]

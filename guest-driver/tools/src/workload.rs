@@ -1,0 +1,265 @@
+//! A whole workload, performed as one rank: the program of the simulator's hosts, so that both do the same.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use niclab_user::lists::Region;
+use niclab_user::slices::PortOptions;
+use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_TURNS};
+use niclab_workloads::lists::ListTransport;
+use niclab_workloads::slices::SliceTransport;
+use niclab_workloads::{
+    AtomicMemory, InTurn, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
+};
+
+use crate::Failure;
+use crate::bench::{Latency, Outcome};
+use crate::cue;
+
+/// The longest description of a workload.
+const MAX_BYTES: u64 = 16 << 20;
+/// Looks that find nothing, before it naps between them: some milliseconds, in which any message comes that is under way.
+/// Whoever still has none waits for others, and leaves them its core.
+const LOOKS_BEFORE_NAPS: u32 = 1 << 14;
+/// The same where programs take turns: most of the time it is another's.
+const LOOKS_BETWEEN_TURNS: u32 = 1 << 8;
+/// How long it naps.
+const NAP: Duration = Duration::from_micros(50);
+/// Naps between two questions whether time is up and the device lives.
+const NAPS_PER_CHECK: u32 = 1 << 10;
+
+/// Reads a workload: a JSON document that is a line of standard input where `path` is `-`, so that answers to cues may follow,
+/// and else all of a file.
+///
+/// # Errors
+///
+/// [`Failure::Workload`].
+pub fn read(path: &Path) -> Result<Workload, Failure> {
+    let wrong = |what: String| Failure::Workload { path: path.to_owned(), what };
+    let mut text = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(MAX_BYTES).read_until(b'\n', &mut text)
+    } else {
+        File::open(path).and_then(|file| BufReader::new(file).take(MAX_BYTES).read_to_end(&mut text))
+    };
+    let bytes = read.map_err(|error| wrong(error.to_string()))? as u64;
+    if bytes == MAX_BYTES {
+        return Err(wrong(format!("longer than {} bytes", MAX_BYTES - 1)));
+    }
+    let workload: Workload = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    workload.check().map_err(wrong)?;
+    Ok(workload)
+}
+
+/// Performs the part of `rank` between cues. Who measures a pair gets the outcome.
+///
+/// # Errors
+///
+/// [`Failure::Nic`], [`Failure::Usage`], [`Failure::OutOfStep`], [`Failure::NotConducted`].
+pub fn run(
+    device: &Device,
+    workload: &Workload,
+    rank: u16,
+    timeout: Duration,
+) -> Result<Option<Outcome>, Failure> {
+    if rank >= workload.nodes() {
+        let what = format!("rank {rank} has no part in a workload of {} nodes", workload.nodes());
+        return Err(Failure::Usage(what));
+    }
+    let plan = Plan::new(workload);
+    if !device.info().has(FEATURE_LISTS) {
+        let stage = Stage { device, workload, plan: &plan, rank, timeout };
+        return perform(&stage, |port| SliceTransport::new(rank, port));
+    }
+    let terms = workload.terms(plan.max_partners());
+    if terms.window == 0 {
+        return Err(Failure::Usage("the cards have too little room for any message of this workload".into()));
+    }
+    let stage = Stage { device, workload, plan: &plan, rank, timeout };
+    perform(&stage, |port| ListTransport::new(rank, port, terms))
+}
+
+/// What is performed, where, and as whom.
+struct Stage<'a> {
+    device: &'a Device,
+    workload: &'a Workload,
+    plan: &'a Plan,
+    rank: u16,
+    timeout: Duration,
+}
+
+/// Open ports, in their order, each with its region where there is one.
+#[derive(Default)]
+struct OpenPorts(Vec<(BarePort, Option<Region>)>);
+
+impl Ports for OpenPorts {
+    type Memory<'a> = AtomicMemory<'a>;
+
+    fn memory(&mut self, place: usize) -> AtomicMemory<'_> {
+        let (port, region) = &self.0[place];
+        let region = region.as_ref().map_or(&[][..], |region| region.memory().words());
+        AtomicMemory { page: port.page(), records: port.records(), region }
+    }
+
+    fn announce(&mut self) {
+        // One doorbell is of all ports.
+        self.0.iter().take(1).for_each(|(port, _)| port.announce());
+    }
+
+    fn completer(&self) -> &[AtomicU64] {
+        self.0.first().map_or(&[], |(port, _)| port.records().completer)
+    }
+}
+
+struct Performer<T: Transport> {
+    program: Program<T>,
+    ports: OpenPorts,
+    verifier: Verifier,
+    takes_turns: bool,
+    timeout: Duration,
+}
+
+fn perform<T: Transport>(
+    stage: &Stage<'_>,
+    transport: impl Fn(&PortPlan) -> T,
+) -> Result<Option<Outcome>, Failure> {
+    let &Stage { device, workload, plan, rank, timeout } = stage;
+    let mut performer = Performer {
+        program: Program::default(),
+        ports: OpenPorts::default(),
+        verifier: Verifier::new(plan.flows.clone()),
+        takes_turns: device.info().has(FEATURE_TURNS),
+        timeout,
+    };
+    for port in plan.ports_of(workload, rank, performer.takes_turns) {
+        performer.open(stage, &port, transport(&port))?;
+    }
+    performer.perform(&[], rank, 0, || ())?;
+    // The card takes launches that were made before a request before it answers: receives are posted when others begin.
+    device.statistics()?;
+    cue::wait(cue::CONNECTED)?;
+    performer.perform(&plan.warmup, rank, plan.expected(&plan.warmup, rank), || ())?;
+    cue::wait(cue::WARM)?;
+    let is_pair = matches!(workload.pattern, Pattern::PingPong | Pattern::Stream);
+    let is_measured = is_pair && rank.is_multiple_of(2) && rank + 1 < workload.nodes();
+    let takes_trips = is_measured && workload.pattern == Pattern::PingPong;
+    let mut trips = Vec::with_capacity(if takes_trips { workload.count as usize } else { 0 });
+    let began = Instant::now();
+    let mut last = began;
+    performer.perform(&plan.measured, rank, plan.expected(&plan.measured, rank), || {
+        if takes_trips {
+            let now = Instant::now();
+            trips.push(now.duration_since(last).as_nanos() as u64);
+            last = now;
+        }
+    })?;
+    let elapsed = began.elapsed();
+    cue::wait(cue::MEASURED)?;
+    let messages = if takes_trips { 2 * workload.count } else { workload.count };
+    Ok(is_measured.then(|| Outcome { messages, elapsed, round_trip: Latency::of(&mut trips) }))
+}
+
+impl<T: Transport> Performer<T> {
+    /// Opens a port, and lets its partners send to it.
+    fn open(&mut self, stage: &Stage<'_>, plan: &PortPlan, transport: T) -> Result<(), Failure> {
+        let slices = stage.workload.slices;
+        let place = self.ports.0.len();
+        let port = BarePort::open(stage.device, PortOptions::default().port(plan.number).slices(slices))?;
+        let bytes = usize::try_from(transport.region_bytes()).unwrap_or(usize::MAX);
+        let region = (bytes > 0).then(|| port.allocate(bytes)).transpose()?;
+        let (region, name) = region.map_or((None, 0), |(region, name)| (Some(region), name));
+        self.ports.0.push((port, region));
+        let credits = transport.credits(slices);
+        self.program.open(transport, slices, &mut self.ports);
+        if let (Some(credits), Some((port, _))) = (credits, self.ports.0.last()) {
+            plan.partners.iter().try_for_each(|(_, partner)| port.authorize((*partner).into(), credits))?;
+            plan.sends.iter().try_for_each(|(_, target)| port.route((*target).into()))?;
+        }
+        self.program.begin(place, name);
+        Ok(())
+    }
+
+    /// Performs a script of these until it is done and `expected` messages came; tells of each.
+    fn perform(
+        &mut self,
+        scripts: &[Script],
+        rank: u16,
+        expected: u64,
+        mut on_message: impl FnMut(),
+    ) -> Result<(), Failure> {
+        let due = self.program.received() + expected;
+        let script = scripts.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
+        let looks_before_naps = if self.takes_turns {
+            self.program.perform_in_turns(script, &mut self.ports);
+            LOOKS_BETWEEN_TURNS
+        } else {
+            self.program.perform(script);
+            LOOKS_BEFORE_NAPS
+        };
+        let (mut looks, mut quiet) = (0_u32, None);
+        let mut before = self.program.received();
+        while let Some(has_moved) = self.go_on(due)? {
+            if self.program.received() > before {
+                before = self.program.received();
+                on_message();
+            }
+            looks = if has_moved { 0 } else { looks.saturating_add(1) };
+            if has_moved {
+                quiet = None;
+            } else if looks < looks_before_naps {
+                std::hint::spin_loop();
+            } else {
+                thread::sleep(NAP);
+                if looks.is_multiple_of(NAPS_PER_CHECK) {
+                    self.check(*quiet.get_or_insert_with(Instant::now), due)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one operation, if there is one to do, and says whether there was; none once the script is done and all came.
+    fn go_on(&mut self, due: u64) -> Result<Option<bool>, Failure> {
+        let is_done = self.is_done(due);
+        if is_done && !self.takes_turns {
+            return Ok(None);
+        }
+        let went_on = if self.takes_turns {
+            self.program.take_turn(&mut self.ports, &mut self.verifier)
+        } else {
+            let stepped = self.program.step(&mut self.ports, &mut self.verifier);
+            stepped.map(|has_moved| if has_moved { InTurn::Taken } else { InTurn::Waits })
+        };
+        let went_on = went_on.map_err(|fault| out_of_step(fault.to_string()))?;
+        match (self.verifier.take_wrong(), went_on) {
+            (Some(wrong), _) => Err(out_of_step(wrong)),
+            (None, InTurn::Over) if is_done => Ok(None),
+            (None, InTurn::Over) => {
+                Err(out_of_step(format!("the end after {} of {due}", self.program.received())))
+            }
+            (None, went_on) => Ok(Some(went_on == InTurn::Taken)),
+        }
+    }
+
+    fn is_done(&self, due: u64) -> bool {
+        self.program.is_done() && self.program.received() >= due
+    }
+
+    /// Nothing has moved since then.
+    fn check(&self, since: Instant, due: u64) -> Result<(), Failure> {
+        self.ports.0.iter().try_for_each(|(port, _)| port.check())?;
+        // In turns it waits for others even when it is done itself.
+        if since.elapsed() > self.timeout && !self.is_done(due) {
+            return Err(out_of_step(format!("nothing more after {} of {due}", self.program.received())));
+        }
+        Ok(())
+    }
+}
+
+fn out_of_step(found: String) -> Failure {
+    Failure::OutOfStep { peer: "the workload".into(), expected: "its next message".into(), found }
+}

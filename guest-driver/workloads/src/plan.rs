@@ -1,0 +1,335 @@
+//! From a workload to flows and scripts: who sends to whom, over which ports, and what each program does.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use niclab_random::Random;
+
+use crate::{End, Flow, FlowId, Outgoing, Pattern, PortPlan, Recorded, Route, Script, Sizes, Workload};
+
+/// All that a workload makes the nodes do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The flows, by number, between the cards' numbers of ports.
+    pub flows: Vec<Flow>,
+    /// What each node opens its ports for, by rank.
+    pub ports: Vec<Vec<PortPlan>>,
+    /// One script for each node, by rank: the messages before the measured ones.
+    pub warmup: Vec<Script>,
+    /// And the measured ones.
+    pub measured: Vec<Script>,
+}
+
+/// Stream of the seed from which partners are drawn; links have the streams from 0 on.
+const PARTNERS_STREAM: u64 = 1 << 40;
+/// Streams from which each node's program draws.
+const PROGRAM_STREAM: u64 = 1 << 41;
+
+impl Plan {
+    /// The plan of a workload that is possible.
+    #[must_use]
+    pub fn new(workload: &Workload) -> Self {
+        let mut draft = Draft { workload, flows: Vec::new(), routes: BTreeMap::new() };
+        draft.connect_all();
+        let Draft { flows, routes, .. } = draft;
+        let nodes = workload.nodes();
+        let mut flows_of = vec![Vec::new(); usize::from(nodes)];
+        for (id, flow) in (0..).zip(&flows) {
+            let own = flows_of.get_mut(usize::from(flow.from.node));
+            own.into_iter().for_each(|own: &mut Vec<FlowId>| own.push(id));
+        }
+        let scripts = |is_warmup: bool| {
+            let of_nodes = (0..nodes).zip(&flows_of);
+            of_nodes.map(|(node, own)| script(workload, &routes, node, own, is_warmup)).collect()
+        };
+        let (warmup, measured) = (scripts(true), scripts(false));
+        let flows: Vec<Flow> = flows.iter().map(|flow| numbered(flow, &workload.ports)).collect();
+        Self { ports: port_plans(&flows, usize::from(nodes)), flows, warmup, measured }
+    }
+
+    /// What a node opens its ports for. Where programs take turns each has one at least, over which it is heard.
+    #[must_use]
+    pub fn ports_of(&self, workload: &Workload, node: u16, takes_turns: bool) -> Vec<PortPlan> {
+        let mut ports = self.ports.get(usize::from(node)).cloned().unwrap_or_default();
+        if takes_turns && ports.is_empty() {
+            let spare = workload.ports.get(usize::from(node)).and_then(|numbers| numbers.first());
+            ports.extend(spare.map(|number| PortPlan { number: u32::from(*number), ..PortPlan::default() }));
+        }
+        ports
+    }
+
+    /// The most flows that any port has at its end, its own included.
+    #[must_use]
+    pub fn max_partners(&self) -> u64 {
+        let partners = self.ports.iter().flatten().map(|port| port.partners.len() as u64);
+        partners.max().unwrap_or(0) + 1
+    }
+
+    /// Messages that come to a node when all perform these scripts, and none is lost.
+    #[must_use]
+    pub fn expected(&self, scripts: &[Script], node: u16) -> u64 {
+        let senders: BTreeSet<u16> =
+            self.flows.iter().filter(|flow| flow.to.node == node).map(|flow| flow.from.node).collect();
+        let sent =
+            senders.iter().filter_map(|sender| scripts.get(usize::from(*sender))).flat_map(Script::messages);
+        sent.filter(|(id, _)| self.flows.get(*id as usize).is_some_and(|flow| flow.to.node == node))
+            .map(|(_, count)| count)
+            .sum()
+    }
+}
+
+/// Flows in the making: their ports are places in the lists of those that can be opened.
+struct Draft<'a> {
+    workload: &'a Workload,
+    flows: Vec<Flow>,
+    /// The flow that carries what was recorded on a route.
+    routes: BTreeMap<Route, FlowId>,
+}
+
+impl Draft<'_> {
+    fn connect_all(&mut self) {
+        let workload = self.workload;
+        let nodes = workload.nodes();
+        match &workload.pattern {
+            Pattern::PingPong | Pattern::Stream => {
+                self.connect((0..nodes / 2).map(|pair| (2 * pair, 2 * pair + 1)));
+            }
+            Pattern::AllToAll => {
+                self.connect((0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))));
+            }
+            Pattern::NeighbourExchange(partners) => self.connect(ring(nodes, *partners)),
+            Pattern::Random(partners) => {
+                let ranks = shuffled(nodes, &mut Random::new(workload.seed, PARTNERS_STREAM));
+                let rank = |place: u16| ranks.get(usize::from(place)).copied().unwrap_or(place);
+                self.connect(ring(nodes, *partners).into_iter().map(|(a, b)| (rank(a), rank(b))));
+            }
+            Pattern::Incast(receiver) => self.gather(*receiver),
+            Pattern::Replay(messages) => {
+                let mut seen = BTreeSet::new();
+                let mut routes = vec![Vec::new(); usize::from(nodes)];
+                for route in messages.iter().map(|message| message.route).filter(|route| seen.insert(*route))
+                {
+                    routes.get_mut(usize::from(route.node)).into_iter().for_each(|own| own.push(route));
+                }
+                (0..nodes).zip(routes).for_each(|(node, routes)| self.route(node, &routes));
+            }
+        }
+    }
+
+    /// A port at each end of every pair, and a flow in each direction.
+    fn connect(&mut self, pairs: impl IntoIterator<Item = (u16, u16)>) {
+        let mut used = vec![0; usize::from(self.workload.nodes())];
+        let mut next_port = |node: u16| {
+            let port = used[usize::from(node)];
+            used[usize::from(node)] += 1;
+            End { node, port }
+        };
+        for (a, b) in pairs {
+            let (a, b) = (next_port(a), next_port(b));
+            self.flows.extend([Flow { from: a, to: b }, Flow { from: b, to: a }]);
+        }
+    }
+
+    /// Every node sends to one, whose ports share the senders evenly.
+    fn gather(&mut self, receiver: u16) {
+        let senders = (0..self.workload.nodes()).filter(|&node| node != receiver);
+        for (number, node) in (0..).zip(senders) {
+            let to = End { node: receiver, port: number % Workload::MAX_PORTS as u16 };
+            self.flows.push(Flow { from: End { node, port: 0 }, to });
+        }
+    }
+
+    /// A flow for each of a node's recorded routes, from the port that it had. A port sends to one other: for a
+    /// second route the node takes another one, so that its messages go where they went.
+    fn route(&mut self, node: u16, routes: &[Route]) {
+        let numbers = &self.workload.ports;
+        let place_of =
+            |node: u16, number: u16| numbers.get(usize::from(node))?.iter().position(|open| *open == number);
+        let mut is_taken = vec![false; numbers.get(usize::from(node)).map_or(0, Vec::len)];
+        let mut places = vec![None; routes.len()];
+        for (place, route) in places.iter_mut().zip(routes) {
+            let own = place_of(node, route.port).filter(|&own| !is_taken[own]);
+            own.into_iter().for_each(|own| is_taken[own] = true);
+            *place = own;
+        }
+        for (place, route) in places.into_iter().zip(routes) {
+            let free = || is_taken.iter().position(|is_taken| !is_taken);
+            // The recording was refused if there are more routes than ports.
+            let Some(place) = place.or_else(free) else { continue };
+            is_taken[place] = true;
+            let from = End { node, port: place as u16 };
+            let to_place = place_of(route.to, route.to_port).map_or(route.to_port, |place| place as u16);
+            let to = End { node: route.to, port: to_place };
+            self.flows.push(Flow { from, to });
+            self.routes.insert(*route, self.flows.len() as FlowId - 1);
+        }
+    }
+}
+
+/// What a node does over its own flows.
+fn script(
+    workload: &Workload,
+    routes: &BTreeMap<Route, FlowId>,
+    node: u16,
+    own: &[FlowId],
+    is_warmup: bool,
+) -> Script {
+    let count = if is_warmup { workload.warmup } else { workload.count };
+    let is_first = node.is_multiple_of(2);
+    let sizes = Sizes { bytes: workload.message_bytes, interrupt_every: workload.interrupt_every };
+    let Some(&flow) = own.first().filter(|_| !is_warmup || count > 0) else { return Script::idle() };
+    match &workload.pattern {
+        Pattern::PingPong if is_first => Script::ping(sizes, flow, count),
+        Pattern::PingPong => Script::pong(sizes, flow, count),
+        Pattern::Stream if is_first => Script::burst(sizes, own.to_vec(), count),
+        Pattern::Stream => Script::confirm(sizes, flow, count),
+        Pattern::AllToAll | Pattern::NeighbourExchange(_) | Pattern::Incast(_) => {
+            Script::burst(sizes, own.to_vec(), count)
+        }
+        Pattern::Random(_) => {
+            let stream = PROGRAM_STREAM + 2 * u64::from(node) + u64::from(is_warmup);
+            Script::random(sizes, own.to_vec(), count, Random::new(workload.seed, stream))
+        }
+        Pattern::Replay(_) if is_warmup => Script::idle(),
+        Pattern::Replay(messages) => {
+            let own = messages.iter().filter(|message| message.route.node == node);
+            Script::replay(own.filter_map(|message| outgoing(routes, message)).collect())
+        }
+    }
+}
+
+/// What is sent where this was.
+fn outgoing(routes: &BTreeMap<Route, FlowId>, message: &Recorded) -> Option<Outgoing> {
+    let &Recorded { model_time_ps, route, bytes, interrupts } = message;
+    let flow = *routes.get(&route)?;
+    Some(Outgoing { flow, bytes, interrupts, not_before_ps: model_time_ps })
+}
+
+/// A flow between the card's numbers of its ports.
+fn numbered(flow: &Flow, numbers: &[Vec<u16>]) -> Flow {
+    let number = |end: End| {
+        let of_node = numbers.get(usize::from(end.node)).map(Vec::as_slice).unwrap_or_default();
+        let place = usize::from(end.port).checked_rem(of_node.len());
+        End { port: place.and_then(|place| of_node.get(place).copied()).unwrap_or(end.port), ..end }
+    };
+    Flow { from: number(flow.from), to: number(flow.to) }
+}
+
+/// The ports of each node, by rank.
+fn port_plans(flows: &[Flow], nodes: usize) -> Vec<Vec<PortPlan>> {
+    let mut plans: Vec<Vec<PortPlan>> = vec![Vec::new(); nodes];
+    let mut port = |end: End, change: &dyn Fn(&mut PortPlan)| {
+        let Some(of_node) = plans.get_mut(usize::from(end.node)) else { return };
+        let number = end.port.into();
+        let place = of_node.iter().position(|plan| plan.number == number).unwrap_or_else(|| {
+            of_node.push(PortPlan { number, ..PortPlan::default() });
+            of_node.len() - 1
+        });
+        change(&mut of_node[place]);
+    };
+    for (id, flow) in (0..).zip(flows) {
+        port(flow.from, &|plan| plan.sends = Some((id, flow.to)));
+        port(flow.to, &|plan| plan.partners.push((id, flow.from)));
+    }
+    plans
+}
+
+/// The pairs of a ring on which each node has `neighbours`: the closest first. An odd number needs an even ring, whose
+/// last pairs are those of opposite nodes.
+fn ring(nodes: u16, neighbours: u32) -> Vec<(u16, u16)> {
+    let mut pairs = Vec::new();
+    for distance in 1..=(neighbours / 2) as u16 {
+        // Opposite nodes would be paired twice.
+        let count = if 2 * distance == nodes { nodes / 2 } else { nodes };
+        pairs.extend((0..count).map(|a| (a, (a + distance) % nodes)));
+    }
+    if neighbours % 2 == 1 {
+        pairs.extend((0..nodes / 2).map(|a| (a, a + nodes / 2)));
+    }
+    pairs
+}
+
+/// The ranks in random order (Fisher and Yates).
+fn shuffled(nodes: u16, random: &mut Random) -> Vec<u16> {
+    let mut ranks: Vec<u16> = (0..nodes).collect();
+    for last in (1..ranks.len()).rev() {
+        ranks.swap(last, random.below(last as u32 + 1) as usize);
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_node_of_a_ring_has_as_many_partners_as_it_shall(nodes in 2..40_u16, neighbours in 1..9_u32) {
+            prop_assume!(neighbours < u32::from(nodes));
+            prop_assume!(neighbours % 2 == 0 || nodes % 2 == 0);
+            let pairs = ring(nodes, neighbours);
+            let distinct: BTreeSet<_> = pairs.iter().map(|&(a, b)| (a.min(b), a.max(b))).collect();
+            prop_assert_eq!(distinct.len(), pairs.len(), "no pair twice");
+            for node in 0..nodes {
+                let degree = pairs.iter().filter(|&&(a, b)| a == node || b == node).count();
+                prop_assert_eq!(degree, neighbours as usize);
+            }
+        }
+    }
+
+    fn workload(pattern: Pattern) -> Workload {
+        Workload {
+            pattern,
+            message_bytes: 64,
+            count: 30,
+            warmup: 5,
+            interrupt_every: 0,
+            slices: 64,
+            receive: crate::Receive::Posted,
+            seed: 11,
+            ports: vec![vec![0, 2, 4, 6, 7]; 4],
+            entries: 0,
+            unexpected_messages: 0,
+        }
+    }
+
+    #[test]
+    fn each_node_expects_what_all_send_to_it() {
+        let route = |node, port, to, to_port| Route { node, port, to, to_port };
+        let recorded = [route(0, 2, 1, 4), route(0, 2, 3, 0), route(3, 7, 1, 4), route(0, 2, 1, 4)];
+        let recorded =
+            recorded.map(|route| Recorded { model_time_ps: 0, route, bytes: 8, interrupts: false });
+        for (pattern, expected) in [
+            (Pattern::PingPong, [30, 30, 30, 30]),
+            (Pattern::Stream, [1, 30, 1, 30]),
+            (Pattern::AllToAll, [90; 4]),
+            (Pattern::NeighbourExchange(2), [60; 4]),
+            (Pattern::Incast(2), [0, 0, 90, 0]),
+            (Pattern::Replay(recorded.to_vec()), [0, 3, 0, 1]),
+        ] {
+            let workload = workload(pattern);
+            assert_eq!(workload.check(), Ok(()));
+            let plan = Plan::new(&workload);
+            let found = [0, 1, 2, 3].map(|node| plan.expected(&plan.measured, node));
+            assert_eq!(found, expected, "{:?}", workload.pattern);
+            let ends = plan.flows.iter().flat_map(|flow| [flow.from, flow.to]);
+            assert!(ends.into_iter().all(|end| [0, 2, 4, 6, 7].contains(&end.port)), "{:?}", plan.flows);
+        }
+        let plan = Plan::new(&workload(Pattern::Random(3)));
+        for (scripts, count) in [(&plan.warmup, 5), (&plan.measured, 30)] {
+            let expected = (0..4).map(|node| plan.expected(scripts, node));
+            assert_eq!(expected.sum::<u64>(), 4 * count, "all that is drawn");
+        }
+    }
+
+    #[test]
+    fn a_shuffle_loses_nobody() {
+        let mut ranks = shuffled(50, &mut Random::new(7, 0));
+        assert_ne!(ranks, (0..50).collect::<Vec<_>>());
+        ranks.sort_unstable();
+        assert_eq!(ranks, (0..50).collect::<Vec<_>>());
+    }
+}

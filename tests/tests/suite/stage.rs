@@ -1,0 +1,310 @@
+//! Where workloads are performed in this process: a live cluster whose nodes are threads that lose their time at random; and
+//! the simulator, which runs the same code.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use niclab_abi::config::{FEATURE_LISTS, FEATURE_SLICES};
+use niclab_abi::control::OP_PING;
+use niclab_device::frontend::lists::ListPort;
+use niclab_device::frontend::{ClusterGuest, GuestPort};
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer;
+use niclab_model::parts::random::Random;
+use niclab_sim::run::{Options, run};
+use niclab_spec::monitor::{Answer, DaemonStats, Request};
+use niclab_spec::report::{LedgerEntry, NodeFigures};
+use niclab_spec::{ClusterFile, NicConfig, NicModel, SimConfig, Source, Workload};
+use niclab_workloads::lists::ListTransport;
+use niclab_workloads::slices::SliceTransport;
+use niclab_workloads::{
+    AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Buffers for interrupts.
+const EVENTS: u16 = 64;
+
+/// A cluster of `nodes` such cards, and the workload.
+pub fn config(model: NicModel, nodes: u32, workload: &Workload) -> SimConfig {
+    let file = ClusterFile { nodes: Some(nodes), nic: NicConfig::of(model), ..ClusterFile::default() };
+    SimConfig::new(&Source::default().resolve(&file).unwrap(), "stage", workload)
+}
+
+pub fn ask(lab: &Lab, request: &Request) -> DaemonStats {
+    match answer(lab.daemon().shell(), request) {
+        Answer::Stats(stats) => stats,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the simulator counts in the measured part; `recording` is what is replayed.
+pub fn simulated(config: &SimConfig, recording: Option<&str>) -> DaemonStats {
+    let outcome = run(config, &Options { recording, ..Options::default() }).unwrap();
+    assert!(outcome.is_sound(), "{:?}", outcome.report.checks);
+    let report = outcome.report;
+    DaemonStats { model: report.model, nodes: report.nodes, fabric: report.fabric, ..DaemonStats::default() }
+}
+
+/// How programs go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as they can.
+    Free,
+    /// One operation at a time, in the order of model time.
+    Turns,
+}
+
+/// What a live cluster counts in the measured part, every message of which was verified.
+pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64, pace: Pace) -> DaemonStats {
+    let recorded = recording.map(|text| config.recorded_in(Path::new("recording"), text).unwrap());
+    let programs = config.programs(recorded.unwrap_or_default());
+    let plan = Plan::new(&programs);
+    let has = |feature| config.nodes.iter().all(|node| node.nic.model.has(feature));
+    if has(FEATURE_LISTS) {
+        let terms = programs.terms(plan.max_partners());
+        return perform_live(config, &programs, &plan, seed, pace, |node, port| {
+            ListTransport::new(node, port, terms)
+        });
+    }
+    assert!(has(FEATURE_SLICES), "a card that is used in another way needs a transport here");
+    perform_live(config, &programs, &plan, seed, pace, SliceTransport::new)
+}
+
+/// How ports of a kind of card are opened in process.
+trait Card: Transport<Records: Send> + Send {
+    type Port: Send;
+    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> Self::Port;
+    fn port(port: &Self::Port) -> &GuestPort<Self::Records>;
+    /// Registers memory, if there is any; the region's name.
+    fn register(port: &Self::Port, region: (u64, u64)) -> u32;
+}
+
+impl Card for SliceTransport {
+    type Port = GuestPort;
+
+    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> GuestPort {
+        GuestPort::open(guest, slices).unwrap()
+    }
+
+    fn port(port: &GuestPort) -> &GuestPort {
+        port
+    }
+
+    fn register(_: &GuestPort, _: (u64, u64)) -> u32 {
+        0
+    }
+}
+
+impl Card for ListTransport {
+    type Port = ListPort;
+
+    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> ListPort {
+        ListPort::open_unreleased(guest, slices).unwrap()
+    }
+
+    fn port(port: &ListPort) -> &GuestPort<Self::Records> {
+        port.port()
+    }
+
+    fn register(port: &ListPort, (address, bytes): (u64, u64)) -> u32 {
+        port.register(address, bytes).unwrap()
+    }
+}
+
+/// A guest and its open ports, each with its region.
+struct Guest<T: Card> {
+    guest: Arc<ClusterGuest>,
+    ports: Vec<(T::Port, (u64, u64))>,
+}
+
+impl<T: Card> Ports for Guest<T> {
+    type Memory<'a>
+        = AtomicMemory<'a>
+    where
+        Self: 'a;
+
+    fn memory(&mut self, place: usize) -> AtomicMemory<'_> {
+        let (port, region) = &self.ports[place];
+        T::port(port).memory(*region)
+    }
+
+    fn announce(&mut self) {
+        self.guest.announce();
+    }
+
+    fn completer(&self) -> &[AtomicU64] {
+        let (port, region) = &self.ports[0];
+        T::port(port).memory(*region).records.completer
+    }
+}
+
+/// A node: its program, and what it runs on.
+struct Node<T: Card> {
+    guest: Guest<T>,
+    program: Program<T>,
+    verifier: Verifier,
+}
+
+impl<T: Card> Node<T> {
+    fn open(&mut self, plan: &PortPlan, slices: u32, transport: T) {
+        let Self { guest, program, .. } = self;
+        let place = guest.ports.len();
+        let bytes = transport.region_bytes().next_multiple_of(4096);
+        let region = (guest.guest.memory().allocate(bytes.max(8), 4096).unwrap(), bytes);
+        guest.ports.push((T::open(&guest.guest, slices), region));
+        let credits = transport.credits(slices);
+        program.open(transport, slices, guest);
+        let (opened, region) = &guest.ports[place];
+        let port = T::port(opened);
+        assert_eq!(port.number(), plan.number);
+        if let Some(credits) = credits {
+            for (_, end) in &plan.partners {
+                port.authorize(end.node.into(), end.port.into(), credits).unwrap();
+            }
+            if let Some((_, end)) = plan.sends {
+                port.route(end.node.into(), end.port.into()).unwrap();
+            }
+        }
+        let name = T::register(opened, *region);
+        program.begin(place, name);
+    }
+
+    /// Performs a script, until all came that is sent to it.
+    fn perform(&mut self, script: Script, expected: u64, random: &mut Random, pace: Pace) {
+        let Self { guest, program, verifier } = self;
+        let (begin, due) = (Instant::now(), program.received() + expected);
+        match pace {
+            Pace::Free => program.perform(script),
+            Pace::Turns => program.perform_in_turns(script, guest),
+        }
+        loop {
+            let is_over = match pace {
+                Pace::Free if program.is_done() && program.received() >= due => true,
+                Pace::Free => {
+                    if !program.step(guest, verifier).unwrap() {
+                        thread::yield_now();
+                    }
+                    false
+                }
+                Pace::Turns => match program.take_turn(guest, verifier).unwrap() {
+                    InTurn::Over => true,
+                    InTurn::Taken => false,
+                    InTurn::Waits => {
+                        thread::yield_now();
+                        false
+                    }
+                },
+            };
+            assert_eq!(verifier.take_wrong(), None);
+            if is_over {
+                break;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{} of {due} received", program.received());
+            dawdle(random);
+        }
+        assert!(program.is_done());
+        assert_eq!(program.received(), due);
+    }
+}
+
+/// Loses a random while of wall time, now and then a long one.
+fn dawdle(random: &mut Random) {
+    match random.below(64) {
+        0 => thread::sleep(Duration::from_micros(u64::from(random.below(300)))),
+        1..16 => thread::yield_now(),
+        _ => {}
+    }
+}
+
+fn perform_live<T: Card>(
+    config: &SimConfig,
+    programs: &Programs,
+    plan: &Plan,
+    seed: u64,
+    pace: Pace,
+    transport: impl Fn(u16, &PortPlan) -> T,
+) -> DaemonStats {
+    let lab = Lab::new(config.nodes.len() as u16, |daemon| {
+        daemon.profile = config.profile.clone();
+        daemon.lockstep = pace == Pace::Turns;
+        for (node, simulated) in daemon.nodes.iter_mut().zip(&config.nodes) {
+            (node.nic, node.link) = (simulated.nic.clone(), simulated.link);
+        }
+    });
+    let lab = lab.unwrap();
+    let new = |rank: u16| {
+        let guest = lab.guest(rank.into()).unwrap();
+        // For the interrupts of a run, which nobody takes.
+        guest.offer_event_buffers(EVENTS).unwrap();
+        let guest = Guest { guest, ports: Vec::new() };
+        Node { guest, program: Program::default(), verifier: Verifier::new(plan.flows.clone()) }
+    };
+    let mut nodes: Vec<Node<T>> = (0..config.nodes.len() as u16).map(new).collect();
+    for (rank, node) in (0..).zip(&mut nodes) {
+        let mut ports = plan.ports_of(programs, rank, pace == Pace::Turns);
+        // The card gives out the first that is free.
+        ports.sort_by_key(|port| port.number);
+        for port in ports {
+            node.open(&port, config.workload.slices, transport(rank, &port));
+        }
+        if pace == Pace::Free {
+            node.perform(Script::idle(), 0, &mut Random::new(seed, 0), pace);
+            // A card takes what was launched before a request, before it answers: nobody sends to entries that are not posted.
+            node.guest.guest.request(OP_PING, &[]).unwrap();
+        }
+    }
+    let mut all = |scripts: &[Script], seed: u64| {
+        thread::scope(|scope| {
+            for (rank, (node, script)) in (0..).zip(nodes.iter_mut().zip(scripts)) {
+                let (expected, mut random) = (plan.expected(scripts, rank), Random::new(seed, rank.into()));
+                scope.spawn(move || node.perform(script.clone(), expected, &mut random, pace));
+            }
+        });
+    };
+    if pace == Pace::Turns {
+        all(&vec![Script::idle(); plan.ports.len()], seed);
+    }
+    all(&plan.warmup, seed);
+    let before = ask(&lab, &Request::BeginMeasurement);
+    all(&plan.measured, seed + 1);
+    ask(&lab, &Request::Stats).since(&before)
+}
+
+/// All of a node that both must count alike.
+fn of_node(node: &NodeFigures) -> impl PartialEq + std::fmt::Debug {
+    let sorted = |ledger: &[LedgerEntry]| {
+        let line = |line: &LedgerEntry| {
+            (line.crossing.clone(), line.count, line.bytes, line.model_price_ps, line.model_waited_ps)
+        };
+        let mut lines: Vec<_> = ledger.iter().map(line).collect();
+        lines.sort();
+        lines
+    };
+    (
+        (node.messages_sent, node.messages_received, node.bytes_sent, node.bytes_received),
+        (node.cluster, node.interrupts.clone(), node.unordered, node.model_time_ps),
+        sorted(&node.ledger),
+        node.model_latency,
+    )
+}
+
+/// Live runs of these seeds take the model time of the simulation, and count all that it counts.
+#[track_caller]
+pub fn assert_same(config: &SimConfig, recording: Option<&str>, seeds: std::ops::Range<u64>, pace: Pace) {
+    let expected = simulated(config, recording);
+    for seed in seeds {
+        let found = live(config, recording, seed, pace);
+        for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
+            let (expected, found) = (of_node(expected), of_node(found));
+            assert!(expected == found, "seed {seed}\nsimulated: {expected:#?}\nlive: {found:#?}");
+        }
+        assert_eq!(found.model.why_estimate, None, "seed {seed}");
+        assert_eq!(found.fabric, expected.fabric, "seed {seed}");
+        assert_eq!(found.model.time_ps, expected.model.time_ps, "seed {seed}");
+        assert_eq!(found.model.latency, expected.model.latency, "seed {seed}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Every kind of workload on every model of card, live: what arrives is what the plan says, and what the simulator counts; in
+//! turns, at its model time.
+
+use niclab_abi::config::FEATURE_LISTS;
+use niclab_spec::report::NodeFigures;
+use niclab_spec::{NicModel, Receive, Workload, WorkloadKind};
+
+use crate::stage::{Pace, assert_same, config, live, simulated};
+
+/// Three nodes; ports that are routed anew, an interrupt, and a node that only receives.
+const RECORDING: &str = r#"{"niclab_recording": 2, "nodes": 3}
+{"model_time_ps": 0, "node": 0, "port": 0, "to": 1, "to_port": 0, "bytes": 16}
+{"model_time_ps": 500, "node": 1, "port": 0, "to": 2, "to_port": 0, "bytes": 8, "interrupt": true}
+{"model_time_ps": 900, "node": 0, "port": 1, "to": 2, "to_port": 1, "bytes": 64}
+{"model_time_ps": 900, "node": 0, "port": 0, "to": 1, "to_port": 0, "bytes": 0}
+{"model_time_ps": 7000, "node": 0, "port": 1, "to": 1, "to_port": 1, "bytes": 24, "interrupt": true}
+{"messages": 5}
+"#;
+
+fn workload(kind: WorkloadKind) -> Workload {
+    let recording = (kind == WorkloadKind::Replay).then(|| "recording".into());
+    Workload { count: 60, warmup: 10, interrupt_every: 7, slices: 64, recording, ..Workload::new(kind) }
+}
+
+/// What both count of a node, whoever came first. Cards with lists return credit by messages without payload, where no other
+/// message takes it along.
+fn of_node(node: &NodeFigures, model: NicModel) -> (u64, u64, Option<(u64, u64)>) {
+    let messages = (!model.has(FEATURE_LISTS)).then_some((node.messages_sent, node.messages_received));
+    (node.bytes_sent, node.bytes_received, messages)
+}
+
+fn agrees(model: NicModel, workload: &Workload, seed: u64) {
+    let is_replay = workload.kind == WorkloadKind::Replay;
+    let config = config(model, if is_replay { 3 } else { 4 }, workload);
+    let recording = is_replay.then_some(RECORDING);
+    assert_same(&config, recording, seed..seed + 2, Pace::Turns);
+    let (expected, found) = (simulated(&config, recording), live(&config, recording, seed, Pace::Free));
+    for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
+        let what = format!("{} {}, {}", model.name, workload.kind.name(), expected.name);
+        assert_eq!(of_node(found, model), of_node(expected, model), "{what}");
+        assert_eq!(found.interrupts, expected.interrupts, "{what}");
+        let is_receiving = workload.kind != WorkloadKind::Incast || expected.name == "node0";
+        assert!(!is_receiving || is_replay || found.messages_received > 0, "{what}");
+    }
+}
+
+#[test]
+fn every_workload_of_every_model_arrives_whole_live_as_simulated() {
+    for model in NicModel::all() {
+        for (seed, kind) in (0..).zip(WorkloadKind::ALL) {
+            agrees(model, &workload(kind), seed);
+        }
+    }
+}
+
+#[test]
+fn a_node_without_a_partner_holds_nobody_up() {
+    for pace in [Pace::Free, Pace::Turns] {
+        assert_same(&config(NicModel::default(), 3, &workload(WorkloadKind::PingPong)), None, 0..2, pace);
+    }
+}
+
+#[test]
+fn so_it_does_where_messages_are_unexpected_or_fetched() {
+    for model in NicModel::all().filter(|model| model.has(FEATURE_LISTS)) {
+        for receive in [Receive::Unexpected, Receive::Get] {
+            for kind in [WorkloadKind::AllToAll, WorkloadKind::Incast, WorkloadKind::Random] {
+                agrees(model, &Workload { receive, message_bytes: 100, ..workload(kind) }, 7);
+            }
+        }
+    }
+}
