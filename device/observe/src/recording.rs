@@ -10,15 +10,17 @@
 //! {"messages": 2}
 //! ```
 //!
-//! Each line between is one message that left its card: when its program began to send it (model time from the start of
-//! the recording), rank and port of the sender, rank and port of the receiver, its payload, and whether it interrupted
-//! its receiver. The lines stand in the order in which the messages left their cards; a message that waited for credit
+//! Each line between is one message whose data left a card: when a program began to send it, or to get it (model time from the
+//! start of the recording), rank and port of the sender, rank and port of the receiver, its payload, and whether it interrupted
+//! its receiver. What goes on in further frames or goes again stands there once. The lines stand in the order in which the messages left their cards; a message that waited for credit
 //! left later than others of its node that were begun after it, and the times tell.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use niclab_model::fabric::ethernet;
-use niclab_model::models;
+use niclab_model::models::begun_in;
+use niclab_model::nic::registry::Begun;
+use niclab_model::parts::routes::Address;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -76,22 +78,40 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 impl Recorded {
-    /// The message that left its card in `frame`, of a recording that began at `begin`. None for a frame that carries no
-    /// message of a cluster NIC.
+    /// A message that has begun to leave its card, of a recording that began at `begin`.
     #[must_use]
-    pub fn new(begin: Time, message: &TraceTag, frame: &[u8]) -> Option<Self> {
-        let protocol = *ethernet::Frame::new_checked(frame)?.payload().first()?;
-        let sent = (models::of_protocol(protocol)?.sent)(frame)?;
-        Some(Self {
+    pub fn new(begin: Time, message: &TraceTag, begun: &Begun) -> Self {
+        let Begun { from, to, interrupt } = *begun;
+        Self {
             // What was begun before the recording and waited is sent at its start.
             model_time_ps: message.launched.as_ps().saturating_sub(begin.as_ps()),
-            node: message.node,
-            port: message.port,
-            to: sent.node,
-            to_port: sent.port,
+            node: from.node,
+            port: from.port.into(),
+            to: to.node,
+            to_port: to.port.into(),
             bytes: message.bytes,
-            interrupt: sent.interrupt,
-        })
+            interrupt,
+        }
+    }
+}
+
+/// Tells frames in which messages begin from those in which they go on, or go again.
+#[derive(Debug, Default)]
+pub struct Beginnings {
+    /// The latest message from each port to each, by whoever launched it: from one port to another they begin in the order of
+    /// their launches.
+    latest: BTreeMap<(u16, Address, Address), (Time, u64)>,
+}
+
+impl Beginnings {
+    /// A card has sent a frame of this message: who sends what begins in it to whom, if anything does.
+    pub fn see(&mut self, message: &TraceTag, frame: &[u8]) -> Option<Begun> {
+        let begun = begun_in(frame)?;
+        let name = (message.launched, message.number);
+        let latest = self.latest.entry((message.node, begun.from, begun.to)).or_default();
+        let is_new = *latest < name;
+        *latest = name.max(*latest);
+        is_new.then_some(begun)
     }
 }
 
@@ -144,28 +164,29 @@ fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::models::ultra::wire::{Address, Header, Kind};
+    use niclab_model::models::mailbox::wire::{Header, Kind};
 
     use super::*;
 
-    fn header(kind: Kind) -> Header {
-        let (source, target) = (Address { node: 2, port: 3 }, Address { node: 1, port: 5 });
-        Header { target, source, kind, connection: 7, number: 9 }
-    }
-
     #[test]
-    fn what_a_frame_carries_is_told_and_flow_control_is_not() {
-        let launched = Time::from_ps(1_500);
-        let message = TraceTag { node: 2, port: 3, number: 4, launched, bytes: 8 };
-        let data = header(Kind::Data { interrupt: true, acknowledge: false }).emit(&[1, 2, 3]);
-        let recorded = Recorded::new(Time::from_ps(500), &message, &data).unwrap();
+    fn a_message_begins_once_and_its_acknowledgement_is_none() {
+        let (source, target) = (Address { node: 2, port: 3 }, Address { node: 1, port: 5 });
+        let mut beginnings = Beginnings::default();
+        let message =
+            |number| TraceTag { node: 2, port: 3, number, launched: Time::from_ps(1_500), bytes: 8 };
+        let letter = |kind, number| Header { kind, source, target, number }.emit(&[1, 2, 3]);
+        let data = Kind::Letter { interrupt: true, acknowledge: false };
+        let begun = Begun { from: source, to: target, interrupt: true };
+        assert_eq!(beginnings.see(&message(4), &letter(data, 4)), Some(begun));
+        assert_eq!(beginnings.see(&message(4), &letter(data, 4)), None, "it goes again");
+        let acknowledgement = Header { kind: Kind::Acknowledgement, source, target, number: 5 }.emit(&[]);
+        assert_eq!(beginnings.see(&message(5), &acknowledgement), None);
+        assert_eq!(beginnings.see(&message(5), &[0; 60]), None);
+        assert_eq!(beginnings.see(&message(5), &letter(data, 5)), Some(begun));
         let expected =
             Recorded { model_time_ps: 1_000, node: 2, port: 3, to: 1, to_port: 5, bytes: 8, interrupt: true };
-        assert_eq!(recorded, expected);
-        assert_eq!(Recorded::new(Time::from_ps(2_000), &message, &data).unwrap().model_time_ps, 0);
-        let credit = header(Kind::Credit).emit(&[]);
-        assert_eq!(Recorded::new(Time::ZERO, &message, &credit), None);
-        assert_eq!(Recorded::new(Time::ZERO, &message, &[0; 60]), None);
+        assert_eq!(Recorded::new(Time::from_ps(500), &message(4), &begun), expected);
+        assert_eq!(Recorded::new(Time::from_ps(2_000), &message(4), &begun).model_time_ps, 0);
     }
 
     #[test]

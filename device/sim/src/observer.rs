@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use niclab_model::fabric::Delivery;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::parts::ledger::Ledger;
+use niclab_model::parts::ledger::StageRecord;
 use niclab_model::time::Time;
 use niclab_observe::capture::arrivals;
 use niclab_observe::timeline::Owner;
@@ -50,17 +50,15 @@ impl<'a> Observer<'a> {
         })
     }
 
-    /// Lets a ledger keep its stages where a timeline is wanted.
-    pub fn attach(&self, ledger: &mut Ledger) {
-        if self.timeline.is_some() {
-            ledger.record_stages(MAX_STAGES);
-        }
+    /// How many stages a ledger is to keep from one event to the next: none where no timeline is wanted.
+    pub fn max_stages(&self) -> usize {
+        if self.timeline.is_some() { MAX_STAGES } else { 0 }
     }
 
     /// Takes what a ledger has kept.
-    pub fn on_stages(&mut self, owner: Owner, ledger: &mut Ledger) {
+    pub fn on_stages(&mut self, owner: Owner, take: impl FnOnce() -> (Vec<StageRecord>, u64)) {
         let Some(timeline) = &mut self.timeline else { return };
-        let (stages, lost) = ledger.take_stages();
+        let (stages, lost) = take();
         timeline.add_lost(lost);
         let written = stages.iter().try_for_each(|stage| timeline.add(owner, stage));
         self.fail(written);

@@ -358,8 +358,9 @@ impl<'a> World<'a> {
 
     /// From now on this observer sees everything.
     pub fn observe(&mut self, observer: Observer<'a>) {
-        self.nodes.iter_mut().for_each(|node| observer.attach(node.host.ledger_mut()));
-        observer.attach(self.fabric.ledger_mut());
+        let nodes = self.nodes.iter_mut().map(|node| node.host.ledger_mut());
+        let ledgers = nodes.chain(self.fabric.ledgers_mut());
+        ledgers.for_each(|ledger| ledger.record_stages(observer.max_stages()));
         self.observer = Some(observer);
     }
 
@@ -367,11 +368,11 @@ impl<'a> World<'a> {
     pub fn take_observer(&mut self) -> Option<Observer<'a>> {
         let mut observer = self.observer.take()?;
         for (number, node) in (0..).zip(&mut self.nodes) {
-            observer.on_stages(Owner::Node(number), node.host.ledger_mut());
+            observer.on_stages(Owner::Node(number), || node.host.ledger_mut().take_stages());
             node.host.ledger_mut().record_stages(0);
         }
-        observer.on_stages(Owner::Network, self.fabric.ledger_mut());
-        self.fabric.ledger_mut().record_stages(0);
+        observer.on_stages(Owner::Network, || self.fabric.take_stages());
+        self.fabric.ledgers_mut().for_each(|ledger| ledger.record_stages(0));
         Some(observer)
     }
 
@@ -380,9 +381,9 @@ impl<'a> World<'a> {
         let Some(observer) = &mut self.observer else { return };
         observer.on_time(self.queue.horizon());
         if let Some(node) = self.nodes.get_mut(usize::from(number)) {
-            observer.on_stages(Owner::Node(number), node.host.ledger_mut());
+            observer.on_stages(Owner::Node(number), || node.host.ledger_mut().take_stages());
         }
-        observer.on_stages(Owner::Network, self.fabric.ledger_mut());
+        observer.on_stages(Owner::Network, || self.fabric.take_stages());
     }
 
     /// The checks at the end.

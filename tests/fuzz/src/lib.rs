@@ -4,12 +4,15 @@
 //! `cargo test -p niclab-fuzz` runs them for a bounded time on mutations of sound inputs, from a seed that it prints.
 //! With libFuzzer a target is one line: `fuzz_target!(|data: &[u8]| niclab_fuzz::fuzz_control(data));`.
 
+#[path = "../../../device/vhost-user/tests/suite/common/loopback.rs"]
+mod loopback;
 mod scene;
 
 use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, completer_page, launch_word, requester_page, slot_of};
 use niclab_abi::{PAGE_BYTES, QUEUE_CONTROL, QUEUE_EVENT};
-use niclab_model::nic::FrameBytes;
+use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
+use loopback::Loopback;
 pub use scene::seeds;
 use scene::{DATA, Piece, REPLY, Scene};
 
@@ -17,8 +20,14 @@ use scene::{DATA, Piece, REPLY, Scene};
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 4] =
-    [("control", fuzz_control), ("ring", fuzz_ring), ("launch", fuzz_launch), ("frame", fuzz_frame)];
+pub const TARGETS: [(&str, Target); 6] = [
+    ("control", fuzz_control),
+    ("ring", fuzz_ring),
+    ("chains", fuzz_chains),
+    ("descriptors", fuzz_descriptors),
+    ("launch", fuzz_launch),
+    ("frame", fuzz_frame),
+];
 
 /// Control messages: the input is one request after another, each behind a byte that is its length.
 pub fn fuzz_control(data: &[u8]) {
@@ -55,6 +64,36 @@ pub fn fuzz_ring(data: &[u8]) {
         // And the rings once more, moved: indices that change under the device's eyes.
         scene.write(scene::RINGS + 2, data);
     }
+    scene.check_bystanders();
+}
+
+/// Descriptor queues, of a card that takes chains: the input is the memory in which all rings, tables and buffers lie.
+pub fn fuzz_chains(data: &[u8]) {
+    let mut scene = Scene::new();
+    scene.set_card(Loopback::of_chains());
+    for shift in [0, 2, 4, 6] {
+        scene.write(scene::RINGS + shift, data);
+        for queue in DescriptorQueue::ALL {
+            scene.world.serve_descriptors(0, queue);
+        }
+    }
+    scene.world.host_reset(0);
+    scene.check_bystanders();
+}
+
+/// Rings of descriptors that a card walks in the guest's memory: the input begins with where the one for what comes begins, behind
+/// the other, and goes on as the memory from there on.
+pub fn fuzz_descriptors(data: &[u8]) {
+    let mut scene = Scene::new();
+    let (begin, data) = data.split_first().unwrap_or((&0, data));
+    scene.set_card(Loopback::of_rings([DATA, DATA + u64::from(*begin)]));
+    for shift in [0, 0, 8, 16, 4] {
+        scene.write(DATA + shift, data);
+        for queue in DescriptorQueue::ALL {
+            scene.world.serve_descriptors(0, queue);
+        }
+    }
+    scene.world.host_reset(0);
     scene.check_bystanders();
 }
 

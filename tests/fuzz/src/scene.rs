@@ -12,7 +12,8 @@ use niclab_device::memory::DmaMemory;
 use niclab_device::shell::world::World;
 use niclab_device::vring::Vring;
 use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, Header, mac_of_node};
-use niclab_model::nic::FrameBytes;
+use niclab_model::nic::{FrameBytes, Nic};
+use niclab_model::parts::descriptor_ring::dec2114x::{BYTES, CHAINED, END_OF_RING, OWN};
 use niclab_model::time::Time;
 use niclab_spec::daemon::{DaemonConfig, NodeSockets};
 use niclab_spec::{ClusterFile, ClusterName, Source};
@@ -99,6 +100,13 @@ impl Scene {
         }
         self.memories.push(table);
         self.offered.push([0; QUEUES as usize + 2]);
+    }
+
+    /// Gives node 0 another card, whose driver has begun.
+    pub fn set_card(&mut self, nic: impl Nic + Send + 'static) {
+        if let Some(card) = self.world.cards.get_mut(0) {
+            (card.nic, card.is_running) = (Box::new(nic), true);
+        }
     }
 
     /// Writes into the memory of node 0, as much as fits.
@@ -231,7 +239,8 @@ pub fn ethernet_header(from: u16, to: u16) -> [u8; 14] {
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "control" => vec![control_seed()],
-        "ring" => vec![ring_seed()],
+        "ring" | "chains" => vec![ring_seed()],
+        "descriptors" => vec![descriptor_seed()],
         "launch" => {
             vec![(0..32_u8).flat_map(|slot| [slot, 0, 8, 0x40, 7, 1, 0, slot << 3].repeat(16)).collect()]
         }
@@ -277,6 +286,26 @@ fn ring_seed() -> Vec<u8> {
         let _ = memory.read_slice(&mut bytes, GuestAddress(RINGS));
     }
     bytes
+}
+
+/// Two rings of four descriptors, each with two buffers or chained to the next.
+fn descriptor_seed() -> Vec<u8> {
+    const ENTRIES: u64 = 4;
+    let ring_bytes = ENTRIES * BYTES;
+    let mut input = vec![ring_bytes as u8];
+    for entry in 0..2 * ENTRIES {
+        let is_chained = entry >= ENTRIES;
+        let flag = match entry % ENTRIES {
+            3 => END_OF_RING,
+            _ if is_chained => CHAINED,
+            _ => 0,
+        };
+        let control = flag | 40 << 11 | 40;
+        let buffer = (REPLY + 128 * entry) as u32;
+        let second = if is_chained { (DATA + (entry + 1) * BYTES) as u32 } else { buffer + 64 };
+        [OWN, control, buffer, second].iter().for_each(|word| input.extend(word.to_le_bytes()));
+    }
+    input
 }
 
 /// What the model itself sends when it is asked to, and an Internet packet that is to be segmented.

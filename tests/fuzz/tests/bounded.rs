@@ -85,6 +85,16 @@ fn ring_handling() {
 }
 
 #[test]
+fn descriptor_queues() {
+    run("chains");
+}
+
+#[test]
+fn descriptor_rings() {
+    run("descriptors");
+}
+
+#[test]
 fn launch_words() {
     run("launch");
 }

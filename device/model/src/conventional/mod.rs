@@ -14,14 +14,12 @@
 
 use alloc::sync::Arc;
 
+use crate::parts::effects::DESCRIPTOR_BYTES;
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::Ledger;
 use crate::parts::node_bus::NodeBus;
 use crate::parts::profile::Profile;
 use crate::time::Time;
-
-/// Bytes of a descriptor: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their time.
-pub const DESCRIPTOR_BYTES: u64 = 16;
 
 /// A node's conventional NIC.
 #[derive(Clone, Debug)]

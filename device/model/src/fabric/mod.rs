@@ -21,7 +21,7 @@ use crate::fabric::ethernet::Frame;
 use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
 use crate::fabric::switch::{Outlet, Switch};
-use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource};
+use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
 use crate::parts::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
@@ -118,9 +118,12 @@ pub struct PortCounters {
     pub reordered: u64,
 }
 
+/// All that belongs to one node: its link, and what crosses it. A frame's way to the switch and through it is its sender's, the
+/// link behind the switch its receiver's.
 struct Port {
     link: Link,
     counters: PortCounters,
+    ledger: Ledger,
 }
 
 /// Switch and links.
@@ -129,7 +132,6 @@ pub struct Fabric {
     switch: Switch,
     forwarding: Forwarding,
     fall_through: Span,
-    ledger: Ledger,
 }
 
 impl Fabric {
@@ -140,14 +142,13 @@ impl Fabric {
     pub fn new(config: &FabricConfig) -> Result<Self, LinkError> {
         let link = |(port, link): (usize, &LinkConfig)| {
             let link = Link::new(port, *link, config.seed)?;
-            Ok(Port { link, counters: PortCounters::default() })
+            Ok(Port { link, counters: PortCounters::default(), ledger: Ledger::default() })
         };
         Ok(Self {
             ports: config.links.iter().enumerate().map(link).collect::<Result<_, LinkError>>()?,
             switch: Switch::new(config.links.len()),
             forwarding: config.forwarding,
             fall_through: config.switch_fall_through,
-            ledger: Ledger::default(),
         })
     }
 
@@ -165,9 +166,8 @@ impl Fabric {
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
-        self.ledger.attribute(message);
-        self.enter_link(ready.into(), from, frame, |fabric, transit| {
-            fabric.leave_link(&transit, frame.len(), deliveries);
+        self.enter_link(ready.into(), from, frame, message, |fabric, transit| {
+            fabric.leave(&transit, frame.len(), message, deliveries);
         });
     }
 
@@ -181,8 +181,7 @@ impl Fabric {
         message: Option<TraceTag>,
         transits: &mut Transits,
     ) {
-        self.ledger.attribute(message);
-        self.enter_link(ready.into(), from, frame, |_, transit| transits.push(transit));
+        self.enter_link(ready.into(), from, frame, message, |_, transit| transits.push(transit));
     }
 
     #[inline]
@@ -191,16 +190,18 @@ impl Fabric {
         ready: Passage,
         from: u16,
         frame: &[u8],
+        message: Option<TraceTag>,
         mut behind_switch: impl FnMut(&mut Self, Transit),
     ) {
-        let Some(Port { link, counters }) = self.ports.get_mut(usize::from(from)) else { return };
+        let Some(Port { link, counters, ledger }) = self.ports.get_mut(usize::from(from)) else { return };
         let Some(header) = Frame::new_checked(frame) else {
             counters.dropped_short += 1;
             return;
         };
         counters.frames_in += 1;
         counters.bytes_in += frame.len() as u64;
-        let entering = link.pass_to_switch(ready, frame.len(), counters, &mut self.ledger);
+        ledger.attribute(message);
+        let entering = link.pass_to_switch(ready, frame.len(), counters, ledger);
         if entering == [None, None] {
             return;
         }
@@ -208,13 +209,13 @@ impl Fabric {
         for entering in entering.into_iter().flatten() {
             match outlet {
                 Outlet::Port(to) => {
-                    if let Some(transit) = self.cross_switch(entering, to, frame.len()) {
+                    if let Some(transit) = self.cross_switch(entering, from, to, frame.len()) {
                         behind_switch(self, transit);
                     }
                 }
                 Outlet::AllOthers => {
                     for to in (0..self.ports.len()).filter(|&to| to != usize::from(from)) {
-                        if let Some(transit) = self.cross_switch(entering, to as u16, frame.len()) {
+                        if let Some(transit) = self.cross_switch(entering, from, to as u16, frame.len()) {
                             behind_switch(self, transit);
                         }
                     }
@@ -224,7 +225,7 @@ impl Fabric {
     }
 
     #[inline]
-    fn cross_switch(&mut self, entering: Arrival, to: u16, bytes: usize) -> Option<Transit> {
+    fn cross_switch(&mut self, entering: Arrival, from: u16, to: u16, bytes: usize) -> Option<Transit> {
         let Port { link, .. } = self.ports.get_mut(usize::from(to))?;
         // The switch passes any number of frames at a time; they meet at the link behind it.
         let mut crossing = Resource::new(Place::Switch);
@@ -238,7 +239,8 @@ impl Fabric {
             }
             Forwarding::StoreAndForward => entering.tail,
         };
-        let ready = self.ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
+        let Port { ledger, .. } = self.ports.get_mut(usize::from(from))?;
+        let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
         Some(Transit { to, ready, tail: entering.tail + self.fall_through, corrupt: entering.corrupt })
     }
 
@@ -251,19 +253,11 @@ impl Fabric {
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
-        self.ledger.attribute(message);
-        self.leave_link(transit, bytes, deliveries);
-    }
-
-    #[inline]
-    fn leave_link(&mut self, transit: &Transit, bytes: usize, deliveries: &mut Deliveries) {
         let &Transit { to, ready, tail, corrupt } = transit;
-        let Some(Port { link, counters }) = self.ports.get_mut(usize::from(to)) else { return };
-        for arrived in link
-            .pass_to_node(Passage { head: ready, tail }, bytes, counters, &mut self.ledger)
-            .into_iter()
-            .flatten()
-        {
+        let Some(Port { link, counters, ledger }) = self.ports.get_mut(usize::from(to)) else { return };
+        ledger.attribute(message);
+        let passage = Passage { head: ready, tail };
+        for arrived in link.pass_to_node(passage, bytes, counters, ledger).into_iter().flatten() {
             counters.frames_out += 1;
             counters.bytes_out += bytes as u64;
             let Arrival { head, tail: at, .. } = arrived;
@@ -307,14 +301,28 @@ impl Fabric {
         self.ports.get(usize::from(port)).map(|port| &port.counters)
     }
 
-    /// What links and switch have cost.
-    pub const fn ledger(&self) -> &Ledger {
-        &self.ledger
+    /// What links and switch have cost: the sum of what each node's frames and link have.
+    pub fn ledger(&self) -> Ledger {
+        let mut sum = Ledger::default();
+        self.ports.iter().for_each(|port| sum.add(&port.ledger));
+        sum
     }
 
-    /// To keep single stages, or to turn the ledger off.
-    pub const fn ledger_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
+    /// What each node has of it, to keep single stages, or to turn the ledgers off.
+    pub fn ledgers_mut(&mut self) -> impl Iterator<Item = &mut Ledger> {
+        self.ports.iter_mut().map(|port| &mut port.ledger)
+    }
+
+    /// [`Ledger::take_stages`] of all of them, in the order in which they began.
+    pub fn take_stages(&mut self) -> (Vec<StageRecord>, u64) {
+        let (mut stages, mut lost) = (Vec::new(), 0);
+        for ledger in self.ledgers_mut() {
+            let (of_port, more_lost) = ledger.take_stages();
+            stages.extend(of_port);
+            lost += more_lost;
+        }
+        stages.sort_by_key(|stage| stage.start);
+        (stages, lost)
     }
 }
 

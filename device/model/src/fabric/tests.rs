@@ -62,6 +62,20 @@ fn an_idle_way_costs_serialization_fall_through_and_latencies() {
 }
 
 #[test]
+fn each_node_has_what_its_frames_and_its_link_cost() {
+    let mut fabric = fabric(PLAIN, Forwarding::CutThrough, 0);
+    let _ = send(&mut fabric, 0, 0, &unicast(0, 2, 200));
+    let _ = send(&mut fabric, 0, 2, &unicast(2, 1, 100));
+    let parts: Vec<_> = fabric
+        .ledgers_mut()
+        .map(|ledger| [Crossing::Serialization, Crossing::SwitchFallThrough].map(|c| ledger.line(c).bytes))
+        .collect();
+    assert_eq!(parts, [[200, 200], [100, 0], [200 + 100, 100], [0, 0]]);
+    let sum = fabric.ledger();
+    assert_eq!((sum.line(Crossing::Serialization).bytes, sum.total().count), (600, 6));
+}
+
+#[test]
 fn a_slow_source_holds_every_link_on_the_way_until_its_last_byte() {
     for (forwarding, last_ns) in [
         (Forwarding::CutThrough, 1_000 + 100 + 90 + 100),

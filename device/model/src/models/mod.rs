@@ -1,6 +1,7 @@
 //! The NIC models, one folder each, all of the same anatomy: `descriptor` is what the registry knows of a model.
 
-use crate::nic::registry::Model;
+use crate::fabric::ethernet::HEADER_BYTES;
+use crate::nic::registry::{Begun, Model};
 
 pub mod mailbox;
 pub mod matching;
@@ -23,6 +24,12 @@ pub fn named(name: &str) -> Option<&'static Model> {
 /// The model whose frames begin with this byte.
 pub fn of_protocol(protocol: u8) -> Option<&'static Model> {
     MODELS.iter().copied().find(|model| model.protocol == protocol)
+}
+
+/// The message that begins in a frame of the cluster's network, as its model says.
+pub fn begun_in(frame: &[u8]) -> Option<Begun> {
+    let protocol = frame.get(HEADER_BYTES)?;
+    (of_protocol(*protocol)?.begun)(frame)
 }
 
 #[cfg(test)]

@@ -190,8 +190,8 @@ pub enum Content {
 }
 
 /// What a model wants done, and when in model time. A shell carries outputs out in the order in which they are polled.
-/// Models only name memory that the host gave them in a control request; a shell still checks every address against the
-/// guest's memory table.
+/// Models name memory that the host gave them, in a control request or by a descriptor; a shell checks every address against
+/// the guest's memory table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Store `words` into host memory from `address` on, in ascending order, the last word with release ordering after
@@ -223,7 +223,8 @@ pub enum Output {
         message: Option<TraceTag>,
     },
     /// Load host memory, append it to `into`, and answer by [`Input::DmaData`] at the same instant, before the next output
-    /// is polled.
+    /// is polled. A range of one aligned word of 64 bits is loaded at once, with acquire ordering before the ranges behind it:
+    /// what the host stored before it stored that word is in them.
     DmaRead {
         /// When the last byte is in the NIC.
         at: Time,
@@ -231,7 +232,7 @@ pub enum Output {
         token: u64,
         /// Where from, in this order.
         ranges: HostRanges,
-        /// What the bytes are appended to: the head of a frame, so that data is copied once.
+        /// What the bytes are appended to: the head of a frame, so that data is copied once. Empty where words are wanted.
         into: FrameBytes,
         /// The message that it is for, where the ledger knows.
         message: Option<TraceTag>,

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::nic::Nic;
 use crate::parts::profile::Profile;
+use crate::parts::routes::Address;
 
 /// A NIC model, as one descriptor.
 pub struct Model {
@@ -45,22 +46,13 @@ pub struct Model {
     pub machines: &'static [&'static str],
     /// What drivers and libraries may ask of a card: bits of [`niclab_abi::config`].
     pub features: u64,
+    /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this frame, or
+    /// the frame is the cards' own.
+    pub begun: fn(&[u8]) -> Option<Begun>,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
-    /// Where the message goes that a frame of this model carries; none for other frames, and where messages are not recorded.
-    pub sent: fn(&[u8]) -> Option<Sent>,
     /// How a swarm of random runs comes to this model.
     pub swarm: Swarm,
-}
-
-/// Where a message goes, for recordings.
-pub struct Sent {
-    /// The node.
-    pub node: u16,
-    /// The port of the node.
-    pub port: u16,
-    /// Whether it interrupts its receiver.
-    pub interrupt: bool,
 }
 
 /// Models are told apart by their names.
@@ -100,6 +92,17 @@ impl Model {
         let problems: Vec<Problem> = each.collect();
         if problems.is_empty() { (self.check)(values) } else { problems }
     }
+}
+
+/// A message that begins: who sends its data to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The sending port.
+    pub from: Address,
+    /// The receiving port.
+    pub to: Address,
+    /// Whether it interrupts its receiver.
+    pub interrupt: bool,
 }
 
 /// Where a card stands, and under which prices.

@@ -7,8 +7,11 @@ use niclab_abi::control::{Reply, STATUS_OK};
 use niclab_abi::{FromBytes, ToBytes};
 
 use crate::nic::frame::SharedFrame;
-use crate::nic::{Content, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts};
+use crate::nic::{
+    Content, Descriptor, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts,
+};
 use crate::parts::counters::{CardCounters, Counting};
+use crate::parts::descriptor_ring::WriteBack;
 use crate::parts::host_interface::{self, BusTransfer, HostInterface};
 use crate::parts::ledger::Stage;
 use crate::parts::obligation::Obligation;
@@ -17,6 +20,9 @@ use crate::time::{Passage, Time};
 
 /// Bytes of a word.
 pub const WORD_BYTES: u64 = 8;
+
+/// Bytes of a descriptor of a queue: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their time.
+pub const DESCRIPTOR_BYTES: u64 = 16;
 
 /// The machines that most cards have; a unit with others asks [`HostInterface::machine`] for them.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +70,21 @@ impl ReplyDue {
         Self { token, obligation: Obligation::new("a reply to a control request") }
     }
 
+    /// The driver is gone.
+    pub fn void(self) {
+        self.obligation.void();
+    }
+}
+
+/// A chain of a descriptor queue that was taken.
+#[derive(Debug)]
+#[must_use = "a chain that was taken is given back"]
+pub struct CompletionDue {
+    token: u64,
+    obligation: Obligation,
+}
+
+impl CompletionDue {
     /// The driver is gone.
     pub fn void(self) {
         self.obligation.void();
@@ -217,10 +238,56 @@ impl<C: Counting> Effects<C> {
 
     /// Reads host memory behind what is in `into` as one DMA transfer. Returns when it is here.
     pub fn dma_read(&mut self, ready: Time, token: u64, ranges: HostRanges, into: FrameBytes) -> Time {
+        self.read(BusTransfer::DmaRead, ready, token, ranges, into)
+    }
+
+    /// Reads a descriptor of a ring in host memory: what [`DescriptorRing::look`] said. Returns when it is here.
+    ///
+    /// [`DescriptorRing::look`]: crate::parts::descriptor_ring::DescriptorRing::look
+    pub fn fetch_descriptor(&mut self, ready: Time, token: u64, ranges: HostRanges) -> Time {
+        self.read(BusTransfer::DescriptorFetch, ready, token, ranges, FrameBytes::new())
+    }
+
+    fn read(
+        &mut self,
+        transfer: BusTransfer,
+        ready: Time,
+        token: u64,
+        ranges: HostRanges,
+        into: FrameBytes,
+    ) -> Time {
         let message = self.interface.ledger().attributed();
         let bytes = ranges.iter().map(|range| range.bytes).sum();
-        let at = self.interface.transfer(BusTransfer::DmaRead, ready, bytes).end;
+        let at = self.interface.transfer(transfer, ready, bytes).end;
         self.outputs.push_back(Output::DmaRead { at, token, ranges, into, message });
+        at
+    }
+
+    /// Gives a descriptor of a ring in host memory back. Returns when the host sees it.
+    pub fn write_back(&mut self, ready: Time, write_back: WriteBack) -> Time {
+        let WriteBack { address, word, status } = write_back;
+        let message = self.interface.ledger().attributed();
+        let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, WORD_BYTES).end;
+        let (words, content) = (DmaWords::from_slice(&[word]), Content::Completion { status });
+        self.outputs.push_back(Output::DmaWrite { at, address, words, content, message });
+        at
+    }
+
+    /// Takes a chain of a descriptor queue. Returns when its descriptors are here, and that it must be given back.
+    pub fn take_chain(&mut self, ready: Time, chain: &Descriptor) -> (Time, CompletionDue) {
+        let descriptors = (chain.readable.len() + chain.writable.len()) as u64;
+        let bytes = descriptors * DESCRIPTOR_BYTES;
+        let at = self.interface.transfer(BusTransfer::DescriptorFetch, ready, bytes).end;
+        let obligation = Obligation::new("a chain that was taken");
+        (at, CompletionDue { token: chain.token, obligation })
+    }
+
+    /// Gives a chain back into whose memory `bytes` were written. Returns when the host sees it.
+    pub fn complete(&mut self, ready: Time, due: CompletionDue, bytes: u32) -> Time {
+        let CompletionDue { token, obligation } = due;
+        let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES).end;
+        self.outputs.push_back(Output::Complete { at, token, bytes });
+        obligation.fulfil();
         at
     }
 

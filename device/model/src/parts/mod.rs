@@ -11,6 +11,7 @@
 //! * [`port`]: requester page and receive queue, as the program of a port sees them;
 //! * [`launch_code`]: what a launch asks for; [`slice`]: a message in the receive queue; [`routes`]: where ports send and who
 //!   may send to them;
+//! * [`descriptor_ring`]: descriptors in the host's memory, walked by the card;
 //! * [`regions`]: host memory that was registered; [`fragments`]: messages cut and joined;
 //! * [`fifo`]: a RAM that pointer memory splits into queues;
 //! * [`credit`]: end-to-end credit flow control, both sides;
@@ -22,6 +23,7 @@
 pub mod control;
 pub mod counters;
 pub mod credit;
+pub mod descriptor_ring;
 pub mod effects;
 pub mod fault_injector;
 pub mod fifo;

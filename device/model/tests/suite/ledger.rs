@@ -51,7 +51,7 @@ fn world(seed: u64, faults: Faults) -> World {
 
 fn ledgers(world: &mut World) -> Vec<&mut Ledger> {
     let nodes = world.nodes.iter_mut().map(|node| node.nic.ledger_mut());
-    nodes.chain([world.fabric.ledger_mut()]).collect()
+    nodes.chain(world.fabric.ledgers_mut()).collect()
 }
 
 fn run(world: &mut World) {

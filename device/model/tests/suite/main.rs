@@ -4,6 +4,7 @@
 
 #[path = "support/match_cases.rs"]
 mod cases;
+mod descriptor_ring;
 mod ledger;
 mod match_conformance;
 mod match_hostile;

@@ -1,6 +1,8 @@
 //! A program and its library with a modelled card, whatever its kind: the library's own code ([`niclab_port`]) and the
 //! workload's ([`niclab_workloads`]) over memory that is visible at instants of model time.
 
+mod descriptors;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::control::{
@@ -21,6 +23,7 @@ use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Transport, Wrong};
 use smallvec::SmallVec;
 
+use self::descriptors::Chains;
 use super::memory::{COUNTER_WORDS, Glance, Launch, Memory, Place};
 use super::oracle::{Oracle, Progress, STATUS_REFUSED};
 use super::tally::{Interrupts, Tally};
@@ -67,6 +70,8 @@ pub struct CardHost<T: Transport> {
     /// What the program looks through to find the port of a flow.
     senders: Vec<(FlowId, u32)>,
     memory: Memory,
+    /// What its program posts into the descriptor queues.
+    chains: Chains,
     /// When the host has each record in hand, and the place of its port in `ports`.
     arrivals: VecDeque<(Time, usize)>,
     tally: Tally,
@@ -100,6 +105,7 @@ impl<T: Transport> CardHost<T> {
             ports: Vec::new(),
             senders: Vec::new(),
             memory: Memory::default(),
+            chains: Chains::default(),
             arrivals: VecDeque::new(),
             tally: Tally::default(),
             replies: VecDeque::new(),
@@ -201,7 +207,7 @@ impl<T: Transport> CardHost<T> {
         Ok(())
     }
 
-    /// Tells the card something, and then of launches that it has room for by now.
+    /// Tells the card something, and then of launches and chains that it has room for by now.
     fn handle(&mut self, now: Time, input: Input<'_>, checker: &mut Checker, effects: &mut Effects) {
         self.feed(now, input, checker, effects);
         while let Some((launched, launch)) = self.next_launch() {
@@ -209,6 +215,9 @@ impl<T: Transport> CardHost<T> {
             self.tally.pio_bytes += launch.bytes;
             // The program launches one after the other: it does not wait for itself.
             self.feed(launched.max(self.clock()), Input::PageStore(launch.store), checker, effects);
+        }
+        while let Some(chain) = self.chains.next(&*self.nic) {
+            self.feed(self.clock(), Input::Descriptor(chain), checker, effects);
         }
     }
 
@@ -252,8 +261,7 @@ impl<T: Transport> CardHost<T> {
                     self.nic.handle(at, data, &mut self.bus);
                 }
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, checker),
-                // Simulated hosts have no descriptor queues yet, and no model gets a chain of one.
-                Output::Complete { .. } => {}
+                Output::Complete { at, token, bytes } => self.on_complete(at, token, bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
             }
         }
@@ -328,7 +336,10 @@ impl<T: Transport> CardHost<T> {
             data = rest;
             let is_right = self.memory.store(range, part).is_some_and(|(place, begin)| {
                 let port = self.ports.get(place);
-                port.is_some_and(|port| port.oracle.is_astray || port.transport.is_posted(begin, range.bytes))
+                self.chains.may_write(range)
+                    || port.is_some_and(|port| {
+                        port.oracle.is_astray || port.transport.is_posted(begin, range.bytes)
+                    })
             });
             if !is_right {
                 checker.fail(Check::RightMemory, || {
@@ -714,6 +725,10 @@ impl<T: Transport> Host for CardHost<T> {
         self.memory.advance(Time::from_ps(u64::MAX));
         for place in 0..self.ports.len() {
             self.finish_port(place, checker);
+        }
+        let (node, unsent) = (self.node, self.chains.unsent());
+        if unsent > 0 {
+            checker.fail(Check::Drained, || format!("node {node}: {unsent} chains were never sent"));
         }
     }
 }

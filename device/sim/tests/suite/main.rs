@@ -6,6 +6,7 @@ mod device_faults;
 mod matching;
 mod observed;
 mod program;
+mod recorded;
 mod swarm;
 mod tampered;
 mod workloads;

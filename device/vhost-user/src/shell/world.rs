@@ -124,7 +124,7 @@ impl World {
     pub fn set_ledgers_on(&mut self, is_on: bool) {
         self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().set_on(is_on));
         self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().set_on(is_on));
-        self.network.fabric_mut().ledger_mut().set_on(is_on);
+        self.network.fabric_mut().ledgers_mut().for_each(|ledger| ledger.set_on(is_on));
     }
 
     /// The latest instant of model time at which anything happened.

@@ -20,6 +20,7 @@ use niclab_model::parts::ledger::StageRecord;
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
+use niclab_observe::recording::{Beginnings, Recorded};
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Fate, Heading};
 use niclab_spec::monitor::LOCK_PATIENCE;
@@ -89,7 +90,7 @@ enum Subject {
 enum Entry {
     Stage(Owner, StageRecord),
     Frame(CapturedFrame),
-    Message(TraceTag, SharedFrame),
+    Message(Recorded),
 }
 
 /// A frame on one direction of a captured link.
@@ -105,10 +106,7 @@ struct CapturedFrame {
 impl Entry {
     /// Bytes of memory that it takes while it waits.
     fn bytes(&self) -> usize {
-        let frame = match self {
-            Self::Frame(CapturedFrame { frame, .. }) | Self::Message(_, frame) => frame,
-            Self::Stage(..) => return ENTRY_BYTES,
-        };
+        let Self::Frame(CapturedFrame { frame, .. }) = self else { return ENTRY_BYTES };
         ENTRY_BYTES + frame.heap_bytes()
     }
 }
@@ -122,6 +120,7 @@ struct State {
     /// What those take that the writer has taken and not written yet.
     taken_bytes: usize,
     messages: u64,
+    beginnings: Beginnings,
     /// What did not fit: by interface of a capture, else in the first place.
     lost: Vec<u64>,
     is_over: bool,
@@ -210,12 +209,22 @@ impl Watch {
         }
     }
 
-    /// Counts a message that was sent. False when it is beyond those that are watched.
-    fn count_message(&self) -> bool {
+    /// A frame of a message was sent. Counts those that begin, up to those that are watched, and adds them to a recording, which
+    /// has none of the Ethernet function's.
+    fn on_message(&self, message: &TraceTag, frame: &SharedFrame) {
+        let begin = if let Subject::Recording { begin } = self.subject { Some(begin) } else { None };
         let mut state = self.state.lock();
-        let is_watched = !state.is_over && state.messages < self.max_messages;
-        state.messages += u64::from(is_watched);
-        is_watched
+        if state.is_over || state.messages >= self.max_messages {
+            return;
+        }
+        if message.is_ethernet() {
+            state.messages += u64::from(begin.is_none());
+            return;
+        }
+        let Some(begun) = state.beginnings.see(message, frame) else { return };
+        state.messages += 1;
+        drop(state);
+        self.push(begin.map(|begin| Entry::Message(Recorded::new(begin, message, &begun))));
     }
 
     /// Ends the watch where as many messages were sent as are watched, with all that they caused so far.
@@ -340,7 +349,7 @@ impl World {
                 let (stages, lost) = state.nic.ledger_mut().take_stages();
                 self.network.taps().on_stages(Owner::Ethernet(node), &stages, lost);
             }
-            let (stages, lost) = self.network.fabric_mut().ledger_mut().take_stages();
+            let (stages, lost) = self.network.fabric_mut().take_stages();
             self.network.taps().on_stages(Owner::Network, &stages, lost);
         }
         self.network.taps().end_full();
@@ -351,7 +360,7 @@ impl World {
         let most = if self.network.taps().is_traced() { MAX_STAGES } else { 0 };
         self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().record_stages(most));
         self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().record_stages(most));
-        self.network.fabric_mut().ledger_mut().record_stages(most);
+        self.network.fabric_mut().ledgers_mut().for_each(|ledger| ledger.record_stages(most));
     }
 }
 
@@ -360,8 +369,15 @@ mod tests {
     use super::*;
 
     fn message(number: u64) -> Entry {
-        let message = TraceTag { node: 0, port: 0, number, launched: Time::ZERO, bytes: 8 };
-        Entry::Message(message, SharedFrame::default())
+        Entry::Message(Recorded {
+            model_time_ps: number,
+            node: 0,
+            port: 0,
+            to: 1,
+            to_port: 0,
+            bytes: 8,
+            interrupt: false,
+        })
     }
 
     const INTERFACE: u32 = 0;
@@ -459,7 +475,12 @@ mod tests {
     #[test]
     fn so_many_messages_are_watched_and_no_more() {
         let watch = Watch::new(Subject::Trace, Some(2), Share::of(&shares()));
-        assert_eq!([(); 3].map(|()| watch.count_message()), [true, true, false]);
+        // The Ethernet function's, each a message by itself.
+        let port = TraceTag::ETHERNET;
+        for number in 1..=3 {
+            let message = TraceTag { node: 0, port, number, launched: Time::ZERO, bytes: 8 };
+            watch.on_message(&message, &SharedFrame::default());
+        }
         watch.end_if_full();
         assert!(!watch.take(&mut Vec::new()));
         assert_eq!(watch.counts().0, 2);

@@ -103,11 +103,8 @@ impl Taps {
     ) {
         let fate = if is_dropped { Fate::Dropped } else { Fate::Passed };
         for watch in &self.watches {
-            let is_recorded = matches!(watch.subject, Subject::Recording { .. });
-            let message = message.filter(|message| !(is_recorded && message.is_ethernet()));
-            let is_counted = message.is_some() && watch.count_message();
-            if let Some(message) = message.filter(|_| is_recorded && is_counted) {
-                watch.push([Entry::Message(message, frame.clone())]);
+            if let Some(message) = &message {
+                watch.on_message(message, frame);
             }
             if let Some(interface) = interface(watch, node) {
                 let heading = Heading::ToSwitch;

@@ -5,7 +5,6 @@ use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
 use niclab_model::time::Time;
-use niclab_observe::recording::Recorded;
 use niclab_observe::{Capture, Recorder, Timeline};
 use niclab_spec::watch::WatchSummary;
 
@@ -27,7 +26,7 @@ pub fn write<W: Write>(watch: &Watch, nodes: &[String], out: W) -> io::Result<(W
     match &watch.subject {
         Subject::Trace => write_trace(watch, nodes, out),
         Subject::Capture { names, .. } => write_capture(watch, names, out),
-        Subject::Recording { begin } => write_recording(watch, *begin, nodes.len() as u32, out),
+        Subject::Recording { .. } => write_recording(watch, nodes.len() as u32, out),
     }
 }
 
@@ -116,17 +115,11 @@ impl Ord for Held {
     }
 }
 
-fn write_recording<W: Write>(
-    watch: &Watch,
-    begin: Time,
-    nodes: u32,
-    out: W,
-) -> io::Result<(W, WatchSummary)> {
+fn write_recording<W: Write>(watch: &Watch, nodes: u32, out: W) -> io::Result<(W, WatchSummary)> {
     let mut recorder = Recorder::new(out, nodes)?;
     let mut written = 0;
     let (messages, lost) = each_entry(watch, |entry| {
-        let Entry::Message(message, frame) = entry else { return Ok(()) };
-        let Some(recorded) = Recorded::new(begin, &message, &frame) else { return Ok(()) };
+        let Entry::Message(recorded) = entry else { return Ok(()) };
         written += 1;
         recorder.add(&recorded)
     })?;

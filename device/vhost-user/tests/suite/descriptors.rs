@@ -1,134 +1,33 @@
 //! Descriptor queues through the real socket: chains go to a model and come back, and what a guest must not do is counted.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use niclab_device::frontend::{ClusterGuest, DriverRing};
 use niclab_device::lab::Lab;
 use niclab_device::ring::Buffer;
-use niclab_model::nic::Statistics;
-use niclab_model::nic::{
-    Descriptor, DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
-};
-use niclab_model::parts::ledger::Ledger;
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::time::Time;
+use niclab_model::nic::DescriptorQueue;
+use niclab_model::parts::descriptor_ring::dec2114x::{BYTES, CHAINED, END_OF_RING, OWN};
+use niclab_model::parts::ledger::Crossing;
 use virtio_bindings::virtio_ring::VRING_DESC_F_NEXT;
 
-use crate::common::{PATIENCE, lab, pair, stream, until, violations};
+use crate::common::loopback::{DONE, Loopback, MOST};
+use crate::common::{PATIENCE, Stop, lab, pair, stream, until, violations};
 
 const NEXT: u16 = VRING_DESC_F_NEXT as u16;
-/// Chains that the card has at a time.
-const MOST: usize = 4;
-
-/// A card that gives back what it is told to send: one chain read, one chain written.
-#[derive(Default)]
-struct Loopback {
-    to_send: VecDeque<Descriptor>,
-    room: VecDeque<Descriptor>,
-    is_reading: bool,
-    demands: u64,
-    outputs: VecDeque<Output>,
-    ledger: Ledger,
-}
-
-impl Loopback {
-    fn go_on(&mut self, at: Time) {
-        if let (Some(next), false, false) = (self.to_send.front(), self.room.is_empty(), self.is_reading) {
-            self.is_reading = true;
-            let (token, ranges, into) = (next.token, next.readable.clone(), FrameBytes::new());
-            self.outputs.push_back(Output::DmaRead { at, token, ranges, into, message: None });
-        }
-    }
-
-    fn store(&mut self, at: Time, bytes: FrameBytes) {
-        self.is_reading = false;
-        let (Some(sent), Some(room)) = (self.to_send.pop_front(), self.room.pop_front()) else { return };
-        let mut left = bytes.len() as u64;
-        let mut ranges = HostRanges::new();
-        for range in room.writable {
-            let bytes = left.min(range.bytes);
-            left -= bytes;
-            ranges.push(HostRange { bytes, ..range });
-        }
-        let stored = bytes.len() - left as usize;
-        let frame = bytes.into();
-        self.outputs.push_back(Output::DmaFrame { at, frame, bytes: 0..stored, ranges, message: None });
-        self.outputs.push_back(Output::Complete { at, token: sent.token, bytes: 0 });
-        self.outputs.push_back(Output::Complete { at, token: room.token, bytes: stored as u32 });
-        // A chain that it never had: the driver hears nothing of it.
-        self.outputs.push_back(Output::Complete { at, token: u64::MAX, bytes: 7 });
-    }
-}
-
-impl Nic for Loopback {
-    fn handle(&mut self, now: Time, input: Input<'_>, _: &mut NodeBus) {
-        match input {
-            Input::Descriptor(descriptor) if descriptor.queue == DescriptorQueue::Transmit => {
-                self.to_send.push_back(descriptor);
-            }
-            Input::Descriptor(descriptor) => self.room.push_back(descriptor),
-            Input::PollDemand { .. } => self.demands += 1,
-            Input::DmaData { bytes, .. } => self.store(now, bytes),
-            Input::HostReset => *self = Self::default(),
-            _ => {}
-        }
-        self.go_on(now);
-    }
-
-    fn memory_named_by(&self, _: &[u8]) -> HostRanges {
-        HostRanges::new()
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
-        let chains = if queue == DescriptorQueue::Transmit { &self.to_send } else { &self.room };
-        Some(MOST - chains.len())
-    }
-
-    fn accepts_store(&self, _: u32) -> bool {
-        false
-    }
-
-    fn is_open(&self, _: u32) -> bool {
-        false
-    }
-}
-
-impl Observed for Loopback {
-    fn delivered(&self, _: u32) -> u64 {
-        0
-    }
-
-    fn unordered(&self) -> u64 {
-        self.demands
-    }
-
-    fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
-    }
-
-    fn statistics(&self, _: &ShellCounts) -> Statistics {
-        Statistics::default()
-    }
-}
 
 /// A guest whose card is a loopback.
 fn loopback(lab: &Lab) -> Arc<ClusterGuest> {
     let guest = lab.guest(0).unwrap();
-    lab.daemon().shell().world().cards[0].nic = Box::new(Loopback::default());
+    lab.daemon().shell().world().cards[0].nic = Box::new(Loopback::of_chains());
     guest
+}
+
+/// How often something crossed the bus of node 0, and how many bytes it was.
+fn crossings(lab: &Lab, crossing: Crossing) -> (u64, u64) {
+    let world = lab.daemon().shell().world();
+    let line = world.cards[0].nic.ledger().line(crossing);
+    (line.count, line.bytes)
 }
 
 fn buffer(address: u64, bytes: u32, writable: bool) -> Buffer {
@@ -179,6 +78,10 @@ fn chains_go_to_the_model_and_come_back_with_what_it_wrote() {
     let world = lab.daemon().shell().world();
     assert_eq!(world.cards[0].doorbells(), 0, "a notify of a descriptor queue is no doorbell");
     assert!(world.cards[0].nic.unordered() >= 2, "and a poll demand each");
+    drop(world);
+    // Two descriptors of each chain are fetched, and one is written back.
+    assert_eq!(crossings(&lab, Crossing::DescriptorFetch), (2 * CHAINS, 2 * CHAINS * 2 * 16));
+    assert_eq!(crossings(&lab, Crossing::DescriptorWriteBack), (2 * CHAINS, 2 * CHAINS * 16));
 }
 
 #[test]
@@ -236,4 +139,154 @@ fn a_reset_takes_all_chains_back() {
     lab.daemon().shell().world().host_reset(0);
     assert_eq!(taken(), Some(MOST));
     guest.with_descriptor_rings(|_, receive| assert!(next_used(receive).is_none(), "nothing is given back"));
+}
+
+/// Two rings of the DEC 21140 in a guest's memory, and buffers of 64 bytes.
+struct Rings {
+    guest: Arc<ClusterGuest>,
+    first: [u64; 2],
+    buffers: [u64; 2],
+}
+
+const ENTRIES: u64 = 8;
+
+impl Rings {
+    /// Rings, or chains, that a card walks.
+    fn new(lab: &Lab) -> Self {
+        let guest = lab.guest(0).unwrap();
+        let allocate = |bytes| guest.memory().allocate(bytes, 8).unwrap();
+        let this = Self {
+            first: [(); 2].map(|()| allocate(ENTRIES * BYTES)),
+            buffers: [(); 2].map(|()| allocate(ENTRIES * 64)),
+            guest,
+        };
+        let card = Loopback::of_rings(this.first);
+        lab.daemon().shell().world().cards[0].nic = Box::new(card);
+        this
+    }
+
+    fn words(&self, queue: usize, entry: u64) -> &[AtomicU64] {
+        self.guest.memory().atomics(self.first[queue] + entry * BYTES, 2).unwrap()
+    }
+
+    /// Gives one to the card: 40 bytes to send, or room of 64 for what comes. The first ring is one of pieces in a row, the
+    /// second a chain.
+    fn give(&self, queue: usize, number: u64) {
+        let entry = number % ENTRIES;
+        let is_last = entry == ENTRIES - 1;
+        let next = (self.first[queue] + (entry + 1) * BYTES) as u32;
+        let (flag, second) = match queue {
+            _ if is_last => (END_OF_RING, 0),
+            0 => (0, 0),
+            _ => (CHAINED, next),
+        };
+        let control = flag | if queue == 0 { 40 } else { 64 };
+        let buffer = self.buffers[queue] + 64 * entry;
+        self.store(queue, entry, control, buffer as u32, second);
+    }
+
+    fn store(&self, queue: usize, entry: u64, control: u32, buffer: u32, second: u32) {
+        let words = self.words(queue, entry);
+        words[1].store(u64::from(second) << 32 | u64::from(buffer), Ordering::Relaxed);
+        words[0].store(u64::from(control) << 32 | u64::from(OWN), Ordering::Release);
+    }
+
+    /// The status of one that the card has given back.
+    fn status(&self, queue: usize, number: u64) -> Option<u32> {
+        let word = self.words(queue, number % ENTRIES)[0].load(Ordering::Acquire);
+        (word as u32 & OWN == 0 && word != 0).then_some(word as u32)
+    }
+
+    fn demand(&self) {
+        self.guest.with_descriptor_rings(|transmit, receive| {
+            transmit.ring().unwrap();
+            receive.ring().unwrap();
+        });
+    }
+}
+
+#[test]
+fn rings_in_guest_memory_are_walked_for_a_poll_demand() {
+    let lab = lab(1);
+    let rings = Rings::new(&lab);
+    let memory = rings.guest.memory();
+    const ROUNDS: u64 = 5;
+    for round in 0..ROUNDS {
+        let numbers = round * ENTRIES..(round + 1) * ENTRIES;
+        for number in numbers.clone() {
+            let data = memory.slice(rings.buffers[0] + 64 * (number % ENTRIES), 40).unwrap();
+            data.copy_from(&[number as u8 + 1; 40]);
+            rings.give(1, number);
+            rings.give(0, number);
+        }
+        rings.demand();
+        for number in numbers {
+            let mut status = 0;
+            until("a descriptor", || {
+                rings.status(1, number).is_some_and(|read| {
+                    status = read;
+                    true
+                })
+            });
+            assert_eq!(status, 40 << 16 | DONE);
+            let mut stored = [0; 40];
+            let data = memory.slice(rings.buffers[1] + 64 * (number % ENTRIES), 40).unwrap();
+            data.copy_to(&mut stored);
+            assert_eq!(stored, [number as u8 + 1; 40], "descriptor {number}");
+            until("what was sent", || rings.status(0, number) == Some(DONE));
+        }
+    }
+    assert!(violations(&lab, 0).is_empty());
+    let all = 2 * ROUNDS * ENTRIES;
+    let (fetched, bytes) = crossings(&lab, Crossing::DescriptorFetch);
+    assert!(fetched >= all && bytes == fetched * BYTES, "and those that were looked at in vain: {fetched}");
+    assert_eq!(crossings(&lab, Crossing::DescriptorWriteBack), (all, all * 8));
+}
+
+/// Rings that were found broken.
+fn refused(lab: &Lab) -> u64 {
+    lab.daemon().shell().world().cards[0].statistics().refused
+}
+
+#[test]
+fn rings_without_end_harm_nobody_else() {
+    let lab = lab(3);
+    let rings = Rings::new(&lab);
+    let bystanders = [lab.guest(1).unwrap(), lab.guest(2).unwrap()];
+    let [mut a, mut b] = pair([&bystanders[0], &bystanders[1]]);
+    // A chain that leads back to itself, of which every descriptor is the card's again as soon as it is done with.
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = Stop(&is_over);
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for queue in 0..2 {
+                    let buffer = rings.buffers[queue] as u32;
+                    rings.store(queue, 0, CHAINED | 40, buffer, rings.first[queue] as u32);
+                }
+            }
+        });
+        for _ in 0..20 {
+            rings.demand();
+            stream(&mut a, &mut b, 20);
+        }
+    });
+    assert_eq!(refused(&lab), 0, "a ring that is strange is not broken");
+    assert!(violations(&lab, 1).is_empty() && violations(&lab, 2).is_empty());
+}
+
+#[test]
+fn rings_that_lead_out_of_memory_stop() {
+    let lab = lab(3);
+    let rings = Rings::new(&lab);
+    let bystanders = [lab.guest(1).unwrap(), lab.guest(2).unwrap()];
+    let [mut a, mut b] = pair([&bystanders[0], &bystanders[1]]);
+    // And their data is nobody's.
+    rings.store(1, 0, CHAINED | 40, u32::MAX - 4_095, u32::MAX - 7);
+    rings.store(0, 0, CHAINED | 40, u32::MAX - 4_095, u32::MAX - 7);
+    rings.demand();
+    until("two rings that are broken", || refused(&lab) == 2);
+    until("the violation", || violations(&lab, 0).contains_key("dma_outside_memory"));
+    stream(&mut a, &mut b, 200);
+    assert!(violations(&lab, 1).is_empty() && violations(&lab, 2).is_empty());
 }

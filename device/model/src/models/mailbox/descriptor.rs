@@ -9,10 +9,10 @@ use niclab_abi::receive::MAX_SLICES;
 
 use crate::models::mailbox::config::{Config, MAX_PARTNERS, PORTS};
 use crate::models::mailbox::nic::Mailbox;
-use crate::models::mailbox::wire::PROTOCOL;
+use crate::models::mailbox::wire::{self, Header, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat, Swarm,
-    Value, Values,
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
+    Swarm, Value, Values,
 };
 use crate::parts::effects::WORD_BYTES;
 use crate::time::Span;
@@ -34,8 +34,8 @@ pub static MODEL: Model = Model {
     default_profile: "htx-200mhz",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
+    begun,
     build,
-    sent: |_| None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
 };
 
@@ -60,6 +60,12 @@ fn limits(_: &Values) -> Limits {
         message_raised_by: None,
         message_unit_bytes: WORD_BYTES as u32,
     }
+}
+
+fn begun(frame: &[u8]) -> Option<Begun> {
+    let (header, _) = Header::parse(frame).ok()?;
+    let wire::Kind::Letter { interrupt, .. } = header.kind else { return None };
+    Some(Begun { from: header.source, to: header.target, interrupt })
 }
 
 fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {

@@ -8,11 +8,12 @@ use niclab_abi::lists::MAX_ENTRIES;
 
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::nic::Match;
-use crate::models::matching::wire::PROTOCOL;
+use crate::models::matching::wire::{self, Frame, Operation, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat, Swarm,
-    Value, Values,
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
+    Swarm, Value, Values,
 };
+use crate::parts::routes::Address;
 use crate::time::Span;
 
 /// Match.
@@ -32,8 +33,8 @@ pub static MODEL: Model = Model {
     default_profile: "match-500mhz",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_LISTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_SPILL,
+    begun,
     build,
-    sent: |_| None,
     swarm: Swarm { one_in: 3, draws_device_faults: true, draw },
 };
 
@@ -102,6 +103,18 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         retransmit_most: config.retransmit_most.max(first.times(8)),
         ..config
     }
+}
+
+/// Data that goes to another card: what is put, and what a get brings.
+fn begun(frame: &[u8]) -> Option<Begun> {
+    let Frame { link, kind, .. } = Frame::parse(frame).ok()?;
+    let wire::Kind::First(header) = kind else { return None };
+    let is_data = matches!(header.operation, Operation::Put | Operation::Reply);
+    is_data.then_some(Begun {
+        from: Address { node: header.source_node, port: header.source_port },
+        to: Address { node: link.destination, port: header.target_port },
+        interrupt: header.interrupt,
+    })
 }
 
 fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {

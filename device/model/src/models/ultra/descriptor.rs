@@ -10,8 +10,8 @@ use crate::models::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::models::ultra::nic::Ultra;
 use crate::models::ultra::wire::{self, Header, MAX_WORDS, PROTOCOL, Packet};
 use crate::nic::registry::{
-    AnyNic, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
-    Promises, Seat, Sent, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
+    Promises, Seat, Swarm, Value, Values,
 };
 
 /// ULTRA.
@@ -30,8 +30,8 @@ pub static MODEL: Model = Model {
     default_profile: "htx-200mhz",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
+    begun,
     build,
-    sent,
     swarm: Swarm { one_in: 1, draws_device_faults: true, draw },
 };
 
@@ -175,14 +175,14 @@ pub fn config(values: &Values, seat: Seat) -> Config {
     }
 }
 
-fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
-    Ok(Box::new(Ultra::new(config(values, seat))?))
-}
-
-fn sent(frame: &[u8]) -> Option<Sent> {
+fn begun(frame: &[u8]) -> Option<Begun> {
     let header = Header::parse(&Packet::new_checked(frame).ok()?).ok()?;
     let wire::Kind::Data { interrupt, .. } = header.kind else { return None };
-    Some(Sent { node: header.target.node, port: header.target.port.into(), interrupt })
+    Some(Begun { from: header.source, to: header.target, interrupt })
+}
+
+fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
+    Ok(Box::new(Ultra::new(config(values, seat))?))
 }
 
 fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {

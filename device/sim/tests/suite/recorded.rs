@@ -1,0 +1,119 @@
+//! What a recording has of each model: every message once, whatever the network does to its frames.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use niclab_model::models::MODELS;
+use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
+use niclab_model::parts::ledger::Ledger;
+use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::time::Time;
+use niclab_observe::recording::{Beginnings, Recorded};
+use niclab_sim::run::{Options, run};
+use niclab_spec::{ClusterFile, Faults, SimConfig, Source, Workload, WorkloadKind};
+
+#[derive(Default)]
+struct Seen {
+    beginnings: Beginnings,
+    messages: Vec<Recorded>,
+}
+
+/// A card whose frames are looked at, as a live shell shows them to whoever records.
+struct Shown {
+    nic: Box<dyn Nic>,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl Nic for Shown {
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        self.nic.handle(now, input, node);
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
+        self.nic.memory_named_by(request)
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        let output = self.nic.poll_output()?;
+        if let Output::Frame { frame, message: Some(message), .. } = &output {
+            let seen = &mut *self.seen.borrow_mut();
+            let begun = seen.beginnings.see(message, frame);
+            seen.messages.extend(begun.map(|begun| Recorded::new(Time::ZERO, message, &begun)));
+        }
+        Some(output)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.nic.poll_timeout()
+    }
+
+    fn accepts_store(&self, port: u32) -> bool {
+        self.nic.accepts_store(port)
+    }
+
+    fn is_open(&self, port: u32) -> bool {
+        self.nic.is_open(port)
+    }
+}
+
+impl Observed for Shown {
+    fn delivered(&self, port: u32) -> u64 {
+        self.nic.delivered(port)
+    }
+
+    fn unordered(&self) -> u64 {
+        self.nic.unordered()
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.nic.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.nic.ledger_mut()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.nic.statistics(shell)
+    }
+}
+
+fn config(model: &str, workload: &Workload) -> SimConfig {
+    let source = Source::from_text("recorded", format!("nodes = 4\n[nic]\nmodel = \"{model}\"\n"));
+    let cluster = source.resolve(&source.parse::<ClusterFile>().unwrap()).unwrap();
+    SimConfig::new(&cluster, "recorded", workload)
+}
+
+#[test]
+fn every_model_says_which_messages_begin_and_each_is_recorded_once() {
+    for model in MODELS {
+        let largest = (model.limits)(&niclab_model::nic::registry::Values::defaults(model)).max_message_bytes;
+        // Longer than a frame, where a message can be.
+        let bytes = largest.min(5_000) as u32 / 8 * 8;
+        let workload = Workload {
+            count: 60,
+            interrupt_every: 4,
+            message_bytes: bytes,
+            ..Workload::new(WorkloadKind::AllToAll)
+        };
+        let mut config = config(model.name, &workload);
+        for node in &mut config.nodes {
+            node.link.faults = Faults { loss: 0.05, duplicate: 0.05, ..Faults::default() };
+        }
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let wrap = |_, nic| -> Box<dyn Nic> { Box::new(Shown { nic, seen: Rc::clone(&seen) }) };
+        let outcome = run(&config, &Options { wrap: &wrap, ..Options::default() }).unwrap();
+        let messages = &seen.borrow().messages;
+        for (number, node) in (0..).zip(&outcome.report.nodes) {
+            let of_node = || messages.iter().filter(|message| message.node == number);
+            assert_eq!(of_node().count() as u64, node.messages_sent, "{} node {number}", model.name);
+            for to in (0..4).filter(|to| *to != number) {
+                // Where senders are held back by messages of programs, these are empty.
+                let sizes: Vec<u32> =
+                    of_node().filter(|m| m.to == to && m.bytes > 0).map(|message| message.bytes).collect();
+                assert_eq!(sizes, [bytes; 60], "{}: {number} to {to}", model.name);
+            }
+            assert!(of_node().any(|message| message.interrupt), "{}", model.name);
+        }
+    }
+}
