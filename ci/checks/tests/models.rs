@@ -13,32 +13,12 @@ const OWN: &[&str] = &["ultra", "match", "mailbox", "inic", "grim", "gamma"];
 /// Lists of models: one line for each of them, in the only files that a new model adds a line to.
 const LISTS: &[(&str, &str)] = &[("device/model/src/models/mod.rs", "the registry: the list of all models")];
 
-/// Shared files that still name a model. This list only shrinks: it is what is left to do, and no permission.
-const STANDING: &[&str] = &[
-    "cluster/bench/src/models/mod.rs",
-    "device/vhost-user/src/bench/models/mod.rs",
-    "guest-driver/lib/examples/exchange.c",
-    "guest-driver/lib/examples/messages.rs",
-    "guest-driver/lib/examples/pingpong.c",
-    "guest-driver/lib/include/niclab.h",
-    "guest-driver/lib/src/backing.rs",
-    "guest-driver/lib/src/bare.rs",
-    "guest-driver/lib/src/capi.rs",
-    "guest-driver/lib/src/error.rs",
-    "guest-driver/lib/src/lib.rs",
-    "guest-driver/lib/src/port/open.rs",
-    "guest-driver/tools/src/bench/mod.rs",
-    "guest-driver/tools/src/bench/stream.rs",
-    "guest-driver/tools/src/channel.rs",
-    "guest-driver/tools/src/cli.rs",
-    "guest-driver/tools/src/failure.rs",
-    "guest-driver/tools/src/lib.rs",
-    "guest-driver/tools/src/meeting.rs",
-    "guest-driver/tools/src/nic.rs",
-    "guest-driver/tools/src/report.rs",
-    "guest-driver/tools/src/run.rs",
-    "guest-driver/tools/src/tcp.rs",
-    "guest-driver/tools/src/workload.rs",
+/// Shared files that name a model, and why. This list only shrinks.
+const STANDING: &[(&str, &str)] = &[
+    ("cluster/bench/src/models/mod.rs", "the list of what models bring to benchmarks and figures"),
+    ("guest-driver/lib/include/niclab.h", "generated; the names of C calls are promised to programs"),
+    ("guest-driver/lib/src/capi.rs", "the names of C calls are promised to programs"),
+    ("guest-driver/tools/src/cli.rs", "the words of --transport, which scripts and reports hold"),
 ];
 
 /// The parts of an identifier or a text: `MatchPort` is `Match` and `Port`, `MATCH_PORTS` is `MATCH` and `PORTS`.
@@ -68,16 +48,17 @@ fn names_a_model(line: &str) -> bool {
         "Match card",
         "(Match)",
         "Match:",
-        "::Match",
         "MATCH_",
         "niclab_match",
         "matching::",
         "\"match\"",
         "`match`",
     ];
+    let is_variant = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_lowercase());
     let is_type = |pair: &[&str]| pair[0] == "Match" && line.contains(&pair.concat());
     words(line).iter().any(is_name)
         || of_match.iter().any(|name| line.contains(name))
+        || line.split("::Match").skip(1).any(is_variant)
         || words(line).windows(2).any(is_type)
 }
 
@@ -100,7 +81,7 @@ fn naming(file: &Path) -> Option<String> {
 
 #[test]
 fn shared_code_names_no_model() {
-    let known: BTreeSet<&str> = LISTS.iter().map(|(file, _)| *file).chain(STANDING.iter().copied()).collect();
+    let known: BTreeSet<&str> = LISTS.iter().chain(STANDING).map(|(file, _)| *file).collect();
     let mut wrong = Vec::new();
     let mut needed = BTreeSet::new();
     for file in sources().iter().filter(|file| is_shared(file)) {
@@ -114,7 +95,7 @@ fn shared_code_names_no_model() {
     for file in known.iter().filter(|file| !needed.contains(**file)) {
         wrong.push(format!("{file} names no model any more: delete its line"));
     }
-    assert!(LISTS.len() <= 5, "at most five files that a new model adds a line to");
+    assert!(known.len() <= 5, "at most five shared files name a model");
     assert!(wrong.is_empty(), "models named in shared code:\n  {}", wrong.join("\n  "));
 }
 
@@ -143,6 +124,7 @@ fn a_name_is_found_in_any_case_and_the_verb_is_none() {
         "what matches",
         "matching entries",
         "// Match what arrives",
+        "Failure::Matching",
         "ultraviolet",
         "grimly, in the initial gammas",
         "does not match",

@@ -71,7 +71,7 @@ pub trait Backing: Send + Sync {
         Memory::pages(bytes).map_err(|source| Error::NoMemory { bytes, source })
     }
 
-    /// Registers memory with the device for the port (Match); returns the region's name. The caller keeps the memory until
+    /// Registers memory with the device for the port; returns the region's name. The caller keeps the memory until
     /// [`Backing::deregister`] succeeded, and for ever when it does not.
     ///
     /// # Errors

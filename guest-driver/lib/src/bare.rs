@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
 
-use crate::matching::Region;
+use crate::lists::Region;
 use crate::port::{self, Link, Parts, PortOptions};
 use crate::{Address, Device, Error, Memory};
 

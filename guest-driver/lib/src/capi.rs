@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::time::Duration;
 
-use crate::ultra::{Flags, Message, PAYLOAD_WORDS, Port, PortOptions};
+use crate::slices::{Flags, Message, PAYLOAD_WORDS, Port, PortOptions};
 use crate::{Address, Deadline, Device, Error, WaitPolicy};
 
 /// Done.

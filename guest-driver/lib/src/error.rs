@@ -116,7 +116,7 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A message could not be moved (Match).
+    /// A message could not be moved, by a card with lists.
     #[error("{device}: port {port}: cannot {operation}: {outcome}")]
     Transfer {
         /// The device.

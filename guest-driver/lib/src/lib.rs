@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use niclab_user::ultra::{Flags, Port, PortOptions};
+//! use niclab_user::slices::{Flags, Port, PortOptions};
 //! use niclab_user::{Address, Device};
 //!
 //! # fn main() -> Result<(), niclab_user::Error> {
@@ -21,7 +21,7 @@
 //! The layers, from the outside in:
 //!
 //! - [`Device`] and [`DeviceInfo`]: find a NIC, ask what it is, read its [`Statistics`];
-//! - one module per NIC model: [`ultra`], a port with its sender and its receiver; [`matching`], a port whose NIC matches
+//! - one module for each way of using a card: [`slices`], a port with its sender and its receiver; [`lists`], a port whose NIC matches
 //!   messages with the memory posted for them, and MPI's semantics on top of it;
 //! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
 //!   the in-process front end of the device daemon bring their own;
@@ -40,11 +40,11 @@ mod bare;
 pub mod capi;
 mod device;
 mod error;
-pub mod matching;
+pub mod lists;
 mod memory;
 mod port;
+pub mod slices;
 mod statistics;
-pub mod ultra;
 mod wait;
 
 pub use backing::Backing;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use niclab_user::ultra::Flags;
+use niclab_user::slices::Flags;
 
 use crate::Failure;
 
@@ -118,7 +118,7 @@ impl Tag {
     const MAGIC: u64 = 0x6e70;
 
     /// Bits of the first word that all tags have, above 48 bits that differ.
-    pub const MATCH_BITS: u64 = Self::MAGIC << 48;
+    pub const COMPARED: u64 = Self::MAGIC << 48;
 
     /// As the NIC carries it: two words.
     pub fn encode(self) -> [u64; 2] {

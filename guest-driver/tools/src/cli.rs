@@ -9,7 +9,7 @@ use niclab_user::WaitPolicy;
 
 use crate::Failure;
 use crate::bench::{End, FlagPlan};
-use crate::matching::{MatchOn, Matching};
+use crate::lists::{Matcher, Matching};
 
 /// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.
 ///
@@ -49,8 +49,8 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 with ULTRA, 1 MiB with TCP, 64 MiB with
-    /// Match
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1 MiB with TCP, 64 MiB with
+    /// lists
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -71,12 +71,12 @@ pub struct RunArguments {
     /// Ask for an acknowledgement with each message: the NIC tells the sender when it was stored
     #[arg(long)]
     pub acknowledge: bool,
-    /// Match: post so many receives that match nothing in front of those that do
+    /// With lists: post so many receives that match nothing in front of those that do
     #[arg(long, default_value_t = 0, value_name = "RECEIVES", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub depth: u32,
-    /// Match: who looks for the receive of a message; `host` is the baseline
-    #[arg(long, value_enum, default_value_t = MatchOn::Card)]
-    pub match_on: MatchOn,
+    /// With lists: who looks for the receive of a message; `host` is the baseline
+    #[arg(long, value_enum, default_value_t = Matcher::Card)]
+    pub match_on: Matcher,
     /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
     ///
     /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own messages,
@@ -171,7 +171,7 @@ pub struct WorldArguments {
     /// Port of the NIC, the same at both ends
     #[arg(long, default_value_t = 0)]
     pub port: u32,
-    /// Slices of the receive queue, or events of the Match NIC's: a power of two
+    /// Slices of the receive queue, or events of a card with lists: a power of two
     #[arg(long, default_value_t = 256)]
     pub slices: u32,
     /// How to wait: `spin` wants a core for each spinning end, and one for the daemon [default: spin with a NIC,
@@ -189,10 +189,12 @@ pub struct WorldArguments {
 /// How to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
-    /// An ULTRA NIC's requester pages
-    Ultra,
-    /// A Match NIC's puts, into receives that are posted
-    Match,
+    /// Slices, as of an ULTRA card
+    #[value(name = "ultra")]
+    Slices,
+    /// Receives that are posted in lists, as of a Match card
+    #[value(name = "match")]
+    Lists,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
 }
@@ -201,8 +203,8 @@ impl Transport {
     /// As the report names it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Ultra => "ultra",
-            Self::Match => "match",
+            Self::Slices => "ultra",
+            Self::Lists => "match",
             Self::Tcp => "tcp",
         }
     }

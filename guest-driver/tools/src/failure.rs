@@ -93,7 +93,7 @@ pub enum Failure {
         /// What was tried.
         operation: &'static str,
         /// What the NIC says.
-        outcome: niclab_user::matching::Outcome,
+        outcome: niclab_user::lists::Outcome,
     },
 
     /// A message arrived that is not what was sent.

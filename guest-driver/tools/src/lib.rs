@@ -1,7 +1,7 @@
 //! What `niclab-perf` is made of: benchmarks between two nodes of a cluster, over a NIC's user library or over TCP.
 //!
 //! - [`cli`]: the command line, and who talks to whom;
-//! - [`channel`]: what a benchmark needs of a transport; [`ultra`], [`matching`] and [`tcp`] are transports;
+//! - [`channel`]: what a benchmark needs of a transport; [`slices`], [`lists`] and [`tcp`] are transports;
 //! - [`software`]: the matching of messages by the host, which that of the NIC is compared with;
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
 //! - [`cue`]: where a conducted workload stops until it is told to go on;
@@ -17,14 +17,14 @@ pub mod cli;
 pub mod counters;
 pub mod cue;
 mod failure;
-pub mod matching;
+pub mod lists;
 pub mod meeting;
 pub mod nic;
 pub mod report;
 pub mod run;
+pub mod slices;
 pub mod software;
 pub mod tcp;
-pub mod ultra;
 pub mod workload;
 
 pub use failure::Failure;

@@ -8,7 +8,7 @@
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use niclab_user::ultra::Flags;
+use niclab_user::slices::Flags;
 
 use crate::Failure;
 use crate::channel::{Channel, Kind, Tag, receive};

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bench::{Latency, Outcome, interrupts};
 use crate::counters::{Counters, Span};
-use crate::matching::{MatchOn, Matching};
+use crate::lists::{Matcher, Matching};
 
 /// Version of the JSON document: raised when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;
@@ -22,13 +22,13 @@ pub struct Document {
     pub command: &'static str,
     /// Which clock all times are of: `wall`.
     pub clock: &'static str,
-    /// `ultra`, `match` or `tcp`.
+    /// The name of the transport.
     pub transport: &'static str,
     /// This rank.
     pub rank: u32,
     /// The other rank.
     pub peer: u32,
-    /// Who matches messages, and how many receives are in front; with `match`.
+    /// Who matches messages, and how many receives are in front; with lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
     /// One section for each benchmark.
@@ -104,8 +104,8 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
     let Document { transport, rank, peer, .. } = document;
     if let Some(Matching { depth, on }) = document.matching {
         let who = match on {
-            MatchOn::Card => "card",
-            MatchOn::Host => "host",
+            Matcher::Card => "card",
+            Matcher::Host => "host",
         };
         writeln!(out, "matched on the {who}, {depth} receives that match nothing in front")?;
     }

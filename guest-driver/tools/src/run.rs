@@ -14,12 +14,12 @@ use crate::cli::{
 };
 use crate::counters::{Counters, Span};
 use crate::cue;
-use crate::matching::{self, MatchChannel, Matching};
+use crate::lists::{self, ListChannel, Matching};
 use crate::meeting;
 use crate::nic::{self, NicOptions};
 use crate::report::{self, Document, Row, Section};
+use crate::slices::{self, SliceChannel};
 use crate::tcp::{self, TcpChannel, TcpOptions};
-use crate::ultra::{self, UltraChannel};
 use crate::workload;
 
 /// A benchmark that any channel can run.
@@ -148,9 +148,9 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
         refuse_matching(Transport::Tcp, plan)?;
         return bench_tcp(world, plan);
     }
-    if world.transport == Some(Transport::Ultra) {
+    if world.transport == Some(Transport::Slices) {
         // Known to be wrong before there is a NIC.
-        plan.sizes().try_for_each(ultra::check_size)?;
+        plan.sizes().try_for_each(slices::check_size)?;
     }
     let options = nic_options(world, world.policy());
     let device = nic::open_device(options.device.as_deref())?;
@@ -158,15 +158,15 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     let Some(pair) = nic_pair(world, &device)? else { return Ok(()) };
     let setting = Setting { world, device: &device, pair, transport };
     match transport {
-        Transport::Match => {
-            plan.sizes().try_for_each(|bytes| matching::check_size(&device, bytes))?;
+        Transport::Lists => {
+            plan.sizes().try_for_each(|bytes| lists::check_size(&device, bytes))?;
             let (bytes, matching) = (plan.payload_bytes(), plan.matching);
-            bench_nic(&setting, plan, MatchChannel::open(&device, &options, pair.peer, bytes, matching)?)
+            bench_nic(&setting, plan, ListChannel::open(&device, &options, pair.peer, bytes, matching)?)
         }
         _ => {
             refuse_matching(transport, plan)?;
-            plan.sizes().try_for_each(ultra::check_size)?;
-            bench_nic(&setting, plan, UltraChannel::open(&device, &options, pair.peer)?)
+            plan.sizes().try_for_each(slices::check_size)?;
+            bench_nic(&setting, plan, SliceChannel::open(&device, &options, pair.peer)?)
         }
     }
 }
@@ -174,7 +174,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
 /// What the command line says, or as the NIC can.
 fn transport_of(world: &WorldArguments, device: &Device) -> Transport {
     let with_lists = device.info().has(FEATURE_LISTS);
-    world.transport.unwrap_or(if with_lists { Transport::Match } else { Transport::Ultra })
+    world.transport.unwrap_or(if with_lists { Transport::Lists } else { Transport::Slices })
 }
 
 fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
@@ -207,7 +207,7 @@ fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> R
     let peer_span = Span::from_words(meeting::part(&mut channel, steps, span.to_words())?);
     let document = Document {
         sections,
-        matching: (transport == Transport::Match).then_some(plan.matching),
+        matching: (transport == Transport::Lists).then_some(plan.matching),
         device: Some(span),
         peer_device: Some(peer_span),
         ..document(transport, plan.command, pair)
@@ -228,13 +228,13 @@ fn perform(arguments: &WorkloadArguments) -> Result<(), Failure> {
     let row = Row::new(workload.message_bytes as usize, workload.count, &outcome);
     let sections = vec![Section { benchmark, rows: vec![row] }];
     let pair = Pair { rank, peer: rank + 1, end: End::First };
-    let transport = if device.info().has(FEATURE_LISTS) { Transport::Match } else { Transport::Ultra };
+    let transport = if device.info().has(FEATURE_LISTS) { Transport::Lists } else { Transport::Slices };
     write(*json, &Document { sections, ..document(transport, "workload", pair) })
 }
 
 fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     if plan.flags != FlagPlan::default() {
-        let remedy = "drop --interrupt-every, --notify and --acknowledge, or choose --transport ultra";
+        let remedy = "drop --interrupt-every, --notify and --acknowledge, or choose another --transport";
         return Err(Failure::Usage(format!("TCP has no message flags: {remedy}")));
     }
     let payload_bytes = plan.payload_bytes();
@@ -316,7 +316,7 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
 fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
     let world = &arguments.world;
     if world.transport == Some(Transport::Tcp) {
-        return Err(Failure::Usage("interrupts are counted with --transport ultra and match only".into()));
+        return Err(Failure::Usage("TCP interrupts nobody through a NIC: choose another --transport".into()));
     }
     if world.poll.is_some_and(|poll| poll != crate::cli::Poll::Spin) {
         return Err(Failure::Usage(
@@ -330,12 +330,12 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
     let transport = transport_of(world, &device);
     let setting = Setting { world, device: &device, pair, transport };
     match transport {
-        Transport::Match => {
+        Transport::Lists => {
             let matching = Matching::default();
-            let channel = MatchChannel::open(&device, &options, pair.peer, INTERRUPT_BYTES, matching)?;
+            let channel = ListChannel::open(&device, &options, pair.peer, INTERRUPT_BYTES, matching)?;
             count_interrupts_over(&setting, arguments, channel)
         }
-        _ => count_interrupts_over(&setting, arguments, UltraChannel::open(&device, &options, pair.peer)?),
+        _ => count_interrupts_over(&setting, arguments, SliceChannel::open(&device, &options, pair.peer)?),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The TCP transport: the baseline, one connection with `TCP_NODELAY`.
 //!
-//! A message on the wire is the tag, 16 bytes, and the payload: the same words that ULTRA carries. One message is one
+//! A message on the wire is the tag, 16 bytes, and the payload: the same words that a slice carries. One message is one
 //! system call at each end as long as the socket's buffers have room.
 
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use niclab_user::WaitPolicy;
-use niclab_user::ultra::Flags;
+use niclab_user::slices::Flags;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use niclab_user::matching::Region;
-use niclab_user::ultra::PortOptions;
+use niclab_user::lists::Region;
+use niclab_user::slices::PortOptions;
 use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_TURNS};
 use niclab_workloads::lists::ListTransport;
 use niclab_workloads::slices::SliceTransport;

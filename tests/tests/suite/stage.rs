@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use niclab_abi::config::{FEATURE_LISTS, FEATURE_SLICES};
 use niclab_abi::control::OP_PING;
-use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::lists::ListPort;
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -100,17 +100,17 @@ impl Card for SliceTransport {
 }
 
 impl Card for ListTransport {
-    type Port = MatchPort;
+    type Port = ListPort;
 
-    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> MatchPort {
-        MatchPort::open_unreleased(guest, slices).unwrap()
+    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> ListPort {
+        ListPort::open_unreleased(guest, slices).unwrap()
     }
 
-    fn port(port: &MatchPort) -> &GuestPort<Self::Records> {
+    fn port(port: &ListPort) -> &GuestPort<Self::Records> {
         port.port()
     }
 
-    fn register(port: &MatchPort, (address, bytes): (u64, u64)) -> u32 {
+    fn register(port: &ListPort, (address, bytes): (u64, u64)) -> u32 {
         port.register(address, bytes).unwrap()
     }
 }

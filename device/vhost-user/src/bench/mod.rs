@@ -5,14 +5,16 @@
 
 mod ethernet;
 pub mod hostile;
-mod models;
 mod testpmd;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use niclab_model::models::{MODELS, default_model};
+use niclab_model::nic::registry::Model;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -21,8 +23,8 @@ use crate::lab::LabError;
 use crate::shell::Shell;
 
 use self::hostile::Attack;
-use self::models::MODELS;
 pub use self::testpmd::TestpmdError;
+use self::ways::ALL;
 
 /// Version of [`Report`] as JSON.
 pub const REPORT_VERSION: u32 = 2;
@@ -69,9 +71,9 @@ pub enum BenchError {
 pub struct Report {
     /// [`REPORT_VERSION`].
     pub version: u32,
-    /// What models report of themselves.
+    /// What was measured of each way of using a card.
     #[serde(flatten)]
-    pub models: BTreeMap<&'static str, models::Measured>,
+    pub ways: BTreeMap<&'static str, ways::Measured>,
     /// Frames between two Ethernet functions, front end and device on one core.
     pub ethernet: ethernet::Figures,
     /// The rate of these frames with ledgers over that without, measured in turns: the median of the turns.
@@ -94,11 +96,11 @@ pub fn run(options: &Options) -> Result<Report, BenchError> {
         Some(path) => testpmd::measure(path, options.duration).map_err(|error| error.to_string()),
         None => Err("none was named (--testpmd)".to_owned()),
     };
-    let models = MODELS.iter().map(|model| Ok((model.key, (model.measure)(options.duration)?)));
+    let ways = ALL.iter().map(|way| Ok(((way.key)(), (way.measure)(options.duration)?)));
     let (ethernet, ethernet_wall_rate_ledger_on_over_off) = ethernet::measure(options.duration)?;
     Ok(Report {
         version: REPORT_VERSION,
-        models: models.collect::<Result<_, BenchError>>()?,
+        ways: ways.collect::<Result<_, BenchError>>()?,
         ethernet,
         ethernet_wall_rate_ledger_on_over_off,
         ethernet_two_cores: ethernet::measure_two_cores(options.duration)?,
@@ -107,9 +109,14 @@ pub fn run(options: &Options) -> Result<Report, BenchError> {
     })
 }
 
-/// Attacks by cards of one model.
-fn attacks_of_models() -> impl Iterator<Item = &'static Attack> {
-    MODELS.iter().flat_map(|model| model.attacks)
+/// Attacks that take cards of some kind.
+fn attacks_by_feature() -> impl Iterator<Item = &'static Attack> {
+    ALL.iter().flat_map(|way| way.attacks)
+}
+
+/// The first model of the registry whose cards can do this: bits of [`niclab_abi::config`].
+fn card_with(features: u64) -> &'static Model {
+    MODELS.iter().copied().find(|model| model.has(features)).unwrap_or_else(default_model)
 }
 
 /// Turns of the comparison with and without ledgers.
@@ -144,10 +151,10 @@ fn ledger_on_over_off(
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { models, ethernet, ethernet_two_cores, testpmd, .. } = self;
+        let Self { ways, ethernet, ethernet_two_cores, testpmd, .. } = self;
         writeln!(f, "All times are wall time.\n")?;
-        for model in MODELS.iter().filter_map(|model| models.get(model.key)) {
-            writeln!(f, "{}", model.text)?;
+        for measured in ALL.iter().filter_map(|way| ways.get((way.key)())) {
+            writeln!(f, "{}", measured.text)?;
         }
         writeln!(f, "Ethernet, frames of {} bytes, each direction at the same time", ethernet.frame_bytes)?;
         writeln!(f, "  one core      {:>12.0} frames/s each", ethernet.wall_frames_per_s_each)?;

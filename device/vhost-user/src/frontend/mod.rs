@@ -8,13 +8,13 @@
 //! * [`DriverRing`]: a driver's side of a virtqueue;
 //! * [`Connection`]: what every vhost-user connection goes through;
 //! * [`ClusterGuest`] and [`GuestPort`]: the cluster function's driver, and one open port;
-//! * [`matching`]: one open port of a card with lists of posted receives;
+//! * [`lists`]: one open port of a card with lists of posted receives;
 //! * [`EthernetGuest`]: the Ethernet function's driver.
 
 mod cluster;
 mod connection;
 mod ethernet;
-pub mod matching;
+pub mod lists;
 mod memory;
 mod port;
 mod ring;

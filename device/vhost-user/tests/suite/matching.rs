@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::{PATIENCE, Stop, lab_with, stats, until, violations};
 use niclab_abi::control::{STATUS_BAD_ADDRESS, STATUS_BAD_PORT, STATUS_BAD_VALUE, STATUS_NOT_FOUND};
 use niclab_abi::region::{Extent, MAX_EXTENTS, OP_REGION_OPEN, RegionOpen};
-use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::lists::ListPort;
 use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -31,7 +31,7 @@ fn match_lab(nodes: u16, mtu_bytes: u32) -> Lab {
 /// A guest with an open port and a registered mebibyte.
 struct Side {
     node: u16,
-    port: MatchPort,
+    port: ListPort,
     address: u64,
     region: u32,
 }
@@ -42,7 +42,7 @@ impl Side {
     }
 
     fn on(guest: &Arc<ClusterGuest>, node: u16) -> Self {
-        let port = MatchPort::open(guest, 64).unwrap();
+        let port = ListPort::open(guest, 64).unwrap();
         let address = guest.memory().allocate(BYTES, 4096).unwrap();
         let region = port.register(address, BYTES).unwrap();
         Self { node, port, address, region }

@@ -9,7 +9,7 @@ use super::{
     Failure, NICLAB_ANY_PORT, call, deadline, exclusive, give, niclab_device, place, policy_of, shared,
     take_back,
 };
-use crate::matching::{
+use crate::lists::{
     Append, Command, Event, Get, Handle, Kind, Outcome, Port, PortOptions, Put, Region, Target, Unlink,
 };
 use crate::{Address, Memory};

@@ -21,7 +21,7 @@ nix::ioctl_readwrite_bad!(
     OpenPort
 );
 
-/// How to open a port; the default is any free port, 256 slices (ULTRA) or events (Match), and an equal share of the
+/// How to open a port; the default is any free port, 256 slices or events, and an equal share of the
 /// requester's FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortOptions {
@@ -43,7 +43,7 @@ impl PortOptions {
         Self { port: Some(port), ..self }
     }
 
-    /// Slices of the receive queue, events of the Match NIC's: a power of two from 8 to [`crate::DeviceInfo::max_slices`].
+    /// Slices of the receive queue, or events: a power of two from 8 to [`crate::DeviceInfo::max_slices`].
     #[must_use]
     pub fn slices(self, slices: u32) -> Self {
         Self { slices, ..self }

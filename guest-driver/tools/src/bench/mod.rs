@@ -8,7 +8,7 @@ pub mod stream;
 
 use std::time::Duration;
 
-use niclab_user::ultra::Flags;
+use niclab_user::slices::Flags;
 
 use crate::channel::{Kind, Tag, pattern};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use niclab_user::ultra::Flags;
+use niclab_user::slices::Flags;
 
 use super::{Buffers, End, Outcome, Step};
 use crate::Failure;

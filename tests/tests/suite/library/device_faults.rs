@@ -1,7 +1,7 @@
 //! Ports whose card does to its host what it must not: every call ends with a named error, or goes on.
 
 use niclab_spec::DeviceFaults;
-use niclab_user::ultra::{Flags, Port};
+use niclab_user::slices::{Flags, Port};
 use niclab_user::{Error, WaitPolicy};
 
 use super::ultra::{POLICIES, armed, pair_with};

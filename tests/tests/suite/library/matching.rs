@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use niclab_port::lists::Part;
-use niclab_user::matching::{
+use niclab_user::lists::{
     Append, Count, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink,
 };
 use niclab_user::{Address, Error, Memory, WaitPolicy};

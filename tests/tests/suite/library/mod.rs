@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use niclab_abi::control::{OP_PING, OP_PORT_CLOSE, OP_REVOKE, PortName, Revoke};
-use niclab_device::frontend::matching::MatchPort;
+use niclab_device::frontend::lists::ListPort;
 use niclab_device::frontend::{ClusterGuest, FrontendError};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -24,7 +24,7 @@ use niclab_spec::daemon::DaemonConfig;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::report::NodeFigures;
 use niclab_spec::{NicConfig, NicModel};
-use niclab_user::ultra::Parts;
+use niclab_user::slices::Parts;
 use niclab_user::{Address, Backing, Error, Memory};
 
 /// How long anything may take before a test fails.
@@ -107,12 +107,12 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 struct InProcess {
     name: String,
     /// Of any card: this one has regions, and those that have none refuse them.
-    port: MatchPort,
+    port: ListPort,
 }
 
 impl InProcess {
     fn open(guest: &Arc<ClusterGuest>, records: u32) -> Parts {
-        let port = MatchPort::open_unreleased(guest, records).expect("a free port");
+        let port = ListPort::open_unreleased(guest, records).expect("a free port");
         let (own, node) = (port.port(), guest.config().node);
         let memory = own.memory((0, 0));
         let shared = |words: &[AtomicU64]| shared(guest, words);
@@ -138,7 +138,7 @@ impl InProcess {
     fn ask<T>(
         &self,
         operation: &str,
-        ask: impl FnOnce(&MatchPort) -> Result<T, FrontendError>,
+        ask: impl FnOnce(&ListPort) -> Result<T, FrontendError>,
     ) -> Result<T, Error> {
         if !self.guest().connection().is_open() {
             return Err(self.gone());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED, INFO_DOORBELL_OFFSET};
 use niclab_abi::receive::{SLICE_STATUS_WORD, SLICE_WORDS, SliceStatus};
 use niclab_port::atomic::store;
-use niclab_user::ultra::{Flags, Parts, Port};
+use niclab_user::slices::{Flags, Parts, Port};
 use niclab_user::{Address, Backing, Error, Memory};
 
 use super::{PATIENCE, node};

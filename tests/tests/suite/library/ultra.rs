@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, SLOTS, completer_page};
 use niclab_spec::daemon::DaemonConfig;
-use niclab_user::ultra::{Flags, Message, Port, Refusal};
+use niclab_user::slices::{Flags, Message, Port, Refusal};
 use niclab_user::{Error, WaitPolicy};
 use proptest::prelude::*;
 

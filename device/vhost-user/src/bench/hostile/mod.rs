@@ -11,11 +11,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use niclab_model::models::{MODELS, default_model};
 use serde::Serialize;
 
 use self::attacks::ATTACKS;
-use super::{BenchError, attacks_of_models};
+use super::{BenchError, attacks_by_feature, card_with};
 use crate::frontend::{ClusterGuest, FrontendError};
 use crate::lab::Lab;
 
@@ -81,7 +80,7 @@ pub struct Report {
 /// # Errors
 /// [`BenchError`] when an attack cannot be set up. That a bystander is not answered is a result.
 pub fn run(duration: Duration, only: &str) -> Result<Report, BenchError> {
-    let attacks = ATTACKS.iter().chain(attacks_of_models()).filter(|attack| attack.name.contains(only));
+    let attacks = ATTACKS.iter().chain(attacks_by_feature()).filter(|attack| attack.name.contains(only));
     Ok(Report {
         version: REPORT_VERSION,
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -113,7 +112,7 @@ impl Scene<'_> {
 }
 
 fn measure(attack: &Attack, duration: Duration) -> Result<Row, BenchError> {
-    let model = MODELS.iter().copied().find(|model| model.has(attack.features)).unwrap_or_else(default_model);
+    let model = card_with(attack.features);
     let lab = Lab::new(NODES, |config| {
         for node in &mut config.nodes {
             node.nic.model = model.into();
@@ -217,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_attack_attacks_and_the_bystander_is_answered() {
-        for attack in ATTACKS.iter().chain(attacks_of_models()) {
+        for attack in ATTACKS.iter().chain(attacks_by_feature()) {
             let row = measure(attack, Duration::from_millis(30)).unwrap();
             assert!(row.attempts > 0, "{}: nothing was tried", row.attack);
             assert_eq!(row.failure, None, "{}", row.attack);

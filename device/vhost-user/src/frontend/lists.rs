@@ -1,4 +1,4 @@
-//! One open port of a Match card: commands, events, regions.
+//! One open port of a card with lists: commands, events, regions.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use niclab_port::lists::{self, Command, Encoded, Event, EventRecord, Handle};
 
 use super::{ClusterGuest, FrontendError, GuestPort};
 
-/// An open port of a Match card. Dropping it does not close it, as a crashed program would not.
-pub struct MatchPort {
+/// An open port of a card with lists. Dropping it does not close it, as a crashed program would not.
+pub struct ListPort {
     port: GuestPort<EventRecord>,
 }
 
-impl MatchPort {
+impl ListPort {
     /// Opens any free port with room for `events` events. What was taken is released once a quarter of them came together.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl MatchPort {
     /// Registers `bytes` of the guest's memory, in one piece, and returns the region's name.
     ///
     /// # Errors
-    /// As [`MatchPort::register_extents`].
+    /// As [`ListPort::register_extents`].
     pub fn register(&self, address: u64, bytes: u64) -> Result<u32, FrontendError> {
         self.register_extents(&[Extent { address, bytes }])
     }
@@ -71,7 +71,7 @@ impl MatchPort {
     /// Takes the registration back.
     ///
     /// # Errors
-    /// As [`MatchPort::register_extents`].
+    /// As [`ListPort::register_extents`].
     pub fn deregister(&self, region: u32) -> Result<(), FrontendError> {
         let name = RegionName { port: self.port.number(), region, extents: 0, reserved: 0 };
         self.port.guest().command(OP_REGION_CLOSE, &name).map(drop)

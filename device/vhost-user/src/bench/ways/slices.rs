@@ -1,18 +1,22 @@
-//! Messages through requester pages, of cards of the default model.
+//! Messages through requester pages, of cards with slices.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use niclab_abi::config::FEATURE_SLICES;
 use serde::Serialize;
 
 use super::{Benches, Measured};
-use crate::bench::{BenchError, ledger_on_over_off};
+use crate::bench::{BenchError, card_with, ledger_on_over_off};
 use crate::frontend::GuestPort;
 use crate::lab::{Lab, connect_ports};
 use crate::shell::Shell;
 
-pub const BENCHES: Benches =
-    Benches { key: "ultra", measure: |duration| Ok(Measured::new(&measure(duration)?)), attacks: &[] };
+pub const BENCHES: Benches = Benches {
+    key: || card_with(FEATURE_SLICES).name,
+    measure: |duration| Ok(Measured::new(&measure(duration)?)),
+    attacks: &[],
+};
 
 /// Payload of a message: 16 bytes.
 const PAYLOAD: [u64; 2] = [0x0123_4567, 0x89ab_cdef];
@@ -40,7 +44,8 @@ struct Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "ULTRA, {} payload bytes, in process, one core, ledger on", self.payload_bytes)?;
+        let card = card_with(FEATURE_SLICES).title;
+        writeln!(f, "{card}, {} payload bytes, in process, one core, ledger on", self.payload_bytes)?;
         writeln!(f, "  rate          {:>12.0} messages/s", self.wall_messages_per_s)?;
         writeln!(f, "  ledger on/off {:>12.3}", self.wall_rate_ledger_on_over_off)?;
         writeln!(f, "  one way p50   {:>12} ns", self.wall_one_way_p50_ns)?;
@@ -50,7 +55,11 @@ impl fmt::Display for Figures {
 
 /// Measures rate and latency for `duration` each.
 fn measure(duration: Duration) -> Result<Figures, BenchError> {
-    let lab = Lab::new(2, |_| ())?;
+    let lab = Lab::new(2, |config| {
+        for node in &mut config.nodes {
+            node.nic.model = card_with(FEATURE_SLICES).into();
+        }
+    })?;
     let guests = [lab.guest(0)?, lab.guest(1)?];
     let [mut from, mut to] = connect_ports([&guests[0], &guests[1]], 1024)?;
     let shell = lab.daemon().shell();

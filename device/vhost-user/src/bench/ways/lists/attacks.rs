@@ -1,4 +1,4 @@
-//! What a guest with a Match card may do to others.
+//! What a guest with lists on its card may do to others.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use niclab_port::lists::{Append, Part, Put, Target};
 
 use crate::bench::BenchError;
 use crate::bench::hostile::{Attack, Scene};
-use crate::frontend::matching::MatchPort;
+use crate::frontend::lists::ListPort;
 use crate::frontend::{ClusterGuest, FrontendError};
 
 /// All of them.
@@ -25,26 +25,26 @@ pub const ATTACKS: &[Attack] = &[
 /// Entries of a long list: more than a card takes.
 const MANY_ENTRIES: u32 = 1 << 18;
 
-/// A guest of a Match card with an open port, and a region of its memory.
+/// A guest of a card with lists, with an open port, and a region of its memory.
 fn match_port(
     scene: &Scene<'_>,
     node: usize,
     bytes: u64,
-) -> Result<(Arc<ClusterGuest>, MatchPort, u32), BenchError> {
+) -> Result<(Arc<ClusterGuest>, ListPort, u32), BenchError> {
     let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(node)?, bytes + (4 << 20))?);
-    let port = MatchPort::open(&guest, 256)?;
+    let port = ListPort::open(&guest, 256)?;
     let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
     let region = port.register(address, bytes)?;
     Ok((guest, port, region))
 }
 
 /// Where puts to this port of node 1 go.
-const fn first_portal(port: &MatchPort) -> Target {
+const fn first_portal(port: &ListPort) -> Target {
     Target { port: Address { node: 1, port: port.port().number() }, portal: 0 }
 }
 
 /// Appends entries until there are so many, or the card takes no more for a while; says how many were launched.
-fn append(scene: &Scene<'_>, port: &mut MatchPort, entry: &Append<Part>, entries: u32) -> u64 {
+fn append(scene: &Scene<'_>, port: &mut ListPort, entry: &Append<Part>, entries: u32) -> u64 {
     let mut appended = 0;
     while scene.goes_on() && appended < u64::from(entries) {
         match port.try_launch(entry) {
@@ -88,14 +88,14 @@ fn searched_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
 /// Puts of `bytes` from a region of node 0 to an entry of node 1 that takes all of them.
 fn puts(
     scene: &Scene<'_>,
-    region: impl Fn(&MatchPort, u64) -> Result<u32, FrontendError>,
+    region: impl Fn(&ListPort, u64) -> Result<u32, FrontendError>,
     bytes: u64,
 ) -> Result<u64, BenchError> {
     let (_target_guest, mut target, target_region) = match_port(scene, 1, bytes)?;
     let memory = Part { region: target_region, offset: 0, bytes };
     append(scene, &mut target, &Append::put(0, memory).persistent().remote_offset(), 1);
     let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(0)?, bytes + (4 << 20))?);
-    let mut from = MatchPort::open(&guest, 256)?;
+    let mut from = ListPort::open(&guest, 256)?;
     let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
     let region = match region(&from, address) {
         Ok(region) => region,

@@ -1,24 +1,24 @@
-//! Puts between two Match cards.
+//! Puts between two cards with lists.
 
 mod attacks;
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use niclab_model::models::matching::descriptor::MODEL;
+use niclab_abi::config::FEATURE_LISTS;
 use niclab_port::Address;
 use niclab_port::lists::{Append, Kind, Part, Put, Target};
 use serde::Serialize;
 
 use super::{Benches, Measured};
-use crate::bench::BenchError;
+use crate::bench::{BenchError, card_with};
 use crate::frontend::ClusterGuest;
-use crate::frontend::matching::MatchPort;
+use crate::frontend::lists::ListPort;
 use crate::lab::Lab;
 use crate::shell::Shell;
 
 pub const BENCHES: Benches = Benches {
-    key: "matching",
+    key: || "matching",
     measure: |duration| Ok(Measured::new(&measure(duration)?)),
     attacks: attacks::ATTACKS,
 };
@@ -60,7 +60,7 @@ struct Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Match, in process, one core, ledger on")?;
+        writeln!(f, "{}, in process, one core, ledger on", card_with(FEATURE_LISTS).title)?;
         let short = self.short_bytes;
         writeln!(f, "  one way p50   {:>12} ns, puts of {short} bytes", self.wall_one_way_p50_ns)?;
         writeln!(f, "  one way p99   {:>12} ns", self.wall_one_way_p99_ns)?;
@@ -94,8 +94,8 @@ fn measure(duration: Duration) -> Result<Figures, BenchError> {
 /// Two guests, and an entry of the second that takes all puts of the first.
 struct Pair {
     lab: Lab,
-    from: MatchPort,
-    to: MatchPort,
+    from: ListPort,
+    to: ListPort,
     target: Target,
     /// The first bytes of the sender's memory.
     part: Part,
@@ -105,14 +105,14 @@ impl Pair {
     fn new(mtu_bytes: u32, bytes: u64) -> Result<Self, BenchError> {
         let lab = Lab::new(2, |config| {
             for node in &mut config.nodes {
-                node.nic.model = (&MODEL).into();
+                node.nic.model = card_with(FEATURE_LISTS).into();
                 node.link.mtu_bytes = mtu_bytes;
             }
         })?;
         let memory_bytes = bytes * LONG_PLACES;
         let guest = |node| -> Result<_, BenchError> {
             let guest = ClusterGuest::connect(lab.cluster_socket(node)?, memory_bytes + (4 << 20))?.into();
-            let port = MatchPort::open(&guest, 256)?;
+            let port = ListPort::open(&guest, 256)?;
             let address = guest.memory().allocate(memory_bytes, niclab_abi::PAGE_BYTES)?;
             let region = port.register(address, memory_bytes)?;
             Ok((port, region))

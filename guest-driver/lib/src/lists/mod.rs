@@ -1,4 +1,4 @@
-//! Match: a NIC that matches incoming messages itself, and writes each into the memory that was posted for it.
+//! Lists of posted receives: a NIC that matches incoming messages itself, and writes each into the memory that was posted for it.
 //!
 //! Semantics are those of Portals 3.0, docs/MATCH.md has the rule. A [`Port`] has eight portals, each with a list of posted
 //! match entries and an overflow list behind it. A program registers memory ([`Region`]), appends entries ([`Append`]), puts
@@ -7,8 +7,8 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use niclab_user::matching::{Append, Port, Put, Target};
-//! use niclab_user::{Address, Device, ultra::PortOptions};
+//! use niclab_user::lists::{Append, Port, Put, Target};
+//! use niclab_user::{Address, Device, slices::PortOptions};
 //!
 //! # fn main() -> Result<(), niclab_user::Error> {
 //! let device = Device::open_first()?;

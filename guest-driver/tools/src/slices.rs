@@ -1,8 +1,8 @@
-//! The ULTRA transport: one port of the NIC to one port of the peer.
+//! The transport of cards with slices: one port of the NIC to one port of the peer.
 
 use std::time::Duration;
 
-use niclab_user::ultra::{Flags, Message, PAYLOAD_BYTES, Port, PortOptions};
+use niclab_user::slices::{Flags, Message, PAYLOAD_BYTES, Port, PortOptions};
 use niclab_user::{Address, Device};
 
 use crate::Failure;
@@ -10,14 +10,14 @@ use crate::channel::{Channel, Interrupting, Tag};
 use crate::nic::NicOptions;
 
 /// A port connected to the same port of one peer.
-pub struct UltraChannel {
+pub struct SliceChannel {
     port: Port,
     peer_address: Address,
     peer: String,
     timeout: Duration,
 }
 
-impl UltraChannel {
+impl SliceChannel {
     /// Opens the port, routes it to node `peer`, and authorizes that node's port.
     ///
     /// # Errors
@@ -56,11 +56,11 @@ pub fn check_size(bytes: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "--size {bytes}: an ULTRA packet carries 0 to {PAYLOAD_BYTES} bytes in whole words of 8"
+        "--size {bytes}: a slice carries 0 to {PAYLOAD_BYTES} bytes in whole words of 8"
     )))
 }
 
-impl Channel for UltraChannel {
+impl Channel for SliceChannel {
     fn peer(&self) -> &str {
         &self.peer
     }
@@ -92,7 +92,7 @@ impl Channel for UltraChannel {
     }
 }
 
-impl Interrupting for UltraChannel {
+impl Interrupting for SliceChannel {
     fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure> {
         Ok(self.port.receiver().wait_interrupts(timeout)?)
     }

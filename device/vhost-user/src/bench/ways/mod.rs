@@ -1,7 +1,7 @@
-//! What each NIC model brings of its own: how fast it is here, and how a guest with such a card may hurt others.
+//! For each way of using a card: how fast it is here, and how a guest with such a card may hurt others.
 
-mod matching;
-mod ultra;
+mod lists;
+mod slices;
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use serde_json::Value;
 use super::BenchError;
 use super::hostile::Attack;
 
-/// What one model brings.
+/// What is measured of one way.
 pub struct Benches {
     /// What its figures are called in the report.
-    pub key: &'static str,
+    pub key: fn() -> &'static str,
     /// Measures it, each figure for a while.
     pub measure: fn(Duration) -> Result<Measured, BenchError>,
     /// Attacks by such cards.
     pub attacks: &'static [Attack],
 }
 
-/// All models that bring something.
-pub const MODELS: &[Benches] = &[ultra::BENCHES, matching::BENCHES];
+/// All ways.
+pub const ALL: &[Benches] = &[slices::BENCHES, lists::BENCHES];
 
-/// Figures of one model.
+/// Figures of one way.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Measured {

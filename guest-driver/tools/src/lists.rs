@@ -1,4 +1,4 @@
-//! The Match transport: messages with posted receives, matched by the NIC or, to compare, by the program.
+//! The transport of cards with lists: messages with posted receives, matched by the NIC or, to compare, by the program.
 //!
 //! Both ends post a number of receives ([`Window`]), each with memory of its own, and post each again once its message was
 //! taken. How many of its messages the peer has made room for is told with every message, or by an empty one where
@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use niclab_user::matching::{
+use niclab_user::lists::{
     Append, Command, Event, Kind as EventKind, Outcome, Port, PortOptions, Put, Region, Target,
 };
-use niclab_user::ultra::Flags;
+use niclab_user::slices::Flags;
 use niclab_user::{Address, Device};
 use serde::Serialize;
 
@@ -67,13 +67,13 @@ pub struct Matching {
     /// Receives in front of those that match.
     pub depth: u32,
     /// Who matches.
-    pub on: MatchOn,
+    pub on: Matcher,
 }
 
 /// Who looks for the receive of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum MatchOn {
+pub enum Matcher {
     /// The NIC's match unit, in the lists of the card
     #[default]
     Card,
@@ -106,7 +106,7 @@ impl Window {
 }
 
 /// A port connected to the same port of one peer.
-pub struct MatchChannel {
+pub struct ListChannel {
     port: Port,
     peer_address: Address,
     peer: String,
@@ -148,7 +148,7 @@ struct Counts {
     received: u64,
 }
 
-impl MatchChannel {
+impl ListChannel {
     /// Opens the port and posts receives for messages of up to `payload_bytes` from node `peer`.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl MatchChannel {
         Self::new(port, options, peer, payload_bytes, matching)
     }
 
-    /// As [`MatchChannel::open`], with a port that is open.
+    /// As [`ListChannel::open`], with a port that is open.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl MatchChannel {
     fn post_all(&mut self) -> Result<(), Failure> {
         let region = self.small.clone();
         for number in 0..self.matching.depth {
-            if self.matching.on == MatchOn::Host {
+            if self.matching.on == Matcher::Host {
                 self.list.append(Item::new(NEVER | u64::from(number), 0, 0, number));
             } else {
                 let entry =
@@ -229,8 +229,8 @@ impl MatchChannel {
             .no_unlink_event()
             .user(slot as u64);
         let Address { node, port } = self.peer_address;
-        let bits = Tag::MATCH_BITS;
-        if self.matching.on == MatchOn::Host {
+        let bits = Tag::COMPARED;
+        if self.matching.on == Matcher::Host {
             let bytes = self.window.slot_bytes as u64;
             self.list.append(Item::new(bits, ANY_TAG, bytes, 0).only_from(node, port));
             self.launch(&entry.match_bits(0, u64::MAX))
@@ -398,7 +398,7 @@ impl MatchChannel {
         });
         let Some(tag) = tag else { return Err(self.foreign(event)) };
         let begin = self.window.begin(slot);
-        if self.matching.on == MatchOn::Host {
+        if self.matching.on == Matcher::Host {
             let Address { node, port } = event.initiator;
             let header = Header { match_bits: event.match_bits, node, port, bytes: bytes as u64 };
             self.list.take(&header).ok_or_else(|| self.foreign(event))?;
@@ -473,7 +473,7 @@ pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
     Err(Failure::Usage(format!("--size {bytes}: the largest payload of this NIC is {most} bytes")))
 }
 
-impl Channel for MatchChannel {
+impl Channel for ListChannel {
     fn peer(&self) -> &str {
         &self.peer
     }
@@ -531,7 +531,7 @@ impl Channel for MatchChannel {
     }
 }
 
-impl Interrupting for MatchChannel {
+impl Interrupting for ListChannel {
     fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure> {
         Ok(self.port.events().wait_interrupts(timeout)?)
     }

@@ -1,7 +1,6 @@
-//! ULTRA: a requester page to send from and a receive queue in memory, no system call on either path.
+//! Slices: a requester page to send from and a receive queue in memory, no system call on either path.
 //!
-//! After "A New Ultra-Low Latency Message Transfer Mechanism" (Fröning, Litz, Brüning; sections are cited where they
-//! apply). A [`Port`] is a [`Sender`] and a [`Receiver`]; [`Port::split`] lends them out separately, so that one thread
+//! After Fröning, Litz and Brüning (2007; sections are cited where they apply). A [`Port`] is a [`Sender`] and a [`Receiver`]; [`Port::split`] lends them out separately, so that one thread
 //! may send while another receives.
 //!
 //! A message is 0 to 8 words of 64 bits and always a tag of two words (section 4). The NIC carries words, not bytes:
