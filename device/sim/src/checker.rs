@@ -175,6 +175,14 @@ impl Checker {
         self.stalled.insert(at);
     }
 
+    /// Whether that befell the program to which a flow goes.
+    #[must_use]
+    pub fn is_receiver_astray(&self, flow: FlowId) -> bool {
+        // Most often none is.
+        !self.astray.is_empty()
+            && self.flows.get(flow as usize).is_some_and(|state| self.astray.contains(&state.flow.to))
+    }
+
     /// Such a program received something that is about this message, as it believes.
     pub fn on_received_astray(&mut self, at: End, mark: &Mark) {
         self.received += 1;

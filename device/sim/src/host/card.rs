@@ -486,9 +486,11 @@ impl<T: Transport> CardHost<T> {
             let port = self.ports.get_mut(place)?;
             let before = port.queue.received();
             let mut view = self.memory.view(place, port.number);
-            let spoiled = port.oracle.spoiled.remove(&(before + 1));
+            let spoiled = port.oracle.pass(before + 1);
             let is_spoiled = spoiled.is_some() || port.oracle.is_astray;
-            let mut told = Told { checker: &mut *checker, is_spoiled, wanted: spoiled.flatten() };
+            let is_peer_astray = port.transport.sends().is_some_and(|flow| checker.is_receiver_astray(flow));
+            let wanted = spoiled.flatten();
+            let mut told = Told { checker: &mut *checker, is_spoiled, is_peer_astray, wanted };
             let read = port.transport.read(&mut port.queue, &mut view, &mut told);
             if read.is_none() {
                 spoiled?;
@@ -501,7 +503,7 @@ impl<T: Transport> CardHost<T> {
                 };
                 let end = port.end;
                 for number in before + 2..=before + count {
-                    if port.oracle.spoiled.remove(&number).is_none() {
+                    if port.oracle.pass(number).is_none() {
                         checker
                             .fail(Check::NothingLost, || format!("{end:?}: record {number} was passed over"));
                     }
@@ -540,6 +542,8 @@ impl<T: Transport> CardHost<T> {
 struct Told<'a> {
     checker: &'a mut Checker,
     is_spoiled: bool,
+    /// Whether the program that it sends to was led astray: it may have posted nothing for what is sent, and the card says so.
+    is_peer_astray: bool,
     /// The message that the card wanted to tell of.
     wanted: Option<Mark>,
 }
@@ -554,7 +558,7 @@ impl Listener for Told<'_> {
     }
 
     fn on_wrong(&mut self, wrong: Wrong, what: impl FnOnce() -> String) {
-        if self.is_spoiled {
+        if self.is_spoiled || self.is_peer_astray {
             return;
         }
         let check = match wrong {

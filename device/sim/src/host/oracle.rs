@@ -1,7 +1,7 @@
 //! What must be of a card that writes into one port's memory, whatever program reads it: known outside of the card and of the
 //! program's library.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use niclab_abi::bar::SLOTS;
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
@@ -30,6 +30,8 @@ pub struct Oracle {
     pub reported: u64,
     /// The records to come that a fault of the device befell, by number, and the message that the card wanted to tell of.
     pub spoiled: BTreeMap<u64, Option<Mark>>,
+    /// Those to which the program has come: what the card wanted to write may be written yet, behind a later fault.
+    passed: BTreeSet<u64>,
     /// A fault of the device may have led the port's program astray: what it does from then on is its own doing.
     pub is_astray: bool,
     /// Status lines that a fault of the device befell, as the card wanted them.
@@ -60,6 +62,7 @@ impl Oracle {
             made: 0,
             reported: 0,
             spoiled: BTreeMap::new(),
+            passed: BTreeSet::new(),
             is_astray: false,
             spoiled_lines: VecDeque::new(),
             interrupts: Interrupts { message: 0, armed: 0, unauthorized: 0 },
@@ -69,7 +72,7 @@ impl Oracle {
     /// A record with this number was written at place `index` of the queue: it is the next one but for those that a fault
     /// befell.
     pub fn on_record(&mut self, number: u64, index: u64, program: Progress, checker: &mut Checker) {
-        if !self.spoiled.contains_key(&number) {
+        if !self.spoiled.contains_key(&number) && !self.passed.contains(&number) {
             // What a fault befell may have been passed over already.
             let seen = self.stored.max(program.received);
             let before = seen + 1..number;
@@ -77,6 +80,13 @@ impl Oracle {
             self.check_record(is_next, number, index, program, checker);
         }
         self.stored = self.stored.max(number);
+    }
+
+    /// The program has come to this record. If a fault befell it: the message that the card wanted to tell of, where it did.
+    pub fn pass(&mut self, number: u64) -> Option<Option<Mark>> {
+        let spoiled = self.spoiled.remove(&number)?;
+        self.passed.insert(number);
+        Some(spoiled)
     }
 
     /// The card wanted to write such a record, and a fault befell it. Earlier ones that come late may not be there yet.
