@@ -12,7 +12,7 @@
 //! * [`launch_code`]: what a launch asks for; [`slice`]: a message in the receive queue; [`routes`]: where ports send and who
 //!   may send to them;
 //! * [`descriptor_ring`]: descriptors in the host's memory, walked by the card;
-//! * [`regions`]: host memory that was registered; [`fragments`]: messages cut and joined;
+//! * [`regions`]: host memory that was registered, by [`region_control`]; [`fragments`]: messages cut and joined;
 //! * [`fifo`]: a RAM that pointer memory splits into queues;
 //! * [`credit`]: end-to-end credit flow control, both sides;
 //! * [`go_back_n`]: a reliable link between two cards on a lossy wire;
@@ -37,6 +37,7 @@ pub mod node_bus;
 pub mod obligation;
 pub mod port;
 pub mod profile;
+pub mod region_control;
 pub mod regions;
 pub use niclab_random as random;
 pub mod routes;

@@ -6,7 +6,6 @@ use niclab_abi::PAGE_BYTES;
 use niclab_abi::control::PortOpen;
 use niclab_abi::firmware::FirmwareLoad;
 use niclab_abi::lists::SpillOpen;
-use niclab_abi::region::{RegionName, RegionOpen, RegionOpened};
 use niclab_isa::image::{self, ImageError};
 
 use crate::models::matching::command::{Command, Transfer};
@@ -22,10 +21,11 @@ use crate::nic::{
     FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics,
 };
 use crate::parts::control::{self, Answer, ControlError, Controlled};
-use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply, reply_of};
+use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::Ledger;
 use crate::parts::node_bus::NodeBus;
+use crate::parts::region_control::Carried;
 use crate::parts::regions::RegionError;
 use crate::parts::trace_tag::TraceTag;
 use crate::time::Time;
@@ -328,24 +328,19 @@ impl Controlled for Match {
         due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         match own {
-            Operation::RegionOpen(RegionOpen { port, bytes, reserved: 0, .. }, extents) => {
-                let port = self.open_index(port)?;
-                let region = self.ends.regions[port].open(bytes, &extents)?;
-                return Ok(Answer::Now(reply_of(&RegionOpened { region, reserved: 0 })));
-            }
-            Operation::RegionExtend(RegionName { port, region, reserved: 0, .. }, extents) => {
-                let port = self.open_index(port)?;
-                self.ends.regions[port].extend(region, &extents)?;
-            }
-            Operation::RegionClose(RegionName { port, region, extents: 0, reserved: 0 }) => {
-                let port = self.open_index(port)?;
-                *at = (*at).max(self.close_region(*at, port, region)?);
+            Operation::Region(region) => {
+                let Endpoints { ports, regions, .. } = &mut self.ends;
+                let open = |port: u32| match ports.get(port as usize) {
+                    Some(Some(_)) => Ok(port as usize),
+                    _ => Err(ControlError::BadPort),
+                };
+                match region.carry_out(open, regions)? {
+                    Carried::Done(reply) => return Ok(Answer::Now(reply)),
+                    Carried::Close { port, region } => *at = (*at).max(self.close_region(*at, port, region)?),
+                }
             }
             Operation::FirmwareLoad(load) => return self.load_firmware(at, &load, due),
             Operation::SpillOpen(open) => self.open_spill(&open)?,
-            Operation::RegionOpen(..) | Operation::RegionExtend(..) | Operation::RegionClose(_) => {
-                return Err(ControlError::BadValue);
-            }
         }
         Ok(Answer::Now(empty_reply()))
     }

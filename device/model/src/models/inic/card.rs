@@ -1,0 +1,421 @@
+//! What components share of the card: host, port, memory. The sends and receives that programs posted are here.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use niclab_abi::control::PortOpen;
+use niclab_abi::posts::{
+    POST_BAD_RANGE, POST_BAD_REGION, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED,
+    POST_EVENT_SENT, POST_OK, POST_TRUNCATED, PostEvent, post_event_status,
+};
+use niclab_abi::receive::{REFUSED_COMMAND, SLICE_NUMBER_SHIFT, SLICE_WORDS};
+use niclab_abi::to_words;
+
+use crate::models::inic::command::{Memory, Receive, Send};
+use crate::models::inic::counters::Effects;
+use crate::models::inic::token::{Message, Payload};
+use crate::nic::frame::SharedFrame;
+use crate::nic::{Content, DmaWords, HostRanges};
+use crate::parts::effects::WORD_BYTES;
+use crate::parts::fragments::Cutter;
+use crate::parts::port::{Promise, ReceiveQueue, RequesterPage};
+use crate::parts::regions::Regions;
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// The number of the one port: the header names nodes and no ports.
+pub(super) const PORT: usize = 0;
+/// Memory for packets that are not acknowledged, in bytes. A node that does not answer takes up the outstanding limit of it.
+const SEND_MEMORY_BYTES: usize = 4 << 20;
+/// Sends that are not over, at most: one more stays in the page.
+const MAX_SENDS: usize = 256;
+/// Receives posted at most, as many as places of the longest receive queue.
+const MAX_RECEIVES: usize = niclab_abi::receive::MAX_SLICES as usize;
+/// Bits of an event's status word that say what came. That it came, the number says.
+const STATUS_BITS: u64 = (1 << SLICE_NUMBER_SHIFT) - 1;
+/// Events of one command: that it was sent, and that it failed.
+const EVENTS_OF_A_COMMAND: u64 = 2;
+
+/// The open port.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) page: RequesterPage,
+    pub(super) queue: ReceiveQueue,
+    /// When the last data stored for it is visible.
+    data_visible: Time,
+}
+
+/// A message that is not over.
+#[derive(Debug)]
+struct UnderWay {
+    send: Send,
+    cutter: Cutter,
+    /// Number among the messages to its node.
+    number: u32,
+    /// Packets cut off.
+    packets: u32,
+    /// Packets cut off that are not over: sent, or acknowledged where that is waited for.
+    open_packets: u32,
+    is_cut: bool,
+    /// Of the event that it was sent, and of the one that it failed.
+    promise: Promise,
+    message: TraceTag,
+}
+
+/// Room for a message.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) receive: Receive,
+    /// When the card has it.
+    pub(super) ready: Time,
+    promise: Promise,
+}
+
+/// A packet of a message.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub(super) payload: Payload,
+    pub(super) is_last: bool,
+    pub(super) message: Option<TraceTag>,
+}
+
+/// How a message ended at its receiver.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    pub(super) source: u16,
+    pub(super) number: u32,
+    /// Bytes that came, whether there was room for them or not.
+    pub(super) bytes: u64,
+    /// `POST_OK` or `POST_INCOMPLETE`.
+    pub(super) result: u32,
+    pub(super) message: Option<TraceTag>,
+    /// A component wants the host interrupted.
+    pub(super) interrupts: bool,
+}
+
+/// The card.
+pub(super) struct Card {
+    pub(super) node: u16,
+    pub(super) effects: Effects,
+    pub(super) port: Option<Port>,
+    pub(super) regions: [Regions; 1],
+    /// Crossings of the card's own bus of each packet that is sent, and of each that comes.
+    pub(super) crossings: [u32; 2],
+    sends: BTreeMap<u64, UnderWay>,
+    /// Messages to each node so far.
+    numbers: BTreeMap<u16, u32>,
+    rooms: VecDeque<Room>,
+    /// Packets that are not acknowledged.
+    kept: BTreeMap<(u16, u32), SharedFrame>,
+    kept_bytes: usize,
+    /// Bytes of packets that came and wait for room in the host's memory, or for one before them.
+    pub(super) waiting_bytes: usize,
+}
+
+impl Card {
+    pub(super) fn new(node: u16, effects: Effects, regions: Regions, crossings: [u32; 2]) -> Self {
+        Self {
+            node,
+            effects,
+            port: None,
+            regions: [regions],
+            crossings,
+            sends: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            rooms: VecDeque::new(),
+            kept: BTreeMap::new(),
+            kept_bytes: 0,
+            waiting_bytes: 0,
+        }
+    }
+
+    /// Whether a command of any kind can be taken: its events have room, and those before it are not too many.
+    pub(super) fn accepts_command(&self) -> bool {
+        let has_room = |port: &Port| port.queue.has_room(EVENTS_OF_A_COMMAND);
+        self.port.as_ref().is_some_and(has_room)
+            && self.sends.len() < MAX_SENDS
+            && self.rooms.len() < MAX_RECEIVES
+    }
+
+    /// The port is opened.
+    pub(super) fn open(&mut self, open: &PortOpen) {
+        let page = RequesterPage::new(open.status_address);
+        self.port = Some(Port { page, queue: ReceiveQueue::new(open), data_visible: Time::ZERO });
+    }
+
+    /// The port is closed: its messages are over, but for packets that were sent. Returns when the last effect is visible.
+    pub(super) fn close(&mut self) -> Option<Time> {
+        let port = self.port.take()?;
+        let sends = core::mem::take(&mut self.sends);
+        self.effects.card().discarded_at_close += sends.values().filter(|send| !send.is_cut).count() as u64;
+        sends.into_values().for_each(|send| send.promise.void());
+        self.rooms.drain(..).for_each(|room| room.promise.void());
+        self.regions[PORT].close_all();
+        Some(port.page.visible().max(port.queue.visible()).max(port.data_visible))
+    }
+
+    /// Checks that memory is part of one of the port's regions.
+    ///
+    /// # Errors
+    /// The result that says why it is not.
+    pub(super) fn check(&self, memory: &Memory) -> Result<(), u32> {
+        let region = self.regions[PORT].get(memory.region).ok_or(POST_BAD_REGION)?;
+        if region.holds(memory.offset, memory.bytes) { Ok(()) } else { Err(POST_BAD_RANGE) }
+    }
+
+    /// Where some bytes of memory are; nowhere, where its region was closed.
+    pub(super) fn ranges(&self, memory: &Memory, offset: u64, bytes: u64) -> HostRanges {
+        let region = self.regions[PORT].get(memory.region);
+        region.map_or_else(HostRanges::new, |region| region.ranges(memory.offset + offset, bytes))
+    }
+
+    /// A message is posted. Returns what stands for it.
+    pub(super) fn send(&mut self, send: Send, message: TraceTag) -> Option<Message> {
+        let port = self.port.as_mut()?;
+        let number = self.numbers.entry(send.node).or_insert(0);
+        *number = number.wrapping_add(1);
+        let promise = port.queue.promise(1 + u64::from(send.tell_sent));
+        let id = self.effects.next_token();
+        let under_way = UnderWay {
+            cutter: Cutter::new(send.memory.bytes),
+            number: *number,
+            packets: 0,
+            open_packets: 0,
+            is_cut: false,
+            promise,
+            message,
+            send,
+        };
+        let node = under_way.send.node;
+        self.sends.insert(id, under_way);
+        Some(Message { node, send: id })
+    }
+
+    /// Room is posted.
+    pub(super) fn receive(&mut self, ready: Time, receive: Receive) {
+        let Some(port) = self.port.as_mut() else { return };
+        let promise = port.queue.promise(1);
+        self.rooms.push_back(Room { receive, ready, promise });
+    }
+
+    /// The room that was posted first.
+    pub(super) fn take_room(&mut self) -> Option<Room> {
+        self.rooms.pop_front()
+    }
+
+    /// Room that nobody needs: its port is gone.
+    pub(super) fn drop_room(room: Room) {
+        room.promise.void();
+    }
+
+    /// The next packet of a message, with at most so many bytes of its data; none where the message is over.
+    pub(super) fn cut(&mut self, send: u64, most: u64, is_placed: bool) -> Option<Cut> {
+        let under_way = self.sends.get_mut(&send).filter(|under_way| !under_way.is_cut)?;
+        let (bytes, is_last) = under_way.cutter.next(most);
+        let place = is_placed.then_some((under_way.number, under_way.packets));
+        under_way.packets = under_way.packets.wrapping_add(1);
+        under_way.open_packets += 1;
+        under_way.is_cut = is_last;
+        let payload = Payload::Host { send, bytes, place };
+        Some(Cut { payload, is_last, message: Some(under_way.message) })
+    }
+
+    /// The memory in which the data of a message is; none where the message is over.
+    pub(super) fn memory_of(&self, send: u64) -> Option<Memory> {
+        Some(self.sends.get(&send)?.send.memory)
+    }
+
+    /// The card has read the last data of a message at `at`.
+    pub(super) fn on_read(&mut self, at: Time, send: u64) {
+        let Some(under_way) = self.sends.get_mut(&send) else { return };
+        let counters = self.effects.card();
+        counters.messages_sent += 1;
+        counters.bytes_sent += under_way.send.memory.bytes;
+        let Some(port) = self.port.as_mut() else { return };
+        port.page.line.sent += 1;
+        if !under_way.send.tell_sent {
+            return;
+        }
+        let Some(place) = under_way.promise.take_one() else { return };
+        let event = under_way.event();
+        let event = PostEvent { moved_bytes: event.bytes, ..event };
+        tell(port, at, place, (POST_EVENT_SENT, POST_OK), event, &mut self.effects);
+    }
+
+    /// A packet of a message is over: nothing of it is waited for.
+    pub(super) fn on_packet_over(&mut self, send: u64) {
+        let Some(under_way) = self.sends.get_mut(&send) else { return };
+        under_way.open_packets = under_way.open_packets.saturating_sub(1);
+        if !(under_way.is_cut && under_way.open_packets == 0) {
+            return;
+        }
+        if let (Some(under_way), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) {
+            port.queue.forgo(under_way.promise);
+        }
+    }
+
+    /// A message failed: that is told.
+    pub(super) fn fail(&mut self, at: Time, send: u64, result: u32) {
+        let (Some(mut under_way), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) else {
+            return;
+        };
+        if let Some(place) = under_way.promise.take_one() {
+            let event = under_way.event();
+            tell(port, at, place, (POST_EVENT_FAILED, result), event, &mut self.effects);
+        }
+        port.queue.forgo(under_way.promise);
+    }
+
+    /// Ends the messages that read a region. Its room is taken away.
+    pub(super) fn close_region(&mut self, at: Time, region: u32) {
+        let reading =
+            self.sends.iter().filter(|(_, it)| it.send.memory.region == region && !it.is_cut).map(|(id, _)| *id);
+        let reading: alloc::vec::Vec<u64> = reading.collect();
+        for send in reading {
+            self.fail(at, send, POST_BAD_REGION);
+        }
+        let rooms = core::mem::take(&mut self.rooms);
+        for room in rooms {
+            if room.receive.memory.region != region {
+                self.rooms.push_back(room);
+            } else if let Some(port) = self.port.as_mut() {
+                let event = PostEvent { user: room.receive.user, ..PostEvent::default() };
+                let told = (POST_EVENT_FAILED, POST_BAD_REGION);
+                tell(port, at, room.promise, told, event, &mut self.effects);
+            }
+        }
+    }
+
+    /// Says that nothing was done of a command.
+    pub(super) fn refuse_command(&mut self, at: Time, user: u64, result: u32) {
+        let Some(port) = self.port.as_mut() else { return };
+        self.effects.counters.commands_refused += 1;
+        let place = port.queue.promise(1);
+        let event = PostEvent { user, ..PostEvent::default() };
+        tell(port, at, place, (POST_EVENT_REFUSED, result), event, &mut self.effects);
+        port.page.refuse(at, REFUSED_COMMAND, &mut self.effects);
+    }
+
+    /// Stores a part of a frame into room, as far as there is any. Returns when it is visible.
+    pub(super) fn store(
+        &mut self,
+        ready: Time,
+        room: &Room,
+        offset: u64,
+        frame: &SharedFrame,
+        bytes: core::ops::Range<usize>,
+    ) -> Time {
+        let memory = room.receive.memory;
+        let fits = (bytes.len() as u64).min(memory.bytes.saturating_sub(offset));
+        let ranges = self.ranges(&memory, offset, fits);
+        if ranges.is_empty() {
+            return ready;
+        }
+        let visible =
+            self.effects.dma_frame(ready, frame, bytes.start..bytes.start + fits as usize, ranges);
+        if let Some(port) = self.port.as_mut() {
+            port.data_visible = port.data_visible.max(visible);
+        }
+        visible
+    }
+
+    /// A message ended in this room: that is told.
+    pub(super) fn on_received(&mut self, at: Time, room: Room, received: &Received) {
+        let Some(port) = self.port.as_mut() else { return room.promise.void() };
+        let Received { source, number, bytes, result, message, interrupts } = *received;
+        let moved_bytes = bytes.min(room.receive.memory.bytes);
+        let is_cut = moved_bytes < bytes && result == POST_OK;
+        let result = if is_cut { POST_TRUNCATED } else { result };
+        let event = PostEvent {
+            user: room.receive.user,
+            bytes,
+            moved_bytes,
+            source: source.into(),
+            message: number.into(),
+            ..PostEvent::default()
+        };
+        self.effects.attribute(message);
+        let told = (POST_EVENT_RECEIVED, result);
+        let (visible, consumed) = tell(port, at, room.promise, told, event, &mut self.effects);
+        let counters = &mut self.effects.counters;
+        counters.truncated += u64::from(is_cut);
+        if result == POST_OK || is_cut {
+            counters.card.messages_received += 1;
+            counters.card.bytes_received += moved_bytes;
+            if let Some(message) = message {
+                self.effects.interface.ledger_mut().complete(&message, consumed);
+            }
+        } else {
+            counters.incomplete += 1;
+        }
+        if room.receive.interrupt || interrupts {
+            let cause = niclab_abi::event::CAUSE_SLICE;
+            self.effects.interrupt(visible, cause, PORT, message);
+        }
+    }
+
+    /// Whether the card's memory has room for another packet that is to be kept.
+    pub(super) fn has_memory(&self, bytes: usize) -> bool {
+        self.kept_bytes + bytes <= SEND_MEMORY_BYTES
+    }
+
+    /// Keeps a packet until it is acknowledged.
+    pub(super) fn keep(&mut self, node: u16, number: u32, frame: &SharedFrame) {
+        self.kept_bytes += frame.len();
+        if let Some(before) = self.kept.insert((node, number), frame.clone()) {
+            self.kept_bytes = self.kept_bytes.saturating_sub(before.len());
+        }
+    }
+
+    /// A packet that is kept.
+    pub(super) fn kept(&self, node: u16, number: u32) -> Option<&SharedFrame> {
+        self.kept.get(&(node, number))
+    }
+
+    /// Frees the memory of a packet.
+    pub(super) fn free(&mut self, node: u16, number: u32) {
+        if let Some(frame) = self.kept.remove(&(node, number)) {
+            self.kept_bytes = self.kept_bytes.saturating_sub(frame.len());
+        }
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl UnderWay {
+    fn event(&self) -> PostEvent {
+        PostEvent {
+            user: self.send.user,
+            bytes: self.send.memory.bytes,
+            source: self.send.node.into(),
+            message: self.number.into(),
+            ..PostEvent::default()
+        }
+    }
+}
+
+/// Stores an event in the place that was promised for it. Returns when it is visible, and when the program has it.
+fn tell(
+    port: &mut Port,
+    ready: Time,
+    place: Promise,
+    (kind, result): (u32, u32),
+    event: PostEvent,
+    effects: &mut Effects,
+) -> (Time, Time) {
+    let place = port.queue.store(place);
+    let event = PostEvent { status: post_event_status(kind, result, place.number as u32), ..event };
+    let words = DmaWords::from_slice(&to_words::<SLICE_WORDS>(&event));
+    let visible =
+        effects.dma_write(ready, place.address, words, Content::Completion { status: STATUS_BITS });
+    port.queue.on_visible(visible);
+    effects.counters.events += 1;
+    let consumed = effects.interface.host_receive(visible, SLICE_WORDS as u64 * WORD_BYTES);
+    effects.unattributed(|effects| port.queue.on_consumed(consumed, effects));
+    let message = effects.interface.ledger().attributed();
+    port.queue.wake(visible, PORT, message, effects);
+    (visible, consumed)
+}

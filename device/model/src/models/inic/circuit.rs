@@ -1,0 +1,318 @@
+//! Components joined by FIFOs: what an assembly is on the card.
+//!
+//! A component takes tokens from its inputs, works on them for as long as the platform's profile says, and puts tokens into its
+//! outputs. Each FIFO holds so many tokens; a component whose output is full waits, and in model time it waits until the token
+//! that many places before was taken. Everything that an input sets off is carried through at once: when the circuit rests, only
+//! what waits for data of the host or for a deadline is left.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::models::inic::card::Card;
+use crate::models::inic::token::Token;
+use crate::nic::FrameBytes;
+use crate::parts::host_interface::Machine;
+use crate::time::Time;
+
+/// Most components of a circuit: as many as there are bits in the set of those that have something to do.
+pub(super) const MAX_COMPONENTS: usize = u64::BITS as usize;
+
+/// A component: one function of a protocol (section 4).
+pub(super) trait Component: Send {
+    /// Takes what is next at its inputs. Returns whether it did anything.
+    fn step(&mut self, io: &mut Io<'_>) -> bool;
+
+    /// The answer to a read. Returns whether it was this component's.
+    fn on_data(&mut self, io: &mut Io<'_>, token: u64, bytes: &mut FrameBytes, is_whole: bool) -> bool {
+        let _ = (io, token, bytes, is_whole);
+        false
+    }
+
+    /// When it has something to do though nothing comes.
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// The host's port is closed: what is for its program, or from it and not on its way, is not kept.
+    fn on_close(&mut self, io: &mut Io<'_>) {
+        let _ = io;
+    }
+
+    /// Changes a parameter while it runs. Returns whether it has one of this name.
+    fn set(&mut self, parameter: &str, value: u64) -> bool {
+        let _ = (parameter, value);
+        false
+    }
+}
+
+/// A FIFO between two components.
+#[derive(Debug)]
+struct Fifo {
+    depth: usize,
+    tokens: VecDeque<(Time, Token)>,
+    /// When each of the last tokens was taken, as many as the FIFO is deep.
+    taken: VecDeque<Time>,
+    from: usize,
+    to: usize,
+}
+
+impl Fifo {
+    fn has_room(&self) -> bool {
+        self.tokens.len() < self.depth
+    }
+
+    /// When the place is free that the next token needs.
+    fn free_at(&self) -> Time {
+        let behind = self.depth - self.tokens.len().min(self.depth);
+        let place = self.taken.len().checked_sub(behind);
+        place.and_then(|place| self.taken.get(place)).copied().unwrap_or(Time::ZERO)
+    }
+
+    fn take(&mut self, at: Time) {
+        if self.taken.len() == self.depth {
+            self.taken.pop_front();
+        }
+        self.taken.push_back(at);
+    }
+}
+
+/// Where a component's ports lead, and what it works with.
+#[derive(Debug)]
+struct Wiring {
+    /// FIFOs of each input.
+    inputs: Vec<Vec<usize>>,
+    /// FIFOs of each output: a token goes into all of them.
+    outputs: Vec<Vec<usize>>,
+    machine: Machine,
+}
+
+/// A circuit.
+pub(super) struct Circuit {
+    components: Vec<Box<dyn Component>>,
+    wiring: Vec<Wiring>,
+    fifos: Vec<Fifo>,
+    /// A bit for each component that may have something to do.
+    ready: u64,
+}
+
+/// A component's ports, and the card, for as long as it acts.
+pub(super) struct Io<'a> {
+    pub(super) card: &'a mut Card,
+    /// The instant of the input that is carried through.
+    pub(super) now: Time,
+    wiring: &'a mut Wiring,
+    fifos: &'a mut [Fifo],
+    ready: &'a mut u64,
+}
+
+impl Io<'_> {
+    /// What is next at an input, of its one FIFO.
+    pub(super) fn peek(&self, input: usize) -> Option<&(Time, Token)> {
+        let fifo = *self.wiring.inputs.get(input)?.first()?;
+        self.fifos.get(fifo)?.tokens.front()
+    }
+
+    /// Takes it: the component begins with it at `at`, or when it is there.
+    pub(super) fn take(&mut self, input: usize) -> Option<(Time, Token)> {
+        self.take_from(input, 0)
+    }
+
+    /// Takes what is next in one of several FIFOs of an input.
+    fn take_from(&mut self, input: usize, place: usize) -> Option<(Time, Token)> {
+        let fifo = *self.wiring.inputs.get(input)?.get(place)?;
+        let fifo = self.fifos.get_mut(fifo)?;
+        let (at, token) = fifo.tokens.pop_front()?;
+        fifo.take(at.max(self.wiring.machine.idle_at()));
+        // Its source may wait for this place.
+        *self.ready |= 1 << fifo.from;
+        Some((at, token))
+    }
+
+    /// Takes one token of each FIFO of an input, once all are there.
+    pub(super) fn take_all(&mut self, input: usize) -> Option<Vec<(Time, Token)>> {
+        let fifos = self.wiring.inputs.get(input)?;
+        let are_there =
+            fifos.iter().all(|fifo| self.fifos.get(*fifo).is_some_and(|fifo| !fifo.tokens.is_empty()));
+        if !are_there {
+            return None;
+        }
+        (0..fifos.len()).map(|place| self.take_from(input, place)).collect()
+    }
+
+    /// Whether all FIFOs of an output have room.
+    pub(super) fn has_room(&self, output: usize) -> bool {
+        let fifos = self.wiring.outputs.get(output).map_or(&[][..], Vec::as_slice);
+        fifos.iter().all(|fifo| self.fifos.get(*fifo).is_none_or(Fifo::has_room))
+    }
+
+    /// Puts a token into an output that has room, as soon as the room is there in model time.
+    pub(super) fn put(&mut self, output: usize, at: Time, token: Token) {
+        let Some((last, others)) = self.wiring.outputs.get(output).and_then(|fifos| fifos.split_last())
+        else {
+            return;
+        };
+        for fifo in others {
+            put_into(self.fifos, *fifo, at, token.clone(), self.ready);
+        }
+        put_into(self.fifos, *last, at, token, self.ready);
+    }
+
+    /// Works on `bytes`. Returns when it is done.
+    pub(super) fn work(&mut self, at: Time, bytes: usize) -> Time {
+        self.card.effects.interface.work(&mut self.wiring.machine, at, bytes as u64).end
+    }
+}
+
+fn put_into(fifos: &mut [Fifo], index: usize, at: Time, token: Token, ready: &mut u64) {
+    let Some(fifo) = fifos.get_mut(index) else { return };
+    let at = at.max(fifo.free_at());
+    fifo.tokens.push_back((at, token));
+    *ready |= 1 << fifo.to;
+}
+
+/// What a circuit is made of: components with their machines, and what joins them.
+pub(super) struct Plan {
+    pub(super) components: Vec<(Box<dyn Component>, Machine, Ports)>,
+    pub(super) connections: Vec<Connection>,
+}
+
+/// How many ports a component has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+}
+
+/// An output, an input, and how many tokens are between them at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    pub(super) from: (usize, usize),
+    pub(super) to: (usize, usize),
+    pub(super) depth: usize,
+}
+
+impl Circuit {
+    /// Joins components. The assembly was checked: connections name ports that there are.
+    pub(super) fn new(plan: Plan) -> Self {
+        let Plan { components, connections } = plan;
+        let (mut boxes, mut wiring) = (Vec::new(), Vec::new());
+        for (component, machine, ports) in components {
+            boxes.push(component);
+            wiring.push(Wiring {
+                inputs: (0..ports.inputs).map(|_| Vec::new()).collect(),
+                outputs: (0..ports.outputs).map(|_| Vec::new()).collect(),
+                machine,
+            });
+        }
+        let mut fifos = Vec::new();
+        for Connection { from, to, depth } in connections {
+            let index = fifos.len();
+            let output = wiring.get_mut(from.0).and_then(|wiring| wiring.outputs.get_mut(from.1));
+            output.into_iter().for_each(|output| output.push(index));
+            let input = wiring.get_mut(to.0).and_then(|wiring| wiring.inputs.get_mut(to.1));
+            input.into_iter().for_each(|input| input.push(index));
+            // A wire holds what its source puts there until the other end takes it.
+            let depth = depth.max(1);
+            fifos.push(Fifo {
+                depth,
+                tokens: VecDeque::new(),
+                taken: VecDeque::new(),
+                from: from.0,
+                to: to.0,
+            });
+        }
+        Self { components: boxes, wiring, fifos, ready: 0 }
+    }
+
+    /// Lets one component do something, and then all that follows from it.
+    fn act<R>(
+        &mut self,
+        index: usize,
+        now: Time,
+        card: &mut Card,
+        act: impl FnOnce(&mut dyn Component, &mut Io<'_>) -> R,
+    ) -> Option<R> {
+        let (Some(component), Some(wiring)) = (self.components.get_mut(index), self.wiring.get_mut(index))
+        else {
+            return None;
+        };
+        let mut io = Io { card, now, wiring, fifos: &mut self.fifos, ready: &mut self.ready };
+        Some(act(component.as_mut(), &mut io))
+    }
+
+    /// Puts a token into the output of an edge component, and carries through what follows from it.
+    pub(super) fn inject(&mut self, index: usize, now: Time, at: Time, token: Token, card: &mut Card) {
+        self.act(index, now, card, |_, io| io.put(0, at, token));
+        self.settle(now, card);
+    }
+
+    /// Lets a component look again at what it waits for.
+    pub(super) fn wake(&mut self, index: usize, now: Time, card: &mut Card) {
+        self.ready |= 1_u64.checked_shl(index as u32).unwrap_or(0);
+        self.settle(now, card);
+    }
+
+    /// Lets all components look at their deadlines.
+    pub(super) fn on_timeout(&mut self, now: Time, card: &mut Card) {
+        for (index, component) in self.components.iter().enumerate() {
+            if component.deadline().is_some_and(|deadline| deadline <= now) {
+                self.ready |= 1 << index;
+            }
+        }
+        self.settle(now, card);
+    }
+
+    /// The answer to a read.
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        token: u64,
+        mut bytes: FrameBytes,
+        is_whole: bool,
+        card: &mut Card,
+    ) {
+        for index in 0..self.components.len() {
+            let is_its = self.act(index, now, card, |component, io| {
+                component.on_data(io, token, &mut bytes, is_whole)
+            });
+            if is_its == Some(true) {
+                self.ready |= 1 << index;
+                break;
+            }
+        }
+        self.settle(now, card);
+    }
+
+    /// The host's port is closed.
+    pub(super) fn on_close(&mut self, now: Time, card: &mut Card) {
+        for index in 0..self.components.len() {
+            self.act(index, now, card, |component, io| component.on_close(io));
+            self.ready |= 1 << index;
+        }
+        self.settle(now, card);
+    }
+
+    /// Changes a parameter of all components that have it. Returns whether any has.
+    pub(super) fn set(&mut self, parameter: &str, value: u64) -> bool {
+        self.components.iter_mut().map(|component| component.set(parameter, value)).filter(|has| *has).count()
+            > 0
+    }
+
+    /// The next deadline of any component.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.components.iter().filter_map(|component| component.deadline()).min()
+    }
+
+    /// Carries everything through. It ends: a token that is put is one that was taken, or stands for a message of the host, of
+    /// which at most as many are under way as the outstanding limit says.
+    fn settle(&mut self, now: Time, card: &mut Card) {
+        while self.ready != 0 {
+            let index = self.ready.trailing_zeros() as usize;
+            self.ready &= self.ready - 1;
+            if self.act(index, now, card, |component, io| component.step(io)) == Some(true) {
+                self.ready |= 1 << index;
+            }
+        }
+    }
+}

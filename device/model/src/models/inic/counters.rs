@@ -1,0 +1,78 @@
+//! What an INIC card counts.
+
+use crate::nic::{ShellCounts, Statistics};
+use crate::parts::counters::CardCounters;
+use crate::parts::effects;
+
+/// What the card does to the world.
+pub(super) type Effects = effects::Effects<Counters>;
+
+/// Counts since the card was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// What every card counts. Overruns are packets for which the card's memory had no room.
+    pub card: CardCounters,
+    /// Events written.
+    pub events: u64,
+    /// Commands refused.
+    pub commands_refused: u64,
+    /// Packets sent for the first time.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Packets with a number that came, in whatever order.
+    pub packets_received: u64,
+    /// Times that no acknowledgement came in time.
+    pub timeouts: u64,
+    /// Packets that had come before, and whose data was dropped.
+    pub duplicates: u64,
+    /// Packets dropped because one before them is missing, or one behind them has come.
+    pub out_of_order: u64,
+    /// Acknowledgements of packets that are not under way.
+    pub stray_acknowledgements: u64,
+    /// Frames of a card with another assembly or another format.
+    pub other_assembly: u64,
+    /// Messages of which a part did not come, as far as the card can know.
+    pub incomplete: u64,
+    /// Messages longer than the memory that was posted for them.
+    pub truncated: u64,
+    /// Messages that failed because their node did not answer.
+    pub unreachable: u64,
+    /// Packets of messages whose program was gone, or that were incomplete already.
+    pub discarded: u64,
+}
+
+impl AsMut<CardCounters> for Counters {
+    fn as_mut(&mut self) -> &mut CardCounters {
+        &mut self.card
+    }
+}
+
+impl Counters {
+    /// What only this model counts, by name.
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 16] {
+        [
+            ("packets_out", self.packets_sent),
+            ("packets_in", self.packets_received),
+            ("retransmissions", self.retransmissions),
+            ("timeouts", self.timeouts),
+            ("duplicates", self.duplicates),
+            ("out_of_order", self.out_of_order),
+            ("stray_acknowledgements", self.stray_acknowledgements),
+            ("other_assembly", self.other_assembly),
+            ("no_card_memory", self.card.overruns),
+            ("incomplete", self.incomplete),
+            ("truncated", self.truncated),
+            ("unreachable", self.unreachable),
+            ("discarded", self.discarded),
+            ("commands_refused", self.commands_refused),
+            ("events", self.events),
+            ("foreign_frames", self.card.foreign_frames),
+        ]
+    }
+
+    /// The counts as a driver reads them.
+    pub fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.card.statistics(shell)
+    }
+}

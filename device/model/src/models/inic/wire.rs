@@ -1,0 +1,363 @@
+//! Frames of an INIC card: field offsets, checked view, valid representation. Only the components `xmit` and `split_packet` use
+//! them (section 4.2).
+//!
+//! The paper gives widths and no places (section 3, figure 2). Behind the Ethernet header stand, most significant bit first:
+//!
+//! ```text
+//! every frame          protocol 8 | format 8 | assembly 16: who understands the rest
+//! seq24_node4, word 0  length 9, in words of 32 bits | info 4 | zero 11 | source 4 | destination 4
+//!              word 1  zero 8 | sequence 24
+//!              word 2  zero 8 | ack base 24
+//!              word 3  ack mask 32
+//! seq8_node12, word 0  length 11, in bytes | info 4 | zero 9 | sequence 8
+//!              word 1  source 12 | destination 12 | ack base 8
+//!              word 2  ack mask 32
+//! then                 data
+//! last four bytes      CRC-32 of all of these, in the place of Ethernet's, by which a MAC's status word says that a frame is bad
+//! ```
+//!
+//! Info is, from the highest bit: ack base and mask are valid; data follows; last packet of its message; sent again. A packet
+//! with neither acknowledgement nor data is void: it takes up the number of one whose message failed.
+
+use crc::{CRC_32_ISO_HDLC, Crc};
+use thiserror::Error;
+
+use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
+use crate::nic::FrameBytes;
+
+/// First byte behind the Ethernet header of every frame of this model.
+pub const PROTOCOL: u8 = 9;
+
+/// Bytes before the paper's header: Ethernet's, and who understands the rest.
+const ENVELOPE_BYTES: usize = ethernet::HEADER_BYTES + 4;
+/// Bytes of the check sequence.
+pub const CHECK_BYTES: usize = 4;
+
+const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
+
+mod info {
+    pub const ACK: u32 = 1 << 3;
+    pub const DATA: u32 = 1 << 2;
+    pub const LAST: u32 = 1 << 1;
+    pub const AGAIN: u32 = 1;
+}
+
+/// A format of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// 24 bits of sequence number, 4 of each node, the length in words: that of the paper's cluster.
+    Sequence24Node4,
+    /// 8 bits of sequence number, 12 of each node, the length in bytes: the paper's variant for larger clusters.
+    Sequence8Node12,
+}
+
+impl Format {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Sequence24Node4, Self::Sequence8Node12];
+
+    /// The byte that stands for it.
+    const fn code(self) -> u8 {
+        match self {
+            Self::Sequence24Node4 => 1,
+            Self::Sequence8Node12 => 2,
+        }
+    }
+
+    /// Bits of a sequence number.
+    pub const fn sequence_bits(self) -> u32 {
+        match self {
+            Self::Sequence24Node4 => 24,
+            Self::Sequence8Node12 => 8,
+        }
+    }
+
+    /// Nodes that a header can name.
+    pub const fn nodes(self) -> u32 {
+        match self {
+            Self::Sequence24Node4 => 1 << 4,
+            Self::Sequence8Node12 => 1 << 12,
+        }
+    }
+
+    /// Bytes that the length of a packet's data is a multiple of.
+    pub const fn unit_bytes(self) -> usize {
+        match self {
+            Self::Sequence24Node4 => 4,
+            Self::Sequence8Node12 => 1,
+        }
+    }
+
+    /// Most bytes of data that a header can tell.
+    pub const fn max_data_bytes(self) -> usize {
+        match self {
+            Self::Sequence24Node4 => ((1 << 9) - 1) * 4,
+            Self::Sequence8Node12 => (1 << 11) - 1,
+        }
+    }
+
+    const fn header_words(self) -> usize {
+        match self {
+            Self::Sequence24Node4 => 4,
+            Self::Sequence8Node12 => 3,
+        }
+    }
+
+    /// Bytes of a frame before its data.
+    pub const fn head_bytes(self) -> usize {
+        ENVELOPE_BYTES + self.header_words() * 4
+    }
+
+    /// The number as it stands in a header.
+    const fn cut(self, sequence: u32) -> u32 {
+        sequence & (u32::MAX >> (32 - self.sequence_bits()))
+    }
+}
+
+/// Why a frame is none that this card understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// It is too short, or not as long as it says.
+    #[error("a frame of {bytes} bytes is not as long as it says")]
+    Length {
+        /// Bytes of the frame.
+        bytes: usize,
+    },
+    /// Another model's frame.
+    #[error("the frame is of another model's protocol")]
+    Foreign,
+    /// A frame of another assembly, or in another format.
+    #[error("the frame is of the assembly {found:#06x}, and this card has {own:#06x}")]
+    Assembly {
+        /// Whose it is.
+        found: u16,
+        /// This card's.
+        own: u16,
+    },
+    /// A field that must be zero is not, or fields contradict one another.
+    #[error("a field holds what it cannot")]
+    BadField,
+    /// The Ethernet header is not the one of these nodes.
+    #[error("the Ethernet header does not belong to the nodes in the frame")]
+    Addresses,
+}
+
+/// What a card and its peers agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dialect {
+    /// The format.
+    pub format: Format,
+    /// By which the frames of its assembly are known.
+    pub assembly: u16,
+}
+
+/// What a packet acknowledges, in numbers as they stand in the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The last packet before which none is missing, itself included.
+    pub base: u32,
+    /// Bit `i`: the packet `i + 1` behind it has arrived.
+    pub mask: u32,
+}
+
+/// A packet's header. Numbers are cut to the width of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The sending node.
+    pub source: u16,
+    /// The receiving node.
+    pub destination: u16,
+    /// Number of the packet.
+    pub sequence: u32,
+    /// Whether data follows.
+    pub has_data: bool,
+    /// Whether it is the last of its message.
+    pub is_last: bool,
+    /// Whether it was sent before.
+    pub is_again: bool,
+    /// What it acknowledges.
+    pub ack: Option<Ack>,
+}
+
+impl Header {
+    const fn ethernet(&self) -> ethernet::Header {
+        ethernet::Header {
+            destination: mac_of_node(self.destination),
+            source: mac_of_node(self.source),
+            ether_type: ETHER_TYPE_CLUSTER,
+        }
+    }
+
+    const fn info(&self) -> u32 {
+        (if self.ack.is_some() { info::ACK } else { 0 })
+            | (if self.has_data { info::DATA } else { 0 })
+            | (if self.is_last { info::LAST } else { 0 })
+            | (if self.is_again { info::AGAIN } else { 0 })
+    }
+
+    /// Writes the head of a frame whose data stands behind the room that was left for it, and the check sequence behind that.
+    pub fn finish(&self, dialect: Dialect, frame: &mut FrameBytes) {
+        let Dialect { format, assembly } = dialect;
+        let data_bytes = frame.len().saturating_sub(format.head_bytes()) as u32;
+        let (nodes, info) = ((u32::from(self.source), u32::from(self.destination)), self.info());
+        let sequence = format.cut(self.sequence);
+        let Ack { base, mask } = self.ack.unwrap_or(Ack { base: 0, mask: 0 });
+        let base = format.cut(base);
+        let words = match format {
+            Format::Sequence24Node4 => {
+                [data_bytes / 4 << 23 | info << 19 | nodes.0 << 4 | nodes.1, sequence, base, mask]
+            }
+            Format::Sequence8Node12 => {
+                [data_bytes << 21 | info << 17 | sequence, nodes.0 << 20 | nodes.1 << 8 | base, mask, 0]
+            }
+        };
+        let [high, low] = assembly.to_be_bytes();
+        let mut head = FrameBytes::from_slice(&self.ethernet().emit());
+        head.extend_from_slice(&[PROTOCOL, format.code(), high, low]);
+        for word in words.iter().take(format.header_words()) {
+            head.extend_from_slice(&word.to_be_bytes());
+        }
+        if let Some(room) = frame.get_mut(..head.len()) {
+            room.copy_from_slice(&head);
+        }
+        let check = CRC.checksum(frame.get(ethernet::HEADER_BYTES..).unwrap_or_default());
+        frame.extend_from_slice(&check.to_be_bytes());
+    }
+
+    /// Reads the head of a frame. Behind it, up to the check sequence, is the data.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn parse(dialect: Dialect, frame: &[u8]) -> Result<Self, WireError> {
+        let Dialect { format, assembly } = dialect;
+        let length = WireError::Length { bytes: frame.len() };
+        let ethernet = ethernet::Frame::new_checked(frame).ok_or(length)?;
+        if ethernet::is_foreign(ethernet.payload(), PROTOCOL) {
+            return Err(WireError::Foreign);
+        }
+        let data_bytes = frame.len().checked_sub(format.head_bytes() + CHECK_BYTES).ok_or(length)? as u32;
+        let (envelope, rest) = ethernet.payload().split_first_chunk::<4>().ok_or(length)?;
+        let [protocol, code, high, low] = *envelope;
+        let found = u16::from_be_bytes([high, low]);
+        if protocol != PROTOCOL {
+            return Err(WireError::BadField);
+        }
+        if (code, found) != (format.code(), assembly) {
+            return Err(WireError::Assembly { found, own: assembly });
+        }
+        let mut words = rest.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+        let mut word = || words.next().ok_or(length);
+        let (told_bytes, bits, header, zero) = match format {
+            Format::Sequence24Node4 => {
+                let (first, sequence, base, mask) = (word()?, word()?, word()?, word()?);
+                let header = (first as u16 >> 4 & 0xf, first as u16 & 0xf, sequence, base, mask);
+                (first >> 23 << 2, first >> 19, header, first >> 8 & 0x7ff | sequence >> 24 | base >> 24)
+            }
+            Format::Sequence8Node12 => {
+                let (first, second, mask) = (word()?, word()?, word()?);
+                let nodes = ((second >> 20) as u16, (second >> 8) as u16 & 0xfff);
+                let header = (nodes.0, nodes.1, first & 0xff, second & 0xff, mask);
+                (first >> 21, first >> 17, header, first >> 8 & 0x1ff)
+            }
+        };
+        let (source, destination, sequence, base, mask) = header;
+        let has = |bit: u32| bits & bit != 0;
+        let (has_ack, has_data) = (has(info::ACK), has(info::DATA));
+        if told_bytes != data_bytes {
+            return Err(length);
+        }
+        if zero != 0 || (data_bytes > 0) != has_data || (!has_ack && (base, mask) != (0, 0)) {
+            return Err(WireError::BadField);
+        }
+        let header = Self {
+            source,
+            destination,
+            sequence,
+            has_data,
+            is_last: has(info::LAST),
+            is_again: has(info::AGAIN),
+            ack: has_ack.then_some(Ack { base, mask }),
+        };
+        if ethernet::Header::parse(&ethernet) != header.ethernet() {
+            return Err(WireError::Addresses);
+        }
+        Ok(header)
+    }
+}
+
+/// Whether the check sequence fits the frame: what the network interface's status word says.
+pub fn is_whole(frame: &[u8]) -> bool {
+    let body = frame.get(ethernet::HEADER_BYTES..).unwrap_or_default();
+    body.split_last_chunk::<CHECK_BYTES>()
+        .is_some_and(|(covered, check)| CRC.checksum(covered) == u32::from_be_bytes(*check))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_packet() -> impl Strategy<Value = (Dialect, Header, Vec<u8>)> {
+        let format = prop::sample::select(Format::ALL.to_vec());
+        (format, any::<u16>()).prop_flat_map(|(format, assembly)| {
+            let nodes = format.nodes() as u16;
+            let numbers = move || any::<u32>().prop_map(move |number| format.cut(number));
+            let ack = prop::option::of((numbers(), any::<u32>()).prop_map(|(base, mask)| Ack { base, mask }));
+            let data = prop::collection::vec(any::<u8>(), 0..300).prop_map(move |mut data| {
+                data.truncate(data.len() / format.unit_bytes() * format.unit_bytes());
+                data
+            });
+            (0..nodes, 0..nodes, numbers(), any::<[bool; 2]>(), ack, data).prop_map(
+                move |(source, destination, sequence, [is_last, is_again], ack, data)| {
+                    let has_data = !data.is_empty();
+                    let header = Header { source, destination, sequence, has_data, is_last, is_again, ack };
+                    (Dialect { format, assembly }, header, data)
+                },
+            )
+        })
+    }
+
+    fn emit(dialect: Dialect, header: &Header, data: &[u8]) -> FrameBytes {
+        let mut frame = FrameBytes::from_elem(0xee, dialect.format.head_bytes());
+        frame.extend_from_slice(data);
+        header.finish(dialect, &mut frame);
+        frame
+    }
+
+    proptest! {
+        #[test]
+        fn packets_round_trip((dialect, header, data) in any_packet()) {
+            let frame = emit(dialect, &header, &data);
+            prop_assert!(is_whole(&frame));
+            prop_assert_eq!(Header::parse(dialect, &frame), Ok(header));
+            prop_assert_eq!(&frame[dialect.format.head_bytes()..frame.len() - CHECK_BYTES], &*data);
+        }
+
+        #[test]
+        fn any_single_damaged_bit_is_found((dialect, header, data) in any_packet()) {
+            let mut frame = emit(dialect, &header, &data);
+            for bit in 0..frame.len() * 8 {
+                frame[bit / 8] ^= 1 << (bit % 8);
+                prop_assert!(!is_whole(&frame) || Header::parse(dialect, &frame).is_err(), "bit {}", bit);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>, format in prop::sample::select(Format::ALL.to_vec())) {
+            let mut frame = [0; ethernet::HEADER_BYTES].to_vec();
+            frame.extend_from_slice(&[PROTOCOL, format.code(), 0, 7]);
+            frame.extend_from_slice(&bytes);
+            let _ = (Header::parse(Dialect { format, assembly: 7 }, &frame), is_whole(&bytes));
+        }
+
+        #[test]
+        fn frames_of_others_are_told_apart((dialect, header, data) in any_packet(), other: u16) {
+            prop_assume!(other != dialect.assembly);
+            let frame = emit(dialect, &header, &data);
+            let own = Dialect { assembly: other, ..dialect };
+            let found = Header::parse(own, &frame);
+            prop_assert_eq!(found, Err(WireError::Assembly { found: dialect.assembly, own: other }));
+        }
+    }
+}
