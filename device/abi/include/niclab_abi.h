@@ -1238,7 +1238,10 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
  */
 #define NICLAB_POST_RECEIVE 2U
 
-/* Flag of [`POST_SEND`]: the receiving NIC interrupts its host once the event of the message is stored. */
+/*
+ * Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
+ * that the receiver asks, and not the sender.
+ */
 #define NICLAB_POST_INTERRUPT 256U
 
 /*
@@ -1250,8 +1253,8 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 /* A message is a multiple of so many bytes, and not empty. */
 #define NICLAB_POST_UNIT_BYTES 4U
 
-/* The longest message, in bytes. */
-#define NICLAB_POST_MAX_MESSAGE_BYTES 0x100000U
+/* The longest message of any card, in bytes; a card may be made for shorter ones. */
+#define NICLAB_POST_MAX_MESSAGE_BYTES 0x40000000U
 
 /* The words of [`POST_SEND`]. */
 struct niclab_send_command {
@@ -1364,7 +1367,7 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 /* Result: offset and bytes go beyond the region. */
 #define NICLAB_POST_BAD_RANGE 3U
 
-/* Result: reserved bits or words are not zero, or a length is none of a message. */
+/* Result: reserved bits or words are not zero, or a length is none of a message, or too long for the card. */
 #define NICLAB_POST_BAD_VALUE 4U
 
 /* Result: there is no such command. */

@@ -19,7 +19,8 @@ pub const POST_SEND: u32 = 1;
 /// in which it was posted, as the first packets of messages arrive.
 pub const POST_RECEIVE: u32 = 2;
 
-/// Flag of [`POST_SEND`]: the receiving NIC interrupts its host once the event of the message is stored.
+/// Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
+/// that the receiver asks, and not the sender.
 pub const POST_INTERRUPT: u32 = 1 << 8;
 /// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again, and that of all
 /// messages which were launched before it.
@@ -27,8 +28,8 @@ pub const POST_TELL_SENT: u32 = 1 << 9;
 
 /// A message is a multiple of so many bytes, and not empty.
 pub const POST_UNIT_BYTES: u64 = 4;
-/// The longest message, in bytes.
-pub const POST_MAX_MESSAGE_BYTES: u64 = 1 << 20;
+/// The longest message of any card, in bytes; a card may be made for shorter ones.
+pub const POST_MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
 layout! {
     /// The words of [`POST_SEND`].
@@ -114,7 +115,7 @@ pub const POST_TRUNCATED: u32 = 1;
 pub const POST_BAD_REGION: u32 = 2;
 /// Result: offset and bytes go beyond the region.
 pub const POST_BAD_RANGE: u32 = 3;
-/// Result: reserved bits or words are not zero, or a length is none of a message.
+/// Result: reserved bits or words are not zero, or a length is none of a message, or too long for the card.
 pub const POST_BAD_VALUE: u32 = 4;
 /// Result: there is no such command.
 pub const POST_BAD_COMMAND: u32 = 5;
