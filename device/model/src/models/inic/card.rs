@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 
 use niclab_abi::control::PortOpen;
+use niclab_abi::event::CAUSE_MESSAGE;
 use niclab_abi::posts::{
     POST_BAD_RANGE, POST_BAD_REGION, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED,
     POST_EVENT_SENT, POST_OK, POST_TRUNCATED, PostEvent, post_event_status,
@@ -197,6 +198,11 @@ impl Card {
         self.rooms.push_back(Room { receive, ready, promise });
     }
 
+    /// Whether any room is posted.
+    pub(super) fn has_room_posted(&self) -> bool {
+        !self.rooms.is_empty()
+    }
+
     /// The room that was posted first.
     pub(super) fn take_room(&mut self) -> Option<Room> {
         self.rooms.pop_front()
@@ -348,7 +354,7 @@ impl Card {
             counters.incomplete += 1;
         }
         if room.receive.interrupt || interrupts {
-            let cause = niclab_abi::event::CAUSE_SLICE;
+            let cause = CAUSE_MESSAGE;
             self.effects.interrupt(visible, cause, PORT, message);
         }
     }

@@ -1,0 +1,87 @@
+//! Says what is acknowledged, with each packet that goes to a node and, where none does, by itself (section 4.4).
+
+use crate::models::inic::arrivals::{Arrival, Arrivals, MASK_BITS, Number};
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{AckInfo, Header, Next, Token};
+
+const HEADERS: usize = 0;
+const NEXT: usize = 1;
+
+/// What has come from a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    arrivals: Arrivals,
+    /// The packet that is furthest ahead of all that were acknowledged, once there was one.
+    told: Option<Number>,
+    has_sent: bool,
+}
+
+impl Peer {
+    /// What is to be said now.
+    fn tell(&mut self, node: u16, is_forced: bool) -> AckInfo {
+        if self.has_sent {
+            self.told = Some(self.arrivals.furthest());
+        }
+        let ack = self.has_sent.then(|| self.arrivals.acknowledged());
+        AckInfo { node, ack, is_forced }
+    }
+}
+
+pub(in crate::models::inic) struct BuildAcks {
+    /// Packets that may be not acknowledged before one must be (section 3).
+    threshold: u32,
+    /// Whether the last packet of a message is acknowledged at once. The paper has no such rule: with it alone, the tail of each
+    /// message waits for its sender's timer.
+    acknowledge_last: bool,
+    peers: PerNode<Peer>,
+}
+
+impl BuildAcks {
+    pub(in crate::models::inic) fn new(threshold: u32, acknowledge_last: bool) -> Self {
+        Self { threshold, acknowledge_last, peers: PerNode::default() }
+    }
+
+    /// Whether a packet that came must be answered by itself.
+    fn must_tell(&mut self, header: &Header, number: Number) -> bool {
+        let peer = self.peers.of(header.source);
+        peer.has_sent = true;
+        if header.is_dropped {
+            // Its sender asks what is missing.
+            return true;
+        }
+        match peer.arrivals.arrive(number, MASK_BITS - 1) {
+            Arrival::Doubled => true,
+            Arrival::Beyond => false,
+            Arrival::New => {
+                // Before the first packet is the last of all numbers.
+                let told = peer.told.unwrap_or(Number::new(u32::MAX));
+                peer.arrivals.furthest().ahead_of(told) > self.threshold
+                    || (header.is_last && self.acknowledge_last)
+            }
+        }
+    }
+}
+
+impl Component for BuildAcks {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if !io.has_room(0) {
+            return false;
+        }
+        if let Some((at, Token::Header(header))) = io.take(HEADERS) {
+            let worked = io.work(at, 0);
+            if let Some(number) = header.number
+                && self.must_tell(&header, number)
+            {
+                let told = self.peers.of(header.source).tell(header.source, true);
+                io.put(0, worked, Token::Ack(told));
+            }
+            return true;
+        }
+        let Some((at, Token::Next(Next { node }))) = io.take(NEXT) else { return false };
+        let worked = io.work(at, 0);
+        let told = self.peers.of(node).tell(node, false);
+        io.put(0, worked, Token::Ack(told));
+        true
+    }
+}

@@ -1,0 +1,57 @@
+//! Finds packets whose number has come before (section 4.6). Their data is dropped; their headers go on, so that an
+//! acknowledgement that was lost is repeated.
+
+use crate::models::inic::arrivals::{Arrival, Arrivals};
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{Token, Verdict};
+
+const HEADERS: usize = 0;
+const VERDICTS: usize = 1;
+
+pub(in crate::models::inic) struct DupFind {
+    /// Packets that it remembers behind one that is missing. With `order_pkts` beside it none: what that drops comes again and
+    /// is no duplicate, and the two do not communicate (section 4.7).
+    beyond: u32,
+    arrivals: PerNode<Arrivals>,
+}
+
+impl DupFind {
+    /// One that remembers so many packets behind one that is missing.
+    pub(in crate::models::inic) fn new(beyond: u32) -> Self {
+        Self { beyond, arrivals: PerNode::default() }
+    }
+}
+
+impl Component for DupFind {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if !io.has_room(HEADERS) || !io.has_room(VERDICTS) {
+            return false;
+        }
+        let Some((at, Token::Header(header))) = io.take(0) else { return false };
+        let worked = io.work(at, 0);
+        if let Some(number) = header.number {
+            let arrival = self.arrivals.of(header.source).arrive(number, self.beyond);
+            let verdict = match arrival {
+                Arrival::New => Verdict::Pass,
+                Arrival::Doubled => {
+                    io.card.effects.counters.duplicates += 1;
+                    Verdict::Drop
+                }
+                // Beside `order_pkts` that is for it to say; without it such a packet could come twice.
+                Arrival::Beyond if self.beyond == 0 => Verdict::Pass,
+                Arrival::Beyond => {
+                    io.card.effects.counters.out_of_order += 1;
+                    Verdict::Drop
+                }
+            };
+            io.put(VERDICTS, worked, Token::Verdict(verdict));
+            if verdict == Verdict::Drop && arrival == Arrival::Beyond {
+                // Not acknowledged: it must come again.
+                return true;
+            }
+        }
+        io.put(HEADERS, worked, Token::Header(header));
+        true
+    }
+}

@@ -1,0 +1,350 @@
+//! Says which packet is next (section 4.3): cuts messages into packets, keeps them until they are acknowledged, and sends them
+//! again where they are not.
+//!
+//! To each node at most the outstanding limit of packets is not acknowledged. When a timer expires, the last of them goes again,
+//! which makes the receiver say what it has; what it then does not have goes again, too. A 0 before a 1 in a mask is a packet
+//! that was lost: it goes again at once, unless it was sent after the one that came.
+//!
+//! A node that does not answer so many expiries in a row fails all messages to it. Its packets keep their numbers and lose their
+//! data, so that the next message still follows the last one that came: they go again, void, with the next message.
+
+use alloc::collections::VecDeque;
+
+use niclab_abi::posts::POST_UNREACHABLE;
+
+use crate::models::inic::arrivals::{MASK_BITS, Number};
+use crate::models::inic::card::{Card, Cut};
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{Message, Next, Payload, Pinfo, Token};
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+const MESSAGES: usize = 0;
+const HEADERS: usize = 1;
+const EXPIRIES: usize = 2;
+const PINFO: usize = 0;
+const NEXT: usize = 1;
+const DISABLE: usize = 2;
+
+/// Bytes of the word that says which packet of which message the data is of.
+pub(super) const PLACE_BYTES: u64 = 8;
+/// Bytes of a frame beside its data, rounded up.
+const FRAME_OVERHEAD: usize = 64;
+
+/// What an assembly says of it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::models::inic) struct Parameters {
+    pub(in crate::models::inic) packet_bytes: u64,
+    pub(in crate::models::inic) outstanding_limit: usize,
+    pub(in crate::models::inic) is_placed: bool,
+    /// Expiries in a row after which a node is given up; zero: none.
+    pub(in crate::models::inic) retries: u32,
+}
+
+/// A packet that is not acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    /// The message; none where it failed.
+    send: Option<u64>,
+    is_last: bool,
+    message: Option<TraceTag>,
+    /// A mask has told of it, and packets before it are missing.
+    is_there: bool,
+    /// It waits to go again.
+    is_queued: bool,
+    /// Its place among all that was sent to the node, the last time it was.
+    order: u64,
+}
+
+/// What is sent to a node.
+#[derive(Clone, Debug, Default)]
+struct Link {
+    messages: VecDeque<u64>,
+    /// The first message is begun.
+    is_begun: bool,
+    oldest: Number,
+    outstanding: VecDeque<Outstanding>,
+    /// Packets that go again.
+    again: VecDeque<Number>,
+    /// Packets sent so far, each time counted.
+    sent: u64,
+    /// Expiries since something was acknowledged.
+    expiries: u32,
+    /// The last packet went again, to be told what is missing.
+    is_probing: bool,
+    /// The node was given up.
+    is_down: bool,
+    /// It is among those that take turns.
+    is_waiting: bool,
+    /// When there was something new to send.
+    ready: Time,
+}
+
+impl Link {
+    fn next(&self) -> Number {
+        self.oldest.plus(self.outstanding.len() as u32)
+    }
+
+    fn packet(&mut self, number: Number) -> Option<&mut Outstanding> {
+        let index = number.get().wrapping_sub(self.oldest.get()) as usize;
+        self.outstanding.get_mut(index)
+    }
+
+    /// Has all packets go again that are not there, up to the first `count`.
+    fn send_again(&mut self, count: usize, unless_after: Option<u64>) {
+        let oldest = self.oldest;
+        for (index, packet) in self.outstanding.iter_mut().enumerate().take(count) {
+            let is_lost = unless_after.is_none_or(|order| packet.order < order);
+            if is_lost && !packet.is_there && !packet.is_queued {
+                packet.is_queued = true;
+                self.again.push_back(oldest.plus(index as u32));
+            }
+        }
+    }
+}
+
+/// A packet is there: its memory is free, and its message may be over.
+fn end(node: u16, number: Number, packet: &mut Outstanding, card: &mut Card) {
+    card.free(node, number.get());
+    if let Some(send) = packet.send.take() {
+        card.on_packet_over(send);
+    }
+}
+
+pub(in crate::models::inic) struct Genp {
+    parameters: Parameters,
+    links: PerNode<Link>,
+    /// Nodes to which there may be something to send, in turns.
+    turns: VecDeque<u16>,
+}
+
+impl Genp {
+    pub(in crate::models::inic) fn new(parameters: Parameters) -> Self {
+        Self { parameters, links: PerNode::default(), turns: VecDeque::new() }
+    }
+
+    fn wait(&mut self, node: u16, at: Time) {
+        let link = self.links.of(node);
+        link.ready = link.ready.max(at);
+        if !core::mem::replace(&mut link.is_waiting, true) {
+            self.turns.push_back(node);
+        }
+    }
+
+    fn on_message(&mut self, at: Time, message: Message) {
+        let link = self.links.of(message.node);
+        link.messages.push_back(message.send);
+        if core::mem::take(&mut link.is_down) {
+            link.send_again(usize::MAX, None);
+        }
+        self.wait(message.node, at);
+    }
+
+    /// A node says what it has. Returns whether it has all.
+    fn on_ack(&mut self, at: Time, node: u16, (base, mask): (Number, u32), card: &mut Card) -> bool {
+        let Some(link) = self.links.known(node) else {
+            card.effects.counters.stray_acknowledgements += 1;
+            return false;
+        };
+        let was_empty = link.outstanding.is_empty();
+        let acknowledged = base.next().ahead_of(link.oldest) as usize;
+        if acknowledged > link.outstanding.len() {
+            card.effects.counters.stray_acknowledgements += 1;
+            return false;
+        }
+        if acknowledged == 0 && base.next() != link.oldest {
+            // An older one, that came late.
+            return false;
+        }
+        let mut is_progress = acknowledged > 0;
+        for mut packet in link.outstanding.drain(..acknowledged) {
+            end(node, link.oldest, &mut packet, card);
+            link.oldest = link.oldest.next();
+        }
+        let (mut furthest, mut latest) = (0, 0);
+        for bit in (0..MASK_BITS).filter(|bit| mask >> bit & 1 == 1) {
+            let number = link.oldest.plus(bit);
+            let Some(packet) = link.packet(number) else { continue };
+            (furthest, latest) = (bit as usize, latest.max(packet.order));
+            if !core::mem::replace(&mut packet.is_there, true) {
+                is_progress = true;
+                end(node, number, packet, card);
+            }
+        }
+        if is_progress {
+            link.expiries = 0;
+        }
+        if core::mem::take(&mut link.is_probing) {
+            link.send_again(usize::MAX, None);
+        } else {
+            link.send_again(furthest, Some(latest));
+        }
+        let is_empty = link.outstanding.is_empty();
+        if is_empty {
+            link.again.clear();
+        }
+        self.wait(node, at);
+        is_empty && !was_empty
+    }
+
+    fn on_expiry(&mut self, at: Time, node: u16, card: &mut Card) {
+        let retries = self.parameters.retries;
+        let Some(link) = self.links.known(node).filter(|link| !link.outstanding.is_empty()) else { return };
+        card.effects.counters.timeouts += 1;
+        link.expiries += 1;
+        if retries > 0 && link.expiries > retries {
+            link.expiries = 0;
+            link.is_down = true;
+            link.is_probing = false;
+            link.again.clear();
+            let oldest = link.oldest;
+            let mut failed: alloc::vec::Vec<u64> = link.messages.iter().copied().collect();
+            for (index, packet) in link.outstanding.iter_mut().enumerate() {
+                card.free(node, oldest.plus(index as u32).get());
+                packet.is_queued = false;
+                failed.extend(packet.send.take());
+            }
+            for send in failed {
+                card.effects.counters.unreachable += u64::from(card.memory_of(send).is_some());
+                card.fail(at, send, POST_UNREACHABLE);
+            }
+            return;
+        }
+        link.is_probing = true;
+        // The last of those that are not there: of the others the memory is free.
+        let oldest = link.oldest;
+        let last = link.outstanding.iter_mut().enumerate().rev().find(|(_, packet)| !packet.is_there);
+        if let Some((index, packet)) = last
+            && !core::mem::replace(&mut packet.is_queued, true)
+        {
+            link.again.push_back(oldest.plus(index as u32));
+        }
+        self.wait(node, at);
+    }
+
+    /// The next packet to a node, if there is any that may go.
+    fn packet(&mut self, node: u16, card: &mut Card) -> Option<Pinfo> {
+        let Parameters { packet_bytes, outstanding_limit, is_placed, .. } = self.parameters;
+        let link = self.links.known(node)?;
+        while let Some(number) = link.again.pop_front() {
+            link.sent += 1;
+            let order = link.sent;
+            let Some(packet) = link.packet(number).filter(|packet| packet.is_queued) else { continue };
+            packet.is_queued = false;
+            if packet.is_there {
+                continue;
+            }
+            packet.order = order;
+            let is_here = card.kept(node, number.get()).is_some();
+            let payload = if is_here { Payload::Card } else { Payload::Void };
+            card.effects.counters.retransmissions += 1;
+            let (is_last, message) = (packet.is_last || !is_here, packet.message);
+            return Some(Pinfo { node, number, payload, is_last, is_again: true, is_kept: is_here, message });
+        }
+        let most = packet_bytes - if is_placed { PLACE_BYTES } else { 0 };
+        loop {
+            let has_room = link.outstanding.len() < outstanding_limit
+                && card.has_memory(packet_bytes as usize + FRAME_OVERHEAD);
+            let send = link.messages.front().copied().filter(|_| has_room && !link.is_down)?;
+            let cut = match card.cut(send, most, is_placed) {
+                Some(cut) => cut,
+                None if link.is_begun => Cut { payload: Payload::Void, is_last: true, message: None },
+                None => {
+                    link.messages.pop_front();
+                    continue;
+                }
+            };
+            let Cut { payload, is_last, message } = cut;
+            link.is_begun = !is_last;
+            if is_last {
+                link.messages.pop_front();
+            }
+            let number = link.next();
+            link.sent += 1;
+            let is_kept = !matches!(payload, Payload::Void);
+            link.outstanding.push_back(Outstanding {
+                send: is_kept.then_some(send),
+                is_last,
+                message,
+                is_there: false,
+                is_queued: false,
+                order: link.sent,
+            });
+            card.effects.counters.packets_sent += 1;
+            return Some(Pinfo { node, number, payload, is_last, is_again: false, is_kept, message });
+        }
+    }
+
+    /// Sends one packet to the node whose turn it is, of those to which one may go.
+    fn send(&mut self, io: &mut Io<'_>) -> bool {
+        for _ in 0..self.turns.len() {
+            let Some(node) = self.turns.pop_front() else { return false };
+            let Some(pinfo) = self.packet(node, io.card) else {
+                // It is back in turn when something is acknowledged, expires, or is posted.
+                let link = self.links.of(node);
+                link.is_waiting = false;
+                continue;
+            };
+            let ready = self.links.of(node).ready;
+            self.turns.push_back(node);
+            let worked = io.work(ready, 0);
+            io.put(NEXT, worked, Token::Next(Next { node }));
+            io.put(PINFO, worked, Token::Pinfo(pinfo));
+            return true;
+        }
+        false
+    }
+
+    /// The card's memory has room again: all that wait for it are back in turn.
+    fn wait_all(&mut self, at: Time) {
+        let waiting = self.links.iter_mut().filter(|(_, link)| !link.is_waiting && !link.messages.is_empty());
+        let nodes: alloc::vec::Vec<u16> = waiting.map(|(node, _)| node).collect();
+        nodes.into_iter().for_each(|node| self.wait(node, at));
+    }
+}
+
+impl Component for Genp {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if io.has_room(DISABLE)
+            && let Some((at, Token::Header(header))) = io.take(HEADERS)
+        {
+            let worked = io.work(at, 0);
+            if let Some(ack) = header.ack {
+                let had_memory = io.card.has_memory(self.parameters.packet_bytes as usize + FRAME_OVERHEAD);
+                if self.on_ack(worked, header.source, ack, io.card) {
+                    io.put(DISABLE, worked, Token::Disable(header.source));
+                }
+                if !had_memory {
+                    self.wait_all(worked);
+                }
+            }
+            return true;
+        }
+        if let Some((at, Token::Expiry(node))) = io.take(EXPIRIES) {
+            let worked = io.work(at, 0);
+            self.on_expiry(worked, node, io.card);
+            return true;
+        }
+        if let Some((at, Token::Message(message))) = io.take(MESSAGES) {
+            self.on_message(at, message);
+            return true;
+        }
+        io.has_room(PINFO) && io.has_room(NEXT) && self.send(io)
+    }
+
+    fn on_close(&mut self, io: &mut Io<'_>) {
+        let now = io.now;
+        // Messages that were begun end with a packet that says so.
+        self.wait_all(now);
+    }
+
+    fn set(&mut self, parameter: &str, value: u64) -> bool {
+        match parameter {
+            "outstanding_limit" => self.parameters.outstanding_limit = value as usize,
+            "retries" => self.parameters.retries = value as u32,
+            _ => return false,
+        }
+        true
+    }
+}

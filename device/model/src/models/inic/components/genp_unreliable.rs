@@ -1,0 +1,78 @@
+//! Cuts messages into packets as soon as they are there, and forgets them (section 5): the stub in the place of `genp`.
+
+use alloc::collections::VecDeque;
+
+use crate::models::inic::arrivals::Number;
+use crate::models::inic::card::Cut;
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::components::genp::PLACE_BYTES;
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{Message, Payload, Pinfo, Token};
+use crate::time::Time;
+
+#[derive(Clone, Copy, Debug)]
+struct Next(Number);
+
+impl Default for Next {
+    fn default() -> Self {
+        Self(Number::ZERO)
+    }
+}
+
+pub(in crate::models::inic) struct GenpUnreliable {
+    packet_bytes: u64,
+    is_placed: bool,
+    next: PerNode<Next>,
+    /// Messages that are not cut to their end, and whether the first is begun.
+    messages: VecDeque<(Time, Message)>,
+    is_begun: bool,
+}
+
+impl GenpUnreliable {
+    pub(in crate::models::inic) fn new(packet_bytes: u64, is_placed: bool) -> Self {
+        Self {
+            packet_bytes,
+            is_placed,
+            next: PerNode::default(),
+            messages: VecDeque::new(),
+            is_begun: false,
+        }
+    }
+}
+
+impl Component for GenpUnreliable {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if let Some((at, Token::Message(message))) = io.take(0) {
+            self.messages.push_back((at, message));
+            return true;
+        }
+        if !io.has_room(0) {
+            return false;
+        }
+        let Some(&(at, Message { node, send })) = self.messages.front() else { return false };
+        let most = self.packet_bytes - if self.is_placed { PLACE_BYTES } else { 0 };
+        let cut = io.card.cut(send, most, self.is_placed);
+        // A message whose memory went away ends with a packet that says so.
+        let cut = match cut {
+            Some(cut) => cut,
+            None if self.is_begun => Cut { payload: Payload::Void, is_last: true, message: None },
+            None => {
+                self.messages.pop_front();
+                return true;
+            }
+        };
+        self.is_begun = !cut.is_last;
+        if cut.is_last {
+            self.messages.pop_front();
+        }
+        let worked = io.work(at, 0);
+        let Next(next) = self.next.of(node);
+        let number = *next;
+        *next = number.next();
+        let Cut { payload, is_last, message } = cut;
+        let pinfo = Pinfo { node, number, payload, is_last, is_again: false, is_kept: false, message };
+        io.card.effects.counters.packets_sent += 1;
+        io.put(0, worked, Token::Pinfo(pinfo));
+        true
+    }
+}

@@ -1,0 +1,304 @@
+//! Joins packets to messages in the host's memory.
+//!
+//! The header names neither message nor offset. Where packets come in order, the one that is marked as the last ends a message,
+//! and the next begins one. Where they do not, the sender puts a word before the data of each: number of the message, and of the
+//! packet in it.
+//!
+//! A message gets the room that was posted first when its first packet comes. While there is none its packets wait in the card's
+//! memory; those of other nodes pass.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use niclab_abi::posts::{POST_INCOMPLETE, POST_OK};
+
+use crate::models::inic::arrivals::Number;
+use crate::models::inic::card::{Card, PORT, Received, Room};
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::components::genp::PLACE_BYTES;
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{Data, Token};
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Packets of a message that may be there behind one that is missing. A network that loses one packet of a long message fills no
+/// more memory than that.
+const MAX_AHEAD: usize = 4_096;
+
+/// Later messages of a node that may begin before one of which packets are missing is given up, and messages that are remembered
+/// once they ended: what comes of them then is dropped.
+const MESSAGES_BEHIND: u32 = 8;
+
+/// A message of which packets are missing.
+#[derive(Debug)]
+struct Open {
+    room: Room,
+    /// Packets before which none is missing, and those that came behind.
+    packets: u32,
+    ahead: BTreeSet<u32>,
+    /// How many there are, once that is known.
+    last: Option<u32>,
+    bytes: u64,
+    visible: Time,
+    message: Option<TraceTag>,
+    interrupts: bool,
+}
+
+impl Open {
+    const fn new(room: Room, message: Option<TraceTag>) -> Self {
+        let visible = room.ready;
+        Self { room, packets: 0, ahead: BTreeSet::new(), last: None, bytes: 0, visible, message, interrupts: false }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.last == Some(self.packets)
+    }
+
+    /// A packet has come. False when it came before.
+    fn count(&mut self, packet: u32) -> bool {
+        if packet < self.packets || !self.ahead.insert(packet) {
+            return false;
+        }
+        while self.ahead.remove(&self.packets) {
+            self.packets += 1;
+        }
+        true
+    }
+}
+
+/// Packets of a node.
+#[derive(Debug, Default)]
+struct Peer {
+    /// By number of the message, in the order of numbers; one at most, numbered zero, where packets come in order.
+    open: BTreeMap<u32, Open>,
+    /// Where packets come in order: the rest of a message that nobody wants.
+    is_skipping: bool,
+    /// Where packets come in order: the number of the next, where none was lost.
+    due: Number,
+    /// Messages of several packets that ended.
+    ended: VecDeque<u32>,
+    /// The latest message that has begun.
+    latest: u32,
+    /// Packets that wait for room.
+    waiting: VecDeque<(Time, Data)>,
+}
+
+/// Which packet of which message a packet's data is of.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    message: u32,
+    packet: u32,
+}
+
+pub(in crate::models::inic) struct HostReceive {
+    is_placed: bool,
+    /// Bytes of all packets of a message but the last.
+    packet_bytes: u64,
+    peers: PerNode<Peer>,
+    /// Nodes whose packets wait, in the order in which the first of them came.
+    waiting: VecDeque<u16>,
+}
+
+impl HostReceive {
+    /// Of packets with so many bytes, the word that says where they go included.
+    pub(in crate::models::inic) fn new(is_placed: bool, packet_bytes: u64) -> Self {
+        let packet_bytes = packet_bytes - if is_placed { PLACE_BYTES } else { 0 };
+        Self { is_placed, packet_bytes, peers: PerNode::default(), waiting: VecDeque::new() }
+    }
+
+    /// Takes a packet, or gives it back when there is no room for its message.
+    fn on_data(&mut self, at: Time, data: Data, card: &mut Card) -> Result<(), Data> {
+        let Some(peer) = self.peers.known(data.source) else { return Ok(()) };
+        card.effects.attribute(data.message);
+        if self.is_placed {
+            Self::on_placed(peer, self.packet_bytes, at, data, card)
+        } else {
+            Self::on_ordered(peer, at, data, card)
+        }
+    }
+
+    /// Packets come in order.
+    fn on_ordered(peer: &mut Peer, at: Time, data: Data, card: &mut Card) -> Result<(), Data> {
+        if data.number != peer.due {
+            // Which messages the lost ones were of nobody knows: this one's begin may be among them.
+            if let Some(open) = peer.open.remove(&0) {
+                end(at, open, data.source, 0, POST_INCOMPLETE, card);
+            }
+            peer.is_skipping = true;
+        }
+        peer.due = data.number.next();
+        if peer.is_skipping {
+            peer.is_skipping = !data.is_last;
+            card.effects.counters.discarded += 1;
+            return Ok(());
+        }
+        if data.is_void() {
+            // The rest of the message never comes.
+            if let Some(open) = peer.open.remove(&0) {
+                end(at, open, data.source, 0, POST_INCOMPLETE, card);
+            }
+            return Ok(());
+        }
+        if let alloc::collections::btree_map::Entry::Vacant(vacant) = peer.open.entry(0) {
+            let Some(room) = card.take_room() else {
+                peer.due = data.number;
+                return Err(data);
+            };
+            vacant.insert(Open::new(room, data.message));
+        }
+        let Some(open) = peer.open.get_mut(&0) else { return Ok(()) };
+        let offset = open.bytes;
+        store(at, open, offset, data.bytes.clone(), &data, card);
+        if data.is_last
+            && let Some(open) = peer.open.remove(&0)
+        {
+            end(at, open, data.source, 0, POST_OK, card);
+        }
+        Ok(())
+    }
+
+    /// Each packet says where it goes.
+    fn on_placed(peer: &mut Peer, packet_bytes: u64, at: Time, data: Data, card: &mut Card) -> Result<(), Data> {
+        let word = data.frame.get(data.bytes.clone()).and_then(|bytes| bytes.first_chunk::<8>());
+        let Some(word) = word.map(|word| u64::from_be_bytes(*word)) else {
+            // It is void: which message it was of nobody says. What is missing of that one is found by those that follow.
+            return Ok(());
+        };
+        let Place { message, packet } = Place { message: (word >> 32) as u32, packet: word as u32 };
+        let is_single = packet == 0 && data.is_last;
+        if peer.ended.contains(&message) && !is_single {
+            card.effects.counters.discarded += 1;
+            return Ok(());
+        }
+        if let alloc::collections::btree_map::Entry::Vacant(vacant) = peer.open.entry(message) {
+            let Some(room) = card.take_room() else { return Err(data) };
+            vacant.insert(Open::new(room, data.message));
+            if Number::new(message).is_after(Number::new(peer.latest)) {
+                peer.latest = message;
+            }
+        }
+        let Some(open) = peer.open.get_mut(&message) else { return Ok(()) };
+        if open.count(packet) {
+            if data.is_last {
+                open.last = Some(packet.wrapping_add(1));
+            }
+            let bytes = data.bytes.start + PLACE_BYTES as usize..data.bytes.end;
+            store(at, open, u64::from(packet).saturating_mul(packet_bytes), bytes, &data, card);
+        } else {
+            card.effects.counters.duplicates += 1;
+        }
+        if open.is_whole()
+            && let Some(open) = peer.open.remove(&message)
+        {
+            Self::remember(peer, message, is_single);
+            end(at, open, data.source, message, POST_OK, card);
+        }
+        Self::give_up(peer, at, data.source, card);
+        Ok(())
+    }
+
+    fn remember(peer: &mut Peer, message: u32, is_single: bool) {
+        if is_single {
+            return;
+        }
+        if peer.ended.len() == MESSAGES_BEHIND as usize {
+            peer.ended.pop_front();
+        }
+        peer.ended.push_back(message);
+    }
+
+    /// Messages that are too far behind never end, nor those of which too much came behind what is missing.
+    fn give_up(peer: &mut Peer, at: Time, source: u16, card: &mut Card) {
+        let latest = Number::new(peer.latest);
+        let is_late = |message: u32| latest.ahead_of(Number::new(message)) > MESSAGES_BEHIND;
+        let late = peer.open.iter().filter(|(message, open)| is_late(**message) || open.ahead.len() > MAX_AHEAD);
+        let late: alloc::vec::Vec<u32> = late.map(|(message, _)| *message).collect();
+        for message in late {
+            if let Some(open) = peer.open.remove(&message) {
+                Self::remember(peer, message, false);
+                end(at, open, source, message, POST_INCOMPLETE, card);
+            }
+        }
+    }
+
+    /// Packets that wait go on where there is room now.
+    fn go_on(&mut self, io: &mut Io<'_>) -> bool {
+        let mut did = false;
+        if !io.card.has_room_posted() {
+            return did;
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(source) = self.waiting.pop_front() else { break };
+            loop {
+                let next = self.peers.known(source).and_then(|peer| peer.waiting.pop_front());
+                let Some((at, data)) = next else { break };
+                let bytes = data.frame.len();
+                match self.on_data(at.max(io.now), data, io.card) {
+                    Ok(()) => {
+                        io.card.waiting_bytes = io.card.waiting_bytes.saturating_sub(bytes);
+                        did = true;
+                    }
+                    Err(data) => {
+                        self.peers.of(source).waiting.push_front((at, data));
+                        self.waiting.push_back(source);
+                        break;
+                    }
+                }
+            }
+        }
+        did
+    }
+}
+
+/// Stores the data of a packet of a message.
+fn store(at: Time, open: &mut Open, offset: u64, bytes: core::ops::Range<usize>, data: &Data, card: &mut Card) {
+    open.bytes += bytes.len() as u64;
+    let stored = card.store(at.max(open.room.ready), &open.room, offset, &data.frame, bytes);
+    open.visible = open.visible.max(stored);
+    open.interrupts |= data.interrupts && data.is_last;
+    if data.interrupts && !data.is_last {
+        let cause = niclab_abi::event::CAUSE_MESSAGE;
+        card.effects.interrupt(stored, cause, PORT, data.message);
+    }
+}
+
+/// A message ends.
+fn end(at: Time, open: Open, source: u16, number: u32, result: u32, card: &mut Card) {
+    let Open { room, bytes, visible, message, interrupts, .. } = open;
+    let received = Received { source, number, bytes, result, message, interrupts };
+    card.on_received(at.max(visible), room, &received);
+}
+
+impl Component for HostReceive {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        let Some((at, Token::Data(data))) = io.take(0) else { return self.go_on(io) };
+        let worked = io.work(at, data.bytes.len());
+        let source = data.source;
+        let has_waiting = !self.peers.of(source).waiting.is_empty();
+        let kept = if has_waiting { Err(data) } else { self.on_data(worked, data, io.card) };
+        if let Err(data) = kept {
+            io.card.waiting_bytes += data.frame.len();
+            self.peers.of(source).waiting.push_back((worked, data));
+            if !has_waiting {
+                self.waiting.push_back(source);
+            }
+        }
+        true
+    }
+
+    fn on_close(&mut self, io: &mut Io<'_>) {
+        self.waiting.clear();
+        for (_, peer) in self.peers.iter_mut() {
+            for (message, open) in core::mem::take(&mut peer.open) {
+                peer.is_skipping = true;
+                Self::remember(peer, message, false);
+                Card::drop_room(open.room);
+            }
+            for (_, data) in peer.waiting.drain(..) {
+                io.card.waiting_bytes = io.card.waiting_bytes.saturating_sub(data.frame.len());
+                io.card.effects.counters.discarded += 1;
+                // What follows of its message is nobody's.
+                peer.is_skipping = !data.is_last;
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Says when the host is interrupted (section 4.10): after so many bytes, for messages of some size, of some node. All of it can be
+//! changed while it runs.
+
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{Data, Token};
+
+/// The rules. Zero turns one off.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::models::inic) struct Rules {
+    /// An interrupt for so many bytes that came; what is more counts for the next.
+    pub(in crate::models::inic) rcv_chunk_size: u64,
+    /// An interrupt for each message that is so long.
+    pub(in crate::models::inic) min_message_bytes: u64,
+    /// An interrupt at the end of a message when bytes are pooled.
+    pub(in crate::models::inic) at_end: bool,
+    /// Of messages of this node alone; [`ANY_SOURCE`]: of all.
+    pub(in crate::models::inic) source: u64,
+}
+
+/// [`Rules::source`]: any.
+pub(in crate::models::inic) const ANY_SOURCE: u64 = 65_535;
+
+pub(in crate::models::inic) struct Mitigate {
+    rules: Rules,
+    /// Bytes that came since the last interrupt for them.
+    pooled: u64,
+    /// Bytes of the message of each node that has not ended.
+    message: PerNode<u64>,
+}
+
+impl Mitigate {
+    pub(in crate::models::inic) fn new(rules: Rules) -> Self {
+        Self { rules, pooled: 0, message: PerNode::default() }
+    }
+
+    fn interrupts(&mut self, data: &Data) -> bool {
+        let bytes = data.bytes.len() as u64;
+        let message = self.message.of(data.source);
+        *message += bytes;
+        let message_bytes = if data.is_last { core::mem::take(message) } else { 0 };
+        let Rules { rcv_chunk_size, min_message_bytes, at_end, source } = self.rules;
+        if source != ANY_SOURCE && source != u64::from(data.source) {
+            return false;
+        }
+        let mut interrupts = min_message_bytes > 0 && data.is_last && message_bytes >= min_message_bytes;
+        if rcv_chunk_size > 0 {
+            self.pooled += bytes;
+            interrupts |= self.pooled >= rcv_chunk_size;
+            self.pooled %= rcv_chunk_size;
+            if at_end && data.is_last && self.pooled > 0 {
+                self.pooled = 0;
+                interrupts = true;
+            }
+        }
+        interrupts
+    }
+}
+
+impl Component for Mitigate {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if !io.has_room(0) {
+            return false;
+        }
+        let Some((at, Token::Data(mut data))) = io.take(0) else { return false };
+        let worked = io.work(at, 0);
+        data.interrupts = self.interrupts(&data);
+        io.put(0, worked, Token::Data(data));
+        true
+    }
+
+    fn set(&mut self, parameter: &str, value: u64) -> bool {
+        match parameter {
+            "rcv_chunk_size" => self.rules.rcv_chunk_size = value,
+            "min_message_bytes" => self.rules.min_message_bytes = value,
+            "at_end" => self.rules.at_end = value != 0,
+            "source" => self.rules.source = value,
+            _ => return false,
+        }
+        true
+    }
+}

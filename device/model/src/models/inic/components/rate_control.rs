@@ -1,0 +1,38 @@
+//! Lets one packet go in each interval, and never several at once to make up for it (section 4.9; designed there, not built). A
+//! packet's own instant says when it may go, so that there is no timer.
+
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::token::Token;
+use crate::time::{Span, Time};
+
+pub(in crate::models::inic) struct RateControl {
+    interval: Span,
+    free_at: Time,
+}
+
+impl RateControl {
+    pub(in crate::models::inic) const fn new(interval: Span) -> Self {
+        Self { interval, free_at: Time::ZERO }
+    }
+}
+
+impl Component for RateControl {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if !io.has_room(0) {
+            return false;
+        }
+        let Some((at, packet)) = io.take(0) else { return false };
+        let goes = io.work(at, 0).max(self.free_at);
+        self.free_at = goes + self.interval;
+        io.put(0, goes, packet);
+        true
+    }
+
+    fn set(&mut self, parameter: &str, value: u64) -> bool {
+        let is_its = parameter == "interval_us";
+        if is_its {
+            self.interval = Span::from_ns(value.saturating_mul(1_000));
+        }
+        is_its
+    }
+}

@@ -1,0 +1,131 @@
+//! Takes a packet apart into header and data (section 4.2). With `xmit` the only one that knows the format: numbers leave it as
+//! wide as any format may need, so that all other components stay as they are when the format changes.
+
+use crate::models::inic::arrivals::Number;
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{Data, Header, Token};
+use crate::models::inic::wire::{self, CHECK_BYTES, Dialect, WireError};
+
+const HEADERS: usize = 0;
+const DATA: usize = 1;
+
+/// The numbers that a node has used last, as wide as they are inside of the card.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    sequence: Number,
+    base: Number,
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        // Before the first packet is the last of all numbers.
+        Self { sequence: Number::new(u32::MAX), base: Number::new(u32::MAX) }
+    }
+}
+
+pub(in crate::models::inic) struct SplitPacket {
+    dialect: Dialect,
+    nodes: u32,
+    last: PerNode<Last>,
+}
+
+impl SplitPacket {
+    /// Of a card in a cluster of so many nodes.
+    pub(in crate::models::inic) fn new(dialect: Dialect, nodes: u32) -> Self {
+        Self { dialect, nodes, last: PerNode::default() }
+    }
+
+    /// The number that has these lowest bits and is the nearest to `last`, which follows it.
+    fn widen(&self, last: &mut Number, cut: u32) -> Number {
+        let bits = self.dialect.format.sequence_bits();
+        let above = u32::BITS - bits;
+        // Sign-extended: half of all numbers are ahead, half are behind.
+        let distance = (cut.wrapping_sub(last.get()) << above) as i32 >> above;
+        let number = Number::new(last.get().wrapping_add(distance as u32));
+        if distance > 0 {
+            *last = number;
+        }
+        number
+    }
+}
+
+impl Component for SplitPacket {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if !io.has_room(HEADERS) || !io.has_room(DATA) {
+            return false;
+        }
+        let Some((at, Token::Packet(packet))) = io.take(0) else { return false };
+        let worked = io.work(at, packet.frame.len());
+        let header = match wire::Header::parse(self.dialect, &packet.frame) {
+            Ok(header) if header.destination == io.card.node && u32::from(header.source) < self.nodes => {
+                header
+            }
+            Err(WireError::Foreign) => {
+                io.card.effects.card().foreign_frames += 1;
+                return true;
+            }
+            Err(WireError::Assembly { .. }) => {
+                io.card.effects.counters.other_assembly += 1;
+                return true;
+            }
+            _ => {
+                io.card.effects.card().malformed += 1;
+                return true;
+            }
+        };
+        let source = header.source;
+        let mut last = *self.last.of(source);
+        let has_number = header.has_data || header.is_last;
+        let number = has_number.then(|| self.widen(&mut last.sequence, header.sequence));
+        let ack = header.ack.map(|ack| (self.widen(&mut last.base, ack.base), ack.mask));
+        *self.last.of(source) = last;
+        let wire::Header { is_last, is_again, .. } = header;
+        let told = Header { source, number, is_last, is_again, is_dropped: false, ack };
+        io.put(HEADERS, worked, Token::Header(told));
+        if let Some(number) = number {
+            io.card.effects.counters.packets_received += 1;
+            let begin = self.dialect.format.head_bytes();
+            let bytes = begin..packet.frame.len().saturating_sub(CHECK_BYTES).max(begin);
+            let wire::Header { is_last, .. } = header;
+            let data = Data {
+                source,
+                number,
+                frame: packet.frame,
+                bytes,
+                is_last,
+                message: packet.message,
+                interrupts: false,
+            };
+            io.put(DATA, worked, Token::Data(data));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::models::inic::wire::Format;
+
+    proptest! {
+        #[test]
+        fn numbers_are_widened_whatever_the_format_and_however_they_wrap(
+            first: u32,
+            steps in prop::collection::vec(-100_i64..100, 1..100),
+            format in prop::sample::select(Format::ALL.to_vec()),
+        ) {
+            let split = SplitPacket::new(Dialect { format, assembly: 0 }, 2);
+            let (mut last, mut true_last) = (Number::new(first), i64::from(first));
+            for step in steps {
+                let number = true_last + step;
+                let cut = number as u32 & (u32::MAX >> (32 - format.sequence_bits()));
+                prop_assert_eq!(split.widen(&mut last, cut), Number::new(number as u32));
+                true_last = true_last.max(number);
+                prop_assert_eq!(last, Number::new(true_last as u32));
+            }
+        }
+    }
+}

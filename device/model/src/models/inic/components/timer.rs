@@ -1,0 +1,58 @@
+//! Tells when a node has been silent for too long (section 4.5): a timer for each node, started anew with each packet that is
+//! sent to it.
+
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::token::{Next, Token};
+use crate::parts::timers::{TimerName, Timers};
+use crate::time::{Span, Time};
+
+const NEXT: usize = 0;
+const DISABLE: usize = 1;
+
+/// The timer of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    /// The last packet to it was not acknowledged in time.
+    Silence,
+}
+
+impl TimerName for Name {
+    const ALL: &'static [Self] = &[Self::Silence];
+}
+
+pub(in crate::models::inic) struct Timer {
+    timeout: Span,
+    timers: Timers<Name>,
+}
+
+impl Timer {
+    pub(in crate::models::inic) fn new(timeout: Span) -> Self {
+        Self { timeout, timers: Timers::default() }
+    }
+}
+
+impl Component for Timer {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if let Some((_, Token::Disable(node))) = io.take(DISABLE) {
+            self.timers.stop(Name::Silence, node.into());
+            return true;
+        }
+        if let Some((at, Token::Next(Next { node }))) = io.take(NEXT) {
+            let worked = io.work(at, 0);
+            self.timers.start(Name::Silence, node.into(), worked + self.timeout);
+            return true;
+        }
+        if !io.has_room(0) {
+            return false;
+        }
+        let now = io.now;
+        let Some((Name::Silence, node)) = self.timers.take_expired(now) else { return false };
+        let worked = io.work(now, 0);
+        io.put(0, worked, Token::Expiry(node as u16));
+        true
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.timers.next()
+    }
+}

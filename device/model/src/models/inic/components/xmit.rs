@@ -1,0 +1,183 @@
+//! Makes packets (section 4.2): fetches the data of the next packet, and writes the head before it. With `split_packet` the only
+//! one that knows the format.
+
+use niclab_abi::posts::POST_BAD_REGION;
+
+use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::token::{AckInfo, Packet, Payload, Pinfo, Token};
+use crate::models::inic::wire::{Ack, CHECK_BYTES, Dialect, Header};
+use crate::nic::FrameBytes;
+use crate::time::Time;
+
+const PINFO: usize = 0;
+const ACKS: usize = 1;
+
+/// A packet whose data comes from the host.
+#[derive(Debug)]
+struct Reading {
+    token: u64,
+    send: u64,
+    pinfo: Pinfo,
+    ack: Option<AckInfo>,
+    /// When the data is here.
+    here: Time,
+}
+
+pub(in crate::models::inic) struct Xmit {
+    dialect: Dialect,
+    /// Whether anything says what is acknowledged, or a stub says nothing.
+    has_acks: bool,
+    reading: Option<Reading>,
+    /// What to send when there is room.
+    finished: Option<(Time, Packet)>,
+}
+
+impl Xmit {
+    pub(in crate::models::inic) const fn new(dialect: Dialect, has_acks: bool) -> Self {
+        Self { dialect, has_acks, reading: None, finished: None }
+    }
+
+    /// An acknowledgement by itself.
+    fn acknowledge(&mut self, at: Time, ack: &AckInfo, io: &mut Io<'_>) {
+        let header = Header {
+            source: io.card.node,
+            destination: ack.node,
+            sequence: 0,
+            has_data: false,
+            is_last: false,
+            is_again: false,
+            ack: ack.ack.map(|(base, mask)| Ack { base: base.get(), mask }),
+        };
+        io.card.effects.card().acknowledgements_sent += 1;
+        let mut frame = FrameBytes::from_elem(0, self.dialect.format.head_bytes());
+        header.finish(self.dialect, &mut frame);
+        let sent = self.cross(at, &frame, io);
+        self.finished = Some((sent, Packet { frame: frame.into(), message: None }));
+    }
+
+    /// Works on a frame, and carries it over the card's own bus.
+    fn cross(&self, at: Time, frame: &FrameBytes, io: &mut Io<'_>) -> Time {
+        let mut at = io.work(at, frame.len());
+        for _ in 0..io.card.crossings[0] {
+            at = io.card.effects.interface.local_bus(at, frame.len() as u64).end;
+        }
+        at
+    }
+
+    /// Begins the next packet.
+    fn begin(&mut self, at: Time, pinfo: Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
+        let head_bytes = self.dialect.format.head_bytes();
+        io.card.effects.attribute(pinfo.message);
+        match &pinfo.payload {
+            Payload::Host { send, bytes, place } => {
+                let mut into = FrameBytes::with_capacity(head_bytes + 8 + (bytes.end - bytes.start) as usize + CHECK_BYTES);
+                into.resize(head_bytes, 0);
+                if let Some((message, packet)) = place {
+                    into.extend_from_slice(&message.to_be_bytes());
+                    into.extend_from_slice(&packet.to_be_bytes());
+                }
+                let memory = io.card.memory_of(*send);
+                let ranges = memory.map(|memory| io.card.ranges(&memory, bytes.start, bytes.end - bytes.start));
+                let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else {
+                    return self.finish_void(at, &pinfo, ack, io);
+                };
+                let token = io.card.effects.next_token();
+                let here = io.card.effects.dma_read(at, token, ranges, into);
+                self.reading = Some(Reading { token, send: *send, pinfo, ack, here });
+            }
+            Payload::Card => {
+                let kept = io.card.kept(pinfo.node, pinfo.number.get());
+                let data = kept.and_then(|frame| frame.get(head_bytes..frame.len() - CHECK_BYTES));
+                let Some(data) = data else { return self.finish_void(at, &pinfo, ack, io) };
+                let mut frame = FrameBytes::from_elem(0, head_bytes);
+                frame.extend_from_slice(data);
+                self.finish(at, &pinfo, ack, frame, io);
+            }
+            Payload::Void => self.finish_void(at, &pinfo, ack, io),
+        }
+    }
+
+    /// A packet without data, that ends its message.
+    fn finish_void(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
+        let frame = FrameBytes::from_elem(0, self.dialect.format.head_bytes());
+        let pinfo = Pinfo { is_last: true, is_kept: false, message: None, ..pinfo.clone() };
+        self.finish(at, &pinfo, ack, frame, io);
+    }
+
+    /// Writes the head, in front of the data.
+    fn finish(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, mut frame: FrameBytes, io: &mut Io<'_>) {
+        let ack = ack.and_then(|told| told.ack);
+        let header = Header {
+            source: io.card.node,
+            destination: pinfo.node,
+            sequence: pinfo.number.get(),
+            has_data: frame.len() > self.dialect.format.head_bytes(),
+            is_last: pinfo.is_last,
+            is_again: pinfo.is_again,
+            ack: ack.map(|(base, mask)| Ack { base: base.get(), mask }),
+        };
+        header.finish(self.dialect, &mut frame);
+        let sent = self.cross(at, &frame, io);
+        let frame = frame.into();
+        if pinfo.is_kept && !pinfo.is_again {
+            io.card.keep(pinfo.node, pinfo.number.get(), &frame);
+        }
+        self.finished = Some((sent, Packet { frame, message: pinfo.message }));
+    }
+}
+
+impl Component for Xmit {
+    fn step(&mut self, io: &mut Io<'_>) -> bool {
+        if self.reading.is_some() || !io.has_room(0) {
+            return false;
+        }
+        if let Some((at, packet)) = self.finished.take() {
+            io.put(0, at, Token::Packet(packet));
+            return true;
+        }
+        if !self.has_acks {
+            let Some((at, Token::Pinfo(pinfo))) = io.take(PINFO) else { return false };
+            self.begin(at, pinfo, None, io);
+            return true;
+        }
+        match io.peek(ACKS) {
+            Some((_, Token::Ack(ack))) if ack.is_forced => {
+                let Some((at, Token::Ack(ack))) = io.take(ACKS) else { return false };
+                io.card.effects.attribute(None);
+                self.acknowledge(at, &ack, io);
+                true
+            }
+            // What is acknowledged with the next packet: both were put at once.
+            Some(_) if io.peek(PINFO).is_some() => {
+                let (Some((told, Token::Ack(ack))), Some((at, Token::Pinfo(pinfo)))) =
+                    (io.take(ACKS), io.take(PINFO))
+                else {
+                    return false;
+                };
+                self.begin(at.max(told), pinfo, Some(ack), io);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn on_data(&mut self, io: &mut Io<'_>, token: u64, bytes: &mut FrameBytes, is_whole: bool) -> bool {
+        let Some(reading) = self.reading.take_if(|reading| reading.token == token) else { return false };
+        let Reading { send, pinfo, ack, here, .. } = reading;
+        io.card.effects.attribute(pinfo.message);
+        let at = here.max(io.now);
+        if is_whole {
+            self.finish(at, &pinfo, ack, core::mem::take(bytes), io);
+            if pinfo.is_last {
+                io.card.on_read(at, send);
+            }
+            if !pinfo.is_kept {
+                io.card.on_packet_over(send);
+            }
+        } else {
+            io.card.fail(at, send, POST_BAD_REGION);
+            self.finish_void(at, &pinfo, ack, io);
+        }
+        true
+    }
+}

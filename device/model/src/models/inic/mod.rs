@@ -1,0 +1,32 @@
+//! INIC: a protocol assembled from components.
+//!
+//! R. G. Jaganathan, K. D. Underwood, R. Sass, *A Configurable Network Protocol for Cluster Based Communications using Modular
+//! Hardware Primitives on an Intelligent NIC* (SC 2003). Sections are the paper's.
+//!
+//! * `descriptor`: what the registry knows of the model;
+//! * [`config`]: its parameters;
+//! * [`wire`]: its frames;
+//! * [`counters`]: what it counts;
+//! * [`nic`]: the card: host and port, and the circuit that its assembly is;
+//! * `components`: one file for each component of the paper; `token`: what goes between them; `arrivals`: what a header
+//!   acknowledges;
+//! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
+//! * `card`: what components share; `command`: what programs post.
+//!
+//! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
+
+mod arrivals;
+mod assembling;
+mod card;
+mod circuit;
+mod command;
+mod components;
+pub mod config;
+pub mod counters;
+pub mod descriptor;
+pub mod nic;
+mod token;
+pub mod wire;
+
+pub use config::Config;
+pub use nic::Inic;

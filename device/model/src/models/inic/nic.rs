@@ -1,0 +1,297 @@
+//! The card: a host and its port, and the circuit that its assembly is.
+
+use alloc::vec::Vec;
+
+use niclab_abi::control::PortOpen;
+use niclab_abi::receive::StatusLine;
+use niclab_components::kinds::{Kind, Parameter};
+
+use crate::models::inic::assembling::{Assembled, Site, assemble};
+use crate::models::inic::card::{Card, PORT};
+use crate::models::inic::command::Command;
+use crate::models::inic::config::{Config, ConfigError};
+use crate::models::inic::counters::{Counters, Effects};
+use crate::models::inic::token::{Packet, Token};
+use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
+use crate::parts::control::{self, Answer, ControlError, Controlled};
+use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
+use crate::parts::host_interface::{BusTransfer, HostInterface};
+use crate::parts::ledger::Ledger;
+use crate::parts::node_bus::NodeBus;
+use crate::parts::region_control::{Carried, RegionOperation};
+use crate::parts::regions::{RegionError, Regions};
+use crate::parts::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Long inputs are checked, and long outputs copied.
+const WORK: WorkPrices =
+    WorkPrices { input: 40, checked_bytes_in_unit: 16, output: 8, copied_bytes_in_unit: 64 };
+
+/// An INIC card.
+pub struct Inic {
+    config: Config,
+    card: Card,
+    assembled: Assembled,
+    /// Messages posted so far.
+    messages: u64,
+}
+
+impl Inic {
+    /// A card with its port closed.
+    ///
+    /// # Errors
+    /// When there can be no such card.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
+        let site = Site { interface: &effects.interface, nodes: config.nodes };
+        let assembled = assemble(&config.assembly, &site);
+        let regions = Regions::new(config.regions_per_port, config.extents_per_port);
+        let card = Card::new(config.node, effects, regions, config.crossings);
+        Ok(Self { card, assembled, messages: 0, config })
+    }
+
+    /// What the card was made with.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the card has counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.card.effects.counters
+    }
+
+    /// Takes an input, with the node's bus at hand.
+    fn take(&mut self, now: Time, input: Input<'_>) {
+        self.card.effects.on_input(&input);
+        match input {
+            Input::PageStore(store) => self.on_store(now, &store),
+            Input::Frame { frame, message, .. } => {
+                self.card.effects.attribute(message);
+                let packet = Token::Packet(Packet { frame: frame.clone(), message });
+                let Assembled { circuit, wire_in, .. } = &mut self.assembled;
+                circuit.inject(*wire_in, now, now, packet, &mut self.card);
+            }
+            Input::DmaData { token, bytes, is_whole } => {
+                self.assembled.circuit.on_data(now, token, bytes, is_whole, &mut self.card);
+            }
+            Input::Register { port, register } => self.on_register(now, port as usize, register),
+            Input::Control { token, request } => control::on_control(self, now, token, request),
+            Input::ShellCounts(counts) => self.card.effects.shell_counts = counts,
+            // Its host says everything by pages.
+            Input::Descriptor(_) | Input::PollDemand { .. } => {}
+            Input::Timeout => self.assembled.circuit.on_timeout(now, &mut self.card),
+            Input::HostReset => control::on_host_reset(self, now),
+        }
+    }
+
+    /// A descriptor was launched: a burst of programmed I/O. The shell leaves it in the page while the port accepts none; were it
+    /// passed on nonetheless, it would be dropped.
+    fn on_store(&mut self, now: Time, store: &PageStore) {
+        if !self.accepts_store(store.port) {
+            return;
+        }
+        let Some(port) = self.card.port.as_mut() else { return };
+        let now = port.page.launched_at(now);
+        let (_, is_line_due) = port.page.count_launch();
+        let command = Command::decode(store.code, &store.words, &self.config);
+        let message = match &command {
+            Ok(Command::Send(send)) => {
+                self.messages += 1;
+                Some(TraceTag {
+                    node: self.config.node,
+                    port: PORT as u16,
+                    number: self.messages,
+                    launched: now.max(self.card.effects.interface.host_clock()),
+                    bytes: send.memory.bytes as u32,
+                })
+            }
+            _ => None,
+        };
+        let effects = &mut self.card.effects;
+        effects.attribute(message);
+        let bytes = store.words.len() as u64 * WORD_BYTES;
+        let software_done = effects.interface.host_send(now, bytes);
+        let arrived = effects.interface.transfer(BusTransfer::PioWrite, software_done, bytes).end;
+        let ready = effects.work(Machine::Load, arrived, bytes).end;
+        if let Err(result) = command.and_then(|command| self.perform(now, ready, &command, message)) {
+            let user = store.words.first().copied().unwrap_or(0);
+            self.card.refuse_command(ready, user, result);
+        } else if is_line_due && let Some(port) = &mut self.card.port {
+            port.page.write(ready, &mut self.card.effects);
+        }
+    }
+
+    fn perform(
+        &mut self,
+        now: Time,
+        ready: Time,
+        command: &Command,
+        message: Option<TraceTag>,
+    ) -> Result<(), u32> {
+        let Assembled { circuit, host_send, host_receive, .. } = &mut self.assembled;
+        match (command, message) {
+            (Command::Send(send), Some(message)) => {
+                self.card.check(&send.memory)?;
+                if let Some(message) = self.card.send(*send, message) {
+                    circuit.inject(*host_send, now, ready, Token::Message(message), &mut self.card);
+                }
+            }
+            (Command::Receive(receive), _) => {
+                self.card.check(&receive.memory)?;
+                self.card.receive(ready, *receive);
+                circuit.wake(*host_receive, now, &mut self.card);
+            }
+            (Command::Send(_), None) => debug_assert!(false, "a message that is sent has a tag"),
+        }
+        Ok(())
+    }
+
+    /// A store to a register of the completer page.
+    fn on_register(&mut self, now: Time, index: usize, register: Register) {
+        let Card { port, effects, .. } = &mut self.card;
+        // A register of a port that is closed says nothing.
+        let Some(port) = port.as_mut().filter(|_| index == PORT) else { return };
+        let Some(released) = port.queue.on_register(now, index, register, &mut port.page, effects) else {
+            return;
+        };
+        while port.queue.take_due(released).is_some() {}
+        port.queue.take_early(now, released, effects);
+    }
+}
+
+impl Controlled for Inic {
+    type Own = RegionOperation;
+    type Counters = Counters;
+    const PORTS: usize = 1;
+    const STATUS_BYTES: u64 = size_of::<StatusLine>() as u64;
+
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.card.effects
+    }
+
+    fn max_slices(&self) -> u32 {
+        niclab_abi::receive::MAX_SLICES
+    }
+
+    fn is_open(&self, port: usize) -> bool {
+        port == PORT && self.card.port.is_some()
+    }
+
+    fn check_open(&self, open: &PortOpen) -> Result<(), ControlError> {
+        // It has no FIFO to share.
+        if open.fifo_words == 0 { Ok(()) } else { Err(ControlError::BadValue) }
+    }
+
+    fn open_port(&mut self, _: usize, open: &PortOpen) -> Result<(), ControlError> {
+        self.card.open(open);
+        Ok(())
+    }
+
+    fn close_port(&mut self, now: Time, port: usize) -> Time {
+        if port != PORT {
+            return Time::ZERO;
+        }
+        let Some(last) = self.card.close() else { return Time::ZERO };
+        self.assembled.circuit.on_close(now, &mut self.card);
+        last
+    }
+
+    fn on_reset(&mut self) {}
+
+    fn statistics(&self) -> Statistics {
+        self.counters().statistics(&self.card.effects.shell_counts)
+    }
+
+    fn own_counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters().by_name().into()
+    }
+
+    fn carry_out(
+        &mut self,
+        at: &mut Time,
+        own: RegionOperation,
+        _: &mut Option<ReplyDue>,
+    ) -> Result<Answer, ControlError> {
+        let is_open = self.card.port.is_some();
+        let open = |port: u32| if is_open && port == PORT as u32 { Ok(PORT) } else { Err(ControlError::BadPort) };
+        match own.carry_out(open, &mut self.card.regions)? {
+            Carried::Done(reply) => Ok(Answer::Now(reply)),
+            Carried::Close { port, region } => {
+                if !self.card.regions[port].close(region) {
+                    return Err(RegionError::NotFound.into());
+                }
+                self.card.close_region(*at, region);
+                *at = (*at).max(self.card.last_effect());
+                Ok(Answer::Now(empty_reply()))
+            }
+        }
+    }
+}
+
+impl Nic for Inic {
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        self.card.effects.interface.enter(node);
+        self.take(now, input);
+        self.card.effects.interface.leave(node);
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
+        control::memory_named_by::<Self>(request)
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.card.effects.poll()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.assembled.circuit.deadline()
+    }
+
+    fn accepts_store(&self, port: u32) -> bool {
+        port == PORT as u32 && self.card.accepts_command()
+    }
+
+    fn is_open(&self, port: u32) -> bool {
+        Controlled::is_open(self, port as usize)
+    }
+
+    fn work_done(&self) -> u64 {
+        self.card.effects.spent()
+    }
+}
+
+impl Observed for Inic {
+    fn delivered(&self, port: u32) -> u64 {
+        let port = self.card.port.as_ref().filter(|_| port == PORT as u32);
+        port.map_or(0, |port| port.queue.stored())
+    }
+
+    fn unordered(&self) -> u64 {
+        self.counters().card.unordered
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.card.effects.interface.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.card.effects.interface.ledger_mut()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.counters().statistics(shell)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters().by_name().into()
+    }
+}
+
+/// The value of a parameter of the first component of a kind, as it was made.
+impl Config {
+    /// What the assembly says of a parameter.
+    pub fn parameter(&self, kind: Kind, parameter: Parameter) -> Option<u32> {
+        self.assembly.components().iter().find(|part| part.kind() == kind)?.value(parameter)
+    }
+}
