@@ -3,13 +3,18 @@
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::nic::registry::{Begun, Model};
 
+pub mod inic;
 pub mod mailbox;
 pub mod matching;
 pub mod ultra;
 
 /// All models of this build; the first is what a cluster file means that names none.
-pub static MODELS: &[&Model] =
-    &[&ultra::descriptor::MODEL, &matching::descriptor::MODEL, &mailbox::descriptor::MODEL];
+pub static MODELS: &[&Model] = &[
+    &ultra::descriptor::MODEL,
+    &matching::descriptor::MODEL,
+    &mailbox::descriptor::MODEL,
+    &inic::descriptor::MODEL,
+];
 
 /// The model that a cluster file means that names none.
 pub fn default_model() -> &'static Model {

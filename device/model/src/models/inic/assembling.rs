@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use niclab_components::kinds::{Direction, Format, Kind, Parameter, Policy};
-use niclab_components::{Checked, Component as Part};
+use niclab_components::kinds::Direction;
+use niclab_components::{Checked, Component as Part, Format, Kind, Parameter, Policy};
 
 use crate::models::inic::circuit::{Circuit, Component, Connection, Plan, Ports};
 use crate::models::inic::components::bad_pkt_filter::BadPktFilter;
@@ -12,7 +12,7 @@ use crate::models::inic::components::build_acks::BuildAcks;
 use crate::models::inic::components::drop_pkt::DropPkt;
 use crate::models::inic::components::dup_find::DupFind;
 use crate::models::inic::components::edges::{Source, Stub, WireOut};
-use crate::models::inic::components::genp::{Genp, Parameters};
+use crate::models::inic::components::genp::{Genp, PLACE_BYTES, Parameters};
 use crate::models::inic::components::genp_unreliable::GenpUnreliable;
 use crate::models::inic::components::host_receive::HostReceive;
 use crate::models::inic::components::mitigate::{Mitigate, Rules};
@@ -43,7 +43,7 @@ pub(super) struct Site<'a> {
 }
 
 /// What each kind of component works with: the names of machines in profiles and in timelines.
-const MACHINES: [(Kind, &str); 14] = [
+const MACHINES: [(Kind, &str); 15] = [
     (Kind::HostReceive, "host_receive"),
     (Kind::Genp, "genp"),
     (Kind::GenpUnreliable, "genp_unreliable"),
@@ -57,6 +57,7 @@ const MACHINES: [(Kind, &str); 14] = [
     (Kind::Xmit, "xmit"),
     (Kind::RateControl, "rate_control"),
     (Kind::RcvPkt, "rcv_pkt"),
+    (Kind::BadPktFilter, "bad_pkt_filter"),
     (Kind::SplitPacket, "split_packet"),
 ];
 
@@ -99,6 +100,17 @@ pub(super) fn dialect(assembly: &Checked) -> Dialect {
     Dialect { format: Format::of(value(assembly, Kind::Xmit, Parameter::Format)), assembly: assembly.id() }
 }
 
+/// Bytes of the word that says where a packet's data goes, where there is one.
+pub(super) fn place_bytes(assembly: &Checked) -> u32 {
+    if value(assembly, Kind::HostReceive, Parameter::Placement) == 0 { 0 } else { PLACE_BYTES as u32 }
+}
+
+/// Bytes of a message in each of its packets but the last.
+pub(super) fn packet_bytes(assembly: &Checked) -> u32 {
+    let of = |kind| value(assembly, kind, Parameter::PacketBytes);
+    of(Kind::Genp).max(of(Kind::GenpUnreliable))
+}
+
 /// The value of a parameter of the first component of a kind.
 fn value(assembly: &Checked, kind: Kind, parameter: Parameter) -> u32 {
     let part = assembly.components().iter().find(|part| part.kind() == kind);
@@ -117,15 +129,13 @@ fn has_acks(assembly: &Checked) -> bool {
 fn component(part: &Part, assembly: &Checked, site: &Site<'_>) -> Box<dyn Component> {
     let of = |parameter| part.value(parameter).unwrap_or(0);
     let is = |parameter| of(parameter) != 0;
-    let packet_bytes = || {
-        let of = |kind| u64::from(value(assembly, kind, Parameter::PacketBytes));
-        of(Kind::Genp).max(of(Kind::GenpUnreliable))
-    };
     match part.kind() {
         Kind::HostSend | Kind::WireIn => Box::new(Source),
         Kind::WireOut => Box::new(WireOut),
         Kind::Stub => Box::new(Stub),
-        Kind::HostReceive => Box::new(HostReceive::new(is(Parameter::Placement), packet_bytes())),
+        Kind::HostReceive => {
+            Box::new(HostReceive::new(is(Parameter::Placement), packet_bytes(assembly).into()))
+        }
         Kind::Genp => Box::new(Genp::new(Parameters {
             packet_bytes: of(Parameter::PacketBytes).into(),
             outstanding_limit: of(Parameter::OutstandingLimit) as usize,

@@ -45,6 +45,12 @@ pub(super) struct Port {
     data_visible: Time,
 }
 
+impl Port {
+    fn last_effect(&self) -> Time {
+        self.page.visible().max(self.queue.visible()).max(self.data_visible)
+    }
+}
+
 /// A message that is not over.
 #[derive(Debug)]
 struct UnderWay {
@@ -151,7 +157,12 @@ impl Card {
         sends.into_values().for_each(|send| send.promise.void());
         self.rooms.drain(..).for_each(|room| room.promise.void());
         self.regions[PORT].close_all();
-        Some(port.page.visible().max(port.queue.visible()).max(port.data_visible))
+        Some(port.last_effect())
+    }
+
+    /// When the last effect of the port is visible.
+    pub(super) fn last_effect(&self) -> Time {
+        self.port.as_ref().map_or(Time::ZERO, Port::last_effect)
     }
 
     /// Checks that memory is part of one of the port's regions.
@@ -273,8 +284,11 @@ impl Card {
 
     /// Ends the messages that read a region. Its room is taken away.
     pub(super) fn close_region(&mut self, at: Time, region: u32) {
-        let reading =
-            self.sends.iter().filter(|(_, it)| it.send.memory.region == region && !it.is_cut).map(|(id, _)| *id);
+        let reading = self
+            .sends
+            .iter()
+            .filter(|(_, it)| it.send.memory.region == region && !it.is_cut)
+            .map(|(id, _)| *id);
         let reading: alloc::vec::Vec<u64> = reading.collect();
         for send in reading {
             self.fail(at, send, POST_BAD_REGION);
@@ -316,8 +330,7 @@ impl Card {
         if ranges.is_empty() {
             return ready;
         }
-        let visible =
-            self.effects.dma_frame(ready, frame, bytes.start..bytes.start + fits as usize, ranges);
+        let visible = self.effects.dma_frame(ready, frame, bytes.start..bytes.start + fits as usize, ranges);
         if let Some(port) = self.port.as_mut() {
             port.data_visible = port.data_visible.max(visible);
         }
@@ -415,8 +428,7 @@ fn tell(
     let place = port.queue.store(place);
     let event = PostEvent { status: post_event_status(kind, result, place.number as u32), ..event };
     let words = DmaWords::from_slice(&to_words::<SLICE_WORDS>(&event));
-    let visible =
-        effects.dma_write(ready, place.address, words, Content::Completion { status: STATUS_BITS });
+    let visible = effects.dma_write(ready, place.address, words, Content::Completion { status: STATUS_BITS });
     port.queue.on_visible(visible);
     effects.counters.events += 1;
     let consumed = effects.interface.host_receive(visible, SLICE_WORDS as u64 * WORD_BYTES);

@@ -9,14 +9,16 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use niclab_components::assembly::MAX_COMPONENTS;
+
 use crate::models::inic::card::Card;
 use crate::models::inic::token::Token;
 use crate::nic::FrameBytes;
 use crate::parts::host_interface::Machine;
 use crate::time::Time;
 
-/// Most components of a circuit: as many as there are bits in the set of those that have something to do.
-pub(super) const MAX_COMPONENTS: usize = u64::BITS as usize;
+// A bit for each component that has something to do.
+const _: () = assert!(MAX_COMPONENTS <= u64::BITS as usize);
 
 /// A component: one function of a protocol (section 4).
 pub(super) trait Component: Send {
@@ -273,9 +275,8 @@ impl Circuit {
         card: &mut Card,
     ) {
         for index in 0..self.components.len() {
-            let is_its = self.act(index, now, card, |component, io| {
-                component.on_data(io, token, &mut bytes, is_whole)
-            });
+            let is_its = self
+                .act(index, now, card, |component, io| component.on_data(io, token, &mut bytes, is_whole));
             if is_its == Some(true) {
                 self.ready |= 1 << index;
                 break;

@@ -3,11 +3,10 @@
 use alloc::sync::Arc;
 
 use niclab_components::Checked;
-use niclab_components::kinds::MAX_DATA_BYTES;
 use thiserror::Error;
 
 use crate::fabric::ethernet;
-use crate::models::inic::assembling::dialect;
+use crate::models::inic::assembling::{dialect, packet_bytes, place_bytes};
 use crate::models::inic::wire::{CHECK_BYTES, head_bytes, nodes_of};
 use crate::parts::profile::Profile;
 
@@ -23,7 +22,9 @@ pub enum ConfigError {
         nodes: u32,
     },
     /// The header cannot name all nodes.
-    #[error("the cluster has {nodes} nodes, and the header of this assembly names {most}: use the format `seq8_node12`, or fewer nodes")]
+    #[error(
+        "the cluster has {nodes} nodes, and the header of this assembly names {most}: use the format `seq8_node12`, or fewer nodes"
+    )]
     Nodes {
         /// Nodes of the cluster.
         nodes: u32,
@@ -31,7 +32,9 @@ pub enum ConfigError {
         most: u32,
     },
     /// A packet is longer than a frame may be.
-    #[error("packets of {bytes} bytes need frames of {needed}, and the cluster's links carry {mtu_bytes}: set packet_bytes to {most} or less, or raise mtu_bytes")]
+    #[error(
+        "packets of {bytes} bytes need frames of {needed}, and the cluster's links carry {mtu_bytes}: set packet_bytes to {most} or less, or raise mtu_bytes"
+    )]
     Packet {
         /// Bytes of a packet's data.
         bytes: u32,
@@ -83,11 +86,12 @@ impl Config {
         if nodes > most {
             return Err(ConfigError::Nodes { nodes, most });
         }
-        let bytes = self.assembly.packet_bytes();
-        let overhead = (head_bytes(format) - ethernet::HEADER_BYTES + CHECK_BYTES) as u32;
+        let bytes = packet_bytes(&self.assembly);
+        let head = (head_bytes(format) - ethernet::HEADER_BYTES + CHECK_BYTES) as u32;
+        let overhead = head + place_bytes(&self.assembly);
         let needed = bytes + overhead;
         if needed > mtu_bytes {
-            let most = (mtu_bytes.saturating_sub(overhead) / 4 * 4).min(MAX_DATA_BYTES);
+            let most = mtu_bytes.saturating_sub(overhead) / 4 * 4;
             return Err(ConfigError::Packet { bytes, needed, mtu_bytes, most });
         }
         Ok(())

@@ -16,6 +16,7 @@
 //! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
 
 mod arrivals;
+mod assemblies;
 mod assembling;
 mod card;
 mod circuit;

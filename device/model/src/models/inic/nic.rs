@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use niclab_abi::control::PortOpen;
 use niclab_abi::receive::StatusLine;
-use niclab_components::kinds::{Kind, Parameter};
 
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
@@ -214,7 +213,8 @@ impl Controlled for Inic {
         _: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         let is_open = self.card.port.is_some();
-        let open = |port: u32| if is_open && port == PORT as u32 { Ok(PORT) } else { Err(ControlError::BadPort) };
+        let open =
+            |port: u32| if is_open && port == PORT as u32 { Ok(PORT) } else { Err(ControlError::BadPort) };
         match own.carry_out(open, &mut self.card.regions)? {
             Carried::Done(reply) => Ok(Answer::Now(reply)),
             Carried::Close { port, region } => {
@@ -285,13 +285,5 @@ impl Observed for Inic {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.counters().by_name().into()
-    }
-}
-
-/// The value of a parameter of the first component of a kind, as it was made.
-impl Config {
-    /// What the assembly says of a parameter.
-    pub fn parameter(&self, kind: Kind, parameter: Parameter) -> Option<u32> {
-        self.assembly.components().iter().find(|part| part.kind() == kind)?.value(parameter)
     }
 }

@@ -20,6 +20,7 @@
 //! with neither acknowledgement nor data is void: it takes up the number of one whose message failed.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
+use niclab_components::Format;
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
@@ -42,75 +43,34 @@ mod info {
     pub const AGAIN: u32 = 1;
 }
 
-/// A format of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// 24 bits of sequence number, 4 of each node, the length in words: that of the paper's cluster.
-    Sequence24Node4,
-    /// 8 bits of sequence number, 12 of each node, the length in bytes: the paper's variant for larger clusters.
-    Sequence8Node12,
+/// Nodes that a header can name.
+pub const fn nodes_of(format: Format) -> u32 {
+    1 << format.node_bits()
 }
 
-impl Format {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Sequence24Node4, Self::Sequence8Node12];
-
-    /// The byte that stands for it.
-    const fn code(self) -> u8 {
-        match self {
-            Self::Sequence24Node4 => 1,
-            Self::Sequence8Node12 => 2,
-        }
+const fn header_words(format: Format) -> usize {
+    match format {
+        Format::Seq24Node4 => 4,
+        Format::Seq8Node12 => 3,
     }
+}
 
-    /// Bits of a sequence number.
-    pub const fn sequence_bits(self) -> u32 {
-        match self {
-            Self::Sequence24Node4 => 24,
-            Self::Sequence8Node12 => 8,
-        }
-    }
+/// Bytes of a frame before its data.
+pub const fn head_bytes(format: Format) -> usize {
+    ENVELOPE_BYTES + header_words(format) * 4
+}
 
-    /// Nodes that a header can name.
-    pub const fn nodes(self) -> u32 {
-        match self {
-            Self::Sequence24Node4 => 1 << 4,
-            Self::Sequence8Node12 => 1 << 12,
-        }
+/// The byte that stands for it.
+const fn code(format: Format) -> u8 {
+    match format {
+        Format::Seq24Node4 => 1,
+        Format::Seq8Node12 => 2,
     }
+}
 
-    /// Bytes that the length of a packet's data is a multiple of.
-    pub const fn unit_bytes(self) -> usize {
-        match self {
-            Self::Sequence24Node4 => 4,
-            Self::Sequence8Node12 => 1,
-        }
-    }
-
-    /// Most bytes of data that a header can tell.
-    pub const fn max_data_bytes(self) -> usize {
-        match self {
-            Self::Sequence24Node4 => ((1 << 9) - 1) * 4,
-            Self::Sequence8Node12 => (1 << 11) - 1,
-        }
-    }
-
-    const fn header_words(self) -> usize {
-        match self {
-            Self::Sequence24Node4 => 4,
-            Self::Sequence8Node12 => 3,
-        }
-    }
-
-    /// Bytes of a frame before its data.
-    pub const fn head_bytes(self) -> usize {
-        ENVELOPE_BYTES + self.header_words() * 4
-    }
-
-    /// The number as it stands in a header.
-    const fn cut(self, sequence: u32) -> u32 {
-        sequence & (u32::MAX >> (32 - self.sequence_bits()))
-    }
+/// The number as it stands in a header.
+const fn cut(format: Format, sequence: u32) -> u32 {
+    sequence & (u32::MAX >> (32 - format.sequence_bits()))
 }
 
 /// Why a frame is none that this card understands.
@@ -197,23 +157,23 @@ impl Header {
     /// Writes the head of a frame whose data stands behind the room that was left for it, and the check sequence behind that.
     pub fn finish(&self, dialect: Dialect, frame: &mut FrameBytes) {
         let Dialect { format, assembly } = dialect;
-        let data_bytes = frame.len().saturating_sub(format.head_bytes()) as u32;
+        let data_bytes = frame.len().saturating_sub(head_bytes(format)) as u32;
         let (nodes, info) = ((u32::from(self.source), u32::from(self.destination)), self.info());
-        let sequence = format.cut(self.sequence);
+        let sequence = cut(format, self.sequence);
         let Ack { base, mask } = self.ack.unwrap_or(Ack { base: 0, mask: 0 });
-        let base = format.cut(base);
+        let base = cut(format, base);
         let words = match format {
-            Format::Sequence24Node4 => {
+            Format::Seq24Node4 => {
                 [data_bytes / 4 << 23 | info << 19 | nodes.0 << 4 | nodes.1, sequence, base, mask]
             }
-            Format::Sequence8Node12 => {
+            Format::Seq8Node12 => {
                 [data_bytes << 21 | info << 17 | sequence, nodes.0 << 20 | nodes.1 << 8 | base, mask, 0]
             }
         };
         let [high, low] = assembly.to_be_bytes();
         let mut head = FrameBytes::from_slice(&self.ethernet().emit());
-        head.extend_from_slice(&[PROTOCOL, format.code(), high, low]);
-        for word in words.iter().take(format.header_words()) {
+        head.extend_from_slice(&[PROTOCOL, code(format), high, low]);
+        for word in words.iter().take(header_words(format)) {
             head.extend_from_slice(&word.to_be_bytes());
         }
         if let Some(room) = frame.get_mut(..head.len()) {
@@ -228,31 +188,43 @@ impl Header {
     /// # Errors
     /// [`WireError`].
     pub fn parse(dialect: Dialect, frame: &[u8]) -> Result<Self, WireError> {
-        let Dialect { format, assembly } = dialect;
+        Self::parse_of(dialect.format, Some(dialect.assembly), frame)
+    }
+
+    /// The same, of a frame of whatever assembly: for those who look on.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn parse_any(format: Format, frame: &[u8]) -> Result<Self, WireError> {
+        Self::parse_of(format, None, frame)
+    }
+
+    fn parse_of(format: Format, assembly: Option<u16>, frame: &[u8]) -> Result<Self, WireError> {
         let length = WireError::Length { bytes: frame.len() };
         let ethernet = ethernet::Frame::new_checked(frame).ok_or(length)?;
         if ethernet::is_foreign(ethernet.payload(), PROTOCOL) {
             return Err(WireError::Foreign);
         }
-        let data_bytes = frame.len().checked_sub(format.head_bytes() + CHECK_BYTES).ok_or(length)? as u32;
+        let data_bytes = frame.len().checked_sub(head_bytes(format) + CHECK_BYTES).ok_or(length)? as u32;
         let (envelope, rest) = ethernet.payload().split_first_chunk::<4>().ok_or(length)?;
-        let [protocol, code, high, low] = *envelope;
+        let [protocol, told_format, high, low] = *envelope;
         let found = u16::from_be_bytes([high, low]);
         if protocol != PROTOCOL {
             return Err(WireError::BadField);
         }
-        if (code, found) != (format.code(), assembly) {
-            return Err(WireError::Assembly { found, own: assembly });
+        let own = assembly.unwrap_or(found);
+        if (told_format, found) != (code(format), own) {
+            return Err(WireError::Assembly { found, own });
         }
         let mut words = rest.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
         let mut word = || words.next().ok_or(length);
         let (told_bytes, bits, header, zero) = match format {
-            Format::Sequence24Node4 => {
+            Format::Seq24Node4 => {
                 let (first, sequence, base, mask) = (word()?, word()?, word()?, word()?);
                 let header = (first as u16 >> 4 & 0xf, first as u16 & 0xf, sequence, base, mask);
                 (first >> 23 << 2, first >> 19, header, first >> 8 & 0x7ff | sequence >> 24 | base >> 24)
             }
-            Format::Sequence8Node12 => {
+            Format::Seq8Node12 => {
                 let (first, second, mask) = (word()?, word()?, word()?);
                 let nodes = ((second >> 20) as u16, (second >> 8) as u16 & 0xfff);
                 let header = (nodes.0, nodes.1, first & 0xff, second & 0xff, mask);
@@ -293,18 +265,21 @@ pub fn is_whole(frame: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
     use proptest::prelude::*;
 
     use super::*;
 
     fn any_packet() -> impl Strategy<Value = (Dialect, Header, Vec<u8>)> {
-        let format = prop::sample::select(Format::ALL.to_vec());
+        let format = prop::sample::select(vec![Format::Seq24Node4, Format::Seq8Node12]);
         (format, any::<u16>()).prop_flat_map(|(format, assembly)| {
-            let nodes = format.nodes() as u16;
-            let numbers = move || any::<u32>().prop_map(move |number| format.cut(number));
+            let nodes = nodes_of(format) as u16;
+            let numbers = move || any::<u32>().prop_map(move |number| cut(format, number));
             let ack = prop::option::of((numbers(), any::<u32>()).prop_map(|(base, mask)| Ack { base, mask }));
             let data = prop::collection::vec(any::<u8>(), 0..300).prop_map(move |mut data| {
-                data.truncate(data.len() / format.unit_bytes() * format.unit_bytes());
+                data.truncate(data.len() / 4 * 4);
                 data
             });
             (0..nodes, 0..nodes, numbers(), any::<[bool; 2]>(), ack, data).prop_map(
@@ -318,7 +293,7 @@ mod tests {
     }
 
     fn emit(dialect: Dialect, header: &Header, data: &[u8]) -> FrameBytes {
-        let mut frame = FrameBytes::from_elem(0xee, dialect.format.head_bytes());
+        let mut frame = FrameBytes::from_elem(0xee, head_bytes(dialect.format));
         frame.extend_from_slice(data);
         header.finish(dialect, &mut frame);
         frame
@@ -330,7 +305,7 @@ mod tests {
             let frame = emit(dialect, &header, &data);
             prop_assert!(is_whole(&frame));
             prop_assert_eq!(Header::parse(dialect, &frame), Ok(header));
-            prop_assert_eq!(&frame[dialect.format.head_bytes()..frame.len() - CHECK_BYTES], &*data);
+            prop_assert_eq!(&frame[head_bytes(dialect.format)..frame.len() - CHECK_BYTES], &*data);
         }
 
         #[test]
@@ -344,9 +319,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>, format in prop::sample::select(Format::ALL.to_vec())) {
+        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>, format in prop::sample::select(vec![Format::Seq24Node4, Format::Seq8Node12])) {
             let mut frame = [0; ethernet::HEADER_BYTES].to_vec();
-            frame.extend_from_slice(&[PROTOCOL, format.code(), 0, 7]);
+            frame.extend_from_slice(&[PROTOCOL, code(format), 0, 7]);
             frame.extend_from_slice(&bytes);
             let _ = (Header::parse(Dialect { format, assembly: 7 }, &frame), is_whole(&bytes));
         }

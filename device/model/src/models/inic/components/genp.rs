@@ -28,7 +28,7 @@ const NEXT: usize = 1;
 const DISABLE: usize = 2;
 
 /// Bytes of the word that says which packet of which message the data is of.
-pub(super) const PLACE_BYTES: u64 = 8;
+pub(in crate::models::inic) const PLACE_BYTES: u64 = 8;
 /// Bytes of a frame beside its data, rounded up.
 const FRAME_OVERHEAD: usize = 64;
 
@@ -242,12 +242,11 @@ impl Genp {
             let (is_last, message) = (packet.is_last || !is_here, packet.message);
             return Some(Pinfo { node, number, payload, is_last, is_again: true, is_kept: is_here, message });
         }
-        let most = packet_bytes - if is_placed { PLACE_BYTES } else { 0 };
         loop {
             let has_room = link.outstanding.len() < outstanding_limit
                 && card.has_memory(packet_bytes as usize + FRAME_OVERHEAD);
             let send = link.messages.front().copied().filter(|_| has_room && !link.is_down)?;
-            let cut = match card.cut(send, most, is_placed) {
+            let cut = match card.cut(send, packet_bytes, is_placed) {
                 Some(cut) => cut,
                 None if link.is_begun => Cut { payload: Payload::Void, is_last: true, message: None },
                 None => {

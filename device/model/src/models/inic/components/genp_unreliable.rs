@@ -5,7 +5,6 @@ use alloc::collections::VecDeque;
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::card::Cut;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::genp::PLACE_BYTES;
 use crate::models::inic::components::per_node::PerNode;
 use crate::models::inic::token::{Message, Payload, Pinfo, Token};
 use crate::time::Time;
@@ -30,13 +29,7 @@ pub(in crate::models::inic) struct GenpUnreliable {
 
 impl GenpUnreliable {
     pub(in crate::models::inic) fn new(packet_bytes: u64, is_placed: bool) -> Self {
-        Self {
-            packet_bytes,
-            is_placed,
-            next: PerNode::default(),
-            messages: VecDeque::new(),
-            is_begun: false,
-        }
+        Self { packet_bytes, is_placed, next: PerNode::default(), messages: VecDeque::new(), is_begun: false }
     }
 }
 
@@ -50,8 +43,7 @@ impl Component for GenpUnreliable {
             return false;
         }
         let Some(&(at, Message { node, send })) = self.messages.front() else { return false };
-        let most = self.packet_bytes - if self.is_placed { PLACE_BYTES } else { 0 };
-        let cut = io.card.cut(send, most, self.is_placed);
+        let cut = io.card.cut(send, self.packet_bytes, self.is_placed);
         // A message whose memory went away ends with a packet that says so.
         let cut = match cut {
             Some(cut) => cut,

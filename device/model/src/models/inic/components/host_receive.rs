@@ -46,7 +46,16 @@ struct Open {
 impl Open {
     const fn new(room: Room, message: Option<TraceTag>) -> Self {
         let visible = room.ready;
-        Self { room, packets: 0, ahead: BTreeSet::new(), last: None, bytes: 0, visible, message, interrupts: false }
+        Self {
+            room,
+            packets: 0,
+            ahead: BTreeSet::new(),
+            last: None,
+            bytes: 0,
+            visible,
+            message,
+            interrupts: false,
+        }
     }
 
     fn is_whole(&self) -> bool {
@@ -91,7 +100,7 @@ struct Place {
 
 pub(in crate::models::inic) struct HostReceive {
     is_placed: bool,
-    /// Bytes of all packets of a message but the last.
+    /// Bytes of a message in each of its packets but the last.
     packet_bytes: u64,
     peers: PerNode<Peer>,
     /// Nodes whose packets wait, in the order in which the first of them came.
@@ -99,9 +108,8 @@ pub(in crate::models::inic) struct HostReceive {
 }
 
 impl HostReceive {
-    /// Of packets with so many bytes, the word that says where they go included.
+    /// Of packets with so many bytes of a message.
     pub(in crate::models::inic) fn new(is_placed: bool, packet_bytes: u64) -> Self {
-        let packet_bytes = packet_bytes - if is_placed { PLACE_BYTES } else { 0 };
         Self { is_placed, packet_bytes, peers: PerNode::default(), waiting: VecDeque::new() }
     }
 
@@ -157,7 +165,13 @@ impl HostReceive {
     }
 
     /// Each packet says where it goes.
-    fn on_placed(peer: &mut Peer, packet_bytes: u64, at: Time, data: Data, card: &mut Card) -> Result<(), Data> {
+    fn on_placed(
+        peer: &mut Peer,
+        packet_bytes: u64,
+        at: Time,
+        data: Data,
+        card: &mut Card,
+    ) -> Result<(), Data> {
         let word = data.frame.get(data.bytes.clone()).and_then(|bytes| bytes.first_chunk::<8>());
         let Some(word) = word.map(|word| u64::from_be_bytes(*word)) else {
             // It is void: which message it was of nobody says. What is missing of that one is found by those that follow.
@@ -210,7 +224,8 @@ impl HostReceive {
     fn give_up(peer: &mut Peer, at: Time, source: u16, card: &mut Card) {
         let latest = Number::new(peer.latest);
         let is_late = |message: u32| latest.ahead_of(Number::new(message)) > MESSAGES_BEHIND;
-        let late = peer.open.iter().filter(|(message, open)| is_late(**message) || open.ahead.len() > MAX_AHEAD);
+        let late =
+            peer.open.iter().filter(|(message, open)| is_late(**message) || open.ahead.len() > MAX_AHEAD);
         let late: alloc::vec::Vec<u32> = late.map(|(message, _)| *message).collect();
         for message in late {
             if let Some(open) = peer.open.remove(&message) {
@@ -250,7 +265,14 @@ impl HostReceive {
 }
 
 /// Stores the data of a packet of a message.
-fn store(at: Time, open: &mut Open, offset: u64, bytes: core::ops::Range<usize>, data: &Data, card: &mut Card) {
+fn store(
+    at: Time,
+    open: &mut Open,
+    offset: u64,
+    bytes: core::ops::Range<usize>,
+    data: &Data,
+    card: &mut Card,
+) {
     open.bytes += bytes.len() as u64;
     let stored = card.store(at.max(open.room.ready), &open.room, offset, &data.frame, bytes);
     open.visible = open.visible.max(stored);

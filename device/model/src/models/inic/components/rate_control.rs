@@ -2,7 +2,6 @@
 //! packet's own instant says when it may go, so that there is no timer.
 
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::token::Token;
 use crate::time::{Span, Time};
 
 pub(in crate::models::inic) struct RateControl {

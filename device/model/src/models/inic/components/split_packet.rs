@@ -5,7 +5,7 @@ use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::components::per_node::PerNode;
 use crate::models::inic::token::{Data, Header, Token};
-use crate::models::inic::wire::{self, CHECK_BYTES, Dialect, WireError};
+use crate::models::inic::wire::{self, CHECK_BYTES, Dialect, WireError, head_bytes};
 
 const HEADERS: usize = 0;
 const DATA: usize = 1;
@@ -85,7 +85,7 @@ impl Component for SplitPacket {
         io.put(HEADERS, worked, Token::Header(told));
         if let Some(number) = number {
             io.card.effects.counters.packets_received += 1;
-            let begin = self.dialect.format.head_bytes();
+            let begin = head_bytes(self.dialect.format);
             let bytes = begin..packet.frame.len().saturating_sub(CHECK_BYTES).max(begin);
             let wire::Header { is_last, .. } = header;
             let data = Data {
@@ -108,14 +108,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::models::inic::wire::Format;
+    use niclab_components::Format;
 
     proptest! {
         #[test]
         fn numbers_are_widened_whatever_the_format_and_however_they_wrap(
             first: u32,
             steps in prop::collection::vec(-100_i64..100, 1..100),
-            format in prop::sample::select(Format::ALL.to_vec()),
+            format in prop::sample::select(alloc::vec![Format::Seq24Node4, Format::Seq8Node12]),
         ) {
             let split = SplitPacket::new(Dialect { format, assembly: 0 }, 2);
             let (mut last, mut true_last) = (Number::new(first), i64::from(first));

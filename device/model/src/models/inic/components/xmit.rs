@@ -5,7 +5,7 @@ use niclab_abi::posts::POST_BAD_REGION;
 
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::{AckInfo, Packet, Payload, Pinfo, Token};
-use crate::models::inic::wire::{Ack, CHECK_BYTES, Dialect, Header};
+use crate::models::inic::wire::{Ack, CHECK_BYTES, Dialect, Header, head_bytes};
 use crate::nic::FrameBytes;
 use crate::time::Time;
 
@@ -49,7 +49,7 @@ impl Xmit {
             ack: ack.ack.map(|(base, mask)| Ack { base: base.get(), mask }),
         };
         io.card.effects.card().acknowledgements_sent += 1;
-        let mut frame = FrameBytes::from_elem(0, self.dialect.format.head_bytes());
+        let mut frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
         header.finish(self.dialect, &mut frame);
         let sent = self.cross(at, &frame, io);
         self.finished = Some((sent, Packet { frame: frame.into(), message: None }));
@@ -66,18 +66,21 @@ impl Xmit {
 
     /// Begins the next packet.
     fn begin(&mut self, at: Time, pinfo: Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
-        let head_bytes = self.dialect.format.head_bytes();
+        let head_bytes = head_bytes(self.dialect.format);
         io.card.effects.attribute(pinfo.message);
         match &pinfo.payload {
             Payload::Host { send, bytes, place } => {
-                let mut into = FrameBytes::with_capacity(head_bytes + 8 + (bytes.end - bytes.start) as usize + CHECK_BYTES);
+                let mut into = FrameBytes::with_capacity(
+                    head_bytes + 8 + (bytes.end - bytes.start) as usize + CHECK_BYTES,
+                );
                 into.resize(head_bytes, 0);
                 if let Some((message, packet)) = place {
                     into.extend_from_slice(&message.to_be_bytes());
                     into.extend_from_slice(&packet.to_be_bytes());
                 }
                 let memory = io.card.memory_of(*send);
-                let ranges = memory.map(|memory| io.card.ranges(&memory, bytes.start, bytes.end - bytes.start));
+                let ranges =
+                    memory.map(|memory| io.card.ranges(&memory, bytes.start, bytes.end - bytes.start));
                 let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else {
                     return self.finish_void(at, &pinfo, ack, io);
                 };
@@ -99,19 +102,26 @@ impl Xmit {
 
     /// A packet without data, that ends its message.
     fn finish_void(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
-        let frame = FrameBytes::from_elem(0, self.dialect.format.head_bytes());
+        let frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
         let pinfo = Pinfo { is_last: true, is_kept: false, message: None, ..pinfo.clone() };
         self.finish(at, &pinfo, ack, frame, io);
     }
 
     /// Writes the head, in front of the data.
-    fn finish(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, mut frame: FrameBytes, io: &mut Io<'_>) {
+    fn finish(
+        &mut self,
+        at: Time,
+        pinfo: &Pinfo,
+        ack: Option<AckInfo>,
+        mut frame: FrameBytes,
+        io: &mut Io<'_>,
+    ) {
         let ack = ack.and_then(|told| told.ack);
         let header = Header {
             source: io.card.node,
             destination: pinfo.node,
             sequence: pinfo.number.get(),
-            has_data: frame.len() > self.dialect.format.head_bytes(),
+            has_data: frame.len() > head_bytes(self.dialect.format),
             is_last: pinfo.is_last,
             is_again: pinfo.is_again,
             ack: ack.map(|(base, mask)| Ack { base: base.get(), mask }),

@@ -1,0 +1,246 @@
+//! INIC in the registry.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+
+use niclab_abi::config::{FEATURE_POSTS, FEATURE_REGIONS};
+use niclab_abi::receive::MAX_SLICES;
+use niclab_components::{Checked, Fault, Format, Kind as Part, Parameter as Setting};
+
+use crate::models::inic::assemblies::{BUNDLED, bundled};
+use crate::models::inic::config::Config;
+use crate::models::inic::nic::Inic;
+use crate::models::inic::wire::{self, PROTOCOL};
+use crate::nic::registry::{
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
+    Promises, Seat, Swarm, Value, Values,
+};
+use crate::parts::routes::Address;
+
+/// INIC.
+pub static MODEL: Model = Model {
+    name: "inic",
+    title: "INIC",
+    article: "an",
+    protocol: PROTOCOL,
+    summary: "a protocol assembled from components: reliable or not, in order or not, as the application needs",
+    paper: "R. G. Jaganathan, K. D. Underwood, R. Sass, A Configurable Network Protocol for Cluster Based Communications \
+            using Modular Hardware Primitives on an Intelligent NIC",
+    ports: 1,
+    parameters: PARAMETERS,
+    check: |values| problems(values).err().into_iter().collect(),
+    limits,
+    promises,
+    default_profile: "i960-32-33",
+    machines: &[
+        "load",
+        "genp",
+        "genp_unreliable",
+        "build_acks",
+        "timer",
+        "dup_find",
+        "order_pkts",
+        "drop_pkt",
+        "selective_repeat",
+        "mitigate",
+        "xmit",
+        "rate_control",
+        "rcv_pkt",
+        "bad_pkt_filter",
+        "split_packet",
+        "host_receive",
+    ],
+    features: FEATURE_POSTS | FEATURE_REGIONS,
+    begun,
+    build,
+    swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
+};
+
+const ASSEMBLY: &str = "assembly";
+const MESSAGE_BYTES: &str = "max_message_bytes";
+
+/// What a cluster file can change of an assembly: the parameter's key, that of which components, and the component's own.
+const OVERRIDES: [(&str, &[Part], Setting); 7] = [
+    ("packet_bytes", &[Part::Genp, Part::GenpUnreliable], Setting::PacketBytes),
+    ("outstanding_limit", &[Part::Genp], Setting::OutstandingLimit),
+    ("ack_threshold", &[Part::BuildAcks], Setting::Threshold),
+    ("timeout_us", &[Part::Timer], Setting::TimeoutUs),
+    ("retries", &[Part::Genp], Setting::Retries),
+    ("rcv_chunk_size", &[Part::Mitigate], Setting::RcvChunkSize),
+    ("rate_interval_us", &[Part::RateControl], Setting::IntervalUs),
+];
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        key: ASSEMBLY,
+        help: "What the card is programmed with.",
+        kind: Kind::Choice { default: "conf4", choices: BUNDLED },
+    },
+    Parameter {
+        key: "packet_bytes",
+        help: "Bytes of a message in a packet, a multiple of 4; 0: as the assembly says.",
+        kind: Kind::Number { default: 0, least: 0, most: 2_040 },
+    },
+    Parameter {
+        key: "outstanding_limit",
+        help: "Packets to a node that may be not acknowledged; 0: as the assembly says.",
+        kind: Kind::Number { default: 0, least: 0, most: 1_024 },
+    },
+    Parameter {
+        key: "ack_threshold",
+        help: "Packets of a node after which an acknowledgement is forced; 0: as the assembly says.",
+        kind: Kind::Number { default: 0, least: 0, most: 512 },
+    },
+    Parameter {
+        key: "timeout_us",
+        help: "How long a node may be silent before a packet goes again, in microseconds of model time; 0: as the assembly says.",
+        kind: Kind::Number { default: 0, least: 0, most: 10_000_000 },
+    },
+    Parameter {
+        key: "retries",
+        help: "Time-outs in a row after which a node is given up and its messages fail; 0: as the assembly says.",
+        kind: Kind::Number { default: 0, least: 0, most: 65_535 },
+    },
+    Parameter {
+        key: "rcv_chunk_size",
+        help: "Bytes that come before the host is interrupted, of an assembly that mitigates interrupts; 0: as the assembly says.",
+        kind: Kind::Number { default: 0, least: 0, most: 1 << 30 },
+    },
+    Parameter {
+        key: "rate_interval_us",
+        help: "Time between two packets of an assembly that controls its rate, in microseconds of model time; 0: as the assembly says.",
+        kind: Kind::Number { default: 0, least: 0, most: 1_000_000 },
+    },
+    Parameter {
+        key: MESSAGE_BYTES,
+        help: "The longest message, in bytes.",
+        kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
+    },
+    Parameter {
+        key: "send_crossings",
+        help: "How often each packet that is sent crosses the card's own bus. With those of packets that come the paper counts four.",
+        kind: Kind::Number { default: 2, least: 0, most: 8 },
+    },
+    Parameter {
+        key: "receive_crossings",
+        help: "How often each packet that comes crosses the card's own bus.",
+        kind: Kind::Number { default: 2, least: 0, most: 8 },
+    },
+];
+
+/// The assembly of a card with these values.
+///
+/// # Errors
+/// Why there is none.
+fn problems(values: &Values) -> Result<Checked, Problem> {
+    let name = values.word(ASSEMBLY);
+    let problem = |key, what, remedy: &str| Problem { key, what, remedy: remedy.to_string() };
+    let Some(Ok(mut assembly)) = bundled(name) else {
+        return Err(problem(ASSEMBLY, format!("there is no assembly `{name}`"), "see `niclab schema`"));
+    };
+    for (key, parts, setting) in OVERRIDES {
+        let value = values.number_u32(key);
+        if value == 0 {
+            continue;
+        }
+        let set = parts.iter().map(|part| assembly.set(*part, setting, value).unwrap_or(0)).sum::<usize>();
+        if set == 0 {
+            let what = format!("the assembly `{name}` has no component that takes it");
+            return Err(problem(key, what, "leave it out, or choose another assembly"));
+        }
+    }
+    assembly.check().map_err(|faults| {
+        let what = faults.first().map_or_else(|| format!("`{name}` makes no sense"), Fault::to_string);
+        problem(ASSEMBLY, what, "change the values that it names")
+    })
+}
+
+/// Bytes of the tag that workloads put before each message.
+const TAG_BYTES: u64 = 16;
+
+fn limits(values: &Values) -> Limits {
+    Limits {
+        open_ports: [0].into(),
+        max_slices: MAX_SLICES,
+        senders_per_port: None,
+        senders_raised_by: None,
+        entries: 0,
+        unexpected_messages: 0,
+        max_message_bytes: values.number(MESSAGE_BYTES) - TAG_BYTES,
+        message_raised_by: Some(MESSAGE_BYTES),
+        message_unit_bytes: 1,
+    }
+}
+
+/// What an assembly promises: a sound network breaks none of it.
+fn promises(values: &Values) -> Promises {
+    let faulty = problems(values).map(|assembly| assembly.promises()).unwrap_or_default();
+    let faulty =
+        Promise { is_delivered: faulty.delivered, is_once: faulty.once, is_in_order: faulty.in_order };
+    Promises { sound: Promise::ALL, faulty }
+}
+
+/// The last packet of a message stands for it: the header does not say which is the first.
+fn begun(frame: &[u8]) -> Option<Begun> {
+    [Format::Seq24Node4, Format::Seq8Node12].into_iter().find_map(|format| {
+        let header = wire::Header::parse_any(format, frame).ok()?;
+        let is_told = header.has_data && header.is_last && !header.is_again;
+        let at = |node| Address { node, port: 0 };
+        is_told.then(|| Begun { from: at(header.source), to: at(header.destination), interrupt: false })
+    })
+}
+
+/// The parameters of a card with these values.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
+    let Seat { node, nodes, mtu_bytes, profile } = seat;
+    Ok(Config {
+        node,
+        nodes: nodes.into(),
+        mtu_bytes,
+        assembly: problems(values)?,
+        max_message_bytes: values.number(MESSAGE_BYTES),
+        crossings: [values.number_u32("send_crossings"), values.number_u32("receive_crossings")],
+        regions_per_port: 64,
+        extents_per_port: 65_536,
+        profile,
+    })
+}
+
+fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
+    let config =
+        config(values, seat).map_err(|Problem { key, what, remedy }| format!("{key}: {what}; {remedy}"))?;
+    Ok(Box::new(Inic::new(config)?))
+}
+
+/// Most payload of a message, some packets, and of a short one.
+const DRAWN_BYTES: [u32; 2] = [6_000, 100];
+
+fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
+    let [long, short] = DRAWN_BYTES;
+    workload.slices = 32 << below(4);
+    let max_bytes = if below(2) == 0 { short } else { long };
+    workload.message_bytes = below(max_bytes);
+    let name = BUNDLED.get(below(BUNDLED.len() as u32) as usize).map_or("conf4", |choice| choice.name);
+    let (packet, timeout) = (4 * (1 + below(340)), 20 + below(2_000));
+    let threshold = 1 + below(16);
+    let limit = (2 * threshold + below(16)).min(31);
+    let values = Values::defaults(&MODEL).with(ASSEMBLY, Value::Word(name.to_string()));
+    let values = values.with("packet_bytes", Value::Number(packet.into()));
+    let is_reliable = !matches!(name, "conf1" | "unreliable_ordered");
+    let values = if name == "rate_controlled" {
+        values.with("rate_interval_us", Value::Number((1 + below(30)).into()))
+    } else {
+        values
+    };
+    if !is_reliable {
+        return values;
+    }
+    values
+        .with("timeout_us", Value::Number(timeout.into()))
+        .with("ack_threshold", Value::Number((limit / 2).min(threshold).into()))
+        .with("outstanding_limit", Value::Number(limit.into()))
+}
