@@ -131,7 +131,7 @@ fn perform<T: Transport>(
     let mut performer = Performer {
         program: Program::default(),
         ports: OpenPorts::default(),
-        verifier: Verifier::new(plan.flows.clone()),
+        verifier: Verifier::new(plan.flows.clone(), workload.promise),
         takes_turns: device.info().has(FEATURE_TURNS),
         timeout,
     };

@@ -241,7 +241,11 @@ fn perform_live<T: Card>(
         // For the interrupts of a run, which nobody takes.
         guest.offer_event_buffers(EVENTS).unwrap();
         let guest = Guest { guest, ports: Vec::new() };
-        Node { guest, program: Program::default(), verifier: Verifier::new(plan.flows.clone()) }
+        Node {
+            guest,
+            program: Program::default(),
+            verifier: Verifier::new(plan.flows.clone(), programs.promise),
+        }
     };
     let mut nodes: Vec<Node<T>> = (0..config.nodes.len() as u16).map(new).collect();
     for (rank, node) in (0..).zip(&mut nodes) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use niclab_abi::region::{Extent, OP_REGION_CLOSE, RegionName};
-use niclab_port::BadValue;
 use niclab_port::lists::{self, Command, Encoded, Event, EventRecord, Handle};
+use niclab_port::{BadValue, open_region};
 
 use super::{ClusterGuest, FrontendError, GuestPort};
 
@@ -64,7 +64,7 @@ impl ListPort {
     /// [`FrontendError::Refused`] with the status, or another [`FrontendError`].
     pub fn register_extents(&self, extents: &[Extent]) -> Result<u32, FrontendError> {
         let ask = |operation, body: Vec<u8>| self.port.guest().request(operation, &body);
-        let region = lists::open_region(self.port.number(), extents, ask)?;
+        let region = open_region(self.port.number(), extents, ask)?;
         region.ok_or(FrontendError::Malformed("a short RegionOpened"))
     }
 
