@@ -5,6 +5,7 @@
 #[path = "support/match_cases.rs"]
 mod cases;
 mod descriptor_ring;
+mod inic_conformance;
 mod ledger;
 mod match_conformance;
 mod match_hostile;

@@ -1,6 +1,7 @@
 //! What the tests of this crate share: a host with memory and a program that uses an ULTRA card.
 
 pub mod matching;
+pub mod posts;
 pub mod world;
 
 use std::collections::BTreeMap;

@@ -324,3 +324,11 @@ impl Component for HostReceive {
         }
     }
 }
+
+impl Drop for HostReceive {
+    fn drop(&mut self) {
+        for (_, peer) in self.peers.iter_mut() {
+            core::mem::take(&mut peer.open).into_values().for_each(|open| Card::drop_room(open.room));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! INIC cards with every bundled assembly: whatever the network does, what the assembly promises holds, and nothing else is
+//! needed for it to hold than the protocol.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use niclab_abi::posts::{
+    POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_SENT, POST_OK, POST_TELL_SENT, POST_UNREACHABLE,
+};
+use niclab_model::models::inic::Config;
+use niclab_model::models::inic::descriptor::{MODEL, config};
+use niclab_model::nic::registry::{Kind, Promise, Seat, Value, Values};
+use niclab_model::parts::profile::Profile;
+use niclab_model::parts::random::Random;
+use proptest::prelude::*;
+
+use crate::support::matching::pattern;
+use crate::support::posts::{Faults, Wire};
+
+const NODES: u16 = 3;
+/// Room for a message, and how much of it there is at each node.
+const PLACE: u64 = 8_192;
+const PLACES: u64 = 24;
+/// Where messages are sent from.
+const SENDS: u64 = PLACES * PLACE;
+const SEND_PLACES: u64 = 64;
+const MOST_BYTES: u64 = 4_000;
+
+fn assemblies() -> Vec<&'static str> {
+    let Some(parameter) = MODEL.parameter("assembly") else { return Vec::new() };
+    let Kind::Choice { choices, .. } = parameter.kind else { return Vec::new() };
+    choices.iter().map(|choice| choice.name).collect()
+}
+
+fn values(assembly: &str) -> Values {
+    Values::defaults(&MODEL).with("assembly", Value::Word(assembly.into()))
+}
+
+fn card(values: &Values) -> impl Fn(u16) -> Config {
+    let (values, profile) = (values.clone(), Arc::new(Profile::default()));
+    move |node| {
+        let seat = Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, seat).unwrap()
+    }
+}
+
+/// A message as its sender has it.
+#[derive(Clone, Debug)]
+struct Message {
+    from: usize,
+    to: usize,
+    bytes: u64,
+}
+
+/// The data of a message: which one it is, and a pattern.
+fn data(number: usize, bytes: u64) -> Vec<u8> {
+    let mut data = pattern(number as u64, bytes as usize);
+    data[..4].copy_from_slice(&(number as u32).to_le_bytes());
+    data
+}
+
+struct World {
+    wire: Wire,
+    messages: Vec<Message>,
+    /// Messages that came, in order, by receiver.
+    came: Vec<Vec<usize>>,
+    /// Free places to send from, by node.
+    free: Vec<Vec<u64>>,
+    told: BTreeSet<usize>,
+    failed: BTreeMap<usize, u32>,
+    /// Messages that were told of with a result that is not whole.
+    broken: usize,
+}
+
+impl World {
+    fn new(seed: u64, faults: Faults, values: &Values) -> Self {
+        let mut wire = Wire::new(seed, faults, card(values), NODES);
+        for node in 0..usize::from(NODES) {
+            for place in 0..PLACES {
+                assert!(wire.receive(node, 0, place, place * PLACE, PLACE));
+            }
+        }
+        let free = vec![(0..SEND_PLACES).collect(); usize::from(NODES)];
+        let came = vec![Vec::new(); usize::from(NODES)];
+        Self {
+            wire,
+            messages: Vec::new(),
+            came,
+            free,
+            told: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            broken: 0,
+        }
+    }
+
+    fn send(&mut self, message: Message) -> bool {
+        let number = self.messages.len();
+        let Message { from, to, bytes } = message;
+        let Some(place) = self.free[from].pop() else { return false };
+        let offset = SENDS + place * MOST_BYTES;
+        self.wire.write(from, offset, &data(number, bytes));
+        let user = (number as u64) << 16 | place;
+        if !self.wire.send(from, POST_TELL_SENT, to as u16, user, offset, bytes) {
+            self.free[from].push(place);
+            return false;
+        }
+        self.messages.push(message);
+        true
+    }
+
+    fn read(&mut self) {
+        for node in 0..usize::from(NODES) {
+            while let Some(told) = self.wire.event(node) {
+                let user = told.words.user;
+                match told.kind {
+                    POST_EVENT_SENT => {
+                        assert!(self.told.insert((user >> 16) as usize), "told twice");
+                        self.free[node].push(user & 0xffff);
+                    }
+                    POST_EVENT_FAILED => {
+                        let before = self.failed.insert((user >> 16) as usize, told.result);
+                        assert_eq!(before, None, "failed twice");
+                    }
+                    POST_EVENT_RECEIVED if told.result == POST_OK => {
+                        let found = self.wire.bytes(node, user * PLACE, told.words.bytes).to_vec();
+                        let number = u32::from_le_bytes(found[..4].try_into().unwrap()) as usize;
+                        let message = &self.messages[number];
+                        assert_eq!((message.to, message.from as u64), (node, told.words.source));
+                        assert!(
+                            found == data(number, message.bytes),
+                            "message {number} of {} bytes, {} told",
+                            message.bytes,
+                            told.words.bytes
+                        );
+                        self.came[node].push(number);
+                        assert!(self.wire.receive(node, 0, user, user * PLACE, PLACE));
+                    }
+                    POST_EVENT_RECEIVED => {
+                        self.broken += 1;
+                        assert!(self.wire.receive(node, 0, user, user * PLACE, PLACE));
+                    }
+                    _ => panic!("{told:?}"),
+                }
+            }
+        }
+    }
+
+    /// Lets all that is under way come to its end.
+    fn settle(&mut self) {
+        let mut steps = 0;
+        while self.wire.step() {
+            self.read();
+            steps += 1;
+            assert!(steps < 2_000_000, "it never rests");
+        }
+        self.read();
+    }
+
+    /// What the promise says of what came.
+    fn check(&self, promise: Promise) {
+        for (node, came) in self.came.iter().enumerate() {
+            let sent = || self.messages.iter().enumerate().filter(|(_, message)| message.to == node);
+            if promise.is_once {
+                assert_eq!(came.iter().collect::<BTreeSet<_>>().len(), came.len(), "twice: {came:?}");
+            }
+            if promise.is_delivered {
+                for (number, message) in sent().filter(|(number, _)| !self.failed.contains_key(number)) {
+                    assert!(came.contains(&number), "{number} {message:?} did not come to {node}");
+                }
+            }
+            if promise.is_in_order {
+                for from in 0..usize::from(NODES) {
+                    let mut of = came.iter().filter(|number| self.messages[**number].from == from);
+                    assert!(
+                        of.clone().is_sorted(),
+                        "from {from} to {node}: {:?}",
+                        of.by_ref().collect::<Vec<_>>()
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn promise(values: &Values, is_sound: bool) -> Promise {
+    let promises = (MODEL.promises)(values);
+    if is_sound { promises.sound } else { promises.faulty }
+}
+
+fn run(seed: u64, values: &Values, faults: Faults, count: usize) -> World {
+    let mut world = World::new(seed, faults, values);
+    let mut random = Random::new(seed, 1);
+    for _ in 0..count {
+        let from = random.below(NODES.into()) as usize;
+        let most = if random.below(2) == 0 { 8 } else { MOST_BYTES as u32 / 4 };
+        let bytes = 4 * (1 + u64::from(random.below(most)));
+        let message = Message { from, to: random.below(NODES.into()) as usize, bytes };
+        while !world.send(message.clone()) {
+            assert!(world.wire.step(), "a place comes free");
+            world.read();
+        }
+        for _ in 0..random.below(6) {
+            world.wire.step();
+        }
+        world.read();
+    }
+    // Healed, all moves.
+    world.wire.faults = Faults::default();
+    world.settle();
+    let is_sound = [faults.lost, faults.doubled, faults.damaged, faults.late] == [0; 4];
+    world.check(promise(values, is_sound));
+    world
+}
+
+#[test]
+fn on_a_sound_network_every_assembly_delivers_all_once_and_in_order() {
+    for name in assemblies() {
+        let world = run(7, &values(name), Faults::default(), 400);
+        let card = &world.wire.hosts[0].nic;
+        let counters = card.counters();
+        assert_eq!((counters.retransmissions, counters.timeouts, world.broken), (0, 0, 0), "{name}");
+    }
+}
+
+#[test]
+fn packets_go_again_only_where_the_assembly_is_reliable_and_selective_repeat_sends_fewest() {
+    let faults = Faults { lost: 50, ..Faults::default() };
+    let again = |name: &str| {
+        let world = run(3, &values(name), faults, 600);
+        world.wire.hosts.iter().map(|host| host.nic.counters().retransmissions).sum::<u64>()
+    };
+    assert_eq!((again("conf1"), again("unreliable_ordered")), (0, 0));
+    let (go_back_n, selective) = (again("conf4"), again("selective_repeat"));
+    assert!(selective > 0 && go_back_n > selective, "{go_back_n} {selective}");
+}
+
+#[test]
+fn a_node_that_is_gone_fails_messages_and_comes_back() {
+    for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
+        let values = values(name).with("retries", Value::Number(3));
+        let mut world = World::new(5, Faults::default(), &values);
+        let message = |to| Message { from: 0, to, bytes: 4_000 };
+        world.wire.cut.push(1);
+        (0..20).for_each(|_| assert!(world.send(message(1))));
+        (0..5).for_each(|_| assert!(world.send(message(2))));
+        world.settle();
+        assert_eq!(world.failed.len(), 20, "{name}: {:?}", world.failed);
+        assert!(world.failed.values().all(|result| *result == POST_UNREACHABLE));
+        assert_eq!(world.came[2].len(), 5, "others are not held up");
+        world.wire.cut.clear();
+        (0..10).for_each(|_| assert!(world.send(message(1))));
+        world.settle();
+        assert_eq!(world.came[1], (25..35).collect::<Vec<_>>(), "{name}");
+        assert_eq!(world.failed.len(), 20);
+        world.check(promise(&values, true));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn every_assembly_holds_what_it_promises(
+        seed: u64,
+        name in prop::sample::select(assemblies()),
+        packet in 1..340_u64,
+        threshold in 1..8_u64,
+        lost in 0..300_u32,
+        doubled in 0..300_u32,
+        damaged in 0..100_u32,
+        late in 0..300_u32,
+    ) {
+        let mut values = values(name).with("packet_bytes", Value::Number(4 * packet.max(16)));
+        if !["conf1", "unreliable_ordered"].contains(&name) {
+            values = values
+                .with("ack_threshold", Value::Number(threshold))
+                .with("outstanding_limit", Value::Number(2 * threshold + packet % 16))
+                .with("timeout_us", Value::Number(60 + 5 * packet))
+                .with("retries", Value::Number(60_000));
+        }
+        run(seed, &values, Faults { lost, doubled, damaged, late }, 60);
+    }
+}
