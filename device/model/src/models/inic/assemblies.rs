@@ -1,6 +1,6 @@
 //! The assemblies that the card can be asked for by name.
 
-use niclab_components::{Assembly, Flow, PartError, Recipe};
+use niclab_components::{Assembly, Flow, Kind, Parameter, PartError, Recipe};
 
 use crate::nic::registry::Choice;
 
@@ -34,5 +34,11 @@ pub(super) fn bundled(name: &str) -> Option<Result<Assembly, PartError>> {
         "rate_controlled" => Recipe { controls_rate: true, ..recipe(Flow::GoBackN, true) },
         _ => return None,
     };
-    Some(recipe.assembly())
+    let mut assembly = recipe.assembly();
+    if let Ok(assembly) = &mut assembly
+        && name == "rate_controlled"
+    {
+        let _ = assembly.set(Kind::Timer, Parameter::TimeoutUs, 10_000);
+    }
+    Some(assembly)
 }

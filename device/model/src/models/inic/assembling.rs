@@ -140,7 +140,7 @@ fn component(part: &Part, assembly: &Checked, site: &Site<'_>) -> Box<dyn Compon
             packet_bytes: of(Parameter::PacketBytes).into(),
             outstanding_limit: of(Parameter::OutstandingLimit) as usize,
             is_placed: is(Parameter::Placement),
-            retries: of(Parameter::Retries),
+            retries: value(assembly, Kind::Timer, Parameter::Retries),
         })),
         Kind::GenpUnreliable => {
             Box::new(GenpUnreliable::new(of(Parameter::PacketBytes).into(), is(Parameter::Placement)))

@@ -1,9 +1,9 @@
 //! Components joined by FIFOs: what an assembly is on the card.
 //!
 //! A component takes tokens from its inputs, works on them for as long as the platform's profile says, and puts tokens into its
-//! outputs. Each FIFO holds so many tokens; a component whose output is full waits, and in model time it waits until the token
-//! that many places before was taken. Everything that an input sets off is carried through at once: when the circuit rests, only
-//! what waits for data of the host or for a deadline is left.
+//! outputs. Each FIFO holds so many tokens; a component whose output is full waits until one is taken. Everything that an input
+//! sets off is carried through at once, as far as the FIFOs let it: a token that is taken at a later instant of model time keeps
+//! its place until then. When the circuit rests, only what waits for data of the host, for a place or for a deadline is left.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -60,15 +60,14 @@ struct Fifo {
 }
 
 impl Fifo {
-    fn has_room(&self) -> bool {
-        self.tokens.len() < self.depth
+    /// Tokens in it at `now`: those that are not taken, and those that are taken later.
+    fn held(&self, now: Time) -> usize {
+        self.tokens.len() + self.taken.iter().filter(|taken| **taken > now).count()
     }
 
-    /// When the place is free that the next token needs.
-    fn free_at(&self) -> Time {
-        let behind = self.depth - self.tokens.len().min(self.depth);
-        let place = self.taken.len().checked_sub(behind);
-        place.and_then(|place| self.taken.get(place)).copied().unwrap_or(Time::ZERO)
+    /// The first instant after `now` at which a place comes free, where that is known.
+    fn free_after(&self, now: Time) -> Option<Time> {
+        self.taken.iter().copied().filter(|taken| *taken > now).min()
     }
 
     fn take(&mut self, at: Time) {
@@ -96,6 +95,8 @@ pub(super) struct Circuit {
     fifos: Vec<Fifo>,
     /// A bit for each component that may have something to do.
     ready: u64,
+    /// When a place comes free that a component waits for.
+    place_at: Option<Time>,
 }
 
 /// A component's ports, and the card, for as long as it acts.
@@ -106,6 +107,7 @@ pub(super) struct Io<'a> {
     wiring: &'a mut Wiring,
     fifos: &'a mut [Fifo],
     ready: &'a mut u64,
+    place_at: &'a mut Option<Time>,
 }
 
 impl Io<'_> {
@@ -142,13 +144,23 @@ impl Io<'_> {
         (0..fifos.len()).map(|place| self.take_from(input, place)).collect()
     }
 
-    /// Whether all FIFOs of an output have room.
-    pub(super) fn has_room(&self, output: usize) -> bool {
+    /// Whether all FIFOs of an output have room. Where one has none the component is asked again when it has.
+    pub(super) fn has_room(&mut self, output: usize) -> bool {
         let fifos = self.wiring.outputs.get(output).map_or(&[][..], Vec::as_slice);
-        fifos.iter().all(|fifo| self.fifos.get(*fifo).is_none_or(Fifo::has_room))
+        for fifo in fifos.iter().filter_map(|fifo| self.fifos.get(*fifo)) {
+            if fifo.held(self.now) >= fifo.depth {
+                let free = fifo.free_after(self.now);
+                *self.place_at = match (*self.place_at, free) {
+                    (Some(known), Some(free)) => Some(known.min(free)),
+                    (known, free) => known.or(free),
+                };
+                return false;
+            }
+        }
+        true
     }
 
-    /// Puts a token into an output that has room, as soon as the room is there in model time.
+    /// Puts a token into an output that has room.
     pub(super) fn put(&mut self, output: usize, at: Time, token: Token) {
         let Some((last, others)) = self.wiring.outputs.get(output).and_then(|fifos| fifos.split_last())
         else {
@@ -168,7 +180,6 @@ impl Io<'_> {
 
 fn put_into(fifos: &mut [Fifo], index: usize, at: Time, token: Token, ready: &mut u64) {
     let Some(fifo) = fifos.get_mut(index) else { return };
-    let at = at.max(fifo.free_at());
     fifo.tokens.push_back((at, token));
     *ready |= 1 << fifo.to;
 }
@@ -224,7 +235,7 @@ impl Circuit {
                 to: to.0,
             });
         }
-        Self { components: boxes, wiring, fifos, ready: 0 }
+        Self { components: boxes, wiring, fifos, ready: 0, place_at: None }
     }
 
     /// Lets one component do something, and then all that follows from it.
@@ -239,7 +250,8 @@ impl Circuit {
         else {
             return None;
         };
-        let mut io = Io { card, now, wiring, fifos: &mut self.fifos, ready: &mut self.ready };
+        let Self { fifos, ready, place_at, .. } = self;
+        let mut io = Io { card, now, wiring, fifos, ready, place_at };
         Some(act(component.as_mut(), &mut io))
     }
 
@@ -261,6 +273,10 @@ impl Circuit {
             if component.deadline().is_some_and(|deadline| deadline <= now) {
                 self.ready |= 1 << index;
             }
+        }
+        if self.place_at.is_some_and(|place_at| place_at <= now) {
+            self.place_at = None;
+            self.ready |= u64::MAX >> (u64::BITS as usize - self.components.len().max(1));
         }
         self.settle(now, card);
     }
@@ -302,7 +318,7 @@ impl Circuit {
 
     /// The next deadline of any component.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.components.iter().filter_map(|component| component.deadline()).min()
+        self.components.iter().filter_map(|component| component.deadline()).chain(self.place_at).min()
     }
 
     /// Carries everything through. It ends: a token that is put is one that was taken, or stands for a message of the host, of

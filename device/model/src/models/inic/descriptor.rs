@@ -66,7 +66,7 @@ const OVERRIDES: [(&str, &[Part], Setting); 7] = [
     ("outstanding_limit", &[Part::Genp], Setting::OutstandingLimit),
     ("ack_threshold", &[Part::BuildAcks], Setting::Threshold),
     ("timeout_us", &[Part::Timer], Setting::TimeoutUs),
-    ("retries", &[Part::Genp], Setting::Retries),
+    ("retries", &[Part::Timer], Setting::Retries),
     ("rcv_chunk_size", &[Part::Mitigate], Setting::RcvChunkSize),
     ("rate_interval_us", &[Part::RateControl], Setting::IntervalUs),
 ];

@@ -25,8 +25,9 @@ use crate::time::Time;
 const MAX_AHEAD: usize = 4_096;
 
 /// Later messages of a node that may begin before one of which packets are missing is given up, and messages that are remembered
-/// once they ended: what comes of them then is dropped.
-const MESSAGES_BEHIND: u32 = 8;
+/// once they ended: what comes of them then is dropped. A reliable sender is never so far ahead of a packet that is missing: the mask
+/// of an acknowledgement has 32 bits.
+const MESSAGES_BEHIND: u32 = 64;
 
 /// A message of which packets are missing.
 #[derive(Debug)]
