@@ -69,8 +69,8 @@ struct Limits {
     unit_bytes: u32,
     /// Ports of a node.
     ports: usize,
-    /// Of these, how many can be opened on every node: each sends to one other.
-    open_ports: usize,
+    /// Destinations that every node can send to.
+    destinations: usize,
 }
 
 impl SimConfig {
@@ -92,12 +92,14 @@ impl SimConfig {
     /// [`RecordingError`] but for [`RecordingError::Read`].
     pub fn recorded_in(&self, path: &Path, text: &str) -> Result<Vec<Recorded>, RecordingError> {
         let cards = || self.nodes.iter().map(|node| node.nic.limits());
+        // Each that can be opened sends to one other.
+        let ports = cards().map(|card| card.open_ports.len()).min().unwrap_or(0);
         let limits = Limits {
             nodes: self.nodes.len() as u32,
             message_bytes: self.workload.max_bytes(),
             unit_bytes: cards().map(|card| card.message_unit_bytes).max().unwrap_or(1),
             ports: Workload::MAX_PORTS as usize,
-            open_ports: cards().map(|card| card.open_ports.len()).min().unwrap_or(0),
+            destinations: if self.sends_to_many() { usize::MAX } else { ports },
         };
         parse(path, text, &limits)
     }
@@ -180,8 +182,8 @@ fn check(
     }
     let of_node = routes.entry(node).or_default();
     of_node.insert(message.route);
-    if of_node.len() > limits.open_ports {
-        let most = limits.open_ports;
+    if of_node.len() > limits.destinations {
+        let most = limits.destinations;
         return Err(format!("node {node} sends to more than {most} ports, and can open no more itself"));
     }
     Ok(())
@@ -208,7 +210,7 @@ fn version_of(line: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { nodes: 3, message_bytes: 64, unit_bytes: 8, ports: 2, open_ports: 2 };
+    const LIMITS: Limits = Limits { nodes: 3, message_bytes: 64, unit_bytes: 8, ports: 2, destinations: 2 };
     const HEAD: &str = "{\"niclab_recording\": 2, \"nodes\": 2}\n";
 
     fn parse(text: &str) -> Result<Vec<Recorded>, String> {

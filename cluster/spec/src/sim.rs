@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use niclab_abi::config::FEATURE_POSTS;
 use niclab_workloads::Recorded;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,7 +134,13 @@ impl SimConfig {
             entries: least(|card| u64::from(card.entries) / (card.open_ports.len() as u64).max(1)),
             unexpected_messages: least(|card| card.unexpected_messages.into()),
             ports: limits.into_iter().map(|card| card.open_ports).collect(),
+            sends_to_many: self.sends_to_many(),
         }
+    }
+
+    /// Whether a port of each card sends to any number of others.
+    pub(crate) fn sends_to_many(&self) -> bool {
+        self.nodes.iter().all(|node| node.nic.model.has(FEATURE_POSTS))
     }
 
     /// Reads what the launcher wrote.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use niclab_abi::config::FEATURE_LISTS;
+use niclab_abi::config::{FEATURE_LISTS, FEATURE_POSTS};
 use niclab_workloads::{Pattern, Recorded};
 
 use crate::{Cluster, NicConfig, NicModel, Problem, Source};
@@ -398,7 +398,9 @@ impl Workload {
         }
         self.check_slices(problems);
         let ports = limits.open_ports.len() as u32;
-        self.check_ports(&card, ports, nodes, problems);
+        if !nic.model.has(FEATURE_POSTS) {
+            self.check_ports(&card, ports, nodes, problems);
+        }
         let senders = u64::from(nodes.saturating_sub(1));
         if let Some(each) = limits.senders_per_port
             && self.kind == WorkloadKind::Incast

@@ -12,8 +12,8 @@ use syn::{Attribute, Expr, Field, Ident, Item, Lit, LitInt, Meta, Token, Visibil
 type Failure = Box<dyn std::error::Error>;
 
 /// Modules in the order of the header.
-const MODULES: [&str; 10] =
-    ["", "config", "bar", "receive", "control", "event", "region", "lists", "firmware", "ioctl"];
+const MODULES: [&str; 11] =
+    ["", "config", "bar", "receive", "control", "event", "region", "lists", "posts", "firmware", "ioctl"];
 
 fn main() -> Result<(), Failure> {
     let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../src");

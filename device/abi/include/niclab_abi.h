@@ -30,7 +30,7 @@
  * 4. [`control`]: requests on the control queue;
  * 5. [`event`]: what an interrupt tells;
  * 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
- * commands and events; [`firmware`];
+ * commands and events; [`posts`], messages to any node, the same; [`firmware`];
  * 7. [`ioctl`]: the character device between the kernel driver and a user program.
  *
  * `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
@@ -106,6 +106,12 @@
  * whatever model.
  */
 #define NICLAB_FEATURE_TURNS 32U
+
+/*
+ * Messages out of registered memory to any node, from the card's one port, into memory that is posted there
+ * ([`crate::posts`]).
+ */
+#define NICLAB_FEATURE_POSTS 64U
 
 /*
  * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
@@ -1274,6 +1280,175 @@ struct niclab_spill_open {
 	__u64 bytes;
 };
 NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
+
+/*
+ * Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received into memory
+ * that is posted for whatever comes next.
+ *
+ * Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
+ * ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a slice of
+ * the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends to every node: the
+ * header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
+ *
+ * Commands are carried out in the order of their launches. The device takes one only while the receive queue has a place for
+ * the event that it is due: until then the launch waits in the page.
+ */
+
+/* Launch word, bits 0..8: the command, a `POST_SEND` or a `POST_RECEIVE`. Bits 8..32 are its flags. */
+#define NICLAB_POST_MASK 255U
+
+/* Command, a [`SendCommand`]: sends part of a region to a node. Words of the slot behind a command's layout are zero. */
+#define NICLAB_POST_SEND 1U
+
+/*
+ * Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in the order
+ * in which it was posted, as the first packets of messages arrive.
+ */
+#define NICLAB_POST_RECEIVE 2U
+
+/*
+ * Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
+ * that the receiver asks, and not the sender.
+ */
+#define NICLAB_POST_INTERRUPT 256U
+
+/*
+ * Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again, and that of all
+ * messages which were launched before it.
+ */
+#define NICLAB_POST_TELL_SENT 512U
+
+/* A message is a multiple of so many bytes, and not empty. */
+#define NICLAB_POST_UNIT_BYTES 4U
+
+/* The longest message of any card, in bytes; a card may be made for shorter ones. */
+#define NICLAB_POST_MAX_MESSAGE_BYTES 0x40000000U
+
+/* The words of [`POST_SEND`]. */
+struct niclab_send_command {
+
+	/* User value, given back with every event of this command. */
+	__u64 user;
+
+	/* Region of the memory. */
+	__u32 region;
+
+	/* Target node. */
+	__u16 node;
+
+	/* Zero. */
+	__u16 reserved;
+
+	/* Offset in the region. */
+	__u64 offset;
+
+	/* Bytes of the message. */
+	__u64 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_send_command, 32);
+
+/* The words of [`POST_RECEIVE`]. */
+struct niclab_receive_command {
+
+	/* User value, given back with the event of this command. */
+	__u64 user;
+
+	/* Region of the memory. */
+	__u32 region;
+
+	/* Zero. */
+	__u32 reserved;
+
+	/* Offset in the region. */
+	__u64 offset;
+
+	/* Bytes of room: as those of a message. */
+	__u64 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_receive_command, 32);
+
+/* An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last. */
+struct niclab_post_event {
+
+	/* User value of the command. */
+	__u64 user;
+
+	/* Bytes of the message; of a refused command, those that it asked for. */
+	__u64 bytes;
+
+	/* Bytes that were stored or sent. */
+	__u64 moved_bytes;
+
+	/* [`POST_EVENT_RECEIVED`]: the node that sent the message. Else the one that it was for. */
+	__u64 source;
+
+	/*
+	 * Number of the message among those between this node and the other, as the card counts them, from 1; zero where it does
+	 * not.
+	 */
+	__u64 message;
+
+	/* Zero. */
+	__u64 reserved0;
+
+	/* Zero. */
+	__u64 reserved1;
+
+	/* Zero. */
+	__u64 reserved2;
+
+	/* Zero. */
+	__u64 reserved3;
+
+	/* Zero. */
+	__u64 reserved4;
+
+	/* Kind, bits 0..8; result, 8..16; zero, 16..32; the event's number, from 1 and wrapping, 32..64. */
+	__u64 status;
+};
+NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
+
+/* [`PostEvent::status`]: lowest bit of the result. */
+#define NICLAB_POST_RESULT_SHIFT 8U
+
+/* Kind: the card has all data of a message with [`POST_TELL_SENT`]. */
+#define NICLAB_POST_EVENT_SENT 1U
+
+/* Kind: a message is in the memory that was posted for it. */
+#define NICLAB_POST_EVENT_RECEIVED 2U
+
+/* Kind: a command was refused; the result says why. Nothing of it was done. */
+#define NICLAB_POST_EVENT_REFUSED 3U
+
+/* Kind: a message was not delivered, as far as the card knows, and it has given up. */
+#define NICLAB_POST_EVENT_FAILED 4U
+
+/* Result: done. */
+#define NICLAB_POST_OK 0U
+
+/* Result: done, but cut: the message is longer than the room that was posted for it. */
+#define NICLAB_POST_TRUNCATED 1U
+
+/* Result: the region is closed, or never was one of this port; or memory of it went away meanwhile. */
+#define NICLAB_POST_BAD_REGION 2U
+
+/* Result: offset and bytes go beyond the region. */
+#define NICLAB_POST_BAD_RANGE 3U
+
+/* Result: reserved bits or words are not zero, or a length is none of a message, or too long for the card. */
+#define NICLAB_POST_BAD_VALUE 4U
+
+/* Result: there is no such command. */
+#define NICLAB_POST_BAD_COMMAND 5U
+
+/* Result: there is no such node. */
+#define NICLAB_POST_NO_TARGET 6U
+
+/* Result: the other card has not acknowledged it, as often as it was sent. */
+#define NICLAB_POST_UNREACHABLE 7U
+
+/* Result: parts of the message never came, and nobody sends them again. The memory holds those that came. */
+#define NICLAB_POST_INCOMPLETE 8U
 
 /*
  * Firmware ([`crate::config::FEATURE_FIRMWARE`]): the program that the card's processor runs.

@@ -21,6 +21,9 @@ pub const FEATURE_SPILL: u64 = 1 << 4;
 /// Programs take turns in model time ([`crate::bar::CompleterPage::turn`]): a device that is told to do so says it, of
 /// whatever model.
 pub const FEATURE_TURNS: u64 = 1 << 5;
+/// Messages out of registered memory to any node, from the card's one port, into memory that is posted there
+/// ([`crate::posts`]).
+pub const FEATURE_POSTS: u64 = 1 << 6;
 
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where

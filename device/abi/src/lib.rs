@@ -13,7 +13,7 @@
 //! 4. [`control`]: requests on the control queue;
 //! 5. [`event`]: what an interrupt tells;
 //! 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
-//!    commands and events; [`firmware`];
+//!    commands and events; [`posts`], messages to any node, the same; [`firmware`];
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program.
 //!
 //! `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
@@ -27,6 +27,7 @@ pub mod event;
 pub mod firmware;
 pub mod ioctl;
 pub mod lists;
+pub mod posts;
 pub mod receive;
 pub mod region;
 

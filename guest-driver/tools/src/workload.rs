@@ -174,7 +174,7 @@ impl<T: Transport> Performer<T> {
         let (region, name) = region.map_or((None, 0), |(region, name)| (Some(region), name));
         self.ports.0.push((port, region));
         let credits = transport.credits(slices);
-        self.program.open(transport, slices, &mut self.ports);
+        self.program.open(plan, transport, slices, &mut self.ports);
         if let (Some(credits), Some((port, _))) = (credits, self.ports.0.last()) {
             plan.partners.iter().try_for_each(|(_, partner)| port.authorize((*partner).into(), credits))?;
             plan.sends.iter().try_for_each(|(_, target)| port.route((*target).into()))?;

@@ -43,8 +43,8 @@ pub struct Flow {
 pub struct PortPlan {
     /// The card's number of the port.
     pub number: u32,
-    /// The flow that it sends over, and the port at its other end.
-    pub sends: Option<(FlowId, End)>,
+    /// The flows that it sends over, and the port at the other end of each. One, unless the card's ports send to many.
+    pub sends: Vec<(FlowId, End)>,
     /// The flows that come to it, and the port at the other end of each.
     pub partners: Vec<(FlowId, End)>,
 }

@@ -226,7 +226,8 @@ impl ListTransport {
             todo: VecDeque::new(),
             terms,
             incoming: incoming.collect(),
-            outgoing: plan.sends.map(|(flow, to)| Outgoing { flow, to, sent: 0, carried: 0 }),
+            // Such a card has a port for each destination.
+            outgoing: plan.sends.first().map(|&(flow, to)| Outgoing { flow, to, sent: 0, carried: 0 }),
             chunks: vec![Chunk::default(); terms.chunks(plan.partners.len() as u64) as usize],
             posted: BTreeSet::new(),
         }
@@ -544,10 +545,6 @@ impl Transport for ListTransport {
                 (0..self.terms.window).for_each(|_| self.post(flow));
             }
         }
-    }
-
-    fn sends(&self) -> Option<FlowId> {
-        self.outgoing.as_ref().map(|outgoing| outgoing.flow)
     }
 
     fn has_launches(&self) -> bool {

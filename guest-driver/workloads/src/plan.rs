@@ -140,8 +140,8 @@ impl Draft<'_> {
         }
     }
 
-    /// A flow for each of a node's recorded routes, from the port that it had. A port sends to one other: for a
-    /// second route the node takes another one, so that its messages go where they went.
+    /// A flow for each of a node's recorded routes, from the port that it had. Where a port sends to one other, the node takes
+    /// another one for a second route, so that its messages go where they went.
     fn route(&mut self, node: u16, routes: &[Route]) {
         let numbers = &self.workload.ports;
         let place_of =
@@ -150,14 +150,14 @@ impl Draft<'_> {
         let mut places = vec![None; routes.len()];
         for (place, route) in places.iter_mut().zip(routes) {
             let own = place_of(node, route.port).filter(|&own| !is_taken[own]);
-            own.into_iter().for_each(|own| is_taken[own] = true);
+            own.into_iter().for_each(|own| is_taken[own] = !self.workload.sends_to_many);
             *place = own;
         }
         for (place, route) in places.into_iter().zip(routes) {
             let free = || is_taken.iter().position(|is_taken| !is_taken);
             // The recording was refused if there are more routes than ports.
             let Some(place) = place.or_else(free) else { continue };
-            is_taken[place] = true;
+            is_taken[place] = !self.workload.sends_to_many;
             let from = End { node, port: place as u16 };
             let to_place = place_of(route.to, route.to_port).map_or(route.to_port, |place| place as u16);
             let to = End { node: route.to, port: to_place };
@@ -229,7 +229,7 @@ fn port_plans(flows: &[Flow], nodes: usize) -> Vec<Vec<PortPlan>> {
         change(&mut of_node[place]);
     };
     for (id, flow) in (0..).zip(flows) {
-        port(flow.from, &|plan| plan.sends = Some((id, flow.to)));
+        port(flow.from, &|plan| plan.sends.push((id, flow.to)));
         port(flow.to, &|plan| plan.partners.push((id, flow.from)));
     }
     plans
@@ -291,6 +291,7 @@ mod tests {
             receive: crate::Receive::Posted,
             seed: 11,
             ports: vec![vec![0, 2, 4, 6, 7]; 4],
+            sends_to_many: false,
             entries: 0,
             unexpected_messages: 0,
         }
@@ -323,6 +324,30 @@ mod tests {
             let expected = (0..4).map(|node| plan.expected(scripts, node));
             assert_eq!(expected.sum::<u64>(), 4 * count, "all that is drawn");
         }
+    }
+
+    #[test]
+    fn where_ports_send_to_many_one_is_enough() {
+        let route = |port, to, to_port| Route { node: 0, port, to, to_port };
+        let recorded = [route(5, 1, 3), route(5, 2, 0), route(1, 1, 3)];
+        let recorded =
+            recorded.map(|route| Recorded { model_time_ps: 0, route, bytes: 8, interrupts: false });
+        for (pattern, sent, expected) in [
+            (Pattern::AllToAll, 3, [90; 4]),
+            (Pattern::Incast(1), 1, [0, 90, 0, 0]),
+            (Pattern::Replay(recorded.to_vec()), 3, [0, 2, 1, 0]),
+        ] {
+            let one = Workload { ports: vec![vec![2]; 4], sends_to_many: true, ..workload(pattern) };
+            assert_eq!(one.check(), Ok(()));
+            let plan = Plan::new(&one);
+            let ends = plan.flows.iter().flat_map(|flow| [flow.from, flow.to]);
+            assert!(ends.into_iter().all(|end| end.port == 2), "{:?}", plan.flows);
+            assert!(plan.ports.iter().all(|ports| ports.len() <= 1), "{:?}", plan.ports);
+            assert_eq!(plan.ports[0].first().map(|port| port.sends.len()), Some(sent));
+            assert_eq!([0, 1, 2, 3].map(|node| plan.expected(&plan.measured, node)), expected);
+        }
+        let one = Workload { ports: vec![vec![0]; 4], ..workload(Pattern::AllToAll) };
+        assert!(one.check().is_err(), "a port for each partner");
     }
 
     #[test]

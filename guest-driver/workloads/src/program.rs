@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicU64;
 
 use niclab_port::{Fault, Queue, Requester, Turn, Turns};
 
-use crate::{FlowId, Listener, Mark, Memory, Outgoing, Read, Script, Transport};
+use crate::{FlowId, Listener, Mark, Memory, Outgoing, PortPlan, Read, Script, Transport};
 
 /// The ports of a program, as it reaches them.
 pub trait Ports {
@@ -49,6 +49,8 @@ struct Open<T: Transport> {
 /// A program and its ports.
 pub struct Program<T: Transport> {
     ports: Vec<Open<T>>,
+    /// The place in `ports` of the one that sends over each flow.
+    senders: BTreeMap<FlowId, usize>,
     script: Script,
     /// Messages sent over each flow.
     sent: BTreeMap<FlowId, u64>,
@@ -63,6 +65,7 @@ impl<T: Transport> Default for Program<T> {
     fn default() -> Self {
         Self {
             ports: Vec::new(),
+            senders: BTreeMap::new(),
             script: Script::idle(),
             sent: BTreeMap::new(),
             received: 0,
@@ -73,9 +76,9 @@ impl<T: Transport> Default for Program<T> {
 }
 
 impl<T: Transport> Program<T> {
-    /// Takes a port over that is just open, with a receive queue of `records`, before anybody may send to it: it is told
-    /// when records are released.
-    pub fn open(&mut self, transport: T, records: u32, ports: &mut impl Ports) {
+    /// Takes a port over that is just open for this, with a receive queue of `records`, before anybody may send to it: it is
+    /// told when records are released.
+    pub fn open(&mut self, plan: &PortPlan, transport: T, records: u32, ports: &mut impl Ports) {
         let mut queue = Queue::new(records, 0);
         let mut memory = ports.memory(self.ports.len());
         queue.set_release_interval(transport.release_interval(records), &mut memory);
@@ -83,6 +86,7 @@ impl<T: Transport> Program<T> {
             queue.narrow_release_interval(credits, &mut memory);
         }
         drop(memory);
+        self.senders.extend(plan.sends.iter().map(|(flow, _)| (*flow, self.ports.len())));
         self.ports.push(Open { transport, requester: Requester::new(0), queue });
     }
 
@@ -195,12 +199,11 @@ impl<T: Transport> Program<T> {
 
     /// What the script wants to send next, if nothing blocks it.
     fn next(&mut self, ports: &mut impl Ports) -> Option<Outgoing> {
-        let Self { ports: open, script, .. } = self;
-        let place_of = |flow| open.iter().position(|port| port.transport.sends() == Some(flow));
+        let Self { ports: open, senders, script, .. } = self;
         // The script only asks; whoever answers needs the memory all the same.
         let asked = RefCell::new(&mut *ports);
         let is_blocked = |flow| {
-            let port = place_of(flow).and_then(|place| Some((place, open.get(place)?)));
+            let port = senders.get(&flow).and_then(|place| Some((*place, open.get(*place)?)));
             let Some((place, Open { transport, requester, .. })) = port else { return true };
             let mut ports = asked.borrow_mut();
             let memory = ports.memory(place);
@@ -213,9 +216,8 @@ impl<T: Transport> Program<T> {
         let now_ps = self.now_ps.unwrap_or(u64::MAX);
         let due = self.next(ports).filter(|next| next.not_before_ps <= now_ps);
         let Some(next) = due else { return Ok(false) };
-        let Self { ports: open, script, sent, .. } = self;
-        let place = open.iter().position(|port| port.transport.sends() == Some(next.flow));
-        let Some(place) = place else { return Ok(false) };
+        let Self { ports: open, senders, script, sent, .. } = self;
+        let Some(&place) = senders.get(&next.flow) else { return Ok(false) };
         let number = sent.entry(next.flow).or_default();
         *number += 1;
         let mark = Mark { flow: next.flow, bytes: next.bytes, number: *number };

@@ -3,13 +3,13 @@
 use niclab_port::slices::{self, Flags, PAYLOAD_WORDS, Slice};
 use niclab_port::{Queue, Reports, Requester};
 
-use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport};
+use crate::{End, Listener, Mark, Memory, PortPlan, Read, Transport};
 
 /// A port.
 #[derive(Debug)]
 pub struct SliceTransport {
     end: End,
-    sends: Option<FlowId>,
+    sends: bool,
     senders: u32,
     next: Option<(Mark, Flags)>,
 }
@@ -20,7 +20,7 @@ impl SliceTransport {
     pub fn new(node: u16, plan: &PortPlan) -> Self {
         Self {
             end: End { node, port: plan.number as u16 },
-            sends: plan.sends.map(|(flow, _)| flow),
+            sends: !plan.sends.is_empty(),
             senders: plan.partners.len() as u32,
             next: None,
         }
@@ -57,10 +57,6 @@ impl Transport for SliceTransport {
 
     fn begin(&mut self, _: u32) {}
 
-    fn sends(&self) -> Option<FlowId> {
-        self.sends
-    }
-
     fn has_launches(&self) -> bool {
         self.next.is_some()
     }
@@ -70,7 +66,7 @@ impl Transport for SliceTransport {
     }
 
     fn waits_for_news(&self, requester: &Requester) -> bool {
-        self.sends.is_some() && requester.is_full()
+        self.sends && requester.is_full()
     }
 
     fn send(&mut self, mark: &Mark, interrupts: bool, _: &mut impl Memory) {

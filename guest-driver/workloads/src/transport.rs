@@ -2,7 +2,7 @@
 
 use niclab_port::{Kind, Page, Queue, Records, Reports, Requester};
 
-use crate::{End, FlowId, Mark};
+use crate::{End, Mark};
 
 /// All that a port shares with its device: pages, receive queue, and the region that was registered for it, if any.
 pub trait Memory: Page + Records {
@@ -75,9 +75,6 @@ pub trait Transport {
 
     /// The port is open and its region is registered by this name.
     fn begin(&mut self, region: u32);
-
-    /// The flow that it sends.
-    fn sends(&self) -> Option<FlowId>;
 
     /// Whether something is to be launched that the transport owes to others.
     fn has_launches(&self) -> bool;

@@ -31,6 +31,8 @@ pub struct Workload {
     pub seed: u64,
     /// The cards' numbers of the ports that can be opened, by node: there are as many nodes.
     pub ports: Vec<Vec<u16>>,
+    /// Whether a port sends to any number of others; otherwise it sends to one.
+    pub sends_to_many: bool,
     /// List entries that fit into the smallest card, for each of its ports.
     pub entries: u64,
     /// Unexpected messages that the smallest card keeps in mind.
@@ -71,7 +73,7 @@ pub struct Recorded {
     pub interrupts: bool,
 }
 
-/// Where a message went: a port has one destination at a time.
+/// Where a message went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     /// Rank of the sender.
@@ -152,11 +154,12 @@ impl Workload {
         within("a list of `ports`", least, 1, Self::MAX_PORTS.into())?;
         within("a list of `ports`", most, 1, Self::MAX_PORTS.into())?;
         let others = nodes as u64 - 1;
+        let partners = if self.sends_to_many { others } else { others.min(least) };
         match &self.pattern {
             Pattern::PingPong | Pattern::Stream => Ok(()),
-            Pattern::AllToAll => within("the number of partners", others, 1, least),
-            Pattern::NeighbourExchange(partners) | Pattern::Random(partners) => {
-                within("the number of partners", u64::from(*partners), 1, others.min(least))
+            Pattern::AllToAll => within("the number of partners", others, 1, partners),
+            Pattern::NeighbourExchange(count) | Pattern::Random(count) => {
+                within("the number of partners", u64::from(*count), 1, partners)
             }
             Pattern::Incast(receiver) => within("the receiver's rank", u64::from(*receiver), 0, others),
             Pattern::Replay(messages) => messages.iter().try_for_each(|message| self.check_recorded(message)),

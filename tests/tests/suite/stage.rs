@@ -157,7 +157,7 @@ impl<T: Card> Node<T> {
         let region = (guest.guest.memory().allocate(bytes.max(8), 4096).unwrap(), bytes);
         guest.ports.push((T::open(&guest.guest, slices), region));
         let credits = transport.credits(slices);
-        program.open(transport, slices, guest);
+        program.open(plan, transport, slices, guest);
         let (opened, region) = &guest.ports[place];
         let port = T::port(opened);
         assert_eq!(port.number(), plan.number);
@@ -165,7 +165,7 @@ impl<T: Card> Node<T> {
             for (_, end) in &plan.partners {
                 port.authorize(end.node.into(), end.port.into(), credits).unwrap();
             }
-            if let Some((_, end)) = plan.sends {
+            for (_, end) in &plan.sends {
                 port.route(end.node.into(), end.port.into()).unwrap();
             }
         }

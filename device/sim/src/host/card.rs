@@ -488,7 +488,10 @@ impl<T: Transport> CardHost<T> {
             let mut view = self.memory.view(place, port.number);
             let spoiled = port.oracle.pass(before + 1);
             let is_spoiled = spoiled.is_some() || port.oracle.is_astray;
-            let is_peer_astray = port.transport.sends().is_some_and(|flow| checker.is_receiver_astray(flow));
+            let is_peer_astray = self
+                .senders
+                .iter()
+                .any(|(flow, from)| *from as usize == place && checker.is_receiver_astray(*flow));
             let wanted = spoiled.flatten();
             let mut told = Told { checker: &mut *checker, is_spoiled, is_peer_astray, wanted };
             let read = port.transport.read(&mut port.queue, &mut view, &mut told);
@@ -583,7 +586,7 @@ impl<T: Transport> Host for CardHost<T> {
         let no_space = Refused { operation: OP_PORT_OPEN, status: niclab_abi::control::STATUS_NO_SPACE };
         let transport = transport.ok_or(no_space)?;
         self.memory.open(records, transport.region_bytes());
-        self.senders.extend(transport.sends().map(|flow| (flow, place as u32)));
+        self.senders.extend(plan.sends.iter().map(|(flow, _)| (*flow, place as u32)));
         let end = End { node: self.node, port: plan.number as u16 };
         self.ports.push(Port {
             end,
@@ -607,7 +610,7 @@ impl<T: Transport> Host for CardHost<T> {
         let Some(port) = self.ports.get_mut(place) else { return Ok(()) };
         port.transport.begin(region);
         let is_routed = port.transport.credits(records).is_some();
-        if let Some((_, End { node, port })) = plan.sends.filter(|_| is_routed) {
+        for &(_, End { node, port }) in plan.sends.iter().filter(|_| is_routed) {
             let route = Route { port: plan.number, node: node.into(), node_port: port.into(), reserved: 0 };
             self.control(OP_ROUTE, bytes_of(&route), checker, effects)?;
         }

@@ -1,0 +1,168 @@
+//! Posts ([`crate::config::FEATURE_POSTS`]): messages that are sent out of registered memory to nodes, and received into memory
+//! that is posted for whatever comes next.
+//!
+//! Pages, slots, launch words, doorbell, receive queue, numbers and the status line are those of every card
+//! ([`crate::bar`], [`crate::receive`]); memory is part of regions ([`crate::region`]). A slot carries a command, and a slice of
+//! the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends to every node: the
+//! header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
+//!
+//! Commands are carried out in the order of their launches. The device takes one only while the receive queue has a place for
+//! the event that it is due: until then the launch waits in the page.
+
+use crate::layout;
+
+/// Launch word, bits 0..8: the command, a `POST_SEND` or a `POST_RECEIVE`. Bits 8..32 are its flags.
+pub const POST_MASK: u32 = 0xff;
+/// Command, a [`SendCommand`]: sends part of a region to a node. Words of the slot behind a command's layout are zero.
+pub const POST_SEND: u32 = 1;
+/// Command, a [`ReceiveCommand`]: part of a region becomes room for one message, from whichever node. Room is taken in the order
+/// in which it was posted, as the first packets of messages arrive.
+pub const POST_RECEIVE: u32 = 2;
+
+/// Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
+/// that the receiver asks, and not the sender.
+pub const POST_INTERRUPT: u32 = 1 << 8;
+/// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again, and that of all
+/// messages which were launched before it.
+pub const POST_TELL_SENT: u32 = 1 << 9;
+
+/// A message is a multiple of so many bytes, and not empty.
+pub const POST_UNIT_BYTES: u64 = 4;
+/// The longest message of any card, in bytes; a card may be made for shorter ones.
+pub const POST_MAX_MESSAGE_BYTES: u64 = 1 << 30;
+
+layout! {
+    /// The words of [`POST_SEND`].
+    pub struct SendCommand: 32 {
+        /// User value, given back with every event of this command.
+        pub user: u64,
+        /// Region of the memory.
+        pub region: u32,
+        /// Target node.
+        pub node: u16,
+        /// Zero.
+        pub reserved: u16,
+        /// Offset in the region.
+        pub offset: u64,
+        /// Bytes of the message.
+        pub bytes: u64,
+    }
+}
+
+layout! {
+    /// The words of [`POST_RECEIVE`].
+    pub struct ReceiveCommand: 32 {
+        /// User value, given back with the event of this command.
+        pub user: u64,
+        /// Region of the memory.
+        pub region: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Offset in the region.
+        pub offset: u64,
+        /// Bytes of room: as those of a message.
+        pub bytes: u64,
+    }
+}
+
+layout! {
+    /// An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last.
+    pub struct PostEvent: 88 {
+        /// User value of the command.
+        pub user: u64,
+        /// Bytes of the message; of a refused command, those that it asked for.
+        pub bytes: u64,
+        /// Bytes that were stored or sent.
+        pub moved_bytes: u64,
+        /// [`POST_EVENT_RECEIVED`]: the node that sent the message. Else the one that it was for.
+        pub source: u64,
+        /// Number of the message among those between this node and the other, as the card counts them, from 1; zero where it does
+        /// not.
+        pub message: u64,
+        /// Zero.
+        pub reserved0: u64,
+        /// Zero.
+        pub reserved1: u64,
+        /// Zero.
+        pub reserved2: u64,
+        /// Zero.
+        pub reserved3: u64,
+        /// Zero.
+        pub reserved4: u64,
+        /// Kind, bits 0..8; result, 8..16; zero, 16..32; the event's number, from 1 and wrapping, 32..64.
+        pub status: u64,
+    }
+}
+const _: () = assert!(size_of::<PostEvent>() as u64 == crate::receive::SLICE_BYTES);
+
+/// [`PostEvent::status`]: lowest bit of the result.
+pub const POST_RESULT_SHIFT: u32 = 8;
+
+/// Kind: the card has all data of a message with [`POST_TELL_SENT`].
+pub const POST_EVENT_SENT: u32 = 1;
+/// Kind: a message is in the memory that was posted for it.
+pub const POST_EVENT_RECEIVED: u32 = 2;
+/// Kind: a command was refused; the result says why. Nothing of it was done.
+pub const POST_EVENT_REFUSED: u32 = 3;
+/// Kind: a message was not delivered, as far as the card knows, and it has given up.
+pub const POST_EVENT_FAILED: u32 = 4;
+
+/// Result: done.
+pub const POST_OK: u32 = 0;
+/// Result: done, but cut: the message is longer than the room that was posted for it.
+pub const POST_TRUNCATED: u32 = 1;
+/// Result: the region is closed, or never was one of this port; or memory of it went away meanwhile.
+pub const POST_BAD_REGION: u32 = 2;
+/// Result: offset and bytes go beyond the region.
+pub const POST_BAD_RANGE: u32 = 3;
+/// Result: reserved bits or words are not zero, or a length is none of a message, or too long for the card.
+pub const POST_BAD_VALUE: u32 = 4;
+/// Result: there is no such command.
+pub const POST_BAD_COMMAND: u32 = 5;
+/// Result: there is no such node.
+pub const POST_NO_TARGET: u32 = 6;
+/// Result: the other card has not acknowledged it, as often as it was sent.
+pub const POST_UNREACHABLE: u32 = 7;
+/// Result: parts of the message never came, and nobody sends them again. The memory holds those that came.
+pub const POST_INCOMPLETE: u32 = 8;
+
+/// Kind of an event, from its status word.
+pub const fn post_event_kind(status: u64) -> u32 {
+    (status & 0xff) as u32
+}
+
+/// Result of an event, from its status word.
+pub const fn post_event_result(status: u64) -> u32 {
+    (status >> POST_RESULT_SHIFT & 0xff) as u32
+}
+
+/// Status word of an event.
+pub const fn post_event_status(kind: u32, result: u32, number: u32) -> u64 {
+    (kind as u64 & 0xff)
+        | (result as u64 & 0xff) << POST_RESULT_SHIFT
+        | (number as u64) << crate::receive::SLICE_NUMBER_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_word_keeps_its_fields_apart() {
+        let status = post_event_status(POST_EVENT_FAILED, POST_INCOMPLETE, u32::MAX);
+        assert_eq!(
+            (post_event_kind(status), post_event_result(status)),
+            (POST_EVENT_FAILED, POST_INCOMPLETE)
+        );
+        assert_eq!(status >> crate::receive::SLICE_NUMBER_SHIFT, u64::from(u32::MAX));
+        assert_eq!(status >> 16 & 0xffff, 0);
+    }
+
+    #[test]
+    fn commands_are_told_by_the_words_of_a_slot() {
+        let send = SendCommand { user: 1, region: 2, node: 3, offset: 4, bytes: 8, ..Default::default() };
+        assert_eq!(crate::to_words::<10>(&send), [1, 0x0003_0000_0002, 4, 8, 0, 0, 0, 0, 0, 0]);
+        let receive = ReceiveCommand { user: 1, region: 2, offset: 4, bytes: 8, ..Default::default() };
+        assert_eq!(crate::to_words::<10>(&receive), [1, 2, 4, 8, 0, 0, 0, 0, 0, 0]);
+    }
+}
