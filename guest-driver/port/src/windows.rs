@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_hostile_table_is_refused() {
-        let cases: [(fn(&mut InfoPage, &mut [Window; 4]), WindowError); 15] = [
+        type Change = fn(&mut InfoPage, &mut [Window; 4]);
+        let cases: [(Change, WindowError); 15] = [
             (|info, _| info.pages = MAX_BAR_PAGES + 1, WindowError::Pages(MAX_BAR_PAGES + 1)),
             (|info, _| info.windows = 9, WindowError::Count(9)),
             (|info, _| info.windows = u32::MAX, WindowError::Count(u32::MAX)),
