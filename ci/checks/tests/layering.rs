@@ -10,8 +10,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-isa", &[]),
     ("niclab-asm", &["niclab-isa"]),
+    ("niclab-components", &[]),
     ("niclab-random", &[]),
-    ("niclab-model", &["niclab-abi", "niclab-isa", "niclab-random"]),
+    ("niclab-model", &["niclab-abi", "niclab-components", "niclab-isa", "niclab-random"]),
     // For the registry of models: their names, parameters and limits; the form of recordings; what programs are told.
     ("niclab-spec", &["niclab-abi", "niclab-model", "niclab-observe", "niclab-workloads"]),
     ("niclab-observe", &["niclab-model"]),

@@ -44,7 +44,7 @@ const REPEAT: &str = "repeat_us";
 const PARAMETERS: &[Parameter] = &[Parameter {
     key: REPEAT,
     help: "How long a letter waits for its acknowledgement before it goes again, in microseconds of model time. Doubles each \
-           time, up to eight times as long.",
+           time, up to 100 ms.",
     kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
 }];
 

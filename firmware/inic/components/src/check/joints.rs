@@ -1,0 +1,109 @@
+//! Joints: every port connected, once, to one of its type; and no circle of wires.
+
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::assembly::{Assembly, Connection, End};
+use crate::check::{Fault, Place, PortName, Problem};
+use crate::kinds::{Direction, Kind};
+
+pub(super) fn check(assembly: &Assembly, faults: &mut Vec<Fault>) {
+    for (component, of) in assembly.components().iter().enumerate() {
+        for port in 0..of.kind().row().ports.len() {
+            port_of(assembly, End { component, port }, faults);
+        }
+    }
+    for (place, connection) in assembly.connections().iter().enumerate() {
+        ends_of(assembly, place, connection, faults);
+    }
+    faults.extend(circle(assembly));
+}
+
+/// Whether a port is connected as often as it must.
+fn port_of(assembly: &Assembly, end: End, faults: &mut Vec<Fault>) {
+    let Some((component, port)) = assembly.port(end) else { return };
+    let touches = |connection: &Connection| connection.from == end || connection.to == end;
+    let numbered = assembly.connections().iter().enumerate();
+    let mut touching = numbered.filter(|(_, connection)| touches(connection));
+    let Some((_, first)) = touching.next() else {
+        let problem = Problem::Unconnected { port: PortName::of(assembly, end) };
+        faults.push(Fault { place: Place::Component(end.component), problem });
+        return;
+    };
+    if component.kind() == Kind::Stub {
+        faults.extend(touching.map(|(place, _)| Fault {
+            place: Place::Connection(place),
+            problem: Problem::BusyStub { stub: component.name().to_owned() },
+        }));
+        return;
+    }
+    if port.direction != Direction::In {
+        return;
+    }
+    let mut seen: Vec<End> = [first.from].into();
+    for (place, connection) in touching {
+        if port.takes_many && !seen.contains(&connection.from) {
+            seen.push(connection.from);
+            continue;
+        }
+        let problem = Problem::TwoDrivers {
+            to: PortName::of(assembly, end),
+            first: PortName::of(assembly, first.from),
+            second: PortName::of(assembly, connection.from),
+        };
+        faults.push(Fault { place: Place::Connection(place), problem });
+    }
+}
+
+/// Whether the two ends of a connection go together.
+fn ends_of(assembly: &Assembly, place: usize, connection: &Connection, faults: &mut Vec<Fault>) {
+    let Some((from, output)) = assembly.port(connection.from) else { return };
+    let Some((to, input)) = assembly.port(connection.to) else { return };
+    let mut fault = |problem| faults.push(Fault { place: Place::Connection(place), problem });
+    if !output.carries.fits(input.carries) {
+        fault(Problem::Types {
+            from: PortName::of(assembly, connection.from),
+            from_type: output.carries.name(),
+            to: PortName::of(assembly, connection.to),
+            to_type: input.carries.name(),
+        });
+    }
+    for (stub, port, end) in [(from, input, connection.to), (to, output, connection.from)] {
+        if stub.kind() == Kind::Stub && !port.may_be_closed {
+            fault(Problem::Closed { port: PortName::of(assembly, end) });
+        }
+    }
+}
+
+/// A circle of connections of depth 0, if there is one.
+fn circle(assembly: &Assembly) -> Option<Fault> {
+    let numbered = assembly.connections().iter().enumerate();
+    let mut wires: Vec<_> = numbered.filter(|(_, connection)| connection.depth == 0).collect();
+    // What nothing leads to, or nothing leads away from, is part of no circle. What remains is circles and what joins them.
+    loop {
+        let before = wires.len();
+        let ends: Vec<(usize, usize)> =
+            wires.iter().map(|(_, wire)| (wire.from.component, wire.to.component)).collect();
+        wires.retain(|(_, wire)| {
+            ends.iter().any(|(_, to)| *to == wire.from.component)
+                && ends.iter().any(|(from, _)| *from == wire.to.component)
+        });
+        if wires.len() == before {
+            break;
+        }
+    }
+    let (mut place, mut wire) = *wires.first()?;
+    let mut path = Vec::from([wire.from.component]);
+    while !path.contains(&wire.to.component) {
+        path.push(wire.to.component);
+        (place, wire) = *wires.iter().find(|(_, next)| next.from.component == wire.to.component)?;
+    }
+    let begin = path.iter().position(|component| *component == wire.to.component)?;
+    let around = path.iter().skip(begin).chain([&wire.to.component]);
+    let names: Vec<String> = around
+        .filter_map(|component| assembly.components().get(*component))
+        .map(|component| component.name().to_owned())
+        .collect();
+    Some(Fault { place: Place::Connection(place), problem: Problem::Circle(names) })
+}
