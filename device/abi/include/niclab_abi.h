@@ -1290,8 +1290,8 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
  * the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends to every node: the
  * header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
  *
- * Commands are carried out in the order of their launches. The device takes one only while the receive queue has a place for
- * the event that it is due: until then the launch waits in the page.
+ * The device takes a command only while the receive queue has a place for the event that it is due: until then the launch waits
+ * in the page. A receive holds its place until its message is there, a send until the card has its data.
  */
 
 /* Launch word, bits 0..8: the command, a `POST_SEND` or a `POST_RECEIVE`. Bits 8..32 are its flags. */
@@ -1313,8 +1313,8 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
 #define NICLAB_POST_INTERRUPT 256U
 
 /*
- * Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again, and that of all
- * messages which were launched before it.
+ * Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages to several
+ * nodes may be sent in another order than that of their launches.
  */
 #define NICLAB_POST_TELL_SENT 512U
 
@@ -1411,7 +1411,7 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 /* [`PostEvent::status`]: lowest bit of the result. */
 #define NICLAB_POST_RESULT_SHIFT 8U
 
-/* Kind: the card has all data of a message with [`POST_TELL_SENT`]. */
+/* Kind: the card has all data of a message with [`POST_TELL_SENT`], or has given it up, and needs the memory no more. */
 #define NICLAB_POST_EVENT_SENT 1U
 
 /* Kind: a message is in the memory that was posted for it. */
@@ -1420,7 +1420,10 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 /* Kind: a command was refused; the result says why. Nothing of it was done. */
 #define NICLAB_POST_EVENT_REFUSED 3U
 
-/* Kind: a message was not delivered, as far as the card knows, and it has given up. */
+/*
+ * Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place, as none is
+ * held for it.
+ */
 #define NICLAB_POST_EVENT_FAILED 4U
 
 /* Result: done. */
