@@ -106,6 +106,9 @@ pub struct Checker {
     pub received: u64,
     /// Their payload.
     pub received_bytes: u64,
+    /// Messages sent, and messages received that are later ones of their flows than any before: whatever a model does, this
+    /// rises twice at most for each message that a program sends.
+    pub progress: u64,
 }
 
 impl Checker {
@@ -132,6 +135,7 @@ impl Checker {
             sent: 0,
             received: 0,
             received_bytes: 0,
+            progress: 0,
         }
     }
 
@@ -146,6 +150,7 @@ impl Checker {
     /// The mark of the next message of `flow`, which is sent now.
     pub fn on_sent(&mut self, flow: FlowId, bytes: u32) -> Mark {
         self.sent += 1;
+        self.progress += 1;
         let number = self.flows.get_mut(flow as usize).map_or(0, |state| {
             state.sent += 1;
             state.sent
@@ -248,6 +253,7 @@ impl Checker {
         state.last = last.max(mark.number);
         let Promise { is_once, is_in_order, .. } = self.promise;
         if mark.number > last {
+            self.progress += 1;
             if mark.number > last + 1 {
                 self.on_skipped(mark.flow, last + 1, mark.number - 1);
             }

@@ -6,6 +6,7 @@
 //! * [`host`]: what a program and its library do with a NIC;
 //! * [`world`]: nodes, network and the loop over the [`queue`] of events;
 //! * [`checker`]: the checkers;
+//! * [`bound`]: what ends a run that would go on for ever;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
 //! * [`observer`]: timelines and captures on demand;
 //! * [`swarm`]: many random simulations with faults;
@@ -15,6 +16,7 @@
 //! order of a hash or on threads: the same configuration gives the same bytes.
 
 pub mod bench;
+pub mod bound;
 pub mod checker;
 pub mod figures;
 pub mod host;

@@ -14,10 +14,11 @@ use niclab_model::time::{Span, Time};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
 use niclab_spec::{Function, SimConfig, Workload, WorkloadKind};
-use niclab_workloads::{Flow, Plan, Script, Terms, Workload as Programs};
+use niclab_workloads::{Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
-use crate::checker::{Checker, Promise};
+use crate::bound::{Bound, Rounds};
+use crate::checker::{Check, Checker, Promise};
 use crate::host::ethernet::EthernetHost;
 use crate::host::{Effects, Host, HostSeat, Parcel, Refused, maker_of, next_event};
 use crate::observer::Observer;
@@ -29,6 +30,9 @@ const SILENCE: Span = Span::from_ns(1_000_000);
 /// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100 ms,
 /// so that each port has asked at least twenty times: what has not come by then was lost.
 const FUTILE: Span = Span::from_ns(3_000_000_000);
+
+/// Events of a run without end that are looked at, to say what goes round.
+const LOOKED_AT: u64 = 100_000;
 
 /// A world cannot be made.
 #[derive(Debug, Error)]
@@ -102,6 +106,10 @@ pub struct World<'a> {
     nodes: Vec<Node>,
     checker: Checker,
     events: u64,
+    /// What ends the run where nothing else would.
+    bound: Bound,
+    /// Whether it had to.
+    is_endless: bool,
     effects: Effects,
     observer: Option<Observer<'a>>,
 }
@@ -125,6 +133,7 @@ impl<'a> World<'a> {
             profile: Arc::new(niclab_assembly::profile(&config.profile)),
             mtu_bytes: niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link)),
             terms: programs.terms(plan.max_partners()),
+            posts: programs.post_terms(),
             flows: &flows,
             wrap,
         };
@@ -141,6 +150,8 @@ impl<'a> World<'a> {
             nodes: nodes.collect::<Result<_, WorldError>>()?,
             checker: Checker::new(&flows, promise(config, plan)),
             events: 0,
+            bound: Bound::new(config.nodes.len(), programs.message_bytes),
+            is_endless: false,
             effects: Effects::default(),
             observer: None,
         };
@@ -191,7 +202,7 @@ impl<'a> World<'a> {
                     goes_on = true;
                 }
             }
-            if !goes_on {
+            if !goes_on || self.is_endless {
                 break;
             }
         }
@@ -206,29 +217,54 @@ impl<'a> World<'a> {
     /// Carries events out until none is left, or none but deadlines that change nothing.
     fn run_until_silent(&mut self) {
         let mut progress = (self.clock, self.progress());
-        while let Some((at, node, event)) = self.queue.pop() {
-            self.events += 1;
-            match event {
-                Event::Depart { frame } => self.depart(at, node, frame),
-                Event::Cross { frame } => self.cross(at, node, frame),
-                Event::Arrive { frame } => self.arrive(at, node, frame),
-                Event::Host => self.step(at, node),
-                Event::Timeout => {
-                    if progress.1 != self.progress() {
-                        progress = (at, self.progress());
-                    }
-                    if at.since(progress.0) > FUTILE && !self.queue.is_lively() {
-                        // Nobody waits for this deadline any more; the next event of the node sets it again.
-                        self.nodes[usize::from(node)].timeout_at = None;
-                        continue;
-                    }
-                    self.expire(at, node);
+        while !self.is_endless
+            && let Some((at, node, event)) = self.queue.pop()
+        {
+            if event == Event::Timeout {
+                if progress.1 != self.progress() {
+                    progress = (at, self.progress());
+                }
+                if at.since(progress.0) > FUTILE && !self.queue.is_lively() {
+                    // Nobody waits for this deadline any more; the next event of the node sets it again.
+                    self.nodes[usize::from(node)].timeout_at = None;
+                    self.events += 1;
+                    continue;
                 }
             }
-            if self.observer.is_some() {
-                self.show(node);
+            self.carry_out(at, node, event);
+            if !self.bound.allows(self.checker.progress) {
+                self.end();
             }
         }
+    }
+
+    fn carry_out(&mut self, at: Time, node: u16, event: Event) {
+        self.events += 1;
+        match event {
+            Event::Depart { frame } => self.depart(at, node, frame),
+            Event::Cross { frame } => self.cross(at, node, frame),
+            Event::Arrive { frame } => self.arrive(at, node, frame),
+            Event::Host => self.step(at, node),
+            Event::Timeout => self.expire(at, node),
+        }
+        if self.observer.is_some() {
+            self.show(node);
+        }
+    }
+
+    /// Ends a run that has no end of its own, and says what goes round.
+    fn end(&mut self) {
+        let mut rounds = Rounds::default();
+        for _ in 0..LOOKED_AT {
+            let Some((at, node, event)) = self.queue.pop() else { return };
+            rounds.add(at, node, event);
+            self.carry_out(at, node, event);
+        }
+        self.is_endless = true;
+        let (most, frames) = (self.bound.most(), self.flights.count());
+        self.checker.fail(Check::Drained, || {
+            format!("no end: no message was sent or received in {most} events, with {frames} frames under way; {rounds}")
+        });
     }
 
     /// Messages sent and received so far.
@@ -388,7 +424,6 @@ impl<'a> World<'a> {
 
     /// The checks at the end.
     pub fn finish(&mut self) {
-        use crate::checker::Check;
         self.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.checker));
         for (number, node) in (0_u16..).zip(&self.nodes) {
             let unsent = node.script.unsent();
@@ -449,13 +484,15 @@ struct Common<'a> {
     mtu_bytes: u32,
     /// What ports are opened with, where cards have lists.
     terms: Terms,
+    /// The same where they post messages.
+    posts: PostTerms,
     wrap: Wrap<'a>,
 }
 
 impl Common<'_> {
     /// The host of a node, with its card.
     fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
-        let &Self { config, flows, mtu_bytes, terms, wrap, .. } = self;
+        let &Self { config, flows, mtu_bytes, terms, posts, wrap, .. } = self;
         let (count, profile) = (config.nodes.len() as u16, Arc::clone(&self.profile));
         if config.workload.function == Function::Ethernet {
             return Ok(Box::new(EthernetHost::new(number, Conventional::new(profile), Arc::clone(flows))));
@@ -472,7 +509,7 @@ impl Common<'_> {
             // As with links, nothing goes wrong before all ports are open.
             Box::new(FaultyNic::new(nic, FaultInjector::new(Rates::default(), config.seed, number)))
         };
-        Ok((maker.make)(HostSeat { number, nic, terms }))
+        Ok((maker.make)(HostSeat { number, nic, terms, posts }))
     }
 }
 

@@ -141,12 +141,19 @@ impl Report {
     ///
     /// # Errors
     /// [`Rejected`], if there are errors.
-    pub fn finish(mut self) -> Result<(Vec<Diagnostic>, usize), Rejected> {
+    pub fn finish(self) -> Result<(Vec<Diagnostic>, usize), Rejected> {
+        let rejected = self.reject();
+        if rejected.errors > 0 { Err(rejected) } else { Ok((rejected.diagnostics, rejected.more)) }
+    }
+
+    /// The refusal, for what was found.
+    #[must_use]
+    pub fn reject(mut self) -> Rejected {
         self.cut();
         self.kept.sort_by_key(|diagnostic| diagnostic.place);
         let Self { kept: diagnostics, errors, warnings } = self;
         let more = errors + warnings - diagnostics.len();
-        if errors > 0 { Err(Rejected { diagnostics, errors, more }) } else { Ok((diagnostics, more)) }
+        Rejected { diagnostics, errors, more }
     }
 }
 

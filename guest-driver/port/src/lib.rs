@@ -11,6 +11,7 @@
 //!   where a faulty device left them out;
 //! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
 //!   [`lists`], [`posts`];
+//! - [`Windows`]: where in the BAR these pages are, and what else the card's model has there;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
 
 #![no_std]
@@ -32,6 +33,7 @@ mod requester;
 pub mod slices;
 mod status;
 mod turns;
+mod windows;
 
 pub use address::Address;
 pub use fault::{BadValue, Fault, Loss};
@@ -41,3 +43,4 @@ pub use regions::open_region;
 pub use requester::Requester;
 pub use status::{Refusal, Status};
 pub use turns::{Turn, Turns};
+pub use windows::{Place, WindowError, Windows};

@@ -31,7 +31,7 @@ const fn release_interval(events: u32) -> u64 {
 /// What every port of a run is opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostTerms {
-    /// Messages that there is room for, and messages that may be on their way to the card: each so many.
+    /// Messages that there is room for, and messages that the card may not have whole: each so many.
     places: u64,
     /// Bytes of the longest message.
     max_bytes: u64,
@@ -53,11 +53,6 @@ impl PostTerms {
     const fn stride(&self) -> u64 {
         self.max_bytes + GAP
     }
-
-    /// Messages of which one tells that all of them are sent.
-    const fn told_together(&self) -> u64 {
-        if self.places > 1 { self.places / 2 } else { 1 }
-    }
 }
 
 /// Bytes of a message with so much payload.
@@ -69,23 +64,23 @@ const fn message_bytes(payload: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
     /// A place that is posted.
-    Place(u64),
-    /// The message of this number, counted over all that the port sends.
-    Sent(u64),
+    Room(u64),
+    /// A place that a message is sent from.
+    Message(u64),
 }
 
 impl User {
-    const SENT: u64 = 1 << 63;
+    const MESSAGE: u64 = 1 << 63;
 
     const fn encode(self) -> u64 {
         match self {
-            Self::Place(place) => place,
-            Self::Sent(number) => Self::SENT | number,
+            Self::Room(place) => place,
+            Self::Message(place) => Self::MESSAGE | place,
         }
     }
 
     const fn decode(word: u64) -> Self {
-        if word & Self::SENT == 0 { Self::Place(word) } else { Self::Sent(word & !Self::SENT) }
+        if word & Self::MESSAGE == 0 { Self::Room(word) } else { Self::Message(word & !Self::MESSAGE) }
     }
 }
 
@@ -104,9 +99,9 @@ pub struct PostTransport {
     is_posted: Vec<bool>,
     /// Places that were posted since the port was opened.
     posted: u64,
-    /// Messages sent since then, and how many of them are known to be the card's.
-    sent: u64,
-    told: u64,
+    /// Places for messages that are sent: those that the card does not need, and which it does.
+    free: VecDeque<u64>,
+    is_sending: Vec<bool>,
 }
 
 impl PostTransport {
@@ -123,8 +118,8 @@ impl PostTransport {
             targets: plan.sends.iter().map(|(flow, to)| (*flow, to.node)).collect(),
             is_posted: vec![false; room as usize],
             posted: 0,
-            sent: 0,
-            told: 0,
+            free: (0..terms.places).collect(),
+            is_sending: vec![false; terms.places as usize],
         }
     }
 
@@ -146,7 +141,7 @@ impl PostTransport {
         *is_posted = true;
         self.posted += 1;
         let mut receive =
-            Receive::new(self.part(place, self.terms.max_bytes)).user(User::Place(place).encode());
+            Receive::new(self.part(place, self.terms.max_bytes)).user(User::Room(place).encode());
         let interval = self.terms.interrupt_every;
         if interval != 0 && self.posted.is_multiple_of(interval) {
             receive = receive.interrupt();
@@ -158,16 +153,18 @@ impl PostTransport {
     fn on_event(&mut self, event: &Event, memory: &impl Memory, listener: &mut impl Listener) -> Read {
         let end = self.end;
         match (event.kind, User::decode(event.user)) {
-            (Kind::Received, User::Place(place)) if self.is_posted.get(place as usize) == Some(&true) => {
+            (Kind::Received, User::Room(place)) if self.is_posted.get(place as usize) == Some(&true) => {
                 let read = self.receive(event, place, memory, listener);
                 self.post(place);
                 read
             }
-            // What failed was tried as often as the card is told to: whoever counts messages finds it.
-            (Kind::Sent | Kind::Failed, User::Sent(number)) if number <= self.sent => {
-                self.told = self.told.max(number);
+            (Kind::Sent, User::Message(place)) if self.is_sending.get(place as usize) == Some(&true) => {
+                self.is_sending[place as usize] = false;
+                self.free.push_back(place);
                 Read::Other
             }
+            // It was tried as often as the card is told to: whoever counts messages finds it.
+            (Kind::Failed, User::Message(_)) => Read::Other,
             (kind, user) => {
                 let outcome = event.outcome;
                 listener.on_wrong(Wrong::Port, || {
@@ -223,7 +220,7 @@ impl Transport for PostTransport {
     }
 
     fn region_bytes(&self) -> u64 {
-        let places = self.is_posted.len() as u64 + self.terms.places;
+        let places = (self.is_posted.len() + self.is_sending.len()) as u64;
         (places * self.terms.stride()).max(niclab_abi::PAGE_BYTES)
     }
 
@@ -241,9 +238,9 @@ impl Transport for PostTransport {
         !self.todo.is_empty()
     }
 
-    /// Whether all places are the card's, or something else comes first.
+    /// Whether the card needs all places, or something else comes first.
     fn is_blocked(&self, _: &impl Reports) -> bool {
-        self.sent - self.told >= self.terms.places || self.has_launches()
+        self.free.is_empty() || self.has_launches()
     }
 
     fn waits_for_news(&self, requester: &Requester) -> bool {
@@ -253,18 +250,14 @@ impl Transport for PostTransport {
     /// The receiver says what interrupts it, not the message.
     fn send(&mut self, mark: &Mark, _: bool, memory: &mut impl Memory) {
         let Some(node) = self.targets.get(&mark.flow).copied() else { return };
-        let place = self.is_posted.len() as u64 + self.sent % self.terms.places;
-        self.sent += 1;
-        let part = self.part(place, message_bytes(mark.bytes.into()));
+        let Some(place) = self.free.pop_front() else { return };
+        self.is_sending.iter_mut().skip(place as usize).take(1).for_each(|is_sending| *is_sending = true);
+        let part = self.part(self.is_posted.len() as u64 + place, message_bytes(mark.bytes.into()));
         let words = mark.tag().into_iter().chain(mark.payload());
         for (word, at) in words.zip((0..part.bytes).step_by(8)) {
             memory.store_word(part.offset + at, (part.bytes - at).min(8), word);
         }
-        let mut send = Send::new(node.into(), part).user(User::Sent(self.sent).encode());
-        if self.sent.is_multiple_of(self.terms.told_together()) {
-            send = send.tell_sent();
-        }
-        self.owe(&send);
+        self.owe(&Send::new(node.into(), part).user(User::Message(place).encode()).tell_sent());
     }
 
     fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {

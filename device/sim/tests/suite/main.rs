@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 mod device_faults;
+mod endless;
 mod matching;
 mod observed;
 mod program;

@@ -52,6 +52,13 @@ fn a_swarm_of_one_model_draws_that_model_alone() {
     }
 }
 
+/// Of this seed one card has a slow link, and letters wait 1 us at first: what goes again must not fill the link for ever.
+#[test]
+fn letters_that_go_again_leave_room_for_their_acknowledgements() {
+    let run = run_seed_of(Some(model("mailbox")), 3_788, &Options::default());
+    assert!(run.broken.is_empty() && run.events < 1_000_000, "{run:?}");
+}
+
 #[test]
 fn a_swarm_is_the_same_on_any_number_of_threads() {
     let one = Swarm::new(7, 40, 1).to_string();

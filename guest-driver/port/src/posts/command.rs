@@ -30,7 +30,7 @@ impl<S> Send<S> {
         self
     }
 
-    /// [`super::Kind::Sent`] tells when the memory may be used again, and that of all that was sent before.
+    /// [`super::Kind::Sent`] tells when the memory may be used again.
     pub fn tell_sent(mut self) -> Self {
         self.flags |= POST_TELL_SENT;
         self

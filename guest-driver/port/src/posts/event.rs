@@ -11,7 +11,7 @@ use crate::Record;
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The card has all data of a message: its memory may be used again, and that of all that was sent before.
+    /// The card has all data of a message, and needs its memory no more.
     Sent,
     /// A message is in the memory that was posted for it.
     Received,

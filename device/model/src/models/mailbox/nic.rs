@@ -7,7 +7,7 @@ use niclab_abi::bar::PAYLOAD_WORDS;
 use niclab_abi::control::{Authorize, PortOpen, Revoke, Route};
 use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE, StatusLine};
 
-use crate::models::mailbox::config::{Config, ConfigError, MAX_PARTNERS, PORTS};
+use crate::models::mailbox::config::{Config, ConfigError, LONGEST_WAIT, MAX_PARTNERS, PORTS};
 use crate::models::mailbox::counters::{Counters, Effects};
 use crate::models::mailbox::wire::{Header, Kind, WireError};
 use crate::nic::{FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, ShellCounts, Statistics};
@@ -248,7 +248,7 @@ impl Mailbox {
         if let Some(letter) = letter {
             self.effects.counters.repeated += 1;
             self.effects.attribute(Some(letter.message));
-            letter.wait = letter.wait.times(2).min(self.config.first_wait.times(8));
+            letter.wait = letter.wait.times(2).min(LONGEST_WAIT).max(self.config.first_wait);
             send(now, index, letter, &mut self.timers, &mut self.effects);
         }
         true
