@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use crate::assembly::{Assembly, End};
-use crate::kinds::{ACK_MASK_BITS, MAX_DATA_BYTES, PLACEMENT_BYTES, Parameter, Values};
+use crate::kinds::{
+    ACK_MASK_BITS, Direction, KINDS, MAX_DATA_BYTES, PLACEMENT_BYTES, Parameter, Port, Values,
+};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -153,6 +155,8 @@ pub enum Problem {
     Unconnected {
         /// The port.
         port: PortName,
+        /// Its row.
+        row: &'static Port,
     },
     /// Two ends of a connection are of different types.
     #[error("`{from}` carries {from_type}, and `{to}` takes {to_type}")]
@@ -281,6 +285,15 @@ impl Values {
     }
 }
 
+/// The ports that one can be connected to, by their kinds' names.
+fn partners(of: &Port) -> Vec<String> {
+    let direction = if of.direction == Direction::In { Direction::Out } else { Direction::In };
+    let fits = |port: &&Port| port.carries == of.carries && port.leads(direction);
+    let found =
+        KINDS.iter().flat_map(|row| row.ports.iter().filter(fits).map(move |port| (row.name, port.name)));
+    found.map(|(kind, port)| format!("{kind}.{port}")).collect()
+}
+
 impl Problem {
     /// What to do about it.
     #[must_use]
@@ -301,8 +314,9 @@ impl Problem {
             Self::Formats { .. } => "give both the same format".to_owned(),
             Self::Placements { .. } => "give both the same placement".to_owned(),
             Self::TooLong { .. } => format!("lower packet_bytes to {}", MAX_DATA_BYTES - PLACEMENT_BYTES),
-            Self::Unconnected { port } => {
-                format!("connect `{port}`, or close it by a stub if nothing is to come of it")
+            Self::Unconnected { row, .. } => {
+                let closed = if row.may_be_closed { ", or close it by a stub" } else { "" };
+                format!("connect it to {}{closed}", partners(row).join(" or "))
             }
             Self::Types { to_type, .. } => format!("connect an output that carries {to_type}"),
             Self::TwoDrivers { to, .. } => format!("leave one of the connections to `{to}` away"),
