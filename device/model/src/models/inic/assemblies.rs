@@ -1,15 +1,9 @@
-//! The assemblies that the card can be asked for by name.
-
-use niclab_components::{Assembly, Flow, Kind, Parameter, PartError, Recipe};
+//! The assemblies that a card can be asked for by name, in the words of a manual.
 
 use crate::nic::registry::Choice;
 
-const fn recipe(flow: Flow, finds_duplicates: bool) -> Recipe {
-    Recipe { flow, finds_duplicates, controls_rate: false, mitigates: false }
-}
-
-/// Their names.
-pub(super) const BUNDLED: &[Choice] = &[
+/// Those of [`niclab_components::BUNDLED`].
+pub(super) const CHOICES: &[Choice] = &[
     Choice {
         name: "conf1",
         help: "unreliable: packets are lost, doubled and reordered as the network has it",
@@ -22,23 +16,18 @@ pub(super) const BUNDLED: &[Choice] = &[
     Choice { name: "rate_controlled", help: "conf4, one packet in each interval" },
 ];
 
-/// The assembly of this name.
-pub(super) fn bundled(name: &str) -> Option<Result<Assembly, PartError>> {
-    let recipe = match name {
-        "conf1" => recipe(Flow::Unreliable, false),
-        "conf2" => recipe(Flow::Reliable, false),
-        "conf3" => recipe(Flow::Reliable, true),
-        "conf4" => recipe(Flow::GoBackN, true),
-        "unreliable_ordered" => recipe(Flow::Newest, false),
-        "selective_repeat" => recipe(Flow::SelectiveRepeat, false),
-        "rate_controlled" => Recipe { controls_rate: true, ..recipe(Flow::GoBackN, true) },
-        _ => return None,
-    };
-    let mut assembly = recipe.assembly();
-    if let Ok(assembly) = &mut assembly
-        && name == "rate_controlled"
-    {
-        let _ = assembly.set(Kind::Timer, Parameter::TimeoutUs, 10_000);
+#[cfg(test)]
+mod tests {
+    use niclab_components::{BUNDLED, Bundled};
+
+    use super::*;
+
+    #[test]
+    fn every_assembly_can_be_asked_for_and_makes_sense() {
+        assert!(CHOICES.iter().map(|choice| choice.name).eq(BUNDLED.iter().map(|bundled| bundled.name)));
+        for choice in CHOICES {
+            let assembly = Bundled::named(choice.name).unwrap().assembly();
+            assert!(assembly.check().is_ok(), "{}", choice.name);
+        }
     }
-    Some(assembly)
 }

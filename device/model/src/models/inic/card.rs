@@ -27,14 +27,8 @@ use crate::time::Time;
 pub(super) const PORT: usize = 0;
 /// Memory for packets that are not acknowledged, in bytes. A node that does not answer takes up the outstanding limit of it.
 const SEND_MEMORY_BYTES: usize = 4 << 20;
-/// Sends that are not over, at most: one more stays in the page.
-const MAX_SENDS: usize = 256;
-/// Receives posted at most, as many as places of the longest receive queue.
-const MAX_RECEIVES: usize = niclab_abi::receive::MAX_SLICES as usize;
 /// Bits of an event's status word that say what came. That it came, the number says.
 const STATUS_BITS: u64 = (1 << SLICE_NUMBER_SHIFT) - 1;
-/// Events of one command: that it was sent, and that it failed.
-const EVENTS_OF_A_COMMAND: u64 = 2;
 
 /// The open port.
 #[derive(Debug)]
@@ -63,8 +57,8 @@ struct UnderWay {
     /// Packets cut off that are not over: sent, or acknowledged where that is waited for.
     open_packets: u32,
     is_cut: bool,
-    /// Of the event that it was sent, and of the one that it failed.
-    promise: Promise,
+    /// Of the event that the card has its data; none once it was told.
+    promise: Option<Promise>,
     message: TraceTag,
 }
 
@@ -111,6 +105,8 @@ pub(super) struct Card {
     /// Messages to each node so far.
     numbers: BTreeMap<u16, u32>,
     rooms: VecDeque<Room>,
+    /// Messages that failed, of which the program was not told.
+    failures: VecDeque<(u32, PostEvent)>,
     /// Packets that are not acknowledged.
     kept: BTreeMap<(u16, u32), SharedFrame>,
     kept_bytes: usize,
@@ -129,18 +125,18 @@ impl Card {
             sends: BTreeMap::new(),
             numbers: BTreeMap::new(),
             rooms: VecDeque::new(),
+            failures: VecDeque::new(),
             kept: BTreeMap::new(),
             kept_bytes: 0,
             waiting_bytes: 0,
         }
     }
 
-    /// Whether a command of any kind can be taken: its events have room, and those before it are not too many.
+    /// Whether a command can be taken: its event has room. That is the one thing it waits for. Were it to wait for other nodes,
+    /// room that is posted behind it would wait as well, and two nodes could stop each other for ever. So of commands that hold a
+    /// place there are as many as the queue has, and of messages whose data the card has as many as the outstanding limit lets be.
     pub(super) fn accepts_command(&self) -> bool {
-        let has_room = |port: &Port| port.queue.has_room(EVENTS_OF_A_COMMAND);
-        self.port.as_ref().is_some_and(has_room)
-            && self.sends.len() < MAX_SENDS
-            && self.rooms.len() < MAX_RECEIVES
+        self.port.as_ref().is_some_and(|port| port.queue.has_room(1))
     }
 
     /// The port is opened.
@@ -154,7 +150,8 @@ impl Card {
         let port = self.port.take()?;
         let sends = core::mem::take(&mut self.sends);
         self.effects.card().discarded_at_close += sends.values().filter(|send| !send.is_cut).count() as u64;
-        sends.into_values().for_each(|send| send.promise.void());
+        sends.into_values().filter_map(|send| send.promise).for_each(Promise::void);
+        self.failures.clear();
         self.rooms.drain(..).for_each(|room| room.promise.void());
         self.regions[PORT].close_all();
         Some(port.last_effect())
@@ -185,7 +182,7 @@ impl Card {
         let port = self.port.as_mut()?;
         let number = self.numbers.entry(send.node).or_insert(0);
         *number = number.wrapping_add(1);
-        let promise = port.queue.promise(1 + u64::from(send.tell_sent));
+        let promise = Some(port.queue.promise(1));
         let id = self.effects.next_token();
         let under_way = UnderWay {
             cutter: Cutter::new(send.memory.bytes),
@@ -249,13 +246,15 @@ impl Card {
         counters.bytes_sent += under_way.send.memory.bytes;
         let Some(port) = self.port.as_mut() else { return };
         port.page.line.sent += 1;
-        if !under_way.send.tell_sent {
-            return;
+        let Some(place) = under_way.promise.take() else { return };
+        if under_way.send.tell_sent {
+            let event = under_way.event();
+            let event = PostEvent { moved_bytes: event.bytes, ..event };
+            tell(port, at, place, (POST_EVENT_SENT, POST_OK), event, &mut self.effects);
+        } else {
+            port.queue.forgo(place);
+            self.tell_failures(at);
         }
-        let Some(place) = under_way.promise.take_one() else { return };
-        let event = under_way.event();
-        let event = PostEvent { moved_bytes: event.bytes, ..event };
-        tell(port, at, place, (POST_EVENT_SENT, POST_OK), event, &mut self.effects);
     }
 
     /// A packet of a message is over: nothing of it is waited for.
@@ -265,21 +264,36 @@ impl Card {
         if !(under_way.is_cut && under_way.open_packets == 0) {
             return;
         }
-        if let (Some(under_way), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) {
-            port.queue.forgo(under_way.promise);
+        debug_assert!(under_way.promise.is_none(), "a message whose packets are over was read");
+        if let Some(place) = self.sends.remove(&send).and_then(|under_way| under_way.promise) {
+            place.void();
         }
     }
 
-    /// A message failed: that is told.
+    /// A message failed. That its memory is free again is told first, where that was due; that it failed waits for a place.
     pub(super) fn fail(&mut self, at: Time, send: u64, result: u32) {
-        let (Some(mut under_way), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) else {
-            return;
-        };
-        if let Some(place) = under_way.promise.take_one() {
-            let event = under_way.event();
+        let (Some(under_way), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) else { return };
+        let event = under_way.event();
+        match under_way.promise {
+            Some(place) if under_way.send.tell_sent => {
+                tell(port, at, place, (POST_EVENT_SENT, POST_OK), event, &mut self.effects);
+            }
+            Some(place) => port.queue.forgo(place),
+            None => {}
+        }
+        self.failures.push_back((result, event));
+        self.tell_failures(at);
+    }
+
+    /// Tells of messages that failed, as far as there are places. As many wait as there were messages under way.
+    pub(super) fn tell_failures(&mut self, at: Time) {
+        let Some(port) = self.port.as_mut() else { return };
+        while port.queue.has_room(1)
+            && let Some((result, event)) = self.failures.pop_front()
+        {
+            let place = port.queue.promise(1);
             tell(port, at, place, (POST_EVENT_FAILED, result), event, &mut self.effects);
         }
-        port.queue.forgo(under_way.promise);
     }
 
     /// Ends the messages that read a region. Its room is taken away.

@@ -6,9 +6,9 @@ use alloc::string::ToString;
 
 use niclab_abi::config::{FEATURE_POSTS, FEATURE_REGIONS};
 use niclab_abi::receive::MAX_SLICES;
-use niclab_components::{Checked, Fault, Format, Kind as Part, Parameter as Setting};
+use niclab_components::{Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting};
 
-use crate::models::inic::assemblies::{BUNDLED, bundled};
+use crate::models::inic::assemblies::CHOICES;
 use crate::models::inic::config::Config;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
@@ -16,6 +16,7 @@ use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
     Promises, Seat, Swarm, Value, Values,
 };
+use crate::nic::windows::PAGES_OF_PORTS;
 use crate::parts::routes::Address;
 
 /// INIC.
@@ -52,6 +53,7 @@ pub static MODEL: Model = Model {
         "host_receive",
     ],
     features: FEATURE_POSTS | FEATURE_REGIONS,
+    windows: PAGES_OF_PORTS,
     begun,
     build,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
@@ -75,7 +77,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: ASSEMBLY,
         help: "What the card is programmed with.",
-        kind: Kind::Choice { default: "conf4", choices: BUNDLED },
+        kind: Kind::Choice { default: "conf4", choices: CHOICES },
     },
     Parameter {
         key: "packet_bytes",
@@ -136,8 +138,11 @@ const PARAMETERS: &[Parameter] = &[
 fn problems(values: &Values) -> Result<Checked, Problem> {
     let name = values.word(ASSEMBLY);
     let problem = |key, what, remedy: &str| Problem { key, what, remedy: remedy.to_string() };
-    let Some(Ok(mut assembly)) = bundled(name) else {
-        return Err(problem(ASSEMBLY, format!("there is no assembly `{name}`"), "see `niclab schema`"));
+    let mut assembly = match Bundled::named(name).map(Bundled::assembly) {
+        Some(assembly) => assembly,
+        None => {
+            return Err(problem(ASSEMBLY, format!("there is no assembly `{name}`"), "see `niclab schema`"));
+        }
     };
     for (key, parts, setting) in OVERRIDES {
         let value = values.number_u32(key);
@@ -224,7 +229,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     workload.slices = 32 << below(4);
     let max_bytes = if below(2) == 0 { short } else { long };
     workload.message_bytes = below(max_bytes);
-    let name = BUNDLED.get(below(BUNDLED.len() as u32) as usize).map_or("conf4", |choice| choice.name);
+    let name = CHOICES.get(below(CHOICES.len() as u32) as usize).map_or("conf4", |choice| choice.name);
     let (packet, timeout) = (4 * (1 + below(340)), 20 + below(2_000));
     let threshold = 1 + below(16);
     let limit = (2 * threshold + below(16)).min(31);
@@ -239,6 +244,8 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     if !is_reliable {
         return values;
     }
+    // A rate that is controlled makes round trips long: what goes again before it can be acknowledged stops everything.
+    let timeout = if name == "rate_controlled" { 0 } else { timeout };
     values
         .with("timeout_us", Value::Number(timeout.into()))
         .with("ack_threshold", Value::Number((limit / 2).min(threshold).into()))

@@ -154,8 +154,9 @@ impl Inic {
         let Some(released) = port.queue.on_register(now, index, register, &mut port.page, effects) else {
             return;
         };
-        while port.queue.take_due(released).is_some() {}
-        port.queue.take_early(now, released, effects);
+        let due = core::iter::from_fn(|| port.queue.take_due(released)).last();
+        let release = port.queue.take_early(now, released, effects).or(due);
+        self.card.tell_failures(release.map_or(now, |release| release.at));
     }
 }
 
