@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use niclab_abi::config::FEATURE_LISTS;
-use niclab_model::nic::registry::DrawnWorkload;
+use niclab_model::nic::registry::{DrawnWorkload, Value};
 use niclab_model::parts::random::Random;
 use niclab_observe::recording::{Recorded, Recorder};
 use niclab_spec::Forwarding;
@@ -248,8 +248,20 @@ fn over(config: &SimConfig) -> String {
         Function::Cluster if model.has(FEATURE_LISTS) => {
             format!(" over {} cards, received as {}", model.title, config.workload.receive.name())
         }
-        Function::Cluster => format!(" over {} cards", model.title),
+        Function::Cluster => format!(" over {} cards{}", model.title, choices(config)),
     }
+}
+
+/// The words that were drawn for the cards.
+fn choices(config: &SimConfig) -> String {
+    let values = config.nodes.first().into_iter().flat_map(|node| node.nic.values().iter());
+    let words = values.filter_map(|(parameter, value)| match value {
+        Value::Word(word) if parameter.default_value() != *value => {
+            Some(format!(", {} {word}", parameter.key))
+        }
+        _ => None,
+    });
+    words.collect()
 }
 
 /// Draws configurations that can be run.

@@ -13,7 +13,7 @@ use crate::models::inic::config::Config;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
     Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
@@ -30,7 +30,7 @@ pub static MODEL: Model = Model {
             using Modular Hardware Primitives on an Intelligent NIC",
     ports: 1,
     parameters: PARAMETERS,
-    check: |values| problems(values).err().into_iter().collect(),
+    check: |values| assembly(values, 0).err().into_iter().collect(),
     limits,
     promises,
     default_profile: "i960-32-33",
@@ -61,6 +61,8 @@ pub static MODEL: Model = Model {
 
 const ASSEMBLY: &str = "assembly";
 const MESSAGE_BYTES: &str = "max_message_bytes";
+const FORMAT: &str = "format";
+const FITTING: &str = "fitting";
 
 /// What a cluster file can change of an assembly: the parameter's key, that of which components, and the component's own.
 const OVERRIDES: [(&str, &[Part], Setting); 7] = [
@@ -115,6 +117,27 @@ const PARAMETERS: &[Parameter] = &[
         kind: Kind::Number { default: 0, least: 0, most: 1_000_000 },
     },
     Parameter {
+        key: FORMAT,
+        help: "The header's format.",
+        kind: Kind::Choice {
+            default: FITTING,
+            choices: &[
+                Choice {
+                    name: FITTING,
+                    help: "as the assembly says, where that names all nodes; else seq8_node12",
+                },
+                Choice {
+                    name: "seq24_node4",
+                    help: "24 bits of sequence number, 4 of each node: the paper's cluster",
+                },
+                Choice {
+                    name: "seq8_node12",
+                    help: "8 bits of sequence number, 12 of each node: up to 4096 nodes",
+                },
+            ],
+        },
+    },
+    Parameter {
         key: MESSAGE_BYTES,
         help: "The longest message, in bytes.",
         kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
@@ -131,11 +154,11 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// The assembly of a card with these values.
+/// The assembly of a card with these values, in a cluster of so many nodes.
 ///
 /// # Errors
 /// Why there is none.
-fn problems(values: &Values) -> Result<Checked, Problem> {
+fn assembly(values: &Values, nodes: u32) -> Result<Checked, Problem> {
     let name = values.word(ASSEMBLY);
     let problem = |key, what, remedy: &str| Problem { key, what, remedy: remedy.to_string() };
     let mut assembly = match Bundled::named(name).map(Bundled::assembly) {
@@ -153,6 +176,18 @@ fn problems(values: &Values) -> Result<Checked, Problem> {
         if set == 0 {
             let what = format!("the assembly `{name}` has no component that takes it");
             return Err(problem(key, what, "leave it out, or choose another assembly"));
+        }
+    }
+    let format = match values.word(FORMAT) {
+        "seq24_node4" => Some(Format::Seq24Node4),
+        "seq8_node12" => Some(Format::Seq8Node12),
+        _ if nodes > wire::nodes_of(Format::Seq24Node4) => Some(Format::Seq8Node12),
+        _ => None,
+    };
+    for part in [Part::Xmit, Part::SplitPacket] {
+        if let Some(format) = format {
+            // Every assembly has both, and both have it.
+            let _ = assembly.set(part, Setting::Format, format as u32);
         }
     }
     assembly.check().map_err(|faults| {
@@ -178,12 +213,13 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// What an assembly promises: a sound network breaks none of it.
+/// What an assembly promises. A sound network breaks none of it; but without acknowledgements nothing holds a sender back whose
+/// receiver has no room.
 fn promises(values: &Values) -> Promises {
-    let faulty = problems(values).map(|assembly| assembly.promises()).unwrap_or_default();
+    let faulty = assembly(values, 0).map(|assembly| assembly.promises()).unwrap_or_default();
     let faulty =
         Promise { is_delivered: faulty.delivered, is_once: faulty.once, is_in_order: faulty.in_order };
-    Promises { sound: Promise::ALL, faulty }
+    Promises { sound: Promise { is_delivered: faulty.is_delivered, ..Promise::ALL }, faulty }
 }
 
 /// The last packet of a message stands for it: the header does not say which is the first.
@@ -206,7 +242,7 @@ pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
         node,
         nodes: nodes.into(),
         mtu_bytes,
-        assembly: problems(values)?,
+        assembly: assembly(values, nodes.into())?,
         max_message_bytes: values.number(MESSAGE_BYTES),
         crossings: [values.number_u32("send_crossings"), values.number_u32("receive_crossings")],
         regions_per_port: 64,
