@@ -162,7 +162,7 @@ fn component(part: &Part, assembly: &Checked, site: &Site<'_>) -> Box<dyn Compon
         })),
         Kind::Xmit => Box::new(Xmit::new(dialect(assembly), has_acks(assembly))),
         Kind::RateControl => Box::new(RateControl::new(microseconds(of(Parameter::IntervalUs)))),
-        Kind::RcvPkt => Box::new(RcvPkt::new(of(Parameter::MemoryBytes) as usize)),
+        Kind::RcvPkt => Box::new(RcvPkt::new(of(Parameter::MemoryBytes) as usize, site.nodes)),
         Kind::BadPktFilter => Box::new(BadPktFilter),
         Kind::SplitPacket => Box::new(SplitPacket::new(dialect(assembly), site.nodes)),
     }

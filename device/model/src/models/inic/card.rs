@@ -93,6 +93,29 @@ pub(super) struct Received {
     pub(super) interrupts: bool,
 }
 
+/// Bytes of packets that wait, by the node that sent them. Nodes are those of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(BTreeMap<u16, usize>);
+
+impl Waiting {
+    /// Bytes of a node's.
+    pub(super) fn of(&self, node: u16) -> usize {
+        self.0.get(&node).copied().unwrap_or(0)
+    }
+
+    /// Another packet waits.
+    pub(super) fn add(&mut self, node: u16, bytes: usize) {
+        *self.0.entry(node).or_insert(0) += bytes;
+    }
+
+    /// A packet waits no more.
+    pub(super) fn remove(&mut self, node: u16, bytes: usize) {
+        if let Some(known) = self.0.get_mut(&node) {
+            *known = known.saturating_sub(bytes);
+        }
+    }
+}
+
 /// The card.
 pub(super) struct Card {
     pub(super) node: u16,
@@ -110,8 +133,8 @@ pub(super) struct Card {
     /// Packets that are not acknowledged.
     kept: BTreeMap<(u16, u32), SharedFrame>,
     kept_bytes: usize,
-    /// Bytes of packets that came and wait for room in the host's memory, or for one before them.
-    pub(super) waiting_bytes: usize,
+    /// Packets that came and wait for room in the host's memory, or for one before them.
+    pub(super) waiting: Waiting,
 }
 
 impl Card {
@@ -128,7 +151,7 @@ impl Card {
             failures: VecDeque::new(),
             kept: BTreeMap::new(),
             kept_bytes: 0,
-            waiting_bytes: 0,
+            waiting: Waiting::default(),
         }
     }
 

@@ -213,13 +213,14 @@ fn limits(values: &Values) -> Limits {
     }
 }
 
-/// What an assembly promises. A sound network breaks none of it; but without acknowledgements nothing holds a sender back whose
-/// receiver has no room.
+/// What an assembly promises. A network without faults may still drop frames where a switch's queue is full, and a card where its
+/// memory is; what then goes again comes late. Where nothing goes again, the order stays as it was.
 fn promises(values: &Values) -> Promises {
-    let faulty = assembly(values, 0).map(|assembly| assembly.promises()).unwrap_or_default();
+    let promises = assembly(values, 0).map(|assembly| assembly.promises()).unwrap_or_default();
     let faulty =
-        Promise { is_delivered: faulty.delivered, is_once: faulty.once, is_in_order: faulty.in_order };
-    Promises { sound: Promise { is_delivered: faulty.is_delivered, ..Promise::ALL }, faulty }
+        Promise { is_delivered: promises.delivered, is_once: promises.once, is_in_order: promises.in_order };
+    let sound = if faulty.is_delivered { faulty } else { Promise { is_delivered: false, ..Promise::ALL } };
+    Promises { sound, faulty }
 }
 
 /// The last packet of a message stands for it: the header does not say which is the first.

@@ -67,7 +67,7 @@ impl Inic {
             Input::PageStore(store) => self.on_store(now, &store),
             Input::Frame { frame, message, .. } => {
                 self.card.effects.attribute(message);
-                let packet = Token::Packet(Packet { frame: frame.clone(), message });
+                let packet = Token::Packet(Packet { frame: frame.clone(), message, is_too_much: false });
                 let Assembled { circuit, wire_in, .. } = &mut self.assembled;
                 circuit.inject(*wire_in, now, now, packet, &mut self.card);
             }

@@ -65,6 +65,8 @@ pub(super) enum Payload {
 pub(super) struct Packet {
     pub(super) frame: SharedFrame,
     pub(super) message: Option<TraceTag>,
+    /// The card's memory has no room for its data.
+    pub(super) is_too_much: bool,
 }
 
 /// What components know of a packet that came.
@@ -75,7 +77,7 @@ pub(super) struct Header {
     pub(super) number: Option<Number>,
     pub(super) is_last: bool,
     pub(super) is_again: bool,
-    /// Set by components: it was dropped, and its sender waits for a word.
+    /// Set by components: it was dropped, and has not arrived. If it was sent again, its sender waits for a word.
     pub(super) is_dropped: bool,
     /// The last packet of ours before which none is missing there, and the mask of those behind it.
     pub(super) ack: Option<(Number, u32)>,

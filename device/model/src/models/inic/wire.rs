@@ -17,7 +17,8 @@
 //! ```
 //!
 //! Info is, from the highest bit: ack base and mask are valid; data follows; last packet of its message; sent again. A packet
-//! with neither acknowledgement nor data is void: it takes up the number of one whose message failed.
+//! without data that is the last of its message or sent again is void: it takes up the number of one whose message failed. One
+//! that is neither does nothing but acknowledge, and has no number.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use niclab_components::Format;
@@ -139,6 +140,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether it has a number: otherwise it does nothing but acknowledge.
+    pub const fn has_number(&self) -> bool {
+        self.has_data || self.is_last || self.is_again
+    }
+
     const fn ethernet(&self) -> ethernet::Header {
         ethernet::Header {
             destination: mac_of_node(self.destination),

@@ -47,8 +47,8 @@ impl BuildAcks {
         let peer = self.peers.of(header.source);
         peer.has_sent = true;
         if header.is_dropped {
-            // Its sender asks what is missing.
-            return true;
+            // Sent again, it asks what is missing.
+            return header.is_again;
         }
         match peer.arrivals.arrive(number, MASK_BITS - 1) {
             Arrival::Doubled => true,

@@ -30,7 +30,7 @@ impl Component for DupFind {
         }
         let Some((at, Token::Header(header))) = io.take(0) else { return false };
         let worked = io.work(at, 0);
-        if let Some(number) = header.number {
+        if let Some(number) = header.number.filter(|_| !header.is_dropped) {
             let arrival = self.arrivals.of(header.source).arrive(number, self.beyond);
             let verdict = match arrival {
                 Arrival::New => Verdict::Pass,

@@ -69,7 +69,7 @@ struct Link {
     again: VecDeque<Number>,
     /// Packets sent so far, each time counted.
     sent: u64,
-    /// Expiries since something was acknowledged.
+    /// Expiries since the node was heard of.
     expiries: u32,
     /// The last packet went again, to be told what is missing.
     is_probing: bool,
@@ -157,7 +157,8 @@ impl Genp {
             // An older one, that came late.
             return false;
         }
-        let mut is_progress = acknowledged > 0;
+        // It is there, whatever it has room for.
+        link.expiries = 0;
         for mut packet in link.outstanding.drain(..acknowledged) {
             end(node, link.oldest, &mut packet, card);
             link.oldest = link.oldest.next();
@@ -168,12 +169,8 @@ impl Genp {
             let Some(packet) = link.packet(number) else { continue };
             (furthest, latest) = (bit as usize, latest.max(packet.order));
             if !core::mem::replace(&mut packet.is_there, true) {
-                is_progress = true;
                 end(node, number, packet, card);
             }
-        }
-        if is_progress {
-            link.expiries = 0;
         }
         if core::mem::take(&mut link.is_probing) {
             link.send_again(usize::MAX, None);
@@ -235,12 +232,17 @@ impl Genp {
             if packet.is_there {
                 continue;
             }
+            let payload = match packet.send {
+                None => Payload::Void,
+                Some(_) if card.kept(node, number.get()).is_some() => Payload::Card,
+                // It has not left for the first time.
+                Some(_) => continue,
+            };
             packet.order = order;
-            let is_here = card.kept(node, number.get()).is_some();
-            let payload = if is_here { Payload::Card } else { Payload::Void };
             card.effects.counters.retransmissions += 1;
-            let (is_last, message) = (packet.is_last || !is_here, packet.message);
-            return Some(Pinfo { node, number, payload, is_last, is_again: true, is_kept: is_here, message });
+            let (is_last, message) = (packet.is_last, packet.message);
+            let is_kept = packet.send.is_some();
+            return Some(Pinfo { node, number, payload, is_last, is_again: true, is_kept, message });
         }
         loop {
             let has_room = link.outstanding.len() < outstanding_limit

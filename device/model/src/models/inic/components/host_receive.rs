@@ -99,6 +99,13 @@ struct Place {
     packet: u32,
 }
 
+/// What the word before a packet's data says; nothing where the packet is void.
+fn place_of(data: &Data) -> Option<Place> {
+    let word = data.frame.get(data.bytes.clone())?.first_chunk::<8>()?;
+    let word = u64::from_be_bytes(*word);
+    Some(Place { message: (word >> 32) as u32, packet: word as u32 })
+}
+
 pub(in crate::models::inic) struct HostReceive {
     is_placed: bool,
     /// Bytes of a message in each of its packets but the last.
@@ -145,6 +152,7 @@ impl HostReceive {
             if let Some(open) = peer.open.remove(&0) {
                 end(at, open, data.source, 0, POST_INCOMPLETE, card);
             }
+            peer.is_skipping = !data.is_last;
             return Ok(());
         }
         if let alloc::collections::btree_map::Entry::Vacant(vacant) = peer.open.entry(0) {
@@ -173,12 +181,10 @@ impl HostReceive {
         data: Data,
         card: &mut Card,
     ) -> Result<(), Data> {
-        let word = data.frame.get(data.bytes.clone()).and_then(|bytes| bytes.first_chunk::<8>());
-        let Some(word) = word.map(|word| u64::from_be_bytes(*word)) else {
+        let Some(Place { message, packet }) = place_of(&data) else {
             // It is void: which message it was of nobody says. What is missing of that one is found by those that follow.
             return Ok(());
         };
-        let Place { message, packet } = Place { message: (word >> 32) as u32, packet: word as u32 };
         let is_single = packet == 0 && data.is_last;
         if peer.ended.contains(&message) && !is_single {
             card.effects.counters.discarded += 1;
@@ -250,7 +256,7 @@ impl HostReceive {
                 let bytes = data.frame.len();
                 match self.on_data(at.max(io.now), data, io.card) {
                     Ok(()) => {
-                        io.card.waiting_bytes = io.card.waiting_bytes.saturating_sub(bytes);
+                        io.card.waiting.remove(source, bytes);
                         did = true;
                     }
                     Err(data) => {
@@ -296,10 +302,14 @@ impl Component for HostReceive {
         let Some((at, Token::Data(data))) = io.take(0) else { return self.go_on(io) };
         let worked = io.work(at, data.bytes.len());
         let source = data.source;
-        let has_waiting = !self.peers.of(source).waiting.is_empty();
-        let kept = if has_waiting { Err(data) } else { self.on_data(worked, data, io.card) };
+        let peer = self.peers.of(source);
+        let has_waiting = !peer.waiting.is_empty();
+        // What is of a message that has room waits for nobody: those that wait may wait for this very message's room.
+        let has_room =
+            self.is_placed && place_of(&data).is_some_and(|place| peer.open.contains_key(&place.message));
+        let kept = if has_waiting && !has_room { Err(data) } else { self.on_data(worked, data, io.card) };
         if let Err(data) = kept {
-            io.card.waiting_bytes += data.frame.len();
+            io.card.waiting.add(source, data.frame.len());
             self.peers.of(source).waiting.push_back((worked, data));
             if !has_waiting {
                 self.waiting.push_back(source);
@@ -317,7 +327,7 @@ impl Component for HostReceive {
                 Card::drop_room(open.room);
             }
             for (_, data) in peer.waiting.drain(..) {
-                io.card.waiting_bytes = io.card.waiting_bytes.saturating_sub(data.frame.len());
+                io.card.waiting.remove(data.source, data.frame.len());
                 io.card.effects.counters.discarded += 1;
                 // What follows of its message is nobody's.
                 peer.is_skipping = !data.is_last;

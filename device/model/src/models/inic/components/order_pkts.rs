@@ -71,7 +71,7 @@ impl Component for OrderPkts {
         }
         let Some((at, Token::Header(header))) = io.take(0) else { return false };
         let worked = io.work(at, 0);
-        let Some(number) = header.number else {
+        let Some(number) = header.number.filter(|_| !header.is_dropped) else {
             io.put(HEADERS, worked, Token::Header(header));
             return true;
         };

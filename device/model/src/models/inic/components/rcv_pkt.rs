@@ -1,20 +1,24 @@
-//! Takes frames from the network interface (section 4.8): over the card's own bus into its memory, as long as there is room.
+//! Takes frames from the network interface (section 4.8): over the card's own bus into its memory.
+//!
+//! Each node's packets that wait for room in the host's memory have a share of the card's. Whatever other nodes send, and however
+//! long a program posts no room, the packet that completes a message for which there is room finds memory: behind it no more than
+//! the outstanding limit can wait. A packet for which there is none is marked: its header is still read.
 
+use crate::fabric::ethernet::{self, node_of_mac};
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::Token;
 
-/// A frame so short carries no data worth the memory: it is always taken. Otherwise a card whose program posts no room would
-/// hear no acknowledgement, and never send what the other end waits for.
-const ALWAYS_TAKEN_BYTES: usize = 64;
+/// The least share of a node: what the mask of an acknowledgement can be ahead, in the longest packets.
+const LEAST_SHARE_BYTES: usize = 64 << 10;
 
 pub(in crate::models::inic) struct RcvPkt {
-    memory_bytes: usize,
+    share_bytes: usize,
 }
 
 impl RcvPkt {
-    /// With so much memory for packets that wait.
-    pub(in crate::models::inic) const fn new(memory_bytes: usize) -> Self {
-        Self { memory_bytes }
+    /// With so much memory for packets that wait, of so many nodes.
+    pub(in crate::models::inic) fn new(memory_bytes: usize, nodes: u32) -> Self {
+        Self { share_bytes: (memory_bytes / nodes.max(1) as usize).max(LEAST_SHARE_BYTES) }
     }
 }
 
@@ -23,13 +27,14 @@ impl Component for RcvPkt {
         if !io.has_room(0) {
             return false;
         }
-        let Some((at, Token::Packet(packet))) = io.take(0) else { return false };
+        let Some((at, Token::Packet(mut packet))) = io.take(0) else { return false };
         let bytes = packet.frame.len();
         let worked = io.work(at, bytes);
-        if bytes > ALWAYS_TAKEN_BYTES && io.card.waiting_bytes + bytes > self.memory_bytes {
-            io.card.effects.card().overruns += 1;
-            return true;
-        }
+        // The node is that of the Ethernet header: the packet's own is not known here.
+        let source =
+            ethernet::Frame::new_checked(&packet.frame).and_then(|frame| node_of_mac(&frame.source()));
+        packet.is_too_much =
+            source.is_some_and(|source| io.card.waiting.of(source) + bytes > self.share_bytes);
         let mut here = worked;
         for _ in 0..io.card.crossings[1] {
             here = io.card.effects.interface.local_bus(here, bytes as u64).end;

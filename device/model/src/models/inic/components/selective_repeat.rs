@@ -47,13 +47,13 @@ impl SelectiveRepeat {
             self.passing.push_back((at, data));
             while let Some(data) = peer.kept.remove(&peer.due.get()) {
                 peer.due = peer.due.next();
-                io.card.waiting_bytes = io.card.waiting_bytes.saturating_sub(data.frame.len());
+                io.card.waiting.remove(data.source, data.frame.len());
                 self.passing.push_back((at, data));
             }
         } else if ahead == 0 || peer.kept.contains_key(&number.get()) {
             io.card.effects.counters.duplicates += 1;
         } else if ahead <= self.buffer_packets {
-            io.card.waiting_bytes += data.frame.len();
+            io.card.waiting.add(data.source, data.frame.len());
             peer.kept.insert(number.get(), data);
         } else {
             io.card.effects.counters.out_of_order += 1;
@@ -78,7 +78,7 @@ impl Component for SelectiveRepeat {
             return false;
         }
         let number = match io.peek(HEADERS) {
-            Some((_, Token::Header(header))) => header.number,
+            Some((_, Token::Header(header))) => header.number.filter(|_| !header.is_dropped),
             _ => return false,
         };
         if number.is_some() && io.peek(DATA).is_none() {

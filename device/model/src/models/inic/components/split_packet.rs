@@ -76,14 +76,16 @@ impl Component for SplitPacket {
         };
         let source = header.source;
         let mut last = *self.last.of(source);
-        let has_number = header.has_data || header.is_last;
-        let number = has_number.then(|| self.widen(&mut last.sequence, header.sequence));
+        let number = header.has_number().then(|| self.widen(&mut last.sequence, header.sequence));
         let ack = header.ack.map(|ack| (self.widen(&mut last.base, ack.base), ack.mask));
         *self.last.of(source) = last;
         let wire::Header { is_last, is_again, .. } = header;
-        let told = Header { source, number, is_last, is_again, is_dropped: false, ack };
+        // What it acknowledges is taken from a packet for which there is no memory, too.
+        let is_dropped = packet.is_too_much && header.has_data;
+        let told = Header { source, number, is_last, is_again, is_dropped, ack };
         io.put(HEADERS, worked, Token::Header(told));
-        if let Some(number) = number {
+        io.card.effects.card().overruns += u64::from(is_dropped);
+        if let Some(number) = number.filter(|_| !is_dropped) {
             io.card.effects.counters.packets_received += 1;
             let begin = head_bytes(self.dialect.format);
             let bytes = begin..packet.frame.len().saturating_sub(CHECK_BYTES).max(begin);

@@ -7,6 +7,7 @@ use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::{AckInfo, Packet, Payload, Pinfo, Token};
 use crate::models::inic::wire::{Ack, CHECK_BYTES, Dialect, Header, head_bytes};
 use crate::nic::FrameBytes;
+use crate::nic::frame::SharedFrame;
 use crate::time::Time;
 
 const PINFO: usize = 0;
@@ -52,7 +53,7 @@ impl Xmit {
         let mut frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
         header.finish(self.dialect, &mut frame);
         let sent = self.cross(at, &frame, io);
-        self.finished = Some((sent, Packet { frame: frame.into(), message: None }));
+        self.finished = Some((sent, Packet { frame: frame.into(), message: None, is_too_much: false }));
     }
 
     /// Works on a frame, and carries it over the card's own bus.
@@ -90,7 +91,8 @@ impl Xmit {
             }
             Payload::Card => {
                 let kept = io.card.kept(pinfo.node, pinfo.number.get());
-                let data = kept.and_then(|frame| frame.get(head_bytes..frame.len() - CHECK_BYTES));
+                let data =
+                    kept.and_then(|frame| frame.get(head_bytes..frame.len().saturating_sub(CHECK_BYTES)));
                 let Some(data) = data else { return self.finish_void(at, &pinfo, ack, io) };
                 let mut frame = FrameBytes::from_elem(0, head_bytes);
                 frame.extend_from_slice(data);
@@ -100,10 +102,15 @@ impl Xmit {
         }
     }
 
-    /// A packet without data, that ends its message.
+    /// A packet without data: its message failed. Where it would go again from the card's memory, nothing is there.
     fn finish_void(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
         let frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
-        let pinfo = Pinfo { is_last: true, is_kept: false, message: None, ..pinfo.clone() };
+        if pinfo.is_kept && !pinfo.is_again {
+            io.card.keep(pinfo.node, pinfo.number.get(), &SharedFrame::default());
+        }
+        // Without data, a packet that is not its message's last has a number by being sent again.
+        let is_again = pinfo.is_again || !pinfo.is_last;
+        let pinfo = Pinfo { is_again, is_kept: false, message: None, ..pinfo.clone() };
         self.finish(at, &pinfo, ack, frame, io);
     }
 
@@ -132,7 +139,7 @@ impl Xmit {
         if pinfo.is_kept && !pinfo.is_again {
             io.card.keep(pinfo.node, pinfo.number.get(), &frame);
         }
-        self.finished = Some((sent, Packet { frame, message: pinfo.message }));
+        self.finished = Some((sent, Packet { frame, message: pinfo.message, is_too_much: false }));
     }
 }
 
