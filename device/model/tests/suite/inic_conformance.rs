@@ -167,7 +167,14 @@ impl World {
             }
             if promise.is_delivered {
                 for (number, message) in sent().filter(|(number, _)| !self.failed.contains_key(number)) {
-                    assert!(came.contains(&number), "{number} {message:?} did not come to {node}");
+                    let counters =
+                        || self.wire.hosts.iter().map(|host| *host.nic.counters()).collect::<Vec<_>>();
+                    assert!(
+                        came.contains(&number),
+                        "{number} {message:?} did not come to {node}: {} incomplete, {:#?}",
+                        self.broken,
+                        counters()
+                    );
                 }
             }
             if promise.is_in_order {

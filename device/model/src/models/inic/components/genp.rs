@@ -232,12 +232,8 @@ impl Genp {
             if packet.is_there {
                 continue;
             }
-            let payload = match packet.send {
-                None => Payload::Void,
-                Some(_) if card.kept(node, number.get()).is_some() => Payload::Card,
-                // It has not left for the first time.
-                Some(_) => continue,
-            };
+            // One that has not left for the first time is in the card's memory when its turn comes again.
+            let payload = if packet.send.is_some() { Payload::Card } else { Payload::Void };
             packet.order = order;
             card.effects.counters.retransmissions += 1;
             let (is_last, message) = (packet.is_last, packet.message);

@@ -23,11 +23,12 @@ impl TimerName for Name {
 pub(in crate::models::inic) struct Timer {
     timeout: Span,
     timers: Timers<Name>,
+    is_blocked: bool,
 }
 
 impl Timer {
     pub(in crate::models::inic) fn new(timeout: Span) -> Self {
-        Self { timeout, timers: Timers::default() }
+        Self { timeout, timers: Timers::default(), is_blocked: false }
     }
 }
 
@@ -42,7 +43,9 @@ impl Component for Timer {
             self.timers.start(Name::Silence, node.into(), worked + self.timeout);
             return true;
         }
-        if !io.has_room(0) {
+        // Without room there is nothing that it could do at a deadline: it is asked again when there is.
+        self.is_blocked = !io.has_room(0);
+        if self.is_blocked {
             return false;
         }
         let now = io.now;
@@ -53,6 +56,6 @@ impl Component for Timer {
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.timers.next()
+        self.timers.next().filter(|_| !self.is_blocked)
     }
 }
