@@ -164,13 +164,17 @@ impl Shop {
                 self.assembly.connect(from, to, DEFAULT_DEPTH)?;
             }
         }
-        if matches!(recipe.flow, Flow::Unreliable | Flow::Reliable) {
+        if matches!(recipe.flow, Flow::Unreliable | Flow::Newest | Flow::Reliable) {
             for kind in [Kind::Genp, Kind::GenpUnreliable, Kind::HostReceive] {
                 self.assembly.set(kind, Parameter::Placement, 1)?;
             }
         }
         if recipe.flow == Flow::GoBackN {
             self.assembly.set(Kind::DupFind, Parameter::Beyond, 0)?;
+        }
+        if recipe.controls_rate {
+            // A full window takes its time to leave.
+            self.assembly.set(Kind::Timer, Parameter::TimeoutUs, 10_000)?;
         }
         if recipe.flow == Flow::Newest {
             self.assembly.set(Kind::OrderPkts, Parameter::Policy, Policy::Newer as u32)?;

@@ -108,9 +108,9 @@ pub enum Problem {
         /// Its limit.
         limit: u32,
     },
-    /// The limit is larger than half of the numbers that packets can have.
+    /// The limit is not below half of the numbers that packets can have.
     #[error(
-        "`{genp}`: outstanding_limit is {limit}, more than half of the {numbers} numbers that packets have in the format of `{xmit}`: new packets could not be told from old ones"
+        "`{genp}`: outstanding_limit is {limit}, not below half of the {numbers} numbers that packets have in the format of `{xmit}`: new packets could not be told from old ones"
     )]
     BeyondSequence {
         /// The generator.
@@ -252,9 +252,9 @@ pub enum Problem {
         /// Where the verdicts or headers come from.
         with: String,
     },
-    /// Packets can arrive in any order, and nothing says where they belong.
+    /// Packets can be missing or in any order, and nothing says where they belong.
     #[error(
-        "this assembly promises no order, and `{generator}` sends no placement words: nothing says where a packet belongs"
+        "packets can be missing or in any order, and `{generator}` sends no placement words: nothing says where one belongs"
     )]
     Unplaced {
         /// Makes packets.
@@ -309,7 +309,10 @@ impl Problem {
                 "lower outstanding_limit to {ACK_MASK_BITS}, or acknowledge in order: order_pkts with policy = \"go_back_n\""
             ),
             Self::BeyondSequence { numbers, .. } => {
-                format!("lower outstanding_limit to {}, or take a format with longer numbers", numbers / 2)
+                format!(
+                    "lower outstanding_limit to {}, or take a format with longer numbers",
+                    numbers / 2 - 1
+                )
             }
             Self::Formats { .. } => "give both the same format".to_owned(),
             Self::Placements { .. } => "give both the same placement".to_owned(),

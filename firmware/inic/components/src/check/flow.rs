@@ -157,10 +157,9 @@ fn order(assembly: &Assembly, faults: &mut Vec<Fault>) {
             },
         }));
     }
-    if assembly.promises().in_order {
-        return;
-    }
-    for generator in assembly.of_kind(Kind::Genp).chain(assembly.of_kind(Kind::GenpUnreliable)) {
+    let unplaced = assembly.of_kind(Kind::Genp).filter(|_| !assembly.promises().in_order);
+    // What is lost and not sent again leaves a gap, also where the rest is in order.
+    for generator in unplaced.chain(assembly.of_kind(Kind::GenpUnreliable)) {
         let component = assembly.components().get(generator);
         if component.and_then(|of| of.value(Parameter::Placement)) == Some(0) {
             let problem = Problem::Unplaced { generator: name(assembly, generator) };
