@@ -37,7 +37,7 @@ impl Flow {
 pub struct Recipe {
     /// What becomes of packets that are lost or out of order.
     pub flow: Flow,
-    /// Whether duplicates are found. Selective repeat drops them itself.
+    /// Whether duplicates are found, where packets are sent again; selective repeat drops them itself.
     pub finds_duplicates: bool,
     /// Whether packets leave at a controlled rate.
     pub controls_rate: bool,
@@ -112,7 +112,7 @@ impl Shop {
         let mut data = Kind::SplitPacket;
         // What tells build_acks which packets have arrived.
         let mut headers = Kind::SplitPacket;
-        if recipe.finds_duplicates && recipe.flow != Flow::SelectiveRepeat {
+        if recipe.finds_duplicates && matches!(recipe.flow, Flow::Reliable | Flow::GoBackN) {
             self.judge(Kind::DupFind)?;
             (data, headers) = (Kind::DropPkt, Kind::DupFind);
         }

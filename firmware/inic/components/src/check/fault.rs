@@ -242,6 +242,20 @@ pub enum Problem {
         /// Drops what is out of order.
         order_pkts: String,
     },
+    /// `dup_find` cannot remember all that is sent again.
+    #[error(
+        "`{dup_find}` remembers {beyond} packets behind one that is missing, and `{genp}` sends {needed}: it drops what it cannot remember, or lets it come twice"
+    )]
+    Forgets {
+        /// Finds duplicates.
+        dup_find: String,
+        /// How many it remembers.
+        beyond: u32,
+        /// The generator.
+        genp: String,
+        /// How many it can send behind one that is missing.
+        needed: u32,
+    },
     /// Verdicts or headers are about other packets than the data that they come with.
     #[error(
         "`{component}`: `{with}` does not speak of the same packets as the data: something before them drops or reorders"
@@ -333,6 +347,9 @@ impl Problem {
                 format!("lead the headers to `{build_acks}` through `{component}`")
             }
             Self::Remembers { dup_find, .. } => format!("set beyond = 0 for `{dup_find}`"),
+            Self::Forgets { needed, .. } => {
+                format!("raise beyond to {needed}, or lower outstanding_limit")
+            }
             Self::Apart { .. } => {
                 "lead to both what split_packet gives, at most through dup_find or mitigate".to_owned()
             }

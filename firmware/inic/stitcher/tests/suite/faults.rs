@@ -87,6 +87,15 @@ fn values_that_do_not_go_together_are_found() {
             ["packets can be missing or in any order", "placement = true"],
         ),
         (
+            "conf3",
+            &[("beyond = 32", "beyond = 30")],
+            "dup_find",
+            [
+                "`dup_find` remembers 30 packets behind one that is missing, and `genp` sends 31",
+                "beyond to 31",
+            ],
+        ),
+        (
             "conf4",
             &[("beyond = 0", "beyond = 1")],
             "dup_find",
@@ -231,6 +240,10 @@ fn what_would_not_deliver_is_found() {
             ["`dup_find` does not speak of the same packets", "at most through dup_find"],
         ),
     ]);
+    let mut doubled = unreliable.to_vec();
+    let dup_find = unreliable.map(|(_, to)| to.replace("order_pkts", "dup_find"));
+    doubled.iter_mut().zip(&dup_find).for_each(|(change, to)| change.1 = to);
+    hold(&[("conf1", &doubled, "dup_find", ["`dup_find` needs a genp", "leave `dup_find` away"])]);
     let mut without = unreliable.to_vec();
     without[0].1 = "genp_unreliable = { packet_bytes = 1408, placement = true }\norder_pkts = { policy = \"newer\" }\ndrop_pkt = {}";
     assert!(read(&changed("conf1", &without)).is_ok());
@@ -306,6 +319,12 @@ fn words_that_mean_nothing_are_found() {
             "Drop",
             ["`Drop` is no name", "another name"],
         ),
+    ]);
+}
+
+#[test]
+fn connections_of_what_there_is_not_are_found() {
+    hold(&[
         (
             "conf4",
             &[("= \"genp.messages\"", "= \"gemp.messages\"")],

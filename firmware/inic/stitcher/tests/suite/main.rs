@@ -4,3 +4,4 @@
 
 mod bundled;
 mod faults;
+mod manual;
