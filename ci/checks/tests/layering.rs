@@ -9,7 +9,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-abi", &[]),
     ("niclab-abi-header", &["niclab-abi"]),
     ("niclab-isa", &[]),
-    ("niclab-asm", &["niclab-isa"]),
+    ("niclab-source", &[]),
+    ("niclab-asm", &["niclab-isa", "niclab-source"]),
+    ("niclab-stitcher", &["niclab-components", "niclab-source"]),
     ("niclab-components", &[]),
     ("niclab-random", &[]),
     ("niclab-model", &["niclab-abi", "niclab-components", "niclab-isa", "niclab-random"]),
@@ -19,7 +21,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // The machines of a comparison, no part of any NIC, and the match unit beside them.
     ("niclab-processors", &["niclab-isa", "niclab-model"]),
     // Runs programs of the match unit; what it prints of them the assembler knows.
-    ("niclab-matching", &["niclab-asm", "niclab-isa", "niclab-model"]),
+    ("niclab-matching", &["niclab-asm", "niclab-isa", "niclab-model", "niclab-source"]),
     ("niclab-assembly", &["niclab-abi", "niclab-model", "niclab-spec"]),
     // Its hosts run the code that guests run.
     (
@@ -65,7 +67,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "niclab-cluster",
             "niclab-images",
             "niclab-isa",
+            "niclab-source",
             "niclab-spec",
+            "niclab-stitcher",
         ],
     ),
     ("niclab-checks", &[]),

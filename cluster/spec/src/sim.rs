@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use niclab_abi::config::FEATURE_POSTS;
+use niclab_model::nic::registry::Promises;
 use niclab_workloads::Recorded;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Cluster, DeviceFaults, Forwarding, Limits, LinkConfig, NicConfig, Profile, Workload,
+    Cluster, DeviceFaults, Faults, Forwarding, Limits, LinkConfig, NicConfig, Profile, Workload,
     workload::WorkloadNode,
 };
 
@@ -135,12 +136,25 @@ impl SimConfig {
             unexpected_messages: least(|card| card.unexpected_messages.into()),
             ports: limits.into_iter().map(|card| card.open_ports).collect(),
             sends_to_many: self.sends_to_many(),
+            promise: self.promise(),
         }
     }
 
     /// Whether a port of each card sends to any number of others.
     pub(crate) fn sends_to_many(&self) -> bool {
         self.nodes.iter().all(|node| node.nic.model.has(FEATURE_POSTS))
+    }
+
+    /// What all cards promise of messages, on links with these faults.
+    fn promise(&self) -> niclab_workloads::Promise {
+        let promises = self.nodes.iter().map(|node| node.nic.promises()).reduce(Promises::and);
+        let is_faulty = self.nodes.iter().any(|node| node.link.faults != Faults::default());
+        let promise = promises.map(|promises| if is_faulty { promises.faulty } else { promises.sound });
+        promise.map_or(niclab_workloads::Promise::ALL, |promise| niclab_workloads::Promise {
+            is_delivered: promise.is_delivered,
+            is_once: promise.is_once,
+            is_in_order: promise.is_in_order,
+        })
     }
 
     /// Reads what the launcher wrote.

@@ -6,8 +6,8 @@
 //! the receive queue an event, whose status word is polled as a slice's is. A card has one port, which sends to every node: the
 //! header on its network names nodes, and no ports (Jaganathan, Underwood, Sass 2003).
 //!
-//! Commands are carried out in the order of their launches. The device takes one only while the receive queue has a place for
-//! the event that it is due: until then the launch waits in the page.
+//! The device takes a command only while the receive queue has a place for the event that it is due: until then the launch waits
+//! in the page. A receive holds its place until its message is there, a send until the card has its data.
 
 use crate::layout;
 
@@ -22,8 +22,8 @@ pub const POST_RECEIVE: u32 = 2;
 /// Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
 /// that the receiver asks, and not the sender.
 pub const POST_INTERRUPT: u32 = 1 << 8;
-/// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again, and that of all
-/// messages which were launched before it.
+/// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages to several
+/// nodes may be sent in another order than that of their launches.
 pub const POST_TELL_SENT: u32 = 1 << 9;
 
 /// A message is a multiple of so many bytes, and not empty.
@@ -98,13 +98,14 @@ const _: () = assert!(size_of::<PostEvent>() as u64 == crate::receive::SLICE_BYT
 /// [`PostEvent::status`]: lowest bit of the result.
 pub const POST_RESULT_SHIFT: u32 = 8;
 
-/// Kind: the card has all data of a message with [`POST_TELL_SENT`].
+/// Kind: the card has all data of a message with [`POST_TELL_SENT`], or has given it up, and needs the memory no more.
 pub const POST_EVENT_SENT: u32 = 1;
 /// Kind: a message is in the memory that was posted for it.
 pub const POST_EVENT_RECEIVED: u32 = 2;
 /// Kind: a command was refused; the result says why. Nothing of it was done.
 pub const POST_EVENT_REFUSED: u32 = 3;
-/// Kind: a message was not delivered, as far as the card knows, and it has given up.
+/// Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place, as none is
+/// held for it.
 pub const POST_EVENT_FAILED: u32 = 4;
 
 /// Result: done.

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use niclab_asm::{Program, Register, assemble, lines, render};
+use niclab_asm::{Program, Register, assemble, lines};
 use niclab_isa::image::{self, ImageError};
 use niclab_isa::{MAX_WORDS, Word};
+use niclab_source::render;
 use thiserror::Error;
 
 /// The source of the program that every unit is built with: its labels. The words are the image's.
@@ -44,7 +45,7 @@ pub enum FirmwareError {
         complaints: String,
         /// How much that is.
         #[source]
-        error: niclab_asm::Rejected,
+        error: niclab_source::Rejected,
     },
     /// It is neither.
     #[error(

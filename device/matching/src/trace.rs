@@ -10,8 +10,8 @@ use std::fs;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use niclab_asm::{OutputError, OutputFile};
 use niclab_isa::Word;
+use niclab_source::{OutputError, OutputFile};
 use thiserror::Error;
 
 pub use signals::phase_name;

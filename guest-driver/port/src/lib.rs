@@ -10,7 +10,8 @@
 //! - [`Queue`]: records of the receive queue, read in turn, released on the beat that the device was told, and passed over
 //!   where a faulty device left them out;
 //! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
-//!   [`lists`];
+//!   [`lists`], [`posts`];
+//! - [`Windows`]: where in the BAR these pages are, and what else the card's model has there;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
 
 #![no_std]
@@ -21,19 +22,25 @@ extern crate std;
 
 mod address;
 pub mod atomic;
+mod command;
 mod fault;
 pub mod lists;
 mod memory;
+pub mod posts;
 mod queue;
+mod regions;
 mod requester;
 pub mod slices;
 mod status;
 mod turns;
+mod windows;
 
 pub use address::Address;
 pub use fault::{BadValue, Fault, Loss};
 pub use memory::{Page, Record, Records, Register, Reports};
 pub use queue::{Kind, Queue};
+pub use regions::open_region;
 pub use requester::Requester;
 pub use status::{Refusal, Status};
 pub use turns::{Turn, Turns};
+pub use windows::{Place, WindowError, Windows};

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use niclab_user::lists::Region;
 use niclab_user::slices::PortOptions;
-use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_TURNS};
+use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_POSTS, FEATURE_TURNS};
 use niclab_workloads::lists::ListTransport;
+use niclab_workloads::posts::PostTransport;
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
@@ -71,15 +72,17 @@ pub fn run(
         return Err(Failure::Usage(what));
     }
     let plan = Plan::new(workload);
+    let stage = Stage { device, workload, plan: &plan, rank, timeout };
+    if device.info().has(FEATURE_POSTS) {
+        return perform(&stage, |port| PostTransport::new(rank, port, workload.post_terms()));
+    }
     if !device.info().has(FEATURE_LISTS) {
-        let stage = Stage { device, workload, plan: &plan, rank, timeout };
         return perform(&stage, |port| SliceTransport::new(rank, port));
     }
     let terms = workload.terms(plan.max_partners());
     if terms.window == 0 {
         return Err(Failure::Usage("the cards have too little room for any message of this workload".into()));
     }
-    let stage = Stage { device, workload, plan: &plan, rank, timeout };
     perform(&stage, |port| ListTransport::new(rank, port, terms))
 }
 
@@ -131,7 +134,7 @@ fn perform<T: Transport>(
     let mut performer = Performer {
         program: Program::default(),
         ports: OpenPorts::default(),
-        verifier: Verifier::new(plan.flows.clone()),
+        verifier: Verifier::new(plan.flows.clone(), workload.promise),
         takes_turns: device.info().has(FEATURE_TURNS),
         timeout,
     };

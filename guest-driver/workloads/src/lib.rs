@@ -19,6 +19,7 @@ mod atomic;
 mod flow;
 pub mod lists;
 mod plan;
+pub mod posts;
 mod program;
 mod script;
 pub mod slices;
@@ -30,10 +31,11 @@ pub use atomic::AtomicMemory;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
 pub use lists::{Limits, Receive, Terms};
 pub use plan::Plan;
+pub use posts::PostTerms;
 pub use program::{InTurn, Ports, Program};
 pub use script::{Outgoing, Script, Sizes};
 pub use transport::{Listener, Memory, Read, Transport, Wrong};
-pub use verifier::Verifier;
+pub use verifier::{Promise, Verifier};
 pub use workload::{Pattern, Recorded, Route, Workload};
 
 #[cfg(test)]

@@ -294,6 +294,7 @@ mod tests {
             sends_to_many: false,
             entries: 0,
             unexpected_messages: 0,
+            promise: crate::Promise::ALL,
         }
     }
 

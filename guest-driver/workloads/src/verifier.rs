@@ -1,26 +1,58 @@
 //! Who holds what a program receives against what was sent to it.
 
-use alloc::format;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{End, Flow, Listener, Mark, Wrong};
 
-/// Wants every message of a flow once, in order, at its port, from its port, as it was sent.
+/// The furthest that a message may be ahead of the one before it, where it may: what is further was never sent.
+const MAX_AHEAD: u64 = 1 << 20;
+
+/// What cards promise of each message on the network that they are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    /// It arrives.
+    pub is_delivered: bool,
+    /// It arrives no more than once.
+    pub is_once: bool,
+    /// It arrives before those of its flow that were sent later.
+    pub is_in_order: bool,
+}
+
+impl Promise {
+    /// Everything.
+    pub const ALL: Self = Self { is_delivered: true, is_once: true, is_in_order: true };
+}
+
+/// What came of a flow.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// The highest number.
+    last: u64,
+    /// Those below it that did not come, where they may still.
+    missing: BTreeSet<u64>,
+}
+
+/// Wants every message of a flow at its port, from its port, as it was sent; and as often, and in the order, as the cards
+/// promise.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     flows: Vec<Flow>,
-    /// The number of the last message of each.
-    last: Vec<u64>,
+    promise: Promise,
+    seen: Vec<Seen>,
     wrong: Option<String>,
 }
 
 impl Verifier {
     /// Of a run with these flows, of which nothing has come yet.
     #[must_use]
-    pub fn new(flows: Vec<Flow>) -> Self {
-        Self { last: vec![0; flows.len()], flows, wrong: None }
+    pub fn new(flows: Vec<Flow>, promise: Promise) -> Self {
+        Self { seen: vec![Seen::default(); flows.len()], flows, promise, wrong: None }
     }
 
     /// Takes the first thing that is not as it must be.
@@ -29,12 +61,29 @@ impl Verifier {
     }
 }
 
+impl Seen {
+    /// A message of this number came. Whether that was due.
+    fn on_number(&mut self, number: u64, promise: Promise) -> bool {
+        let before = self.last;
+        let Some(ahead) = number.checked_sub(before + 1) else {
+            // In order, what was passed over is lost; out of order, it may come once.
+            let is_first = self.missing.remove(&number);
+            return number > 0
+                && (is_first || !promise.is_once && (!promise.is_in_order || number == before));
+        };
+        self.last = number;
+        if !promise.is_in_order && ahead <= MAX_AHEAD {
+            self.missing.extend(before + 1..number);
+        }
+        ahead == 0 || ahead <= MAX_AHEAD && !(promise.is_in_order && promise.is_delivered)
+    }
+}
+
 impl Listener for Verifier {
     fn on_message(&mut self, at: End, from: End, mark: &Mark, payload: impl Iterator<Item = u64>) {
-        let known = self.flows.get(mark.flow as usize).zip(self.last.get_mut(mark.flow as usize));
-        let is_due = known.is_some_and(|(flow, last)| {
-            *last += 1;
-            (flow.from, flow.to, *last) == (from, at, mark.number)
+        let known = self.flows.get(mark.flow as usize).zip(self.seen.get_mut(mark.flow as usize));
+        let is_due = known.is_some_and(|(flow, seen)| {
+            seen.on_number(mark.number, self.promise) && (flow.from, flow.to) == (from, at)
         });
         if !is_due {
             self.wrong.get_or_insert_with(|| format!("{mark:?} at {at:?} from {from:?}, which is not due"));
@@ -56,7 +105,7 @@ mod tests {
     const B: End = End { node: 1, port: 4 };
 
     fn wrong(receive: impl FnOnce(&mut Verifier, [Mark; 3])) -> Option<String> {
-        let mut verifier = Verifier::new(vec![Flow { from: A, to: B }]);
+        let mut verifier = Verifier::new(vec![Flow { from: A, to: B }], Promise::ALL);
         receive(&mut verifier, [1, 2, 3].map(|number| Mark { flow: 0, bytes: 12, number }));
         verifier.take_wrong()
     }
@@ -80,5 +129,25 @@ mod tests {
             told(|v, [a, ..]| v.on_message(B, A, &Mark { flow: 1, ..a }, a.payload())).contains("not due")
         );
         assert_eq!(told(|v, _| v.on_wrong(Wrong::Port, || "what".into())), "what");
+    }
+
+    #[test]
+    fn each_promise_is_held_by_itself() {
+        let bits = [false, true];
+        let all = bits.map(|a| bits.map(|b| bits.map(|c| (a, b, c)))).concat().concat();
+        for (is_delivered, is_once, is_in_order) in all {
+            let promise = Promise { is_delivered, is_once, is_in_order };
+            let is_right = |numbers: &[u64]| {
+                let mut seen = Seen::default();
+                numbers.iter().all(|number| seen.on_number(*number, promise))
+            };
+            assert!(is_right(&[1, 2, 3]), "{promise:?}");
+            assert!(!is_right(&[0]) && !is_right(&[1, 2 + 2 * MAX_AHEAD]), "{promise:?}");
+            assert_eq!(is_right(&[1, 3]), !(is_delivered && is_in_order), "{promise:?}: 2 is lost, or late");
+            assert_eq!(is_right(&[1, 2, 2]), !is_once, "{promise:?}");
+            assert_eq!(is_right(&[1, 3, 2]), !is_in_order, "{promise:?}");
+            assert_eq!(is_right(&[1, 3, 2, 2]), !is_in_order && !is_once, "{promise:?}");
+            assert_eq!(is_right(&[1, 2, 1]), !is_in_order && !is_once, "{promise:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use alloc::{borrow::ToOwned, format};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, Receive, Terms};
+use crate::{Limits, PostTerms, Promise, Receive, Terms};
 
 /// All that the scripts of a run are made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Workload {
     pub count: u64,
     /// Messages before these that are not measured.
     pub warmup: u64,
-    /// Each n-th message of a flow interrupts its receiver; 0: none does.
+    /// Each n-th message of a flow interrupts its receiver, or where receivers ask for it, each n-th that comes; 0: none does.
     pub interrupt_every: u64,
     /// Records of each receive queue.
     pub slices: u32,
@@ -37,6 +37,8 @@ pub struct Workload {
     pub entries: u64,
     /// Unexpected messages that the smallest card keeps in mind.
     pub unexpected_messages: u64,
+    /// What the cards promise of messages, on this network.
+    pub promise: Promise,
 }
 
 /// Who sends to whom.
@@ -129,6 +131,12 @@ impl Workload {
             partners,
         };
         Terms::new(self.receive, self.message_bytes.into(), &limits)
+    }
+
+    /// What every port is opened with, where the NIC posts messages.
+    #[must_use]
+    pub fn post_terms(&self) -> PostTerms {
+        PostTerms::new(self.slices, self.message_bytes, self.interrupt_every)
     }
 
     /// What a program cannot perform of it, for who gets it from elsewhere.

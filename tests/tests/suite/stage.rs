@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use niclab_abi::config::{FEATURE_LISTS, FEATURE_SLICES};
+use niclab_abi::config::{FEATURE_LISTS, FEATURE_POSTS, FEATURE_SLICES};
 use niclab_abi::control::OP_PING;
-use niclab_device::frontend::lists::ListPort;
+use niclab_device::frontend::lists::{ListPort, PostPort};
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -19,6 +19,7 @@ use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, NicConfig, NicModel, SimConfig, Source, Workload};
 use niclab_workloads::lists::ListTransport;
+use niclab_workloads::posts::PostTransport;
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,
@@ -70,6 +71,12 @@ pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64, pace: Pace) 
             ListTransport::new(node, port, terms)
         });
     }
+    if has(FEATURE_POSTS) {
+        let terms = programs.post_terms();
+        return perform_live(config, &programs, &plan, seed, pace, |node, port| {
+            PostTransport::new(node, port, terms)
+        });
+    }
     assert!(has(FEATURE_SLICES), "a card that is used in another way needs a transport here");
     perform_live(config, &programs, &plan, seed, pace, SliceTransport::new)
 }
@@ -111,6 +118,22 @@ impl Card for ListTransport {
     }
 
     fn register(port: &ListPort, (address, bytes): (u64, u64)) -> u32 {
+        port.register(address, bytes).unwrap()
+    }
+}
+
+impl Card for PostTransport {
+    type Port = PostPort;
+
+    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> PostPort {
+        PostPort::open_unreleased(guest, slices).unwrap()
+    }
+
+    fn port(port: &PostPort) -> &GuestPort<Self::Records> {
+        port.port()
+    }
+
+    fn register(port: &PostPort, (address, bytes): (u64, u64)) -> u32 {
         port.register(address, bytes).unwrap()
     }
 }
@@ -241,7 +264,11 @@ fn perform_live<T: Card>(
         // For the interrupts of a run, which nobody takes.
         guest.offer_event_buffers(EVENTS).unwrap();
         let guest = Guest { guest, ports: Vec::new() };
-        Node { guest, program: Program::default(), verifier: Verifier::new(plan.flows.clone()) }
+        Node {
+            guest,
+            program: Program::default(),
+            verifier: Verifier::new(plan.flows.clone(), programs.promise),
+        }
     };
     let mut nodes: Vec<Node<T>> = (0..config.nodes.len() as u16).map(new).collect();
     for (rank, node) in (0..).zip(&mut nodes) {

@@ -17,7 +17,7 @@ use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
-use niclab_port::lists::open_region;
+use niclab_port::open_region;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Transport, Wrong};

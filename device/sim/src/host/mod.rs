@@ -9,6 +9,7 @@ pub mod ethernet;
 pub mod lists;
 pub mod memory;
 pub mod oracle;
+pub mod posts;
 pub mod slices;
 pub mod tally;
 
@@ -23,7 +24,7 @@ use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_spec::report::NodeFigures;
-use niclab_workloads::{PortPlan, Script, Terms};
+use niclab_workloads::{PortPlan, PostTerms, Script, Terms};
 
 use crate::checker::Checker;
 
@@ -149,6 +150,8 @@ pub struct HostSeat {
     pub nic: Box<dyn Nic>,
     /// What ports are opened with, where the card has lists.
     pub terms: Terms,
+    /// The same where the card posts messages.
+    pub posts: PostTerms,
 }
 
 /// Makes the hosts of cards that are used in one way.
@@ -160,7 +163,7 @@ pub struct HostMaker {
 }
 
 /// Those of all cards that can be simulated.
-const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER];
+const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER, posts::MAKER];
 
 /// Who makes the hosts of this model's cards.
 #[must_use]

@@ -1,19 +1,25 @@
-//! One open port of a card with lists: commands, events, regions.
+//! One open port of a card that works on regions: regions, and of a card with lists, commands and events.
 
 use std::sync::Arc;
 
 use niclab_abi::region::{Extent, OP_REGION_CLOSE, RegionName};
-use niclab_port::BadValue;
 use niclab_port::lists::{self, Command, Encoded, Event, EventRecord, Handle};
+use niclab_port::posts::PostRecord;
+use niclab_port::{BadValue, Kind, open_region};
 
 use super::{ClusterGuest, FrontendError, GuestPort};
 
-/// An open port of a card with lists. Dropping it does not close it, as a crashed program would not.
-pub struct ListPort {
-    port: GuestPort<EventRecord>,
+/// An open port of a card with regions. Dropping it does not close it, as a crashed program would not.
+pub struct RegionPort<K> {
+    port: GuestPort<K>,
 }
 
-impl ListPort {
+/// Of a card with lists.
+pub type ListPort = RegionPort<EventRecord>;
+/// Of a card that posts messages.
+pub type PostPort = RegionPort<PostRecord>;
+
+impl<K: Kind> RegionPort<K> {
     /// Opens any free port with room for `events` events. What was taken is released once a quarter of them came together.
     ///
     /// # Errors
@@ -33,12 +39,12 @@ impl ListPort {
     }
 
     /// The port as that of any card: pages, numbers, status line.
-    pub const fn port(&self) -> &GuestPort<EventRecord> {
+    pub const fn port(&self) -> &GuestPort<K> {
         &self.port
     }
 
     /// The same, to launch and release.
-    pub const fn port_mut(&mut self) -> &mut GuestPort<EventRecord> {
+    pub const fn port_mut(&mut self) -> &mut GuestPort<K> {
         &mut self.port
     }
 
@@ -53,7 +59,7 @@ impl ListPort {
     /// Registers `bytes` of the guest's memory, in one piece, and returns the region's name.
     ///
     /// # Errors
-    /// As [`ListPort::register_extents`].
+    /// As [`RegionPort::register_extents`].
     pub fn register(&self, address: u64, bytes: u64) -> Result<u32, FrontendError> {
         self.register_extents(&[Extent { address, bytes }])
     }
@@ -64,19 +70,27 @@ impl ListPort {
     /// [`FrontendError::Refused`] with the status, or another [`FrontendError`].
     pub fn register_extents(&self, extents: &[Extent]) -> Result<u32, FrontendError> {
         let ask = |operation, body: Vec<u8>| self.port.guest().request(operation, &body);
-        let region = lists::open_region(self.port.number(), extents, ask)?;
+        let region = open_region(self.port.number(), extents, ask)?;
         region.ok_or(FrontendError::Malformed("a short RegionOpened"))
     }
 
     /// Takes the registration back.
     ///
     /// # Errors
-    /// As [`ListPort::register_extents`].
+    /// As [`RegionPort::register_extents`].
     pub fn deregister(&self, region: u32) -> Result<(), FrontendError> {
         let name = RegionName { port: self.port.number(), region, extents: 0, reserved: 0 };
         self.port.guest().command(OP_REGION_CLOSE, &name).map(drop)
     }
 
+    /// Rings the doorbell if the device wants one.
+    #[inline]
+    pub fn announce(&self) {
+        self.port.announce();
+    }
+}
+
+impl ListPort {
     /// Launches a command, without a doorbell. None when the page is full, or a value has no room.
     #[inline]
     pub fn try_launch(&mut self, command: &impl Command<(), BadValue>) -> Option<Handle> {
@@ -92,11 +106,5 @@ impl ListPort {
             self.port.announce();
         }
         Some(event)
-    }
-
-    /// Rings the doorbell if the device wants one.
-    #[inline]
-    pub fn announce(&self) {
-        self.port.announce();
     }
 }

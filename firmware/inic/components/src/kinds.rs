@@ -6,6 +6,9 @@
 
 mod table;
 
+use alloc::format;
+use alloc::string::{String, ToString as _};
+
 pub use table::KINDS;
 
 /// A kind of component. Its number stands in images: a new one is appended.
@@ -318,6 +321,18 @@ pub enum Values {
 }
 
 impl Values {
+    /// A value as sources have it.
+    #[must_use]
+    pub fn text(self, value: u32) -> String {
+        match self {
+            Self::Number { .. } => value.to_string(),
+            Self::Flag => (value != 0).to_string(),
+            Self::Choice(words) => format!("\"{}\"", words.get(value as usize).unwrap_or(&"?")),
+            Self::Node if value == ANY_NODE => "\"any\"".to_string(),
+            Self::Node => value.to_string(),
+        }
+    }
+
     /// Whether the number is one of them.
     #[must_use]
     pub fn contain(self, value: u32) -> bool {
@@ -413,6 +428,38 @@ pub struct Resources {
 
 /// Flip-flops, and as many look-up tables, of the prototype's two XC4085XLA (Table 1: its shares are of this number).
 pub const CARD_RESOURCES: u32 = 12_544;
+
+impl Resources {
+    /// Their shares of the card, in hundredths of a percent: flip-flops and look-up tables.
+    #[must_use]
+    pub fn shares(self) -> [u32; 2] {
+        [self.flip_flops, self.luts].map(|number| (number * 10_000 + CARD_RESOURCES / 2) / CARD_RESOURCES)
+    }
+}
+
+/// A row of Table 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Its name in the paper.
+    pub name: &'static str,
+    /// What it takes.
+    pub resources: Resources,
+    /// The shares that the paper prints, in hundredths of a percent. Those of CONF3's and CONF4's look-up tables are not
+    /// what the numbers give: 30.17 and 31.35 %.
+    pub printed: [u32; 2],
+}
+
+/// Table 1.
+pub const TABLE_1: [Configuration; 4] = [
+    configuration("CONF1", 1643, 1977, [1310, 1576]),
+    configuration("CONF2", 2165, 3380, [1726, 2695]),
+    configuration("CONF3", 2534, 3784, [2020, 3015]),
+    configuration("CONF4", 2650, 3933, [2113, 3114]),
+];
+
+const fn configuration(name: &'static str, flip_flops: u32, luts: u32, printed: [u32; 2]) -> Configuration {
+    Configuration { name, resources: Resources { flip_flops, luts }, printed }
+}
 
 /// Where the resources of a kind come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,9 @@
 //! * [`kinds`]: the components there are, in one table;
 //! * [`assembly`]: components and connections as plain data;
 //! * [`check`]: whether an assembly makes sense, and what it promises; only a [`Checked`] one is built;
-//! * [`image`]: the binary form, which cards load.
+//! * [`image`]: the binary form, which cards load;
+//! * [`bundled`]: images that are at hand;
+//! * [`recipe`]: assemblies by what they are to do.
 //!
 //! docs/ASSEMBLIES.md is the prose of this crate.
 
@@ -13,6 +15,7 @@
 extern crate alloc;
 
 pub mod assembly;
+pub mod bundled;
 pub mod check;
 pub mod image;
 pub mod kinds;
@@ -20,6 +23,7 @@ mod paths;
 pub mod recipe;
 
 pub use assembly::{Assembly, Component, Connection, End, PartError};
+pub use bundled::{BUNDLED, Bundled};
 pub use check::{Checked, Fault, Promises};
 pub use image::ImageError;
 pub use kinds::{Block, Format, Kind, Parameter, Policy, PortType, Resources};

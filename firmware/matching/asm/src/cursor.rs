@@ -2,9 +2,9 @@
 
 use niclab_isa::Bits;
 
-use crate::diagnostic::{Diagnostic, Place};
 use crate::lexer::{Kind, Token};
 use crate::symbols::{Meaning, Symbols};
+use niclab_source::{Diagnostic, Place};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 

@@ -5,8 +5,37 @@ use std::collections::BTreeSet;
 
 use niclab_isa::{ALU_PREDICATE, DELAY_SLOTS, LANES, TERNARY_PREDICATE, Word};
 
-use crate::diagnostic::Warning;
 use crate::statement::Unit;
+
+/// What is warned of; a source allows one for its next word by `.allow NAME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Warning {
+    /// A branch can stand in a delay slot of another one, and is not taken there if that one is.
+    BranchInDelaySlot,
+    /// A predicate is read in the word that computes it.
+    StalePredicate,
+    /// Execution can run past the last word.
+    FallsThrough,
+    /// No path leads here.
+    Unreachable,
+}
+
+impl Warning {
+    /// All of them.
+    pub const ALL: &[Self] =
+        &[Self::BranchInDelaySlot, Self::StalePredicate, Self::FallsThrough, Self::Unreachable];
+
+    /// As `.allow` names it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BranchInDelaySlot => "branch_in_delay_slot",
+            Self::StalePredicate => "stale_predicate",
+            Self::FallsThrough => "falls_through",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
 
 /// Something about one word of a program.
 pub(crate) struct Finding {

@@ -1,6 +1,6 @@
 //! A source's lines as tokens that know where they stand.
 
-use crate::diagnostic::{Diagnostic, Place, Report};
+use niclab_source::{Diagnostic, Place, Report};
 
 /// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use niclab_isa::Bits;
 use niclab_isa::word::ByteSource;
 
-use crate::diagnostic::{Diagnostic, Place};
 use crate::symbols::{Meaning, Symbols};
+use niclab_source::{Diagnostic, Place};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use niclab_isa::{MAX_WORDS, Word};
 
 use crate::cursor::Cursor;
-use crate::diagnostic::{Diagnostic, Place, Rejected, Report, Warning};
-use crate::hazards::{self, Finding};
+use crate::hazards::{self, Finding, Warning};
 use crate::lexer::{Kind, SEPARATOR, Token, tokens};
 use crate::statement::{Builder, Places};
-use crate::symbols::{Meaning, Register, Symbols, nearest};
+use crate::symbols::{Meaning, Register, Symbols};
+use niclab_source::{Diagnostic, Place, Rejected, Report, nearest};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
@@ -228,6 +228,7 @@ impl Assembler {
                     None => finding.remedy,
                 };
                 let Finding { warning, what, .. } = finding;
+                let warning = warning.map(Warning::name);
                 self.report.push(Diagnostic { place, warning, what, remedy });
             }
         }
@@ -444,8 +445,8 @@ mod tests {
     fn said_of(source: &str) -> (usize, usize) {
         let rejected = assemble(source).unwrap_err();
         assert_eq!(rejected.diagnostics.len() + rejected.more, rejected.errors);
-        assert!(rejected.diagnostics.len() <= crate::MAX_DIAGNOSTICS);
-        let text = crate::render(&rejected.diagnostics, rejected.more, "x.nma", source);
+        assert!(rejected.diagnostics.len() <= niclab_source::MAX_DIAGNOSTICS);
+        let text = niclab_source::render(&rejected.diagnostics, rejected.more, "x.nma", source);
         assert!(text.contains(&format!("x.nma: and {} more", rejected.more)) == (rejected.more > 0));
         (rejected.errors, text.len())
     }

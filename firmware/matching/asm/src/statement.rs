@@ -7,10 +7,10 @@ use niclab_isa::{
 };
 
 use crate::cursor::Cursor;
-use crate::diagnostic::{Diagnostic, Place};
 use crate::lexer::{Kind, Token};
 use crate::lists;
-use crate::symbols::{Meaning, Symbols, nearest};
+use crate::symbols::{Meaning, Symbols};
+use niclab_source::{Diagnostic, Place, nearest};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 

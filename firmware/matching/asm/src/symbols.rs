@@ -6,7 +6,7 @@ use std::fmt;
 
 use niclab_isa::{AluOp, Bits};
 
-use crate::diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Place};
+use niclab_source::{Diagnostic, MAX_DIAGNOSTICS, Place, nearest};
 
 /// Something of the machine that a source gives a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,9 +96,6 @@ pub(crate) struct Symbols {
 /// Searches for a name that is alike: each looks at every name of the source, and few more messages than these are shown.
 const MAX_SEARCHES: usize = 2 * MAX_DIAGNOSTICS;
 
-/// Bytes of a name that others are compared with: the comparison takes time by the square of the length.
-const MAX_ALIKE: usize = 64;
-
 impl Symbols {
     /// Gives a name a meaning.
     pub(crate) fn define(&mut self, name: &str, meaning: Meaning, place: Place) -> Result<(), Diagnostic> {
@@ -175,18 +172,6 @@ impl Symbols {
     }
 }
 
-/// The candidate that a misspelt name most likely means.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let is_short = |name: &str| name.len() <= MAX_ALIKE;
-    let scored = candidates
-        .filter(|candidate| is_short(name) && is_short(candidate))
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
-    scored
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
-}
-
 fn is_keyword(name: &str) -> bool {
     KEYWORDS.contains(&name) || AluOp::ALL.iter().any(|op| op.name() == name)
 }
@@ -225,12 +210,9 @@ mod tests {
         assert!(mends[0].contains("did you mean `label0`?"), "{}", mends[0]);
         assert_eq!(mends.iter().filter(|remedy| remedy.contains("did you mean")).count(), MAX_SEARCHES);
         assert_eq!(symbols.searches.get(), MAX_SEARCHES);
-        // A name that is known is not searched for, nor is one of any length compared.
+        // A name that is known is not searched for.
         let symbols = Symbols { searches: Cell::new(0), ..symbols };
         assert!(symbols.meaning("label7").is_some() && symbols.meaning("lable7").is_none());
         assert_eq!(symbols.searches.get(), 0);
-        let long = "x".repeat(MAX_ALIKE + 1);
-        assert_eq!(nearest(&long, [long.as_str()].into_iter()), None);
-        assert_eq!(nearest("again", [long.as_str(), "agian"].into_iter()), Some("agian"));
     }
 }

@@ -6,68 +6,10 @@ use niclab_abi::lists::{
     ENTRY_GET, ENTRY_MAX_SIZE, ENTRY_NO_UNLINK_EVENT, ENTRY_OVERFLOW, ENTRY_PUT, ENTRY_REMOTE_OFFSET,
     ENTRY_TRUNCATE, PORTALS, THRESHOLD_INFINITE, TransferCommand, UnlinkCommand,
 };
-use niclab_abi::{ToBytes, to_words};
 
 use super::Handle;
+use crate::command::{Command, Encoded, Memory};
 use crate::{Address, BadValue};
-
-/// Words of a command.
-pub const WORDS: usize = niclab_abi::bar::PAYLOAD_WORDS + niclab_abi::bar::TAG_WORDS;
-
-/// A command as it stands in a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Encoded {
-    /// The slot's words.
-    pub words: [u64; WORDS],
-    /// The lower half of the launch word.
-    pub code: u32,
-}
-
-impl Encoded {
-    #[inline]
-    fn new(command: &impl ToBytes, code: u32) -> Self {
-        Self { words: to_words(command), code }
-    }
-}
-
-/// Part of a region, as a command names it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Name of the region.
-    pub region: u32,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-/// Memory that a command can be about, once `P` says that it is memory of the port that the command is for.
-pub trait Memory<P: ?Sized, E> {
-    /// The part of a region that it is.
-    ///
-    /// # Errors
-    /// It is none of this port.
-    fn part(&self, port: &P) -> Result<Part, E>;
-}
-
-impl<P: ?Sized, E> Memory<P, E> for Part {
-    #[inline]
-    fn part(&self, _: &P) -> Result<Part, E> {
-        Ok(*self)
-    }
-}
-
-/// What a port `P` can be asked to do: [`Put`], [`Get`], [`Append`], [`Unlink`], [`ArmCounter`].
-pub trait Command<P: ?Sized, E> {
-    /// What it is called in an error.
-    const NAME: &'static str;
-
-    /// Its slot.
-    ///
-    /// # Errors
-    /// [`BadValue`], or what its memory says.
-    fn encode(&self, port: &P) -> Result<Encoded, E>;
-}
 
 /// A portal of a port of the cluster network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -374,16 +316,6 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Append<S> 
             max_size: self.max_size,
         };
         Ok(Encoded::new(&command, COMMAND_APPEND | self.flags))
-    }
-}
-
-/// What was encoded before: whatever it is, it has room.
-impl<P: ?Sized, E> Command<P, E> for Encoded {
-    const NAME: &'static str = "launch a command";
-
-    #[inline]
-    fn encode(&self, _: &P) -> Result<Encoded, E> {
-        Ok(*self)
     }
 }
 

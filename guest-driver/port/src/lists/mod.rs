@@ -4,17 +4,14 @@
 mod command;
 mod event;
 pub mod messages;
-mod regions;
 
 use niclab_abi::lists::COUNTERS_OFFSET;
 
 use crate::{Page, Queue, Records, Reports, Requester};
 
-pub use command::{
-    Append, ArmCounter, Command, Encoded, Get, Memory, Part, Put, Target, Unlink, WORDS, check_counter,
-};
+pub use crate::command::{Command, Encoded, Memory, Part};
+pub use command::{Append, ArmCounter, Get, Put, Target, Unlink, check_counter};
 pub use event::{Event, EventRecord, Handle, Kind, Outcome};
-pub use regions::open_region;
 
 /// Portals of a port.
 pub const PORTALS: u32 = niclab_abi::lists::PORTALS;
@@ -24,9 +21,8 @@ pub const COUNTERS: u32 = niclab_abi::lists::COUNTERS;
 /// Launches a command from the next slot, which must be free.
 #[inline]
 pub fn launch(requester: &mut Requester, page: &mut impl Page, command: &Encoded, received: u64) -> Handle {
-    let number = requester.launch(page, 0, command.words.iter().copied(), command.code, received);
     // The device knows a launch by the low half of its number, and calls it so.
-    Handle::from_number(number as u32)
+    Handle::from_number(command.launch(requester, page, received) as u32)
 }
 
 /// The next event of the queue, if it is there, and whether the device must be told that it was taken.

@@ -4,8 +4,9 @@ use std::fs;
 use std::io::Write as _;
 
 use anyhow::{Context, Result};
-use niclab_asm::{Diagnostic, OutputFile, assemble, listing, render};
+use niclab_asm::{assemble, listing};
 use niclab_isa::image;
+use niclab_source::{Diagnostic, OutputFile, render};
 
 use crate::commands::terminal;
 use crate::match_unit::AsmArgs;

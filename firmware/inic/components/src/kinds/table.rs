@@ -69,8 +69,8 @@ const fn cost(row: Row, flip_flops: u32, luts: u32, source: Source) -> Row {
 /// for `order_pkts`. How a sum is divided is allotted by what each component must hold: for each of 16 nodes a window
 /// (`genp`), a base and a mask (`build_acks`, `dup_find`), a time (`timer`). Edges are the board's and stubs are constants
 /// that synthesis removes: nothing. What the paper did not build is estimated from what it did: `selective_repeat` as
-/// `dup_find` and `order_pkts` together, with an address for each of 32 packets held in look-up tables; `mitigate` and
-/// `rate_control` by their counters and comparators of 32 bits.
+/// `dup_find` and `order_pkts` together, and 64 look-up tables that hold an address of 32 bits for each of 32 packets;
+/// `rate_control` as a counter of 32 bits, its comparator and 6 bits of state; `mitigate` as two of these.
 pub static KINDS: [Row; 19] = [
     once(row(Kind::HostSend, "host_send", Block::None, &[port("messages", Out, Message)])),
     set(once(row(Kind::HostReceive, "host_receive", Block::None, &[port("data", In, Data)])), &[PLACEMENT]),

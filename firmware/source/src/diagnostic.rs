@@ -36,43 +36,13 @@ impl Place {
     }
 }
 
-/// What is warned of; a source allows one for its next word by `.allow NAME`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Warning {
-    /// A branch can stand in a delay slot of another one, and is not taken there if that one is.
-    BranchInDelaySlot,
-    /// A predicate is read in the word that computes it.
-    StalePredicate,
-    /// Execution can run past the last word.
-    FallsThrough,
-    /// No path leads here.
-    Unreachable,
-}
-
-impl Warning {
-    /// All of them.
-    pub const ALL: &[Self] =
-        &[Self::BranchInDelaySlot, Self::StalePredicate, Self::FallsThrough, Self::Unreachable];
-
-    /// As `.allow` names it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BranchInDelaySlot => "branch_in_delay_slot",
-            Self::StalePredicate => "stale_predicate",
-            Self::FallsThrough => "falls_through",
-            Self::Unreachable => "unreachable",
-        }
-    }
-}
-
-/// One thing that is wrong, or, with a [`Warning`], suspicious.
+/// One thing that is wrong, or, with a warning, suspicious.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Where.
     pub place: Place,
-    /// The kind of a warning; none for an error.
-    pub warning: Option<Warning>,
+    /// The name of a warning; none for an error.
+    pub warning: Option<&'static str>,
     /// What is wrong.
     pub what: String,
     /// What to do about it.
@@ -80,7 +50,9 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(crate) fn error(place: Place, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    /// An error.
+    #[must_use]
+    pub fn error(place: Place, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { place, warning: None, what: shortened(what.into()), remedy: shortened(remedy.into()) }
     }
 
@@ -89,7 +61,7 @@ impl Diagnostic {
     pub fn render(&self, file: &str, source: &str) -> String {
         let Place { line, column, width } = self.place;
         let kind = match self.warning {
-            Some(warning) => format!("warning[{}]", warning.name()),
+            Some(warning) => format!("warning[{warning}]"),
             None => "error".to_owned(),
         };
         let mut text = format!("{file}:{line}:{column}: {kind}: {}\n", self.what);
@@ -138,7 +110,7 @@ pub fn shortened(text: String) -> String {
 
 /// What is found wrong with a source: the first of it, and how much there is.
 #[derive(Default)]
-pub(crate) struct Report {
+pub struct Report {
     kept: Vec<Diagnostic>,
     errors: usize,
     warnings: usize,
@@ -146,7 +118,7 @@ pub(crate) struct Report {
 
 impl Report {
     /// Notes it. Of twice as many as are kept in the end the half goes, so that a source's mistakes cost time and no memory.
-    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+    pub fn push(&mut self, diagnostic: Diagnostic) {
         *(if diagnostic.warning.is_none() { &mut self.errors } else { &mut self.warnings }) += 1;
         self.kept.push(diagnostic);
         if self.kept.len() == 2 * MAX_DIAGNOSTICS {
@@ -160,17 +132,28 @@ impl Report {
     }
 
     /// Nothing was found.
-    pub(crate) const fn is_empty(&self) -> bool {
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.errors + self.warnings == 0
     }
 
-    /// The warnings, by place, and how many more there are; or, if there are errors, the refusal.
-    pub(crate) fn finish(mut self) -> Result<(Vec<Diagnostic>, usize), Rejected> {
+    /// The warnings, by place, and how many more there are.
+    ///
+    /// # Errors
+    /// [`Rejected`], if there are errors.
+    pub fn finish(self) -> Result<(Vec<Diagnostic>, usize), Rejected> {
+        let rejected = self.reject();
+        if rejected.errors > 0 { Err(rejected) } else { Ok((rejected.diagnostics, rejected.more)) }
+    }
+
+    /// The refusal, for what was found.
+    #[must_use]
+    pub fn reject(mut self) -> Rejected {
         self.cut();
         self.kept.sort_by_key(|diagnostic| diagnostic.place);
         let Self { kept: diagnostics, errors, warnings } = self;
         let more = errors + warnings - diagnostics.len();
-        if errors > 0 { Err(Rejected { diagnostics, errors, more }) } else { Ok((diagnostics, more)) }
+        Rejected { diagnostics, errors, more }
     }
 }
 
@@ -189,7 +172,7 @@ pub fn render(diagnostics: &[Diagnostic], more: usize, file: &str, source: &str)
 
 /// A source that was refused: what is wrong with it, by place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the source has {} and was not assembled", count(*.errors))]
+#[error("the source has {} and was refused", count(*.errors))]
 pub struct Rejected {
     /// Errors and, where there is room, warnings: at most [`MAX_DIAGNOSTICS`], and at least one error.
     pub diagnostics: Vec<Diagnostic>,
@@ -241,7 +224,7 @@ mod tests {
         let mut report = Report::default();
         for line in 1..=1_000 {
             let place = Place { line, column: 1, width: 1 };
-            let warning = (line % 20 != 0).then_some(Warning::Unreachable);
+            let warning = (line % 20 != 0).then_some("unreachable");
             report.push(Diagnostic { warning, ..Diagnostic::error(place, "", "") });
         }
         let rejected = report.finish().unwrap_err();

@@ -1,0 +1,18 @@
+//! Assemblies of protocol components as TOML: [`read`] makes one of a source, or says what is wrong with it, where, and how to
+//! mend it; [`show`] draws one.
+//!
+//! docs/ASSEMBLIES.md describes the language.
+
+mod reader;
+mod show;
+mod text;
+
+pub use niclab_components as components;
+pub use reader::read;
+pub use show::show;
+
+/// What the card is called whose assemblies these are.
+pub const CARD: &str = "inic";
+
+/// How files with images end.
+pub const IMAGE_EXTENSION: &str = "inic";

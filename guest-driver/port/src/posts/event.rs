@@ -1,0 +1,207 @@
+//! Events: what became of messages and commands.
+
+use niclab_abi::posts::{
+    POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_EVENT_FAILED,
+    POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_INCOMPLETE, POST_NO_TARGET, POST_OK,
+    POST_TRUNCATED, POST_UNREACHABLE, post_event_kind, post_event_result,
+};
+
+use crate::Record;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The card has all data of a message, and needs its memory no more.
+    Sent,
+    /// A message is in the memory that was posted for it.
+    Received,
+    /// The command was refused: nothing of it was done.
+    Refused,
+    /// A message was not delivered, and the card has given up.
+    Failed,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// Done, but cut: the message is longer than the room that was posted for it.
+    Truncated,
+    /// The region is closed, or memory of it went away meanwhile.
+    BadRegion,
+    /// Offset and bytes go beyond the region.
+    BadRange,
+    /// A value is out of its range.
+    BadValue,
+    /// There is no such command.
+    BadCommand,
+    /// There is no such node.
+    NoTarget,
+    /// The other card has not acknowledged it, as often as it was sent.
+    Unreachable,
+    /// Parts of the message never came, and nobody sends them again.
+    Incomplete,
+    /// A result that this library does not know.
+    Other(u32),
+}
+
+/// Each result with its number, a `POST_` constant of the contract, and what it means in words.
+const OUTCOMES: [(Outcome, u32, &str); 9] = [
+    (Outcome::Done, POST_OK, "done"),
+    (Outcome::Truncated, POST_TRUNCATED, "the message was cut: post more memory for it"),
+    (
+        Outcome::BadRegion,
+        POST_BAD_REGION,
+        "the region is not registered any more: keep it until the operation has ended",
+    ),
+    (Outcome::BadRange, POST_BAD_RANGE, "the bytes are not all in the region"),
+    (
+        Outcome::BadValue,
+        POST_BAD_VALUE,
+        "a value of the command is out of its range: a message is a multiple of four bytes, not empty, and as long as the \
+         card allows (`max_message_bytes`)",
+    ),
+    (
+        Outcome::BadCommand,
+        POST_BAD_COMMAND,
+        "the device does not know the command: build device and program alike",
+    ),
+    (Outcome::NoTarget, POST_NO_TARGET, "there is no such node"),
+    (Outcome::Unreachable, POST_UNREACHABLE, "the other card does not answer: is the peer running?"),
+    (Outcome::Incomplete, POST_INCOMPLETE, "parts of the message were lost, and the card repeats nothing"),
+];
+
+impl Outcome {
+    /// The outcome of a number: a result of the contract.
+    pub fn from_number(number: u32) -> Self {
+        let known = OUTCOMES.iter().find(|(_, own, _)| *own == number);
+        known.map_or(Self::Other(number), |(outcome, ..)| *outcome)
+    }
+
+    /// Its number, as the contract and C programs know it.
+    pub fn number(self) -> u32 {
+        if let Self::Other(number) = self {
+            return number;
+        }
+        OUTCOMES.iter().find(|(outcome, ..)| *outcome == self).map_or(u32::MAX, |(_, number, _)| *number)
+    }
+}
+
+impl core::fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let known = OUTCOMES.iter().find(|(outcome, ..)| outcome == self);
+        formatter.write_str(known.map_or(
+            "a result that this library does not know: build device and program alike",
+            |(.., words)| words,
+        ))
+    }
+}
+
+/// An event: a copy, so that its place in the queue is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: Kind,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// User value of the command.
+    pub user: u64,
+    /// Bytes of the message.
+    pub bytes: u64,
+    /// Bytes that were moved.
+    pub moved_bytes: u64,
+    /// The node that sent what was received, else the one that it was for. The NIC says so: it can be relied on.
+    pub node: u32,
+    /// Number of the message among those between both nodes, as the card counts them, from 1; zero where it does not.
+    pub message: u64,
+}
+
+impl Event {
+    /// From a record with this status, its words in the order of `niclab_abi::posts::PostEvent`; `None` for a kind that
+    /// this library does not know.
+    #[inline]
+    pub fn decode(record: &impl Record, status: u64) -> Option<Self> {
+        let kind = match post_event_kind(status) {
+            POST_EVENT_SENT => Kind::Sent,
+            POST_EVENT_RECEIVED => Kind::Received,
+            POST_EVENT_REFUSED => Kind::Refused,
+            POST_EVENT_FAILED => Kind::Failed,
+            _ => return None,
+        };
+        Some(Self {
+            kind,
+            outcome: Outcome::from_number(post_event_result(status)),
+            user: record.word(0),
+            bytes: record.word(1),
+            moved_bytes: record.word(2),
+            node: record.word(3) as u32,
+            message: record.word(4),
+        })
+    }
+}
+
+/// An event: what the receive queue of such a port holds.
+#[derive(Clone, Copy, Debug)]
+pub struct PostRecord;
+
+impl crate::Kind for PostRecord {
+    #[inline]
+    fn is_written(status: u64) -> bool {
+        post_event_kind(status) != 0
+    }
+
+    #[inline]
+    fn is_sound(status: u64) -> bool {
+        (POST_EVENT_SENT..=POST_EVENT_FAILED).contains(&post_event_kind(status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_abi::posts::{PostEvent, post_event_status};
+    use niclab_abi::to_words;
+    use proptest::prelude::*;
+    use std::string::ToString;
+
+    use super::*;
+    use crate::Kind as _;
+
+    #[test]
+    fn outcomes_are_their_numbers_and_have_words_of_their_own() {
+        let words = |number| Outcome::from_number(number).to_string();
+        for number in 0..20 {
+            assert_eq!(Outcome::from_number(number).number(), number);
+            assert!((0..number).all(|other| other > POST_INCOMPLETE || words(other) != words(number)));
+        }
+        assert_eq!(Outcome::from_number(POST_INCOMPLETE), Outcome::Incomplete);
+        assert_eq!(Outcome::from_number(POST_INCOMPLETE + 1), Outcome::Other(POST_INCOMPLETE + 1));
+    }
+
+    proptest! {
+        #[test]
+        fn an_event_says_what_the_card_wrote(
+            (kind, result, number) in (0..8_u32, 0..16_u32, any::<u32>()),
+            (user, bytes, moved_bytes) in any::<(u64, u64, u64)>(),
+            (source, message) in any::<(u16, u64)>(),
+        ) {
+            let status = post_event_status(kind, result, number);
+            let written =
+                PostEvent { user, bytes, moved_bytes, source: source.into(), message, status, ..PostEvent::default() };
+            let record: [u64; 11] = to_words(&written);
+            let kinds = [None, Some(Kind::Sent), Some(Kind::Received), Some(Kind::Refused), Some(Kind::Failed)];
+            let expected = kinds.get(kind as usize).copied().flatten().map(|kind| Event {
+                kind,
+                outcome: Outcome::from_number(result),
+                user,
+                bytes,
+                moved_bytes,
+                node: source.into(),
+                message,
+            });
+            prop_assert_eq!(Event::decode(&&record, status), expected);
+            prop_assert_eq!(PostRecord::is_sound(status), expected.is_some());
+            prop_assert_eq!(PostRecord::is_written(status), kind != 0);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What stands in a slot and in a record of a port that posts messages: sends to any node, room for what comes from any, and
+//! events that tell of both.
+
+mod command;
+mod event;
+
+use crate::{Queue, Records};
+
+pub use crate::command::{Command, Encoded, Memory, Part};
+pub use command::{Receive, Send};
+pub use event::{Event, Kind, Outcome, PostRecord};
+
+/// A message is a multiple of so many bytes, and not empty.
+pub const UNIT_BYTES: u64 = niclab_abi::posts::POST_UNIT_BYTES;
+
+/// The next event of the queue, if it is there, and whether the device must be told that it was taken.
+#[inline]
+pub fn take(queue: &mut Queue<PostRecord>, records: &mut impl Records) -> Option<(Event, bool)> {
+    let (record, status) = queue.front(records)?;
+    let event = Event::decode(&record, status)?;
+    drop(record);
+    Some((event, queue.advance(records)))
+}

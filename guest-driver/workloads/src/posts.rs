@@ -1,0 +1,278 @@
+//! Messages over a port that posts them: out of places of a region, into places that are posted for whatever comes next.
+//!
+//! A port has room posted for so many messages from anyone, and posts a place again when its message was read. Nothing else
+//! holds senders back: that is the card's, or where it does not, what comes too early is lost. A message begins with the tag of
+//! its mark, since the network's header names nodes alone.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::{format, vec, vec::Vec};
+
+use niclab_port::posts::{self, Command, Encoded, Event, Kind, Outcome, Part, PostRecord, Receive, Send};
+use niclab_port::{BadValue, Queue, Reports, Requester};
+
+use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
+
+/// Bytes of the tag in front of the payload.
+const TAG_BYTES: u64 = 16;
+/// Bytes between two places: every second begins in the middle of a word.
+const GAP: u64 = 4;
+/// The most places of either kind.
+const MAX_PLACES: u64 = 64;
+/// And in bytes of all places of a port, where more than one of each kind would take more.
+const MAX_BYTES: u64 = 8 << 20;
+/// Events that a port has room for beside those of its places.
+const SPARE_EVENTS: u64 = 2;
+
+/// How many events a program reads before it gives their places back.
+const fn release_interval(events: u32) -> u64 {
+    if events < 8 { 1 } else { events as u64 / 8 }
+}
+
+/// What every port of a run is opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostTerms {
+    /// Messages that there is room for, and messages that the card may not have whole: each so many.
+    places: u64,
+    /// Bytes of the longest message.
+    max_bytes: u64,
+    /// Each n-th place that is posted interrupts when it is filled; 0: none does.
+    interrupt_every: u64,
+}
+
+impl PostTerms {
+    /// For a receive queue of so many events, and messages of at most so many bytes of payload.
+    #[must_use]
+    pub fn new(events: u32, max_payload: u32, interrupt_every: u64) -> Self {
+        let max_bytes = message_bytes(max_payload.into());
+        // Each place is due one event at most.
+        let events = u64::from(events).saturating_sub(release_interval(events) + SPARE_EVENTS);
+        let places = (events / 2).min(MAX_PLACES).min(MAX_BYTES / (2 * max_bytes)).max(1);
+        Self { places, max_bytes, interrupt_every }
+    }
+
+    const fn stride(&self) -> u64 {
+        self.max_bytes + GAP
+    }
+}
+
+/// Bytes of a message with so much payload.
+const fn message_bytes(payload: u64) -> u64 {
+    (TAG_BYTES + payload).next_multiple_of(posts::UNIT_BYTES)
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum User {
+    /// A place that is posted.
+    Room(u64),
+    /// A place that a message is sent from.
+    Message(u64),
+}
+
+impl User {
+    const MESSAGE: u64 = 1 << 63;
+
+    const fn encode(self) -> u64 {
+        match self {
+            Self::Room(place) => place,
+            Self::Message(place) => Self::MESSAGE | place,
+        }
+    }
+
+    const fn decode(word: u64) -> Self {
+        if word & Self::MESSAGE == 0 { Self::Room(word) } else { Self::Message(word & !Self::MESSAGE) }
+    }
+}
+
+/// A port.
+#[derive(Debug)]
+pub struct PostTransport {
+    end: End,
+    terms: PostTerms,
+    /// The card's name of the region.
+    region: u32,
+    /// Commands that wait for a slot.
+    todo: VecDeque<Encoded>,
+    /// The node that each flow goes to.
+    targets: BTreeMap<FlowId, u16>,
+    /// Which places are the card's.
+    is_posted: Vec<bool>,
+    /// Places that were posted since the port was opened.
+    posted: u64,
+    /// Places for messages that are sent: those that the card does not need, and which it does.
+    free: VecDeque<u64>,
+    is_sending: Vec<bool>,
+}
+
+impl PostTransport {
+    /// Over a port of `node`.
+    #[must_use]
+    pub fn new(node: u16, plan: &PortPlan, terms: PostTerms) -> Self {
+        // Whoever receives nothing needs no room.
+        let room = if plan.partners.is_empty() { 0 } else { terms.places };
+        Self {
+            end: End { node, port: plan.number as u16 },
+            terms,
+            region: 0,
+            todo: VecDeque::new(),
+            targets: plan.sends.iter().map(|(flow, to)| (*flow, to.node)).collect(),
+            is_posted: vec![false; room as usize],
+            posted: 0,
+            free: (0..terms.places).collect(),
+            is_sending: vec![false; terms.places as usize],
+        }
+    }
+
+    /// Launches a command when its turn comes.
+    fn owe(&mut self, command: &impl Command<(), BadValue>) {
+        let encoded = command.encode(&());
+        debug_assert!(encoded.is_ok(), "{encoded:?}: nodes and lengths have room in a command");
+        self.todo.extend(encoded.ok());
+    }
+
+    /// Part of a place, of those for messages that come or, behind them, of those for messages that go.
+    const fn part(&self, place: u64, bytes: u64) -> Part {
+        Part { region: self.region, offset: place * self.terms.stride(), bytes }
+    }
+
+    /// Posts a place.
+    fn post(&mut self, place: u64) {
+        let Some(is_posted) = self.is_posted.get_mut(place as usize) else { return };
+        *is_posted = true;
+        self.posted += 1;
+        let mut receive =
+            Receive::new(self.part(place, self.terms.max_bytes)).user(User::Room(place).encode());
+        let interval = self.terms.interrupt_every;
+        if interval != 0 && self.posted.is_multiple_of(interval) {
+            receive = receive.interrupt();
+        }
+        self.owe(&receive);
+    }
+
+    /// The program reads an event.
+    fn on_event(&mut self, event: &Event, memory: &impl Memory, listener: &mut impl Listener) -> Read {
+        let end = self.end;
+        match (event.kind, User::decode(event.user)) {
+            (Kind::Received, User::Room(place)) if self.is_posted.get(place as usize) == Some(&true) => {
+                let read = self.receive(event, place, memory, listener);
+                self.post(place);
+                read
+            }
+            (Kind::Sent, User::Message(place)) if self.is_sending.get(place as usize) == Some(&true) => {
+                self.is_sending[place as usize] = false;
+                self.free.push_back(place);
+                Read::Other
+            }
+            // It was tried as often as the card is told to: whoever counts messages finds it.
+            (Kind::Failed, User::Message(_)) => Read::Other,
+            (kind, user) => {
+                let outcome = event.outcome;
+                listener.on_wrong(Wrong::Port, || {
+                    format!("{end:?}: an event {kind:?} about {user:?} with outcome {outcome:?}")
+                });
+                Read::Other
+            }
+        }
+    }
+
+    /// A message is in a place, or what is left of one.
+    fn receive(&self, event: &Event, place: u64, memory: &impl Memory, listener: &mut impl Listener) -> Read {
+        let begin = self.part(place, 0).offset;
+        let mark = Mark::from_tag([memory.load(begin, 8), memory.load(begin + 8, 8)]);
+        let &Event { outcome, bytes, moved_bytes, node, .. } = event;
+        if outcome == Outcome::Incomplete {
+            return Read::Other;
+        }
+        let is_whole = outcome == Outcome::Done && moved_bytes == bytes && bytes <= self.terms.max_bytes;
+        if !is_whole || bytes < TAG_BYTES || message_bytes(mark.bytes.into()) != bytes {
+            let end = self.end;
+            listener.on_wrong(Wrong::Contents, || {
+                format!("{end:?}: {moved_bytes} of {bytes} bytes of {mark:?} with outcome {outcome:?}")
+            });
+            return Read::Other;
+        }
+        let (payload, begin) = (u64::from(mark.bytes), begin + TAG_BYTES);
+        let words = (0..payload).step_by(8).map(|at| memory.load(begin + at, (payload - at).min(8)));
+        // A card has one port, and all have the same.
+        listener.on_message(self.end, End { node: node as u16, ..self.end }, &mark, words);
+        Read::Message
+    }
+}
+
+impl Transport for PostTransport {
+    type Records = PostRecord;
+
+    const HAS_WHOLE_RECORDS: bool = true;
+    const STANDS_ALONE: bool = false;
+    const OWES_LAUNCHES: bool = true;
+
+    fn release_interval(&self, events: u32) -> u64 {
+        release_interval(events)
+    }
+
+    fn credits(&self, _: u32) -> Option<u32> {
+        None
+    }
+
+    /// An event names no message: that is told by the tag in memory.
+    fn mark_of(_: &[u64]) -> Option<Mark> {
+        None
+    }
+
+    fn region_bytes(&self) -> u64 {
+        let places = (self.is_posted.len() + self.is_sending.len()) as u64;
+        (places * self.terms.stride()).max(niclab_abi::PAGE_BYTES)
+    }
+
+    fn is_posted(&self, offset: u64, bytes: u64) -> bool {
+        let (place, within) = (offset / self.terms.stride(), offset % self.terms.stride());
+        within + bytes <= self.terms.max_bytes && self.is_posted.get(place as usize) == Some(&true)
+    }
+
+    fn begin(&mut self, region: u32) {
+        self.region = region;
+        (0..self.is_posted.len() as u64).for_each(|place| self.post(place));
+    }
+
+    fn has_launches(&self) -> bool {
+        !self.todo.is_empty()
+    }
+
+    /// Whether the card needs all places, or something else comes first.
+    fn is_blocked(&self, _: &impl Reports) -> bool {
+        self.free.is_empty() || self.has_launches()
+    }
+
+    fn waits_for_news(&self, requester: &Requester) -> bool {
+        requester.is_full()
+    }
+
+    /// The receiver says what interrupts it, not the message.
+    fn send(&mut self, mark: &Mark, _: bool, memory: &mut impl Memory) {
+        let Some(node) = self.targets.get(&mark.flow).copied() else { return };
+        let Some(place) = self.free.pop_front() else { return };
+        self.is_sending.iter_mut().skip(place as usize).take(1).for_each(|is_sending| *is_sending = true);
+        let part = self.part(self.is_posted.len() as u64 + place, message_bytes(mark.bytes.into()));
+        let words = mark.tag().into_iter().chain(mark.payload());
+        for (word, at) in words.zip((0..part.bytes).step_by(8)) {
+            memory.store_word(part.offset + at, (part.bytes - at).min(8), word);
+        }
+        self.owe(&Send::new(node.into(), part).user(User::Message(place).encode()).tell_sent());
+    }
+
+    fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {
+        let Some(command) = self.todo.pop_front() else { return false };
+        command.launch(requester, memory, received);
+        true
+    }
+
+    fn read(
+        &mut self,
+        queue: &mut Queue<PostRecord>,
+        memory: &mut impl Memory,
+        listener: &mut impl Listener,
+    ) -> Option<Read> {
+        let (event, _) = posts::take(queue, memory)?;
+        Some(self.on_event(&event, memory, listener))
+    }
+}
