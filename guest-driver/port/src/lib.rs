@@ -11,6 +11,7 @@
 //!   where a faulty device left them out;
 //! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
 //!   [`lists`], [`posts`];
+//! - [`command`]: what stands in a slot where ways of using a card ask by commands;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
 
 #![no_std]
@@ -21,7 +22,7 @@ extern crate std;
 
 mod address;
 pub mod atomic;
-mod command;
+pub mod command;
 mod fault;
 pub mod lists;
 mod memory;
