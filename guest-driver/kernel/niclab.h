@@ -94,6 +94,18 @@ struct niclab_program {
 };
 
 /**
+ * struct niclab_bar_window - a window of the BAR.
+ * @row: what the information page says of it, checked.
+ * @address: physical address of its first page.
+ * @memory: the window in kernel space, cached as it is to be for programs.
+ */
+struct niclab_bar_window {
+	struct niclab_window row;
+	phys_addr_t address;
+	void __iomem *memory;
+};
+
+/**
  * struct niclab - one NIC.
  * @dev: the device of class niclab. Its reference count is this structure's: open files hold it through @cdev.
  * @cdev: character device.
@@ -113,8 +125,10 @@ struct niclab_program {
  * @firmware: the program that was loaded last, under @lock.
  * @fallbacks: programs that the device had replaced by @builtin when that was loaded: if there are more now, it is not
  *             what runs.
- * @bar: the BAR in kernel space.
- * @bar_address: its physical address.
+ * @info: information page of the BAR.
+ * @bar_address: physical address of the BAR.
+ * @windows: what else is in the BAR.
+ * @window_count: how many windows there are.
  * @doorbell_address: physical address of the doorbell's page; zero when it cannot be mapped.
  * @map_lock: see the top of this file.
  * @removed: the hardware may be gone: every access of a mapping faults, and every fault is refused. Under @map_lock.
@@ -144,8 +158,10 @@ struct niclab {
 	struct niclab_program firmware;
 	u64 fallbacks;
 
-	void __iomem *bar;
+	void __iomem *info;
 	phys_addr_t bar_address;
+	struct niclab_bar_window windows[NICLAB_MAX_WINDOWS];
+	u32 window_count;
 	phys_addr_t doorbell_address;
 
 	struct rw_semaphore map_lock;
@@ -208,14 +224,10 @@ static inline bool niclab_has(const struct niclab *nic, u64 features)
 	return (nic->config.features & features) == features;
 }
 
-static inline size_t niclab_requester_offset(u32 port)
+/* Bytes from the beginning of a window to a port's part of it; none where the window is the card's. */
+static inline size_t niclab_window_offset(const struct niclab_bar_window *window, u32 port)
 {
-	return (1 + (size_t)NICLAB_PAGES_PER_PORT * port) * NICLAB_PAGE_BYTES;
-}
-
-static inline size_t niclab_completer_offset(u32 port)
-{
-	return niclab_requester_offset(port) + NICLAB_PAGE_BYTES;
+	return (size_t)window->row.stride * port * NICLAB_PAGE_BYTES;
 }
 
 /* niclab_control.c */

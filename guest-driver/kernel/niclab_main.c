@@ -88,7 +88,7 @@ static int niclab_config_check(struct niclab *nic)
 		return -EPROTO;
 	}
 	if (!config->ports || config->ports > NICLAB_PORTS_LIMIT || config->max_slices < NICLAB_MIN_SLICES ||
-	    config->bar_pages < 1 + NICLAB_PAGES_PER_PORT * config->ports) {
+	    !config->bar_pages || config->bar_pages > NICLAB_MAX_BAR_PAGES) {
 		dev_err(dev, "impossible configuration: %u ports, %u slices, %u BAR pages; the device daemon is at fault\n",
 			config->ports, config->max_slices, config->bar_pages);
 		return -EPROTO;

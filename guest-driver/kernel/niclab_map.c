@@ -1,51 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a file may map: the information page, and the pages of its own port.
+ * What a file may map: the information page; and, with a port, its part of each window of the BAR, the windows of the
+ * card, the doorbell, and receive memory.
  *
  * Pages are inserted on fault and not at mmap, so that a mapping outlives neither its port nor the device: both take
  * the pages away and refuse the faults that follow.
  */
 #include <linux/mm.h>
+#include <linux/nospec.h>
 
 #include "niclab.h"
 
-/* How the pages of a window are accessed. */
-enum niclab_access {
-	NICLAB_READ_ONLY,
-	NICLAB_WRITE_COMBINING,
-	NICLAB_UNCACHED,
-	NICLAB_MEMORY_READ_ONLY,
-};
-
 /**
- * struct niclab_window - what is behind an offset of the file.
+ * struct niclab_view - what is behind an offset of the file.
  * @pfn: page frame.
- * @pages: pages from there to the end of the window.
- * @access: how it is accessed.
+ * @pages: pages from there to the end of what can be mapped in one piece.
+ * @caching: how it is cached, NICLAB_CACHING_.
+ * @writable: programs may write there.
  * @generation: whose it is: &niclab_file.generation, or zero for the NIC's own.
  */
-struct niclab_window {
+struct niclab_view {
 	unsigned long pfn;
 	unsigned long pages;
-	enum niclab_access access;
+	u32 caching;
+	bool writable;
 	unsigned long generation;
 };
 
-static struct niclab_window niclab_page(phys_addr_t address, enum niclab_access access, unsigned long generation)
-{
-	return (struct niclab_window){ .pfn = PHYS_PFN(address), .pages = 1, .access = access, .generation = generation };
-}
-
-static int niclab_window_of_memory(struct niclab_file *file, unsigned long page, struct niclab_window *window)
+static int niclab_view_of_memory(struct niclab_file *file, unsigned long page, struct niclab_view *view)
 {
 	unsigned long pages = file->memory_bytes >> PAGE_SHIFT;
 
 	if (page >= pages)
 		return -EINVAL;
-	*window = (struct niclab_window){
+	*view = (struct niclab_view){
 		.pfn = PHYS_PFN(virt_to_phys(file->memory)) + page,
 		.pages = pages - page,
-		.access = NICLAB_MEMORY_READ_ONLY,
+		.caching = NICLAB_CACHING_WRITE_BACK,
+		.generation = file->generation,
+	};
+	return 0;
+}
+
+/* The card's windows too go with the port: nobody has them without one. */
+static int niclab_view_of_window(struct niclab_file *file, unsigned long page, struct niclab_view *view)
+{
+	unsigned long number = page / (NICLAB_MAP_WINDOW_STRIDE >> PAGE_SHIFT);
+	const struct niclab_bar_window *window;
+
+	page %= NICLAB_MAP_WINDOW_STRIDE >> PAGE_SHIFT;
+	if (number >= file->nic->window_count)
+		return -EINVAL;
+	window = &file->nic->windows[array_index_nospec(number, file->nic->window_count)];
+	if (page >= window->row.pages)
+		return -EINVAL;
+	*view = (struct niclab_view){
+		.pfn = PHYS_PFN(window->address + niclab_window_offset(window, file->port)) + page,
+		.pages = window->row.pages - page,
+		.caching = window->row.caching,
+		.writable = window->row.access == NICLAB_ACCESS_READ_WRITE,
 		.generation = file->generation,
 	};
 	return 0;
@@ -57,34 +70,37 @@ static int niclab_window_of_memory(struct niclab_file *file, unsigned long page,
  * Return: 0; -ENODEV when the device is gone; -ENOTCONN when that takes a port and the file has none; -ENXIO when this
  * NIC's doorbell cannot be mapped; -EINVAL when nothing is there.
  */
-static int niclab_window_find(struct niclab_file *file, unsigned long offset, struct niclab_window *window)
+static int niclab_view_find(struct niclab_file *file, unsigned long offset, struct niclab_view *view)
 {
 	struct niclab *nic = file->nic;
 
 	if (nic->removed)
 		return -ENODEV;
 	if (offset == NICLAB_MAP_INFO >> PAGE_SHIFT) {
-		*window = niclab_page(nic->bar_address, NICLAB_READ_ONLY, 0);
+		*view = (struct niclab_view){
+			.pfn = PHYS_PFN(nic->bar_address),
+			.pages = 1,
+			.caching = NICLAB_CACHING_WRITE_COMBINING,
+		};
 		return 0;
 	}
 	if (!file->open)
 		return -ENOTCONN;
-	switch (offset) {
-	case NICLAB_MAP_REQUESTER >> PAGE_SHIFT:
-		*window = niclab_page(nic->bar_address + niclab_requester_offset(file->port), NICLAB_WRITE_COMBINING,
-				      file->generation);
-		return 0;
-	case NICLAB_MAP_COMPLETER >> PAGE_SHIFT:
-		*window = niclab_page(nic->bar_address + niclab_completer_offset(file->port), NICLAB_WRITE_COMBINING,
-				      file->generation);
-		return 0;
-	case NICLAB_MAP_DOORBELL >> PAGE_SHIFT:
-		*window = niclab_page(nic->doorbell_address, NICLAB_UNCACHED, file->generation);
+	if (offset == NICLAB_MAP_DOORBELL >> PAGE_SHIFT) {
+		*view = (struct niclab_view){
+			.pfn = PHYS_PFN(nic->doorbell_address),
+			.pages = 1,
+			.caching = NICLAB_CACHING_UNCACHED,
+			.writable = true,
+			.generation = file->generation,
+		};
 		return nic->doorbell_address ? 0 : -ENXIO;
 	}
-	if (offset < NICLAB_MAP_RECEIVE >> PAGE_SHIFT)
-		return -EINVAL;
-	return niclab_window_of_memory(file, offset - (NICLAB_MAP_RECEIVE >> PAGE_SHIFT), window);
+	if (offset >= NICLAB_MAP_WINDOWS >> PAGE_SHIFT)
+		return niclab_view_of_window(file, offset - (NICLAB_MAP_WINDOWS >> PAGE_SHIFT), view);
+	if (offset >= NICLAB_MAP_RECEIVE >> PAGE_SHIFT)
+		return niclab_view_of_memory(file, offset - (NICLAB_MAP_RECEIVE >> PAGE_SHIFT), view);
+	return -EINVAL;
 }
 
 static vm_fault_t niclab_fault(struct vm_fault *fault)
@@ -93,11 +109,11 @@ static vm_fault_t niclab_fault(struct vm_fault *fault)
 	struct niclab_file *file = vma->vm_file->private_data;
 	unsigned long generation = (unsigned long)vma->vm_private_data;
 	vm_fault_t result = VM_FAULT_SIGBUS;
-	struct niclab_window window;
+	struct niclab_view view;
 
 	down_read(&file->nic->map_lock);
-	if (!niclab_window_find(file, fault->pgoff, &window) && window.generation == generation)
-		result = vmf_insert_pfn(vma, fault->address, window.pfn);
+	if (!niclab_view_find(file, fault->pgoff, &view) && view.generation == generation)
+		result = vmf_insert_pfn(vma, fault->address, view.pfn);
 	up_read(&file->nic->map_lock);
 	return result;
 }
@@ -106,30 +122,26 @@ static const struct vm_operations_struct niclab_vm_ops = {
 	.fault = niclab_fault,
 };
 
-static void niclab_vma_prepare(struct vm_area_struct *vma, const struct niclab_window *window)
+static void niclab_vma_prepare(struct vm_area_struct *vma, const struct niclab_view *view)
 {
-	bool writable = window->access == NICLAB_WRITE_COMBINING || window->access == NICLAB_UNCACHED;
-
 	/* Bare page frames, which a child does not inherit: a port belongs to the process that maps it. */
 	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
-	vm_flags_clear(vma, writable ? VM_MAYEXEC : VM_MAYEXEC | VM_MAYWRITE);
-	if (window->access == NICLAB_UNCACHED)
+	vm_flags_clear(vma, view->writable ? VM_MAYEXEC : VM_MAYEXEC | VM_MAYWRITE);
+	if (view->caching == NICLAB_CACHING_UNCACHED)
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
-	else if (window->access != NICLAB_MEMORY_READ_ONLY)
+	else if (view->caching == NICLAB_CACHING_WRITE_COMBINING)
 		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
-	vma->vm_private_data = (void *)window->generation;
+	vma->vm_private_data = (void *)view->generation;
 	vma->vm_ops = &niclab_vm_ops;
 }
 
-/* Refuses a mapping that the window does not allow. */
-static int niclab_vma_check(struct vm_area_struct *vma, const struct niclab_window *window)
+/* Refuses a mapping that what is there does not allow. */
+static int niclab_vma_check(struct vm_area_struct *vma, const struct niclab_view *view)
 {
-	bool writable = window->access == NICLAB_WRITE_COMBINING || window->access == NICLAB_UNCACHED;
-
 	/* A private mapping would be a copy, in which the device does not look. */
-	if (!(vma->vm_flags & VM_MAYSHARE) || vma_pages(vma) > window->pages)
+	if (!(vma->vm_flags & VM_MAYSHARE) || vma_pages(vma) > view->pages)
 		return -EINVAL;
-	if (vma->vm_flags & VM_EXEC || (vma->vm_flags & VM_WRITE && !writable))
+	if (vma->vm_flags & VM_EXEC || (vma->vm_flags & VM_WRITE && !view->writable))
 		return -EACCES;
 	return 0;
 }
@@ -137,7 +149,7 @@ static int niclab_vma_check(struct vm_area_struct *vma, const struct niclab_wind
 /**
  * niclab_mmap - the character device's mmap.
  * @filp: the file.
- * @vma: the mapping wanted; its offset is one of NICLAB_MAP_, or a page further in the receive memory.
+ * @vma: the mapping wanted; its offset is one of NICLAB_MAP_, or a page further in the receive memory or in a window.
  *
  * Return: 0; -ENODEV, -ENOTCONN, -ENXIO or -EINVAL by offset; -EINVAL when it is too long or private; -EACCES when it
  * asks for more than is allowed.
@@ -145,18 +157,18 @@ static int niclab_vma_check(struct vm_area_struct *vma, const struct niclab_wind
 int niclab_mmap(struct file *filp, struct vm_area_struct *vma)
 {
 	struct niclab_file *file = filp->private_data;
-	struct niclab_window window;
+	struct niclab_view view;
 	int err;
 
 	if (niclab_is_dead(file->nic))
 		return -ENODEV;
 	down_read(&file->nic->map_lock);
-	err = niclab_window_find(file, vma->vm_pgoff, &window);
+	err = niclab_view_find(file, vma->vm_pgoff, &view);
 	up_read(&file->nic->map_lock);
 	if (!err)
-		err = niclab_vma_check(vma, &window);
+		err = niclab_vma_check(vma, &view);
 	if (!err)
-		niclab_vma_prepare(vma, &window);
+		niclab_vma_prepare(vma, &view);
 	return err;
 }
 

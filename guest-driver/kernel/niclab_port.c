@@ -120,7 +120,8 @@ static void niclab_port_unmap(struct niclab_file *file)
 	down_write(&file->nic->map_lock);
 	file->open = false;
 	up_write(&file->nic->map_lock);
-	unmap_mapping_range(file->mapping, NICLAB_MAP_REQUESTER, 0, 1);
+	/* All but the information page, which is nobody's. */
+	unmap_mapping_range(file->mapping, NICLAB_MAP_INFO + PAGE_SIZE, 0, 1);
 }
 
 /* Asks the device to close the port. Returns whether it promised not to write any more. */

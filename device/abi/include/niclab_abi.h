@@ -25,7 +25,7 @@
  * Read in this order:
  *
  * 1. [`config`]: what a driver reads first, in the virtio configuration space;
- * 2. [`bar`]: the information page, and the requester and completer pages of a port;
+ * 2. [`bar`]: the information page and its table of windows, and the requester and completer pages of a port;
  * 3. [`receive`]: slices and the status line, which the device writes into host memory;
  * 4. [`control`]: requests on the control queue;
  * 5. [`event`]: what an interrupt tells;
@@ -149,7 +149,10 @@ struct niclab_device_config {
 	/* Authorization entries of one port; zero where senders need none. */
 	__u32 authorizations;
 
-	/* Pages of the BAR: the information page, then [`crate::bar::PAGES_PER_PORT`] for each port, then spare. */
+	/*
+	 * Pages of the BAR: the information page, then the windows of which it has a table, then spare; at most
+	 * [`crate::bar::MAX_BAR_PAGES`].
+	 */
 	__u32 bar_pages;
 
 	/*
@@ -175,20 +178,20 @@ NICLAB_ASSERT_SIZE(struct niclab_device_config, 88);
 /*
  * The BAR: shared-memory region [`REGION`] of the cluster function.
  *
- * Page 0 is the information page. Port `p` owns two pages: its requester page, [`requester_page`], from which it
- * sends, and its completer page, [`completer_page`], in which it says what it has received. The kernel driver maps a
- * port's pages to its owner alone, and the device takes the page's number as the identity of the sender.
+ * Page 0 is the information page. All else is windows, which the card's model declares, and of which the information page
+ * has a table ([`Window`]). Most belong to ports: each port has its own part of such a window, which the kernel driver maps
+ * to the port's owner alone, so that the device takes the place of a store as the identity of the sender. A window of the
+ * card is the same for all. Two windows of a port are common to all models: its requester page
+ * ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), in which it says what it has
+ * received.
  *
- * The page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
+ * The requester page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
  * bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the page is a ring of
  * [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
  */
 
 /* Shared-memory region (virtio `shmid`) of the BAR. */
 #define NICLAB_REGION 0U
-
-/* Pages that each port owns in the BAR. */
-#define NICLAB_PAGES_PER_PORT 2U
 
 /*
  * Page 0, read-only for user programs. The device writes [`InfoPage::magic`] last: a driver waits for it, bounded
@@ -205,14 +208,17 @@ struct niclab_info_page {
 	/* Pages of the BAR, this one included. */
 	__u32 pages;
 
-	/* Ports; each owns [`PAGES_PER_PORT`] pages. */
+	/* Ports. */
 	__u32 ports;
 
 	/* Slots of a requester page: [`SLOTS`]. */
 	__u32 slots;
 
+	/* Windows: so many rows of the table at [`INFO_WINDOWS_OFFSET`]. */
+	__u32 windows;
+
 	/* Zero. */
-	__u64 reserved0;
+	__u32 reserved0;
 
 	/* Zero. */
 	__u64 reserved1;
@@ -245,6 +251,68 @@ NICLAB_ASSERT_SIZE(struct niclab_info_page, 72);
 
 /* The device sleeps: ring the doorbell after a store. */
 #define NICLAB_DOORBELL_WANTED 1U
+
+/*
+ * One row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR. From the
+ * first port's part to the end of the last one's, a window has nothing of another window in it. Kinds are all different.
+ */
+struct niclab_window {
+
+	/* What it is for: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model's from [`WINDOW_OF_MODEL`] on. */
+	__u32 kind;
+
+	/* How it is to be mapped, a `CACHING_`. */
+	__u32 caching;
+
+	/* What programs may do there, an `ACCESS_`. */
+	__u32 access;
+
+	/* Page of the BAR where it begins; never page 0. */
+	__u32 first_page;
+
+	/* Pages of each port's part, or of the whole where it is the card's; at least one. */
+	__u32 pages;
+
+	/*
+	 * Pages from one port's part to the next one's, at least `pages`. Zero: there is one part, the card's, for any open
+	 * port.
+	 */
+	__u32 stride;
+};
+NICLAB_ASSERT_SIZE(struct niclab_window, 24);
+
+/* Byte offset of the table of windows in the information page; on cache lines of its own. */
+#define NICLAB_INFO_WINDOWS_OFFSET 128U
+
+/* Most windows of a BAR. */
+#define NICLAB_MAX_WINDOWS 8U
+
+/* Most pages of a BAR: 16 MiB, half of the room that a virtual PCI slot sets aside for a card that is plugged in. */
+#define NICLAB_MAX_BAR_PAGES 4096U
+
+/* [`Window::kind`]: the port's requester page. One page of each port. */
+#define NICLAB_WINDOW_REQUESTER 1U
+
+/* [`Window::kind`]: the port's completer page, [`CompleterPage`]. One page of each port. */
+#define NICLAB_WINDOW_COMPLETER 2U
+
+/* [`Window::kind`]: from here on a model says what a number means. */
+#define NICLAB_WINDOW_OF_MODEL 16U
+
+/* [`Window::caching`]: every store goes out by itself, and every load comes from the device. */
+#define NICLAB_CACHING_UNCACHED 1U
+
+/* [`Window::caching`]: stores may be joined, and go out in any order up to the next fence. */
+#define NICLAB_CACHING_WRITE_COMBINING 2U
+
+/* [`Window::caching`]: as ordinary memory. */
+#define NICLAB_CACHING_WRITE_BACK 3U
+
+/* [`Window::access`]: programs read, the device writes. */
+#define NICLAB_ACCESS_READ_ONLY 1U
+
+/* [`Window::access`]: programs read and write. */
+#define NICLAB_ACCESS_READ_WRITE 2U
 
 /* Slots of a requester page. */
 #define NICLAB_SLOTS 32U
@@ -1456,20 +1524,24 @@ NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
 /* `mmap` offset of the information page: read-only. */
 #define NICLAB_MAP_INFO 0U
 
-/* `mmap` offset of the port's requester page. */
-#define NICLAB_MAP_REQUESTER 4096U
-
-/* `mmap` offset of the port's completer page. */
-#define NICLAB_MAP_COMPLETER 8192U
-
 /* `mmap` offset of the doorbell page: a 16-bit store of [`crate::QUEUE_DOORBELL`] at its first byte rings. */
-#define NICLAB_MAP_DOORBELL 0x3000U
+#define NICLAB_MAP_DOORBELL 4096U
 
 /*
  * `mmap` offset of the port's receive memory: the status line at its first byte, the slices from
  * [`RECEIVE_SLICES_OFFSET`] on; [`OpenPort::receive_bytes`] long. Read-only for the program.
  */
 #define NICLAB_MAP_RECEIVE 0x100000U
+
+/*
+ * `mmap` offset of the first window of the BAR; of the others, each [`MAP_WINDOW_STRIDE`] further, in the order of the table
+ * ([`crate::bar::Window`]). Of a window that ports have parts of, the part of the file's port. A mapping may begin at a
+ * later page, and ends with the window at the latest.
+ */
+#define NICLAB_MAP_WINDOWS 0x10000000U
+
+/* Bytes from one window's `mmap` offset to the next one's. */
+#define NICLAB_MAP_WINDOW_STRIDE 0x1000000U
 
 /* Byte offset of the first slice in the receive memory. */
 #define NICLAB_RECEIVE_SLICES_OFFSET 4096U

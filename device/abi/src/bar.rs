@@ -1,10 +1,13 @@
 //! The BAR: shared-memory region [`REGION`] of the cluster function.
 //!
-//! Page 0 is the information page. Port `p` owns two pages: its requester page, [`requester_page`], from which it
-//! sends, and its completer page, [`completer_page`], in which it says what it has received. The kernel driver maps a
-//! port's pages to its owner alone, and the device takes the page's number as the identity of the sender.
+//! Page 0 is the information page. All else is windows, which the card's model declares, and of which the information page
+//! has a table ([`Window`]). Most belong to ports: each port has its own part of such a window, which the kernel driver maps
+//! to the port's owner alone, so that the device takes the place of a store as the identity of the sender. A window of the
+//! card is the same for all. Two windows of a port are common to all models: its requester page
+//! ([`WINDOW_REQUESTER`]), from which it sends, and its completer page ([`WINDOW_COMPLETER`]), in which it says what it has
+//! received.
 //!
-//! The page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
+//! The requester page is that of Fröning, Litz and Brüning (2007), whose section 3.3 codes length and flags into the twelve address
 //! bits of the store. This BAR is memory, where a device cannot see the address of a store, so that the page is a ring of
 //! [`SLOTS`] slots and the twelve bits travel in the slot's launch word, which is stored last.
 
@@ -12,19 +15,6 @@ use crate::layout;
 
 /// Shared-memory region (virtio `shmid`) of the BAR.
 pub const REGION: u32 = 0;
-
-/// Pages that each port owns in the BAR.
-pub const PAGES_PER_PORT: u32 = 2;
-
-/// BAR page of port `port` from which it sends.
-pub const fn requester_page(port: u32) -> u32 {
-    1 + PAGES_PER_PORT * port
-}
-
-/// BAR page of port `port` in which it reports what it has received.
-pub const fn completer_page(port: u32) -> u32 {
-    2 + PAGES_PER_PORT * port
-}
 
 layout! {
     /// Page 0, read-only for user programs. The device writes [`InfoPage::magic`] last: a driver waits for it, bounded
@@ -36,12 +26,14 @@ layout! {
         pub abi_version: u32,
         /// Pages of the BAR, this one included.
         pub pages: u32,
-        /// Ports; each owns [`PAGES_PER_PORT`] pages.
+        /// Ports.
         pub ports: u32,
         /// Slots of a requester page: [`SLOTS`].
         pub slots: u32,
+        /// Windows: so many rows of the table at [`INFO_WINDOWS_OFFSET`].
+        pub windows: u32,
         /// Zero.
-        pub reserved0: u64,
+        pub reserved0: u32,
         /// Zero.
         pub reserved1: u64,
         /// Zero.
@@ -67,6 +59,55 @@ const _: () = assert!(core::mem::offset_of!(InfoPage, doorbell) == INFO_DOORBELL
 pub const DOORBELL_SPARED: u64 = 0;
 /// The device sleeps: ring the doorbell after a store.
 pub const DOORBELL_WANTED: u64 = 1;
+
+layout! {
+    /// One row of the table of windows. Page `n` of port `p`'s part is page `first_page + stride * p + n` of the BAR. From the
+    /// first port's part to the end of the last one's, a window has nothing of another window in it. Kinds are all different.
+    pub struct Window: 24 {
+        /// What it is for: [`WINDOW_REQUESTER`], [`WINDOW_COMPLETER`], or a number of the model's from [`WINDOW_OF_MODEL`] on.
+        pub kind: u32,
+        /// How it is to be mapped, a `CACHING_`.
+        pub caching: u32,
+        /// What programs may do there, an `ACCESS_`.
+        pub access: u32,
+        /// Page of the BAR where it begins; never page 0.
+        pub first_page: u32,
+        /// Pages of each port's part, or of the whole where it is the card's; at least one.
+        pub pages: u32,
+        /// Pages from one port's part to the next one's, at least `pages`. Zero: there is one part, the card's, for any open
+        /// port.
+        pub stride: u32,
+    }
+}
+
+/// Byte offset of the table of windows in the information page; on cache lines of its own.
+pub const INFO_WINDOWS_OFFSET: u64 = 128;
+/// Most windows of a BAR.
+pub const MAX_WINDOWS: u32 = 8;
+const _: () = assert!(
+    INFO_WINDOWS_OFFSET + MAX_WINDOWS as u64 * core::mem::size_of::<Window>() as u64 <= crate::PAGE_BYTES
+);
+/// Most pages of a BAR: 16 MiB, half of the room that a virtual PCI slot sets aside for a card that is plugged in.
+pub const MAX_BAR_PAGES: u32 = 4096;
+
+/// [`Window::kind`]: the port's requester page. One page of each port.
+pub const WINDOW_REQUESTER: u32 = 1;
+/// [`Window::kind`]: the port's completer page, [`CompleterPage`]. One page of each port.
+pub const WINDOW_COMPLETER: u32 = 2;
+/// [`Window::kind`]: from here on a model says what a number means.
+pub const WINDOW_OF_MODEL: u32 = 16;
+
+/// [`Window::caching`]: every store goes out by itself, and every load comes from the device.
+pub const CACHING_UNCACHED: u32 = 1;
+/// [`Window::caching`]: stores may be joined, and go out in any order up to the next fence.
+pub const CACHING_WRITE_COMBINING: u32 = 2;
+/// [`Window::caching`]: as ordinary memory.
+pub const CACHING_WRITE_BACK: u32 = 3;
+
+/// [`Window::access`]: programs read, the device writes.
+pub const ACCESS_READ_ONLY: u32 = 1;
+/// [`Window::access`]: programs read and write.
+pub const ACCESS_READ_WRITE: u32 = 2;
 
 /// Slots of a requester page.
 pub const SLOTS: u32 = 32;

@@ -49,7 +49,8 @@ layout! {
         pub max_slices: u32,
         /// Authorization entries of one port; zero where senders need none.
         pub authorizations: u32,
-        /// Pages of the BAR: the information page, then [`crate::bar::PAGES_PER_PORT`] for each port, then spare.
+        /// Pages of the BAR: the information page, then the windows of which it has a table, then spare; at most
+        /// [`crate::bar::MAX_BAR_PAGES`].
         pub bar_pages: u32,
         /// Longest time a control request may take, milliseconds of wall time. A driver that waited longer takes the
         /// device for dead.

@@ -18,15 +18,18 @@ use crate::layout;
 
 /// `mmap` offset of the information page: read-only.
 pub const MAP_INFO: u64 = 0;
-/// `mmap` offset of the port's requester page.
-pub const MAP_REQUESTER: u64 = 0x1000;
-/// `mmap` offset of the port's completer page.
-pub const MAP_COMPLETER: u64 = 0x2000;
 /// `mmap` offset of the doorbell page: a 16-bit store of [`crate::QUEUE_DOORBELL`] at its first byte rings.
-pub const MAP_DOORBELL: u64 = 0x3000;
+pub const MAP_DOORBELL: u64 = 0x1000;
 /// `mmap` offset of the port's receive memory: the status line at its first byte, the slices from
 /// [`RECEIVE_SLICES_OFFSET`] on; [`OpenPort::receive_bytes`] long. Read-only for the program.
 pub const MAP_RECEIVE: u64 = 0x10_0000;
+/// `mmap` offset of the first window of the BAR; of the others, each [`MAP_WINDOW_STRIDE`] further, in the order of the table
+/// ([`crate::bar::Window`]). Of a window that ports have parts of, the part of the file's port. A mapping may begin at a
+/// later page, and ends with the window at the latest.
+pub const MAP_WINDOWS: u64 = 0x1000_0000;
+/// Bytes from one window's `mmap` offset to the next one's.
+pub const MAP_WINDOW_STRIDE: u64 = 0x100_0000;
+const _: () = assert!(crate::bar::MAX_BAR_PAGES as u64 * crate::PAGE_BYTES <= MAP_WINDOW_STRIDE);
 /// Byte offset of the first slice in the receive memory.
 pub const RECEIVE_SLICES_OFFSET: u64 = crate::PAGE_BYTES;
 

@@ -8,7 +8,7 @@
 //! Read in this order:
 //!
 //! 1. [`config`]: what a driver reads first, in the virtio configuration space;
-//! 2. [`bar`]: the information page, and the requester and completer pages of a port;
+//! 2. [`bar`]: the information page and its table of windows, and the requester and completer pages of a port;
 //! 3. [`receive`]: slices and the status line, which the device writes into host memory;
 //! 4. [`control`]: requests on the control queue;
 //! 5. [`event`]: what an interrupt tells;

@@ -60,7 +60,7 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
         let (nic, device) = card(node, number, nodes, mtu_bytes, &profile, config.lockstep)
             .map_err(|error| ConfigError::Nic { node: node.name.clone(), error })?;
         let ports = device.ports;
-        let pages = Pages::new(ports)?;
+        let pages = Pages::new(node.nic.model.windows, ports)?;
         let device = DeviceConfig { bar_pages: (pages.bytes() / niclab_abi::PAGE_BYTES) as u32, ..device };
         cards.push((nic, pages, ports));
         let policy = Policy::choose(node.nic.wait, node.nic.poll_for_us, cores, config.nodes.len());

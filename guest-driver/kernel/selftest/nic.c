@@ -76,6 +76,22 @@ void *nic_map_or_fail(int fd, uint64_t offset, size_t bytes, int protection)
 	return at;
 }
 
+uint64_t nic_window(int fd, uint32_t kind)
+{
+	char *page = nic_map_or_fail(fd, NICLAB_MAP_INFO, NICLAB_PAGE_BYTES, PROT_READ);
+	const struct niclab_window *rows = (void *)(page + NICLAB_INFO_WINDOWS_OFFSET);
+	uint32_t number = 0, windows = ((struct niclab_info_page *)page)->windows;
+
+	while (number < windows && rows[number].kind != kind)
+		number++;
+	munmap(page, NICLAB_PAGE_BYTES);
+	if (number == windows) {
+		printf("Bail out! no window of kind %u\n", kind);
+		exit(2);
+	}
+	return NICLAB_MAP_WINDOWS + number * (uint64_t)NICLAB_MAP_WINDOW_STRIDE;
+}
+
 int nic_poll(int fd, int timeout_ms)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };

@@ -59,6 +59,9 @@ int nic_open_port(int fd, uint32_t port, uint32_t slices, struct niclab_open_por
 int nic_peer(int fd, unsigned int request, uint32_t node, uint32_t port, uint32_t credits);
 int nic_map(int fd, uint64_t offset, size_t bytes, int protection, int flags, void **at);
 void *nic_map_or_fail(int fd, uint64_t offset, size_t bytes, int protection);
+
+/* Where the window of a kind is mapped. */
+uint64_t nic_window(int fd, uint32_t kind);
 int nic_poll(int fd, int timeout_ms);
 struct niclab_device_config nic_info(void);
 

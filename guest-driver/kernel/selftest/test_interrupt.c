@@ -42,8 +42,8 @@ static bool loop_open(struct loop *loop, int flags)
 		return false;
 	}
 	EXPECT_ERRNO(nic_peer(loop->fd, NICLAB_IOCTL_AUTHORIZE, node, loop->opened.port, 16), 0);
-	loop->requester = nic_map_or_fail(loop->fd, NICLAB_MAP_REQUESTER, PAGE, PROT_READ | PROT_WRITE);
-	loop->completer = nic_map_or_fail(loop->fd, NICLAB_MAP_COMPLETER, PAGE, PROT_READ | PROT_WRITE);
+	loop->requester = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_WRITE);
+	loop->completer = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_COMPLETER), PAGE, PROT_READ | PROT_WRITE);
 	loop->doorbell = nic_map_or_fail(loop->fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE);
 	loop->receive = nic_map_or_fail(loop->fd, NICLAB_MAP_RECEIVE, loop->opened.receive_bytes, PROT_READ);
 	return true;

@@ -29,7 +29,7 @@ static void victim_open(struct victim *victim, uint32_t port)
 	victim->fd = nic_open(0);
 	EXPECT_ERRNO(nic_open_port(victim->fd, port, 0, &victim->opened), 0);
 	victim->info = nic_map_or_fail(victim->fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
-	victim->requester = nic_map_or_fail(victim->fd, NICLAB_MAP_REQUESTER, PAGE, PROT_READ | PROT_WRITE);
+	victim->requester = nic_map_or_fail(victim->fd, nic_window(victim->fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_WRITE);
 	victim->receive = nic_map_or_fail(victim->fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ);
 	EXPECT_EQ(touch(victim->info, false), 0);
 	EXPECT_EQ(touch(victim->requester, true), 0);

@@ -29,8 +29,8 @@ static void without_a_port_only_the_information_page(void)
 	int fd = nic_open(0);
 
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_INFO, PAGE, PROT_READ, MAP_SHARED), 0);
-	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, PAGE, RW, MAP_SHARED), ENOTCONN);
-	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_COMPLETER, PAGE, RW, MAP_SHARED), ENOTCONN);
+	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, RW, MAP_SHARED), ENOTCONN);
+	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_COMPLETER), PAGE, RW, MAP_SHARED), ENOTCONN);
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE, MAP_SHARED), ENOTCONN);
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ, MAP_SHARED), ENOTCONN);
 	close(fd);
@@ -45,7 +45,40 @@ static void the_information_page_tells_the_geometry(void)
 	EXPECT(info->magic == NICLAB_MAGIC);
 	EXPECT_EQ(info->ports, config.ports);
 	EXPECT_EQ(info->pages, config.bar_pages);
+	EXPECT(info->windows >= 2 && info->windows <= NICLAB_MAX_WINDOWS);
 	munmap((void *)info, PAGE);
+	close(fd);
+}
+
+/* One window, by the row that tells of it. */
+static void expect_window(int fd, const struct niclab_window *row, uint64_t offset)
+{
+	bool writable = row->access == NICLAB_ACCESS_READ_WRITE;
+	size_t bytes = row->pages * PAGE;
+	char *at = nic_map_or_fail(fd, offset, bytes, writable ? RW : PROT_READ);
+
+	EXPECT_EQ(touch(at + bytes - 8, writable), 0);
+	munmap(at, bytes);
+	if (!writable)
+		EXPECT_ERRNO(try_map(fd, offset, bytes, RW, MAP_SHARED), EACCES);
+	EXPECT_ERRNO(try_map(fd, offset, bytes + PAGE, PROT_READ, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, offset + bytes - PAGE, PAGE, PROT_READ, MAP_SHARED), 0);
+	EXPECT_ERRNO(try_map(fd, offset + bytes, PAGE, PROT_READ, MAP_SHARED), EINVAL);
+}
+
+static void every_window_of_the_table_is_mapped_as_it_says(void)
+{
+	struct niclab_open_port opened;
+	int fd = open_with_port(&opened);
+	char *page = nic_map_or_fail(fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
+	const struct niclab_window *rows = (void *)(page + NICLAB_INFO_WINDOWS_OFFSET);
+	uint32_t windows = ((struct niclab_info_page *)page)->windows;
+	uint64_t offset = NICLAB_MAP_WINDOWS;
+
+	for (uint32_t number = 0; number < windows; number++, offset += NICLAB_MAP_WINDOW_STRIDE)
+		expect_window(fd, &rows[number], offset);
+	EXPECT_ERRNO(try_map(fd, offset, PAGE, PROT_READ, MAP_SHARED), EINVAL);
+	munmap(page, PAGE);
 	close(fd);
 }
 
@@ -68,7 +101,7 @@ static void a_mapping_stays_within_its_window(void)
 	void *info;
 
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_INFO, 2 * PAGE, PROT_READ, MAP_SHARED), EINVAL);
-	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, 2 * PAGE, RW, MAP_SHARED), EINVAL);
+	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), 2 * PAGE, RW, MAP_SHARED), EINVAL);
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_DOORBELL, 2 * PAGE, PROT_WRITE, MAP_SHARED), EINVAL);
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes, PROT_READ, MAP_SHARED), 0);
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes + PAGE, PROT_READ, MAP_SHARED), EINVAL);
@@ -101,11 +134,11 @@ static void no_copies_and_no_code(void)
 {
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
-	void *at = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+	void *at = nic_map_or_fail(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
 
-	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, PAGE, RW, MAP_PRIVATE), EINVAL);
+	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, RW, MAP_PRIVATE), EINVAL);
 	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_RECEIVE, PAGE, PROT_READ, MAP_PRIVATE), EINVAL);
-	EXPECT_ERRNO(try_map(fd, NICLAB_MAP_REQUESTER, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED), EACCES);
+	EXPECT_ERRNO(try_map(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ | PROT_EXEC, MAP_SHARED), EACCES);
 	EXPECT_ERRNO(mprotect(at, PAGE, PROT_READ | PROT_EXEC) ? errno : 0, EACCES);
 	munmap(at, PAGE);
 	close(fd);
@@ -116,8 +149,8 @@ static void every_window_can_be_touched(void)
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
 	char *receive = nic_map_or_fail(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes, PROT_READ);
-	void *requester = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, RW);
-	void *completer = nic_map_or_fail(fd, NICLAB_MAP_COMPLETER, PAGE, RW);
+	void *requester = nic_map_or_fail(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
+	void *completer = nic_map_or_fail(fd, nic_window(fd, NICLAB_WINDOW_COMPLETER), PAGE, RW);
 	volatile uint16_t *doorbell = nic_map_or_fail(fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE);
 	long long doorbells = nic_attribute("statistics/doorbells");
 
@@ -142,8 +175,8 @@ static void neighbours_do_not_see_each_other(void)
 {
 	struct niclab_open_port opened;
 	int first = open_with_port(&opened), second = open_with_port(&opened);
-	volatile uint64_t *mine = nic_map_or_fail(first, NICLAB_MAP_COMPLETER, PAGE, RW);
-	volatile uint64_t *theirs = nic_map_or_fail(second, NICLAB_MAP_COMPLETER, PAGE, RW);
+	volatile uint64_t *mine = nic_map_or_fail(first, nic_window(first, NICLAB_WINDOW_COMPLETER), PAGE, RW);
+	volatile uint64_t *theirs = nic_map_or_fail(second, nic_window(second, NICLAB_WINDOW_COMPLETER), PAGE, RW);
 
 	/* The last words of the page are spare. */
 	mine[PAGE / 8 - 1] = 0x1111;
@@ -169,7 +202,7 @@ static void closing_takes_the_mappings_away(void)
 	struct niclab_open_port opened;
 	int fd = open_with_port(&opened);
 	char *receive = nic_map_or_fail(fd, NICLAB_MAP_RECEIVE, opened.receive_bytes, PROT_READ);
-	char *requester = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+	char *requester = nic_map_or_fail(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
 	void *info = nic_map_or_fail(fd, NICLAB_MAP_INFO, PAGE, PROT_READ);
 	void *again;
 
@@ -185,7 +218,7 @@ static void closing_takes_the_mappings_away(void)
 	/* The same port again does not revive the old mapping, and shows nothing of the last owner. */
 	EXPECT_ERRNO(nic_open_port(fd, opened.port, 0, NULL), 0);
 	EXPECT_EQ(touch(requester, true), SIGBUS);
-	again = nic_map_or_fail(fd, NICLAB_MAP_REQUESTER, PAGE, PROT_READ);
+	again = nic_map_or_fail(fd, nic_window(fd, NICLAB_WINDOW_REQUESTER), PAGE, PROT_READ);
 	EXPECT(is_zero(again, PAGE));
 	munmap(again, PAGE);
 	munmap(receive, opened.receive_bytes);
@@ -212,7 +245,7 @@ static void a_child_inherits_the_file_but_no_mapping(void)
 	struct inherited inherited;
 
 	inherited.fd = open_with_port(&opened);
-	inherited.requester = nic_map_or_fail(inherited.fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+	inherited.requester = nic_map_or_fail(inherited.fd, nic_window(inherited.fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
 	EXPECT_EQ(child_wait(child_start(child_touches, &inherited)), 0);
 	/* The death of the child closed nothing. */
 	EXPECT_EQ(touch(inherited.requester, true), 0);
@@ -225,6 +258,7 @@ void tests_of_maps(void)
 {
 	tap_run("without a port only the information page", without_a_port_only_the_information_page);
 	tap_run("the information page tells the geometry", the_information_page_tells_the_geometry);
+	tap_run("every window of the table is mapped as it says", every_window_of_the_table_is_mapped_as_it_says);
 	tap_run("nothing else is behind an offset", nothing_else_is_behind_an_offset);
 	tap_run("a mapping stays within its window", a_mapping_stays_within_its_window);
 	tap_run("read-only stays read-only", read_only_stays_read_only);

@@ -130,7 +130,7 @@ static void impossible_regions_are_refused_and_pin_nothing(void)
 {
 	struct niclab_registration reserved = { .bytes = PAGE, .reserved = 1 }, *read_only;
 	int fd = nic_open(0), with_port = open_with_port();
-	void *requester = nic_map_or_fail(with_port, NICLAB_MAP_REQUESTER, PAGE, RW);
+	void *requester = nic_map_or_fail(with_port, nic_window(with_port, NICLAB_WINDOW_REQUESTER), PAGE, RW);
 	char *pages = memory(4);
 	long long before;
 
@@ -320,7 +320,7 @@ static void loop_open(struct loop *loop)
 	memset(loop, 0, sizeof(*loop));
 	loop->fd = nic_open(0);
 	EXPECT_ERRNO(nic_open_port(loop->fd, NICLAB_PORT_ANY, 64, &loop->opened), 0);
-	loop->requester = nic_map_or_fail(loop->fd, NICLAB_MAP_REQUESTER, PAGE, RW);
+	loop->requester = nic_map_or_fail(loop->fd, nic_window(loop->fd, NICLAB_WINDOW_REQUESTER), PAGE, RW);
 	loop->doorbell = nic_map_or_fail(loop->fd, NICLAB_MAP_DOORBELL, PAGE, PROT_WRITE);
 	loop->receive = nic_map_or_fail(loop->fd, NICLAB_MAP_RECEIVE, loop->opened.receive_bytes, PROT_READ);
 }

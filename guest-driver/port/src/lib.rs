@@ -12,6 +12,7 @@
 //! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
 //!   [`lists`], [`posts`];
 //! - [`command`]: what stands in a slot where ways of using a card ask by commands;
+//! - [`Windows`]: where in the BAR these pages are, and what else the card's model has there;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
 
 #![no_std]
@@ -33,6 +34,7 @@ mod requester;
 pub mod slices;
 mod status;
 mod turns;
+mod windows;
 
 pub use address::Address;
 pub use fault::{BadValue, Fault, Loss};
@@ -42,3 +44,4 @@ pub use regions::open_region;
 pub use requester::Requester;
 pub use status::{Refusal, Status};
 pub use turns::{Turn, Turns};
+pub use windows::{Place, WindowError, Windows};

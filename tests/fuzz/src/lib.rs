@@ -8,8 +8,8 @@
 mod loopback;
 mod scene;
 
-use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, completer_page, launch_word, requester_page, slot_of};
-use niclab_abi::{PAGE_BYTES, QUEUE_CONTROL, QUEUE_EVENT};
+use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, launch_word, slot_of};
+use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
 use loopback::Loopback;
@@ -105,9 +105,8 @@ pub fn fuzz_launch(data: &[u8]) {
     let mut sequence = 0;
     for slot in data.chunks(SLOT_BYTES as usize) {
         sequence += 1;
-        let place = u64::from(requester_page(port)) * PAGE_BYTES
-            + u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
-        scene.write_bar(0, place, slot);
+        let place = u64::from(slot_of(sequence)) * u64::from(SLOT_BYTES);
+        scene.write_bar(0, |pages| pages.requester_page(port), place, slot);
         let last = slot.last().copied().unwrap_or(0);
         if last & 1 == 0 {
             let code = slot
@@ -115,10 +114,15 @@ pub fn fuzz_launch(data: &[u8]) {
                 .and_then(<[u8]>::first_chunk)
                 .map_or(0, |c| u16::from_le_bytes(*c));
             let word = launch_word(code & 0xfff, sequence).to_le_bytes();
-            scene.write_bar(0, place + SLOT_LAUNCH_WORD as u64 * 8, &word);
+            scene.write_bar(
+                0,
+                |pages| pages.requester_page(port),
+                place + SLOT_LAUNCH_WORD as u64 * 8,
+                &word,
+            );
         }
         if last & 2 == 0 {
-            scene.write_bar(0, u64::from(completer_page(port)) * PAGE_BYTES, slot.get(..16).unwrap_or(slot));
+            scene.write_bar(0, |pages| pages.completer_page(port), 0, slot.get(..16).unwrap_or(slot));
         }
         scene.world.serve_pages(0);
     }

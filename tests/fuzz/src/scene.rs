@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use niclab_abi::bar::{CODE_LENGTH_SHIFT, SLOT_LAUNCH_WORD, launch_word, requester_page};
+use niclab_abi::bar::{CODE_LENGTH_SHIFT, SLOT_LAUNCH_WORD, launch_word};
 use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Request, Route};
 use niclab_abi::{FromBytes, PAGE_BYTES, QUEUE_CONTROL, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_device::config;
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::memory::DmaMemory;
+use niclab_device::shell::card::Card;
+use niclab_device::shell::pages::Pages;
 use niclab_device::shell::world::World;
 use niclab_device::vring::Vring;
 use niclab_model::fabric::ethernet::{ETHER_TYPE_CLUSTER, Header, mac_of_node};
@@ -122,10 +124,10 @@ impl Scene {
         }
     }
 
-    /// Writes into the BAR of a node.
-    pub fn write_bar(&mut self, node: usize, offset: u64, bytes: &[u8]) {
-        if let Some(card) = self.world.cards.get(node) {
-            let _ = card.pages.file().write_all_at(bytes, offset);
+    /// Writes into a page of the BAR of a node.
+    pub fn write_bar(&mut self, node: usize, page: impl FnOnce(&Pages) -> u32, offset: u64, bytes: &[u8]) {
+        if let Some(Card { pages, .. }) = self.world.cards.get(node) {
+            let _ = pages.file().write_all_at(bytes, u64::from(page(pages)) * PAGE_BYTES + offset);
         }
     }
 
@@ -210,9 +212,8 @@ impl Scene {
     pub fn check_bystanders(&mut self) {
         self.connect(2, 3);
         self.launched += 1;
-        let page = u64::from(requester_page(0)) * PAGE_BYTES;
         let word = launch_word(8 << CODE_LENGTH_SHIFT, 1).to_le_bytes();
-        self.write_bar(2, page + SLOT_LAUNCH_WORD as u64 * 8, &word);
+        self.write_bar(2, |pages| pages.requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, &word);
         self.world.serve_pages(2);
         let received = self.world.cards.get(3).map(|card| card.statistics().packets_received);
         assert_eq!(received, Some(1), "the bystanders' message did not arrive");

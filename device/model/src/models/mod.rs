@@ -39,6 +39,7 @@ mod tests {
     use super::*;
     use crate::nic::ShellCounts;
     use crate::nic::registry::{DrawnWorkload, Seat, Values};
+    use crate::nic::windows::lay_out;
     use crate::parts::profile::Profile;
 
     #[test]
@@ -64,6 +65,8 @@ mod tests {
             let defaults = Values::defaults(model);
             assert_eq!(model.problems(&defaults), []);
             assert!((model.build)(&defaults, seat()).is_ok(), "{}", model.name);
+            let layout = lay_out(model.windows, model.ports);
+            assert!(layout.is_ok(), "{}: {layout:?}", model.name);
             let limits = (model.limits)(&defaults);
             assert_eq!(limits.open_ports.len(), model.ports as usize, "{}", model.name);
             assert!((model.promises)(&defaults).sound.is_delivered, "{}", model.name);

@@ -9,6 +9,7 @@ pub mod frame;
 mod observed;
 pub mod registry;
 pub mod statistics;
+pub mod windows;
 
 pub use observed::Observed;
 pub use statistics::Statistics;

@@ -13,6 +13,7 @@ use core::fmt;
 use thiserror::Error;
 
 use crate::nic::Nic;
+use crate::nic::windows::Window;
 use crate::parts::profile::Profile;
 use crate::parts::routes::Address;
 
@@ -32,6 +33,8 @@ pub struct Model {
     pub paper: &'static str,
     /// Ports of a card.
     pub ports: u32,
+    /// What a card has in the BAR.
+    pub windows: &'static [Window],
     /// What a cluster file can say of a card.
     pub parameters: &'static [Parameter],
     /// What is wrong with values that are possible one by one.

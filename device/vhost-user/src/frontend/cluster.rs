@@ -13,6 +13,7 @@ use niclab_abi::control::{
 };
 use niclab_abi::event::Event;
 use niclab_abi::{FromBytes, MAGIC, QUEUE_DOORBELL, QUEUE_SIZE, QUEUES, ToBytes};
+use niclab_port::Windows;
 use niclab_port::atomic::wants_doorbell;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
@@ -47,6 +48,7 @@ pub struct ClusterGuest {
     connection: Mutex<Connection>,
     memory: Arc<GuestMemory>,
     bar: Arc<MappedBar>,
+    windows: Windows,
     config: DeviceConfig,
     queues: Mutex<Queues>,
     doorbell: EventFd,
@@ -95,10 +97,12 @@ impl ClusterGuest {
         request(&mut queues, &memory, OP_PING, &[])?;
         let bar = connection.wait_for_bar(TIMEOUT)?;
         wait_for_magic(&bar)?;
+        let windows = Windows::read(bar.page(0))?;
         Ok(Self {
             connection: Mutex::new(connection),
             memory,
             bar,
+            windows,
             config,
             queues: Mutex::new(queues),
             doorbell,
@@ -118,6 +122,14 @@ impl ClusterGuest {
     /// The BAR.
     pub const fn bar(&self) -> &Arc<MappedBar> {
         &self.bar
+    }
+
+    /// The first page of the BAR's window of this kind, or of the part of it that is this port's.
+    ///
+    /// # Errors
+    /// [`FrontendError::Bar`].
+    pub fn page_of(&self, kind: u32, port: u32) -> Result<u32, FrontendError> {
+        Ok(self.windows.place(kind, port)?.pages.start)
     }
 
     /// The connection, for what QEMU rather than a driver would do.

@@ -73,4 +73,7 @@ pub enum FrontendError {
     /// The daemon's answer is not what the interface says.
     #[error("the daemon's answer is not what the interface says: {0}")]
     Malformed(&'static str),
+    /// The information page of the BAR is not what the interface says.
+    #[error("the BAR is not what the interface says: {0}")]
+    Bar(#[from] niclab_port::WindowError),
 }

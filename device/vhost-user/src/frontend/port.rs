@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use niclab_abi::FromBytes;
 use niclab_abi::PAGE_BYTES;
-use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS, completer_page, requester_page};
+use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS, WINDOW_COMPLETER, WINDOW_REQUESTER};
 use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_CLOSE, OP_PORT_OPEN, OP_ROUTE, PORT_ANY, PortName, PortOpen, PortOpened,
     Route,
@@ -28,6 +28,8 @@ const STATUS_WORDS: usize = PAGE_BYTES as usize / 8;
 pub struct GuestPort<K = Slice> {
     guest: Arc<ClusterGuest>,
     port: u32,
+    requester_page: u32,
+    completer_page: u32,
     slices_address: u64,
     status_address: u64,
     requester: Requester,
@@ -50,8 +52,8 @@ impl GuestPort {
         let has_room = self.has_slot() && payload.len() <= PAYLOAD_WORDS;
         if has_room {
             let (received, flags) = (self.queue.received(), Flags::from_code(flags));
-            let Self { guest, port, requester, .. } = self;
-            let mut page = AtomicPage { requester: guest.bar().page(requester_page(*port)), status: &[] };
+            let Self { guest, requester_page, requester, .. } = self;
+            let mut page = AtomicPage { requester: guest.bar().page(*requester_page), status: &[] };
             slices::launch(requester, &mut page, payload, tag, flags, received);
         }
         has_room
@@ -77,6 +79,8 @@ impl<K: Kind> GuestPort<K> {
         Ok(Self {
             guest: Arc::clone(guest),
             port: opened.port,
+            requester_page: guest.page_of(WINDOW_REQUESTER, opened.port)?,
+            completer_page: guest.page_of(WINDOW_COMPLETER, opened.port)?,
             slices_address,
             status_address,
             requester: Requester::new(0),
@@ -148,8 +152,8 @@ impl<K: Kind> GuestPort<K> {
     #[inline]
     pub fn launch_raw(&mut self, code: u32, words: &[u64; PAYLOAD_WORDS + TAG_WORDS]) -> u32 {
         let received = self.queue.received();
-        let Self { guest, port, requester, .. } = self;
-        let mut page = AtomicPage { requester: guest.bar().page(requester_page(*port)), status: &[] };
+        let Self { guest, requester_page, requester, .. } = self;
+        let mut page = AtomicPage { requester: guest.bar().page(*requester_page), status: &[] };
         requester.launch(&mut page, 0, words.iter().copied(), code, received) as u32
     }
 
@@ -186,7 +190,7 @@ impl<K: Kind> GuestPort<K> {
     }
 
     fn store(&self, register: Register, value: u64) {
-        let completer = self.guest.bar().page(completer_page(self.port));
+        let completer = self.guest.bar().page(self.completer_page);
         AtomicRecords { records: &[], completer }.store(register, value);
     }
 
@@ -213,10 +217,10 @@ impl<K: Kind> GuestPort<K> {
         let words = |address, count| memory.atomics(address, count).unwrap_or_default();
         let count = self.queue.capacity() as usize * SLICE_WORDS;
         AtomicMemory {
-            page: AtomicPage { requester: bar.page(requester_page(self.port)), status: self.status_page() },
+            page: AtomicPage { requester: bar.page(self.requester_page), status: self.status_page() },
             records: AtomicRecords {
                 records: words(self.slices_address, count),
-                completer: bar.page(completer_page(self.port)),
+                completer: bar.page(self.completer_page),
             },
             region: words(region.0, (region.1 / 8) as usize),
         }
@@ -231,9 +235,9 @@ impl<K: Kind> GuestPort<K> {
         &mut self,
         act: impl FnOnce(&mut Queue<K>, &mut AtomicRecords<'_>) -> T,
     ) -> T {
-        let Self { guest, port, queue, slices_address, .. } = self;
+        let Self { guest, completer_page, queue, slices_address, .. } = self;
         let words = queue.capacity() as usize * SLICE_WORDS;
         let records = guest.memory().atomics(*slices_address, words).unwrap_or_default();
-        act(queue, &mut AtomicRecords { records, completer: guest.bar().page(completer_page(*port)) })
+        act(queue, &mut AtomicRecords { records, completer: guest.bar().page(*completer_page) })
     }
 }

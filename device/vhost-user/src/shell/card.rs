@@ -293,12 +293,12 @@ impl Card {
         log::debug!("control request {operation} on {} bytes", request.len());
     }
 
-    /// Zeroes the pages of ports that were just opened, before the reply says so.
+    /// Zeroes what ports have in the BAR that were just opened or closed, before the reply says so.
     pub fn follow_ports(&mut self) {
         for (port, was_open) in (0..).zip(&mut self.open) {
             let is_open = self.nic.is_open(port);
-            if is_open && !*was_open {
-                self.pages.open(port);
+            if is_open != *was_open {
+                self.pages.clear(port);
             }
             *was_open = is_open;
         }

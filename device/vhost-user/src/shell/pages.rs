@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use niclab_abi::bar::{
     COMPLETER_ARMED_OFFSET, COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, COMPLETER_REPORT_OFFSET,
     COMPLETER_TURN_OFFSET, COMPLETER_TURN_TIME_OFFSET, COMPLETER_WAKE_OFFSET, DOORBELL_WANTED,
-    INFO_DOORBELL_OFFSET, InfoPage, LAUNCH_SEQUENCE_SHIFT, PAGES_PER_PORT, PAYLOAD_WORDS, RECEIVED_KNOWN,
-    REPORT_ACTED, REPORT_BITS, REPORT_IDLE, REPORT_READY, SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS,
-    SLOTS, TAG_WORDS, TURN_OVER, completer_page, requester_page, slot_of,
+    INFO_DOORBELL_OFFSET, INFO_WINDOWS_OFFSET, InfoPage, LAUNCH_SEQUENCE_SHIFT, PAYLOAD_WORDS,
+    RECEIVED_KNOWN, REPORT_ACTED, REPORT_BITS, REPORT_IDLE, REPORT_READY, SLOT_LAUNCH_WORD,
+    SLOT_RECEIVED_WORD, SLOT_WORDS, SLOTS, TAG_WORDS, TURN_OVER, WINDOW_COMPLETER, WINDOW_REQUESTER, Window,
+    slot_of,
 };
 use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
+use niclab_model::nic::windows::{self, LayoutError, lay_out};
 use niclab_model::nic::{PageStore, Register};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -22,9 +24,12 @@ use crate::memory::{FileIdentity, identity};
 
 const WORDS_PER_PAGE: usize = PAGE_BYTES as usize / 8;
 
-/// The memory file of a BAR cannot be made.
+/// The BAR cannot be made.
 #[derive(Debug, Error)]
 pub enum PagesError {
+    /// The model declares what cannot be.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// The kernel refused the file.
     #[error("cannot make a memory file of {bytes} bytes for a BAR: {error}; is the memory limit too low?")]
     File {
@@ -97,15 +102,19 @@ pub struct Pages {
     file: File,
     mapping: MmapRegion,
     ports: Vec<PortView>,
+    windows: Vec<Window>,
+    requesters: Window,
+    completers: Window,
 }
 
 impl Pages {
-    /// A BAR for `ports` ports: information page, two pages a port, rounded up to a power of two, as QEMU demands.
+    /// A BAR with these windows for `ports` ports.
     ///
     /// # Errors
     /// [`PagesError`].
-    pub fn new(ports: u32) -> Result<Self, PagesError> {
-        let pages = (1 + PAGES_PER_PORT * ports).next_power_of_two();
+    pub fn new(windows: &[windows::Window], ports: u32) -> Result<Self, PagesError> {
+        let layout = lay_out(windows, ports)?;
+        let pages = layout.pages;
         let bytes = u64::from(pages) * PAGE_BYTES;
         let file_error = |error| PagesError::File { bytes, error };
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
@@ -117,24 +126,39 @@ impl Pages {
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(|errno| PagesError::Seal(errno.into()))?;
         let shared = file.try_clone().map_err(file_error)?;
         let mapping = MmapRegion::from_file(FileOffset::new(shared, 0), bytes as usize)?;
-        let mut this = Self { file, mapping, ports: vec![PortView::FRESH; ports as usize] };
+        // There is one of each in every layout.
+        let of_kind =
+            |kind| layout.table.iter().find(|window| window.kind == kind).copied().unwrap_or_default();
+        let this = Self {
+            file,
+            mapping,
+            ports: vec![PortView::FRESH; ports as usize],
+            requesters: of_kind(WINDOW_REQUESTER),
+            completers: of_kind(WINDOW_COMPLETER),
+            windows: layout.table,
+        };
         this.write_info(pages);
         Ok(this)
     }
 
     /// Everything of the information page but the magic word.
-    fn write_info(&mut self, pages: u32) {
+    fn write_info(&self, pages: u32) {
         let info = InfoPage {
             magic: 0,
             abi_version: ABI_VERSION,
             pages,
             ports: self.ports.len() as u32,
             slots: SLOTS,
+            windows: self.windows.len() as u32,
             doorbell: DOORBELL_WANTED,
             ..InfoPage::default()
         };
-        let mut bytes = [0; size_of::<InfoPage>()];
+        let mut bytes = [0; PAGE_BYTES as usize];
         info.to_bytes(&mut bytes);
+        let (_, table) = bytes.split_at_mut(INFO_WINDOWS_OFFSET as usize);
+        for (row, window) in table.chunks_exact_mut(size_of::<Window>()).zip(&self.windows) {
+            window.to_bytes(row);
+        }
         for (place, word) in self.words().iter().zip(bytes.chunks_exact(8)) {
             // `chunks_exact` gives eight bytes, and the memory holds the guest's little-endian words.
             place.store(word.try_into().map_or(0, u64::from_ne_bytes), Ordering::Relaxed);
@@ -179,12 +203,12 @@ impl Pages {
         fence(Ordering::SeqCst);
     }
 
-    /// A port is opened: its pages are zeroed, so that nothing of an earlier owner is seen or taken.
-    pub fn open(&mut self, port: u32) {
-        for page in [requester_page(port), completer_page(port)] {
-            for word in self.page(page) {
-                word.store(0, Ordering::Relaxed);
-            }
+    /// A port is opened or closed: its part of every window is zeroed, so that nothing of an earlier owner is seen or taken.
+    pub fn clear(&mut self, port: u32) {
+        for window in self.windows.iter().filter(|window| window.stride > 0) {
+            let first = window.first_page + window.stride * port;
+            let pages = (first..first + window.pages).flat_map(|page| self.page(page));
+            pages.for_each(|word| word.store(0, Ordering::Relaxed));
         }
         fence(Ordering::SeqCst);
         if let Some(view) = self.ports.get_mut(port as usize) {
@@ -203,7 +227,7 @@ impl Pages {
     fn launch(&self, port: u32) -> Option<(&[AtomicU64], u64)> {
         let view = self.ports.get(port as usize)?;
         let first = slot_of(view.expected) as usize * SLOT_WORDS;
-        let slot = self.page(requester_page(port)).get(first..first + SLOT_WORDS)?;
+        let slot = self.page(self.requester_page(port)).get(first..first + SLOT_WORDS)?;
         let launch = u64::from_le(slot.get(SLOT_LAUNCH_WORD)?.load(Ordering::Acquire));
         ((launch >> LAUNCH_SEQUENCE_SHIFT) as u32 == view.expected).then_some((slot, launch))
     }
@@ -227,7 +251,7 @@ impl Pages {
     /// The registers of `port` that were stored since the last look.
     #[inline]
     pub fn take_registers(&mut self, port: u32) -> [Option<Register>; 3] {
-        let page = self.page(completer_page(port));
+        let page = self.page(self.completer_page(port));
         let load = |offset: u64| {
             page.get(offset as usize / 8).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
         };
@@ -252,7 +276,7 @@ impl Pages {
 
     /// The report of a program that takes turns over `port`, if it stored one since the last look.
     pub fn take_report(&mut self, port: u32) -> Option<Report> {
-        let page = self.page(completer_page(port));
+        let page = self.page(self.completer_page(port));
         let load = |offset: u64| {
             page.get(offset as usize / 8).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
         };
@@ -288,9 +312,21 @@ impl Pages {
 
     /// Stores a word into the completer page of `port`, behind all that was stored before.
     fn store(&self, port: u32, offset: u64, value: u64) {
-        if let Some(word) = self.page(completer_page(port)).get(offset as usize / 8) {
+        if let Some(word) = self.page(self.completer_page(port)).get(offset as usize / 8) {
             word.store(value.to_le(), Ordering::Release);
         }
+    }
+
+    /// The page of the BAR from which `port` sends.
+    #[inline]
+    pub const fn requester_page(&self, port: u32) -> u32 {
+        self.requesters.first_page + self.requesters.stride * port
+    }
+
+    /// The page of the BAR in which `port` reports what it has received.
+    #[inline]
+    pub const fn completer_page(&self, port: u32) -> u32 {
+        self.completers.first_page + self.completers.stride * port
     }
 
     #[inline]
@@ -314,7 +350,9 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use niclab_abi::FromBytes;
-    use niclab_abi::bar::launch_word;
+    use niclab_abi::bar::{MAX_BAR_PAGES, WINDOW_OF_MODEL, launch_word};
+    use niclab_model::nic::windows::{Access, Caching, Owner, PAGES_OF_PORTS, REQUESTER};
+    use niclab_port::Windows;
     use proptest::prelude::*;
     use std::os::unix::fs::FileExt;
 
@@ -326,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_information_page_is_whole_before_its_magic_word() {
-        let pages = Pages::new(8).unwrap();
+        let pages = Pages::new(PAGES_OF_PORTS, 8).unwrap();
         let mut bytes = [0; InfoPage::BYTES];
         pages.file().read_exact_at(&mut bytes, 0).unwrap();
         let info = InfoPage::from_bytes(&bytes).unwrap();
@@ -338,14 +376,99 @@ mod tests {
         assert_eq!(InfoPage::from_bytes(&bytes).unwrap(), InfoPage { magic: MAGIC, ..info });
     }
 
+    const PAYLOAD: u32 = WINDOW_OF_MODEL;
+    const COMMON: u32 = WINDOW_OF_MODEL + 1;
+
+    /// What no card has yet: four pages of each port between the usual two, and some of the card's own, only to be read.
+    const MORE: &[windows::Window] = &[
+        REQUESTER,
+        windows::Window { name: "payload", kind: PAYLOAD, pages: 4, ..REQUESTER },
+        windows::Window {
+            name: "completer page",
+            kind: WINDOW_COMPLETER,
+            caching: Caching::Uncached,
+            ..REQUESTER
+        },
+        windows::Window {
+            name: "table",
+            kind: COMMON,
+            pages: 3,
+            owner: Owner::Card,
+            caching: Caching::WriteBack,
+            access: Access::ReadOnly,
+        },
+    ];
+
+    fn words_of(pages: &Pages, range: std::ops::Range<u64>) -> Vec<u64> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        pages.file().read_exact_at(&mut bytes, range.start).unwrap();
+        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn the_table_of_windows_to_the_byte() {
+        let words = |low: u64, high: u64| low | high << 32;
+        let pages = Pages::new(MORE, 2).unwrap();
+        let head = [0, words(ABI_VERSION.into(), 16), words(2, 32), 4, 0, 0, 0, 0, 1];
+        assert_eq!(words_of(&pages, 0..72), head);
+        // Kind, caching; access, first page; pages, stride.
+        let rows = [
+            [words(1, 2), words(2, 1), words(1, 1)],
+            [words(16, 2), words(2, 3), words(4, 4)],
+            [words(2, 1), words(2, 11), words(1, 1)],
+            [words(17, 3), words(1, 13), words(3, 0)],
+        ];
+        assert_eq!(words_of(&pages, 128..128 + 96), rows.as_flattened());
+        assert_eq!(words_of(&pages, 128 + 96..4096), [0; 484]);
+    }
+
+    #[test]
+    fn hosts_find_every_window_where_the_shell_has_it() {
+        let pages = Pages::new(MORE, 2).unwrap();
+        let windows = Windows::read(pages.words()).unwrap();
+        for port in 0..2 {
+            let place = |kind| windows.place(kind, port).unwrap();
+            let (requester, completer) = (pages.requester_page(port), pages.completer_page(port));
+            assert_eq!(place(WINDOW_REQUESTER).pages, requester..requester + 1);
+            assert_eq!(place(WINDOW_COMPLETER).pages, completer..completer + 1);
+            assert_eq!((place(PAYLOAD).pages.len(), place(PAYLOAD).is_writable), (4, true));
+            assert_eq!((place(COMMON).pages, place(COMMON).is_writable), (13..16, false));
+        }
+    }
+
+    #[test]
+    fn a_port_begins_with_empty_windows_and_leaves_those_of_others_alone() {
+        let mut pages = Pages::new(MORE, 2).unwrap();
+        let windows = Windows::read(pages.words()).unwrap();
+        for page in 1..16 {
+            (0..512).for_each(|word| store(&pages, page, 8 * word, 7));
+        }
+        pages.clear(1);
+        let mine =
+            [WINDOW_REQUESTER, PAYLOAD, WINDOW_COMPLETER].map(|kind| windows.place(kind, 1).unwrap().pages);
+        let mine: Vec<_> = mine.into_iter().flatten().collect();
+        for page in 1..16 {
+            let expected = if mine.contains(&page) { 0 } else { 7 };
+            let place = u64::from(page) * PAGE_BYTES;
+            assert_eq!(words_of(&pages, place..place + PAGE_BYTES), [expected; 512], "page {page}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_must_not_declare_is_no_bar() {
+        let error = Pages::new(&PAGES_OF_PORTS[..1], 2).err().unwrap();
+        assert!(error.to_string().contains("completer page"), "{error}");
+        assert!(Pages::new(PAGES_OF_PORTS, MAX_BAR_PAGES / 2).is_err());
+    }
+
     #[test]
     fn a_register_is_reported_once_and_release_comes_first() {
-        let mut pages = Pages::new(2).unwrap();
-        pages.open(1);
+        let mut pages = Pages::new(PAGES_OF_PORTS, 2).unwrap();
+        pages.clear(1);
         assert_eq!(pages.take_registers(1), [None; 3]);
-        store(&pages, completer_page(1), COMPLETER_ARMED_OFFSET, 9);
-        store(&pages, completer_page(1), COMPLETER_RELEASED_OFFSET, 4);
-        store(&pages, completer_page(1), COMPLETER_INTERVAL_OFFSET, 2);
+        store(&pages, pages.completer_page(1), COMPLETER_ARMED_OFFSET, 9);
+        store(&pages, pages.completer_page(1), COMPLETER_RELEASED_OFFSET, 4);
+        store(&pages, pages.completer_page(1), COMPLETER_INTERVAL_OFFSET, 2);
         let expected = [Register::ReleaseInterval(2), Register::Released(4), Register::Armed(9)];
         assert_eq!(pages.take_registers(1), expected.map(Some));
         assert_eq!(pages.take_registers(1), [None; 3]);
@@ -353,10 +476,10 @@ mod tests {
 
     #[test]
     fn opening_forgets_what_an_earlier_owner_left() {
-        let mut pages = Pages::new(1).unwrap();
-        store(&pages, requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
+        let mut pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
+        store(&pages, pages.requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
         assert!(pages.is_launched(0));
-        pages.open(0);
+        pages.clear(0);
         assert!(!pages.is_launched(0));
         assert_eq!(pages.take(0), None);
     }
@@ -364,12 +487,12 @@ mod tests {
     proptest! {
         #[test]
         fn launches_are_taken_in_order_and_once(count in 1_u32..200, tag: u64) {
-            let mut pages = Pages::new(1).unwrap();
+            let mut pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
             for sequence in 1..=count {
                 let slot = u64::from(slot_of(sequence)) * SLOT_WORDS as u64 * 8;
-                store(&pages, requester_page(0), slot + 64, tag ^ u64::from(sequence));
+                store(&pages, pages.requester_page(0), slot + 64, tag ^ u64::from(sequence));
                 prop_assert!(!pages.is_launched(0));
-                store(&pages, requester_page(0), slot + SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, sequence));
+                store(&pages, pages.requester_page(0), slot + SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, sequence));
                 let taken = pages.take(0).unwrap();
                 prop_assert_eq!(taken.store.words[8], tag ^ u64::from(sequence));
                 prop_assert_eq!((taken.store.code, taken.received), (64, None));
@@ -379,7 +502,7 @@ mod tests {
 
         #[test]
         fn no_port_number_reaches_outside(port: u32) {
-            let mut pages = Pages::new(8).unwrap();
+            let mut pages = Pages::new(PAGES_OF_PORTS, 8).unwrap();
             if port < 8 { return Ok(()); }
             prop_assert_eq!(pages.take(port.min(1 << 20)), None);
         }

@@ -513,12 +513,11 @@ mod tests {
     use std::sync::Mutex;
 
     use niclab_abi::PAGE_BYTES;
-    use niclab_abi::bar::{
-        COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, completer_page, launch_word, requester_page,
-    };
+    use niclab_abi::bar::{COMPLETER_RELEASED_OFFSET, SLOT_LAUNCH_WORD, launch_word};
     use niclab_model::fabric::link::LinkConfig;
     use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
     use niclab_model::nic::Statistics;
+    use niclab_model::nic::windows::PAGES_OF_PORTS;
     use niclab_model::nic::{HostRange, Input, Nic, Observed, Register, ShellCounts};
     use niclab_model::parts::ledger::Ledger;
     use niclab_model::time::Span;
@@ -528,14 +527,16 @@ mod tests {
 
     /// A card whose program releases a slice and launches just when its page is looked at.
     struct Busy {
-        page: File,
+        bar: File,
+        requester_page: u32,
+        completer_page: u32,
         inputs: Arc<Mutex<Vec<&'static str>>>,
         ledger: Ledger,
     }
 
     impl Busy {
         fn store(&self, page: u32, offset: u64, word: u64) {
-            self.page.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset).unwrap();
+            self.bar.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset).unwrap();
         }
     }
 
@@ -550,8 +551,8 @@ mod tests {
         }
 
         fn accepts_store(&self, _: u32) -> bool {
-            self.store(completer_page(0), COMPLETER_RELEASED_OFFSET, 1);
-            self.store(requester_page(0), SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
+            self.store(self.completer_page, COMPLETER_RELEASED_OFFSET, 1);
+            self.store(self.requester_page, SLOT_LAUNCH_WORD as u64 * 8, launch_word(64, 1));
             true
         }
 
@@ -602,10 +603,15 @@ mod tests {
             switch_fall_through: Span::ZERO,
             seed: 1,
         });
-        let pages = Pages::new(1).unwrap();
+        let pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
         let inputs = Arc::default();
-        let page = pages.file().try_clone().unwrap();
-        let nic = Busy { page, inputs: Arc::clone(&inputs), ledger: Ledger::default() };
+        let nic = Busy {
+            bar: pages.file().try_clone().unwrap(),
+            requester_page: pages.requester_page(0),
+            completer_page: pages.completer_page(0),
+            inputs: Arc::clone(&inputs),
+            ledger: Ledger::default(),
+        };
         let network = Network::new(fabric.unwrap());
         let mut world = World::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), network, 1);
         world.cards[0].follow_ports();

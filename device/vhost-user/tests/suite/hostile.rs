@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{PATIENCE, Stop, frame, lab, pair, stats, stream, until, violations};
 use niclab_abi::ToBytes;
-use niclab_abi::bar::{CODE_RESERVED, launch_word};
+use niclab_abi::bar::{CODE_RESERVED, WINDOW_REQUESTER, launch_word};
 use niclab_abi::control::{
     OP_PORT_OPEN, PORT_ANY, PortOpen, STATUS_BAD_ADDRESS, STATUS_BAD_LENGTH, STATUS_BAD_OPERATION,
 };
@@ -221,7 +221,8 @@ fn launch_words_with_bad_codes() {
     until("the refusal", || port.status_line().refusal == Some(Refusal::Release));
     assert!(other.try_receive().is_none());
     // Sequence numbers from nowhere are no launches.
-    for word in scene.hostile.bar().page(niclab_abi::bar::requester_page(port.number())) {
+    let page = scene.hostile.page_of(WINDOW_REQUESTER, port.number()).unwrap();
+    for word in scene.hostile.bar().page(page) {
         word.store(launch_word(0xfff, 0xdead_beef), std::sync::atomic::Ordering::Relaxed);
     }
     scene.hostile.ring();

@@ -3,11 +3,13 @@
 use std::fs::File;
 
 use niclab_abi::PAGE_BYTES;
+use niclab_abi::bar::{WINDOW_COMPLETER, WINDOW_REQUESTER};
 use niclab_abi::control::PORT_ANY;
 use niclab_abi::ioctl::{
-    IOCTL_OPEN_PORT, MAP_COMPLETER, MAP_INFO, MAP_RECEIVE, MAP_REQUESTER, OpenPort, RECEIVE_SLICES_OFFSET,
+    IOCTL_OPEN_PORT, MAP_INFO, MAP_RECEIVE, MAP_WINDOW_STRIDE, MAP_WINDOWS, OpenPort, RECEIVE_SLICES_OFFSET,
 };
 use niclab_abi::receive::{MAX_SLICES, MIN_SLICES, SLICE_BYTES};
+use niclab_port::Windows;
 use nix::errno::Errno;
 
 use super::Parts;
@@ -72,15 +74,23 @@ pub(crate) fn open(device: &Device, options: PortOptions) -> Result<Parts, Error
             source,
         })
     };
-    let page = PAGE_BYTES as usize;
-    let info = map("information page", MAP_INFO, page, false)?;
-    let requester = map("requester page", MAP_REQUESTER, page, true)?;
-    let completer = map("completer page", MAP_COMPLETER, page, true)?;
+    let inconsistent = |what: String| Error::Inconsistent { device: device.name().into(), what };
+    let info = map("information page", MAP_INFO, PAGE_BYTES as usize, false)?;
+    let windows = Windows::read(info.words()).map_err(|error| inconsistent(error.to_string()))?;
+    let map_window = |what: &str, kind: u32| {
+        let place = windows.place(kind, opened.port).map_err(|error| inconsistent(error.to_string()))?;
+        let offset = MAP_WINDOWS + MAP_WINDOW_STRIDE * u64::from(place.number);
+        map(what, offset, place.pages.len() * PAGE_BYTES as usize, place.is_writable)
+    };
+    let requester = map_window("requester page", WINDOW_REQUESTER)?;
+    let completer = map_window("completer page", WINDOW_COMPLETER)?;
     let receive_bytes = usize::try_from(opened.receive_bytes).unwrap_or(usize::MAX) & !7;
     let receive = map("receive memory", MAP_RECEIVE, receive_bytes, false)?;
-    let (status, slices) = receive_parts(&receive, opened.slices).ok_or_else(|| Error::Inconsistent {
-        device: device.name().into(),
-        what: format!("{receive_bytes} bytes of receive memory are too few for {} slices", opened.slices),
+    let (status, slices) = receive_parts(&receive, opened.slices).ok_or_else(|| {
+        inconsistent(format!(
+            "{receive_bytes} bytes of receive memory are too few for {} slices",
+            opened.slices
+        ))
     })?;
     Ok(Parts {
         address: Address { node: device.info().node, port: opened.port },

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, SLOTS, completer_page};
+use niclab_abi::bar::{COMPLETER_ARMED_OFFSET, SLOTS, WINDOW_COMPLETER};
 use niclab_spec::daemon::DaemonConfig;
 use niclab_user::slices::{Flags, Message, Port, Refusal};
 use niclab_user::{Error, WaitPolicy};
@@ -36,7 +36,8 @@ fn pair(slices: u32, credits: u32) -> (Cluster, [Port; 2]) {
 
 /// The record for which the port of this node waits.
 pub(super) fn armed(cluster: &Cluster, node: usize) -> u64 {
-    let page = cluster.guests[node].bar().page(completer_page(0));
+    let guest = &cluster.guests[node];
+    let page = guest.bar().page(guest.page_of(WINDOW_COMPLETER, 0).expect("an open port's page"));
     u64::from_le(page[(COMPLETER_ARMED_OFFSET / 8) as usize].load(Ordering::Acquire))
 }
 

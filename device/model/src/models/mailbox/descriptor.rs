@@ -14,6 +14,7 @@ use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
     Swarm, Value, Values,
 };
+use crate::nic::windows::PAGES_OF_PORTS;
 use crate::parts::effects::WORD_BYTES;
 use crate::time::Span;
 
@@ -27,6 +28,7 @@ pub static MODEL: Model = Model {
     paper: "K. A. Bartlett, R. A. Scantlebury, P. T. Wilkinson, A note on reliable full-duplex transmission over half-duplex \
             links, 1969 (its protocol)",
     ports: PORTS as u32,
+    windows: PAGES_OF_PORTS,
     parameters: PARAMETERS,
     check: |_| Vec::new(),
     limits,

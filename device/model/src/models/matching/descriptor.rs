@@ -13,6 +13,7 @@ use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
     Swarm, Value, Values,
 };
+use crate::nic::windows::PAGES_OF_PORTS;
 use crate::parts::routes::Address;
 use crate::time::Span;
 
@@ -25,6 +26,7 @@ pub static MODEL: Model = Model {
     summary: "posted receives that a microcoded unit compares with what arrives",
     paper: "K. S. Hemmert, K. D. Underwood, A. Rodrigues, An Architecture to Perform NIC Based MPI Matching",
     ports: PORTS as u32,
+    windows: PAGES_OF_PORTS,
     parameters: PARAMETERS,
     check: |_| Vec::new(),
     limits,

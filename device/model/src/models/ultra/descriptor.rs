@@ -13,6 +13,7 @@ use crate::nic::registry::{
     AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
     Promises, Seat, Swarm, Value, Values,
 };
+use crate::nic::windows::PAGES_OF_PORTS;
 
 /// ULTRA.
 pub static MODEL: Model = Model {
@@ -23,6 +24,7 @@ pub static MODEL: Model = Model {
     summary: "requester and completer, one I/O cycle a message",
     paper: "H. Fröning, H. Litz, U. Brüning, A New Ultra-Low Latency Message Transfer Mechanism, University of Mannheim, 2007",
     ports: PORTS as u32,
+    windows: PAGES_OF_PORTS,
     parameters: PARAMETERS,
     check,
     limits,
