@@ -7,7 +7,7 @@ use niclab_bench::{BenchSection, figures::PaperFigures};
 use niclab_cluster::arguments::ClusterArgs;
 use niclab_spec::ClusterName;
 
-use crate::match_unit;
+use crate::{match_unit, protocol};
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
 /// modelled hardware would have cost.
@@ -109,6 +109,9 @@ pub enum Command {
     /// Tools for programs of the match unit.
     #[command(flatten)]
     Firmware(match_unit::Tool),
+    /// Tools for protocols that are assembled from components.
+    #[command(subcommand, name = niclab_stitcher::CARD)]
+    Protocol(protocol::Tool),
     /// Print the JSON Schema of the cluster file, of the report or of a platform profile.
     Schema(SchemaArgs),
     /// Keep a cluster up. `niclab up` starts this.

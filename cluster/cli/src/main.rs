@@ -3,6 +3,7 @@
 mod arguments;
 mod commands;
 mod match_unit;
+mod protocol;
 
 use std::process::ExitCode;
 

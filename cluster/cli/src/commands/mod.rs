@@ -12,6 +12,7 @@ mod logs;
 mod match_unit;
 mod plan;
 mod profile;
+mod protocol;
 mod report;
 pub mod run;
 mod schema;
@@ -63,6 +64,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Check(args) => check::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Firmware(tool) => match_unit::run(&tool),
+        Command::Protocol(tool) => protocol::run(&tool),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),

@@ -9,6 +9,7 @@ mod check;
 mod command_line;
 mod commands;
 mod figures;
+mod inic;
 mod matching;
 mod profiles;
 mod support;

@@ -202,7 +202,7 @@ pub enum Direction {
 }
 
 /// A port.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its name in sources.
     pub name: &'static str,

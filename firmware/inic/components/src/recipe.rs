@@ -37,7 +37,7 @@ impl Flow {
 pub struct Recipe {
     /// What becomes of packets that are lost or out of order.
     pub flow: Flow,
-    /// Whether duplicates are found. Selective repeat drops them itself.
+    /// Whether duplicates are found, where packets are sent again; selective repeat drops them itself.
     pub finds_duplicates: bool,
     /// Whether packets leave at a controlled rate.
     pub controls_rate: bool,
@@ -112,7 +112,7 @@ impl Shop {
         let mut data = Kind::SplitPacket;
         // What tells build_acks which packets have arrived.
         let mut headers = Kind::SplitPacket;
-        if recipe.finds_duplicates && recipe.flow != Flow::SelectiveRepeat {
+        if recipe.finds_duplicates && matches!(recipe.flow, Flow::Reliable | Flow::GoBackN) {
             self.judge(Kind::DupFind)?;
             (data, headers) = (Kind::DropPkt, Kind::DupFind);
         }
@@ -164,13 +164,17 @@ impl Shop {
                 self.assembly.connect(from, to, DEFAULT_DEPTH)?;
             }
         }
-        if matches!(recipe.flow, Flow::Unreliable | Flow::Reliable) {
+        if matches!(recipe.flow, Flow::Unreliable | Flow::Newest | Flow::Reliable) {
             for kind in [Kind::Genp, Kind::GenpUnreliable, Kind::HostReceive] {
                 self.assembly.set(kind, Parameter::Placement, 1)?;
             }
         }
         if recipe.flow == Flow::GoBackN {
             self.assembly.set(Kind::DupFind, Parameter::Beyond, 0)?;
+        }
+        if recipe.controls_rate {
+            // A full window takes its time to leave.
+            self.assembly.set(Kind::Timer, Parameter::TimeoutUs, 10_000)?;
         }
         if recipe.flow == Flow::Newest {
             self.assembly.set(Kind::OrderPkts, Parameter::Policy, Policy::Newer as u32)?;

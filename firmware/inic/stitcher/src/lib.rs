@@ -1,15 +1,17 @@
 //! Assemblies of protocol components as TOML: [`read`] makes one of a source, or says what is wrong with it, where, and how to
-//! mend it; [`show`] draws one.
+//! mend it; [`open`] takes images as well; [`show`] draws one.
 //!
 //! docs/ASSEMBLIES.md describes the language.
 
+mod open;
 mod reader;
 mod show;
 mod text;
 
 pub use niclab_components as components;
+pub use open::{Refused, open};
 pub use reader::read;
-pub use show::show;
+pub use show::{show, summary};
 
 /// What the card is called whose assemblies these are.
 pub const CARD: &str = "inic";

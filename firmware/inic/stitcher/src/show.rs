@@ -24,6 +24,14 @@ pub fn show(assembly: &Checked) -> String {
     text
 }
 
+/// What the assembly promises and takes, in a line.
+#[must_use]
+pub fn summary(assembly: &Checked) -> String {
+    let taken = assembly.resources();
+    let [flip_flops, luts] = [taken.flip_flops, taken.luts];
+    format!("{}; {flip_flops} flip-flops, {luts} look-up tables", promises(assembly))
+}
+
 /// A component's name, kind and values, without what it takes.
 fn component(of: &Component) -> String {
     let row = of.kind().row();

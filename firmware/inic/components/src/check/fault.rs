@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use crate::assembly::{Assembly, End};
-use crate::kinds::{ACK_MASK_BITS, MAX_DATA_BYTES, PLACEMENT_BYTES, Parameter, Values};
+use crate::kinds::{
+    ACK_MASK_BITS, Direction, KINDS, MAX_DATA_BYTES, PLACEMENT_BYTES, Parameter, Port, Values,
+};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -106,9 +108,9 @@ pub enum Problem {
         /// Its limit.
         limit: u32,
     },
-    /// The limit is larger than half of the numbers that packets can have.
+    /// The limit is not below half of the numbers that packets can have.
     #[error(
-        "`{genp}`: outstanding_limit is {limit}, more than half of the {numbers} numbers that packets have in the format of `{xmit}`: new packets could not be told from old ones"
+        "`{genp}`: outstanding_limit is {limit}, not below half of the {numbers} numbers that packets have in the format of `{xmit}`: new packets could not be told from old ones"
     )]
     BeyondSequence {
         /// The generator.
@@ -153,6 +155,8 @@ pub enum Problem {
     Unconnected {
         /// The port.
         port: PortName,
+        /// Its row.
+        row: &'static Port,
     },
     /// Two ends of a connection are of different types.
     #[error("`{from}` carries {from_type}, and `{to}` takes {to_type}")]
@@ -238,6 +242,20 @@ pub enum Problem {
         /// Drops what is out of order.
         order_pkts: String,
     },
+    /// `dup_find` cannot remember all that is sent again.
+    #[error(
+        "`{dup_find}` remembers {beyond} packets behind one that is missing, and `{genp}` sends {needed}: it drops what it cannot remember, or lets it come twice"
+    )]
+    Forgets {
+        /// Finds duplicates.
+        dup_find: String,
+        /// How many it remembers.
+        beyond: u32,
+        /// The generator.
+        genp: String,
+        /// How many it can send behind one that is missing.
+        needed: u32,
+    },
     /// Verdicts or headers are about other packets than the data that they come with.
     #[error(
         "`{component}`: `{with}` does not speak of the same packets as the data: something before them drops or reorders"
@@ -248,9 +266,9 @@ pub enum Problem {
         /// Where the verdicts or headers come from.
         with: String,
     },
-    /// Packets can arrive in any order, and nothing says where they belong.
+    /// Packets can be missing or in any order, and nothing says where they belong.
     #[error(
-        "this assembly promises no order, and `{generator}` sends no placement words: nothing says where a packet belongs"
+        "packets can be missing or in any order, and `{generator}` sends no placement words: nothing says where one belongs"
     )]
     Unplaced {
         /// Makes packets.
@@ -281,6 +299,15 @@ impl Values {
     }
 }
 
+/// The ports that one can be connected to, by their kinds' names.
+fn partners(of: &Port) -> Vec<String> {
+    let direction = if of.direction == Direction::In { Direction::Out } else { Direction::In };
+    let fits = |port: &&Port| port.carries == of.carries && port.leads(direction);
+    let found =
+        KINDS.iter().flat_map(|row| row.ports.iter().filter(fits).map(move |port| (row.name, port.name)));
+    found.map(|(kind, port)| format!("{kind}.{port}")).collect()
+}
+
 impl Problem {
     /// What to do about it.
     #[must_use]
@@ -296,13 +323,17 @@ impl Problem {
                 "lower outstanding_limit to {ACK_MASK_BITS}, or acknowledge in order: order_pkts with policy = \"go_back_n\""
             ),
             Self::BeyondSequence { numbers, .. } => {
-                format!("lower outstanding_limit to {}, or take a format with longer numbers", numbers / 2)
+                format!(
+                    "lower outstanding_limit to {}, or take a format with longer numbers",
+                    numbers / 2 - 1
+                )
             }
             Self::Formats { .. } => "give both the same format".to_owned(),
             Self::Placements { .. } => "give both the same placement".to_owned(),
             Self::TooLong { .. } => format!("lower packet_bytes to {}", MAX_DATA_BYTES - PLACEMENT_BYTES),
-            Self::Unconnected { port } => {
-                format!("connect `{port}`, or close it by a stub if nothing is to come of it")
+            Self::Unconnected { row, .. } => {
+                let closed = if row.may_be_closed { ", or close it by a stub" } else { "" };
+                format!("connect it to {}{closed}", partners(row).join(" or "))
             }
             Self::Types { to_type, .. } => format!("connect an output that carries {to_type}"),
             Self::TwoDrivers { to, .. } => format!("leave one of the connections to `{to}` away"),
@@ -316,6 +347,9 @@ impl Problem {
                 format!("lead the headers to `{build_acks}` through `{component}`")
             }
             Self::Remembers { dup_find, .. } => format!("set beyond = 0 for `{dup_find}`"),
+            Self::Forgets { needed, .. } => {
+                format!("raise beyond to {needed}, or lower outstanding_limit")
+            }
             Self::Apart { .. } => {
                 "lead to both what split_packet gives, at most through dup_find or mitigate".to_owned()
             }

@@ -27,7 +27,7 @@ fn port_of(assembly: &Assembly, end: End, faults: &mut Vec<Fault>) {
     let numbered = assembly.connections().iter().enumerate();
     let mut touching = numbered.filter(|(_, connection)| touches(connection));
     let Some((_, first)) = touching.next() else {
-        let problem = Problem::Unconnected { port: PortName::of(assembly, end) };
+        let problem = Problem::Unconnected { port: PortName::of(assembly, end), row: port };
         faults.push(Fault { place: Place::Component(end.component), problem });
         return;
     };

@@ -1,0 +1,84 @@
+//! Protocols that are assembled from components: sources are checked and drawn, and become images.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use niclab_source::OutputFile;
+use niclab_stitcher::components::{BUNDLED, Bundled, Checked};
+use niclab_stitcher::{IMAGE_EXTENSION, Refused, open, show, summary};
+
+use crate::commands::terminal;
+use crate::protocol::{BuildArgs, CheckArgs, ShowArgs, Tool};
+
+/// The code where an assembly was refused.
+const REFUSED: u8 = 1;
+
+/// Does what is asked of a tool.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn run(tool: &Tool) -> Result<u8> {
+    match tool {
+        Tool::Check(args) => check(args),
+        Tool::Build(args) => build(args),
+        Tool::Show(args) => show_one(args),
+    }
+}
+
+/// The assembly of a file, source or image.
+fn assembly_of(file: &Path) -> Result<Result<Checked, Refused>> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(open(&file.display().to_string(), &bytes))
+}
+
+/// Says all that is wrong with a file.
+fn refuse(file: &Path, refused: &Refused) -> u8 {
+    eprint!("{refused}");
+    eprintln!("niclab: {}: the assembly was refused", file.display());
+    REFUSED
+}
+
+fn check(args: &CheckArgs) -> Result<u8> {
+    let mut code = 0;
+    for file in &args.files {
+        match assembly_of(file)? {
+            Ok(assembly) => terminal::print(&format!("{}: {}\n", file.display(), summary(&assembly)))?,
+            Err(refused) => code = refuse(file, &refused),
+        }
+    }
+    Ok(code)
+}
+
+fn build(args: &BuildArgs) -> Result<u8> {
+    let output = args.output.clone().unwrap_or_else(|| args.source.with_extension(IMAGE_EXTENSION));
+    // Before the source is read: an output path that must not be written is refused whatever the source holds.
+    let image = OutputFile::create(&output, &[&args.source])?;
+    match assembly_of(&args.source)? {
+        Ok(assembly) => {
+            image.writer()?.write_all(&assembly.encode()).map_err(|error| image.fail(error))?;
+            image.replace()?;
+            Ok(0)
+        }
+        Err(refused) => Ok(refuse(&args.source, &refused)),
+    }
+}
+
+fn show_one(args: &ShowArgs) -> Result<u8> {
+    let bundled = args.assembly.to_str().and_then(Bundled::named);
+    let assembly = match bundled {
+        Some(bundled) => open(bundled.name, bundled.image),
+        None => assembly_of(&args.assembly).with_context(|| {
+            let names = BUNDLED.map(|bundled| bundled.name).join(", ");
+            format!("no assembly that cards are built with has that name; there are: {names}")
+        })?,
+    };
+    match assembly {
+        Ok(assembly) => {
+            terminal::print(&show(&assembly))?;
+            Ok(0)
+        }
+        Err(refused) => Ok(refuse(&args.assembly, &refused)),
+    }
+}

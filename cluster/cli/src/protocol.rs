@@ -1,0 +1,49 @@
+//! The command line of the tools for protocols that are assembled from components.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// A tool.
+#[derive(Debug, Subcommand)]
+pub enum Tool {
+    /// Check assemblies: what each promises and takes, or all that is wrong with it.
+    ///
+    /// Every error names line, component and port, and the mend; docs/ASSEMBLIES.md describes the language. Exits with 1 where
+    /// one is refused.
+    Check(CheckArgs),
+    /// Build the image of an assembly, which cards load.
+    ///
+    /// Exits with 1, and writes nothing, where the assembly is refused.
+    Build(BuildArgs),
+    /// Draw an assembly: its blocks with their components and values, what joins them, what it takes and what it promises.
+    Show(ShowArgs),
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Sources, or images.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+}
+
+/// Arguments of `build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The source.
+    #[arg(value_name = "FILE.toml")]
+    pub source: PathBuf,
+    /// Where to write the image. Without this, beside the source, with the ending of images.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Arguments of `show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// A source or an image, or the name of an assembly that cards are built with: conf1 to conf4, unreliable_ordered,
+    /// selective_repeat, rate_controlled.
+    #[arg(value_name = "FILE|NAME")]
+    pub assembly: PathBuf,
+}

@@ -1,0 +1,41 @@
+//! Files that hold an assembly, as source or as image.
+
+use std::fmt::Write as _;
+
+use niclab_components::{Assembly, Checked, image};
+use niclab_source::render;
+use thiserror::Error;
+
+use crate::reader::read;
+
+/// Why a file holds no assembly: all that is wrong, as it is shown to a user.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
+/// The assembly that the bytes of a file hold; `file` stands in messages.
+///
+/// # Errors
+/// [`Refused`].
+pub fn open(file: &str, bytes: &[u8]) -> Result<Checked, Refused> {
+    if bytes.starts_with(&image::MAGIC) {
+        return of_image(file, bytes);
+    }
+    let source = str::from_utf8(bytes).map_err(|_| {
+        Refused(format!(
+            "{file}: this is neither TOML nor the image of an assembly\n  mend: name another file\n"
+        ))
+    })?;
+    read(source).map_err(|rejected| Refused(render(&rejected.diagnostics, rejected.more, file, source)))
+}
+
+fn of_image(file: &str, bytes: &[u8]) -> Result<Checked, Refused> {
+    let assembly = Assembly::decode(bytes).map_err(|error| Refused(format!("{file}: {error}\n")))?;
+    assembly.check().map_err(|faults| {
+        let mut text = String::new();
+        for fault in faults {
+            let _ = writeln!(text, "{file}: error: {fault}\n  mend: {}", fault.problem.mend());
+        }
+        Refused(text)
+    })
+}
