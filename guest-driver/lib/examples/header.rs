@@ -7,7 +7,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bindings = cbindgen::Builder::new()
         .with_config(config)
         .with_src(source.join("capi.rs"))
+        .with_src(source.join("capi/region.rs"))
         .with_src(source.join("capi/matching.rs"))
+        .with_src(source.join("capi/posts.rs"))
         .generate()?;
     bindings.write(std::io::stdout());
     Ok(())

@@ -29,7 +29,7 @@ static void check(int result, const char *what)
 }
 
 /* Posts memory for one message of the peer. */
-static void post(niclab_match_port *port, const niclab_match_region *into, uint32_t peer)
+static void post(niclab_match_port *port, const niclab_region *into, uint32_t peer)
 {
 	niclab_match_entry entry = { 0 };
 
@@ -47,7 +47,7 @@ static void post(niclab_match_port *port, const niclab_match_region *into, uint3
 }
 
 /* Puts all of a region; the acknowledgement tells whether the peer had posted its memory. */
-static void put(niclab_match_port *port, const niclab_match_region *from, uint32_t node, uint32_t peer)
+static void put(niclab_match_port *port, const niclab_region *from, uint32_t node, uint32_t peer)
 {
 	niclab_match_transfer transfer = { 0 };
 
@@ -66,7 +66,7 @@ int main(int count, char **arguments)
 {
 	niclab_device *device;
 	niclab_match_port *port;
-	niclab_match_region *into, *from;
+	niclab_region *into, *from;
 	niclab_match_event event;
 	niclab_info info;
 	uint32_t peer;
@@ -82,7 +82,7 @@ int main(int count, char **arguments)
 	check(niclab_match_open(device, PORT, EVENTS, &port), "open the port");
 	check(niclab_match_allocate(port, BYTES, &into), "register memory to receive into");
 	check(niclab_match_allocate(port, BYTES, &from), "register memory to send from");
-	memset(niclab_match_memory(from), (int)(info.node + 1), BYTES);
+	memset(niclab_region_memory(from), (int)(info.node + 1), BYTES);
 
 	post(port, into, peer);
 	put(port, from, info.node, peer);
@@ -104,14 +104,14 @@ int main(int count, char **arguments)
 		}
 	}
 	for (size_t index = 0; index < BYTES; index++) {
-		if (((unsigned char *)niclab_match_memory(into))[index] != peer + 1) {
+		if (((unsigned char *)niclab_region_memory(into))[index] != peer + 1) {
 			fprintf(stderr, "exchange: byte %zu is wrong\n", index);
 			return EXIT_FAILURE;
 		}
 	}
 	printf("node %u wrote %d bytes into the memory of node %u\n", peer, BYTES, info.node);
-	niclab_match_release(from);
-	niclab_match_release(into);
+	niclab_region_release(from);
+	niclab_region_release(into);
 	niclab_match_close(port);
 	niclab_close(device);
 	return EXIT_SUCCESS;

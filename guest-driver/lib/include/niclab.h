@@ -10,6 +10,7 @@
 #ifndef NICLAB_H
 #define NICLAB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -213,6 +214,26 @@
 #define NICLAB_MATCH_REFUSED 9
 
 /**
+ * Event: the card has all data of a message, and needs its memory no more.
+ */
+#define NICLAB_POSTS_SENT 1
+
+/**
+ * Event: a message is in the memory that was posted for it.
+ */
+#define NICLAB_POSTS_RECEIVED 2
+
+/**
+ * Event: a command was refused.
+ */
+#define NICLAB_POSTS_REFUSED 3
+
+/**
+ * Event: a message was not delivered, and the card has given up.
+ */
+#define NICLAB_POSTS_FAILED 4
+
+/**
  * A NIC.
  */
 typedef struct niclab_device niclab_device;
@@ -223,9 +244,14 @@ typedef struct niclab_device niclab_device;
 typedef struct niclab_match_port niclab_match_port;
 
 /**
+ * The open port of a NIC that posts messages.
+ */
+typedef struct niclab_posts_port niclab_posts_port;
+
+/**
  * Memory registered for a port.
  */
-typedef struct niclab_match_region niclab_match_region;
+typedef struct niclab_region niclab_region;
 
 /**
  * An open port of an ULTRA NIC.
@@ -291,7 +317,7 @@ typedef struct {
   /**
    * Registered memory.
    */
-  const niclab_match_region *region;
+  const niclab_region *region;
   /**
    * Where in it the entry's memory begins.
    */
@@ -349,7 +375,7 @@ typedef struct {
   /**
    * Registered memory.
    */
-  const niclab_match_region *region;
+  const niclab_region *region;
   /**
    * Where in it the bytes begin.
    */
@@ -457,6 +483,40 @@ typedef struct {
    */
   uint32_t portal;
 } niclab_match_event;
+
+/**
+ * An event.
+ */
+typedef struct {
+  /**
+   * User value of the command.
+   */
+  uint64_t user;
+  /**
+   * Bytes of the message.
+   */
+  uint64_t bytes;
+  /**
+   * Bytes that were moved.
+   */
+  uint64_t moved_bytes;
+  /**
+   * Number of the message among those between both nodes, from 1; 0 where the card does not count them.
+   */
+  uint64_t message;
+  /**
+   * Node that sent what was received, else the one that it was for.
+   */
+  uint32_t node;
+  /**
+   * NICLAB_POSTS_SENT and the others.
+   */
+  uint32_t kind;
+  /**
+   * 0: done; 1: done, but cut; anything else: not done, niclab_posts_result_text() says why.
+   */
+  uint32_t result;
+} niclab_posts_event;
 
 #ifdef __cplusplus
 extern "C" {
@@ -603,6 +663,34 @@ int niclab_ultra_receive(niclab_ultra_port *port, niclab_message *message, int64
 int niclab_ultra_flush(niclab_ultra_port *port, int64_t timeout_us);
 
 /**
+ * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
+ * ignored.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library, and is not to be used again.
+ */
+void niclab_region_release(niclab_region *region);
+
+/**
+ * Where the memory of a region is; null for null.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library.
+ */
+void *niclab_region_memory(const niclab_region *region);
+
+/**
+ * Bytes of a region; 0 for null.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library.
+ */
+uint64_t niclab_region_bytes(const niclab_region *region);
+
+/**
  * What a result of an event means, in English; never null. Valid for ever.
  */
 const char *niclab_match_result_text(uint32_t result);
@@ -647,7 +735,7 @@ uint32_t niclab_match_number(const niclab_match_port *port);
 int niclab_match_set_wait_policy(niclab_match_port *port, int policy);
 
 /**
- * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_match_memory() says where they are.
+ * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
  *
  * # Safety
  *
@@ -655,11 +743,11 @@ int niclab_match_set_wait_policy(niclab_match_port *port, int policy);
  */
 int niclab_match_allocate(const niclab_match_port *port,
                           uint64_t bytes,
-                          niclab_match_region **region);
+                          niclab_region **region);
 
 /**
  * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
- * niclab_match_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ * niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
  *
  * # Safety
  *
@@ -669,35 +757,7 @@ int niclab_match_allocate(const niclab_match_port *port,
 int niclab_match_register(const niclab_match_port *port,
                           void *memory,
                           uint64_t bytes,
-                          niclab_match_region **region);
-
-/**
- * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
- * ignored.
- *
- * # Safety
- *
- * `region` must be null or from this library, and is not to be used again.
- */
-void niclab_match_release(niclab_match_region *region);
-
-/**
- * Where the memory of a region is; null for null.
- *
- * # Safety
- *
- * `region` must be null or from this library.
- */
-void *niclab_match_memory(const niclab_match_region *region);
-
-/**
- * Bytes of a region; 0 for null.
- *
- * # Safety
- *
- * `region` must be null or from this library.
- */
-uint64_t niclab_match_bytes(const niclab_match_region *region);
+                          niclab_region **region);
 
 /**
  * Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does not
@@ -769,6 +829,117 @@ int niclab_match_counter(niclab_match_port *port,
                          uint64_t *found,
                          uint64_t *failures,
                          int64_t timeout_us);
+
+/**
+ * What a result of an event means, in English; never null. Valid for ever.
+ */
+const char *niclab_posts_result_text(uint32_t result);
+
+/**
+ * Opens port `number`, or any free one for NICLAB_ANY_PORT, with a queue of `events` (a power of two from 8 on; 0 for 256).
+ *
+ * # Safety
+ *
+ * `device` must be null or from niclab_open, `port` null or valid for a store.
+ */
+int niclab_posts_open(const niclab_device *device,
+                      uint32_t number,
+                      uint32_t events,
+                      niclab_posts_port **port);
+
+/**
+ * Closes a port, as soon as its regions are released too. Null is ignored.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open, and is not to be used again.
+ */
+void niclab_posts_close(niclab_posts_port *port);
+
+/**
+ * The port's number.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open; null has the number NICLAB_ANY_PORT.
+ */
+uint32_t niclab_posts_number(const niclab_posts_port *port);
+
+/**
+ * Sets how the port waits: NICLAB_SPIN, NICLAB_BLOCK or NICLAB_ADAPTIVE.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open.
+ */
+int niclab_posts_set_wait_policy(niclab_posts_port *port, int policy);
+
+/**
+ * Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open, `region` null or valid for a store.
+ */
+int niclab_posts_allocate(const niclab_posts_port *port,
+                          uint64_t bytes,
+                          niclab_region **region);
+
+/**
+ * Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
+ * niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open, `region` null or valid for a store, `memory` null or valid for reads and
+ * writes of `bytes` as long as said above. What the NIC may write, the program reads after its event only.
+ */
+int niclab_posts_register(const niclab_posts_port *port,
+                          void *memory,
+                          uint64_t bytes,
+                          niclab_region **region);
+
+/**
+ * Sends `bytes` of a region from `offset` on to `node`: a multiple of 4, and not 0. With `tells`, NICLAB_POSTS_SENT tells when the
+ * memory may be used again. Waits for room up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open, `region` null or from this library.
+ */
+int niclab_posts_send(niclab_posts_port *port,
+                      uint32_t node,
+                      const niclab_region *region,
+                      uint64_t offset,
+                      uint64_t bytes,
+                      uint64_t user,
+                      bool tells,
+                      int64_t timeout_us);
+
+/**
+ * Posts `bytes` of a region from `offset` on, a multiple of 4 and not 0, for one message from whichever node. With `interrupts`,
+ * the NIC interrupts once the event of the message is there. Waits for room as niclab_posts_send does.
+ *
+ * # Safety
+ *
+ * As niclab_posts_send.
+ */
+int niclab_posts_receive(niclab_posts_port *port,
+                         const niclab_region *region,
+                         uint64_t offset,
+                         uint64_t bytes,
+                         uint64_t user,
+                         bool interrupts,
+                         int64_t timeout_us);
+
+/**
+ * Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open, `event` null or valid for a store.
+ */
+int niclab_posts_next_event(niclab_posts_port *port, niclab_posts_event *event, int64_t timeout_us);
 
 #ifdef __cplusplus
 }  // extern "C"

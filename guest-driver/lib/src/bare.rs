@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
 
-use crate::lists::Region;
 use crate::port::{self, Link, Parts, PortOptions};
+use crate::region::Region;
 use crate::{Address, Device, Error, Memory};
 
 /// An open port that its program drives by [`niclab_port`] itself. It is closed once it and all its regions are dropped.

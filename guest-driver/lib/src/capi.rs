@@ -7,6 +7,8 @@
 //! the device lives.
 
 pub mod matching;
+pub mod posts;
+pub mod region;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -198,14 +200,7 @@ pub unsafe extern "C" fn niclab_ultra_open(
     call(|| {
         // SAFETY: the caller says that it is null or valid.
         let device = unsafe { shared(device)? };
-        let mut options = PortOptions::default();
-        if number != NICLAB_ANY_PORT {
-            options = options.port(number);
-        }
-        if slices != 0 {
-            options = options.slices(slices);
-        }
-        let opened = Port::open(&device.0, options)?;
+        let opened = Port::open(&device.0, options_of(number, slices))?;
         // SAFETY: the caller says so.
         unsafe { give(port, niclab_ultra_port(opened)) }
     })
@@ -421,6 +416,18 @@ fn call(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
             code
         }
     }
+}
+
+/// Options of a port with this number, and so many slices or events; both may be left to the library.
+fn options_of(number: u32, slices: u32) -> PortOptions {
+    let mut options = PortOptions::default();
+    if number != NICLAB_ANY_PORT {
+        options = options.port(number);
+    }
+    if slices != 0 {
+        options = options.slices(slices);
+    }
+    options
 }
 
 fn policy_of(policy: c_int) -> Result<WaitPolicy, Failure> {

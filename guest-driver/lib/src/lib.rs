@@ -22,7 +22,8 @@
 //!
 //! - [`Device`] and [`DeviceInfo`]: find a NIC, ask what it is, read its [`Statistics`];
 //! - one module for each way of using a card: [`slices`], a port with its sender and its receiver; [`lists`], a port whose NIC matches
-//!   messages with the memory posted for them, and MPI's semantics on top of it;
+//!   messages with the memory posted for them, and MPI's semantics on top of it; [`posts`], a port that sends to every node, and
+//!   receives into memory posted for what comes next. What the last two share is in [`commanded`];
 //! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
 //!   the in-process front end of the device daemon bring their own;
 //! - `niclab_port`: what a port does with its memory, without clock and system call. The simulator's hosts and the
@@ -38,11 +39,14 @@
 mod backing;
 mod bare;
 pub mod capi;
+pub mod commanded;
 mod device;
 mod error;
 pub mod lists;
 mod memory;
 mod port;
+pub mod posts;
+mod region;
 pub mod slices;
 mod statistics;
 mod wait;

@@ -11,6 +11,7 @@
 //!   where a faulty device left them out;
 //! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
 //!   [`lists`], [`posts`];
+//! - [`command`]: what stands in a slot where ways of using a card ask by commands;
 //! - [`Windows`]: where in the BAR these pages are, and what else the card's model has there;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
 
@@ -22,7 +23,7 @@ extern crate std;
 
 mod address;
 pub mod atomic;
-mod command;
+pub mod command;
 mod fault;
 pub mod lists;
 mod memory;

@@ -1,12 +1,13 @@
 //! The cluster function through its sockets: ports, messages, interrupts, resets.
 
 use crate::common::{lab, lab_with, pair, stream, until, violations};
-use niclab_abi::bar::{CODE_INTERRUPT, CODE_NOTIFY};
+use niclab_abi::bar::{CODE_INTERRUPT, CODE_NOTIFY, WINDOW_COMPLETER, WINDOW_OF_MODEL, WINDOW_REQUESTER};
 use niclab_abi::control::OP_PING;
 use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, Event};
 use niclab_device::frontend::GuestPort;
 use niclab_device::lab::Lab;
 use niclab_spec::WaitPolicy;
+use std::sync::atomic::Ordering;
 
 #[test]
 fn messages_arrive_whole_and_in_order() {
@@ -30,6 +31,25 @@ fn a_polling_device_spares_doorbells() {
     let statistics = guests[0].statistics().unwrap();
     assert_eq!(statistics["packets_sent"], 2_000);
     assert!(statistics["doorbells_spared"] > 1_900, "{statistics:?}");
+}
+
+#[test]
+fn a_closed_port_leaves_nothing_in_the_bar() {
+    let lab = lab(1);
+    let guest = lab.guest(0).unwrap();
+    let [port, other] = [0, 1].map(|_| GuestPort::open(&guest, 8).unwrap());
+    let page_of = |kind, port: u32| guest.page_of(kind, port).unwrap();
+    let pages_of = |port| [page_of(WINDOW_REQUESTER, port), page_of(WINDOW_COMPLETER, port)];
+    let (mine, theirs) = (pages_of(port.number()), pages_of(other.number()));
+    for word in mine.iter().chain(&theirs).map(|page| &guest.bar().page(*page)[511]) {
+        word.store(7, Ordering::Relaxed);
+    }
+    let left = |pages: [u32; 2]| pages.map(|page| guest.bar().page(page)[511].load(Ordering::Relaxed));
+    port.close().unwrap();
+    assert_eq!((left(mine), left(theirs)), ([0, 0], [7, 7]));
+    // Neither a window that no model has, nor a port that the card has not.
+    assert!(guest.page_of(WINDOW_OF_MODEL, 0).is_err());
+    assert!(guest.page_of(WINDOW_REQUESTER, guest.config().ports).is_err());
 }
 
 #[test]

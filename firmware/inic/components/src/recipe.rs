@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use crate::assembly::{Assembly, DEFAULT_DEPTH, End, PartError};
+use crate::assembly::{Assembly, End, PartError};
 use crate::kinds::{Direction, Kind, Parameter, Policy};
 
 /// What becomes of packets that are lost or out of order.
@@ -37,12 +37,14 @@ impl Flow {
 pub struct Recipe {
     /// What becomes of packets that are lost or out of order.
     pub flow: Flow,
-    /// Whether duplicates are found. Selective repeat drops them itself.
+    /// Whether duplicates are found, where packets are sent again; selective repeat drops them itself.
     pub finds_duplicates: bool,
     /// Whether packets leave at a controlled rate.
     pub controls_rate: bool,
     /// Whether the assembly says of which messages the host is interrupted.
     pub mitigates: bool,
+    /// Places of every FIFO, from 1 on.
+    pub depth: u16,
 }
 
 impl Recipe {
@@ -50,9 +52,9 @@ impl Recipe {
     /// kinds, stubs by what they close.
     ///
     /// # Errors
-    /// None in fact: every recipe fits an assembly's limits.
+    /// [`PartError::Depth`]; all else of a recipe fits an assembly's limits.
     pub fn assembly(self) -> Result<Assembly, PartError> {
-        let mut shop = Shop::default();
+        let mut shop = Shop { assembly: Assembly::default(), depth: self.depth };
         shop.send(self)?;
         shop.receive(self)?;
         shop.finish(self)
@@ -60,9 +62,9 @@ impl Recipe {
 }
 
 /// An assembly that is being made.
-#[derive(Default)]
 struct Shop {
     assembly: Assembly,
+    depth: u16,
 }
 
 impl Shop {
@@ -70,7 +72,7 @@ impl Shop {
     fn join(&mut self, from: Kind, output: &str, to: Kind, input: &str) -> Result<(), PartError> {
         let from = self.end(from, output, Direction::Out)?;
         let to = self.end(to, input, Direction::In)?;
-        self.assembly.connect(from, to, DEFAULT_DEPTH)
+        self.assembly.connect(from, to, self.depth)
     }
 
     fn end(&mut self, kind: Kind, port: &str, direction: Direction) -> Result<End, PartError> {
@@ -112,7 +114,7 @@ impl Shop {
         let mut data = Kind::SplitPacket;
         // What tells build_acks which packets have arrived.
         let mut headers = Kind::SplitPacket;
-        if recipe.finds_duplicates && recipe.flow != Flow::SelectiveRepeat {
+        if recipe.finds_duplicates && matches!(recipe.flow, Flow::Reliable | Flow::GoBackN) {
             self.judge(Kind::DupFind)?;
             (data, headers) = (Kind::DropPkt, Kind::DupFind);
         }
@@ -161,16 +163,20 @@ impl Shop {
                 let stub = End { component: stub, port: 0 };
                 let is_input = what.leads(Direction::In);
                 let (from, to) = if is_input { (stub, end) } else { (end, stub) };
-                self.assembly.connect(from, to, DEFAULT_DEPTH)?;
+                self.assembly.connect(from, to, self.depth)?;
             }
         }
-        if matches!(recipe.flow, Flow::Unreliable | Flow::Reliable) {
+        if matches!(recipe.flow, Flow::Unreliable | Flow::Newest | Flow::Reliable) {
             for kind in [Kind::Genp, Kind::GenpUnreliable, Kind::HostReceive] {
                 self.assembly.set(kind, Parameter::Placement, 1)?;
             }
         }
         if recipe.flow == Flow::GoBackN {
             self.assembly.set(Kind::DupFind, Parameter::Beyond, 0)?;
+        }
+        if recipe.controls_rate {
+            // A full window takes its time to leave.
+            self.assembly.set(Kind::Timer, Parameter::TimeoutUs, 10_000)?;
         }
         if recipe.flow == Flow::Newest {
             self.assembly.set(Kind::OrderPkts, Parameter::Policy, Policy::Newer as u32)?;

@@ -1,18 +1,15 @@
 //! The C interface of the Match NIC. Helpers, codes and handles are those of the module above.
 
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
+use super::region::{allocate, niclab_region, range, register};
 use super::{
-    Failure, NICLAB_ANY_PORT, call, deadline, exclusive, give, niclab_device, place, policy_of, shared,
-    take_back,
+    Failure, NICLAB_ANY_PORT, call, deadline, exclusive, give, niclab_device, options_of, place, policy_of,
+    shared, take_back,
 };
-use crate::lists::{
-    Append, Command, Event, Get, Handle, Kind, Outcome, Port, PortOptions, Put, Region, Target, Unlink,
-};
-use crate::{Address, Memory};
+use crate::Address;
+use crate::lists::{Append, Command, Event, Get, Handle, Kind, Outcome, Port, Put, Region, Target, Unlink};
 
 /// Source of a match entry: any node.
 pub const NICLAB_MATCH_ANY: u32 = u32::MAX;
@@ -67,16 +64,12 @@ pub const NICLAB_MATCH_REFUSED: u32 = 9;
 #[allow(non_camel_case_types)]
 pub struct niclab_match_port(pub Port);
 
-/// Memory registered for a port.
-#[allow(non_camel_case_types)]
-pub struct niclab_match_region(Region);
-
 /// What to put or get. All zeros but for what is wanted; counter NICLAB_MATCH_NO_COUNTER where none is.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct niclab_match_transfer {
     /// Registered memory.
-    pub region: *const niclab_match_region,
+    pub region: *const niclab_region,
     /// Where in it the bytes begin.
     pub offset: u64,
     /// How many.
@@ -106,7 +99,7 @@ pub struct niclab_match_transfer {
 #[allow(non_camel_case_types)]
 pub struct niclab_match_entry {
     /// Registered memory.
-    pub region: *const niclab_match_region,
+    pub region: *const niclab_region,
     /// Where in it the entry's memory begins.
     pub offset: u64,
     /// How long it is.
@@ -202,14 +195,7 @@ pub unsafe extern "C" fn niclab_match_open(
     call(|| {
         // SAFETY: the caller says that it is null or valid.
         let device = unsafe { shared(device)? };
-        let mut options = PortOptions::default();
-        if number != NICLAB_ANY_PORT {
-            options = options.port(number);
-        }
-        if events != 0 {
-            options = options.slices(events);
-        }
-        let opened = Port::open(&device.0, options)?;
+        let opened = Port::open(&device.0, options_of(number, events))?;
         // SAFETY: the caller says so.
         unsafe { give(port, niclab_match_port(opened)) }
     })
@@ -252,7 +238,7 @@ pub unsafe extern "C" fn niclab_match_set_wait_policy(port: *mut niclab_match_po
     })
 }
 
-/// Allocates and registers at least `bytes` of memory, zeros all of them. niclab_match_memory() says where they are.
+/// Allocates and registers at least `bytes` of memory, zeros all of them. niclab_region_memory() says where they are.
 ///
 /// # Safety
 ///
@@ -261,20 +247,18 @@ pub unsafe extern "C" fn niclab_match_set_wait_policy(port: *mut niclab_match_po
 pub unsafe extern "C" fn niclab_match_allocate(
     port: *const niclab_match_port,
     bytes: u64,
-    region: *mut *mut niclab_match_region,
+    region: *mut *mut niclab_region,
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that it is null or valid.
         let port = unsafe { shared(port)? };
-        let bytes = usize::try_from(bytes).map_err(|_| Failure::value(c"so much memory has no address"))?;
-        let found = port.0.allocate(bytes)?;
         // SAFETY: the caller says so.
-        unsafe { give(region, niclab_match_region(found)) }
+        unsafe { allocate(&port.0, bytes, region) }
     })
 }
 
 /// Registers memory of the program: it begins at a multiple of 8 and has a multiple of 8 bytes. It must not be freed before
-/// niclab_match_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
+/// niclab_region_release(), nor after it if the device is gone meanwhile (NICLAB_ERROR_GONE).
 ///
 /// # Safety
 ///
@@ -285,59 +269,14 @@ pub unsafe extern "C" fn niclab_match_register(
     port: *const niclab_match_port,
     memory: *mut c_void,
     bytes: u64,
-    region: *mut *mut niclab_match_region,
+    region: *mut *mut niclab_region,
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that it is null or valid.
         let port = unsafe { shared(port)? };
-        let first = NonNull::new(memory.cast::<u64>()).filter(|first| first.is_aligned());
-        let words = usize::try_from(bytes / 8).ok().filter(|_| bytes.is_multiple_of(8) && bytes > 0);
-        let (Some(first), Some(words)) = (first, words) else {
-            return Err(Failure::value(
-                c"memory must begin at a multiple of 8 and have a multiple of 8 bytes",
-            ));
-        };
-        // SAFETY: it is aligned, and the caller says that it is valid until the region is released; then `Memory` goes.
-        let memory = unsafe { Memory::from_raw(first, words, Arc::new(())) };
-        let found = port.0.register(memory)?;
         // SAFETY: the caller says so.
-        unsafe { give(region, niclab_match_region(found)) }
+        unsafe { register(&port.0, memory, bytes, region) }
     })
-}
-
-/// Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
-/// ignored.
-///
-/// # Safety
-///
-/// `region` must be null or from this library, and is not to be used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_match_release(region: *mut niclab_match_region) {
-    // SAFETY: the caller says that it is a handle of ours, used for the last time.
-    unsafe { take_back(region) }
-}
-
-/// Where the memory of a region is; null for null.
-///
-/// # Safety
-///
-/// `region` must be null or from this library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_match_memory(region: *const niclab_match_region) -> *mut c_void {
-    // SAFETY: the caller says that it is null or valid.
-    let words = unsafe { region.as_ref() }.map(|region| region.0.memory().words().as_ptr());
-    words.map_or(std::ptr::null_mut(), |first| first.cast::<c_void>().cast_mut())
-}
-
-/// Bytes of a region; 0 for null.
-///
-/// # Safety
-///
-/// `region` must be null or from this library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn niclab_match_bytes(region: *const niclab_match_region) -> u64 {
-    // SAFETY: the caller says that it is null or valid.
-    unsafe { region.as_ref() }.map_or(0, |region| region.0.bytes() as u64)
 }
 
 /// Appends a match entry; its handle goes to `handle`, unless that is null. Waits for room up to `timeout_us`; 0 does not
@@ -509,15 +448,6 @@ unsafe fn launch(
         unsafe { handle.write(launched.number()) };
     }
     Ok(())
-}
-
-/// The bytes from `offset` on.
-fn range(offset: u64, bytes: u64) -> Result<Range<usize>, Failure> {
-    let end = offset.checked_add(bytes).and_then(|end| usize::try_from(end).ok());
-    match (usize::try_from(offset), end) {
-        (Ok(begin), Some(end)) => Ok(begin..end),
-        _ => Err(Failure::value(c"the bytes have no address")),
-    }
 }
 
 /// A flag, and what it changes of a command.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use niclab_port::lists::Memory as _;
+use niclab_port::command::Memory as _;
 use niclab_port::lists::messages::{Ended, Messages, Place, Terms};
 pub use niclab_port::lists::messages::{Message, Request};
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use niclab_user::capi::matching::*;
+use niclab_user::capi::region::*;
 use niclab_user::capi::{NICLAB_ANY_PORT, NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
 use niclab_user::lists::Port;
 
@@ -11,7 +12,7 @@ use super::{Cluster, PATIENCE, pages};
 /// As long as anything may take, for calls that wait.
 const TIMEOUT_US: i64 = PATIENCE.as_micros() as i64;
 
-fn entry(region: *const niclab_match_region) -> niclab_match_entry {
+fn entry(region: *const niclab_region) -> niclab_match_entry {
     niclab_match_entry {
         region,
         offset: 8,
@@ -29,7 +30,7 @@ fn entry(region: *const niclab_match_region) -> niclab_match_entry {
     }
 }
 
-fn transfer(region: *const niclab_match_region) -> niclab_match_transfer {
+fn transfer(region: *const niclab_region) -> niclab_match_transfer {
     niclab_match_transfer {
         region,
         offset: 0,
@@ -71,26 +72,26 @@ fn a_message_goes_from_memory_to_memory() {
     unsafe {
         let [near, far] = &mut ports;
         assert_eq!(niclab_match_allocate(near, 100, &raw mut regions[0]), NICLAB_OK);
-        assert_eq!(niclab_match_bytes(regions[0]), 4096);
+        assert_eq!(niclab_region_bytes(regions[0]), 4096);
         let memory = own.as_ptr().cast_mut().cast();
         assert_eq!(niclab_match_register(far, memory, 128, &raw mut regions[1]), NICLAB_OK);
         assert_eq!(niclab_match_append(far, &entry(regions[1]), &raw mut handle, 0), NICLAB_OK);
         cluster.settle(1);
-        niclab_match_memory(regions[0]).cast::<u64>().write(0xabcd);
+        niclab_region_memory(regions[0]).cast::<u64>().write(0xabcd);
         assert_eq!(niclab_match_put(near, &transfer(regions[0]), std::ptr::null_mut(), 0), NICLAB_OK);
 
         assert_eq!(niclab_match_next_event(far, &raw mut event, TIMEOUT_US), NICLAB_OK);
         assert_eq!((event.kind, event.result, event.handle), (NICLAB_MATCH_PUT, 0, handle));
         assert_eq!((event.user, event.header_data, event.moved_bytes), (5, 77, 16));
         assert_eq!(niclab_match_next_event(far, &raw mut event, 0), NICLAB_ERROR_AGAIN);
-        assert_eq!(niclab_match_memory(regions[1]).cast::<u64>().add(1).read(), 0xabcd);
+        assert_eq!(niclab_region_memory(regions[1]).cast::<u64>().add(1).read(), 0xabcd);
         let none = std::ptr::null_mut();
         assert_eq!(niclab_match_counter(far, 2, 1, &raw mut successes, none, TIMEOUT_US), NICLAB_OK);
         assert_eq!(successes, 1);
         assert_eq!(niclab_match_next_event(near, &raw mut event, TIMEOUT_US), NICLAB_OK);
         assert_eq!((event.kind, event.user), (NICLAB_MATCH_ACKNOWLEDGED, 6));
         for region in regions {
-            niclab_match_release(region);
+            niclab_region_release(region);
         }
     }
     // Memory whose deregistration failed would never be given back.
@@ -127,8 +128,8 @@ fn what_is_wrong_is_refused_before_it_is_launched() {
         assert_eq!(niclab_match_register(port, std::ptr::null_mut(), 8, &raw mut place), NICLAB_ERROR_VALUE);
         assert!(place.is_null());
         assert_eq!(niclab_match_number(std::ptr::null()), NICLAB_ANY_PORT);
-        niclab_match_release(region);
-        niclab_match_release(std::ptr::null_mut());
+        niclab_region_release(region);
+        niclab_region_release(std::ptr::null_mut());
         niclab_match_close(std::ptr::null_mut());
     }
     assert_eq!(port.0.commands().launched(), 0);

@@ -108,9 +108,9 @@ pub enum Problem {
         /// Its limit.
         limit: u32,
     },
-    /// The limit is larger than half of the numbers that packets can have.
+    /// The limit is not below half of the numbers that packets can have.
     #[error(
-        "`{genp}`: outstanding_limit is {limit}, more than half of the {numbers} numbers that packets have in the format of `{xmit}`: new packets could not be told from old ones"
+        "`{genp}`: outstanding_limit is {limit}, not below half of the {numbers} numbers that packets have in the format of `{xmit}`: new packets could not be told from old ones"
     )]
     BeyondSequence {
         /// The generator.
@@ -242,6 +242,20 @@ pub enum Problem {
         /// Drops what is out of order.
         order_pkts: String,
     },
+    /// `dup_find` cannot remember all that is sent again.
+    #[error(
+        "`{dup_find}` remembers {beyond} packets behind one that is missing, and `{genp}` sends {needed}: it drops what it cannot remember, or lets it come twice"
+    )]
+    Forgets {
+        /// Finds duplicates.
+        dup_find: String,
+        /// How many it remembers.
+        beyond: u32,
+        /// The generator.
+        genp: String,
+        /// How many it can send behind one that is missing.
+        needed: u32,
+    },
     /// Verdicts or headers are about other packets than the data that they come with.
     #[error(
         "`{component}`: `{with}` does not speak of the same packets as the data: something before them drops or reorders"
@@ -252,9 +266,9 @@ pub enum Problem {
         /// Where the verdicts or headers come from.
         with: String,
     },
-    /// Packets can arrive in any order, and nothing says where they belong.
+    /// Packets can be missing or in any order, and nothing says where they belong.
     #[error(
-        "this assembly promises no order, and `{generator}` sends no placement words: nothing says where a packet belongs"
+        "packets can be missing or in any order, and `{generator}` sends no placement words: nothing says where one belongs"
     )]
     Unplaced {
         /// Makes packets.
@@ -309,7 +323,10 @@ impl Problem {
                 "lower outstanding_limit to {ACK_MASK_BITS}, or acknowledge in order: order_pkts with policy = \"go_back_n\""
             ),
             Self::BeyondSequence { numbers, .. } => {
-                format!("lower outstanding_limit to {}, or take a format with longer numbers", numbers / 2)
+                format!(
+                    "lower outstanding_limit to {}, or take a format with longer numbers",
+                    numbers / 2 - 1
+                )
             }
             Self::Formats { .. } => "give both the same format".to_owned(),
             Self::Placements { .. } => "give both the same placement".to_owned(),
@@ -330,6 +347,9 @@ impl Problem {
                 format!("lead the headers to `{build_acks}` through `{component}`")
             }
             Self::Remembers { dup_find, .. } => format!("set beyond = 0 for `{dup_find}`"),
+            Self::Forgets { needed, .. } => {
+                format!("raise beyond to {needed}, or lower outstanding_limit")
+            }
             Self::Apart { .. } => {
                 "lead to both what split_packet gives, at most through dup_find or mitigate".to_owned()
             }

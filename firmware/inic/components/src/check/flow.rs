@@ -17,7 +17,8 @@ pub(super) fn check(assembly: &Assembly, faults: &mut Vec<Fault>) {
     companions(assembly, faults);
     meetings(assembly, faults);
     acknowledgements(assembly, faults);
-    order(assembly, faults);
+    duplicates(assembly, faults);
+    placement(assembly, faults);
 }
 
 fn name(assembly: &Assembly, component: usize) -> String {
@@ -34,10 +35,9 @@ fn sequencers(assembly: &Assembly) -> impl Iterator<Item = usize> {
 }
 
 fn with_policy(assembly: &Assembly, policy: Policy) -> impl Iterator<Item = usize> {
-    assembly.of_kind(Kind::OrderPkts).filter(move |place| {
-        let component = assembly.components().get(*place);
-        component.and_then(|of| of.value(Parameter::Policy)).map(Policy::of) == Some(policy)
-    })
+    assembly
+        .of_kind(Kind::OrderPkts)
+        .filter(move |place| value(assembly, *place, Parameter::Policy).map(Policy::of) == Some(policy))
 }
 
 /// Packets, headers and data come from where they must: a packet that came from the network does not go back there as it is.
@@ -76,7 +76,7 @@ fn companions(assembly: &Assembly, faults: &mut Vec<Fault>) {
     for genp in assembly.of_kind(Kind::Genp) {
         need(genp, Kind::BuildAcks, "the other node would wait for acknowledgements for ever");
     }
-    for component in sequencers(assembly) {
+    for component in sequencers(assembly).chain(assembly.of_kind(Kind::DupFind)) {
         need(component, Kind::Genp, "a packet that is lost is waited for, and nobody sends it again");
     }
     let genp = assembly.of_kind(Kind::Genp).next();
@@ -133,7 +133,7 @@ fn acknowledgements(assembly: &Assembly, faults: &mut Vec<Fault>) {
             continue;
         }
         for genp in assembly.of_kind(Kind::Genp) {
-            let limit = assembly.components().get(genp).and_then(|of| of.value(Parameter::OutstandingLimit));
+            let limit = value(assembly, genp, Parameter::OutstandingLimit);
             if let Some(limit) = limit.filter(|limit| *limit > ACK_MASK_BITS) {
                 let problem = Problem::BeyondMask { genp: name(assembly, genp), limit };
                 faults.push(Fault { place: Place::Parameter(genp, Parameter::OutstandingLimit), problem });
@@ -142,27 +142,40 @@ fn acknowledgements(assembly: &Assembly, faults: &mut Vec<Fault>) {
     }
 }
 
-/// What is out of order is either dropped once for all, or comes again, or says itself where it belongs.
-fn order(assembly: &Assembly, faults: &mut Vec<Fault>) {
-    for order_pkts in with_policy(assembly, Policy::GoBackN) {
-        let finders = assembly.of_kind(Kind::DupFind).filter(|place| {
-            let component = assembly.components().get(*place);
-            component.and_then(|of| of.value(Parameter::Beyond)) != Some(0)
-        });
-        faults.extend(finders.map(|dup_find| Fault {
-            place: Place::Parameter(dup_find, Parameter::Beyond),
-            problem: Problem::Remembers {
-                dup_find: name(assembly, dup_find),
-                order_pkts: name(assembly, order_pkts),
-            },
-        }));
+/// What a component was set to.
+fn value(assembly: &Assembly, component: usize, parameter: Parameter) -> Option<u32> {
+    assembly.components().get(component).and_then(|of| of.value(parameter))
+}
+
+/// Duplicates are told from what was dropped and comes again: beside go-back-N by the next number alone, else by all numbers
+/// that can come behind one that is missing.
+fn duplicates(assembly: &Assembly, faults: &mut Vec<Fault>) {
+    let go_back_n = with_policy(assembly, Policy::GoBackN).next();
+    for place in assembly.of_kind(Kind::DupFind) {
+        let Some(beyond) = value(assembly, place, Parameter::Beyond) else { continue };
+        let dup_find = name(assembly, place);
+        let genp = assembly.of_kind(Kind::Genp).next();
+        let limit = genp.and_then(|genp| value(assembly, genp, Parameter::OutstandingLimit));
+        let needed = limit.unwrap_or_default().saturating_sub(1);
+        let problem = match (go_back_n, genp) {
+            (Some(order), _) if beyond > 0 => {
+                Problem::Remembers { dup_find, order_pkts: name(assembly, order) }
+            }
+            (None, Some(genp)) if beyond < needed => {
+                Problem::Forgets { dup_find, beyond, genp: name(assembly, genp), needed }
+            }
+            _ => continue,
+        };
+        faults.push(Fault { place: Place::Parameter(place, Parameter::Beyond), problem });
     }
-    if assembly.promises().in_order {
-        return;
-    }
-    for generator in assembly.of_kind(Kind::Genp).chain(assembly.of_kind(Kind::GenpUnreliable)) {
-        let component = assembly.components().get(generator);
-        if component.and_then(|of| of.value(Parameter::Placement)) == Some(0) {
+}
+
+/// Where packets can be missing or out of order, they say themselves where they belong.
+fn placement(assembly: &Assembly, faults: &mut Vec<Fault>) {
+    let unplaced = assembly.of_kind(Kind::Genp).filter(|_| !assembly.promises().in_order);
+    // What is lost and not sent again leaves a gap, also where the rest is in order.
+    for generator in unplaced.chain(assembly.of_kind(Kind::GenpUnreliable)) {
+        if value(assembly, generator, Parameter::Placement) == Some(0) {
             let problem = Problem::Unplaced { generator: name(assembly, generator) };
             faults.push(Fault { place: Place::Parameter(generator, Parameter::Placement), problem });
         }

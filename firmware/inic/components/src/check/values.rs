@@ -61,7 +61,7 @@ fn windows(assembly: &Assembly, faults: &mut Vec<Fault>) {
         }));
         for (_, xmit, format) in all(assembly, Kind::Xmit, Parameter::Format) {
             let numbers = 1u64 << Format::of(format).sequence_bits();
-            if u64::from(limit) > numbers / 2 {
+            if u64::from(limit) >= numbers / 2 {
                 let (genp, xmit) = (genp.to_owned(), xmit.to_owned());
                 faults.push(Fault { place, problem: Problem::BeyondSequence { genp, limit, numbers, xmit } });
             }

@@ -3,3 +3,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 mod bundled;
+mod faults;
+mod manual;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use niclab_port::lists::Part;
+use niclab_port::command::{self, Part};
 use niclab_port::lists::messages::Buffer;
 
 use crate::memory::Memory;
@@ -12,12 +12,12 @@ use crate::{Address, Error};
 
 /// Registered memory: pinned, and known to the NIC for one port. Cheap to clone; it is deregistered with the last clone.
 ///
-/// The NIC may write into it at any time while an entry or a get names it. That is sound whatever the program does:
+/// The NIC may write into it at any time while a command names it that is not over. That is sound whatever the program does:
 /// safe code reaches the bytes by atomic accesses alone, and memory is given back only after the device has confirmed
 /// that it touches it no more. Where it does not confirm, because it is gone, the memory is never given back.
 ///
-/// Entries that name a region which is deregistered are unlinked without an event; transfers in progress end with
-/// [`super::Outcome::BadRegion`]. The port stays open as long as a region of it is left.
+/// Match entries that name a region which is deregistered are unlinked without an event; transfers in progress end with a result
+/// that says so. The port stays open as long as a region of it is left.
 #[derive(Clone)]
 pub struct Region(Arc<Registered>);
 
@@ -148,7 +148,7 @@ impl Span<'_> {
     }
 }
 
-impl niclab_port::lists::Memory<Arc<Link>, Error> for Span<'_> {
+impl command::Memory<Arc<Link>, Error> for Span<'_> {
     #[inline]
     fn part(&self, link: &Arc<Link>) -> Result<Part, Error> {
         let registered = &self.region.0;

@@ -1,0 +1,349 @@
+//! Ports that are asked by commands and answer by events, whatever both are: the way of using a card says that ([`Event`]).
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use niclab_port::command;
+
+use crate::port::{self, Kind, Link, Parts, PortOptions, Queue, Requester, Status};
+use crate::region::Region;
+use crate::wait::{Next, Quiet, Wait};
+use crate::{Address, Deadline, Device, Error, Memory, WaitPolicy};
+
+/// What ports of one way of using a card answer.
+pub trait Event: Debug + Sized {
+    /// What carries it in the receive queue.
+    type Record: Kind + Debug;
+
+    /// What a launch is known by.
+    type Launched: Debug;
+
+    /// What the device must have, a bit of [`niclab_abi::config`], and in words.
+    const FEATURE: (u64, &str);
+
+    /// Bytes of the memory that begins with the status line.
+    const STATUS_BYTES: usize;
+
+    /// Takes the next event out of the queue, if it is there, and says whether the device must be told.
+    fn take(
+        queue: &mut niclab_port::Queue<Self::Record>,
+        records: &mut impl niclab_port::Records,
+    ) -> Option<(Self, bool)>;
+
+    /// What the launch of this number is known by.
+    fn launched(number: u64) -> Self::Launched;
+}
+
+/// What a port can be asked to do.
+pub trait Command: command::Command<Arc<Link>, Error> {}
+impl<T: command::Command<Arc<Link>, Error>> Command for T {}
+
+/// An open port. It is closed once it and all its regions are dropped.
+#[derive(Debug)]
+pub struct Port<E: Event> {
+    pub(crate) link: Arc<Link>,
+    pub(crate) commands: Commands<E>,
+    events: Events<E>,
+}
+
+impl<E: Event> Port<E> {
+    /// Opens a port of `device`, with an event queue of so many events as the options say slices.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingFeature`], [`Error::BadValue`], [`Error::PortBusy`], [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
+        device.expect(E::FEATURE.0, E::FEATURE.1)?;
+        Self::from_parts(port::open(device, options)?)
+    }
+
+    /// A port of the given parts. `status` must have all that the device writes there, a whole page where it has counters.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Inconsistent`] names the part that is too small.
+    pub fn from_parts(parts: Parts) -> Result<Self, Error> {
+        let have = parts.status.bytes();
+        let (link, requester, queue) = parts.assemble()?;
+        if have < E::STATUS_BYTES {
+            return Err(Error::Inconsistent {
+                device: link.name(),
+                what: format!("the page of status line and counters has {have} bytes"),
+            });
+        }
+        let commands = Commands {
+            requester,
+            policy: WaitPolicy::ADAPTIVE,
+            quiet: Quiet::default(),
+            answer: PhantomData,
+        };
+        Ok(Self { link, commands, events: Events { queue } })
+    }
+
+    /// This port on the cluster network.
+    pub fn address(&self) -> Address {
+        self.link.address
+    }
+
+    /// Registers memory for this port. Its pages are pinned, so that `ulimit -l` must allow them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], with `ENOSPC` when the device has no region left; [`Error::DeviceGone`].
+    pub fn register(&self, memory: Memory) -> Result<Region, Error> {
+        Region::register(&self.link, memory)
+    }
+
+    /// Registers fresh pages, zeros all of them: at least `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`], and as [`Port::register`].
+    pub fn allocate(&self, bytes: usize) -> Result<Region, Error> {
+        self.register(self.link.backing.allocate(bytes)?)
+    }
+
+    /// Sets how both halves wait; [`WaitPolicy::ADAPTIVE`] at first.
+    pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
+        self.commands.set_wait_policy(policy);
+        self.events.set_wait_policy(policy);
+    }
+
+    /// The half that launches commands.
+    pub fn commands(&mut self) -> &mut Commands<E> {
+        &mut self.commands
+    }
+
+    /// The half that reads events.
+    pub fn events(&mut self) -> &mut Events<E> {
+        &mut self.events
+    }
+
+    /// Both halves, for two threads.
+    pub fn split(&mut self) -> (&mut Commands<E>, &mut Events<E>) {
+        (&mut self.commands, &mut self.events)
+    }
+
+    /// [`Commands::launch`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn launch(
+        &mut self,
+        command: &impl Command,
+        deadline: impl Into<Deadline>,
+    ) -> Result<E::Launched, Error> {
+        self.commands.launch(command, deadline)
+    }
+
+    /// [`Commands::try_launch`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn try_launch(&mut self, command: &impl Command) -> Result<Option<E::Launched>, Error> {
+        self.commands.try_launch(command)
+    }
+
+    /// Launches a command as [`Port::launch`] does, and reads events into `inbox` while there is no slot: the device may be
+    /// waiting for their places in the queue. They come before all that [`Port::event`] has.
+    ///
+    /// # Errors
+    ///
+    /// As [`Port::launch`].
+    #[inline]
+    pub fn launch_reading(
+        &mut self,
+        command: &impl Command,
+        inbox: &mut VecDeque<E>,
+        deadline: impl Into<Deadline>,
+    ) -> Result<E::Launched, Error> {
+        match self.try_launch(command)? {
+            Some(launched) => Ok(launched),
+            None => self.read_until_launched(command, inbox, deadline.into()),
+        }
+    }
+
+    #[cold]
+    fn read_until_launched<C: Command>(
+        &mut self,
+        command: &C,
+        inbox: &mut VecDeque<E>,
+        deadline: Deadline,
+    ) -> Result<E::Launched, Error> {
+        let Self { link, commands, events } = self;
+        let mut wait = Wait::new(C::NAME, commands.policy, deadline);
+        loop {
+            inbox.extend(std::iter::from_fn(|| events.try_next()));
+            if let Some(launched) = commands.try_launch(command)? {
+                commands.quiet.on_progress();
+                return Ok(launched);
+            }
+            if let Next::Sleep(limit) = wait.next(&mut commands.quiet, &*link.backing)? {
+                link.backing.wait_interrupts(limit.min(WaitPolicy::SENDER_SLEEP))?;
+            }
+        }
+    }
+
+    /// [`Events::next`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn event(&mut self, deadline: impl Into<Deadline>) -> Result<E, Error> {
+        self.events.next(deadline)
+    }
+
+    /// [`Events::try_next`].
+    #[inline]
+    pub fn try_event(&mut self) -> Option<E> {
+        self.events.try_next()
+    }
+}
+
+/// Launches the commands of a port.
+#[derive(Debug)]
+pub struct Commands<E> {
+    pub(crate) requester: Requester,
+    pub(crate) policy: WaitPolicy,
+    /// Of waits that look at more than slots.
+    pub(crate) quiet: Quiet,
+    answer: PhantomData<E>,
+}
+
+impl<E: Event> Commands<E> {
+    /// Sets how this half waits.
+    pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
+        self.policy = policy;
+        self.requester.set_wait_policy(policy);
+    }
+
+    /// Launches a command; waits while the page is full. The command is on its way when this returns: what becomes of it,
+    /// events and counters tell.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadValue`]; [`Error::TimedOut`], which it is too when nobody reads the port's events;
+    /// [`Error::DeviceGone`], [`Error::Launch`], [`Error::Inconsistent`]: nothing was launched.
+    #[inline]
+    pub fn launch(
+        &mut self,
+        command: &impl Command,
+        deadline: impl Into<Deadline>,
+    ) -> Result<E::Launched, Error> {
+        if let Some(launched) = self.try_launch(command)? {
+            return Ok(launched);
+        }
+        self.wait_and_launch(command, deadline.into())
+    }
+
+    /// Launches a command if the page has a free slot, else returns `None` at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Commands::launch`], but for the waiting.
+    #[inline]
+    pub fn try_launch(&mut self, command: &impl Command) -> Result<Option<E::Launched>, Error> {
+        let encoded = command.encode(self.requester.link())?;
+        if !self.requester.has_slot()? {
+            return Ok(None);
+        }
+        let launched = self.requester.launch(|slots, page, received| encoded.launch(slots, page, received));
+        Ok(Some(E::launched(launched)))
+    }
+
+    #[cold]
+    fn wait_and_launch<C: Command>(&mut self, command: &C, deadline: Deadline) -> Result<E::Launched, Error> {
+        self.requester.wait_for_slot(C::NAME, deadline)?;
+        let launched = self.try_launch(command)?;
+        launched.ok_or_else(|| Error::Inconsistent {
+            device: self.requester.link().name(),
+            what: "a slot was free and is not any more".into(),
+        })
+    }
+
+    /// Commands launched since the port was opened.
+    pub fn launched(&self) -> u64 {
+        self.requester.launched()
+    }
+
+    /// The status line as the device last wrote it.
+    pub fn status(&self) -> Status {
+        self.requester.status()
+    }
+}
+
+/// Reads the events of a port.
+#[derive(Debug)]
+pub struct Events<E: Event> {
+    queue: Queue<E::Record>,
+}
+
+impl<E: Event> Events<E> {
+    /// Sets how this half waits.
+    pub fn set_wait_policy(&mut self, policy: WaitPolicy) {
+        self.queue.set_wait_policy(policy);
+    }
+
+    /// Events that the queue holds.
+    pub fn capacity(&self) -> u32 {
+        self.queue.slices()
+    }
+
+    /// Events received since the port was opened.
+    pub fn received(&self) -> u64 {
+        self.queue.received()
+    }
+
+    /// The next event, if it is there. Reads host memory only, never the device.
+    #[inline]
+    pub fn try_next(&mut self) -> Option<E> {
+        take(&mut self.queue)
+    }
+
+    /// The next event; waits for it as the [`WaitPolicy`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`] for events, after which the port can be used on.
+    #[inline]
+    pub fn next(&mut self, deadline: impl Into<Deadline>) -> Result<E, Error> {
+        match self.try_next() {
+            Some(event) => Ok(event),
+            None => self.queue.wait("wait for an event", deadline.into(), take),
+        }
+    }
+
+    /// Looks whether the device has gone past the next event without writing it, as a faulty device does, and goes past it
+    /// too. [`Events::next`] does so while it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SlicesLost`] for events, after which the port can be used on.
+    pub fn check(&mut self) -> Result<(), Error> {
+        self.queue.check()
+    }
+
+    /// Interrupts for this port since the last call; sleeps up to `timeout` for the first one, and returns 0 when there was
+    /// none. Does not ask for one: that is what messages and commands do.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceGone`].
+    pub fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Error> {
+        self.queue.wait_interrupts(timeout)
+    }
+}
+
+/// Takes the next event out of the queue, if it is there.
+#[inline]
+fn take<E: Event>(queue: &mut Queue<E::Record>) -> Option<E> {
+    queue.take(|queue, records| E::take(queue, records))
+}

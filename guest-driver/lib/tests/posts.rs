@@ -1,0 +1,229 @@
+//! Ports that post messages, in Rust and by the C interface, over a device of a few lines that sends each message back.
+
+use std::collections::{HashMap, VecDeque};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS, slot_of};
+use niclab_abi::posts::{
+    POST_EVENT_RECEIVED, POST_EVENT_SENT, POST_OK, POST_RECEIVE, POST_SEND, POST_TELL_SENT, PostEvent,
+    ReceiveCommand, SendCommand, post_event_status,
+};
+use niclab_abi::receive::SLICE_WORDS;
+use niclab_abi::{from_words, to_words};
+use niclab_user::capi::posts::*;
+use niclab_user::capi::region::*;
+use niclab_user::capi::{NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
+use niclab_user::posts::{Kind, Parts, Port, Receive, Send};
+use niclab_user::{Address, Backing, Error, Memory};
+
+const SLICES: usize = 8;
+const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT_US: i64 = LIMIT.as_micros() as i64;
+
+fn words(count: usize) -> Memory {
+    Memory::from_words((0..count).map(|_| AtomicU64::new(0)).collect())
+}
+
+fn load(memory: &Memory, word: usize) -> u64 {
+    memory.words()[word].load(Ordering::Relaxed)
+}
+
+/// What the device keeps to itself.
+#[derive(Default)]
+struct State {
+    taken: u64,
+    events: u64,
+    regions: HashMap<u32, Memory>,
+    named: u32,
+    receives: VecDeque<ReceiveCommand>,
+}
+
+/// A device whose network ends where it begins. It works while its doorbell rings.
+struct Loopback {
+    requester: Memory,
+    status: Memory,
+    records: Memory,
+    state: Mutex<State>,
+}
+
+impl Loopback {
+    fn tell(&self, state: &mut State, event: &PostEvent, kind: u32, result: u32) {
+        let first = (state.events as usize % SLICES) * SLICE_WORDS;
+        state.events += 1;
+        let event = PostEvent { status: post_event_status(kind, result, state.events as u32), ..*event };
+        let words: [u64; SLICE_WORDS] = to_words(&event);
+        for (place, word) in self.records.words()[first..].iter().zip(words) {
+            place.store(word, Ordering::Release);
+        }
+    }
+
+    fn send(&self, state: &mut State, send: &SendCommand, code: u32) {
+        let SendCommand { user, region, node, offset, bytes, .. } = *send;
+        let mut data = vec![0; bytes as usize];
+        let source = node.into();
+        let event = PostEvent { user, bytes, source, ..PostEvent::default() };
+        assert!(state.regions[&region].copy_out(offset as usize, &mut data));
+        if code & POST_TELL_SENT != 0 {
+            self.tell(state, &event, POST_EVENT_SENT, POST_OK);
+        }
+        let receive = state.receives.pop_front().expect("room was posted");
+        data.truncate(receive.bytes as usize);
+        assert!(state.regions[&receive.region].copy_in(receive.offset as usize, &data));
+        let moved_bytes = data.len() as u64;
+        let event = PostEvent { user: receive.user, bytes, moved_bytes, source, ..PostEvent::default() };
+        let result = u32::from(moved_bytes < bytes);
+        self.tell(state, &event, POST_EVENT_RECEIVED, result);
+    }
+}
+
+/// The far side of the port.
+struct Device(Arc<Loopback>);
+
+impl Backing for Device {
+    fn name(&self) -> &str {
+        "loopback"
+    }
+
+    fn ring(&self) {
+        let mut state = self.0.state.lock().expect("no panic");
+        loop {
+            let sequence = state.taken as u32 + 1;
+            let first = slot_of(sequence) as usize * SLOT_WORDS;
+            let slot: Vec<u64> =
+                (first..first + SLOT_WORDS).map(|word| load(&self.0.requester, word)).collect();
+            let launch = slot[SLOT_LAUNCH_WORD];
+            if launch >> 32 != u64::from(sequence) {
+                return;
+            }
+            state.taken += 1;
+            self.0.status.words()[0].store(state.taken, Ordering::Release);
+            match launch as u32 & 0xff {
+                POST_RECEIVE => state.receives.extend(from_words::<ReceiveCommand>(&slot[..10])),
+                POST_SEND => {
+                    let send = from_words(&slot[..10]).expect("ten words");
+                    self.0.send(&mut state, &send, launch as u32);
+                }
+                other => panic!("command {other}"),
+            }
+        }
+    }
+
+    fn wait_interrupts(&self, _: Duration) -> Result<u64, Error> {
+        Ok(0)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn route(&self, _: Address) -> Result<(), Error> {
+        panic!("the port sends to every node")
+    }
+
+    fn authorize(&self, _: Address, _: u32) -> Result<(), Error> {
+        panic!("every node sends to the port")
+    }
+
+    fn revoke(&self, _: Address) -> Result<(), Error> {
+        panic!("every node sends to the port")
+    }
+
+    fn register(&self, memory: &Memory) -> Result<u32, Error> {
+        let mut state = self.0.state.lock().expect("no panic");
+        state.named += 1;
+        let name = state.named;
+        state.regions.insert(name, memory.clone());
+        Ok(name)
+    }
+
+    fn deregister(&self, region: u32) -> Result<(), Error> {
+        self.0.state.lock().expect("no panic").regions.remove(&region);
+        Ok(())
+    }
+}
+
+fn port() -> Port {
+    let (info, requester, completer) = (words(512), words(512), words(512));
+    let (status, records) = (words(8), words(SLICES * SLICE_WORDS));
+    info.words()[INFO_DOORBELL_OFFSET as usize / 8].store(DOORBELL_WANTED, Ordering::Relaxed);
+    let device = Loopback {
+        requester: requester.clone(),
+        status: status.clone(),
+        records: records.clone(),
+        state: Mutex::default(),
+    };
+    let address = Address { node: 3, port: 0 };
+    let backing = Box::new(Device(Arc::new(device)));
+    let parts = Parts { address, info, requester, completer, status, slices: records, backing };
+    Port::from_parts(parts).expect("large enough")
+}
+
+#[test]
+fn a_message_goes_out_of_one_region_and_into_what_was_posted_first() {
+    let mut port = port();
+    let [from, to] = [0, 1].map(|_| port.allocate(4096).expect("memory"));
+    // More than the page and the queue hold.
+    for number in 0..100_u64 {
+        let text = number.to_le_bytes();
+        from.write(20, &text).expect("within");
+        for user in [7, 8] {
+            let receive = Receive::new(to.span(100..112).expect("within")).user(user).interrupt();
+            port.launch(&receive, LIMIT).expect("room");
+        }
+        let send = Send::new(3, from.span(20..28).expect("within")).user(9);
+        assert_eq!(port.launch(&send.tell_sent(), LIMIT).expect("room"), 4 * number + 3);
+        port.launch(&send, LIMIT).expect("room");
+        let events = [(); 3].map(|()| port.event(LIMIT).expect("it comes"));
+        let seen = events.map(|event| (event.kind, event.user, event.node, event.moved_bytes));
+        let received = |user| (Kind::Received, user, 3, 8);
+        assert_eq!(seen, [(Kind::Sent, 9, 3, 0), received(7), received(8)]);
+        assert_eq!(port.try_event(), None);
+        let mut read = [0; 8];
+        to.read(100, &mut read).expect("within");
+        assert_eq!(read, text);
+    }
+}
+
+#[test]
+fn memory_of_another_port_and_lengths_of_no_message_are_refused_before_they_are_launched() {
+    let (mut port, other) = (port(), port());
+    let (own, foreign) = (port.allocate(64).expect("memory"), other.allocate(64).expect("memory"));
+    let refused = |result: Result<u64, Error>| matches!(result, Err(Error::BadValue { .. }));
+    assert!(refused(port.launch(&Send::new(0, foreign.all()), LIMIT)));
+    assert!(refused(port.launch(&Receive::new(foreign.all()), LIMIT)));
+    assert!(refused(port.launch(&Receive::new(own.span(0..6).expect("within")), LIMIT)));
+    assert!(refused(port.launch(&Send::new(1 << 16, own.all()), LIMIT)));
+    assert_eq!(port.commands().launched(), 0);
+}
+
+#[test]
+fn c_programs_do_the_same() {
+    let mut port = niclab_posts_port(port());
+    let port = &raw mut port;
+    let mut region = null_mut();
+    let mut event =
+        niclab_posts_event { user: 0, bytes: 0, moved_bytes: 0, message: 0, node: 0, kind: 0, result: 0 };
+    // SAFETY: all pointers are to what lives until the end.
+    unsafe {
+        assert_eq!(niclab_posts_number(port), 0);
+        assert_eq!(niclab_posts_allocate(port, 100, &raw mut region), NICLAB_OK);
+        let memory = niclab_region_memory(region).cast::<u64>();
+        memory.write(0xabcd);
+        assert_eq!(niclab_posts_next_event(port, &raw mut event, 0), NICLAB_ERROR_AGAIN);
+        assert_eq!(niclab_posts_send(port, 1, region, 0, 3, 0, true, LIMIT_US), NICLAB_ERROR_VALUE);
+        assert_eq!(niclab_posts_send(port, 1, region, u64::MAX, 4, 0, true, 0), NICLAB_ERROR_VALUE);
+        assert_eq!(niclab_posts_receive(port, region, 8, 4, 5, true, LIMIT_US), NICLAB_OK);
+        assert_eq!(niclab_posts_send(port, 1, region, 0, 8, 6, true, 0), NICLAB_OK);
+        let mut next = || {
+            assert_eq!(niclab_posts_next_event(port, &raw mut event, LIMIT_US), NICLAB_OK);
+            (event.kind, event.user, event.node, event.bytes, event.moved_bytes, event.result)
+        };
+        assert_eq!(next(), (NICLAB_POSTS_SENT, 6, 1, 8, 0, 0));
+        assert_eq!(next(), (NICLAB_POSTS_RECEIVED, 5, 1, 8, 4, 1), "cut");
+        assert_eq!(memory.add(1).read(), 0xabcd);
+        niclab_region_release(region);
+    }
+}
