@@ -1454,6 +1454,35 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 #define NICLAB_POST_INCOMPLETE 8U
 
 /*
+ * Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
+ * component for it.
+ */
+#define NICLAB_OP_POST_RULES 14U
+
+/* Body of [`OP_POST_RULES`]. Zero turns a rule off. */
+struct niclab_post_rules {
+
+	/* The port. */
+	__u32 port;
+
+	/* One: at the end of a message the host is interrupted for the bytes that are pooled. */
+	__u32 at_end;
+
+	/* An interrupt for so many bytes that came. */
+	__u64 rcv_chunk_size;
+
+	/* An interrupt for each message of so many bytes or more. */
+	__u64 min_message_bytes;
+
+	/* The rules are about messages of this node; [`POST_ANY_SOURCE`]: of all. */
+	__u64 source;
+};
+NICLAB_ASSERT_SIZE(struct niclab_post_rules, 32);
+
+/* [`PostRules::source`]: any node. */
+#define NICLAB_POST_ANY_SOURCE 0xffffU
+
+/*
  * Firmware ([`crate::config::FEATURE_FIRMWARE`]): the program that the card's processor runs.
  */
 

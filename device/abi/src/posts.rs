@@ -127,6 +127,29 @@ pub const POST_UNREACHABLE: u32 = 7;
 /// Result: parts of the message never came, and nobody sends them again. The memory holds those that came.
 pub const POST_INCOMPLETE: u32 = 8;
 
+/// Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
+/// component for it.
+pub const OP_POST_RULES: u32 = 14;
+
+layout! {
+    /// Body of [`OP_POST_RULES`]. Zero turns a rule off.
+    pub struct PostRules: 32 {
+        /// The port.
+        pub port: u32,
+        /// One: at the end of a message the host is interrupted for the bytes that are pooled.
+        pub at_end: u32,
+        /// An interrupt for so many bytes that came.
+        pub rcv_chunk_size: u64,
+        /// An interrupt for each message of so many bytes or more.
+        pub min_message_bytes: u64,
+        /// The rules are about messages of this node; [`POST_ANY_SOURCE`]: of all.
+        pub source: u64,
+    }
+}
+
+/// [`PostRules::source`]: any node.
+pub const POST_ANY_SOURCE: u64 = 0xffff;
+
 /// Kind of an event, from its status word.
 pub const fn post_event_kind(status: u64) -> u32 {
     (status & 0xff) as u32

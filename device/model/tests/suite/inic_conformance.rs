@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use niclab_abi::posts::{
-    POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_SENT, POST_OK, POST_TELL_SENT, POST_UNREACHABLE,
+    OP_POST_RULES, POST_ANY_SOURCE, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_SENT, POST_OK,
+    POST_TELL_SENT, POST_UNREACHABLE, PostRules,
 };
+use niclab_components::{Flow, Recipe};
 use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::registry::{Kind, Promise, Seat, Value, Values};
@@ -16,6 +18,7 @@ use proptest::prelude::*;
 
 use crate::support::matching::pattern;
 use crate::support::posts::{Faults, Wire};
+use crate::support::request;
 
 const NODES: u16 = 3;
 /// Room for a message, and how much of it there is at each node.
@@ -278,6 +281,50 @@ fn a_node_that_is_gone_fails_messages_and_comes_back() {
         assert_eq!(world.came[1], (25..35).collect::<Vec<_>>(), "{name}");
         assert_eq!(world.failed.len(), 20);
         world.check(promise(&values, true));
+    }
+}
+
+/// Interrupts of a message of 100,000 bytes in packets of 1,408, under rules.
+fn interrupts(rules: &PostRules) -> (u32, u32) {
+    const BYTES: u64 = 100_000;
+    let recipe = Recipe {
+        flow: Flow::GoBackN,
+        finds_duplicates: true,
+        controls_rate: false,
+        mitigates: true,
+        depth: 16,
+    };
+    let assembly = recipe.assembly().unwrap().check().unwrap();
+    let plain = card(&values("conf4"));
+    let config = |node| Config { assembly: assembly.clone(), ..plain(node) };
+    let mut wire = Wire::new(1, Faults::default(), config, NODES);
+    assert!(wire.receive(1, 0, 0, 0, BYTES));
+    let status = wire.control(1, &request(OP_POST_RULES, rules)).0;
+    assert!(wire.send(0, 0, 1, 0, 0, BYTES));
+    while wire.step() {}
+    let told = wire.event(1).unwrap();
+    assert_eq!((told.result, told.words.moved_bytes), (POST_OK, BYTES));
+    (status, wire.hosts[1].interrupts)
+}
+
+#[test]
+fn the_host_is_interrupted_by_the_rules_that_it_sets_while_the_card_runs() {
+    let none = PostRules { source: POST_ANY_SOURCE, ..PostRules::default() };
+    assert_eq!(interrupts(&none), (0, 0));
+    // The remainder counts for the next: 100,000 / 4,096 is 24.4.
+    let chunks = PostRules { rcv_chunk_size: 4_096, ..none };
+    assert_eq!(interrupts(&chunks), (0, 24));
+    assert_eq!(interrupts(&PostRules { at_end: 1, ..chunks }), (0, 25));
+    // One by one.
+    assert_eq!(interrupts(&PostRules { rcv_chunk_size: 1, ..none }), (0, 100_000_u32.div_ceil(1_408)));
+    assert_eq!(interrupts(&PostRules { min_message_bytes: 100_000, ..none }), (0, 1));
+    assert_eq!(interrupts(&PostRules { min_message_bytes: 100_001, ..none }), (0, 0));
+    assert_eq!(interrupts(&PostRules { source: 0, ..chunks }), (0, 24));
+    assert_eq!(interrupts(&PostRules { source: 2, ..chunks }), (0, 0));
+    for wrong in
+        [PostRules { at_end: 2, ..none }, PostRules { source: 3, ..none }, PostRules { port: 1, ..none }]
+    {
+        assert_ne!(interrupts(&wrong).0, 0, "{wrong:?}");
     }
 }
 

@@ -11,7 +11,7 @@
 //! * `components`: one file for each component of the paper; `token`: what goes between them; `arrivals`: what a header
 //!   acknowledges;
 //! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
-//! * `card`: what components share; `command`: what programs post.
+//! * `card`: what components share; `command`: what programs post; `control`: what drivers ask for.
 //!
 //! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
 
@@ -23,6 +23,7 @@ mod circuit;
 mod command;
 mod components;
 pub mod config;
+mod control;
 pub mod counters;
 pub mod descriptor;
 pub mod nic;

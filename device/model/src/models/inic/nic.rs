@@ -3,12 +3,14 @@
 use alloc::vec::Vec;
 
 use niclab_abi::control::PortOpen;
+use niclab_abi::posts::{POST_ANY_SOURCE, PostRules};
 use niclab_abi::receive::StatusLine;
 
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
 use crate::models::inic::command::Command;
 use crate::models::inic::config::{Config, ConfigError};
+use crate::models::inic::control::Operation;
 use crate::models::inic::counters::{Counters, Effects};
 use crate::models::inic::token::{Packet, Token};
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
@@ -17,7 +19,7 @@ use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_rep
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::ledger::Ledger;
 use crate::parts::node_bus::NodeBus;
-use crate::parts::region_control::{Carried, RegionOperation};
+use crate::parts::region_control::Carried;
 use crate::parts::regions::{RegionError, Regions};
 use crate::parts::trace_tag::TraceTag;
 use crate::time::Time;
@@ -146,6 +148,23 @@ impl Inic {
         Ok(())
     }
 
+    /// Changes when the host is interrupted.
+    fn set_rules(&mut self, rules: &PostRules) -> Result<(), ControlError> {
+        let PostRules { at_end, rcv_chunk_size, min_message_bytes, source, .. } = *rules;
+        if at_end > 1 || (source != POST_ANY_SOURCE && source >= u64::from(self.config.nodes)) {
+            return Err(ControlError::BadValue);
+        }
+        let values = [
+            ("at_end", at_end.into()),
+            ("rcv_chunk_size", rcv_chunk_size),
+            ("min_message_bytes", min_message_bytes),
+            ("source", source),
+        ];
+        let circuit = &mut self.assembled.circuit;
+        let is_set = values.iter().all(|(parameter, value)| circuit.set(parameter, *value));
+        if is_set { Ok(()) } else { Err(ControlError::BadOperation) }
+    }
+
     /// A store to a register of the completer page.
     fn on_register(&mut self, now: Time, index: usize, register: Register) {
         let Card { port, effects, .. } = &mut self.card;
@@ -161,7 +180,7 @@ impl Inic {
 }
 
 impl Controlled for Inic {
-    type Own = RegionOperation;
+    type Own = Operation;
     type Counters = Counters;
     const PORTS: usize = 1;
     const STATUS_BYTES: u64 = size_of::<StatusLine>() as u64;
@@ -210,13 +229,21 @@ impl Controlled for Inic {
     fn carry_out(
         &mut self,
         at: &mut Time,
-        own: RegionOperation,
+        own: Operation,
         _: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         let is_open = self.card.port.is_some();
         let open =
             |port: u32| if is_open && port == PORT as u32 { Ok(PORT) } else { Err(ControlError::BadPort) };
-        match own.carry_out(open, &mut self.card.regions)? {
+        let region = match own {
+            Operation::Region(region) => region,
+            Operation::Rules(rules) => {
+                open(rules.port)?;
+                self.set_rules(&rules)?;
+                return Ok(Answer::Now(empty_reply()));
+            }
+        };
+        match region.carry_out(open, &mut self.card.regions)? {
             Carried::Done(reply) => Ok(Answer::Now(reply)),
             Carried::Close { port, region } => {
                 if !self.card.regions[port].close(region) {

@@ -17,7 +17,7 @@ pub(super) enum Token {
     Pinfo(Pinfo),
     Ack(AckInfo),
     Next(Next),
-    Disable(u16),
+    Disable(Disable),
     Expiry(u16),
 }
 
@@ -117,6 +117,14 @@ pub(super) struct AckInfo {
     pub(super) node: u16,
     pub(super) ack: Option<(Number, u32)>,
     pub(super) is_forced: bool,
+}
+
+/// A node has acknowledged something that it had not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Disable {
+    pub(super) node: u16,
+    /// All: there is nothing to wait for.
+    pub(super) is_over: bool,
 }
 
 /// A packet is sent.

@@ -170,7 +170,7 @@ impl Header {
         let base = cut(format, base);
         let words = match format {
             Format::Seq24Node4 => {
-                [data_bytes / 4 << 23 | info << 19 | nodes.0 << 4 | nodes.1, sequence, base, mask]
+                [(data_bytes / 4) << 23 | info << 19 | nodes.0 << 4 | nodes.1, sequence, base, mask]
             }
             Format::Seq8Node12 => {
                 [data_bytes << 21 | info << 17 | sequence, nodes.0 << 20 | nodes.1 << 8 | base, mask, 0]

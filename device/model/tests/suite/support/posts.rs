@@ -207,13 +207,6 @@ impl Wire {
         }
     }
 
-    /// Hands a frame to a card, as a broken network would.
-    pub fn inject(&mut self, node: usize, frame: &[u8]) {
-        let frame = SharedFrame::from(frame);
-        let head = self.now;
-        self.handle(node, Input::Frame { frame: &frame, head, message: None });
-    }
-
     /// Launches a command, if the card takes one.
     pub fn launch(&mut self, node: usize, code: u32, words: [u64; 10]) -> bool {
         let accepts = self.hosts[node].nic.accepts_store(0);

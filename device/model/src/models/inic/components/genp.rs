@@ -16,7 +16,7 @@ use crate::models::inic::arrivals::{MASK_BITS, Number};
 use crate::models::inic::card::{Card, Cut};
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::components::per_node::PerNode;
-use crate::models::inic::token::{Message, Next, Payload, Pinfo, Token};
+use crate::models::inic::token::{Disable, Message, Next, Payload, Pinfo, Token};
 use crate::parts::trace_tag::TraceTag;
 use crate::time::Time;
 
@@ -141,24 +141,24 @@ impl Genp {
         self.wait(message.node, at);
     }
 
-    /// A node says what it has. Returns whether it has all.
-    fn on_ack(&mut self, at: Time, node: u16, (base, mask): (Number, u32), card: &mut Card) -> bool {
+    /// A node says what it has. Returns whether that is all, where it is more than before.
+    fn on_ack(&mut self, at: Time, node: u16, (base, mask): (Number, u32), card: &mut Card) -> Option<bool> {
         let Some(link) = self.links.known(node) else {
             card.effects.counters.stray_acknowledgements += 1;
-            return false;
+            return None;
         };
-        let was_empty = link.outstanding.is_empty();
         let acknowledged = base.next().ahead_of(link.oldest) as usize;
         if acknowledged > link.outstanding.len() {
             card.effects.counters.stray_acknowledgements += 1;
-            return false;
+            return None;
         }
         if acknowledged == 0 && base.next() != link.oldest {
             // An older one, that came late.
-            return false;
+            return None;
         }
         // It is there, whatever it has room for.
         link.expiries = 0;
+        let mut is_progress = acknowledged > 0;
         for mut packet in link.outstanding.drain(..acknowledged) {
             end(node, link.oldest, &mut packet, card);
             link.oldest = link.oldest.next();
@@ -169,6 +169,7 @@ impl Genp {
             let Some(packet) = link.packet(number) else { continue };
             (furthest, latest) = (bit as usize, latest.max(packet.order));
             if !core::mem::replace(&mut packet.is_there, true) {
+                is_progress = true;
                 end(node, number, packet, card);
             }
         }
@@ -182,7 +183,7 @@ impl Genp {
             link.again.clear();
         }
         self.wait(node, at);
-        is_empty && !was_empty
+        is_progress.then_some(is_empty)
     }
 
     fn on_expiry(&mut self, at: Time, node: u16, card: &mut Card) {
@@ -309,8 +310,9 @@ impl Component for Genp {
             let worked = io.work(at, 0);
             if let Some(ack) = header.ack {
                 let had_memory = io.card.has_memory(self.parameters.packet_bytes as usize + FRAME_OVERHEAD);
-                if self.on_ack(worked, header.source, ack, io.card) {
-                    io.put(DISABLE, worked, Token::Disable(header.source));
+                let node = header.source;
+                if let Some(is_over) = self.on_ack(worked, node, ack, io.card) {
+                    io.put(DISABLE, worked, Token::Disable(Disable { node, is_over }));
                 }
                 if !had_memory {
                     self.wait_all(worked);
@@ -334,14 +336,5 @@ impl Component for Genp {
         let now = io.now;
         // Messages that were begun end with a packet that says so.
         self.wait_all(now);
-    }
-
-    fn set(&mut self, parameter: &str, value: u64) -> bool {
-        match parameter {
-            "outstanding_limit" => self.parameters.outstanding_limit = value as usize,
-            "retries" => self.parameters.retries = value as u32,
-            _ => return false,
-        }
-        true
     }
 }

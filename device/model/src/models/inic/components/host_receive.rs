@@ -122,8 +122,8 @@ impl HostReceive {
     }
 
     /// Takes a packet, or gives it back when there is no room for its message.
-    fn on_data(&mut self, at: Time, data: Data, card: &mut Card) -> Result<(), Data> {
-        let Some(peer) = self.peers.known(data.source) else { return Ok(()) };
+    fn on_data(&mut self, at: Time, data: Data, card: &mut Card) -> Option<Data> {
+        let peer = self.peers.known(data.source)?;
         card.effects.attribute(data.message);
         if self.is_placed {
             Self::on_placed(peer, self.packet_bytes, at, data, card)
@@ -133,7 +133,7 @@ impl HostReceive {
     }
 
     /// Packets come in order.
-    fn on_ordered(peer: &mut Peer, at: Time, data: Data, card: &mut Card) -> Result<(), Data> {
+    fn on_ordered(peer: &mut Peer, at: Time, data: Data, card: &mut Card) -> Option<Data> {
         if data.number != peer.due {
             // Which messages the lost ones were of nobody knows: this one's begin may be among them.
             if let Some(open) = peer.open.remove(&0) {
@@ -145,7 +145,7 @@ impl HostReceive {
         if peer.is_skipping {
             peer.is_skipping = !data.is_last;
             card.effects.counters.discarded += 1;
-            return Ok(());
+            return None;
         }
         if data.is_void() {
             // The rest of the message never comes.
@@ -153,16 +153,16 @@ impl HostReceive {
                 end(at, open, data.source, 0, POST_INCOMPLETE, card);
             }
             peer.is_skipping = !data.is_last;
-            return Ok(());
+            return None;
         }
         if let alloc::collections::btree_map::Entry::Vacant(vacant) = peer.open.entry(0) {
             let Some(room) = card.take_room() else {
                 peer.due = data.number;
-                return Err(data);
+                return Some(data);
             };
             vacant.insert(Open::new(room, data.message));
         }
-        let Some(open) = peer.open.get_mut(&0) else { return Ok(()) };
+        let open = peer.open.get_mut(&0)?;
         let offset = open.bytes;
         store(at, open, offset, data.bytes.clone(), &data, card);
         if data.is_last
@@ -170,34 +170,28 @@ impl HostReceive {
         {
             end(at, open, data.source, 0, POST_OK, card);
         }
-        Ok(())
+        None
     }
 
     /// Each packet says where it goes.
-    fn on_placed(
-        peer: &mut Peer,
-        packet_bytes: u64,
-        at: Time,
-        data: Data,
-        card: &mut Card,
-    ) -> Result<(), Data> {
+    fn on_placed(peer: &mut Peer, packet_bytes: u64, at: Time, data: Data, card: &mut Card) -> Option<Data> {
         let Some(Place { message, packet }) = place_of(&data) else {
             // It is void: which message it was of nobody says. What is missing of that one is found by those that follow.
-            return Ok(());
+            return None;
         };
         let is_single = packet == 0 && data.is_last;
         if peer.ended.contains(&message) && !is_single {
             card.effects.counters.discarded += 1;
-            return Ok(());
+            return None;
         }
         if let alloc::collections::btree_map::Entry::Vacant(vacant) = peer.open.entry(message) {
-            let Some(room) = card.take_room() else { return Err(data) };
+            let Some(room) = card.take_room() else { return Some(data) };
             vacant.insert(Open::new(room, data.message));
             if Number::new(message).is_after(Number::new(peer.latest)) {
                 peer.latest = message;
             }
         }
-        let Some(open) = peer.open.get_mut(&message) else { return Ok(()) };
+        let open = peer.open.get_mut(&message)?;
         if open.count(packet) {
             if data.is_last {
                 open.last = Some(packet.wrapping_add(1));
@@ -214,7 +208,7 @@ impl HostReceive {
             end(at, open, data.source, message, POST_OK, card);
         }
         Self::give_up(peer, at, data.source, card);
-        Ok(())
+        None
     }
 
     fn remember(peer: &mut Peer, message: u32, is_single: bool) {
@@ -255,11 +249,11 @@ impl HostReceive {
                 let Some((at, data)) = next else { break };
                 let bytes = data.frame.len();
                 match self.on_data(at.max(io.now), data, io.card) {
-                    Ok(()) => {
+                    None => {
                         io.card.waiting.remove(source, bytes);
                         did = true;
                     }
-                    Err(data) => {
+                    Some(data) => {
                         self.peers.of(source).waiting.push_front((at, data));
                         self.waiting.push_back(source);
                         break;
@@ -307,8 +301,8 @@ impl Component for HostReceive {
         // What is of a message that has room waits for nobody: those that wait may wait for this very message's room.
         let has_room =
             self.is_placed && place_of(&data).is_some_and(|place| peer.open.contains_key(&place.message));
-        let kept = if has_waiting && !has_room { Err(data) } else { self.on_data(worked, data, io.card) };
-        if let Err(data) = kept {
+        let kept = if has_waiting && !has_room { Some(data) } else { self.on_data(worked, data, io.card) };
+        if let Some(data) = kept {
             io.card.waiting.add(source, data.frame.len());
             self.peers.of(source).waiting.push_back((worked, data));
             if !has_waiting {

@@ -1,6 +1,8 @@
 //! Says when the host is interrupted (section 4.10): after so many bytes, for messages of some size, of some node. All of it can be
 //! changed while it runs.
 
+use niclab_abi::posts::POST_ANY_SOURCE;
+
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::components::per_node::PerNode;
 use crate::models::inic::token::{Data, Token};
@@ -14,12 +16,9 @@ pub(in crate::models::inic) struct Rules {
     pub(in crate::models::inic) min_message_bytes: u64,
     /// An interrupt at the end of a message when bytes are pooled.
     pub(in crate::models::inic) at_end: bool,
-    /// Of messages of this node alone; [`ANY_SOURCE`]: of all.
+    /// Of messages of this node alone; [`POST_ANY_SOURCE`]: of all.
     pub(in crate::models::inic) source: u64,
 }
-
-/// [`Rules::source`]: any.
-pub(in crate::models::inic) const ANY_SOURCE: u64 = 65_535;
 
 pub(in crate::models::inic) struct Mitigate {
     rules: Rules,
@@ -40,7 +39,7 @@ impl Mitigate {
         *message += bytes;
         let message_bytes = if data.is_last { core::mem::take(message) } else { 0 };
         let Rules { rcv_chunk_size, min_message_bytes, at_end, source } = self.rules;
-        if source != ANY_SOURCE && source != u64::from(data.source) {
+        if source != POST_ANY_SOURCE && source != u64::from(data.source) {
             return false;
         }
         let mut interrupts = min_message_bytes > 0 && data.is_last && message_bytes >= min_message_bytes;

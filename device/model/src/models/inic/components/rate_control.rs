@@ -26,12 +26,4 @@ impl Component for RateControl {
         io.put(0, goes, packet);
         true
     }
-
-    fn set(&mut self, parameter: &str, value: u64) -> bool {
-        let is_its = parameter == "interval_us";
-        if is_its {
-            self.interval = Span::from_ns(value.saturating_mul(1_000));
-        }
-        is_its
-    }
 }

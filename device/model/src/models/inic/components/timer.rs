@@ -1,13 +1,21 @@
 //! Tells when a node has been silent for too long (section 4.5): a timer for each node, started anew with each packet that is
 //! sent to it.
+//!
+//! Beyond the paper the wait doubles with each expiry after which nothing was acknowledged. A node whose program posts no room
+//! for a second is asked some twenty times and not a thousand.
 
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::token::{Next, Token};
+use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::token::{Disable, Next, Token};
 use crate::parts::timers::{TimerName, Timers};
 use crate::time::{Span, Time};
 
 const NEXT: usize = 0;
 const DISABLE: usize = 1;
+
+/// How long a wait becomes at most by doubling.
+const LONGEST_WAIT: Span = Span::from_ns(100_000_000);
+const MOST_DOUBLINGS: u32 = 20;
 
 /// The timer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,23 +32,29 @@ pub(in crate::models::inic) struct Timer {
     timeout: Span,
     timers: Timers<Name>,
     is_blocked: bool,
+    /// Expiries of each node since it acknowledged something.
+    expiries: PerNode<u32>,
 }
 
 impl Timer {
     pub(in crate::models::inic) fn new(timeout: Span) -> Self {
-        Self { timeout, timers: Timers::default(), is_blocked: false }
+        Self { timeout, timers: Timers::default(), is_blocked: false, expiries: PerNode::default() }
     }
 }
 
 impl Component for Timer {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if let Some((_, Token::Disable(node))) = io.take(DISABLE) {
-            self.timers.stop(Name::Silence, node.into());
+        if let Some((_, Token::Disable(Disable { node, is_over }))) = io.take(DISABLE) {
+            *self.expiries.of(node) = 0;
+            if is_over {
+                self.timers.stop(Name::Silence, node.into());
+            }
             return true;
         }
         if let Some((at, Token::Next(Next { node }))) = io.take(NEXT) {
             let worked = io.work(at, 0);
-            self.timers.start(Name::Silence, node.into(), worked + self.timeout);
+            let wait = self.timeout.times(1 << *self.expiries.of(node)).min(LONGEST_WAIT.max(self.timeout));
+            self.timers.start(Name::Silence, node.into(), worked + wait);
             return true;
         }
         // Without room there is nothing that it could do at a deadline: it is asked again when there is.
@@ -50,6 +64,8 @@ impl Component for Timer {
         }
         let now = io.now;
         let Some((Name::Silence, node)) = self.timers.take_expired(now) else { return false };
+        let expiries = self.expiries.of(node as u16);
+        *expiries = (*expiries + 1).min(MOST_DOUBLINGS);
         let worked = io.work(now, 0);
         io.put(0, worked, Token::Expiry(node as u16));
         true

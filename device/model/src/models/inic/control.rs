@@ -1,0 +1,32 @@
+//! The control requests that only an INIC card takes: regions, and when the host is interrupted.
+
+use niclab_abi::posts::{OP_POST_RULES, PostRules};
+
+use crate::nic::HostRanges;
+use crate::parts::control::{ControlError, OwnOperation, whole};
+use crate::parts::region_control::RegionOperation;
+
+/// A request whose length is right.
+#[derive(Debug)]
+pub enum Operation {
+    /// About regions.
+    Region(RegionOperation),
+    /// Changes when the host is interrupted.
+    Rules(PostRules),
+}
+
+impl OwnOperation for Operation {
+    fn decode(operation: u32, body: &[u8]) -> Result<Self, ControlError> {
+        match operation {
+            OP_POST_RULES => whole(body).map(Self::Rules),
+            _ => RegionOperation::decode(operation, body).map(Self::Region),
+        }
+    }
+
+    fn memory(&self) -> HostRanges {
+        match self {
+            Self::Region(region) => region.memory(),
+            Self::Rules(_) => HostRanges::new(),
+        }
+    }
+}
