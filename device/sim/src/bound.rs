@@ -64,6 +64,7 @@ const KINDS: [&str; 5] = [
 pub struct Rounds {
     /// By node and kind.
     events: BTreeMap<u16, [u64; KINDS.len()]>,
+    count: u64,
     first: Option<Time>,
     last: Time,
 }
@@ -79,15 +80,22 @@ impl Rounds {
             Event::Timeout => 4,
         };
         self.events.entry(node).or_default()[kind] += 1;
+        self.count += 1;
         self.first.get_or_insert(at);
         self.last = self.last.max(at);
+    }
+
+    /// Events that were added.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
     }
 }
 
 impl fmt::Display for Rounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = |kinds: &[u64; KINDS.len()]| kinds.iter().sum::<u64>();
-        let all: u64 = self.events.values().map(sum).sum();
+        let all = self.count;
         let first = self.first.unwrap_or_default();
         let took_ps = self.last.since(first).as_ps();
         write!(f, "of the next {all} events, which took {took_ps} ps, node ")?;

@@ -108,6 +108,8 @@ pub struct World<'a> {
     events: u64,
     /// What ends the run where nothing else would.
     bound: Bound,
+    /// What goes round when it does.
+    rounds: Rounds,
     /// Whether it had to.
     is_endless: bool,
     effects: Effects,
@@ -151,6 +153,7 @@ impl<'a> World<'a> {
             checker: Checker::new(&flows, promise(config, plan)),
             events: 0,
             bound: Bound::new(config.nodes.len(), programs.message_bytes),
+            rounds: Rounds::default(),
             is_endless: false,
             effects: Effects::default(),
             observer: None,
@@ -231,37 +234,32 @@ impl<'a> World<'a> {
                     continue;
                 }
             }
-            self.carry_out(at, node, event);
+            self.events += 1;
+            match event {
+                Event::Depart { frame } => self.depart(at, node, frame),
+                Event::Cross { frame } => self.cross(at, node, frame),
+                Event::Arrive { frame } => self.arrive(at, node, frame),
+                Event::Host => self.step(at, node),
+                Event::Timeout => self.expire(at, node),
+            }
+            if self.observer.is_some() {
+                self.show(node);
+            }
             if !self.bound.allows(self.checker.progress) {
-                self.end();
+                self.look(at, node, event);
             }
         }
     }
 
-    fn carry_out(&mut self, at: Time, node: u16, event: Event) {
-        self.events += 1;
-        match event {
-            Event::Depart { frame } => self.depart(at, node, frame),
-            Event::Cross { frame } => self.cross(at, node, frame),
-            Event::Arrive { frame } => self.arrive(at, node, frame),
-            Event::Host => self.step(at, node),
-            Event::Timeout => self.expire(at, node),
-        }
-        if self.observer.is_some() {
-            self.show(node);
-        }
-    }
-
-    /// Ends a run that has no end of its own, and says what goes round.
-    fn end(&mut self) {
-        let mut rounds = Rounds::default();
-        for _ in 0..LOOKED_AT {
-            let Some((at, node, event)) = self.queue.pop() else { return };
-            rounds.add(at, node, event);
-            self.carry_out(at, node, event);
+    /// Looks at an event of a run that seems to have no end of its own, and ends it when it has seen what goes round.
+    #[cold]
+    fn look(&mut self, at: Time, node: u16, event: Event) {
+        self.rounds.add(at, node, event);
+        if self.rounds.count() < LOOKED_AT {
+            return;
         }
         self.is_endless = true;
-        let (most, frames) = (self.bound.most(), self.flights.count());
+        let (most, frames, rounds) = (self.bound.most(), self.flights.count(), &self.rounds);
         self.checker.fail(Check::Drained, || {
             format!("no end: no message was sent or received in {most} events, with {frames} frames under way; {rounds}")
         });

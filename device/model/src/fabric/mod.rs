@@ -202,11 +202,12 @@ impl Fabric {
         counters.bytes_in += frame.len() as u64;
         ledger.attribute(message);
         let entering = link.pass_to_switch(ready, frame.len(), counters, ledger);
-        if entering == [None, None] {
+        // What is dropped needs no way.
+        if entering[0].is_none() {
             return;
         }
         let outlet = self.switch.outlet(from, &header);
-        for entering in entering.into_iter().flatten() {
+        for &entering in entering.iter().flatten() {
             match outlet {
                 Outlet::Port(to) => {
                     if let Some(transit) = self.cross_switch(entering, from, to, frame.len()) {
@@ -257,10 +258,10 @@ impl Fabric {
         let Some(Port { link, counters, ledger }) = self.ports.get_mut(usize::from(to)) else { return };
         ledger.attribute(message);
         let passage = Passage { head: ready, tail };
-        for arrived in link.pass_to_node(passage, bytes, counters, ledger).into_iter().flatten() {
+        for arrived in link.pass_to_node(passage, bytes, counters, ledger).iter().flatten() {
             counters.frames_out += 1;
             counters.bytes_out += bytes as u64;
-            let Arrival { head, tail: at, .. } = arrived;
+            let &Arrival { head, tail: at, .. } = arrived;
             deliveries.push(Delivery { to, head, at, corrupt: corrupt.or(arrived.corrupt) });
         }
     }

@@ -137,13 +137,17 @@ impl<C: Counting> Effects<C> {
     #[inline]
     pub fn on_input(&mut self, input: &Input<'_>) {
         self.attribute(None);
-        let bytes = match input {
-            Input::Frame { frame, .. } => frame.len(),
-            Input::Control { request, .. } => request.len(),
-            Input::DmaData { bytes, .. } => bytes.len(),
-            _ => 0,
-        };
-        self.spent += self.prices.input + (bytes as u64 >> self.checked_shift);
+        self.spent += self.prices.input;
+        // Most cards look at no length.
+        if self.prices.checked_bytes_in_unit != u64::MAX {
+            let bytes = match input {
+                Input::Frame { frame, .. } => frame.len(),
+                Input::Control { request, .. } => request.len(),
+                Input::DmaData { bytes, .. } => bytes.len(),
+                _ => 0,
+            };
+            self.spent += bytes as u64 >> self.checked_shift;
+        }
     }
 
     /// A number that no other command, read or message of this card has.

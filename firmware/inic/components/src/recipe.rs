@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use crate::assembly::{Assembly, DEFAULT_DEPTH, End, PartError};
+use crate::assembly::{Assembly, End, PartError};
 use crate::kinds::{Direction, Kind, Parameter, Policy};
 
 /// What becomes of packets that are lost or out of order.
@@ -43,6 +43,8 @@ pub struct Recipe {
     pub controls_rate: bool,
     /// Whether the assembly says of which messages the host is interrupted.
     pub mitigates: bool,
+    /// Places of every FIFO, from 1 on.
+    pub depth: u16,
 }
 
 impl Recipe {
@@ -50,9 +52,9 @@ impl Recipe {
     /// kinds, stubs by what they close.
     ///
     /// # Errors
-    /// None in fact: every recipe fits an assembly's limits.
+    /// [`PartError::Depth`]; all else of a recipe fits an assembly's limits.
     pub fn assembly(self) -> Result<Assembly, PartError> {
-        let mut shop = Shop::default();
+        let mut shop = Shop { assembly: Assembly::default(), depth: self.depth };
         shop.send(self)?;
         shop.receive(self)?;
         shop.finish(self)
@@ -60,9 +62,9 @@ impl Recipe {
 }
 
 /// An assembly that is being made.
-#[derive(Default)]
 struct Shop {
     assembly: Assembly,
+    depth: u16,
 }
 
 impl Shop {
@@ -70,7 +72,7 @@ impl Shop {
     fn join(&mut self, from: Kind, output: &str, to: Kind, input: &str) -> Result<(), PartError> {
         let from = self.end(from, output, Direction::Out)?;
         let to = self.end(to, input, Direction::In)?;
-        self.assembly.connect(from, to, DEFAULT_DEPTH)
+        self.assembly.connect(from, to, self.depth)
     }
 
     fn end(&mut self, kind: Kind, port: &str, direction: Direction) -> Result<End, PartError> {
@@ -161,7 +163,7 @@ impl Shop {
                 let stub = End { component: stub, port: 0 };
                 let is_input = what.leads(Direction::In);
                 let (from, to) = if is_input { (stub, end) } else { (end, stub) };
-                self.assembly.connect(from, to, DEFAULT_DEPTH)?;
+                self.assembly.connect(from, to, self.depth)?;
             }
         }
         if matches!(recipe.flow, Flow::Unreliable | Flow::Newest | Flow::Reliable) {

@@ -197,12 +197,14 @@ impl Requester {
         while self.flow_control == FlowControl::None || self.windows[index].is_open() {
             let Some(packet) = self.fifo.take(index, &mut words) else { break };
             let words = words.get(..packet.words).unwrap_or_default();
+            effects.attribute(Some(packet.note.message));
             self.send_packet(packet.ready, index, packet.note, words, effects);
         }
         self.mind_probe(now, index);
     }
 
-    /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM.
+    /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM. The caller has said whose
+    /// crossings these are.
     fn send_packet(
         &mut self,
         ready: Time,
@@ -231,7 +233,6 @@ impl Requester {
             connection: window.connection(),
             number: window.count_sent(),
         };
-        effects.attribute(Some(message));
         let sent = transmit(ready, &header, words, Some(message), effects);
         // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
         self.fifo.leave(index, words.len(), sent.start);

@@ -7,7 +7,7 @@ fn every_recipe_makes_sense_and_promises_what_it_says() {
     for flow in Flow::ALL {
         for choices in 0..8 {
             let [finds_duplicates, controls_rate, mitigates] = [1, 2, 4].map(|bit| choices & bit != 0);
-            let recipe = Recipe { flow, finds_duplicates, controls_rate, mitigates };
+            let recipe = Recipe { flow, finds_duplicates, controls_rate, mitigates, depth: 1 };
             let checked = recipe.assembly().unwrap().check();
             let promises = checked.unwrap_or_else(|faults| panic!("{recipe:?}: {faults:?}")).promises();
             let is_in_order = !matches!(flow, Flow::Unreliable | Flow::Reliable);

@@ -1,16 +1,17 @@
 //! Images: what is written is read again, and no bytes do harm.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
-use niclab_components::assembly::{MAX_COMPONENTS, MAX_CONNECTIONS};
+use niclab_components::assembly::{MAX_COMPONENTS, MAX_CONNECTIONS, MAX_DEPTH};
 use niclab_components::{Assembly, BUNDLED, Flow, ImageError, Kind, Parameter, Recipe};
 use proptest::prelude::*;
 
 /// A recipe, and values that go together.
 fn legal() -> impl Strategy<Value = Assembly> {
-    let recipe = (0..Flow::ALL.len(), any::<[bool; 3]>()).prop_map(|(flow, choices)| {
-        let [finds_duplicates, controls_rate, mitigates] = choices;
-        Recipe { flow: Flow::ALL[flow], finds_duplicates, controls_rate, mitigates }
-    });
+    let recipe =
+        (0..Flow::ALL.len(), any::<[bool; 3]>(), 1..=MAX_DEPTH).prop_map(|(flow, choices, depth)| {
+            let [finds_duplicates, controls_rate, mitigates] = choices;
+            Recipe { flow: Flow::ALL[flow], finds_duplicates, controls_rate, mitigates, depth }
+        });
     let values = (1..=16u32, 0..=96u32, 0..2u32, 1..=509u32, 1..=32u32, 0..=5000u32, 4096..=1u32 << 26);
     (recipe, values).prop_map(|(recipe, (threshold, more, format, words, buffer, chunk, memory))| {
         let mut assembly = recipe.assembly().unwrap();

@@ -4,7 +4,7 @@ use niclab_components::kinds::{KINDS, Source, TABLE_1};
 use niclab_components::{Flow, Kind, Recipe, Resources};
 
 fn taken(flow: Flow, finds_duplicates: bool) -> Resources {
-    let recipe = Recipe { flow, finds_duplicates, controls_rate: false, mitigates: false };
+    let recipe = Recipe { flow, finds_duplicates, controls_rate: false, mitigates: false, depth: 16 };
     recipe.assembly().unwrap().resources()
 }
 

@@ -54,7 +54,7 @@ fn each_promises_what_its_recipe_does_and_takes_as_much() {
         ("selective_repeat", Flow::SelectiveRepeat, false, false),
         ("rate_controlled", Flow::GoBackN, true, true),
     ] {
-        let recipe = Recipe { flow, finds_duplicates, controls_rate, mitigates: false };
+        let recipe = Recipe { flow, finds_duplicates, controls_rate, mitigates: false, depth: 16 };
         let (bundled, drawn) = (checked(name, &source(name)), recipe.assembly().unwrap().check().unwrap());
         assert_eq!(joints(&bundled), joints(&drawn), "{name}");
         assert_eq!(values(&bundled), values(&drawn), "{name}");

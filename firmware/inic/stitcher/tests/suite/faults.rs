@@ -196,13 +196,63 @@ fn what_would_not_deliver_is_found() {
     ];
     hold(&[
         (
+            "conf4",
+            &[("policy = \"go_back_n\"", "policy = \"newer\"")],
+            "order_pkts",
+            ["drops what is older", "go_back_n"],
+        ),
+        (
+            "conf4",
+            &no_order,
+            "build_acks",
+            ["`build_acks` acknowledges packets that `order_pkts` drops", "through `order_pkts`"],
+        ),
+        ("conf1", &unreliable, "order_pkts", ["`order_pkts` needs a genp", "add a genp"]),
+    ]);
+    let mut doubled = unreliable.to_vec();
+    let dup_find = unreliable.map(|(_, to)| to.replace("order_pkts", "dup_find"));
+    doubled.iter_mut().zip(&dup_find).for_each(|(change, to)| change.1 = to);
+    hold(&[("conf1", &doubled, "dup_find", ["`dup_find` needs a genp", "leave `dup_find` away"])]);
+    let mut without = unreliable.to_vec();
+    without[0].1 = "genp_unreliable = { packet_bytes = 1408, placement = true }\norder_pkts = { policy = \"newer\" }\ndrop_pkt = {}";
+    assert!(read(&changed("conf1", &without)).is_ok());
+}
+
+#[test]
+fn what_takes_a_wrong_way_is_found() {
+    let loop_back = [
+        ("xmit.packets = \"wire_out.packets\"", "xmit.packets = \"rcv_pkt.frames\""),
+        ("wire_in.packets = \"rcv_pkt.frames\"", "wire_in.packets = \"wire_out.packets\""),
+    ];
+    let twice = [
+        (
+            "selective_repeat = { buffer_packets = 32 }",
+            "selective_repeat = {}\ndup_find = {}\ndrop_pkt = {}\nno_headers = { kind = \"stub\" }",
+        ),
+        (
+            "split_packet.headers = [",
+            "dup_find.headers = \"no_headers.port\"\ndup_find.verdicts = \"drop_pkt.verdicts\"\nsplit_packet.headers = [\"dup_find.headers\", ",
+        ),
+        ("split_packet.data = \"", "split_packet.data = \"drop_pkt.data\"\ndrop_pkt.data = \""),
+    ];
+    hold(&[
+        (
             "conf1",
-            &[
-                ("xmit.packets = \"wire_out.packets\"", "xmit.packets = \"rcv_pkt.frames\""),
-                ("wire_in.packets = \"rcv_pkt.frames\"", "wire_in.packets = \"wire_out.packets\""),
-            ],
+            &loop_back,
             "wire_out",
             ["`wire_out.packets` does not come from xmit", "lead what xmit gives"],
+        ),
+        (
+            "conf1",
+            &loop_back,
+            "rcv_pkt",
+            ["`rcv_pkt.frames` does not come from wire_in", "lead what wire_in gives"],
+        ),
+        (
+            "selective_repeat",
+            &twice,
+            "selective_repeat",
+            ["`selective_repeat` does not speak of the same packets", "split_packet"],
         ),
         (
             "conf4",
@@ -216,19 +266,6 @@ fn what_would_not_deliver_is_found() {
         ),
         (
             "conf4",
-            &[("policy = \"go_back_n\"", "policy = \"newer\"")],
-            "order_pkts",
-            ["drops what is older", "go_back_n"],
-        ),
-        (
-            "conf4",
-            &no_order,
-            "build_acks",
-            ["`build_acks` acknowledges packets that `order_pkts` drops", "through `order_pkts`"],
-        ),
-        ("conf1", &unreliable, "order_pkts", ["`order_pkts` needs a genp", "add a genp"]),
-        (
-            "conf4",
             &[
                 ("\"dup_find.headers\", ", ""),
                 (
@@ -240,13 +277,6 @@ fn what_would_not_deliver_is_found() {
             ["`dup_find` does not speak of the same packets", "at most through dup_find"],
         ),
     ]);
-    let mut doubled = unreliable.to_vec();
-    let dup_find = unreliable.map(|(_, to)| to.replace("order_pkts", "dup_find"));
-    doubled.iter_mut().zip(&dup_find).for_each(|(change, to)| change.1 = to);
-    hold(&[("conf1", &doubled, "dup_find", ["`dup_find` needs a genp", "leave `dup_find` away"])]);
-    let mut without = unreliable.to_vec();
-    without[0].1 = "genp_unreliable = { packet_bytes = 1408, placement = true }\norder_pkts = { policy = \"newer\" }\ndrop_pkt = {}";
-    assert!(read(&changed("conf1", &without)).is_ok());
 }
 
 #[test]
