@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use niclab_abi::config::FEATURE_POSTS;
-use niclab_model::nic::registry::Promises;
+use niclab_model::nic::registry::{Promise, Promises};
 use niclab_workloads::Recorded;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,16 +145,37 @@ impl SimConfig {
         self.nodes.iter().all(|node| node.nic.model.has(FEATURE_POSTS))
     }
 
-    /// What all cards promise of messages, on links with these faults.
-    fn promise(&self) -> niclab_workloads::Promise {
+    /// What all cards promise of messages.
+    #[must_use]
+    pub fn promises(&self) -> Promises {
         let promises = self.nodes.iter().map(|node| node.nic.promises()).reduce(Promises::and);
-        let is_faulty = self.nodes.iter().any(|node| node.link.faults != Faults::default());
-        let promise = promises.map(|promises| if is_faulty { promises.faulty } else { promises.sound });
-        promise.map_or(niclab_workloads::Promise::ALL, |promise| niclab_workloads::Promise {
-            is_delivered: promise.is_delivered,
-            is_once: promise.is_once,
-            is_in_order: promise.is_in_order,
-        })
+        promises.unwrap_or(Promises { sound: Promise::ALL, faulty: Promise::ALL })
+    }
+
+    /// Whether a link loses, doubles, damages or reorders frames.
+    #[must_use]
+    pub fn has_faulty_links(&self) -> bool {
+        self.nodes.iter().any(|node| node.link.faults != Faults::default())
+    }
+
+    /// The shallowest of the switch's queues.
+    #[must_use]
+    pub fn least_queue_frames(&self) -> u64 {
+        self.nodes.iter().map(|node| u64::from(node.link.queue_frames)).min().unwrap_or(0)
+    }
+
+    /// Whether the switch has room for all that cards have under way: each message is one frame, and each may have a frame of flow
+    /// control or acknowledgement beside it.
+    #[must_use]
+    pub fn has_deep_queues(&self) -> bool {
+        let max_under_way = u64::from(self.workload.slices) * u64::from(Workload::MAX_PORTS);
+        self.least_queue_frames() >= 2 * max_under_way
+    }
+
+    fn promise(&self) -> niclab_workloads::Promise {
+        let Promise { is_delivered, is_once, is_in_order } =
+            self.promises().on(self.has_faulty_links(), self.has_deep_queues());
+        niclab_workloads::Promise { is_delivered, is_once, is_in_order }
     }
 
     /// Reads what the launcher wrote.

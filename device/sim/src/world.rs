@@ -13,7 +13,7 @@ use niclab_model::parts::profile::Profile;
 use niclab_model::time::{Span, Time};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
-use niclab_spec::{Function, SimConfig, Workload, WorkloadKind};
+use niclab_spec::{Function, SimConfig, WorkloadKind};
 use niclab_workloads::{Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
@@ -524,28 +524,18 @@ fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
 /// What this configuration promises of every message. A switch's queue that may overflow is a faulty network, too; a link
 /// that is cut delivers nothing.
 fn promise(config: &SimConfig, plan: &Plan) -> Promise {
-    let is_faulty = config.nodes.iter().any(|node| node.link.faults != niclab_spec::Faults::default());
     let is_parted = config.nodes.iter().any(|node| node.link.faults.partition);
-    let max_under_way = u64::from(config.workload.slices) * u64::from(Workload::MAX_PORTS);
-    // Each message is one frame, and each may have a frame of flow control or acknowledgement beside it.
-    let is_deep = if config.workload.function == Function::Ethernet {
-        max_datagrams(config, plan) <= least_queue(config)
-    } else {
-        config.nodes.iter().all(|node| u64::from(node.link.queue_frames) >= 2 * max_under_way)
+    let (promises, is_deep) = match config.workload.function {
+        Function::Ethernet => (ETHERNET_PROMISES, max_datagrams(config, plan) <= config.least_queue_frames()),
+        Function::Cluster => (config.promises(), config.has_deep_queues()),
     };
-    let promises = config.nodes.iter().map(|node| match config.workload.function {
-        Function::Ethernet => ETHERNET_PROMISES,
-        Function::Cluster => node.nic.promises(),
-    });
-    let promises = promises.reduce(Promises::and).unwrap_or(ETHERNET_PROMISES);
-    let now = if is_deep && !is_faulty { promises.sound } else { promises.faulty };
-    let healed = if is_deep { promises.sound } else { promises.faulty };
+    let now = promises.on(config.has_faulty_links(), is_deep);
     Promise {
         is_lossless: now.is_delivered && !is_parted,
-        is_lossless_when_healed: healed.is_delivered,
-        // What a fault of the network doubled or put out of order may still come.
-        is_once: if is_faulty { promises.faulty.is_once } else { promises.sound.is_once },
-        is_in_order: if is_faulty { promises.faulty.is_in_order } else { promises.sound.is_in_order },
+        is_lossless_when_healed: promises.on(false, is_deep).is_delivered,
+        // What a fault of the network doubled or put out of order may still come when it is healed.
+        is_once: now.is_once,
+        is_in_order: now.is_in_order,
     }
 }
 
@@ -563,9 +553,4 @@ fn max_datagrams(config: &SimConfig, plan: &Plan) -> u64 {
     let per_node =
         config.workload.count.saturating_mul(config.workload.partners(config.nodes.len() as u32).into());
     per_node.saturating_mul(config.nodes.len() as u64)
-}
-
-/// The shallowest of the switch's queues.
-fn least_queue(config: &SimConfig) -> u64 {
-    config.nodes.iter().map(|node| u64::from(node.link.queue_frames)).min().unwrap_or(0)
 }

@@ -394,6 +394,20 @@ impl Promises {
     pub const fn and(self, other: Self) -> Self {
         Self { sound: self.sound.and(other.sound), faulty: self.faulty.and(other.faulty) }
     }
+
+    /// What is promised on a network with faults or without, whose switch drops frames unless its queues are deep enough.
+    #[must_use]
+    pub const fn on(self, is_faulty: bool, is_deep: bool) -> Promise {
+        let lossy = if is_faulty || !is_deep { self.faulty } else { self.sound };
+        // A switch neither doubles frames nor lets one pass another: what cards send again that it dropped may do both.
+        let is_repeated = !is_deep && self.faulty.is_delivered;
+        let shuffled = if is_faulty || is_repeated { self.faulty } else { self.sound };
+        Promise {
+            is_delivered: lossy.is_delivered,
+            is_once: shuffled.is_once,
+            is_in_order: shuffled.is_in_order,
+        }
+    }
 }
 
 /// How a swarm of random runs comes to a model.
@@ -421,4 +435,22 @@ pub struct DrawnWorkload {
     pub slices: u32,
     /// How programs receive: the place among the ways that workloads know. Only for [`niclab_abi::config::FEATURE_LISTS`].
     pub receive: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shallow_queue_loses_frames_and_doubles_those_that_are_sent_again() {
+        let promise = |is_delivered, is_once, is_in_order| Promise { is_delivered, is_once, is_in_order };
+        let (again, never) = (promise(true, false, false), promise(false, false, false));
+        let on = |faulty, is_faulty, is_deep| Promises { sound: Promise::ALL, faulty }.on(is_faulty, is_deep);
+        for faulty in [again, never] {
+            assert_eq!(on(faulty, false, true), Promise::ALL);
+            assert_eq!([on(faulty, true, true), on(faulty, true, false)], [faulty; 2]);
+        }
+        assert_eq!(on(again, false, false), again);
+        assert_eq!(on(never, false, false), promise(false, true, true), "what is lost does not come twice");
+    }
 }
