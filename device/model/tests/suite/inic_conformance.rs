@@ -295,7 +295,8 @@ fn interrupts(rules: &PostRules) -> (u32, u32) {
         depth: 16,
     };
     let assembly = recipe.assembly().unwrap().check().unwrap();
-    let plain = card(&values("conf4"));
+    let values = values("conf4");
+    let plain = card(&values);
     let config = |node| Config { assembly: assembly.clone(), ..plain(node) };
     let mut wire = Wire::new(1, Faults::default(), config, NODES);
     assert!(wire.receive(1, 0, 0, 0, BYTES));
