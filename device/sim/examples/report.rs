@@ -1,7 +1,7 @@
 //! Prints the report of one seed of a swarm, as JSON: what a run that failed counted.
 //!
 //! ```text
-//! cargo run --release --example report -p niclab-sim -- 21 inic
+//! cargo run --release --example report -p niclab-sim -- 21 MODEL
 //! ```
 
 use niclab_sim::run::{Options, run};

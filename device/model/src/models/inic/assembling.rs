@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use niclab_components::kinds::Direction;
-use niclab_components::{Checked, Component as Part, Format, Kind, Parameter, Policy};
+use niclab_components::{Checked, Component as Part, Kind, Parameter, Policy};
 
 use crate::models::inic::circuit::{Circuit, Component, Connection, Plan, Ports};
 use crate::models::inic::components::bad_pkt_filter::BadPktFilter;
@@ -12,7 +12,7 @@ use crate::models::inic::components::build_acks::BuildAcks;
 use crate::models::inic::components::drop_pkt::DropPkt;
 use crate::models::inic::components::dup_find::DupFind;
 use crate::models::inic::components::edges::{Source, Stub, WireOut};
-use crate::models::inic::components::genp::{Genp, PLACE_BYTES, Parameters};
+use crate::models::inic::components::genp::{Genp, Parameters};
 use crate::models::inic::components::genp_unreliable::GenpUnreliable;
 use crate::models::inic::components::host_receive::HostReceive;
 use crate::models::inic::components::mitigate::{Mitigate, Rules};
@@ -23,7 +23,7 @@ use crate::models::inic::components::selective_repeat::SelectiveRepeat;
 use crate::models::inic::components::split_packet::SplitPacket;
 use crate::models::inic::components::timer::Timer;
 use crate::models::inic::components::xmit::Xmit;
-use crate::models::inic::wire::Dialect;
+use crate::models::inic::settings::{dialect, packet_bytes, value};
 use crate::parts::host_interface::HostInterface;
 use crate::time::Span;
 
@@ -93,28 +93,6 @@ pub(super) fn assemble(assembly: &Checked, site: &Site<'_>) -> Assembled {
         host_receive: place(Kind::HostReceive),
         wire_in: place(Kind::WireIn),
     }
-}
-
-/// The format of an assembly's header, and what its frames are known by.
-pub(super) fn dialect(assembly: &Checked) -> Dialect {
-    Dialect { format: Format::of(value(assembly, Kind::Xmit, Parameter::Format)), assembly: assembly.id() }
-}
-
-/// Bytes of the word that says where a packet's data goes, where there is one.
-pub(super) fn place_bytes(assembly: &Checked) -> u32 {
-    if value(assembly, Kind::HostReceive, Parameter::Placement) == 0 { 0 } else { PLACE_BYTES as u32 }
-}
-
-/// Bytes of a message in each of its packets but the last.
-pub(super) fn packet_bytes(assembly: &Checked) -> u32 {
-    let of = |kind| value(assembly, kind, Parameter::PacketBytes);
-    of(Kind::Genp).max(of(Kind::GenpUnreliable))
-}
-
-/// The value of a parameter of the first component of a kind.
-fn value(assembly: &Checked, kind: Kind, parameter: Parameter) -> u32 {
-    let part = assembly.components().iter().find(|part| part.kind() == kind);
-    part.and_then(|part| part.value(parameter)).unwrap_or(0)
 }
 
 /// Whether anything says what `xmit` acknowledges.

@@ -6,7 +6,7 @@ use niclab_components::Checked;
 use thiserror::Error;
 
 use crate::fabric::ethernet;
-use crate::models::inic::assembling::{dialect, packet_bytes, place_bytes};
+use crate::models::inic::settings::{dialect, packet_bytes, place_bytes};
 use crate::models::inic::wire::{CHECK_BYTES, head_bytes, nodes_of};
 use crate::parts::profile::Profile;
 

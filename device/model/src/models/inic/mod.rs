@@ -11,6 +11,7 @@
 //! * `components`: one file for each component of the paper; `token`: what goes between them; `arrivals`: what a header
 //!   acknowledges;
 //! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
+//!   `settings`: what several of them must know of it;
 //! * `card`: what components share; `command`: what programs post; `control`: what drivers ask for.
 //!
 //! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
@@ -27,6 +28,7 @@ mod control;
 pub mod counters;
 pub mod descriptor;
 pub mod nic;
+mod settings;
 mod token;
 pub mod wire;
 

@@ -1,0 +1,28 @@
+//! What an assembly says that more than one component must know.
+
+use niclab_components::kinds::PLACEMENT_BYTES;
+use niclab_components::{Checked, Format, Kind, Parameter};
+
+use crate::models::inic::wire::Dialect;
+
+/// The format of an assembly's header, and what its frames are known by.
+pub(super) fn dialect(assembly: &Checked) -> Dialect {
+    Dialect { format: Format::of(value(assembly, Kind::Xmit, Parameter::Format)), assembly: assembly.id() }
+}
+
+/// Bytes of the word that says where a packet's data goes, where there is one.
+pub(super) fn place_bytes(assembly: &Checked) -> u32 {
+    if value(assembly, Kind::HostReceive, Parameter::Placement) == 0 { 0 } else { PLACEMENT_BYTES }
+}
+
+/// Bytes of a message in each of its packets but the last.
+pub(super) fn packet_bytes(assembly: &Checked) -> u32 {
+    let of = |kind| value(assembly, kind, Parameter::PacketBytes);
+    of(Kind::Genp).max(of(Kind::GenpUnreliable))
+}
+
+/// The value of a parameter of the first component of a kind.
+pub(super) fn value(assembly: &Checked, kind: Kind, parameter: Parameter) -> u32 {
+    let part = assembly.components().iter().find(|part| part.kind() == kind);
+    part.and_then(|part| part.value(parameter)).unwrap_or(0)
+}
