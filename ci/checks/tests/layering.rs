@@ -57,7 +57,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("niclab-agent", &[]),
     ("niclab-images", &[]),
     ("niclab-cluster", &["niclab-agent", "niclab-images", "niclab-spec"]),
-    ("niclab-bench", &["niclab-cluster", "niclab-images", "niclab-spec"]),
+    ("niclab-bench", &["niclab-cluster", "niclab-components", "niclab-images", "niclab-spec"]),
     (
         "niclab-cli",
         &[

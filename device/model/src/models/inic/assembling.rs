@@ -23,7 +23,7 @@ use crate::models::inic::components::selective_repeat::SelectiveRepeat;
 use crate::models::inic::components::split_packet::SplitPacket;
 use crate::models::inic::components::timer::Timer;
 use crate::models::inic::components::xmit::Xmit;
-use crate::models::inic::settings::{dialect, packet_bytes, value};
+use crate::models::inic::settings::{dialect, packet_bytes, place_bytes, value};
 use crate::parts::host_interface::HostInterface;
 use crate::time::Span;
 
@@ -132,12 +132,15 @@ fn component(part: &Part, assembly: &Checked, site: &Site<'_>) -> Box<dyn Compon
         })),
         Kind::DropPkt => Box::new(DropPkt),
         Kind::SelectiveRepeat => Box::new(SelectiveRepeat::new(of(Parameter::BufferPackets))),
-        Kind::Mitigate => Box::new(Mitigate::new(Rules {
-            rcv_chunk_size: of(Parameter::RcvChunkSize).into(),
-            min_message_bytes: of(Parameter::MinMessageBytes).into(),
-            at_end: is(Parameter::AtEnd),
-            source: of(Parameter::Source).into(),
-        })),
+        Kind::Mitigate => {
+            let rules = Rules {
+                rcv_chunk_size: of(Parameter::RcvChunkSize).into(),
+                min_message_bytes: of(Parameter::MinMessageBytes).into(),
+                at_end: is(Parameter::AtEnd),
+                source: of(Parameter::Source).into(),
+            };
+            Box::new(Mitigate::new(rules, place_bytes(assembly)))
+        }
         Kind::Xmit => Box::new(Xmit::new(dialect(assembly), has_acks(assembly))),
         Kind::RateControl => Box::new(RateControl::new(microseconds(of(Parameter::IntervalUs)))),
         Kind::RcvPkt => Box::new(RcvPkt::new(of(Parameter::MemoryBytes) as usize, site.nodes)),

@@ -54,8 +54,11 @@ fn each_promises_what_its_recipe_does_and_takes_as_much() {
         ("selective_repeat", Flow::SelectiveRepeat, false, false),
         ("rate_controlled", Flow::GoBackN, true, true),
     ] {
-        let recipe = Recipe { flow, finds_duplicates, controls_rate, mitigates: false, depth: 16 };
-        let (bundled, drawn) = (checked(name, &source(name)), recipe.assembly().unwrap().check().unwrap());
+        let mitigates = flow == Flow::Newest;
+        let recipe = Recipe { flow, finds_duplicates, controls_rate, mitigates, depth: 16 };
+        let mut drawn = recipe.assembly().unwrap();
+        assert_eq!(drawn.set(Kind::Mitigate, Parameter::AtEnd, 1), Ok(mitigates.into()));
+        let (bundled, drawn) = (checked(name, &source(name)), drawn.check().unwrap());
         assert_eq!(joints(&bundled), joints(&drawn), "{name}");
         assert_eq!(values(&bundled), values(&drawn), "{name}");
         assert_eq!(bundled.promises(), drawn.promises(), "{name}");

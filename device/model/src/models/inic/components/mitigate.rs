@@ -22,6 +22,8 @@ pub(in crate::models::inic) struct Rules {
 
 pub(in crate::models::inic) struct Mitigate {
     rules: Rules,
+    /// Bytes before the data of each packet that are not the message's.
+    place_bytes: u64,
     /// Bytes that came since the last interrupt for them.
     pooled: u64,
     /// Bytes of the message of each node that has not ended.
@@ -29,12 +31,12 @@ pub(in crate::models::inic) struct Mitigate {
 }
 
 impl Mitigate {
-    pub(in crate::models::inic) fn new(rules: Rules) -> Self {
-        Self { rules, pooled: 0, message: PerNode::default() }
+    pub(in crate::models::inic) fn new(rules: Rules, place_bytes: u32) -> Self {
+        Self { rules, place_bytes: place_bytes.into(), pooled: 0, message: PerNode::default() }
     }
 
     fn interrupts(&mut self, data: &Data) -> bool {
-        let bytes = data.bytes.len() as u64;
+        let bytes = (data.bytes.len() as u64).saturating_sub(self.place_bytes);
         let message = self.message.of(data.source);
         *message += bytes;
         let message_bytes = if data.is_last { core::mem::take(message) } else { 0 };

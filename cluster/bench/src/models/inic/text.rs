@@ -1,0 +1,172 @@
+//! The figures as tables, for docs/figures/inic.txt.
+
+use niclab_cluster::output::table;
+use niclab_components::BUNDLED;
+
+use super::{
+    ASSEMBLIES, FAULT_KINDS, FAULT_PERCENTS, FAULTY_BYTES, FAULTY_MESSAGES, Faulty, InicFigures, PROFILES,
+    SIZES, Size,
+};
+
+/// All of it.
+pub(super) fn text(figures: &InicFigures) -> String {
+    let mut text = "INIC in the simulator; all times are model time\n\n".to_owned();
+    resources(&mut text, figures);
+    interrupts(&mut text, figures);
+    limits(&mut text, figures);
+    sizes(&mut text, figures);
+    faulty(&mut text, figures);
+    text
+}
+
+fn heading<const N: usize>(names: [&str; N]) -> Vec<Vec<String>> {
+    vec![names.map(str::to_owned).to_vec()]
+}
+
+fn percent(hundredths: u32) -> String {
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+fn megabits(bytes_per_s: u64) -> String {
+    format!("{:.1}", bytes_per_s as f64 * 8.0 / 1e6)
+}
+
+fn resources(text: &mut String, figures: &InicFigures) {
+    *text +=
+        "Table 1: flip-flops and look-up tables, of 12,544 each. Sums are over the components below.\n\n";
+    let mut rows = heading(["", "paper FF/LUT", "sum FF/LUT", "printed FF/LUT %", "computed FF/LUT %", ""]);
+    let pair = |[one, other]: [u32; 2]| format!("{one}/{other}");
+    let shares = |pair: [u32; 2]| pair.map(percent).join("/");
+    rows.extend(figures.configurations.iter().map(|row| {
+        let is_same = row.printed_share == row.computed_share;
+        vec![
+            row.name.clone(),
+            pair(row.paper),
+            pair(row.sum),
+            shares(row.printed_share),
+            shares(row.computed_share),
+            if row.sum != row.paper {
+                "does not hold"
+            } else if is_same {
+                "holds"
+            } else {
+                "numbers hold; the printed share is not theirs"
+            }
+            .to_owned(),
+        ]
+    }));
+    *text += &table(&rows);
+    *text += "\nComponents. Derived: a difference of two rows of Table 1. Allotted: niclab's division of a sum that the\n\
+              paper gives. Own: niclab's estimate of what the paper did not build.\n\n";
+    let mut rows = heading(["component", "FF/LUT", "origin"]);
+    rows.extend(
+        figures
+            .components
+            .iter()
+            .map(|row| vec![row.name.clone(), pair(row.resources), row.origin.to_owned()]),
+    );
+    *text += &table(&rows);
+}
+
+fn interrupts(text: &mut String, figures: &InicFigures) {
+    *text += "\nInterrupts while 100,000,000 bytes pass in packets of 1408, counted at the card (component mitigate of\n\
+              unreliable_ordered, one message, the last interrupt at its end). The paper gives the rule; its numbers are\n\
+              derived. Anew: the count begins anew at each interrupt, as with a rcv_chunk_size of whole packets.\n\n";
+    let mut rows = heading(["rcv_chunk_size", "derived", "counted", "counted anew", ""]);
+    rows.extend(figures.interrupts.iter().map(|row| {
+        vec![
+            if row.chunk_bytes == 1 { "each packet".to_owned() } else { row.chunk_bytes.to_string() },
+            row.paper.to_string(),
+            row.counted.to_string(),
+            row.counted_anew.to_string(),
+            match row.counted.abs_diff(row.paper) {
+                0 => "holds",
+                1 => "one off: the last packet fills a chunk and ends the message",
+                _ => "does not hold",
+            }
+            .to_owned(),
+        ]
+    }));
+    *text += &table(&rows);
+}
+
+fn limits(text: &mut String, figures: &InicFigures) {
+    *text += "\nThe local bus, crossed four times (section 5.3): 264 Mb/s. Profile i960-32-33, unreliable_ordered, messages\n\
+              of 64 KiB, data of messages in one direction. Emerges: what the crossings leave. From the paper: 32 bits at\n\
+              33 MHz. Fitted in the profile: that data cycles alone are counted. Which packets cross how often the text\n\
+              leaves open: two at either end, or four where they are sent.\n\n";
+    let mut rows =
+        heading(["crossings sent+received", "traffic", "paper Mb/s", "simulator Mb/s", "difference"]);
+    rows.extend(figures.limits.iter().map(|row| {
+        let difference = row
+            .paper_bytes_per_s
+            .map(|paper| format!("{:+.2}%", (row.model_bytes_per_s as f64 / paper as f64 - 1.0) * 100.0));
+        vec![
+            format!("{}+{}", row.send_crossings, row.receive_crossings),
+            if row.both_ways { "both ways" } else { "one way" }.to_owned(),
+            row.paper_bytes_per_s.map_or("-".to_owned(), megabits),
+            megabits(row.model_bytes_per_s),
+            difference.unwrap_or("-".to_owned()),
+        ]
+    }));
+    *text += &table(&rows);
+}
+
+fn sizes(text: &mut String, figures: &InicFigures) {
+    for profile in PROFILES {
+        let of = |assembly: &str, bytes: u32| {
+            let mut sizes = figures.sizes.iter();
+            sizes.find(|size| {
+                size.profile == profile && size.assembly == assembly && size.message_bytes == bytes
+            })
+        };
+        for (what, shown) in [
+            (
+                "one-way latency, us",
+                (|size| format!("{:.3}", size.model_latency_ps as f64 / 1e6)) as fn(&Size) -> String,
+            ),
+            ("bandwidth one way, Mb/s", |size| megabits(size.model_bytes_per_s)),
+        ] {
+            *text += &format!(
+                "\n{profile}: {what}. Nobody has published numbers; cycles of the components are estimates.\n\n"
+            );
+            let mut rows = vec![vec!["message bytes".to_owned()]];
+            rows[0].extend(ASSEMBLIES.map(|(name, _)| name.to_owned()));
+            for bytes in SIZES {
+                let mut row = vec![bytes.to_string()];
+                row.extend(ASSEMBLIES.map(|(name, _)| of(name, bytes).map_or(String::new(), shown)));
+                rows.push(row);
+            }
+            *text += &table(&rows);
+        }
+    }
+}
+
+fn faulty(text: &mut String, figures: &InicFigures) {
+    *text += &format!(
+        "\nFaulty links: a stream of {FAULTY_MESSAGES} messages of {FAULTY_BYTES} bytes, three packets each, profile i960-32-33; one of \
+         the two links\nis faulty in both directions. Mb/s of what came over the time of all of it, messages that came, packets sent \
+         again.\n\n"
+    );
+    let mut rows = vec![vec!["fault".to_owned(), "%".to_owned()]];
+    rows[0].extend(BUNDLED.iter().map(|bundled| bundled.name.to_owned()));
+    let mut row = |fault: &'static str, percent: u32| {
+        let mut cells = vec![fault.to_owned(), percent.to_string()];
+        cells.extend(BUNDLED.iter().map(|bundled| {
+            let is_it = |cell: &&Faulty| {
+                cell.fault == fault && cell.percent == percent && cell.assembly == bundled.name
+            };
+            figures.faulty.iter().find(is_it).map_or(String::new(), |cell| {
+                format!("{} {} {}", megabits(cell.model_bytes_per_s), cell.messages, cell.retransmissions)
+            })
+        }));
+        rows.push(cells);
+    };
+    row("none", 0);
+    for fault in FAULT_KINDS {
+        for percent in FAULT_PERCENTS {
+            row(fault, percent);
+        }
+    }
+    *text += &table(&rows);
+}
