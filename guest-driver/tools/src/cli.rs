@@ -195,6 +195,9 @@ pub enum Transport {
     /// Receives that are posted in lists, as of a Match card
     #[value(name = "match")]
     Lists,
+    /// Room that is posted for whatever comes, as of a card with posts
+    #[value(name = "posts")]
+    Posts,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
 }
@@ -205,6 +208,7 @@ impl Transport {
         match self {
             Self::Slices => "ultra",
             Self::Lists => "match",
+            Self::Posts => "posts",
             Self::Tcp => "tcp",
         }
     }

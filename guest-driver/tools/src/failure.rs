@@ -96,6 +96,17 @@ pub enum Failure {
         outcome: niclab_user::lists::Outcome,
     },
 
+    /// The NIC did not do what was posted.
+    #[error("{peer}: cannot {operation}: {outcome}")]
+    Posted {
+        /// The peer.
+        peer: String,
+        /// What was tried.
+        operation: &'static str,
+        /// What the NIC says.
+        outcome: niclab_user::posts::Outcome,
+    },
+
     /// A message arrived that is not what was sent.
     #[error(
         "{peer}: byte {offset} of message {number} is {found:#04x} instead of {expected:#04x}: the data was damaged on its way"

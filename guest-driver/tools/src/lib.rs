@@ -20,6 +20,8 @@ mod failure;
 pub mod lists;
 pub mod meeting;
 pub mod nic;
+mod pattern;
+pub mod posts;
 pub mod report;
 pub mod run;
 pub mod slices;

@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::Failure;
 use crate::channel::{Channel, Interrupting, Kind, Tag, pattern};
 use crate::nic::NicOptions;
+use crate::pattern::{WHOLE_EVERY, compare};
 use crate::software::{Header, Item, List};
 
 /// Portal of messages.
@@ -44,23 +45,6 @@ const NEVER: u64 = 0xdead << 48;
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 /// Largest payload besides the pattern's: greetings and partings.
 const SMALL_BYTES: usize = 64;
-/// Bytes at each end of a large message that are compared with what was sent.
-const COMPARED_BYTES: usize = 64;
-/// The pattern begins anew after so many bytes.
-const PATTERN_BYTES: usize = 256;
-/// The pattern, as far as what is compared at once can begin anywhere in it.
-static PATTERN: [u8; PATTERN_BYTES + COMPARED_BYTES] = {
-    let mut bytes = [0; PATTERN_BYTES + COMPARED_BYTES];
-    let mut index = 0;
-    while index < bytes.len() {
-        bytes[index] = pattern(index);
-        index += 1;
-    }
-    bytes
-};
-/// Every n-th message is compared as a whole.
-const WHOLE_EVERY: u64 = 256;
-
 /// Who matches messages, and against how many receives that match nothing first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Matching {
@@ -410,44 +394,12 @@ impl ListChannel {
         self.incoming.read(begin, &mut buffer[..front])?;
         self.counts.received += 1;
         if tag.kind == Kind::Data {
-            self.compare(begin, bytes, tag.number)?;
+            let is_whole = self.counts.received.is_multiple_of(WHOLE_EVERY);
+            compare(&self.incoming, begin..begin + bytes, is_whole, tag.number, &self.peer)?;
         }
         self.free.push(slot);
         self.post_batch()?;
         Ok(tag)
-    }
-
-    /// A measured message must be the pattern: both ends of it always, and now and then all of it.
-    fn compare(&self, begin: usize, bytes: usize, number: u64) -> Result<(), Failure> {
-        if self.counts.received.is_multiple_of(WHOLE_EVERY) {
-            return self.compare_part(begin, 0..bytes, number);
-        }
-        let front = bytes.min(COMPARED_BYTES);
-        self.compare_part(begin, 0..front, number)?;
-        self.compare_part(begin, front.max(bytes.saturating_sub(COMPARED_BYTES))..bytes, number)
-    }
-
-    fn compare_part(&self, begin: usize, part: std::ops::Range<usize>, number: u64) -> Result<(), Failure> {
-        let mut found = [0; COMPARED_BYTES];
-        for first in part.clone().step_by(COMPARED_BYTES) {
-            let found = &mut found[..COMPARED_BYTES.min(part.end - first)];
-            self.incoming.read(begin + first, found)?;
-            // As a whole: under emulation, byte by byte would take longer than the message.
-            if PATTERN.get(first % PATTERN_BYTES..).is_some_and(|expected| expected.starts_with(found)) {
-                continue;
-            }
-            let wrong = found.iter().enumerate().find(|&(at, &byte)| byte != pattern(first + at));
-            if let Some((at, &byte)) = wrong {
-                return Err(Failure::Damaged {
-                    peer: self.peer.clone(),
-                    number,
-                    offset: first + at,
-                    expected: pattern(first + at),
-                    found: byte,
-                });
-            }
-        }
-        Ok(())
     }
 
     #[cold]

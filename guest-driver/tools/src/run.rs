@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use niclab_user::{Device, FEATURE_LISTS, WaitPolicy};
+use niclab_user::{Device, FEATURE_LISTS, FEATURE_POSTS, WaitPolicy};
 
 use crate::Failure;
 use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
@@ -17,6 +17,7 @@ use crate::cue;
 use crate::lists::{self, ListChannel, Matching};
 use crate::meeting;
 use crate::nic::{self, NicOptions};
+use crate::posts::{self, PostChannel};
 use crate::report::{self, Document, Row, Section};
 use crate::slices::{self, SliceChannel};
 use crate::tcp::{self, TcpChannel, TcpOptions};
@@ -163,6 +164,17 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             let (bytes, matching) = (plan.payload_bytes(), plan.matching);
             bench_nic(&setting, plan, ListChannel::open(&device, &options, pair.peer, bytes, matching)?)
         }
+        Transport::Posts => {
+            refuse_matching(transport, plan)?;
+            if plan.flags != FlagPlan::default() {
+                return Err(Failure::Usage(
+                    "posted messages have no flags: drop --interrupt-every, --notify and --acknowledge"
+                        .into(),
+                ));
+            }
+            plan.sizes().try_for_each(|bytes| posts::check_size(&device, bytes))?;
+            bench_nic(&setting, plan, PostChannel::open(&device, &options, pair.peer, plan.payload_bytes())?)
+        }
         _ => {
             refuse_matching(transport, plan)?;
             plan.sizes().try_for_each(slices::check_size)?;
@@ -173,8 +185,14 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
 
 /// What the command line says, or as the NIC can.
 fn transport_of(world: &WorldArguments, device: &Device) -> Transport {
-    let with_lists = device.info().has(FEATURE_LISTS);
-    world.transport.unwrap_or(if with_lists { Transport::Lists } else { Transport::Slices })
+    world.transport.unwrap_or_else(|| natural_transport(device))
+}
+
+/// As the NIC is used.
+fn natural_transport(device: &Device) -> Transport {
+    let natural = [(FEATURE_LISTS, Transport::Lists), (FEATURE_POSTS, Transport::Posts)];
+    let found = natural.into_iter().find(|(feature, _)| device.info().has(*feature));
+    found.map_or(Transport::Slices, |(_, transport)| transport)
 }
 
 fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
@@ -228,7 +246,7 @@ fn perform(arguments: &WorkloadArguments) -> Result<(), Failure> {
     let row = Row::new(workload.message_bytes as usize, workload.count, &outcome);
     let sections = vec![Section { benchmark, rows: vec![row] }];
     let pair = Pair { rank, peer: rank + 1, end: End::First };
-    let transport = if device.info().has(FEATURE_LISTS) { Transport::Lists } else { Transport::Slices };
+    let transport = natural_transport(&device);
     write(*json, &Document { sections, ..document(transport, "workload", pair) })
 }
 
@@ -335,6 +353,9 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
             let channel = ListChannel::open(&device, &options, pair.peer, INTERRUPT_BYTES, matching)?;
             count_interrupts_over(&setting, arguments, channel)
         }
+        Transport::Posts => Err(Failure::Usage(
+            "a sender of posted messages cannot ask for interrupts: the receiver does, as `niclab-perf workload` shows".into(),
+        )),
         _ => count_interrupts_over(&setting, arguments, SliceChannel::open(&device, &options, pair.peer)?),
     }
 }
