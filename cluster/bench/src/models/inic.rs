@@ -158,6 +158,8 @@ pub struct Size {
 /// A stream over a faulty link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Faulty {
+    /// The platform.
+    pub profile: &'static str,
     /// What goes wrong.
     pub fault: &'static str,
     /// With how many of a hundred frames.
@@ -198,11 +200,15 @@ impl InicFigures {
             }
         }
         let mut faulty = Vec::new();
-        for bundled in &BUNDLED {
-            faulty.push(Faulty::measure("none", 0, bundled.name, simulate)?);
-            for fault in FAULT_KINDS {
-                for percent in FAULT_PERCENTS {
-                    faulty.push(Faulty::measure(fault, percent, bundled.name, simulate)?);
+        for profile in PROFILES {
+            for bundled in &BUNDLED {
+                let mut measure =
+                    |fault, percent| Faulty::measure(profile, fault, percent, bundled.name, simulate);
+                faulty.push(measure("none", 0)?);
+                for fault in FAULT_KINDS {
+                    for percent in FAULT_PERCENTS {
+                        faulty.push(measure(fault, percent)?);
+                    }
                 }
             }
         }
@@ -337,12 +343,13 @@ impl Size {
 
 impl Faulty {
     fn measure(
+        profile: &'static str,
         fault: &'static str,
         percent: u32,
         assembly: &'static str,
         simulate: Simulate<'_>,
     ) -> Result<Self> {
-        let mut config = configuration(PROFILES[0], assembly, &[], FAULTY_BYTES)?;
+        let mut config = configuration(profile, assembly, &[], FAULTY_BYTES)?;
         let share = f64::from(percent) / 100.0;
         // On one of the two links, so that each frame meets it once.
         let link = &mut config.nodes.get_mut(1).context("there are two nodes")?.link;
@@ -359,6 +366,7 @@ impl Faulty {
         };
         let receiver = report.nodes.get(1).context("the simulator's report lacks the receiver")?;
         Ok(Self {
+            profile,
             fault,
             percent,
             assembly,

@@ -15,7 +15,7 @@ pub(super) fn text(figures: &InicFigures) -> String {
     interrupts(&mut text, figures);
     limits(&mut text, figures);
     sizes(&mut text, figures);
-    faulty(&mut text, figures);
+    PROFILES.iter().for_each(|profile| faulty(&mut text, figures, profile));
     text
 }
 
@@ -142,11 +142,11 @@ fn sizes(text: &mut String, figures: &InicFigures) {
     }
 }
 
-fn faulty(text: &mut String, figures: &InicFigures) {
+fn faulty(text: &mut String, figures: &InicFigures, profile: &str) {
     *text += &format!(
-        "\nFaulty links: a stream of {FAULTY_MESSAGES} messages of {FAULTY_BYTES} bytes, three packets each, profile i960-32-33; one of \
-         the two links\nis faulty in both directions. Mb/s of what came over the time of all of it, messages that came, packets sent \
-         again.\n\n"
+        "\nFaulty links, {profile}: a stream of {FAULTY_MESSAGES} messages of {FAULTY_BYTES} bytes, three packets each; one of the two links is\n\
+         faulty in both directions. Mb/s of what came over the time of all of it, messages that came, packets sent again.\n\
+         A reordered frame is 2 us late: only where packets follow each other faster does another overtake it.\n\n"
     );
     let mut rows = vec![vec!["fault".to_owned(), "%".to_owned()]];
     rows[0].extend(BUNDLED.iter().map(|bundled| bundled.name.to_owned()));
@@ -154,7 +154,10 @@ fn faulty(text: &mut String, figures: &InicFigures) {
         let mut cells = vec![fault.to_owned(), percent.to_string()];
         cells.extend(BUNDLED.iter().map(|bundled| {
             let is_it = |cell: &&Faulty| {
-                cell.fault == fault && cell.percent == percent && cell.assembly == bundled.name
+                cell.profile == profile
+                    && cell.fault == fault
+                    && cell.percent == percent
+                    && cell.assembly == bundled.name
             };
             figures.faulty.iter().find(is_it).map_or(String::new(), |cell| {
                 format!("{} {} {}", megabits(cell.model_bytes_per_s), cell.messages, cell.retransmissions)
