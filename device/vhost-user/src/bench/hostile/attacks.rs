@@ -41,13 +41,12 @@ pub const ATTACKS: &[Attack] = &[
 /// Bytes of the longest frames, a little below 64 KiB.
 const LONG_FRAME: usize = 65_000;
 
-fn nothing(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    let mut attempts = 0;
+fn nothing(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         std::thread::sleep(super::PAUSE);
-        attempts += 1;
+        scene.count(1);
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// Two guests with ports that may send to one another.
@@ -76,31 +75,29 @@ fn take_back(ring: &mut DriverRing) -> Result<u64, FrontendError> {
     Ok(chains)
 }
 
-fn launches(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn launches(scene: &Scene<'_>) -> Result<(), BenchError> {
     let [(_, mut from), (_there, mut to)] = partners(scene)?;
-    let mut attempts = 0;
     while scene.goes_on() {
         while from.try_launch(&[1], [0; 2], CODE_INTERRUPT) {
-            attempts += 1;
+            scene.count(1);
         }
         from.announce();
         receive_all(&mut to);
     }
-    Ok(attempts)
+    Ok(())
 }
 
-fn doorbells(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn doorbells(scene: &Scene<'_>) -> Result<(), BenchError> {
     let guest = scene.lab.guest(0)?;
-    let mut attempts = 0;
     while scene.goes_on() {
         guest.ring();
-        attempts += 1;
+        scene.count(1);
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// Keeps the control queue of node 0 full of chains: eight readable bytes, and `room` writable ones.
-fn flood_control(scene: &Scene<'_>, room: u32) -> Result<u64, BenchError> {
+fn flood_control(scene: &Scene<'_>, room: u32) -> Result<(), BenchError> {
     let guest = scene.lab.guest(0)?;
     let memory = guest.memory();
     let (request, reply) = (memory.allocate(64, 64)?, memory.allocate(4096, 64)?);
@@ -111,28 +108,26 @@ fn flood_control(scene: &Scene<'_>, room: u32) -> Result<u64, BenchError> {
         Buffer { address: request, bytes: Request::BYTES as u32, writable: false },
         Buffer { address: reply, bytes: room, writable: true },
     ];
-    let mut attempts = 0;
     while scene.goes_on() {
         guest.with_control_ring(|ring| -> Result<(), FrontendError> {
-            attempts += take_back(ring)?;
+            scene.count(take_back(ring)?);
             while ring.add(&chain).map_err(|_| OUTSIDE)?.is_some() {}
             ring.notify()
         })?;
     }
-    Ok(attempts)
+    Ok(())
 }
 
-fn requests(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn requests(scene: &Scene<'_>) -> Result<(), BenchError> {
     flood_control(scene, 4096)
 }
 
-fn unanswerable(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn unanswerable(scene: &Scene<'_>) -> Result<(), BenchError> {
     flood_control(scene, 4)
 }
 
-fn ports(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn ports(scene: &Scene<'_>) -> Result<(), BenchError> {
     let mut guest = scene.lab.guest(0)?;
-    let mut attempts = 0;
     while scene.goes_on() {
         match GuestPort::open(&guest, 8) {
             Ok(port) => port.close()?,
@@ -143,19 +138,18 @@ fn ports(scene: &Scene<'_>) -> Result<u64, BenchError> {
             }
             Err(error) => return Err(error.into()),
         }
-        attempts += 1;
+        scene.count(1);
     }
-    Ok(attempts)
+    Ok(())
 }
 
-fn event_buffers(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn event_buffers(scene: &Scene<'_>) -> Result<(), BenchError> {
     let [(here, mut from), (there, mut to)] = partners(scene)?;
     let address = there.memory().allocate(64, 8)?;
     let short = [Buffer { address, bytes: 4, writable: true }];
-    let mut attempts = 0;
     while scene.goes_on() {
         there.with_event_ring(|ring| -> Result<(), FrontendError> {
-            attempts += take_back(ring)?;
+            scene.count(take_back(ring)?);
             while ring.add(&short).map_err(|_| OUTSIDE)?.is_some() {}
             ring.notify()
         })?;
@@ -163,17 +157,16 @@ fn event_buffers(scene: &Scene<'_>) -> Result<u64, BenchError> {
         here.announce();
         receive_all(&mut to);
     }
-    Ok(attempts)
+    Ok(())
 }
 
-fn connections(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    let mut attempts = 0;
+fn connections(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         drop(scene.lab.guest(0)?);
         drop(scene.lab.ethernet(0, Negotiated::OFFERED)?);
-        attempts += 1;
+        scene.count(1);
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// A header that a switch sends to `to`, and behind it an IPv4 and a TCP header.
@@ -197,18 +190,17 @@ fn flood_frames(
     to: [u8; 6],
     bytes: usize,
     mut between: impl FnMut() -> Result<(), FrontendError>,
-) -> Result<u64, BenchError> {
+) -> Result<(), BenchError> {
     let mut sender = scene.lab.ethernet_with(0, 256, 66_000, Negotiated::OFFERED)?;
     let frame = tcp_frame(scene.lab.mac(0), to, bytes);
-    let mut attempts = 0;
     while scene.goes_on() {
         while scene.goes_on() && sender.queue(&offload, &frame)? {
-            attempts += 1;
+            scene.count(1);
         }
         sender.flush()?;
         between()?;
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// The guest of node 1, with a receive queue of buffers of `buffer_bytes`, of which it gives none back.
@@ -216,13 +208,13 @@ fn receiver(scene: &Scene<'_>, buffer_bytes: u32) -> Result<EthernetGuest, Bench
     Ok(scene.lab.ethernet_with(1, 256, buffer_bytes, 1 << VIRTIO_NET_F_MRG_RXBUF)?)
 }
 
-fn little_room(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn little_room(scene: &Scene<'_>) -> Result<(), BenchError> {
     // 256 buffers of 64 bytes hold ten frames of 1,500 bytes and the begin of an eleventh.
     let _receiver = receiver(scene, 64)?;
     flood_frames(scene, Offload::default(), scene.lab.mac(1), 1_500, || Ok(()))
 }
 
-fn crumbs(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn crumbs(scene: &Scene<'_>) -> Result<(), BenchError> {
     let mut receiver = receiver(scene, 2_048)?;
     let address = receiver.memory().end() - 4_096;
     let mut head = 0;
@@ -244,7 +236,7 @@ fn crumbs(scene: &Scene<'_>) -> Result<u64, BenchError> {
     })
 }
 
-fn segments(scene: &Scene<'_>, payload_bytes: u16) -> Result<u64, BenchError> {
+fn segments(scene: &Scene<'_>, payload_bytes: u16) -> Result<(), BenchError> {
     let _receiver = receiver(scene, 2_048)?;
     let offload = Offload {
         checksum: Some(Checksum { start: 34, offset: 16 }),
@@ -253,20 +245,20 @@ fn segments(scene: &Scene<'_>, payload_bytes: u16) -> Result<u64, BenchError> {
     flood_frames(scene, offload, scene.lab.mac(1), LONG_FRAME, || Ok(()))
 }
 
-fn segments_of_1(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn segments_of_1(scene: &Scene<'_>) -> Result<(), BenchError> {
     segments(scene, 1)
 }
 
-fn segments_of_64(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn segments_of_64(scene: &Scene<'_>) -> Result<(), BenchError> {
     segments(scene, 64)
 }
 
-fn broadcasts(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn broadcasts(scene: &Scene<'_>) -> Result<(), BenchError> {
     let _receiver = receiver(scene, 66_000)?;
     flood_frames(scene, Offload::default(), [0xff; 6], LONG_FRAME, || Ok(()))
 }
 
-fn short_frames(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn short_frames(scene: &Scene<'_>) -> Result<(), BenchError> {
     let mut receiver = receiver(scene, 2_048)?;
     flood_frames(scene, Offload::default(), scene.lab.mac(1), 64, || {
         while receiver.receive_short(|_, _| ())?.is_some() {}

@@ -43,46 +43,53 @@ const fn first_portal(port: &ListPort) -> Target {
     Target { port: Address { node: 1, port: port.port().number() }, portal: 0 }
 }
 
-/// Appends entries until there are so many, or the card takes no more for a while; says how many were launched.
-fn append(scene: &Scene<'_>, port: &mut ListPort, entry: &Append<Part>, entries: u32) -> u64 {
+/// Appends so many entries, and says so of each.
+fn append(
+    scene: &Scene<'_>,
+    port: &mut ListPort,
+    entry: &Append<Part>,
+    entries: u32,
+    on_appended: impl Fn(),
+) {
     let mut appended = 0;
-    while scene.goes_on() && appended < u64::from(entries) {
+    while scene.goes_on() && appended < entries {
         match port.try_launch(entry) {
-            Some(_) => appended += 1,
+            Some(_) => {
+                appended += 1;
+                on_appended();
+            }
             None => port.announce(),
         }
         while port.try_event().is_some() {}
     }
     port.announce();
-    appended
 }
 
-fn closed_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
-    let mut attempts = 0;
+fn closed_lists(scene: &Scene<'_>) -> Result<(), BenchError> {
     while scene.goes_on() {
         let (_guest, mut port, region) = match_port(scene, 0, PAGE_BYTES)?;
         let entry = Append::put(0, Part { region, offset: 0, bytes: 64 }).persistent();
-        attempts += append(scene, &mut port, &entry, MANY_ENTRIES / 8);
+        append(scene, &mut port, &entry, MANY_ENTRIES / 8, || scene.count(1));
         port.close()?;
     }
-    Ok(attempts)
+    Ok(())
 }
 
-fn searched_lists(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn searched_lists(scene: &Scene<'_>) -> Result<(), BenchError> {
     let (_target_guest, mut target, region) = match_port(scene, 1, PAGE_BYTES)?;
     let (_guest, mut from, own) = match_port(scene, 0, PAGE_BYTES)?;
     // No put has these match bits.
     let entry = Append::put(0, Part { region, offset: 0, bytes: 64 }).persistent().match_bits(7, 0);
-    let mut attempts = append(scene, &mut target, &entry, MANY_ENTRIES);
+    append(scene, &mut target, &entry, MANY_ENTRIES, || scene.count(1));
     let put = Put::new(first_portal(&target), Part { region: own, offset: 0, bytes: 0 });
     while scene.goes_on() {
         match from.try_launch(&put) {
-            Some(_) => attempts += 1,
+            Some(_) => scene.count(1),
             None => from.announce(),
         }
         while from.try_event().is_some() {}
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// Puts of `bytes` from a region of node 0 to an entry of node 1 that takes all of them.
@@ -90,10 +97,10 @@ fn puts(
     scene: &Scene<'_>,
     region: impl Fn(&ListPort, u64) -> Result<u32, FrontendError>,
     bytes: u64,
-) -> Result<u64, BenchError> {
+) -> Result<(), BenchError> {
     let (_target_guest, mut target, target_region) = match_port(scene, 1, bytes)?;
     let memory = Part { region: target_region, offset: 0, bytes };
-    append(scene, &mut target, &Append::put(0, memory).persistent().remote_offset(), 1);
+    append(scene, &mut target, &Append::put(0, memory).persistent().remote_offset(), 1, || ());
     let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(0)?, bytes + (4 << 20))?);
     let mut from = ListPort::open(&guest, 256)?;
     let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
@@ -104,34 +111,32 @@ fn puts(
         Err(error) => return Err(error.into()),
     };
     let put = Put::new(first_portal(&target), Part { region, offset: 0, bytes });
-    let mut attempts = 0;
     while scene.goes_on() {
         match from.try_launch(&put) {
-            Some(_) => attempts += 1,
+            Some(_) => scene.count(1),
             None => from.announce(),
         }
         while from.try_event().is_some() || target.try_event().is_some() {}
     }
-    Ok(attempts)
+    Ok(())
 }
 
-fn ask_again(scene: &Scene<'_>, ask: impl Fn() -> Result<u32, FrontendError>) -> Result<u64, BenchError> {
-    let mut attempts = 0;
+fn ask_again(scene: &Scene<'_>, ask: impl Fn() -> Result<u32, FrontendError>) -> Result<(), BenchError> {
     while scene.goes_on() {
         match ask() {
-            Ok(_) | Err(FrontendError::Refused { .. }) => attempts += 1,
+            Ok(_) | Err(FrontendError::Refused { .. }) => scene.count(1),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(attempts)
+    Ok(())
 }
 
-fn long_puts(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn long_puts(scene: &Scene<'_>) -> Result<(), BenchError> {
     const BYTES: u64 = 16 << 20;
     puts(scene, |port, address| port.register(address, BYTES), BYTES)
 }
 
-fn short_extents(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn short_extents(scene: &Scene<'_>) -> Result<(), BenchError> {
     const BYTES: u64 = 64 << 10;
     // Every second byte, so that no two extents are one.
     let extents =
@@ -139,7 +144,7 @@ fn short_extents(scene: &Scene<'_>) -> Result<u64, BenchError> {
     puts(scene, |port, address| port.register_extents(&extents(address)), BYTES)
 }
 
-fn regions(scene: &Scene<'_>) -> Result<u64, BenchError> {
+fn regions(scene: &Scene<'_>) -> Result<(), BenchError> {
     let (guest, port, _) = match_port(scene, 0, PAGE_BYTES)?;
     let address = guest.memory().allocate(PAGE_BYTES, PAGE_BYTES)?;
     ask_again(scene, || port.register(address, PAGE_BYTES))
