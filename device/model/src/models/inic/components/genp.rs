@@ -57,6 +57,13 @@ struct Outstanding {
     order: u64,
 }
 
+impl Outstanding {
+    /// Whether `xmit` is done with it: the card's memory has what it sent, but of one that is over.
+    fn has_left(&self, node: u16, number: Number, card: &Card) -> bool {
+        self.send.is_none() || card.kept(node, number.get()).is_some()
+    }
+}
+
 /// What is sent to a node.
 #[derive(Clone, Debug, Default)]
 struct Link {
@@ -148,7 +155,12 @@ impl Genp {
             return None;
         };
         let acknowledged = base.next().ahead_of(link.oldest) as usize;
-        if acknowledged > link.outstanding.len() {
+        // The lowest bit of a mask is that of the packet that is missing. Were it believed, a node could have all packets be there
+        // and none acknowledged: nothing would go again, no timer would run, and its messages would never end.
+        // Nor one that acknowledges what has not left: its data is still to be read, and then kept for nobody.
+        let (oldest, mut first) = (link.oldest, link.outstanding.iter().take(acknowledged).zip(0..));
+        let has_left = first.all(|(packet, index)| packet.has_left(node, oldest.plus(index), card));
+        if acknowledged > link.outstanding.len() || mask & 1 != 0 || !has_left {
             card.effects.counters.stray_acknowledgements += 1;
             return None;
         }
@@ -166,7 +178,10 @@ impl Genp {
         let (mut furthest, mut latest) = (0, 0);
         for bit in (0..MASK_BITS).filter(|bit| mask >> bit & 1 == 1) {
             let number = link.oldest.plus(bit);
-            let Some(packet) = link.packet(number) else { continue };
+            let Some(packet) = link.packet(number).filter(|packet| packet.has_left(node, number, card))
+            else {
+                continue;
+            };
             (furthest, latest) = (bit as usize, latest.max(packet.order));
             if !core::mem::replace(&mut packet.is_there, true) {
                 is_progress = true;

@@ -179,6 +179,11 @@ impl HostReceive {
             // It is void: which message it was of nobody says. What is missing of that one is found by those that follow.
             return None;
         };
+        // A packet behind which there can be no number would make a message of none of its packets whole.
+        let Some(count) = packet.checked_add(1) else {
+            card.effects.card().malformed += 1;
+            return None;
+        };
         let is_single = packet == 0 && data.is_last;
         if peer.ended.contains(&message) && !is_single {
             card.effects.counters.discarded += 1;
@@ -194,7 +199,7 @@ impl HostReceive {
         let open = peer.open.get_mut(&message)?;
         if open.count(packet) {
             if data.is_last {
-                open.last = Some(packet.wrapping_add(1));
+                open.last = Some(count);
             }
             let bytes = data.bytes.start + PLACE_BYTES as usize..data.bytes.end;
             store(at, open, u64::from(packet).saturating_mul(packet_bytes), bytes, &data, card);

@@ -1,0 +1,453 @@
+//! INIC cards, and a host and a network that mean harm: whatever frames say, what is no packet is counted by name, nothing is
+//! written but into memory that was posted, and other nodes' messages are delivered all the same.
+
+use std::sync::Arc;
+
+use crc::{CRC_32_ISO_HDLC, Crc};
+use niclab_abi::control::{OP_PORT_CLOSE, PortName};
+use niclab_abi::posts::{
+    POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_INCOMPLETE, POST_OK,
+    POST_TELL_SENT, POST_UNREACHABLE,
+};
+use niclab_components::{Format, Kind as Part, Parameter};
+use niclab_model::models::inic::Config;
+use niclab_model::models::inic::counters::Counters;
+use niclab_model::models::inic::descriptor::{MODEL, config};
+use niclab_model::models::inic::wire::{Ack, Dialect, Header, head_bytes};
+use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::nic::{FrameBytes, Input};
+use niclab_model::parts::profile::Profile;
+use proptest::prelude::*;
+
+use crate::support::matching::pattern;
+use crate::support::posts::{Faults, REGION, Told, Wire};
+use crate::support::request;
+
+const NODES: u16 = 4;
+/// Whose frames are made up, and whose own card nothing reaches.
+const ENEMY: u16 = 3;
+/// Whom they go to.
+const VICTIM: usize = 1;
+const ROOM: u64 = 4_000;
+/// Between two rooms there are bytes that nobody posted.
+const PLACE: u64 = ROOM + 96;
+/// More than a node can hold by messages that it begins and does not end.
+const PLACES: u64 = 150;
+const SENDS: u64 = PLACES * PLACE;
+const SEND_PLACES: u64 = 56;
+const MOST_STEPS: u32 = 300_000;
+
+const ASSEMBLIES: [&str; 7] =
+    ["conf1", "conf2", "conf3", "conf4", "unreliable_ordered", "selective_repeat", "rate_controlled"];
+
+fn values(assembly: &str) -> Values {
+    let values = Values::defaults(&MODEL).with("assembly", Value::Word(assembly.into()));
+    let is_reliable = !["conf1", "unreliable_ordered"].contains(&assembly);
+    if is_reliable { values.with("retries", Value::Number(3)) } else { values }
+}
+
+fn card(assembly: &str) -> impl Fn(u16) -> Config {
+    let (values, profile) = (values(assembly), Arc::new(Profile::default()));
+    move |node| {
+        let seat = Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, seat).unwrap()
+    }
+}
+
+fn dialect(assembly: &str) -> Dialect {
+    let assembly = card(assembly)(0).assembly;
+    let xmit = assembly.components().iter().find(|part| part.kind() == Part::Xmit).unwrap();
+    Dialect { format: Format::of(xmit.value(Parameter::Format).unwrap()), assembly: assembly.id() }
+}
+
+/// The check sequence that fits whatever stands behind the Ethernet header.
+fn seal(frame: &mut FrameBytes) {
+    let check = Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame[14..]);
+    frame.extend_from_slice(&check.to_be_bytes());
+}
+
+const PLAIN: Header = Header {
+    source: ENEMY,
+    destination: VICTIM as u16,
+    sequence: 0,
+    has_data: false,
+    is_last: false,
+    is_again: false,
+    ack: None,
+};
+
+fn frame(dialect: Dialect, header: Header, data: &[u8]) -> FrameBytes {
+    let mut frame = FrameBytes::from_elem(0, head_bytes(dialect.format));
+    frame.extend_from_slice(data);
+    Header { has_data: !data.is_empty(), ..header }.finish(dialect, &mut frame);
+    frame
+}
+
+/// Cards, of which node 3's is silent, and programs that check what the others send.
+struct World {
+    wire: Wire,
+    free: Vec<Vec<u64>>,
+    /// Sound messages so far, and how many of them came.
+    sent: u64,
+    came: u64,
+    /// Sends that the card has not given back.
+    untold: u64,
+    told: Vec<(usize, Told)>,
+}
+
+impl World {
+    fn new(assembly: &str) -> Self {
+        let mut wire = Wire::new(1, Faults::default(), card(assembly), NODES);
+        wire.cut.push(ENEMY.into());
+        let free = vec![(0..SEND_PLACES).collect(); usize::from(NODES)];
+        let mut world = Self { wire, free, sent: 0, came: 0, untold: 0, told: Vec::new() };
+        (0..usize::from(NODES)).for_each(|node| world.post(node));
+        world
+    }
+
+    fn post(&mut self, node: usize) {
+        for place in 0..PLACES {
+            assert!(self.wire.receive(node, 0, place, place * PLACE, ROOM));
+        }
+    }
+
+    fn inject(&mut self, frame: FrameBytes) {
+        let frame = frame.into();
+        let head = self.wire.now;
+        self.wire.handle(VICTIM, Input::Frame { frame: &frame, head, message: None });
+        self.read();
+    }
+
+    fn send(&mut self, from: usize, to: u16, bytes: u64) -> bool {
+        let Some(place) = self.free[from].pop() else { return false };
+        let offset = SENDS + place * ROOM;
+        self.wire.write(from, offset, &pattern(bytes ^ u64::from(to), bytes as usize));
+        assert!(self.wire.send(from, POST_TELL_SENT, to, place, offset, bytes), "a place for each send");
+        self.untold += 1;
+        self.sent += u64::from(to != ENEMY);
+        true
+    }
+
+    fn read(&mut self) {
+        for node in 0..usize::from(NODES) {
+            while let Some(told) = self.wire.event(node) {
+                let Told { kind, result, words } = told;
+                match kind {
+                    POST_EVENT_SENT => {
+                        self.untold -= 1;
+                        self.free[node].push(words.user);
+                    }
+                    POST_EVENT_RECEIVED => {
+                        if words.source != u64::from(ENEMY) && result == POST_OK {
+                            self.came += 1;
+                            let found = self.wire.bytes(node, words.user * PLACE, words.bytes);
+                            let seed = words.bytes ^ node as u64;
+                            assert!(found == pattern(seed, words.bytes as usize), "{told:?}");
+                        }
+                        let offset = words.user * PLACE;
+                        assert!(self.wire.receive(node, 0, words.user, offset, ROOM));
+                    }
+                    POST_EVENT_REFUSED => panic!("{told:?}"),
+                    _ => {}
+                }
+                self.told.push((node, told));
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        let mut steps = 0;
+        while self.wire.step() {
+            self.read();
+            steps += 1;
+            assert!(steps < MOST_STEPS, "it never rests");
+        }
+        self.read();
+    }
+
+    /// A new program at a node: it has all of its memory.
+    fn open_again(&mut self, node: usize) {
+        self.untold -= SEND_PLACES - self.free[node].len() as u64;
+        self.free[node] = (0..SEND_PLACES).collect();
+        self.wire.open(node);
+        self.post(node);
+    }
+
+    /// All that the nodes but the enemy send to one another now comes.
+    fn exchange(&mut self) {
+        (self.sent, self.came) = (0, 0);
+        for round in 0..30 {
+            for from in 0..usize::from(ENEMY) {
+                let to = (from as u16 + 1 + round % 2) % ENEMY;
+                self.send(from, to, 4 * (1 + u64::from(round) * 33));
+            }
+            self.wire.step();
+            self.read();
+        }
+        self.settle();
+        assert_eq!((self.came, self.untold), (self.sent, 0), "{:#?}", self.counters());
+    }
+
+    fn counters(&self) -> Counters {
+        *self.wire.hosts[VICTIM].nic.counters()
+    }
+
+    /// Nothing was written between the rooms.
+    fn check_gaps(&self) {
+        for (node, host) in self.wire.hosts.iter().enumerate() {
+            for place in 0..PLACES {
+                let gap = &host.memory[(REGION + place * PLACE + ROOM) as usize..][..(PLACE - ROOM) as usize];
+                assert!(gap.iter().all(|byte| *byte == 0), "node {node}, behind room {place}");
+            }
+        }
+    }
+}
+
+/// What one counter counts of one frame, before which sound messages came and after which they come again.
+fn counted(assembly: &str, frame: FrameBytes, count: impl Fn(&Counters) -> u64) -> u64 {
+    let mut world = World::new(assembly);
+    world.exchange();
+    let before = count(&world.counters());
+    world.inject(frame);
+    world.settle();
+    let after = count(&world.counters());
+    world.exchange();
+    world.check_gaps();
+    after - before
+}
+
+#[test]
+fn frames_that_are_no_packets_are_counted_by_name() {
+    for name in ASSEMBLIES {
+        let dialect = dialect(name);
+        let head = head_bytes(dialect.format);
+        let data = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        let sound = frame(dialect, PLAIN, &data);
+        let with = |change: &dyn Fn(&mut FrameBytes)| {
+            let mut frame = FrameBytes::from_slice(&sound[..sound.len() - 4]);
+            change(&mut frame);
+            seal(&mut frame);
+            frame
+        };
+        let malformed =
+            |frame| assert_eq!(counted(name, frame, |counters| counters.card.malformed), 1, "{name}");
+        // Shorter and longer than it says, shorter than a head, nodes that there are not, another's, and the Ethernet header of others.
+        malformed(with(&|frame| frame.truncate(head + 4)));
+        malformed(with(&|frame| frame.extend_from_slice(&[0; 4])));
+        malformed(with(&|frame| frame.truncate(head - 4)));
+        malformed(frame(dialect, Header { source: NODES, ..PLAIN }, &data));
+        malformed(frame(dialect, Header { destination: 0, ..PLAIN }, &data));
+        malformed(with(&|frame| frame[11] ^= 1));
+        let counts =
+            |frame, count: fn(&Counters) -> u64| assert_eq!(counted(name, frame, count), 1, "{name}");
+        counts(with(&|frame| frame[16] ^= 1), |counters| counters.other_assembly);
+        counts(with(&|frame| frame[15] ^= 3), |counters| counters.other_assembly);
+        counts(with(&|frame| frame[14] = 6), |counters| counters.card.foreign_frames);
+        let mut damaged = sound.clone();
+        damaged[head] ^= 1;
+        counts(damaged, |counters| counters.card.damaged);
+    }
+}
+
+#[test]
+fn acknowledgements_of_what_was_not_sent_change_nothing() {
+    for name in ["conf2", "conf3", "conf4", "selective_repeat"] {
+        let stray = |ack| {
+            let mut world = World::new(name);
+            (0..40).for_each(|_| assert!(world.send(VICTIM, ENEMY, 2_800)));
+            for _ in 0..5 {
+                world.inject(frame(dialect(name), Header { ack: Some(ack), ..PLAIN }, &[]));
+                world.wire.step();
+            }
+            world.settle();
+            // None of them was acknowledged: all fail once the retries are used up, and all memory is given back.
+            let failed = |(_, told): &&(usize, Told)| {
+                (told.kind, told.result) == (POST_EVENT_FAILED, POST_UNREACHABLE)
+            };
+            assert_eq!(world.told.iter().filter(failed).count(), 40, "{name} {ack:?}");
+            assert_eq!(world.untold, 0);
+            let stray = world.counters().stray_acknowledgements;
+            world.exchange();
+            stray
+        };
+        let before = u32::MAX;
+        assert_eq!(stray(Ack { base: 5_000, mask: 0 }), 5, "{name}");
+        assert_eq!(stray(Ack { base: 99, mask: u32::MAX }), 5, "{name}");
+        // The lowest bit is that of the packet that is missing.
+        assert_eq!(stray(Ack { base: before, mask: 1 }), 5, "{name}");
+        assert_eq!(stray(Ack { base: before, mask: u32::MAX }), 5, "{name}");
+        assert_eq!(stray(Ack { base: before, mask: 0 }), 0, "{name}");
+    }
+}
+
+/// A packet with a word that says where it goes.
+fn placed(dialect: Dialect, sequence: u32, is_last: bool, message: u32, packet: u32) -> FrameBytes {
+    let data = [&message.to_be_bytes()[..], &packet.to_be_bytes(), &[0xee; 64]].concat();
+    frame(dialect, Header { sequence, is_last, ..PLAIN }, &data)
+}
+
+#[test]
+fn a_message_is_whole_only_when_all_of_its_packets_came() {
+    for name in ["conf1", "conf2", "conf3"] {
+        let mut world = World::new(name);
+        for (sequence, (is_last, packet)) in
+            [(true, u32::MAX), (false, u32::MAX), (true, 7)].into_iter().enumerate()
+        {
+            world.inject(placed(dialect(name), sequence as u32, is_last, 1, packet));
+        }
+        world.settle();
+        assert_eq!(world.told, [], "{name}");
+        // Later messages of the node end it.
+        (2..70).for_each(|message| world.inject(placed(dialect(name), message + 1, true, message, 0)));
+        world.settle();
+        let incomplete = world.told.iter().filter(|(_, told)| told.result == POST_INCOMPLETE).count();
+        assert_eq!((incomplete, world.told.len()), (1, 69), "{name}");
+        world.exchange();
+        world.check_gaps();
+    }
+}
+
+#[test]
+fn a_node_that_begins_messages_without_end_holds_no_more_rooms_than_there_is_a_limit() {
+    for name in ["conf1", "conf2", "conf3"] {
+        let mut world = World::new(name);
+        let numbers = [0, 1, u32::MAX, 1 << 31, (1 << 31) + 1, u32::MAX / 3, 65, 64];
+        for (sequence, message) in
+            (0..2_000_u32).map(|at| at.wrapping_mul(numbers[at as usize % 8])).enumerate()
+        {
+            world.inject(placed(dialect(name), sequence as u32, false, message, 1));
+        }
+        world.settle();
+        world.exchange();
+        world.check_gaps();
+    }
+}
+
+#[test]
+fn memory_of_packets_that_wait_and_of_packets_that_were_kept_is_given_back() {
+    for name in ["conf2", "conf4", "selective_repeat"] {
+        let mut world = World::new(name);
+        // 4 MiB of packets to a node that is gone, many times over.
+        for _ in 0..160 {
+            (0..20).for_each(|_| assert!(world.send(VICTIM, ENEMY, 4_000)));
+            world.settle();
+            assert_eq!(world.free[VICTIM].len() as u64, SEND_PLACES);
+        }
+        assert_eq!(world.counters().unreachable, 160 * 20, "{name}");
+        world.exchange();
+    }
+    // Packets for which a program posts no room, until there is no memory for more; then the program is gone.
+    let mut world = World::new("conf1");
+    let close = request(OP_PORT_CLOSE, &PortName { port: 0, reserved: 0 });
+    let mut waits = |first: u32| {
+        assert_eq!(world.wire.control(VICTIM, &close).0, 0);
+        world.wire.open(VICTIM);
+        let before = world.counters().card.overruns;
+        for number in first..first + 8_000 {
+            world.inject(placed(dialect("conf1"), number, true, number, 0));
+        }
+        world.counters().card.overruns - before
+    };
+    let first = waits(0);
+    assert!(first > 0);
+    assert_eq!(waits(8_000), first);
+    assert_eq!(world.wire.control(VICTIM, &close).0, 0);
+    world.open_again(VICTIM);
+    world.exchange();
+}
+
+/// Something that should not be, between sound messages.
+#[derive(Clone, Debug)]
+enum Attack {
+    Frame(Vec<u8>),
+    /// Messages to somebody who is not there.
+    Send(u64),
+    Steps(u8),
+}
+
+fn any_header(dialect: Dialect) -> impl Strategy<Value = Vec<u8>> {
+    let edge = || prop_oneof![4 => 0..40_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => (0..40_u32).prop_map(|back| 0x80_0000 - back)];
+    let ack = prop::option::of((edge(), prop_oneof![Just(u32::MAX), Just(0), any::<u32>()]));
+    let word = (edge(), edge(), 0..200_usize, any::<bool>());
+    (edge(), any::<[bool; 2]>(), ack, word, 0..20_u8).prop_map(
+        move |(sequence, [is_last, is_again], ack, (message, packet, units, has_data), odd)| {
+            let source = if odd == 0 { NODES } else { ENEMY };
+            let destination = if odd == 1 { 2 } else { VICTIM as u16 };
+            let dialect = if odd == 2 { Dialect { assembly: !dialect.assembly, ..dialect } } else { dialect };
+            let ack = ack.map(|(base, mask)| Ack { base, mask });
+            let data = [&message.to_be_bytes()[..], &packet.to_be_bytes(), &[0xee; 1_024]].concat();
+            let data = if has_data { &data[..4 * (1 + units)] } else { &[] };
+            let header = Header { source, destination, sequence, is_last, is_again, ack, ..PLAIN };
+            frame(dialect, header, data).to_vec()
+        },
+    )
+}
+
+/// Frames whose check sequence is right.
+fn any_frame(name: &'static str) -> impl Strategy<Value = Vec<u8>> {
+    let damaged = (any_header(dialect(name)), any::<prop::sample::Index>(), 1..256_u16).prop_map(
+        |(frame, place, flip)| {
+            let mut frame = FrameBytes::from_slice(&frame[..frame.len() - 4]);
+            // But for the Ethernet source: what another node is said to have sent is another test's.
+            let place = 14 + place.index(frame.len() - 14);
+            frame[place] ^= flip as u8;
+            seal(&mut frame);
+            frame.to_vec()
+        },
+    );
+    let noise = prop::collection::vec(any::<u8>(), 0..200).prop_map(move |bytes| {
+        let head = frame(dialect(name), PLAIN, &[]);
+        let mut frame = FrameBytes::from_slice(&head[..18]);
+        frame.extend_from_slice(&bytes);
+        seal(&mut frame);
+        frame.to_vec()
+    });
+    prop_oneof![8 => any_header(dialect(name)), 2 => damaged, 1 => noise, 1 => prop::collection::vec(any::<u8>(), 0..80)]
+}
+
+fn any_attack(name: &'static str) -> impl Strategy<Value = Attack> {
+    prop_oneof![
+        20 => any_frame(name).prop_map(Attack::Frame),
+        4 => (0..12_u8).prop_map(Attack::Steps),
+        2 => (1..1_000_u64).prop_map(|units| Attack::Send(4 * units)),
+    ]
+}
+
+fn attacks() -> impl Strategy<Value = (&'static str, Vec<Attack>)> {
+    prop::sample::select(ASSEMBLIES.to_vec())
+        .prop_flat_map(|name| (Just(name), prop::collection::vec(any_attack(name), 1..120)))
+}
+
+impl World {
+    fn suffer(&mut self, attack: Attack) {
+        match attack {
+            Attack::Frame(bytes) => self.inject(FrameBytes::from_slice(&bytes)),
+            Attack::Steps(count) => (0..count).for_each(|_| {
+                self.wire.step();
+                self.read();
+            }),
+            Attack::Send(bytes) => {
+                self.send(VICTIM, ENEMY, bytes);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn messages_of_others_come_whatever_a_node_says((name, attacks) in attacks()) {
+        let mut world = World::new(name);
+        for (attack, turn) in attacks.into_iter().zip(0_u16..) {
+            let from = usize::from(turn % 3);
+            world.send(from, (from as u16 + 1 + turn % 2) % ENEMY, 4 * (1 + u64::from(turn) * 37 % 990));
+            world.suffer(attack);
+        }
+        world.settle();
+        let counters = world.counters();
+        prop_assert_eq!((world.came, world.untold), (world.sent, 0), "{}: {:#?}", name, counters);
+        world.exchange();
+        world.check_gaps();
+    }
+}
