@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
-use niclab_model::parts::ledger::Ledger;
+use niclab_model::nic::{HostRanges, Input, Nic, Output};
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::time::{Span, Time};
 use niclab_sim::run::{Options, run};
@@ -66,23 +65,7 @@ impl Nic for RestlessNic {
     }
 }
 
-impl Observed for RestlessNic {
-    fn delivered(&self, port: u32) -> u64 {
-        self.nic.delivered(port)
-    }
-    fn unordered(&self) -> u64 {
-        self.nic.unordered()
-    }
-    fn ledger(&self) -> &Ledger {
-        self.nic.ledger()
-    }
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.nic.ledger_mut()
-    }
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.nic.statistics(shell)
-    }
-}
+crate::observed_as_its_nic!(RestlessNic);
 
 /// What the check says of a run with a card that never rests.
 fn said(restless: Restless) -> String {

@@ -2,6 +2,30 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
+/// A card that does something else than the one inside of it, `self.nic`, and looks as that one to who looks on.
+macro_rules! observed_as_its_nic {
+    ($wrapper:ty) => {
+        impl niclab_model::nic::Observed for $wrapper {
+            fn delivered(&self, port: u32) -> u64 {
+                self.nic.delivered(port)
+            }
+            fn unordered(&self) -> u64 {
+                self.nic.unordered()
+            }
+            fn ledger(&self) -> &niclab_model::parts::ledger::Ledger {
+                self.nic.ledger()
+            }
+            fn ledger_mut(&mut self) -> &mut niclab_model::parts::ledger::Ledger {
+                self.nic.ledger_mut()
+            }
+            fn statistics(&self, shell: &niclab_model::nic::ShellCounts) -> niclab_model::nic::Statistics {
+                self.nic.statistics(shell)
+            }
+        }
+    };
+}
+pub(crate) use observed_as_its_nic;
+
 mod device_faults;
 mod endless;
 mod matching;

@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use niclab_abi::config::FEATURE_POSTS;
 use niclab_model::models::MODELS;
-use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
-use niclab_model::parts::ledger::Ledger;
+use niclab_model::nic::{HostRanges, Input, Nic, Output};
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::time::Time;
 use niclab_observe::recording::{Beginnings, Recorded};
@@ -57,27 +56,7 @@ impl Nic for Shown {
     }
 }
 
-impl Observed for Shown {
-    fn delivered(&self, port: u32) -> u64 {
-        self.nic.delivered(port)
-    }
-
-    fn unordered(&self) -> u64 {
-        self.nic.unordered()
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.nic.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.nic.ledger_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.nic.statistics(shell)
-    }
-}
+crate::observed_as_its_nic!(Shown);
 
 fn config(model: &str, workload: &Workload) -> SimConfig {
     let source = Source::from_text("recorded", format!("nodes = 4\n[nic]\nmodel = \"{model}\"\n"));

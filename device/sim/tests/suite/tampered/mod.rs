@@ -1,8 +1,7 @@
 //! A card that is broken on purpose: it stands between a model and its shell and spoils one effect in so many.
 
 use niclab_model::models::ultra::wire::{Header, Kind, Packet};
-use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Observed, Output, ShellCounts, Statistics};
-use niclab_model::parts::ledger::Ledger;
+use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Output};
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::random::Random;
 use niclab_model::time::Time;
@@ -272,24 +271,4 @@ impl Nic for Tampered {
     }
 }
 
-impl Observed for Tampered {
-    fn delivered(&self, port: u32) -> u64 {
-        self.nic.delivered(port)
-    }
-
-    fn unordered(&self) -> u64 {
-        self.nic.unordered()
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.nic.ledger()
-    }
-
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.nic.ledger_mut()
-    }
-
-    fn statistics(&self, shell: &ShellCounts) -> Statistics {
-        self.nic.statistics(shell)
-    }
-}
+crate::observed_as_its_nic!(Tampered);
