@@ -8,7 +8,7 @@ use niclab_abi::posts::{
     OP_POST_RULES, POST_ANY_SOURCE, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_SENT, POST_OK,
     POST_TELL_SENT, POST_UNREACHABLE, PostRules,
 };
-use niclab_components::{Flow, Recipe};
+use niclab_components::{Assembly, Bundled, Flow, Recipe};
 use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::registry::{Kind, Promise, Seat, Value, Values};
@@ -79,7 +79,11 @@ struct World {
 
 impl World {
     fn new(seed: u64, faults: Faults, values: &Values) -> Self {
-        let mut wire = Wire::new(seed, faults, card(values), NODES);
+        Self::of(seed, faults, card(values))
+    }
+
+    fn of(seed: u64, faults: Faults, config: impl Fn(u16) -> Config) -> Self {
+        let mut wire = Wire::new(seed, faults, config, NODES);
         for node in 0..usize::from(NODES) {
             for place in 0..PLACES {
                 assert!(wire.receive(node, 0, place, place * PLACE, PLACE));
@@ -207,7 +211,10 @@ fn packet_bytes(values: &Values) -> u32 {
 }
 
 fn run(seed: u64, values: &Values, faults: Faults, count: usize) -> World {
-    let mut world = World::new(seed, faults, values);
+    run_in(World::new(seed, faults, values), seed, values, faults, count)
+}
+
+fn run_in(mut world: World, seed: u64, values: &Values, faults: Faults, count: usize) -> World {
     let mut random = Random::new(seed, 1);
     for _ in 0..count {
         let from = random.below(NODES.into()) as usize;
@@ -247,6 +254,28 @@ fn on_a_sound_network_every_assembly_delivers_all_once_and_in_order() {
         let counted = (counters.retransmissions, counters.timeouts, world.broken);
         // Of a card that sends one packet in 50 us to two nodes a round trip can be longer than the time-out.
         assert!(counted == (0, 0, 0) || name == "rate_controlled", "{name}: {counted:?}");
+    }
+}
+
+#[test]
+fn what_one_judge_drops_is_dropped_in_whatever_order_judges_are_joined() {
+    let values = values("conf4");
+    let faults = Faults { lost: 50, doubled: 100, late: 100, ..Faults::default() };
+    let assembly = Bundled::named("conf4").unwrap().assembly();
+    let mut reversed = Assembly::default();
+    for (place, part) in assembly.components().iter().enumerate() {
+        reversed.add(part.name(), part.kind()).unwrap();
+        for (setting, value) in part.kind().row().parameters.iter().zip(part.values()) {
+            reversed.set_at(place, setting.parameter, *value).unwrap();
+        }
+    }
+    for connection in assembly.connections().iter().rev() {
+        reversed.connect(connection.from, connection.to, connection.depth).unwrap();
+    }
+    for assembly in [assembly, reversed] {
+        let (assembly, plain) = (assembly.check().unwrap(), card(&values));
+        let world = World::of(3, faults, |node| Config { assembly: assembly.clone(), ..plain(node) });
+        run_in(world, 3, &values, faults, 300);
     }
 }
 
