@@ -11,6 +11,7 @@ use niclab_abi::control::{
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
+use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
 use niclab_model::parts::fault_injector::{Fault, FaultInjector, Rates, Record};
 use niclab_model::parts::ledger::Ledger;
@@ -236,6 +237,11 @@ impl<T: Transport> CardHost<T> {
 
     fn feed(&mut self, now: Time, input: Input<'_>, checker: &mut Checker, effects: &mut Effects) {
         self.nic.handle(now, input, &mut self.bus);
+        self.carry_out(checker, effects);
+    }
+
+    /// Carries out what the card wants done.
+    fn carry_out(&mut self, checker: &mut Checker, effects: &mut Effects) {
         loop {
             let output = self.nic.poll_output();
             if self.is_faulty {
@@ -655,6 +661,22 @@ impl<T: Transport> Host for CardHost<T> {
 
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) {
         self.handle(now, Input::Timeout, checker, effects);
+    }
+
+    fn hand_over(
+        &mut self,
+        now: Time,
+        step: HandOver<'_>,
+        checker: &mut Checker,
+        effects: &mut Effects,
+    ) -> Result<(), HandOverError> {
+        let begun = self.nic.hand_over(now, step, &mut self.bus);
+        self.carry_out(checker, effects);
+        begun
+    }
+
+    fn progress(&self) -> hand_over::Progress {
+        self.nic.progress()
     }
 
     fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects) {

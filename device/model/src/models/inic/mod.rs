@@ -12,6 +12,7 @@
 //!   acknowledges;
 //! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
 //!   `settings`: what several of them must know of it;
+//! * `hand_over`: another assembly under running guests;
 //! * `card`: what components share; `command`: what programs post; `control`: what drivers ask for.
 //!
 //! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
@@ -27,6 +28,7 @@ pub mod config;
 mod control;
 pub mod counters;
 pub mod descriptor;
+mod hand_over;
 pub mod nic;
 mod settings;
 mod token;
