@@ -47,7 +47,9 @@ pub struct SimConfig {
 pub struct SimHandOver {
     /// Model time at which it begins, in picoseconds from when the measured part does. Later ones wait until those before are over.
     pub model_time_ps: u64,
-    /// The program, as the model's own tools write it.
+    /// The program, as the model's own tools write it, in hexadecimal digits.
+    #[serde(with = "hex::serde")]
+    #[schemars(with = "String")]
     pub image: Vec<u8>,
 }
 

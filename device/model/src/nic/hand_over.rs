@@ -20,6 +20,8 @@ pub enum HandOver<'a> {
     },
     /// Switch: all others are drained, too. A card that does not wait for this word does nothing.
     Switch,
+    /// Go on with the program before: another card does not take this one. A card that does not wait for word does nothing.
+    Cancel,
 }
 
 /// When a card that is drained switches.

@@ -65,7 +65,7 @@ pub(super) enum Refusal {
     #[error("{0}")]
     Image(#[from] ImageError),
     #[error("the assembly makes no sense: {0}")]
-    Senseless(Fault),
+    Senseless(Box<Fault>),
     #[error("{0}")]
     Unfit(#[from] ConfigError),
     #[error("another is being taken already")]
@@ -136,7 +136,7 @@ impl Inic {
         } else {
             let first = |faults: alloc::vec::Vec<Fault>| faults.into_iter().next();
             Assembly::decode(image)?.check().map_err(|faults| match first(faults) {
-                Some(fault) => Refusal::Senseless(fault),
+                Some(fault) => Refusal::Senseless(fault.into()),
                 None => Refusal::Busy,
             })?
         };
@@ -208,11 +208,20 @@ impl Inic {
         self.assembled = self.assemble(&assembly);
         self.card.effects.attribute(None);
         self.card.effects.interrupt(now, CAUSE_HANDED_OVER, PORT, None);
+        self.begin_held(now, held);
+    }
+
+    /// Messages that waited are sent.
+    fn begin_held(&mut self, now: Time, held: VecDeque<(Time, Message)>) {
         let host_send = self.assembled.host_send;
         for (ready, message) in held {
             let token = Token::Message(message);
             self.assembled.circuit.inject(host_send, now, ready.max(now), token, &mut self.card);
         }
+    }
+
+    fn waits_for_word(&self) -> bool {
+        matches!(&self.stage, Stage::Drains(next, _) if next.waits_for_word)
     }
 
     /// A step of a hand-over.
@@ -227,11 +236,13 @@ impl Inic {
                     refusal => HandOverError::Image(refusal.to_string()),
                 })?;
             }
-            HandOver::Switch => {
-                if matches!(&self.stage, Stage::Drains(next, _) if next.waits_for_word) {
-                    self.begin_switch(now);
+            HandOver::Switch if self.waits_for_word() => self.begin_switch(now),
+            HandOver::Cancel if self.waits_for_word() => {
+                if let Stage::Drains(next, _) = core::mem::take(&mut self.stage) {
+                    self.begin_held(now, next.held);
                 }
             }
+            HandOver::Switch | HandOver::Cancel => {}
         }
         Ok(())
     }
