@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::arguments::NameArgs;
+use crate::name::NameArgs;
 
 /// A tool.
 #[derive(Debug, Subcommand)]

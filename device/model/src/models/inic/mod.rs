@@ -7,12 +7,11 @@
 //! * [`config`]: its parameters;
 //! * [`wire`]: its frames;
 //! * [`counters`]: what it counts;
-//! * [`nic`]: the card: host and port, and the circuit that its assembly is;
+//! * [`nic`]: the card: host and port, and the circuit that its assembly is; under it how another assembly is taken;
 //! * `components`: one file for each component of the paper; `token`: what goes between them; `arrivals`: what a header
 //!   acknowledges;
 //! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
 //!   `settings`: what several of them must know of it;
-//! * `hand_over`: another assembly under running guests;
 //! * `card`: what components share; `command`: what programs post; `control`: what drivers ask for.
 //!
 //! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
@@ -28,7 +27,6 @@ pub mod config;
 mod control;
 pub mod counters;
 pub mod descriptor;
-mod hand_over;
 pub mod nic;
 mod settings;
 mod token;

@@ -1,5 +1,7 @@
 //! The card: a host and its port, and the circuit that its assembly is.
 
+mod hand_over;
+
 use alloc::vec::Vec;
 
 use niclab_abi::control::PortOpen;
@@ -8,13 +10,13 @@ use niclab_abi::posts::{POST_ANY_SOURCE, PostRules};
 use niclab_abi::receive::StatusLine;
 use niclab_components::Checked;
 
+use self::hand_over::{Refusal, Stage};
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
 use crate::models::inic::command::Command;
 use crate::models::inic::config::{Config, ConfigError};
 use crate::models::inic::control::Operation;
 use crate::models::inic::counters::{Counters, Effects};
-use crate::models::inic::hand_over::{Refusal, Stage};
 use crate::models::inic::token::{Packet, Token};
 use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
@@ -38,13 +40,13 @@ const WORK: WorkPrices =
 
 /// An INIC card.
 pub struct Inic {
-    pub(super) config: Config,
-    pub(super) card: Card,
-    pub(super) assembled: Assembled,
+    config: Config,
+    card: Card,
+    assembled: Assembled,
     /// How far it is with another assembly.
-    pub(super) stage: Stage,
+    stage: Stage,
     /// Hand-overs so far, as its frames tell others.
-    pub(super) epoch: u16,
+    epoch: u16,
     /// Images that are being read for the driver.
     images: ImageReads,
     /// Messages posted so far.
@@ -75,7 +77,7 @@ impl Inic {
     }
 
     /// The circuit that an assembly is, in the epoch of the card.
-    pub(super) fn assemble(&self, assembly: &Checked) -> Assembled {
+    fn assemble(&self, assembly: &Checked) -> Assembled {
         let site = Site { interface: &self.card.effects.interface, nodes: self.config.nodes };
         assemble(assembly, &site, self.epoch)
     }
@@ -298,7 +300,7 @@ impl Controlled for Inic {
 
     /// Beside those of reports what the card is programmed with.
     fn own_counters(&self) -> Vec<(&'static str, u64)> {
-        let runs = ("assembly", u64::from(self.assembled.id));
+        let runs = ("program", u64::from(self.assembled.id));
         self.counters().by_name().into_iter().chain([runs]).collect()
     }
 
