@@ -9,6 +9,8 @@ use niclab_abi::posts::POST_HANDED_OVER;
 use niclab_components::{Kind as Part, Parameter};
 use niclab_model::nic::Nic;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
+use niclab_model::parts::profile::{MachineCycles, NiPrices};
+use niclab_model::time::Span;
 
 use super::*;
 
@@ -174,6 +176,55 @@ fn a_program_that_posts_no_room_does_not_keep_the_card_from_another_assembly() {
     assert!(wire.receive(1, 0, 7, 0, 8_000) && wire.send(0, 0, 1, 0, 0, 400));
     while wire.step() {}
     assert_eq!(wire.event(1).map(|told| (told.result, told.words.bytes)), Some((POST_OK, 400)));
+}
+
+#[test]
+fn while_a_card_is_programmed_frames_are_lost_and_what_is_posted_waits() {
+    let cycles = MachineCycles { fixed_millicycles: 5_000_000, per_word_millicycles: 0 };
+    let ni = NiPrices {
+        clock_ps: 1_000_000,
+        machines: [("reconfigure", cycles)].into_iter().collect(),
+        ..NiPrices::default()
+    };
+    let (values, profile) = (values("conf1"), Arc::new(Profile { ni, ..Profile::default() }));
+    let mut wire = Wire::new(
+        1,
+        Faults::default(),
+        |node| {
+            config(&values, Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() }).unwrap()
+        },
+        NODES,
+    );
+    (0..4).for_each(|place| assert!(wire.receive(1, 0, place, place * PLACE, PLACE)));
+    let begin = wire.now;
+    for node in 0..2 {
+        wire.hand_over(node, HandOver::Begin { image: &[], switch: Switch::Drained }).unwrap();
+        assert_eq!(wire.hosts[node].nic.progress(), Progress::Switches);
+    }
+    // One whose card goes on with the assembly before, and one that waits until its own runs.
+    assert!(wire.send(2, 0, 1, 1, SENDS, 400) && wire.send(0, 0, 1, 2, SENDS, 800));
+    while wire.hosts[1].hand_overs == 0 {
+        assert!(wire.step());
+    }
+    assert_eq!(wire.now.since(begin), Span::from_ns(5_000_000), "5,000 cycles of a microsecond");
+    assert_eq!(wire.hosts[1].nic.counters().lost_at_hand_over, 1);
+    while wire.step() {}
+    let told = wire.event(1).unwrap();
+    assert_eq!((told.result, told.words.source, told.words.bytes), (POST_OK, 0, 800));
+    assert!(wire.event(1).is_none());
+}
+
+#[test]
+fn a_card_that_is_told_to_stays_with_the_assembly_before() {
+    let mut world = World::new(1, Faults::default(), &values("conf4"));
+    world.begin(&image("conf3"), 1);
+    (0..5).for_each(|_| assert!(world.send(Message { from: 0, to: 1, bytes: 400 })));
+    for node in 0..usize::from(NODES) {
+        world.wire.hand_over(node, HandOver::Cancel).unwrap();
+    }
+    world.rest();
+    assert_eq!(world.came[1], [0, 1, 2, 3, 4]);
+    assert_eq!((world.counted(|counters| counters.hand_overs), world.wire.hosts[0].nic.epoch()), (0, 0));
 }
 
 /// What a driver is answered that loads these bytes.
