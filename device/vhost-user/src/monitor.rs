@@ -56,7 +56,7 @@ pub enum MonitorError {
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long whoever loads a program waits until it runs, at most.
-const LOAD_PATIENCE: Duration = Duration::from_secs(30);
+const LOAD_PATIENCE: Duration = Duration::from_secs(50);
 
 /// How long the thread that accepts rests where nobody can be let in, so that it does not spin.
 const REST: Duration = Duration::from_millis(100);

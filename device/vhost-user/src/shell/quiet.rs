@@ -26,6 +26,9 @@ pub const GRACE: Duration = Duration::from_millis(5);
 /// The same, where they were not.
 pub const PATIENT_GRACE: Duration = Duration::from_millis(500);
 
+/// A deadline that is further off in model time waits as long in wall time.
+pub const FAR: Duration = PATIENT_GRACE;
+
 /// Who is waiting, and since when nothing happened.
 #[derive(Debug, Default)]
 pub struct Quiet {
@@ -89,24 +92,43 @@ impl Quiet {
         let mut stop = self.stop.lock();
         // What had happened when a deadline had fired.
         let mut fired = None;
+        // What had happened when a deadline was found to be far off, how far, and for how long nothing has happened since.
+        let mut far: Option<(u64, Duration, Duration)> = None;
         while !*stop {
             if !self.is_armed.load(Ordering::Relaxed) {
                 self.wake.wait(&mut stop);
                 continue;
             }
             let before = self.activity.load(Ordering::Relaxed);
-            let grace = if fired == Some(before) { GRACE } else { self.grace() };
+            far = far.filter(|(activity, ..)| *activity == before);
+            // Not all of a long wait at once: what happens meanwhile may set a deadline that is near.
+            let grace = match far {
+                Some((_, wall, waited)) => (wall - waited).min(FAR),
+                None if fired == Some(before) => GRACE,
+                None => self.grace(),
+            };
             self.wake.wait_for(&mut stop, grace);
-            if !*stop && self.activity.load(Ordering::Relaxed) == before {
-                // `touch` takes this lock while it holds the world's: never both the other way round.
-                fired = Some(parking_lot::MutexGuard::unlocked(&mut stop, || self.pass(shell)));
+            if *stop || self.activity.load(Ordering::Relaxed) != before {
+                continue;
+            }
+            let waited = far.map_or(Duration::ZERO, |(.., waited)| waited) + grace;
+            // `touch` takes this lock while it holds the world's: never both the other way round.
+            match parking_lot::MutexGuard::unlocked(&mut stop, || self.pass(shell, waited)) {
+                Ok(activity) => fired = Some(activity),
+                Err(wall) => far = Some((before, wall, waited)),
             }
         }
     }
 
-    /// Lets model time pass. What has happened by then.
-    fn pass(&self, shell: &Shell) -> u64 {
+    /// Lets model time pass, after so long of wall time. What has happened by then.
+    ///
+    /// # Errors
+    /// The deadline is so far off in model time that as long is waited in wall time: a program may merely have lost its core.
+    fn pass(&self, shell: &Shell, waited: Duration) -> Result<u64, Duration> {
         let mut world = shell.world();
+        if let Some(wall) = world.far_deadline().filter(|wall| *wall >= FAR && *wall > waited) {
+            return Err(wall);
+        }
         if !world.release_held() {
             world.pass_time();
             in_turns(&mut world, World::go_on);
@@ -116,6 +138,6 @@ impl Quiet {
         let waits = world.is_waiting() || world.ethernet.is_holding();
         self.is_armed.store(waits, Ordering::Relaxed);
         self.activity.store(world.acts(), Ordering::Relaxed);
-        world.acts()
+        Ok(world.acts())
     }
 }

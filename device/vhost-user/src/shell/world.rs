@@ -7,6 +7,7 @@ pub mod hand_over;
 mod lockstep;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
@@ -490,6 +491,15 @@ impl World {
         self.network.is_moving()
             || self.network.is_holding()
             || self.cards.iter().any(|card| card.nic.poll_timeout().is_some())
+    }
+
+    /// How far off the earliest deadline is, where nothing is under way.
+    pub fn far_deadline(&self) -> Option<Duration> {
+        if self.network.is_moving() || self.network.is_holding() || self.ethernet.is_holding() {
+            return None;
+        }
+        let deadline = self.cards.iter().filter_map(|card| card.nic.poll_timeout()).min()?;
+        Some(Duration::from_nanos(deadline.since(self.model_time()).as_ps() / 1_000))
     }
 
     /// The fabric was quiet: lets frames arrive that were held back, or else fires the earliest deadline of all models.

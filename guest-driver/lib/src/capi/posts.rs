@@ -55,6 +55,7 @@ pub extern "C" fn niclab_posts_result_text(result: u32) -> *const std::ffi::c_ch
         Outcome::NoTarget => c"there is no such node",
         Outcome::Unreachable => c"the other card does not answer",
         Outcome::Incomplete => c"parts of the message were lost",
+        Outcome::HandedOver => c"the card was given another program before the message had arrived",
         Outcome::Other(_) => c"a result that this library does not know",
     };
     text.as_ptr()

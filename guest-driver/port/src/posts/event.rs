@@ -2,8 +2,8 @@
 
 use niclab_abi::posts::{
     POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_EVENT_FAILED,
-    POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_INCOMPLETE, POST_NO_TARGET, POST_OK,
-    POST_TRUNCATED, POST_UNREACHABLE, post_event_kind, post_event_result,
+    POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_HANDED_OVER, POST_INCOMPLETE,
+    POST_NO_TARGET, POST_OK, POST_TRUNCATED, POST_UNREACHABLE, post_event_kind, post_event_result,
 };
 
 use crate::Record;
@@ -42,12 +42,14 @@ pub enum Outcome {
     Unreachable,
     /// Parts of the message never came, and nobody sends them again.
     Incomplete,
+    /// The card was given another program before the message had arrived.
+    HandedOver,
     /// A result that this library does not know.
     Other(u32),
 }
 
 /// Each result with its number, a `POST_` constant of the contract, and what it means in words.
-const OUTCOMES: [(Outcome, u32, &str); 9] = [
+const OUTCOMES: [(Outcome, u32, &str); 10] = [
     (Outcome::Done, POST_OK, "done"),
     (Outcome::Truncated, POST_TRUNCATED, "the message was cut: post more memory for it"),
     (
@@ -70,6 +72,11 @@ const OUTCOMES: [(Outcome, u32, &str); 9] = [
     (Outcome::NoTarget, POST_NO_TARGET, "there is no such node"),
     (Outcome::Unreachable, POST_UNREACHABLE, "the other card does not answer: is the peer running?"),
     (Outcome::Incomplete, POST_INCOMPLETE, "parts of the message were lost, and the card repeats nothing"),
+    (
+        Outcome::HandedOver,
+        POST_HANDED_OVER,
+        "the card was given another program before the message had arrived: send it again",
+    ),
 ];
 
 impl Outcome {
@@ -172,10 +179,10 @@ mod tests {
         let words = |number| Outcome::from_number(number).to_string();
         for number in 0..20 {
             assert_eq!(Outcome::from_number(number).number(), number);
-            assert!((0..number).all(|other| other > POST_INCOMPLETE || words(other) != words(number)));
+            assert!((0..number).all(|other| other > POST_HANDED_OVER || words(other) != words(number)));
         }
-        assert_eq!(Outcome::from_number(POST_INCOMPLETE), Outcome::Incomplete);
-        assert_eq!(Outcome::from_number(POST_INCOMPLETE + 1), Outcome::Other(POST_INCOMPLETE + 1));
+        assert_eq!(Outcome::from_number(POST_HANDED_OVER), Outcome::HandedOver);
+        assert_eq!(Outcome::from_number(POST_HANDED_OVER + 1), Outcome::Other(POST_HANDED_OVER + 1));
     }
 
     proptest! {

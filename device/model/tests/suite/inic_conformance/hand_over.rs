@@ -141,7 +141,7 @@ fn what_no_one_answers_fails_when_the_assembly_has_had_its_time() {
         assert!(world.wire.step());
         world.read();
     }
-    assert_eq!(world.wire.now.as_ps() / 1_000_000_000_000, 1, "a second of model time");
+    assert_eq!(world.wire.now.as_ps() / 1_000_000_000_000, 2, "two seconds of model time");
     let failed: Vec<u32> = world.failed.values().copied().collect();
     assert_eq!(failed, [POST_HANDED_OVER; 8]);
     assert_eq!(world.told.len(), 9, "all memory was given back, and the one that waited is on its way");

@@ -27,8 +27,8 @@ use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
 use crate::time::{Span, Time};
 
 /// How long an assembly that drains may get nowhere, in model time. Far longer than any round trip, and shorter than the patience of
-/// people.
-const DRAIN_LIMIT: Span = Span::from_ns(1_000_000_000);
+/// people and of simulations. Live it is as long in wall time: programs that post no room may merely have lost their cores.
+const DRAIN_LIMIT: Span = Span::from_ns(2_000_000_000);
 
 /// The machine that programs the FPGAs, in profiles and in timelines.
 const MACHINE: &str = "reconfigure";
