@@ -24,6 +24,9 @@ pub const FEATURE_TURNS: u64 = 1 << 5;
 /// Messages out of registered memory to any node, from the card's one port, into memory that is posted there
 /// ([`crate::posts`]).
 pub const FEATURE_POSTS: u64 = 1 << 6;
+/// Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves ([`crate::posts::PostGroup`]).
+/// With [`FEATURE_POSTS`].
+pub const FEATURE_COLLECTIVES: u64 = 1 << 7;
 
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where

@@ -1,6 +1,9 @@
-//! The control requests that only an INIC card takes: regions, and when the host is interrupted.
+//! The control requests that only an INIC card takes: regions, when the host is interrupted, and groups of nodes.
 
-use niclab_abi::posts::{OP_POST_RULES, PostRules};
+use alloc::vec::Vec;
+
+use niclab_abi::FromBytes;
+use niclab_abi::posts::{OP_POST_GROUP, OP_POST_RULES, POST_MAX_MEMBERS, PostGroup, PostMember, PostRules};
 
 use crate::nic::HostRanges;
 use crate::parts::control::{ControlError, OwnOperation, whole};
@@ -13,12 +16,15 @@ pub enum Operation {
     Region(RegionOperation),
     /// Changes when the host is interrupted.
     Rules(PostRules),
+    /// Makes a group of these members, or drops it.
+    Group(PostGroup, Vec<u32>),
 }
 
 impl OwnOperation for Operation {
     fn decode(operation: u32, body: &[u8]) -> Result<Self, ControlError> {
         match operation {
             OP_POST_RULES => whole(body).map(Self::Rules),
+            OP_POST_GROUP => group(body),
             _ => RegionOperation::decode(operation, body).map(Self::Region),
         }
     }
@@ -26,7 +32,21 @@ impl OwnOperation for Operation {
     fn memory(&self) -> HostRanges {
         match self {
             Self::Region(region) => region.memory(),
-            Self::Rules(_) => HostRanges::new(),
+            Self::Rules(_) | Self::Group(..) => HostRanges::new(),
         }
     }
+}
+
+/// A group that as many members follow as it says.
+fn group(body: &[u8]) -> Result<Operation, ControlError> {
+    let head = PostGroup::from_bytes(body).ok_or(ControlError::BadLength)?;
+    let rest = body.get(PostGroup::BYTES..).unwrap_or_default();
+    if head.members > POST_MAX_MEMBERS || head.reserved != 0 {
+        return Err(ControlError::BadValue);
+    }
+    if rest.len() != head.members as usize * PostMember::BYTES {
+        return Err(ControlError::BadLength);
+    }
+    let members = rest.chunks_exact(PostMember::BYTES).filter_map(PostMember::from_bytes);
+    Ok(Operation::Group(head, members.map(|member| member.node).collect()))
 }

@@ -40,6 +40,14 @@ pub struct Counters {
     pub unreachable: u64,
     /// Packets of messages whose program was gone, or that were incomplete already.
     pub discarded: u64,
+    /// Barriers, multicasts and reductions of this host that are done.
+    pub collectives: u64,
+    /// Messages to other cards for collectives.
+    pub collective_messages: u64,
+    /// Messages of other cards that no membership of this one expects.
+    pub collective_strays: u64,
+    /// Groups that are over.
+    pub groups_ended: u64,
 }
 
 impl AsMut<CardCounters> for Counters {
@@ -50,7 +58,7 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 16] {
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 20] {
         [
             ("packets_out", self.packets_sent),
             ("packets_in", self.packets_received),
@@ -65,6 +73,10 @@ impl Counters {
             ("truncated", self.truncated),
             ("unreachable", self.unreachable),
             ("discarded", self.discarded),
+            ("collectives", self.collectives),
+            ("collective_messages", self.collective_messages),
+            ("collective_strays", self.collective_strays),
+            ("groups_ended", self.groups_ended),
             ("commands_refused", self.commands_refused),
             ("events", self.events),
             ("foreign_frames", self.card.foreign_frames),

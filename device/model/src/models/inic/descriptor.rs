@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
 
-use niclab_abi::config::{FEATURE_POSTS, FEATURE_REGIONS};
+use niclab_abi::config::{FEATURE_COLLECTIVES, FEATURE_POSTS, FEATURE_REGIONS};
 use niclab_abi::receive::MAX_SLICES;
 use niclab_components::{Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting};
 
@@ -51,8 +51,9 @@ pub static MODEL: Model = Model {
         "bad_pkt_filter",
         "split_packet",
         "host_receive",
+        "collectives",
     ],
-    features: FEATURE_POSTS | FEATURE_REGIONS,
+    features: FEATURE_POSTS | FEATURE_REGIONS | FEATURE_COLLECTIVES,
     windows: PAGES_OF_PORTS,
     begun,
     build,
@@ -227,7 +228,7 @@ fn promises(values: &Values) -> Promises {
 fn begun(frame: &[u8]) -> Option<Begun> {
     [Format::Seq24Node4, Format::Seq8Node12].into_iter().find_map(|format| {
         let header = wire::Header::parse_any(format, frame).ok()?;
-        let is_told = header.has_data && header.is_last && !header.is_again;
+        let is_told = header.has_data && header.is_last && !header.is_again && !header.for_card;
         let at = |node| Address { node, port: 0 };
         is_told.then(|| Begun { from: at(header.source), to: at(header.destination), interrupt: false })
     })

@@ -8,6 +8,7 @@ use niclab_abi::receive::StatusLine;
 
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
+use crate::models::inic::collectives::Collectives;
 use crate::models::inic::command::Command;
 use crate::models::inic::config::{Config, ConfigError};
 use crate::models::inic::control::Operation;
@@ -33,6 +34,7 @@ pub struct Inic {
     config: Config,
     card: Card,
     assembled: Assembled,
+    collectives: Collectives,
     /// Messages posted so far.
     messages: u64,
 }
@@ -47,9 +49,10 @@ impl Inic {
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
         let site = Site { interface: &effects.interface, nodes: config.nodes };
         let assembled = assemble(&config.assembly, &site);
+        let collectives = Collectives::new(&effects.interface, &config.assembly);
         let regions = Regions::new(config.regions_per_port, config.extents_per_port);
         let card = Card::new(config.node, effects, regions, config.crossings);
-        Ok(Self { card, assembled, messages: 0, config })
+        Ok(Self { card, assembled, collectives, messages: 0, config })
     }
 
     /// What the card was made with.
@@ -73,6 +76,8 @@ impl Inic {
                 let Assembled { circuit, wire_in, .. } = &mut self.assembled;
                 circuit.inject(*wire_in, now, now, packet, &mut self.card);
             }
+            Input::DmaData { token, bytes, is_whole }
+                if self.collectives.on_data(now, token, &bytes, is_whole, &mut self.card) => {}
             Input::DmaData { token, bytes, is_whole } => {
                 self.assembled.circuit.on_data(now, token, bytes, is_whole, &mut self.card);
             }
@@ -81,9 +86,22 @@ impl Inic {
             Input::ShellCounts(counts) => self.card.effects.shell_counts = counts,
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
-            Input::Timeout => self.assembled.circuit.on_timeout(now, &mut self.card),
+            Input::Timeout => {
+                self.collectives.on_timeout(now, &mut self.card);
+                self.assembled.circuit.on_timeout(now, &mut self.card);
+            }
             Input::HostReset => control::on_host_reset(self, now),
         }
+        self.collect(now);
+    }
+
+    /// Carries what cards say to one another between the circuit and the unit, until there is nothing more.
+    fn collect(&mut self, now: Time) {
+        while let Some((at, message)) = self.collectives.next(now, &mut self.card) {
+            let Assembled { circuit, host_send, .. } = &mut self.assembled;
+            circuit.inject(*host_send, now, at, Token::Message(message), &mut self.card);
+        }
+        self.collectives.watch(now);
     }
 
     /// A descriptor was launched: a burst of programmed I/O. The shell leaves it in the page while the port accepts none; were it
@@ -142,6 +160,13 @@ impl Inic {
                 self.card.check(&receive.memory)?;
                 self.card.receive(ready, *receive);
                 circuit.wake(*host_receive, now, &mut self.card);
+                self.collectives.on_room(ready, &mut self.card);
+            }
+            (Command::Collective(wanted), _) => {
+                if wanted.memory.bytes > 0 {
+                    self.card.check(&wanted.memory)?;
+                }
+                self.collectives.ask(ready, wanted, &mut self.card)?;
             }
             (Command::Send(_), None) => debug_assert!(false, "a message that is sent has a tag"),
         }
@@ -163,6 +188,16 @@ impl Inic {
         let circuit = &mut self.assembled.circuit;
         let is_set = values.iter().all(|(parameter, value)| circuit.set(parameter, *value));
         if is_set { Ok(()) } else { Err(ControlError::BadOperation) }
+    }
+
+    /// Makes a group, or drops it where it has no members.
+    fn set_group(&mut self, now: Time, name: u32, members: &[u32]) -> Result<(), ControlError> {
+        if members.is_empty() {
+            return self.collectives.drop_group(now, name, &mut self.card);
+        }
+        let nodes: Option<Vec<u16>> = members.iter().map(|node| u16::try_from(*node).ok()).collect();
+        let nodes = nodes.ok_or(ControlError::BadValue)?;
+        self.collectives.make(now, name, nodes, self.config.nodes, &mut self.card)
     }
 
     /// A store to a register of the completer page.
@@ -213,6 +248,7 @@ impl Controlled for Inic {
         }
         let Some(last) = self.card.close() else { return Time::ZERO };
         self.assembled.circuit.on_close(now, &mut self.card);
+        self.collectives.on_close(now, &mut self.card);
         last
     }
 
@@ -242,6 +278,11 @@ impl Controlled for Inic {
                 self.set_rules(&rules)?;
                 return Ok(Answer::Now(empty_reply()));
             }
+            Operation::Group(group, members) => {
+                open(group.port)?;
+                self.set_group(*at, group.group, &members)?;
+                return Ok(Answer::Now(empty_reply()));
+            }
         };
         match region.carry_out(open, &mut self.card.regions)? {
             Carried::Done(reply) => Ok(Answer::Now(reply)),
@@ -250,6 +291,7 @@ impl Controlled for Inic {
                     return Err(RegionError::NotFound.into());
                 }
                 self.card.close_region(*at, region);
+                self.collectives.on_close_region(*at, region, &mut self.card);
                 *at = (*at).max(self.card.last_effect());
                 Ok(Answer::Now(empty_reply()))
             }
@@ -273,7 +315,7 @@ impl Nic for Inic {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.assembled.circuit.deadline()
+        self.assembled.circuit.deadline().into_iter().chain(self.collectives.deadline()).min()
     }
 
     fn accepts_store(&self, port: u32) -> bool {

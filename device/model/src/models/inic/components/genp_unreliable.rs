@@ -62,7 +62,9 @@ impl Component for GenpUnreliable {
         let number = *next;
         *next = number.next();
         let Cut { payload, is_last, message } = cut;
-        let pinfo = Pinfo { node, number, payload, is_last, is_again: false, is_kept: false, message };
+        // It delivers nothing, so that cards say nothing to one another by it.
+        let (is_again, is_kept, for_card) = (false, false, false);
+        let pinfo = Pinfo { node, number, payload, is_last, is_again, is_kept, for_card, message };
         io.card.effects.counters.packets_sent += 1;
         io.put(0, worked, Token::Pinfo(pinfo));
         true
