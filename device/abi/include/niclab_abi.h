@@ -1807,6 +1807,20 @@ struct niclab_registration {
 };
 NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 
+/* Argument of [`IOCTL_GROUP`]; the file's port is meant. */
+struct niclab_group_of {
+
+	/* Name of the group, as [`crate::posts::PostGroup::group`]. */
+	__u32 group;
+
+	/* Members, at most [`crate::posts::POST_MAX_MEMBERS`]; none: the group is dropped. */
+	__u32 members;
+
+	/* Address of their node numbers, of 32 bits each. */
+	__u64 nodes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_group_of, 16);
+
 /* Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded. */
 #define NICLAB_MAX_REGISTRATION_BYTES 0x40000000U
 
@@ -1844,5 +1858,18 @@ NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 
 /* Takes that back. Once done, the device touches the memory no more. `ENOENT`: there is no such region. */
 #define NICLAB_IOCTL_DEREGISTER 0x4018f508U
+
+/*
+ * Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero. `EOPNOTSUPP`: this model
+ * has no such rules, or its protocol no component for them.
+ */
+#define NICLAB_IOCTL_RULES 0x4020f509U
+
+/*
+ * Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read; `EINVAL`: there is a
+ * group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be; `ENOENT`: there is none to drop;
+ * `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
+ */
+#define NICLAB_IOCTL_GROUP 0x4010f50aU
 
 #endif /* NICLAB_ABI_H */

@@ -455,6 +455,8 @@ impl Card {
         let Some(port) = self.port.as_mut() else { return room.promise.void() };
         let Received { source, number, bytes, result, message, interrupts } = *received;
         let moved_bytes = bytes.min(room.receive.memory.bytes);
+        let has_memory = self.regions[PORT].get(room.receive.memory.region).is_some();
+        let result = if result == POST_OK && !has_memory { POST_BAD_REGION } else { result };
         let is_cut = moved_bytes < bytes && result == POST_OK;
         let result = if is_cut { POST_TRUNCATED } else { result };
         let event = PostEvent {

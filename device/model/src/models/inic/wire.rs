@@ -22,7 +22,7 @@
 //! host: it is what they say to one another for collectives.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
-use niclab_components::Format;
+pub use niclab_components::Format;
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};

@@ -27,7 +27,7 @@ const QUEUE: u64 = 0x4000;
 const EVENTS: u32 = 256;
 /// Where the registered memory begins, and how long it is.
 pub const REGION: u64 = 0x2_0000;
-const REGION_BYTES: u64 = 0xd_0000;
+pub const REGION_BYTES: u64 = 0xd_0000;
 
 /// What befalls frames, each in so many of a thousand.
 #[derive(Clone, Copy, Debug, Default)]

@@ -335,8 +335,9 @@ impl Component for HostReceive {
             for (_, data) in peer.waiting.drain(..) {
                 io.card.waiting.remove(data.source, data.frame.len());
                 io.card.effects.counters.discarded += 1;
-                // What follows of its message is nobody's.
+                // What follows of its message is nobody's, and what follows that is the next program's.
                 peer.is_skipping = !data.is_last;
+                peer.due = data.number.next();
             }
         }
     }
