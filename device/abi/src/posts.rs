@@ -209,14 +209,16 @@ pub const POST_NO_TARGET: u32 = 6;
 pub const POST_UNREACHABLE: u32 = 7;
 /// Result: parts of the message never came, and nobody sends them again. The memory holds those that came.
 pub const POST_INCOMPLETE: u32 = 8;
+/// Result: the card was given another program before the message had arrived.
+pub const POST_HANDED_OVER: u32 = 9;
 /// Result: there is no such group here.
-pub const POST_NO_GROUP: u32 = 9;
+pub const POST_NO_GROUP: u32 = 10;
 /// Result: the card's protocol loses messages. What cards do among themselves needs one that delivers.
-pub const POST_NOT_RELIABLE: u32 = 10;
+pub const POST_NOT_RELIABLE: u32 = 11;
 /// Result: a member has dropped the group, or its program is gone.
-pub const POST_LEFT: u32 = 11;
+pub const POST_LEFT: u32 = 12;
 /// Result: members have asked for different things, or have made the group of different members.
-pub const POST_UNALIKE: u32 = 12;
+pub const POST_UNALIKE: u32 = 13;
 
 /// Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
 /// component for it.

@@ -517,7 +517,7 @@ const VALUES: (u64, u64) = (SENDS + SEND_PLACES * ROOM, 800);
 /// Something that a card says to another.
 fn any_word() -> impl Strategy<Value = Vec<u8>> {
     let kinds = prop_oneof![3 => Just(1_u32), 20 => 1..10_u32, 1 => any::<u8>().prop_map(u32::from)];
-    let codes = prop_oneof![Just(0_u32), Just(POST_SUM << 4 | POST_UNSIGNED_64), 7..13_u32, 0..256_u32];
+    let codes = prop_oneof![Just(0_u32), Just(POST_SUM << 4 | POST_UNSIGNED_64), 7..14_u32, 0..256_u32];
     let small = |most: u32| prop_oneof![20 => 0..most, 1 => any::<u32>()];
     let totals = prop_oneof![Just(0_u32), Just(800), Just(8), Just(65_536), any::<u32>()];
     let data = prop_oneof![Just(0_usize), Just(8), Just(800), (0..300_usize).prop_map(|units| 4 * units)];

@@ -1,12 +1,14 @@
-//! The control requests that only an INIC card takes: regions, when the host is interrupted, and groups of nodes.
+//! The control requests that only an INIC card takes: regions, when the host is interrupted, groups of nodes, and another assembly.
 
 use alloc::vec::Vec;
 
 use niclab_abi::FromBytes;
+use niclab_abi::firmware::{FirmwareLoad, OP_FIRMWARE_LOAD};
 use niclab_abi::posts::{OP_POST_GROUP, OP_POST_RULES, POST_MAX_MEMBERS, PostGroup, PostMember, PostRules};
 
 use crate::nic::HostRanges;
 use crate::parts::control::{ControlError, OwnOperation, whole};
+use crate::parts::image_reads::image_range;
 use crate::parts::region_control::RegionOperation;
 
 /// A request whose length is right.
@@ -18,6 +20,8 @@ pub enum Operation {
     Rules(PostRules),
     /// Makes a group of these members, or drops it.
     Group(PostGroup, Vec<u32>),
+    /// Loads another assembly.
+    Load(FirmwareLoad),
 }
 
 impl OwnOperation for Operation {
@@ -25,6 +29,7 @@ impl OwnOperation for Operation {
         match operation {
             OP_POST_RULES => whole(body).map(Self::Rules),
             OP_POST_GROUP => group(body),
+            OP_FIRMWARE_LOAD => whole(body).map(Self::Load),
             _ => RegionOperation::decode(operation, body).map(Self::Region),
         }
     }
@@ -33,6 +38,7 @@ impl OwnOperation for Operation {
         match self {
             Self::Region(region) => region.memory(),
             Self::Rules(_) | Self::Group(..) => HostRanges::new(),
+            Self::Load(load) => image_range(load).into_iter().collect(),
         }
     }
 }

@@ -48,6 +48,10 @@ pub struct Counters {
     pub collective_strays: u64,
     /// Groups that are over.
     pub groups_ended: u64,
+    /// Assemblies that the card took while it ran.
+    pub hand_overs: u64,
+    /// Frames that came while the FPGAs were programmed, and packets that waited for room until then.
+    pub lost_at_hand_over: u64,
 }
 
 impl AsMut<CardCounters> for Counters {
@@ -58,7 +62,7 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 20] {
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 22] {
         [
             ("packets_out", self.packets_sent),
             ("packets_in", self.packets_received),
@@ -77,6 +81,8 @@ impl Counters {
             ("collective_messages", self.collective_messages),
             ("collective_strays", self.collective_strays),
             ("groups_ended", self.groups_ended),
+            ("hand_overs", self.hand_overs),
+            ("lost_at_hand_over", self.lost_at_hand_over),
             ("commands_refused", self.commands_refused),
             ("events", self.events),
             ("foreign_frames", self.card.foreign_frames),

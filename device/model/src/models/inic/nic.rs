@@ -1,11 +1,16 @@
 //! The card: a host and its port, and the circuit that its assembly is.
 
+mod hand_over;
+
 use alloc::vec::Vec;
 
 use niclab_abi::control::PortOpen;
+use niclab_abi::firmware::{FirmwareLoad, STATUS_FIRMWARE_SIZE};
 use niclab_abi::posts::{POST_ANY_SOURCE, PostRules};
 use niclab_abi::receive::StatusLine;
+use niclab_components::Checked;
 
+use self::hand_over::{Refusal, Stage};
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
 use crate::models::inic::collectives::Collectives;
@@ -14,16 +19,21 @@ use crate::models::inic::config::{Config, ConfigError};
 use crate::models::inic::control::Operation;
 use crate::models::inic::counters::{Counters, Effects};
 use crate::models::inic::token::{Packet, Token};
+use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
-use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
+use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply, reply_of};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
+use crate::parts::image_reads::ImageReads;
 use crate::parts::ledger::Ledger;
 use crate::parts::node_bus::NodeBus;
 use crate::parts::region_control::Carried;
 use crate::parts::regions::{RegionError, Regions};
 use crate::parts::trace_tag::TraceTag;
 use crate::time::Time;
+
+/// An image that is read for a driver, at most: longer than that of any assembly.
+const MAX_IMAGE_BYTES: u32 = 64 << 10;
 
 /// Long inputs are checked, and long outputs copied.
 const WORK: WorkPrices =
@@ -35,6 +45,12 @@ pub struct Inic {
     card: Card,
     assembled: Assembled,
     collectives: Collectives,
+    /// How far it is with another assembly.
+    stage: Stage,
+    /// Hand-overs so far, as its frames tell others.
+    epoch: u16,
+    /// Images that are being read for the driver.
+    images: ImageReads,
     /// Messages posted so far.
     messages: u64,
 }
@@ -48,11 +64,26 @@ impl Inic {
         config.check()?;
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
         let site = Site { interface: &effects.interface, nodes: config.nodes };
-        let assembled = assemble(&config.assembly, &site);
+        let assembled = assemble(&config.assembly, &site, 0);
         let collectives = Collectives::new(&effects.interface, &config.assembly);
         let regions = Regions::new(config.regions_per_port, config.extents_per_port);
         let card = Card::new(config.node, effects, regions, config.crossings);
-        Ok(Self { card, assembled, collectives, messages: 0, config })
+        Ok(Self {
+            card,
+            assembled,
+            collectives,
+            stage: Stage::Runs,
+            epoch: 0,
+            images: ImageReads::default(),
+            messages: 0,
+            config,
+        })
+    }
+
+    /// The circuit that an assembly is, in the epoch of the card.
+    fn assemble(&self, assembly: &Checked) -> Assembled {
+        let site = Site { interface: &self.card.effects.interface, nodes: self.config.nodes };
+        assemble(assembly, &site, self.epoch)
     }
 
     /// What the card was made with.
@@ -70,6 +101,10 @@ impl Inic {
         self.card.effects.on_input(&input);
         match input {
             Input::PageStore(store) => self.on_store(now, &store),
+            // Nothing is there that could take it.
+            Input::Frame { .. } if self.stage.is_switching() => {
+                self.card.effects.counters.lost_at_hand_over += 1;
+            }
             Input::Frame { frame, message, .. } => {
                 self.card.effects.attribute(message);
                 let packet = Token::Packet(Packet { frame: frame.clone(), message, is_too_much: false });
@@ -79,6 +114,9 @@ impl Inic {
             Input::DmaData { token, bytes, is_whole }
                 if self.collectives.on_data(now, token, &bytes, is_whole, &mut self.card) => {}
             Input::DmaData { token, bytes, is_whole } => {
+                if let Some(due) = self.images.take(token) {
+                    return self.on_image(now, &bytes, is_whole, due);
+                }
                 self.assembled.circuit.on_data(now, token, bytes, is_whole, &mut self.card);
             }
             Input::Register { port, register } => self.on_register(now, port as usize, register),
@@ -90,14 +128,20 @@ impl Inic {
                 self.collectives.on_timeout(now, &mut self.card);
                 self.assembled.circuit.on_timeout(now, &mut self.card);
             }
-            Input::HostReset => control::on_host_reset(self, now),
+            Input::HostReset => {
+                control::on_host_reset(self, now);
+                self.images.clear();
+            }
         }
+        self.collect(now);
+        self.go_on_handing_over(now);
         self.collect(now);
     }
 
     /// Carries what cards say to one another between the circuit and the unit, until there is nothing more.
     fn collect(&mut self, now: Time) {
         while let Some((at, message)) = self.collectives.next(now, &mut self.card) {
+            let Some(message) = self.stage.hold(at, message) else { continue };
             let Assembled { circuit, host_send, .. } = &mut self.assembled;
             circuit.inject(*host_send, now, at, Token::Message(message), &mut self.card);
         }
@@ -152,7 +196,8 @@ impl Inic {
         match (command, message) {
             (Command::Send(send), Some(message)) => {
                 self.card.check(&send.memory)?;
-                if let Some(message) = self.card.send(*send, message) {
+                let message = self.card.send(*send, message);
+                if let Some(message) = message.and_then(|message| self.stage.hold(ready, message)) {
                     circuit.inject(*host_send, now, ready, Token::Message(message), &mut self.card);
                 }
             }
@@ -200,6 +245,36 @@ impl Inic {
         self.collectives.make(now, name, nodes, self.config.nodes, &mut self.card)
     }
 
+    /// A driver loads another assembly: it is read, and the driver is told when it is here.
+    fn load(
+        &mut self,
+        at: Time,
+        load: &FirmwareLoad,
+        due: &mut Option<ReplyDue>,
+    ) -> Result<Answer, ControlError> {
+        let Some(range) = ImageReads::checked(load)? else {
+            let loaded = self.begin_hand_over(at, &[], Switch::Drained);
+            return loaded.map(|loaded| Answer::Now(reply_of(&loaded))).map_err(refused);
+        };
+        if load.bytes > MAX_IMAGE_BYTES {
+            return Err(ControlError::Own(STATUS_FIRMWARE_SIZE));
+        }
+        Ok(self.images.begin(at, range, due, &mut self.card.effects))
+    }
+
+    /// The image is read.
+    fn on_image(&mut self, now: Time, image: &[u8], is_whole: bool, due: ReplyDue) {
+        let taken = if is_whole {
+            self.begin_hand_over(now, image, Switch::Drained).map_err(refused)
+        } else {
+            Err(ControlError::BadAddress)
+        };
+        match taken {
+            Ok(loaded) => self.card.effects.reply(now, due, reply_of(&loaded)),
+            Err(error) => self.card.effects.refuse(now, due, error.status()),
+        }
+    }
+
     /// A store to a register of the completer page.
     fn on_register(&mut self, now: Time, index: usize, register: Register) {
         let Card { port, effects, .. } = &mut self.card;
@@ -212,6 +287,10 @@ impl Inic {
         let release = port.queue.take_early(now, released, effects).or(due);
         self.card.tell_failures(release.map_or(now, |release| release.at));
     }
+}
+
+fn refused(refusal: Refusal) -> ControlError {
+    ControlError::Own(refusal.status())
 }
 
 impl Controlled for Inic {
@@ -258,21 +337,24 @@ impl Controlled for Inic {
         self.counters().statistics(&self.card.effects.shell_counts)
     }
 
+    /// Beside those of reports what the card is programmed with.
     fn own_counters(&self) -> Vec<(&'static str, u64)> {
-        self.counters().by_name().into()
+        let runs = ("program", u64::from(self.assembled.id));
+        self.counters().by_name().into_iter().chain([runs]).collect()
     }
 
     fn carry_out(
         &mut self,
         at: &mut Time,
         own: Operation,
-        _: &mut Option<ReplyDue>,
+        due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         let is_open = self.card.port.is_some();
         let open =
             |port: u32| if is_open && port == PORT as u32 { Ok(PORT) } else { Err(ControlError::BadPort) };
         let region = match own {
             Operation::Region(region) => region,
+            Operation::Load(load) => return self.load(*at, &load, due),
             Operation::Rules(rules) => {
                 open(rules.port)?;
                 self.set_rules(&rules)?;
@@ -310,12 +392,28 @@ impl Nic for Inic {
         control::memory_named_by::<Self>(request)
     }
 
+    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
+        self.card.effects.interface.enter(node);
+        let begun = self.take_step(now, step);
+        self.card.effects.interface.leave(node);
+        begun
+    }
+
+    fn progress(&self) -> Progress {
+        self.hand_over_progress()
+    }
+
+    fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
     fn poll_output(&mut self) -> Option<Output> {
         self.card.effects.poll()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.assembled.circuit.deadline().into_iter().chain(self.collectives.deadline()).min()
+        let circuit = if self.stage.is_switching() { None } else { self.assembled.circuit.deadline() };
+        circuit.into_iter().chain(self.stage.deadline()).chain(self.collectives.deadline()).min()
     }
 
     fn accepts_store(&self, port: u32) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use niclab_abi::control::{OP_PORT_OPEN, PORT_ANY, PortOpen, Reply};
+use niclab_abi::event::CAUSE_HANDED_OVER;
 use niclab_abi::posts::{
     BarrierCommand, MulticastCommand, OP_POST_GROUP, POST_BARRIER, POST_EVENT_DONE, POST_EVENT_SENT,
     POST_MULTICAST, POST_RECEIVE, POST_REDUCE, POST_SEND, PostEvent, PostGroup, ReduceCommand,
@@ -14,6 +15,7 @@ use niclab_abi::{FromBytes, to_words};
 use niclab_model::models::inic::{Config, Inic};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::hand_over::{HandOver, HandOverError};
 use niclab_model::nic::{Input, Nic, Output, PageStore, Register};
 use niclab_model::parts::random::Random;
 use niclab_model::parts::trace_tag::TraceTag;
@@ -52,6 +54,8 @@ pub struct Host {
     pub memory: Vec<u8>,
     pub region: u32,
     pub interrupts: u32,
+    /// Times that the card told of another program.
+    pub hand_overs: u32,
     pub reads_until_failure: Option<u32>,
     reply: Option<Vec<u8>>,
     read: u64,
@@ -77,6 +81,7 @@ impl Wire {
             memory: vec![0; MEMORY_BYTES],
             region: 0,
             interrupts: 0,
+            hand_overs: 0,
             reads_until_failure: None,
             reply: None,
             read: 0,
@@ -125,6 +130,19 @@ impl Wire {
         self.carry(node);
     }
 
+    /// Tells a card a step of a hand-over.
+    pub fn hand_over(&mut self, node: usize, step: HandOver<'_>) -> Result<(), HandOverError> {
+        let now = self.now;
+        let begun = self.hosts[node].nic.hand_over(now, step);
+        self.carry(node);
+        begun
+    }
+
+    /// Whether a frame is under way.
+    pub fn is_flying(&self) -> bool {
+        !self.flying.is_empty()
+    }
+
     fn carry(&mut self, node: usize) {
         while let Some(output) = self.hosts[node].nic.poll_output() {
             let host = &mut self.hosts[node];
@@ -155,6 +173,7 @@ impl Wire {
                     host.nic.handle(now, Input::DmaData { token, bytes: into, is_whole });
                 }
                 Output::Frame { at, frame, message, .. } => self.fly(at, frame, message),
+                Output::Interrupt { cause: CAUSE_HANDED_OVER, .. } => host.hand_overs += 1,
                 Output::Interrupt { .. } => host.interrupts += 1,
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
                 other @ Output::Complete { .. } => panic!("nobody asked for {other:?}"),

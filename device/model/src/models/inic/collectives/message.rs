@@ -142,7 +142,7 @@ mod tests {
 
     fn any_head() -> impl Strategy<Value = (Head, Vec<u8>)> {
         let kind = prop::sample::select(Kind::ALL.to_vec());
-        let codes = prop_oneof![Just(0_u8), Just(0x11), Just(0x35), 7..13_u8, any::<u8>()];
+        let codes = prop_oneof![Just(0_u8), Just(0x11), Just(0x35), 7..14_u8, any::<u8>()];
         let small = || prop_oneof![2 => Just(0_u32), 1 => any::<u32>()];
         let totals = prop_oneof![Just(0_u32), (0..70_000_u32).prop_map(|total| total * 4), any::<u32>()];
         let data = prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 0..80)];

@@ -77,6 +77,16 @@ impl Collectives {
         self.unit.set_packet_bytes(packet_bytes(assembly) as usize);
     }
 
+    /// The card has another assembly. Groups live on, but where it loses messages.
+    pub(super) fn on_assembly(&mut self, now: Time, assembly: &Checked, card: &mut Card) {
+        self.use_assembly(assembly);
+        if !self.is_reliable {
+            self.with_all(now, card, |group, io| group.end(io, POST_NOT_RELIABLE, None));
+            self.early.clear();
+            self.unit.outbox.clear();
+        }
+    }
+
     /// Lets a group do something, if there is one of this name.
     fn with<R>(
         &mut self,
