@@ -11,15 +11,15 @@ pub mod live;
 pub mod perf;
 pub mod text;
 
-mod interrupts;
+mod kernels;
 
 #[cfg(test)]
 pub(crate) mod samples {
     use niclab_spec::{
         Report,
         report::{
-            Accelerator, Checked, FabricFigures, Histogram, LedgerEntry, Mode, ModelFigures, NodeFigures,
-            PortFigures, REPORT_VERSION, WallFigures, WallLatency, WallResult,
+            Accelerator, Checked, FabricFigures, GuestTime, Histogram, LedgerEntry, Mode, ModelFigures,
+            NodeFigures, PortFigures, REPORT_VERSION, WallFigures, WallLatency, WallResult,
         },
     };
 
@@ -87,6 +87,13 @@ pub(crate) mod samples {
                 boot_ns: 4_123_000_000,
                 commands_ns: 2_000_000_000,
                 results: vec![result],
+                guests: vec![GuestTime {
+                    node: "node0".into(),
+                    user_ns: 1_230_000_000,
+                    system_ns: 40_000_000,
+                    interrupts_ns: 10_000_000,
+                    idle_ns: 700_000_000,
+                }],
             }),
             model: ModelFigures {
                 time_ps: 1_600_000,
