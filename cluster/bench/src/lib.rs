@@ -219,10 +219,16 @@ fn boot(
     start(root, args, plan, begin)
 }
 
-/// Boots `cluster`.
-fn boot_cluster(options: &Options, root: &RuntimeRoot, cluster: &Cluster) -> Result<Booted> {
+/// Boots `cluster`; `adjust` may change the plan first.
+fn boot_cluster(
+    options: &Options,
+    root: &RuntimeRoot,
+    cluster: &Cluster,
+    adjust: impl FnOnce(&mut Plan),
+) -> Result<Booted> {
     let begin = Instant::now();
-    let plan = plan_cluster(options, root, &options.cluster, cluster)?;
+    let mut plan = plan_cluster(options, root, &options.cluster, cluster)?;
+    adjust(&mut plan);
     start(root, &options.cluster, plan, begin)
 }
 

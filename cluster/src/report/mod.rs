@@ -1,17 +1,16 @@
 //! Reports: how a live run's is made, and how reports are shown.
 //!
 //! * [`live`] makes a [`niclab_spec::Report`] of what a running cluster did between two instants;
-//! * [`perf`] reads what `niclab-perf` measured in the guests;
+//! * [`kernels`] reads what the guests' kernels count, [`perf`] what `niclab-perf` measured in the guests;
 //! * [`file`] is where it is written to; [`text`] shows one report as tables;
 //! * [`compare`] puts several beside one another.
 
 pub mod compare;
 pub mod file;
+pub mod kernels;
 pub mod live;
 pub mod perf;
 pub mod text;
-
-mod kernels;
 
 #[cfg(test)]
 pub(crate) mod samples {

@@ -4,7 +4,9 @@
 //! Nothing is computed that can be counted: interrupts are those of the component `mitigate` while 100 MB pass through a card.
 //! A rate is taken between two streams of different length, so that neither filling nor draining is in it.
 
+mod guests;
 mod host_time;
+mod live;
 mod speed;
 mod text;
 
@@ -19,22 +21,41 @@ use serde::Serialize;
 
 use self::host_time::HostTime;
 use super::Benches;
-use crate::figures::{
-    Made, PaperFigures,
-    plot::{Legend, Panel, Scale, Series, Style},
+use crate::{
+    figures::{
+        Made, PaperFigures,
+        plot::{Legend, Panel, Scale, Series, Style},
+    },
+    section::BenchSection,
 };
 
 pub(super) const BENCHES: Benches = Benches {
-    figures: &[PaperFigures {
-        name: "inic",
-        help: "INIC: resources, interrupts, latency and bandwidth, and what faulty links cost each assembly",
-        make: |offline| {
-            let simulator = Simulator::locate(offline)?;
-            let figures = InicFigures::measure(&mut |config| simulator.run(config))?;
-            Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+    figures: &[
+        PaperFigures {
+            name: "inic",
+            help: "INIC: resources, interrupts, hosts' time, latency and bandwidth, and what faulty links cost each assembly",
+            make: |offline| {
+                let simulator = Simulator::locate(offline)?;
+                let figures = InicFigures::measure(&mut |config| simulator.run(config))?;
+                Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+            },
         },
+        PaperFigures {
+            name: "inic-live",
+            help: "INIC cards and TCP in guests that are booted for it: real, user and system time, and interrupts, of 100 MB",
+            make: |offline| {
+                let figures = live::LiveFigures::measure(offline)?;
+                Made::new(&figures, figures.text(), &[], figures.hold())
+            },
+        },
+    ],
+    sections: &[BenchSection {
+        name: "inic-guests",
+        help: "Two guests with INIC cards: bandwidth and processor time beside TCP over QEMU's -netdev stream",
+        what: "two guests: INIC cards, CONF4, beside TCP over QEMU's -netdev stream",
+        boots_guests: true,
+        measure: guests::measure,
     }],
-    sections: &[],
     device: &[],
     simulated: speed::LOADS,
 };
