@@ -93,7 +93,15 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "niclab-fuzz",
-        &["niclab-abi", "niclab-model", "niclab-device", "niclab-spec", "niclab-user", "niclab-agent"],
+        &[
+            "niclab-abi",
+            "niclab-components",
+            "niclab-model",
+            "niclab-device",
+            "niclab-spec",
+            "niclab-user",
+            "niclab-agent",
+        ],
     ),
 ];
 

@@ -4,8 +4,10 @@
 //! `cargo test -p niclab-fuzz` runs them for a bounded time on mutations of sound inputs, from a seed that it prints.
 //! With libFuzzer a target is one line: `fuzz_target!(|data: &[u8]| niclab_fuzz::fuzz_control(data));`.
 
+mod circuit;
 #[path = "../../../device/vhost-user/tests/suite/common/loopback.rs"]
 mod loopback;
+mod posts;
 mod scene;
 
 use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, launch_word, slot_of};
@@ -13,21 +15,36 @@ use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
 use loopback::Loopback;
-pub use scene::seeds;
+pub use posts::{fuzz_assembly, fuzz_post_commands, fuzz_post_control, fuzz_post_frames};
 use scene::{DATA, Piece, REPLY, Scene};
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("control", fuzz_control),
     ("ring", fuzz_ring),
     ("chains", fuzz_chains),
     ("descriptors", fuzz_descriptors),
     ("launch", fuzz_launch),
     ("frame", fuzz_frame),
+    ("post-commands", fuzz_post_commands),
+    ("post-control", fuzz_post_control),
+    ("post-frames", fuzz_post_frames),
+    ("assembly", fuzz_assembly),
 ];
+
+/// Sound inputs of a target, from which mutations begin.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "post-commands" => posts::command_seeds(),
+        "post-control" => posts::control_seeds(),
+        "post-frames" => posts::frame_seeds(),
+        "assembly" => posts::assembly_seeds(),
+        other => scene::seeds(other),
+    }
+}
 
 /// Control messages: the input is one request after another, each behind a byte that is its length.
 pub fn fuzz_control(data: &[u8]) {

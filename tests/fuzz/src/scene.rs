@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use niclab_abi::bar::{CODE_LENGTH_SHIFT, SLOT_LAUNCH_WORD, launch_word};
-use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Request, Route};
+use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route};
+use niclab_abi::region::{Extent, OP_REGION_OPEN, RegionOpen, RegionOpened};
 use niclab_abi::{FromBytes, PAGE_BYTES, QUEUE_CONTROL, QUEUE_SIZE, QUEUES, ToBytes};
 use niclab_device::config;
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
@@ -23,7 +24,8 @@ use std::os::unix::fs::FileExt;
 use vhost_user_backend::VringT;
 use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 
-const NODES: u16 = 4;
+/// Nodes of a scene.
+pub const NODES: u16 = 4;
 /// Where a guest's rings lie: one page of 16 KiB for each queue, cluster function first.
 pub const RINGS: u64 = 0x1_0000;
 const RING_BYTES: u64 = 0x4000;
@@ -32,8 +34,12 @@ pub const DATA: u64 = 0x8_0000;
 /// Where replies go.
 pub const REPLY: u64 = 0xa_0000;
 /// Where ports receive.
-const SLICES: u64 = 0xb_0000;
+pub const SLICES: u64 = 0xb_0000;
 const STATUS: u64 = 0xc_0000;
+/// Where programs register memory.
+const REGION: u64 = 0xd_0000;
+/// How much.
+pub const REGION_BYTES: u64 = 0x3_0000;
 const MEMORY_BYTES: usize = 0x10_0000;
 const SLICE_COUNT: u32 = 64;
 
@@ -60,7 +66,12 @@ pub struct Scene {
 impl Scene {
     /// A cluster with all queues set up.
     pub fn new() -> Self {
-        let source = Source::from_text("fuzz", format!("nodes = {NODES}"));
+        Self::of_cards("{}")
+    }
+
+    /// The same with other cards: a cluster file's table.
+    pub fn of_cards(nic: &str) -> Self {
+        let source = Source::from_text("fuzz", format!("nodes = {NODES}\nnic = {nic}"));
         let cluster = source.parse::<ClusterFile>().and_then(|file| source.resolve(&file));
         let cluster = cluster.unwrap_or_else(|error| panic!("the scene itself: {error}"));
         let nowhere = |_| NodeSockets { cluster_socket: PathBuf::new(), ethernet_socket: PathBuf::new() };
@@ -124,6 +135,15 @@ impl Scene {
         }
     }
 
+    /// What stands in the memory of a node.
+    pub fn read(&self, node: usize, address: u64, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
+        if let Some(memory) = self.memories.get(node) {
+            let _ = memory.read_slice(&mut read, GuestAddress(address));
+        }
+        read
+    }
+
     /// Writes into a page of the BAR of a node.
     pub fn write_bar(&mut self, node: usize, page: impl FnOnce(&Pages) -> u32, offset: u64, bytes: &[u8]) {
         if let Some(Card { pages, .. }) = self.world.cards.get(node) {
@@ -178,9 +198,12 @@ impl Scene {
     }
 
     fn request<T: ToBytes>(&mut self, node: usize, operation: u32, body: &T) {
-        let mut bytes = vec![0; Request::BYTES + T::BYTES];
-        Request { operation, body_bytes: T::BYTES as u32 }.to_bytes(&mut bytes);
-        body.to_bytes(bytes.get_mut(Request::BYTES..).unwrap_or_default());
+        self.request_bytes(node, operation, &bytes_of(body));
+    }
+
+    fn request_bytes(&mut self, node: usize, operation: u32, body: &[u8]) {
+        let mut bytes = bytes_of(&Request { operation, body_bytes: body.len() as u32 });
+        bytes.extend(body);
         self.write_to(node, DATA, &bytes);
         let chain = [
             Piece { address: DATA, bytes: bytes.len() as u32, writable: false },
@@ -193,19 +216,20 @@ impl Scene {
     /// Opens port 0 of two nodes, and lets the first send to the second; their port numbers.
     pub fn connect(&mut self, from: usize, to: usize) -> [u32; 2] {
         for node in [from, to] {
-            let open = PortOpen {
-                port: 0,
-                slices: SLICE_COUNT,
-                slices_address: SLICES,
-                status_address: STATUS,
-                ..PortOpen::default()
-            };
-            self.request(node, OP_PORT_OPEN, &open);
+            self.request(node, OP_PORT_OPEN, &opening());
         }
         let authorize = Authorize { port: 0, node: from as u32, node_port: 0, credits: SLICE_COUNT };
         self.request(to, OP_AUTHORIZE, &authorize);
         self.request(from, OP_ROUTE, &Route { port: 0, node: to as u32, node_port: 0, reserved: 0 });
         [0, 0]
+    }
+
+    /// Opens port 0 of a node, and registers memory of its program; the region's name.
+    pub fn open_region(&mut self, node: usize) -> u32 {
+        self.request(node, OP_PORT_OPEN, &opening());
+        self.request_bytes(node, OP_REGION_OPEN, &region_open());
+        let reply = self.read(node, REPLY + Reply::BYTES as u64, RegionOpened::BYTES);
+        RegionOpened::from_bytes(&reply).map_or(0, |opened| opened.region)
     }
 
     /// Two nodes that had no part in it still pass a message.
@@ -229,6 +253,30 @@ impl Default for Scene {
 fn ring_addresses(index: u64) -> [u64; 3] {
     let base = RINGS + index * RING_BYTES;
     [base, base + 0x1000, base + 0x2000]
+}
+
+/// What a driver writes.
+pub fn bytes_of<T: ToBytes>(layout: &T) -> Vec<u8> {
+    let mut bytes = vec![0; T::BYTES];
+    layout.to_bytes(&mut bytes);
+    bytes
+}
+
+/// How programs open their ports.
+pub fn opening() -> PortOpen {
+    PortOpen {
+        port: 0,
+        slices: SLICE_COUNT,
+        slices_address: SLICES,
+        status_address: STATUS,
+        ..PortOpen::default()
+    }
+}
+
+/// How they register memory.
+pub fn region_open() -> Vec<u8> {
+    let open = RegionOpen { port: 0, extents: 1, bytes: REGION_BYTES, reserved: 0 };
+    [bytes_of(&open), bytes_of(&Extent { address: REGION, bytes: REGION_BYTES })].concat()
 }
 
 /// The header of a cluster frame between two nodes.

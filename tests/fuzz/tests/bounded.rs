@@ -103,3 +103,23 @@ fn launch_words() {
 fn wire_frames() {
     run("frame");
 }
+
+#[test]
+fn commands_of_cards_that_messages_are_posted_to() {
+    run("post-commands");
+}
+
+#[test]
+fn control_messages_to_cards_that_messages_are_posted_to() {
+    run("post-control");
+}
+
+#[test]
+fn wire_frames_to_cards_that_messages_are_posted_to() {
+    run("post-frames");
+}
+
+#[test]
+fn images_of_assemblies() {
+    run("assembly");
+}

@@ -111,7 +111,7 @@ pub fn run(options: &Options) -> Result<Report, BenchError> {
 
 /// Attacks that take cards of some kind.
 fn attacks_by_feature() -> impl Iterator<Item = &'static Attack> {
-    ALL.iter().flat_map(|way| way.attacks)
+    ways::ATTACKS.iter().copied().flatten()
 }
 
 /// The first model of the registry whose cards can do this: bits of [`niclab_abi::config`].

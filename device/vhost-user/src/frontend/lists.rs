@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use niclab_abi::region::{Extent, OP_REGION_CLOSE, RegionName};
 use niclab_port::lists::{self, Command, Encoded, Event, EventRecord, Handle};
-use niclab_port::posts::PostRecord;
+use niclab_port::posts::{self, PostRecord};
 use niclab_port::{BadValue, Kind, open_region};
 
 use super::{ClusterGuest, FrontendError, GuestPort};
@@ -88,20 +88,32 @@ impl<K: Kind> RegionPort<K> {
     pub fn announce(&self) {
         self.port.announce();
     }
-}
 
-impl ListPort {
     /// Launches a command, without a doorbell. None when the page is full, or a value has no room.
     #[inline]
     pub fn try_launch(&mut self, command: &impl Command<(), BadValue>) -> Option<Handle> {
         let Encoded { words, code } = command.encode(&()).ok()?;
         self.port.try_command(code, &words).map(Handle::from_number)
     }
+}
 
+impl ListPort {
     /// Takes the next event, if it is there.
     #[inline]
     pub fn try_event(&mut self) -> Option<Event> {
         let (event, is_released) = self.port.with_records(|queue, records| lists::take(queue, records))?;
+        if is_released {
+            self.port.announce();
+        }
+        Some(event)
+    }
+}
+
+impl PostPort {
+    /// Takes the next event, if it is there.
+    #[inline]
+    pub fn try_event(&mut self) -> Option<posts::Event> {
+        let (event, is_released) = self.port.with_records(|queue, records| posts::take(queue, records))?;
         if is_released {
             self.port.announce();
         }

@@ -21,7 +21,7 @@
 //! that is neither does nothing but acknowledge, and has no number.
 
 use crc::{CRC_32_ISO_HDLC, Crc, Table};
-use niclab_components::Format;
+pub use niclab_components::Format;
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};

@@ -1,6 +1,7 @@
 //! For each way of using a card: how fast it is here, and how a guest with such a card may hurt others.
 
 mod lists;
+mod posts;
 mod slices;
 
 use std::fmt::Display;
@@ -18,12 +19,13 @@ pub struct Benches {
     pub key: fn() -> &'static str,
     /// Measures it, each figure for a while.
     pub measure: fn(Duration) -> Result<Measured, BenchError>,
-    /// Attacks by such cards.
-    pub attacks: &'static [Attack],
 }
 
 /// All ways.
 pub const ALL: &[Benches] = &[slices::BENCHES, lists::BENCHES];
+
+/// What guests with such cards may do to others.
+pub const ATTACKS: &[&[Attack]] = &[lists::ATTACKS, posts::ATTACKS];
 
 /// Figures of one way.
 #[derive(Clone, Debug, Serialize)]

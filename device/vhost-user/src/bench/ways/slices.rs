@@ -15,7 +15,6 @@ use crate::shell::Shell;
 pub const BENCHES: Benches = Benches {
     key: || card_with(FEATURE_SLICES).name,
     measure: |duration| Ok(Measured::new(&measure(duration)?)),
-    attacks: &[],
 };
 
 /// Payload of a message: 16 bytes.

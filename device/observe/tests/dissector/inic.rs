@@ -1,0 +1,95 @@
+//! Frames of an INIC card, in both formats.
+
+use std::fs::File;
+
+use niclab_model::models::inic::wire::{Ack, Dialect, Format, Header, head_bytes};
+use niclab_model::nic::FrameBytes;
+use niclab_model::time::Time;
+use niclab_observe::{Capture, Fate, Heading};
+
+use crate::dissect;
+
+const FIELDS: [&str; 15] = [
+    "format",
+    "assembly",
+    "length",
+    "kind",
+    "has_ack",
+    "is_last",
+    "is_again",
+    "sequence",
+    "source_node",
+    "destination_node",
+    "ack_base",
+    "ack_mask",
+    "received",
+    "missing",
+    "check_ok",
+];
+
+fn frame(format: Format, header: &Header, bytes: usize) -> FrameBytes {
+    let mut frame = FrameBytes::from_elem(7, head_bytes(format) + bytes);
+    header.finish(Dialect { format, assembly: 0xbeef }, &mut frame);
+    frame
+}
+
+#[test]
+fn frames_of_an_inic_card_are_read_back() {
+    let data = Header {
+        source: 9,
+        destination: 14,
+        sequence: 0xab_cdef,
+        has_data: true,
+        is_last: true,
+        is_again: false,
+        ack: Some(Ack { base: 0xff_fffd, mask: 0b1_0010 }),
+    };
+    let again = Header { is_last: false, is_again: true, ack: None, ..data };
+    let acknowledgement = Header {
+        source: 4_095,
+        destination: 258,
+        sequence: 0,
+        has_data: false,
+        is_last: false,
+        is_again: false,
+        ack: Some(Ack { base: 200, mask: 1 << 31 | 2 }),
+    };
+    let void = Header { is_last: true, sequence: 77, ack: None, ..acknowledgement };
+    let (paper, wide) = (Format::Seq24Node4, Format::Seq8Node12);
+    let mut damaged = frame(paper, &data, 100);
+    damaged[60] ^= 8;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("links.pcapng");
+    let mut capture = Capture::new(File::create(&path).unwrap(), &["alpha".to_owned()]).unwrap();
+    for frame in [
+        frame(paper, &data, 1_408),
+        frame(paper, &again, 4),
+        damaged,
+        frame(wide, &acknowledgement, 0),
+        frame(wide, &void, 0),
+    ] {
+        capture.frame(0, Heading::ToSwitch, Time::ZERO, &frame, Fate::Passed).unwrap();
+    }
+    capture.finish().unwrap();
+
+    let fields = FIELDS.map(|field| format!("niclab_inic.{field}"));
+    let frames = dissect(&path, &fields.each_ref().map(String::as_str));
+    let sequence = "11259375";
+    // Numbers wrap: behind 0xfffffd come 0xfffffe, 0xffffff, 0.
+    let (received, missing) = ("16777215,2", "16777214,0,1");
+    let head =
+        |length, kind, bits: [&'static str; 3]| ["1", "0xbeef", length, kind, bits[0], bits[1], bits[2]];
+    assert_eq!(frames[0][..7], head("1408", "packet", ["1", "1", "0"]));
+    let behind = [sequence, "9", "14", "16777213", "0x00000012", received, missing, "1"];
+    assert_eq!(frames[0][7..], behind);
+    assert_eq!(frames[1][..7], head("4", "packet, again", ["0", "0", "1"]));
+    assert_eq!(frames[1][7..], [sequence, "9", "14", "", "", "", "", "1"]);
+    assert_eq!(frames[2][14], "0");
+    assert_eq!(frames[3][..7], ["2", "0xbeef", "0", "acknowledgement", "1", "0", "0"]);
+    assert_eq!(frames[3][7..13], ["", "4095", "258", "200", "0x80000002", "202,232"]);
+    let missing: Vec<String> =
+        std::iter::once(201).chain(203..232).map(|number| number.to_string()).collect();
+    assert_eq!(frames[3][13..], [missing.join(","), "1".to_owned()]);
+    assert_eq!(frames[4][..8], ["2", "0xbeef", "0", "void packet", "0", "1", "0", "77"]);
+}

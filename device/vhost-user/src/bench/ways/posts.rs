@@ -1,0 +1,156 @@
+//! What a guest that posts messages may do to others.
+
+use std::sync::Arc;
+
+use niclab_abi::PAGE_BYTES;
+use niclab_abi::config::FEATURE_POSTS;
+use niclab_port::posts::{Part, Receive, Send};
+
+use crate::bench::BenchError;
+use crate::bench::hostile::{Attack, Scene};
+use crate::frontend::ClusterGuest;
+use crate::frontend::lists::PostPort;
+
+/// All of them.
+pub const ATTACKS: &[Attack] = &[
+    Attack { name: "rooms posted and the port closed", features: FEATURE_POSTS, run: closed_rooms },
+    Attack { name: "messages of 16 MiB without end", features: FEATURE_POSTS, run: long_messages },
+    Attack { name: "messages for which nobody posts room", features: FEATURE_POSTS, run: unwanted },
+    Attack { name: "messages to a node without a program", features: FEATURE_POSTS, run: unanswered },
+    Attack { name: "regions closed under messages", features: FEATURE_POSTS, run: closed_regions },
+    Attack { name: "commands that are none", features: FEATURE_POSTS, run: no_commands },
+];
+
+/// The longest message that cards take unless they are told.
+const LONG_BYTES: u64 = 16 << 20;
+/// Who helps.
+const PARTNER: u32 = 1;
+
+/// A guest that posts messages, with an open port, and a region of its memory.
+struct Program {
+    _guest: Arc<ClusterGuest>,
+    port: PostPort,
+    address: u64,
+    part: Part,
+}
+
+impl Program {
+    fn new(scene: &Scene<'_>, node: usize, bytes: u64) -> Result<Self, BenchError> {
+        let guest = Arc::new(ClusterGuest::connect(scene.lab.cluster_socket(node)?, bytes + (4 << 20))?);
+        let port = PostPort::open(&guest, 256)?;
+        let address = guest.memory().allocate(bytes, PAGE_BYTES)?;
+        let region = port.register(address, bytes)?;
+        Ok(Self { _guest: guest, port, address, part: Part { region, offset: 0, bytes } })
+    }
+
+    /// Sends its memory, if the page has room.
+    fn send(&mut self, scene: &Scene<'_>) {
+        match self.port.try_launch(&Send::new(PARTNER, self.part).tell_sent()) {
+            Some(_) => scene.count(1),
+            None => self.port.announce(),
+        }
+        while self.port.try_event().is_some() {}
+    }
+
+    /// Posts its memory as room, as often as the page has room, and forgets what came.
+    fn receive(&mut self) -> u64 {
+        let mut posted = 0;
+        while posted < 64 && self.port.try_launch(&Receive::new(self.part).interrupt()).is_some() {
+            posted += 1;
+        }
+        self.port.announce();
+        while self.port.try_event().is_some() {}
+        posted
+    }
+}
+
+fn closed_rooms(scene: &Scene<'_>) -> Result<(), BenchError> {
+    while scene.goes_on() {
+        let mut program = Program::new(scene, 0, PAGE_BYTES)?;
+        // More than its queue has places for events: some are still in the page.
+        for _ in 0..8 {
+            scene.count(program.receive());
+        }
+        program.port.close()?;
+    }
+    Ok(())
+}
+
+fn long_messages(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let (mut from, mut to) = (Program::new(scene, 0, LONG_BYTES)?, Program::new(scene, 1, LONG_BYTES)?);
+    while scene.goes_on() {
+        from.send(scene);
+        to.receive();
+    }
+    Ok(())
+}
+
+fn unwanted(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let (mut from, _to) = (Program::new(scene, 0, PAGE_BYTES)?, Program::new(scene, 1, PAGE_BYTES)?);
+    while scene.goes_on() {
+        from.send(scene);
+    }
+    Ok(())
+}
+
+fn unanswered(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let mut from = Program::new(scene, 0, LONG_BYTES)?;
+    while scene.goes_on() {
+        from.send(scene);
+    }
+    Ok(())
+}
+
+fn closed_regions(scene: &Scene<'_>) -> Result<(), BenchError> {
+    const BYTES: u64 = 1 << 20;
+    let (mut from, mut to) = (Program::new(scene, 0, BYTES)?, Program::new(scene, 1, BYTES)?);
+    while scene.goes_on() {
+        from.send(scene);
+        to.receive();
+        for program in [&mut from, &mut to] {
+            program.port.deregister(program.part.region)?;
+            program.part.region = program.port.register(program.address, BYTES)?;
+        }
+    }
+    Ok(())
+}
+
+fn no_commands(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let mut from = Program::new(scene, 0, PAGE_BYTES)?;
+    let region = u64::from(from.part.region);
+    for number in 0_u64.. {
+        if !scene.goes_on() {
+            break;
+        }
+        let words = [
+            number,
+            region | number << 32,
+            number.wrapping_mul(PAGE_BYTES),
+            u64::MAX - number,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ];
+        match from.port.port_mut().try_command(number as u32, &words) {
+            Some(_) => scene.count(1),
+            None => from.port.announce(),
+        }
+        while from.port.try_event().is_some() {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_attacks_post_is_what_cards_take() {
+        let model = crate::bench::card_with(FEATURE_POSTS);
+        let longest = model.parameter("max_message_bytes").map(|parameter| parameter.default_value());
+        assert_eq!(longest, Some(niclab_model::nic::registry::Value::Number(LONG_BYTES)));
+    }
+}

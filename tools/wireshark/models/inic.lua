@@ -1,0 +1,181 @@
+-- INIC's frames: who understands the rest, the paper's header in one of two formats, data, and a CRC-32 of all of these.
+-- Loaded by niclab.lua. Wire format: device/model/src/models/inic/wire.rs.
+
+local PROTOCOL = 9
+local ENVELOPE_BYTES = 4
+local CHECK_BYTES = 4
+local MASK_BITS = 32
+
+local inic = Proto("niclab_inic", "niclab INIC frame")
+
+local FORMATS = { [1] = "24-bit sequence, 4-bit nodes", [2] = "8-bit sequence, 12-bit nodes" }
+
+-- What differs in both formats. Places are of the first byte, behind the byte that begins the frame; a word's highest bit is the
+-- first. Lengths are told in units.
+local LAYOUTS = {
+    [1] = {
+        head_bytes = ENVELOPE_BYTES + 16,
+        numbers = 16777216,
+        length = { shift = 23, mask = 0x1ff, unit = 4 },
+        info_shift = 19,
+        sequence = function(head) return head(9, 3), head(9, 3):uint() end,
+        nodes = function(head) return head(7, 1), bit.rshift(head(7, 1):uint(), 4), bit.band(head(7, 1):uint(), 0xf) end,
+        base = function(head) return head(13, 3), head(13, 3):uint() end,
+        mask_at = 16,
+    },
+    [2] = {
+        head_bytes = ENVELOPE_BYTES + 12,
+        numbers = 256,
+        length = { shift = 21, mask = 0x7ff, unit = 1 },
+        info_shift = 17,
+        sequence = function(head) return head(7, 1), head(7, 1):uint() end,
+        nodes = function(head)
+            local both = head(8, 3):uint()
+            return head(8, 3), bit.rshift(both, 12), bit.band(both, 0xfff)
+        end,
+        base = function(head) return head(11, 1), head(11, 1):uint() end,
+        mask_at = 12,
+    },
+}
+
+local f = {
+    protocol = ProtoField.uint8("niclab_inic.protocol", "Protocol"),
+    format = ProtoField.uint8("niclab_inic.format", "Format", base.DEC, FORMATS),
+    assembly = ProtoField.uint16("niclab_inic.assembly", "Assembly", base.HEX),
+    length = ProtoField.uint32("niclab_inic.length", "Bytes of data"),
+    has_ack = ProtoField.bool("niclab_inic.has_ack", "Acknowledges"),
+    has_data = ProtoField.bool("niclab_inic.has_data", "Data follows"),
+    is_last = ProtoField.bool("niclab_inic.is_last", "Last packet of its message"),
+    is_again = ProtoField.bool("niclab_inic.is_again", "Sent again"),
+    kind = ProtoField.string("niclab_inic.kind", "Kind"),
+    sequence = ProtoField.uint32("niclab_inic.sequence", "Sequence"),
+    source_node = ProtoField.uint16("niclab_inic.source_node", "Source node"),
+    destination_node = ProtoField.uint16("niclab_inic.destination_node", "Destination node"),
+    ack_base = ProtoField.uint32("niclab_inic.ack_base", "Acknowledged: this packet and all before"),
+    ack_mask = ProtoField.uint32("niclab_inic.ack_mask", "Mask of those behind it", base.HEX),
+    received = ProtoField.uint32("niclab_inic.received", "Has arrived"),
+    missing = ProtoField.uint32("niclab_inic.missing", "Is missing, and one behind it has arrived"),
+    data = ProtoField.bytes("niclab_inic.data", "Data"),
+    check = ProtoField.uint32("niclab_inic.check", "CRC-32", base.HEX),
+    check_ok = ProtoField.bool("niclab_inic.check_ok", "CRC-32 is right"),
+}
+inic.fields = f
+
+local bad_check = ProtoExpert.new("niclab_inic.bad_check", "Wrong CRC-32", expert.group.CHECKSUM, expert.severity.ERROR)
+local bad_length = ProtoExpert.new(
+    "niclab_inic.bad_length", "Not as long as it says, or no known format", expert.group.MALFORMED, expert.severity.ERROR)
+local bad_mask = ProtoExpert.new(
+    "niclab_inic.bad_mask", "The mask's lowest bit is that of the packet that is missing", expert.group.MALFORMED,
+    expert.severity.WARN)
+inic.experts = { bad_check, bad_length, bad_mask }
+
+-- CRC-32 as of Ethernet (ISO-HDLC), as a number of `bit`, which may be negative.
+local function check_sequence(range)
+    local crc = bit.bnot(0)
+    for i = 0, range:len() - 1 do
+        crc = bit.bxor(crc, range(i, 1):uint())
+        for _ = 1, 8 do
+            local carry = bit.band(crc, 1) ~= 0
+            crc = bit.rshift(crc, 1)
+            if carry then
+                crc = bit.bxor(crc, 0xedb88320)
+            end
+        end
+    end
+    return bit.bnot(crc)
+end
+
+local function has(word, place)
+    return bit.band(bit.rshift(word, place), 1) == 1
+end
+
+-- The packets behind the base that have arrived, and those before one of them that have not. Numbers wrap.
+local function add_acknowledged(tree, layout, head)
+    local base_range, base = layout.base(head)
+    local mask_range = head(layout.mask_at, 4)
+    local mask = mask_range:uint()
+    local ack = tree:add(inic, mask_range, "Acknowledged")
+    ack:add(f.ack_base, base_range, base)
+    ack:add(f.ack_mask, mask_range)
+    local furthest = -1
+    for place = 0, MASK_BITS - 1 do
+        furthest = has(mask, place) and place or furthest
+    end
+    local lost = {}
+    for place = 0, furthest do
+        local number = (base + 1 + place) % layout.numbers
+        if has(mask, place) then
+            ack:add(f.received, mask_range, number)
+        else
+            ack:add(f.missing, mask_range, number)
+            lost[#lost + 1] = number
+        end
+    end
+    if has(mask, 0) then
+        ack:add_proto_expert_info(bad_mask)
+    end
+    return "acknowledges up to " .. base .. (#lost > 0 and ", without " .. table.concat(lost, ", ") or "")
+end
+
+local function kind_of(has_data, is_last, is_again)
+    if has_data then
+        return is_again and "packet, again" or "packet"
+    end
+    return (is_last or is_again) and "void packet" or "acknowledgement"
+end
+
+function inic.dissector(buffer, pinfo, root)
+    pinfo.cols.protocol = "INIC"
+    local tree = root:add(inic, buffer())
+    local bytes = buffer:len()
+    local layout = bytes > ENVELOPE_BYTES and LAYOUTS[buffer(1, 1):uint()]
+    if not layout or bytes < layout.head_bytes + CHECK_BYTES then
+        tree:add_proto_expert_info(bad_length)
+        return bytes
+    end
+    tree:add(f.protocol, buffer(0, 1))
+    tree:add(f.format, buffer(1, 1))
+    tree:add(f.assembly, buffer(2, 2))
+    local first = buffer(4, 4)
+    local word = first:uint()
+    local data_bytes = bit.band(bit.rshift(word, layout.length.shift), layout.length.mask) * layout.length.unit
+    tree:add(f.length, first, data_bytes)
+    local info = bit.rshift(word, layout.info_shift)
+    local has_ack, has_data, is_last, is_again = has(info, 3), has(info, 2), has(info, 1), has(info, 0)
+    tree:add(f.has_ack, first, has_ack)
+    tree:add(f.has_data, first, has_data)
+    tree:add(f.is_last, first, is_last)
+    tree:add(f.is_again, first, is_again)
+    local kind = kind_of(has_data, is_last, is_again)
+    tree:add(f.kind, first, kind):set_generated()
+    local node_range, source, destination = layout.nodes(buffer)
+    tree:add(f.source_node, node_range, source)
+    tree:add(f.destination_node, node_range, destination)
+    local sequence_range, sequence = layout.sequence(buffer)
+    local what = kind
+    if kind ~= "acknowledgement" then
+        tree:add(f.sequence, sequence_range, sequence)
+        what = string.format("%s %u%s", kind, sequence, is_last and ", the last of its message" or "")
+    end
+    if has_ack then
+        what = what .. ", " .. add_acknowledged(tree, layout, buffer)
+    end
+    local covered = bytes - CHECK_BYTES
+    if covered > layout.head_bytes then
+        tree:add(f.data, buffer(layout.head_bytes, covered - layout.head_bytes))
+    end
+    if covered - layout.head_bytes ~= data_bytes then
+        tree:add_proto_expert_info(bad_length)
+    end
+    local check = buffer(covered, CHECK_BYTES)
+    local is_right = bit.tobit(check_sequence(buffer(0, covered))) == bit.tobit(check:uint())
+    tree:add(f.check, check)
+    tree:add(f.check_ok, check, is_right):set_generated()
+    if not is_right then
+        tree:add_proto_expert_info(bad_check)
+    end
+    pinfo.cols.info = string.format("%u -> %u %s", source, destination, what)
+    return bytes
+end
+
+return { protocol = PROTOCOL, dissector = inic }
