@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use niclab_cluster::{
-    arguments::ClusterArgs, boot::running::RunningCluster, host::runtime::RuntimeRoot, report::kernels,
-};
-use niclab_spec::{Cluster, ClusterFile, NicConfig, NicModel, Source, Value};
+use niclab_cluster::{boot::running::RunningCluster, host::runtime::RuntimeRoot, report::kernels};
+use niclab_spec::{BootChoice, Cluster, ClusterFile, NicConfig, NicModel, Source, Value};
 
 use crate::{
     Measured, Options, baseline,
@@ -71,10 +69,7 @@ impl Way {
 /// # Errors
 /// When the cluster does not boot, or a measurement fails.
 pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    // Of the cards that are added no template knows.
-    let options =
-        Options { cluster: ClusterArgs { cold: true, ..options.cluster.clone() }, ..options.clone() };
-    let booted = crate::boot_cluster(&options, root, &cluster()?, |plan| {
+    let booted = crate::boot_cluster(options, root, &cluster()?, |plan| {
         let folder = root.folder(&plan.name);
         baseline::add(plan, &folder);
     })?;
@@ -95,7 +90,8 @@ fn cluster() -> Result<Cluster> {
     let mut nic = NicConfig::of(NicModel::named("inic").context("there is no model `inic`")?);
     nic.set("assembly", Value::Word("conf4".to_owned()))?;
     nic.set("max_message_bytes", Value::Number(MESSAGE_BYTES as u64 + TAG_BYTES))?;
-    let file = ClusterFile { nodes: Some(2), nic, ..ClusterFile::default() };
+    // Of the cards that are added no template knows.
+    let file = ClusterFile { nodes: Some(2), nic, boot: BootChoice::Cold, ..ClusterFile::default() };
     Ok(Source::default().resolve_booted(&file)?)
 }
 
