@@ -32,6 +32,16 @@ pub(crate) mod samples {
         LedgerEntry { crossing: crossing.into(), count, bytes, model_price_ps, model_waited_ps }
     }
 
+    fn guest_time(node: &str) -> GuestTime {
+        GuestTime {
+            node: node.into(),
+            user_ns: 1_230_000_000,
+            system_ns: 40_000_000,
+            interrupts_ns: 10_000_000,
+            idle_ns: 700_000_000,
+        }
+    }
+
     /// A report with something in every part.
     pub fn sample() -> Report {
         let latency = Histogram {
@@ -86,13 +96,7 @@ pub(crate) mod samples {
                 boot_ns: 4_123_000_000,
                 commands_ns: 2_000_000_000,
                 results: vec![result],
-                guests: vec![GuestTime {
-                    node: "node0".into(),
-                    user_ns: 1_230_000_000,
-                    system_ns: 40_000_000,
-                    interrupts_ns: 10_000_000,
-                    idle_ns: 700_000_000,
-                }],
+                guests: vec![guest_time("node0")],
             }),
             model: ModelFigures {
                 time_ps: 1_600_000,
