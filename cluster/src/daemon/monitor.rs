@@ -15,6 +15,8 @@ use thiserror::Error;
 
 /// The daemon answers from counters; this long means that it hangs.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a program may take that cards are given: longer than the daemon waits for it.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// More than the answer for the largest cluster takes.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
@@ -161,7 +163,8 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Answer, MonitorError> {
 /// [`MonitorError`].
 pub fn connect(socket: &Path, request: &Request) -> Result<(BufReader<UnixStream>, Answer), MonitorError> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+    let is_long = matches!(request, Request::Load { .. });
+    stream.set_read_timeout(Some(if is_long { LOAD_TIMEOUT } else { TIMEOUT }))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = serde_json::to_vec(request).map_err(MonitorError::Parse)?;
     line.push(b'\n');

@@ -126,6 +126,7 @@ impl Quiet {
     /// The deadline is so far off in model time that as long is waited in wall time: a program may merely have lost its core.
     fn pass(&self, shell: &Shell, waited: Duration) -> Result<u64, Duration> {
         let mut world = shell.world();
+        shell.go_on_loading(&mut world);
         if let Some(wall) = world.far_deadline().filter(|wall| *wall >= FAR && *wall > waited) {
             return Err(wall);
         }

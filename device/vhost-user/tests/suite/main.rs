@@ -7,6 +7,7 @@ mod descriptors;
 mod device_faults;
 mod ethernet;
 mod front_end;
+mod hand_over;
 mod hostile;
 mod hostile_ethernet;
 mod lockstep;

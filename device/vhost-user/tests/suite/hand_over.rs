@@ -1,0 +1,107 @@
+//! Cards of a running daemon take other programs while guests send: nothing is lost, and the loads end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use niclab_abi::PAGE_BYTES;
+use niclab_device::frontend::ClusterGuest;
+use niclab_device::frontend::lists::PostPort;
+use niclab_device::monitor::answer;
+use niclab_model::models::MODELS;
+use niclab_model::nic::registry::Model;
+use niclab_model::parts::random::Random;
+use niclab_port::posts::{Kind, Outcome, Part, Receive, Send};
+use niclab_spec::monitor::{Answer, Request};
+use niclab_spec::{NicConfig, NicModel, Profile};
+
+use crate::common::{lab_with, until};
+
+const BYTES: u64 = 4_000;
+const ROOMS: u64 = 64;
+const LOADS: usize = 30;
+
+/// A guest with an open port, and memory for messages.
+struct Program {
+    _guest: Arc<ClusterGuest>,
+    port: PostPort,
+    region: u32,
+}
+
+impl Program {
+    fn new(guest: Arc<ClusterGuest>) -> Self {
+        let port = PostPort::open(&guest, 256).unwrap();
+        let bytes = (ROOMS * BYTES).next_multiple_of(PAGE_BYTES);
+        let address = guest.memory().allocate(bytes, PAGE_BYTES).unwrap();
+        let region = port.register(address, bytes).unwrap();
+        Self { _guest: guest, port, region }
+    }
+
+    fn part(&self, room: u64) -> Part {
+        Part { region: self.region, offset: room * BYTES, bytes: BYTES }
+    }
+
+    fn post(&mut self, room: u64) {
+        let receive = Receive::new(self.part(room)).user(room);
+        until("a slot", || self.port.try_launch(&receive).is_some());
+        self.port.announce();
+    }
+}
+
+/// A program of the model that delivers every message once.
+fn reliable(model: &'static Model, random: &mut Random) -> Vec<u8> {
+    let programs = model.programs.as_ref().unwrap();
+    loop {
+        let image = (programs.draw)(&mut |below| random.below(below));
+        let promises = (programs.promises)(&image).unwrap();
+        if promises.faulty.is_delivered && promises.faulty.is_once {
+            return image;
+        }
+    }
+}
+
+#[test]
+fn loads_end_and_lose_nothing_while_guests_send() {
+    for model in MODELS.iter().copied().filter(|model| model.programs.is_some()) {
+        let lab = lab_with(2, |config| {
+            config.profile = Profile::bundled(model.default_profile).unwrap();
+            for node in &mut config.nodes {
+                node.nic = NicConfig::of(NicModel::named(model.name).unwrap());
+            }
+        });
+        let [mut from, mut to] = [0, 1].map(|node| Program::new(lab.guest(node).unwrap()));
+        (0..ROOMS).for_each(|room| to.post(room));
+        let (is_over, came) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = Random::new(1, 0);
+                for load in 1..=LOADS as u64 {
+                    until("some messages", || came.load(Ordering::Relaxed) >= 20 * load);
+                    let load = Request::Load { nodes: Vec::new(), image: reliable(model, &mut random) };
+                    let answered = answer(lab.daemon().shell(), &load);
+                    assert!(matches!(answered, Answer::Loaded { .. }), "{answered:?}");
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            let (mut sent, mut told, mut received) = (0_u64, 0_u64, 0_u64);
+            let is_done = || {
+                if sent - told < 32 && !is_over.load(Ordering::Relaxed) {
+                    let send = Send::new(1, from.part(sent % ROOMS)).tell_sent();
+                    sent += u64::from(from.port.try_launch(&send).is_some());
+                    from.port.announce();
+                }
+                while let Some(event) = from.port.try_event() {
+                    assert_eq!((event.kind, event.outcome), (Kind::Sent, Outcome::Done));
+                    told += 1;
+                }
+                while let Some(event) = to.port.try_event() {
+                    assert_eq!((event.outcome, event.bytes), (Outcome::Done, BYTES));
+                    received += 1;
+                    came.store(received, Ordering::Relaxed);
+                    to.post(event.user);
+                }
+                is_over.load(Ordering::Relaxed) && received == sent
+            };
+            until("all messages have come", is_done);
+        });
+    }
+}
