@@ -6,6 +6,7 @@ mod agreement;
 mod device_faults;
 mod faults;
 mod library;
+mod planted;
 mod recording;
 mod stage;
 mod two_clocks;
