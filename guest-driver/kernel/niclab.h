@@ -59,7 +59,7 @@ static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB 
 #define NICLAB_EVENT_BUFFERS 64U
 
 /* Causes counted by themselves; index 0 counts those that this driver does not know. */
-#define NICLAB_CAUSES (NICLAB_CAUSE_FIRMWARE + 1)
+#define NICLAB_CAUSES (NICLAB_CAUSE_HANDED_OVER + 1)
 
 /* Longest body of a control request: that of NICLAB_OP_REGION_OPEN. */
 #define NICLAB_CONTROL_BODY_BYTES \
@@ -137,6 +137,7 @@ struct niclab_bar_window {
  * @owners: for each port the file that owns it, or NULL. Under @event_lock; changed with @lock held as well.
  * @interrupts: interrupts that brought at least one event. Under @event_lock.
  * @causes: causes that events stood for, by kind. Under @event_lock.
+ * @handed_over: those who wait until a program that was loaded runs.
  */
 struct niclab {
 	struct device dev;
@@ -172,6 +173,7 @@ struct niclab {
 	struct niclab_file **owners;
 	u64 interrupts;
 	u64 causes[NICLAB_CAUSES];
+	wait_queue_head_t handed_over;
 };
 
 /**

@@ -50,6 +50,7 @@ static void niclab_wake_all(struct niclab *nic)
 
 	list_for_each_entry(file, &nic->files, entry)
 		wake_up_all(&file->wait);
+	wake_up_all(&nic->handed_over);
 }
 
 /**
@@ -142,6 +143,10 @@ static int niclab_errno(u32 status)
 		return -EILSEQ;
 	case NICLAB_STATUS_FIRMWARE_SIZE:
 		return -EFBIG;
+	case NICLAB_STATUS_FIRMWARE_UNFIT:
+		return -ERANGE;
+	case NICLAB_STATUS_FIRMWARE_BUSY:
+		return -EBUSY;
 	default:
 		return -EPROTO;
 	}

@@ -15,6 +15,8 @@
 #define NICLAB_FIRMWARE_BUILTIN "builtin"
 /* Folder of the firmware search path in which names are looked for first. */
 #define NICLAB_FIRMWARE_FOLDER "niclab/"
+/* What runs where neither this driver nor the card's maker has chosen it: the host of the cluster has. */
+#define NICLAB_FIRMWARE_OTHER "other"
 /* Longest image that is passed on to the device: more than any control store holds. */
 #define NICLAB_FIRMWARE_MOST_BYTES SZ_256K
 
@@ -30,6 +32,10 @@ static const char *niclab_firmware_mend(int err)
 		return "it is of a version that this device does not run; assemble it with the niclab that runs the device";
 	case -EILSEQ:
 		return "a word of it has a value that is not defined; assemble it with the niclab that runs the device";
+	case -ERANGE:
+		return "it is whole, and makes no sense on this card; check it with the niclab that runs the device";
+	case -EBUSY:
+		return "the card is taking another program already; try again when that runs";
 	case -EFBIG:
 		return "it is longer than the control store; shorten the program";
 	default:
@@ -40,6 +46,10 @@ static const char *niclab_firmware_mend(int err)
 /* Programs that the device has replaced since it was made. */
 static int niclab_firmware_fallbacks(struct niclab *nic, u64 *fallbacks)
 {
+	*fallbacks = 0;
+	/* Parts of a protocol have no endless loops. */
+	if (niclab_has(nic, NICLAB_FEATURE_HAND_OVER))
+		return 0;
 	return niclab_counter_read(nic, "firmware_fallbacks", fallbacks);
 }
 
@@ -65,15 +75,45 @@ static int niclab_firmware_load(struct niclab *nic, const char *name, void *imag
 	return 0;
 }
 
+static u64 niclab_firmware_handed_over(struct niclab *nic)
+{
+	u64 count;
+
+	spin_lock_irq(&nic->event_lock);
+	count = nic->causes[NICLAB_CAUSE_HANDED_OVER];
+	spin_unlock_irq(&nic->event_lock);
+	return count;
+}
+
+/* Waits until a program runs that was loaded when @before programs had been handed over. With the NIC not locked. */
+static int niclab_firmware_wait(struct niclab *nic, u64 before)
+{
+	int err;
+
+	if (!niclab_has(nic, NICLAB_FEATURE_HAND_OVER))
+		return 0;
+	err = wait_event_killable(nic->handed_over,
+				  niclab_firmware_handed_over(nic) != before || READ_ONCE(nic->dead));
+	if (err)
+		return -EINTR;
+	return READ_ONCE(nic->dead) ? -ENODEV : 0;
+}
+
 /**
  * niclab_firmware_start - loads the built-in program, whatever an earlier driver has loaded.
  * @nic: the NIC, locked; its card takes firmware.
+ *
+ * A card that is handed over keeps what it has: the cards of a cluster must have the same.
  *
  * Return: 0 or an error.
  */
 int niclab_firmware_start(struct niclab *nic)
 {
-	int err = niclab_firmware_load(nic, NICLAB_FIRMWARE_BUILTIN, NULL, 0);
+	int err;
+
+	if (!niclab_has(nic, NICLAB_FEATURE_FIRMWARE) || niclab_has(nic, NICLAB_FEATURE_HAND_OVER))
+		return 0;
+	err = niclab_firmware_load(nic, NICLAB_FIRMWARE_BUILTIN, NULL, 0);
 
 	nic->builtin = nic->firmware;
 	return err;
@@ -127,7 +167,8 @@ static int niclab_firmware_load_file(struct niclab *nic, const char *name, const
  * @nic: the NIC, not locked; its card takes firmware.
  * @text: a file name, or "builtin", or nothing but blanks for the same; blanks around it do not count.
  *
- * A program that is refused changes nothing.
+ * A program that is refused changes nothing. Of a card that is handed over, this returns when the program runs: what was under way
+ * has ended then.
  *
  * Return: 0; -EINVAL or -ENAMETOOLONG for an impossible name; the error of the firmware loader; -ENOEXEC, -EBADMSG,
  * -EPROTONOSUPPORT, -EILSEQ or -EFBIG for a bad image; another error of niclab_control().
@@ -137,6 +178,7 @@ int niclab_firmware_store(struct niclab *nic, const char *text)
 	const char *start = skip_spaces(text);
 	size_t length = strcspn(start, " \t\r\n");
 	char name[NICLAB_FIRMWARE_NAME_BYTES];
+	u64 before = niclab_firmware_handed_over(nic);
 	const struct firmware *file;
 	int err;
 
@@ -152,7 +194,7 @@ int niclab_firmware_store(struct niclab *nic, const char *text)
 			return err;
 		err = niclab_firmware_load(nic, NICLAB_FIRMWARE_BUILTIN, NULL, 0);
 		mutex_unlock(&nic->lock);
-		return err;
+		return err ? err : niclab_firmware_wait(nic, before);
 	}
 	err = niclab_firmware_find(nic, name, &file);
 	if (err)
@@ -162,7 +204,21 @@ int niclab_firmware_store(struct niclab *nic, const char *text)
 	if (err && err != -EINTR)
 		dev_err(&nic->dev, "firmware %s is not loaded (%pe): %s; the program before goes on\n", name, ERR_PTR(err),
 			niclab_firmware_mend(err));
-	return err;
+	return err ? err : niclab_firmware_wait(nic, before);
+}
+
+/* What a card that is handed over runs, which the host of the cluster may have chosen. */
+static int niclab_firmware_running(struct niclab *nic, struct niclab_program *program)
+{
+	u64 checksum;
+	int err = niclab_counter_read(nic, "program", &checksum);
+
+	if (err || program->checksum == checksum)
+		return err;
+	strscpy(program->name, NICLAB_FIRMWARE_OTHER);
+	program->words = 0;
+	program->checksum = checksum;
+	return 0;
 }
 
 /**
@@ -183,6 +239,8 @@ ssize_t niclab_firmware_show(struct niclab *nic, char *text)
 		return err;
 	err = niclab_firmware_fallbacks(nic, &fallbacks);
 	program = fallbacks == nic->fallbacks ? nic->firmware : nic->builtin;
+	if (!err && niclab_has(nic, NICLAB_FEATURE_HAND_OVER))
+		err = niclab_firmware_running(nic, &program);
 	mutex_unlock(&nic->lock);
 	if (err)
 		return err;

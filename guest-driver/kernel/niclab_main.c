@@ -65,6 +65,7 @@ static struct niclab *niclab_alloc(struct virtio_device *vdev)
 	mutex_init(&nic->lock);
 	init_rwsem(&nic->map_lock);
 	spin_lock_init(&nic->event_lock);
+	init_waitqueue_head(&nic->handed_over);
 	INIT_LIST_HEAD(&nic->files);
 	nic->vdev = vdev;
 	device_initialize(&nic->dev);
@@ -123,7 +124,7 @@ static int niclab_features_start(struct niclab *nic)
 {
 	int err = niclab_counters_start(nic);
 
-	if (!err && niclab_has(nic, NICLAB_FEATURE_FIRMWARE))
+	if (!err)
 		err = niclab_firmware_start(nic);
 	if (!err && niclab_has(nic, NICLAB_FEATURE_SPILL))
 		err = niclab_spill_open(nic);

@@ -132,6 +132,7 @@ NICLAB_CAUSE(message, NICLAB_CAUSE_MESSAGE);
 NICLAB_CAUSE(armed, NICLAB_CAUSE_ARMED);
 NICLAB_CAUSE(unauthorized, NICLAB_CAUSE_UNAUTHORIZED);
 NICLAB_CAUSE(firmware, NICLAB_CAUSE_FIRMWARE);
+NICLAB_CAUSE(handed_over, NICLAB_CAUSE_HANDED_OVER);
 
 static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_unknown.attr.attr,
@@ -139,6 +140,7 @@ static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_armed.attr.attr,
 	&niclab_cause_unauthorized.attr.attr,
 	&niclab_cause_firmware.attr.attr,
+	&niclab_cause_handed_over.attr.attr,
 	NULL,
 };
 /* A cause that is new in the ABI must get a file. */

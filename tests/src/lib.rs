@@ -300,6 +300,11 @@ impl Started {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for the end.
     ///
     /// # Panics

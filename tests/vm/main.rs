@@ -4,6 +4,7 @@ mod device_faults;
 mod driver;
 mod faults;
 mod identity;
+mod inic;
 mod lifetime;
 mod links;
 mod match_driver;

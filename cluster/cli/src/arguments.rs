@@ -5,8 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_bench::{BenchSection, figures::PaperFigures};
 use niclab_cluster::arguments::ClusterArgs;
-use niclab_spec::ClusterName;
 
+use crate::name::NameArgs;
 use crate::{match_unit, protocol};
 
 /// A laboratory for intelligent cluster NICs: boots a virtual cluster whose NICs are Rust models, and says what the
@@ -347,14 +347,6 @@ pub struct UpArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-}
-
-/// Which cluster that is up.
-#[derive(Debug, Args)]
-pub struct NameArgs {
-    /// The cluster's name.
-    #[arg(long, default_value = ClusterName::DEFAULT)]
-    pub name: ClusterName,
 }
 
 /// Arguments of `inspect`.

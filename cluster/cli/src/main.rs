@@ -3,6 +3,7 @@
 mod arguments;
 mod commands;
 mod match_unit;
+mod name;
 mod protocol;
 
 use std::process::ExitCode;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::name::NameArgs;
+
 /// A tool.
 #[derive(Debug, Subcommand)]
 pub enum Tool {
@@ -18,6 +20,11 @@ pub enum Tool {
     Build(BuildArgs),
     /// Draw an assembly: its blocks with their components and values, what joins them, what it takes and what it promises.
     Show(ShowArgs),
+    /// Program the cards of a cluster that is up with another assembly, while its guests go on.
+    ///
+    /// The cards take it together: what is under way ends by the assembly before, and what guests send meanwhile waits. Returns
+    /// when it runs.
+    Load(LoadArgs),
 }
 
 /// Arguments of `check`.
@@ -37,6 +44,21 @@ pub struct BuildArgs {
     /// Where to write the image. Without this, beside the source, with the ending of images.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// A source or an image, or the name of an assembly that cards are built with. Without one, each card's own of the cluster
+    /// file.
+    #[arg(value_name = "FILE|NAME")]
+    pub assembly: Option<PathBuf>,
+    /// The nodes; without this, all. Cards of different assemblies do not understand one another.
+    #[arg(long, value_name = "NODE", num_args = 1..)]
+    pub node: Vec<String>,
 }
 
 /// Arguments of `show`.

@@ -71,6 +71,16 @@ pub enum Request {
         /// The new faults.
         faults: DeviceFaults,
     },
+    /// Give cards another program, all together. Answered by [`Answer::Loaded`] when it runs.
+    Load {
+        /// The nodes, by name; all where none is named.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        nodes: Vec<String>,
+        /// The program, as the model's own tools write it, in hexadecimal digits. Empty: the one that each card was made with.
+        #[serde(with = "hex::serde")]
+        #[schemars(with = "String")]
+        image: Vec<u8>,
+    },
 }
 
 /// One answer.
@@ -93,6 +103,11 @@ pub enum Answer {
     Faults(LinkStates),
     /// To [`Request::DeviceFaults`].
     DeviceFaults(DeviceFaults),
+    /// To [`Request::Load`]: the program runs.
+    Loaded {
+        /// Model time since it was given to the cards: until they were drained, and programmed.
+        model_time_ps: u64,
+    },
     /// The change was made.
     Done,
     /// The request was not understood or is impossible.

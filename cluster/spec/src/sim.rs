@@ -36,6 +36,21 @@ pub struct SimConfig {
     pub nodes: Vec<SimNode>,
     /// What they send.
     pub workload: Workload,
+    /// Programs that all cards take together while they run, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hand_overs: Vec<SimHandOver>,
+}
+
+/// All cards take another program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SimHandOver {
+    /// Model time at which it begins, in picoseconds from when the measured part does. Later ones wait until those before are over.
+    pub model_time_ps: u64,
+    /// The program, as the model's own tools write it, in hexadecimal digits.
+    #[serde(with = "hex::serde")]
+    #[schemars(with = "String")]
+    pub image: Vec<u8>,
 }
 
 /// One node as the simulator sees it.
@@ -105,6 +120,7 @@ impl SimConfig {
             forwarding: cluster.forwarding,
             nodes: cluster.nodes.iter().map(node).collect(),
             workload: workload.clone(),
+            hand_overs: Vec::new(),
         }
     }
 
@@ -148,8 +164,14 @@ impl SimConfig {
     /// What all cards promise of messages.
     #[must_use]
     pub fn promises(&self) -> Promises {
-        let promises = self.nodes.iter().map(|node| node.nic.promises()).reduce(Promises::and);
-        promises.unwrap_or(Promises { sound: Promise::ALL, faulty: Promise::ALL })
+        let promises = self.nodes.iter().map(|node| node.nic.promises());
+        let programs = self.nodes.first().and_then(|node| node.nic.model.descriptor().programs.as_ref());
+        // An image that is none is refused when its time comes.
+        let images = self.hand_overs.iter().filter_map(|it| (programs?.promises)(&it.image).ok());
+        promises
+            .chain(images)
+            .reduce(Promises::and)
+            .unwrap_or(Promises { sound: Promise::ALL, faulty: Promise::ALL })
     }
 
     /// Whether a link loses, doubles, damages or reorders frames.

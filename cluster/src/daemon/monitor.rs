@@ -129,6 +129,17 @@ pub fn set_device_faults(socket: &Path, node: &str, faults: DeviceFaults) -> Res
     }
 }
 
+/// Gives the cards of these nodes, or of all, another program, and waits until it runs. Model time that this took, in picoseconds.
+///
+/// # Errors
+/// [`MonitorError`].
+pub fn load(socket: &Path, nodes: &[String], image: &[u8]) -> Result<u64, MonitorError> {
+    match ask(socket, &Request::Load { nodes: nodes.to_vec(), image: image.to_vec() })? {
+        Answer::Loaded { model_time_ps } => Ok(model_time_ps),
+        _ => Err(MonitorError::Unexpected),
+    }
+}
+
 fn link_states(socket: &Path, request: &Request) -> Result<LinkStates, MonitorError> {
     match ask(socket, request)? {
         Answer::Faults(states) if states.version == STATS_VERSION => Ok(states),

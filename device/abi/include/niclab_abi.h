@@ -113,6 +113,9 @@
  */
 #define NICLAB_FEATURE_POSTS 64U
 
+/* Firmware is handed over while the card runs: loading is told by an event ([`crate::firmware::OP_FIRMWARE_LOAD`]). */
+#define NICLAB_FEATURE_HAND_OVER 128U
+
 /*
  * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
  * they stood in every version.
@@ -851,6 +854,9 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 /* The firmware misbehaved: the device has taken its built-in program and goes on with it. No port is meant. */
 #define NICLAB_CAUSE_FIRMWARE 4U
 
+/* The program that was loaded runs from now on ([`crate::config::FEATURE_HAND_OVER`]). No port is meant. */
+#define NICLAB_CAUSE_HANDED_OVER 5U
+
 /*
  * Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and write it.
  */
@@ -1453,6 +1459,9 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 /* Result: parts of the message never came, and nobody sends them again. The memory holds those that came. */
 #define NICLAB_POST_INCOMPLETE 8U
 
+/* Result: the card was given another program before the message had arrived. */
+#define NICLAB_POST_HANDED_OVER 9U
+
 /*
  * Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
  * component for it.
@@ -1489,6 +1498,10 @@ NICLAB_ASSERT_SIZE(struct niclab_post_rules, 32);
 /*
  * Loads firmware into the match unit: [`FirmwareLoad`], answered by [`FirmwareLoaded`]. Headers that arrived before are
  * matched by the program before; a refused image changes nothing. It stays until another is loaded, whatever a driver resets.
+ *
+ * A card with [`crate::config::FEATURE_HAND_OVER`] answers once it has read the image and found it good. What it has under way then
+ * ends by the program before; meanwhile it takes commands, and begins no message. [`crate::event::CAUSE_HANDED_OVER`] tells when
+ * the new program runs.
  */
 #define NICLAB_OP_FIRMWARE_LOAD 12U
 
@@ -1531,6 +1544,15 @@ NICLAB_ASSERT_SIZE(struct niclab_firmware_loaded, 8);
 
 /* The program is longer than the control store. */
 #define NICLAB_STATUS_FIRMWARE_SIZE 13U
+
+/*
+ * The image is whole, and makes no sense on this card: a protocol's parts that do not fit together, or packets longer than the
+ * network carries.
+ */
+#define NICLAB_STATUS_FIRMWARE_UNFIT 14U
+
+/* The card is taking another program already. */
+#define NICLAB_STATUS_FIRMWARE_BUSY 15U
 
 /*
  * The character device `/dev/niclabN`, between the kernel driver and a user program.

@@ -24,6 +24,8 @@ pub const FEATURE_TURNS: u64 = 1 << 5;
 /// Messages out of registered memory to any node, from the card's one port, into memory that is posted there
 /// ([`crate::posts`]).
 pub const FEATURE_POSTS: u64 = 1 << 6;
+/// Firmware is handed over while the card runs: loading is told by an event ([`crate::firmware::OP_FIRMWARE_LOAD`]).
+pub const FEATURE_HAND_OVER: u64 = 1 << 7;
 
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where

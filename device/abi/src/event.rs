@@ -27,3 +27,5 @@ pub const CAUSE_ARMED: u32 = 2;
 pub const CAUSE_UNAUTHORIZED: u32 = 3;
 /// The firmware misbehaved: the device has taken its built-in program and goes on with it. No port is meant.
 pub const CAUSE_FIRMWARE: u32 = 4;
+/// The program that was loaded runs from now on ([`crate::config::FEATURE_HAND_OVER`]). No port is meant.
+pub const CAUSE_HANDED_OVER: u32 = 5;

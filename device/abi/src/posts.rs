@@ -126,6 +126,8 @@ pub const POST_NO_TARGET: u32 = 6;
 pub const POST_UNREACHABLE: u32 = 7;
 /// Result: parts of the message never came, and nobody sends them again. The memory holds those that came.
 pub const POST_INCOMPLETE: u32 = 8;
+/// Result: the card was given another program before the message had arrived.
+pub const POST_HANDED_OVER: u32 = 9;
 
 /// Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
 /// component for it.

@@ -147,6 +147,7 @@ fn exchange(nodes: u32, count: u64) -> SimConfig {
             neighbours: Some(NEIGHBOURS),
             ..Workload::new(WorkloadKind::NeighbourExchange)
         },
+        hand_overs: Vec::new(),
     }
 }
 

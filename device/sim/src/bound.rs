@@ -77,7 +77,7 @@ impl Rounds {
             Event::Cross { .. } => 1,
             Event::Arrive { .. } => 2,
             Event::Host => 3,
-            Event::Timeout => 4,
+            Event::Timeout | Event::HandOver => 4,
         };
         self.events.entry(node).or_default()[kind] += 1;
         self.count += 1;

@@ -112,8 +112,13 @@ fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigure
 
 /// By the names that live runs use.
 fn interrupts(interrupts: &Interrupts) -> BTreeMap<String, u64> {
-    let Interrupts { message, armed, unauthorized } = *interrupts;
-    figures::named([("message", message), ("armed", armed), ("unauthorized", unauthorized)])
+    let Interrupts { message, armed, unauthorized, handed_over } = *interrupts;
+    figures::named([
+        ("message", message),
+        ("armed", armed),
+        ("unauthorized", unauthorized),
+        ("handed-over", handed_over),
+    ])
 }
 
 const fn traffic(tally: &Tally) -> TrafficStats {

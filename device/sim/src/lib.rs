@@ -6,6 +6,7 @@
 //! * [`host`]: what a program and its library do with a NIC;
 //! * [`world`]: nodes, network and the loop over the [`queue`] of events;
 //! * [`checker`]: the checkers;
+//! * [`hand_over`]: programs that cards take while they run;
 //! * [`bound`]: what ends a run that would go on for ever;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
 //! * [`observer`]: timelines and captures on demand;
@@ -19,6 +20,7 @@ pub mod bench;
 pub mod bound;
 pub mod checker;
 pub mod figures;
+pub mod hand_over;
 pub mod host;
 pub mod observer;
 pub mod queue;

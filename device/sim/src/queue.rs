@@ -37,6 +37,8 @@ pub enum Event {
     Host,
     /// The NIC's next deadline.
     Timeout,
+    /// It is time for all cards to take another program.
+    HandOver,
 }
 
 /// What an event concerns, in the order in which a frame passes.
@@ -53,7 +55,7 @@ enum Lane {
 impl Event {
     const fn lane(self) -> Lane {
         match self {
-            Self::Host | Self::Timeout | Self::Arrive { .. } => Lane::Node,
+            Self::Host | Self::Timeout | Self::HandOver | Self::Arrive { .. } => Lane::Node,
             Self::Depart { .. } => Lane::ToSwitch,
             Self::Cross { .. } => Lane::ToNode,
         }
@@ -310,7 +312,7 @@ mod tests {
             Event::Arrive { frame } => (at.as_ps(), node, 0, frame),
             Event::Depart { frame } => (at.as_ps(), node, 1, frame),
             Event::Cross { frame } => (at.as_ps(), node, 2, frame),
-            Event::Host | Event::Timeout => (at.as_ps(), node, 3, 0),
+            Event::Host | Event::Timeout | Event::HandOver => (at.as_ps(), node, 3, 0),
         })
     }
 

@@ -184,6 +184,7 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
         forwarding: if dice.one_in(4) { Forwarding::StoreAndForward } else { Forwarding::CutThrough },
         nodes: (0..count).map(|rank| node(rank, &mut dice)).collect(),
         workload,
+        hand_overs: Vec::new(),
     }
 }
 

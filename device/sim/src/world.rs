@@ -7,6 +7,7 @@ use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Transit, Transits};
 use niclab_model::nic::Nic;
+use niclab_model::nic::hand_over::{HandOver, Switch};
 use niclab_model::nic::registry::{self, BuildError, Promises};
 use niclab_model::parts::fault_injector::{FaultInjector, FaultyNic, Rates};
 use niclab_model::parts::profile::Profile;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 use crate::bound::{Bound, Rounds};
 use crate::checker::{Check, Checker, Promise};
+use crate::hand_over::HandOvers;
 use crate::host::ethernet::EthernetHost;
 use crate::host::{Effects, Host, HostSeat, Parcel, Refused, maker_of, next_event};
 use crate::observer::Observer;
@@ -113,6 +115,8 @@ pub struct World<'a> {
     /// Whether it had to.
     is_endless: bool,
     effects: Effects,
+    /// Programs that cards take.
+    hand_overs: HandOvers,
     observer: Option<Observer<'a>>,
 }
 
@@ -156,6 +160,7 @@ impl<'a> World<'a> {
             rounds: Rounds::default(),
             is_endless: false,
             effects: Effects::default(),
+            hand_overs: HandOvers::new(&config.hand_overs),
             observer: None,
         };
         world.open_ports(config, plan)?;
@@ -241,13 +246,40 @@ impl<'a> World<'a> {
                 Event::Arrive { frame } => self.arrive(at, node, frame),
                 Event::Host => self.step(at, node),
                 Event::Timeout => self.expire(at, node),
+                Event::HandOver => self.hand_overs.on_time(),
             }
+            self.hand_over(at);
             if self.observer.is_some() {
                 self.show(node);
             }
             if !self.bound.allows(self.checker.progress) {
                 self.look(at, node, event);
             }
+        }
+    }
+
+    /// All cards take the next program, when it is time, or go on with taking it.
+    fn hand_over(&mut self, now: Time) {
+        if let Some((image, epoch)) = self.hand_overs.begin() {
+            self.clock = self.clock.max(now);
+            self.tell_all(now, HandOver::Begin { image: &image, switch: Switch::Told { epoch } });
+        }
+        if self.hand_overs.is_under_way() {
+            let progress = self.nodes.iter().map(|node| node.host.progress());
+            if self.hand_overs.go_on(self.flights.count() == 0, progress) {
+                self.tell_all(now, HandOver::Switch);
+            }
+        }
+    }
+
+    fn tell_all(&mut self, now: Time, step: HandOver<'_>) {
+        for number in 0..self.nodes.len() as u16 {
+            let host = &mut self.nodes[usize::from(number)].host;
+            if let Err(error) = host.hand_over(now, step, &mut self.checker, &mut self.effects) {
+                self.checker
+                    .fail(Check::Drained, || format!("node {number} takes no other program: {error}"));
+            }
+            self.settle(now, number);
         }
     }
 
@@ -388,6 +420,9 @@ impl<'a> World<'a> {
             node.host.begin_at(self.clock);
             node.host.ledger_mut().restart_latency();
         }
+        for at in self.hand_overs.times(self.clock) {
+            self.queue.push(at, 0, 0, Event::HandOver);
+        }
     }
 
     /// From now on this observer sees everything.
@@ -430,6 +465,9 @@ impl<'a> World<'a> {
                 self.checker
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));
             }
+        }
+        if self.hand_overs.is_under_way() {
+            self.checker.fail(Check::Drained, || "a program that cards were to take never ran".to_owned());
         }
         let under_way = self.flights.count();
         if under_way > 0 {

@@ -34,6 +34,7 @@ use self::heart::Heart;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
+use crate::shell::world::hand_over::LoadError;
 use crate::shell::{Connected, Shell, in_turns};
 use crate::watch::serve::serve;
 
@@ -53,6 +54,9 @@ pub enum MonitorError {
 
 /// How long a connection may be silent, also in the middle of a request or an answer, before it is hung up on.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long whoever loads a program waits until it runs, at most.
+const LOAD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the thread that accepts rests where nobody can be let in, so that it does not spin.
 const REST: Duration = Duration::from_millis(100);
@@ -209,6 +213,10 @@ pub fn answer_by(shell: &Shell, heart: &Heart, request: &Request) -> Answer {
             }
             Err(message) => Answer::Error { message },
         }),
+        Request::Load { nodes, image } => {
+            let loaded = load(shell, heart, nodes, image);
+            loaded.map(|loaded| loaded.unwrap_or_else(refused))
+        }
         Request::SetDeviceFaults { node, faults } => {
             let set = set_device_faults(shell, heart, node, faults);
             set.map(|set| set.map_or_else(refused, |()| Answer::Done))
@@ -274,6 +282,39 @@ fn set_device_faults(
     }
     world.set_device_faults(number, faults);
     Ok(Ok(()))
+}
+
+/// Gives cards another program, and waits until it runs.
+fn load(
+    shell: &Shell,
+    heart: &Heart,
+    nodes: &[String],
+    image: &[u8],
+) -> Result<Result<Answer, String>, Stuck> {
+    let numbers: Result<Vec<usize>, String> = nodes.iter().map(|node| number_of(shell, node)).collect();
+    let mut numbers = match numbers {
+        Ok(numbers) if numbers.is_empty() => (0..shell.nodes().len()).collect(),
+        Ok(numbers) => numbers,
+        Err(message) => return Ok(Err(message)),
+    };
+    numbers.sort_unstable();
+    numbers.dedup();
+    let name = |node: usize| shell.nodes().get(node).map_or("", |info| &info.name);
+    let mut world = heart.world(shell)?;
+    if let Err(error) = shell.load(&mut world, &numbers, image) {
+        return Ok(Err(match error {
+            LoadError::Card { node, error } => format!("node `{}`: {error}", name(node)),
+            error => error.to_string(),
+        }));
+    }
+    drop(world);
+    let Some(took) = shell.wait_until_loaded(LOAD_PATIENCE) else {
+        let seconds = LOAD_PATIENCE.as_secs();
+        return Ok(Err(format!(
+            "the program does not run after {seconds} s: messages are under way that do not end; it runs once they do"
+        )));
+    };
+    Ok(Ok(Answer::Loaded { model_time_ps: took.as_ps() }))
 }
 
 fn stats(shell: &Shell, world: &World) -> DaemonStats {

@@ -5,12 +5,13 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use niclab_cluster::daemon::monitor;
 use niclab_source::OutputFile;
 use niclab_stitcher::components::{BUNDLED, Bundled, Checked};
 use niclab_stitcher::{IMAGE_EXTENSION, Refused, open, show, summary};
 
-use crate::commands::terminal;
-use crate::protocol::{BuildArgs, CheckArgs, ShowArgs, Tool};
+use crate::commands::{plan_of, terminal};
+use crate::protocol::{BuildArgs, CheckArgs, LoadArgs, ShowArgs, Tool};
 
 /// The code where an assembly was refused.
 const REFUSED: u8 = 1;
@@ -24,6 +25,7 @@ pub fn run(tool: &Tool) -> Result<u8> {
         Tool::Check(args) => check(args),
         Tool::Build(args) => build(args),
         Tool::Show(args) => show_one(args),
+        Tool::Load(args) => load(args),
     }
 }
 
@@ -65,16 +67,34 @@ fn build(args: &BuildArgs) -> Result<u8> {
     }
 }
 
-fn show_one(args: &ShowArgs) -> Result<u8> {
-    let bundled = args.assembly.to_str().and_then(Bundled::named);
-    let assembly = match bundled {
-        Some(bundled) => open(bundled.name, bundled.image),
-        None => assembly_of(&args.assembly).with_context(|| {
+/// The assembly of a file, or the bundled one of that name.
+fn named_or_of(assembly: &Path) -> Result<Result<Checked, Refused>> {
+    match assembly.to_str().and_then(Bundled::named) {
+        Some(bundled) => Ok(open(bundled.name, bundled.image)),
+        None => assembly_of(assembly).with_context(|| {
             let names = BUNDLED.map(|bundled| bundled.name).join(", ");
             format!("no assembly that cards are built with has that name; there are: {names}")
-        })?,
+        }),
+    }
+}
+
+fn load(args: &LoadArgs) -> Result<u8> {
+    let plan = plan_of(&args.name.name)?;
+    let (what, image) = match &args.assembly {
+        None => ("each card's own assembly".to_owned(), Vec::new()),
+        Some(assembly) => match named_or_of(assembly)? {
+            Ok(checked) => (summary(&checked), checked.encode()),
+            Err(refused) => return Ok(refuse(assembly, &refused)),
+        },
     };
-    match assembly {
+    let model_time_ps = monitor::load(&plan.monitor_socket, &args.node, &image)?;
+    let model_ms = model_time_ps as f64 / 1e9;
+    terminal::print(&format!("{what}\nruns, after {model_ms:.3} ms of model time\n"))?;
+    Ok(0)
+}
+
+fn show_one(args: &ShowArgs) -> Result<u8> {
+    match named_or_of(&args.assembly)? {
         Ok(assembly) => {
             terminal::print(&show(&assembly))?;
             Ok(0)

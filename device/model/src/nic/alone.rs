@@ -2,6 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
+use crate::nic::hand_over::{HandOver, HandOverError};
 use crate::nic::{Input, Nic};
 use crate::parts::node_bus::NodeBus;
 use crate::time::Time;
@@ -27,6 +28,14 @@ impl<N: Nic> Alone<N> {
     #[inline]
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         self.nic.handle(now, input, &mut self.node);
+    }
+
+    /// [`Nic::hand_over`] on its node.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hand_over(&mut self, now: Time, step: HandOver<'_>) -> Result<(), HandOverError> {
+        self.nic.hand_over(now, step, &mut self.node)
     }
 
     /// [`NodeBus::clock`].

@@ -6,6 +6,7 @@
 
 pub mod alone;
 pub mod frame;
+pub mod hand_over;
 mod observed;
 pub mod registry;
 pub mod statistics;
@@ -19,6 +20,7 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use crate::nic::frame::SharedFrame;
+use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use crate::parts::node_bus::NodeBus;
 use crate::parts::trace_tag::TraceTag;
 use crate::time::Time;
@@ -356,6 +358,25 @@ pub trait Nic: Observed {
 
     /// Whether `port` is open: its pages are worth a look.
     fn is_open(&self, port: u32) -> bool;
+
+    /// The card is given another program, or told to go on with taking it. Effects are polled, as after any input.
+    ///
+    /// # Errors
+    /// [`HandOverError`] when it does not begin; nothing has changed then.
+    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
+        let _ = (now, step, node);
+        Err(HandOverError::Fixed)
+    }
+
+    /// How far it has got with that.
+    fn progress(&self) -> Progress {
+        Progress::Runs
+    }
+
+    /// How often programs were taken, as the card's frames tell others; cards of different epochs do not understand one another.
+    fn epoch(&self) -> u16 {
+        0
+    }
 
     /// Work done since the model was made, in units of about ten nanoseconds of a host processor's time: an estimate of what
     /// inputs and outputs so far have cost the shell's thread, so that a shell which many guests share can stop after so

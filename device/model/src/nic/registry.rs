@@ -54,6 +54,8 @@ pub struct Model {
     pub begun: fn(&[u8]) -> Option<Begun>,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
+    /// What cards can be programmed with while they run; none where they take no programs.
+    pub programs: Option<Programs>,
     /// How a swarm of random runs comes to this model.
     pub swarm: Swarm,
 }
@@ -408,6 +410,17 @@ impl Promises {
             is_in_order: shuffled.is_in_order,
         }
     }
+}
+
+/// Programs that cards of a model take while they run ([`crate::nic::Nic::hand_over`]).
+pub struct Programs {
+    /// What a card promises that runs this one.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub promises: fn(image: &[u8]) -> Result<Promises, String>,
+    /// Draws one that makes sense.
+    pub draw: fn(&mut Draw<'_>) -> Vec<u8>,
 }
 
 /// How a swarm of random runs comes to a model.

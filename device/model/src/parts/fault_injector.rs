@@ -25,6 +25,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::nic::Statistics;
+use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use smallvec::SmallVec;
 
 use crate::nic::{Content, DescriptorQueue, DmaWords, HostRange, Input, Nic, Observed, Output, ShellCounts};
@@ -430,6 +431,18 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
 
     fn is_open(&self, port: u32) -> bool {
         self.nic.is_open(port)
+    }
+
+    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
+        self.nic.hand_over(now, step, node)
+    }
+
+    fn progress(&self) -> Progress {
+        self.nic.progress()
+    }
+
+    fn epoch(&self) -> u16 {
+        self.nic.epoch()
     }
 
     fn work_done(&self) -> u64 {

@@ -9,6 +9,7 @@
 //! * [`obligation`]: what is owed and may not be forgotten;
 //! * [`control`]: control requests, those of every card and those of one model;
 //! * [`port`]: requester page and receive queue, as the program of a port sees them;
+//! * [`image_reads`]: images of programs that drivers load;
 //! * [`launch_code`]: what a launch asks for; [`slice`]: a message in the receive queue; [`routes`]: where ports send and who
 //!   may send to them;
 //! * [`descriptor_ring`]: descriptors in the host's memory, walked by the card;
@@ -31,6 +32,7 @@ pub mod fragments;
 pub mod go_back_n;
 pub mod histogram;
 pub mod host_interface;
+pub mod image_reads;
 pub mod launch_code;
 pub mod ledger;
 pub mod node_bus;

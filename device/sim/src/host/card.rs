@@ -2,6 +2,7 @@
 //! workload's ([`niclab_workloads`]) over memory that is visible at instants of model time.
 
 mod descriptors;
+mod faults;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,8 +12,9 @@ use niclab_abi::control::{
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
+use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
-use niclab_model::parts::fault_injector::{Fault, FaultInjector, Rates, Record};
+use niclab_model::parts::fault_injector::Rates;
 use niclab_model::parts::ledger::Ledger;
 use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::trace_tag::TraceTag;
@@ -236,6 +238,11 @@ impl<T: Transport> CardHost<T> {
 
     fn feed(&mut self, now: Time, input: Input<'_>, checker: &mut Checker, effects: &mut Effects) {
         self.nic.handle(now, input, &mut self.bus);
+        self.carry_out(checker, effects);
+    }
+
+    /// Carries out what the card wants done.
+    fn carry_out(&mut self, checker: &mut Checker, effects: &mut Effects) {
         loop {
             let output = self.nic.poll_output();
             if self.is_faulty {
@@ -264,41 +271,6 @@ impl<T: Transport> CardHost<T> {
                 Output::Complete { at, token, bytes } => self.on_complete(at, token, bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
             }
-        }
-    }
-
-    /// Looks up what faults of the device have befallen, before their effects are seen.
-    fn note_faults(&mut self, checker: &mut Checker) {
-        let news = |fault_injector: &FaultInjector| -> Vec<Record> {
-            fault_injector.records().filter(|record| record.number > self.faults).cloned().collect()
-        };
-        for record in self.nic.fault_injector().map(news).unwrap_or_default() {
-            self.faults = record.number;
-            self.is_late |= record.fault == Fault::Delay;
-            if let (Fault::Stale | Fault::Short | Fault::BadStatus, Output::DmaWrite { address, words, .. }) =
-                (record.fault, record.intended)
-            {
-                self.on_spoiled(address, words, checker);
-            }
-        }
-    }
-
-    /// The card wanted to write this and a fault befell it: the card is judged by what it wanted.
-    fn on_spoiled(&mut self, address: u64, words: DmaWords, checker: &mut Checker) {
-        let Some((place, what)) = self.memory.place_of(address, words.len()) else { return };
-        let Some(port) = self.ports.get_mut(place) else { return };
-        let progress = port.progress();
-        match (what, words.last()) {
-            (Place::Record { index, ends_with_status: true, .. }, Some(status)) => {
-                let mark = T::mark_of(&words);
-                port.oracle.on_spoiled(status >> 32, index, mark, progress, checker);
-            }
-            (Place::Status, _) => return port.oracle.on_spoiled_status(words),
-            _ => {}
-        }
-        if !T::STANDS_ALONE && !port.oracle.is_astray {
-            port.oracle.is_astray = true;
-            checker.on_astray(port.end);
         }
     }
 
@@ -655,6 +627,22 @@ impl<T: Transport> Host for CardHost<T> {
 
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) {
         self.handle(now, Input::Timeout, checker, effects);
+    }
+
+    fn hand_over(
+        &mut self,
+        now: Time,
+        step: HandOver<'_>,
+        checker: &mut Checker,
+        effects: &mut Effects,
+    ) -> Result<(), HandOverError> {
+        let begun = self.nic.hand_over(now, step, &mut self.bus);
+        self.carry_out(checker, effects);
+        begun
+    }
+
+    fn progress(&self) -> hand_over::Progress {
+        self.nic.progress()
     }
 
     fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects) {

@@ -16,6 +16,7 @@ pub mod tally;
 use niclab_model::fabric::Delivery;
 use niclab_model::nic::Nic;
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use std::collections::VecDeque;
 
 use niclab_model::nic::registry::Model;
@@ -116,6 +117,21 @@ pub trait Host {
 
     /// The NIC's deadline has come.
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects);
+
+    /// The NIC is told a step of a hand-over.
+    ///
+    /// # Errors
+    /// What it says.
+    fn hand_over(
+        &mut self,
+        now: Time,
+        step: HandOver<'_>,
+        checker: &mut Checker,
+        effects: &mut Effects,
+    ) -> Result<(), HandOverError>;
+
+    /// How far the NIC has got with another program.
+    fn progress(&self) -> Progress;
 
     /// The program goes on: it receives one message if one is in hand, or else sends one if it may.
     fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use niclab_abi::bar::SLOTS;
-use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
+use niclab_abi::event::{CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_model::nic::DmaWords;
 use niclab_workloads::{End, Mark};
@@ -65,7 +65,7 @@ impl Oracle {
             passed: BTreeSet::new(),
             is_astray: false,
             spoiled_lines: VecDeque::new(),
-            interrupts: Interrupts { message: 0, armed: 0, unauthorized: 0 },
+            interrupts: Interrupts { message: 0, armed: 0, unauthorized: 0, handed_over: 0 },
         }
     }
 
@@ -186,6 +186,7 @@ impl Oracle {
             CAUSE_MESSAGE => self.interrupts.message += 1,
             CAUSE_ARMED => self.interrupts.armed += 1,
             CAUSE_UNAUTHORIZED => self.interrupts.unauthorized += 1,
+            CAUSE_HANDED_OVER => self.interrupts.handed_over += 1,
             other => {
                 let end = self.end;
                 checker.fail(Check::RightPort, || format!("{end:?}: an interrupt of unknown cause {other}"));

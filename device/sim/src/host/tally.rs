@@ -9,13 +9,15 @@ pub struct Interrupts {
     pub armed: u64,
     /// For packets whose senders are not authorized.
     pub unauthorized: u64,
+    /// For programs of the card that it was given.
+    pub handed_over: u64,
 }
 
 impl Interrupts {
     /// Of every cause.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.message + self.armed + self.unauthorized
+        self.message + self.armed + self.unauthorized + self.handed_over
     }
 
     /// Those of another port, too.
@@ -23,6 +25,7 @@ impl Interrupts {
         self.message += other.message;
         self.armed += other.armed;
         self.unauthorized += other.unauthorized;
+        self.handed_over += other.handed_over;
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) use observed_as_its_nic;
 
 mod device_faults;
 mod endless;
+mod hand_over;
 mod matching;
 mod observed;
 mod program;

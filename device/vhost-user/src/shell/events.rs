@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event};
+use niclab_abi::event::{CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event};
 use niclab_abi::{FromBytes, ToBytes};
 
 use crate::memory::DmaMemory;
@@ -15,6 +15,7 @@ pub fn cause_name(cause: u32) -> &'static str {
         CAUSE_MESSAGE => "message",
         CAUSE_ARMED => "armed",
         CAUSE_UNAUTHORIZED => "unauthorized",
+        CAUSE_HANDED_OVER => "handed-over",
         _ => "other",
     }
 }

@@ -25,12 +25,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use niclab_abi::config::DeviceConfig;
+use niclab_model::time::Span;
 use niclab_spec::Faults;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::quiet::Quiet;
 use self::wait::Policy;
 use self::world::World;
+use self::world::hand_over::LoadError;
 use crate::watch::serve::Watchers;
 
 /// What of a node is fixed.
@@ -61,6 +63,9 @@ pub struct Shell {
     nodes: Vec<NodeInfo>,
     connected: Mutex<Vec<Connected>>,
     quiet: Quiet,
+    /// How long the last program took, in model time, since it was given to cards.
+    loaded: Mutex<Option<Span>>,
+    loaded_now: Condvar,
     watchers: Watchers,
     started: Instant,
 }
@@ -91,6 +96,8 @@ impl Shell {
             nodes,
             connected,
             quiet,
+            loaded: Mutex::new(None),
+            loaded_now: Condvar::new(),
             watchers: Watchers::default(),
             started: Instant::now(),
         })
@@ -119,8 +126,41 @@ impl Shell {
     /// while. Those who watch see it.
     #[inline]
     pub fn did(&self, world: &mut World) {
+        self.go_on_loading(world);
         world.show();
         self.quiet.touch(world.acts(), world.is_waiting() || world.ethernet.is_holding());
+    }
+
+    /// Gives the cards of these nodes another program.
+    ///
+    /// # Errors
+    /// Why they do not take it.
+    pub fn load(&self, world: &mut World, nodes: &[usize], image: &[u8]) -> Result<(), LoadError> {
+        world.load(nodes, image)?;
+        *self.loaded.lock() = None;
+        self.quiet.hurry_while(true);
+        self.did(world);
+        Ok(())
+    }
+
+    /// Waits until the program runs that was given to cards last. How long that took in model time; nothing when it does not run
+    /// within so long.
+    pub fn wait_until_loaded(&self, wall: Duration) -> Option<Span> {
+        let mut loaded = self.loaded.lock();
+        self.loaded_now.wait_while_for(&mut loaded, |loaded| loaded.is_none(), wall);
+        *loaded
+    }
+
+    /// Cards that take another program may go on. To be called after anything was done.
+    #[inline]
+    fn go_on_loading(&self, world: &mut World) {
+        if world.is_loading()
+            && let Some(took) = world.go_on_loading()
+        {
+            self.quiet.hurry_while(false);
+            *self.loaded.lock() = Some(took);
+            self.loaded_now.notify_all();
+        }
     }
 
     /// What is fixed of each node.

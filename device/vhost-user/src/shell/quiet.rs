@@ -35,6 +35,8 @@ pub struct Quiet {
     is_armed: AtomicBool,
     /// Faults were injected.
     is_hasty: AtomicBool,
+    /// Cards take another program, which takes model time.
+    is_loading: AtomicBool,
     stop: Mutex<bool>,
     wake: Condvar,
 }
@@ -45,8 +47,17 @@ impl Quiet {
         self.is_hasty.store(true, Ordering::Relaxed);
     }
 
+    /// Whether there are deadlines of another kind, which do not wait for guests.
+    pub fn hurry_while(&self, is_loading: bool) {
+        self.is_loading.store(is_loading, Ordering::Relaxed);
+    }
+
     fn grace(&self) -> Duration {
-        if self.is_hasty.load(Ordering::Relaxed) { GRACE } else { PATIENT_GRACE }
+        if self.is_hasty.load(Ordering::Relaxed) || self.is_loading.load(Ordering::Relaxed) {
+            GRACE
+        } else {
+            PATIENT_GRACE
+        }
     }
 
     /// So many things happened so far; `waiting` says whether anything waits for model time. Called with the world locked.
@@ -100,6 +111,7 @@ impl Quiet {
             world.pass_time();
             in_turns(&mut world, World::go_on);
         }
+        shell.go_on_loading(&mut world);
         world.show();
         let waits = world.is_waiting() || world.ethernet.is_holding();
         self.is_armed.store(waits, Ordering::Relaxed);

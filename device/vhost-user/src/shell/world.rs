@@ -3,6 +3,7 @@
 //! Run to completion: whoever finds work carries it through the sender's model, the network and the receiver's model
 //! into the receiver's memory, and then looks for what that made possible. Nothing is handed to another thread.
 
+pub mod hand_over;
 mod lockstep;
 
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct World {
     latest: Time,
     /// Programs that take turns, in a cluster that was started so.
     lockstep: Option<Box<lockstep::Lockstep>>,
+    /// Cards that are taking another program.
+    loading: Option<hand_over::Loading>,
 }
 
 /// What a look at a node's pages found.
@@ -85,6 +88,7 @@ impl World {
             turn: Turn::OVER,
             latest: Time::ZERO,
             lockstep: None,
+            loading: None,
         }
     }
 

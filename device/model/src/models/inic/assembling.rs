@@ -24,6 +24,7 @@ use crate::models::inic::components::split_packet::SplitPacket;
 use crate::models::inic::components::timer::Timer;
 use crate::models::inic::components::xmit::Xmit;
 use crate::models::inic::settings::{dialect, packet_bytes, place_bytes, value};
+use crate::models::inic::wire::Dialect;
 use crate::parts::host_interface::HostInterface;
 use crate::time::Span;
 
@@ -33,6 +34,8 @@ pub(super) struct Assembled {
     pub(super) host_send: usize,
     pub(super) host_receive: usize,
     pub(super) wire_in: usize,
+    /// By which the assembly is known, whatever the epoch.
+    pub(super) id: u16,
 }
 
 /// Where an assembly runs.
@@ -61,8 +64,9 @@ const MACHINES: [(Kind, &str); 15] = [
     (Kind::SplitPacket, "split_packet"),
 ];
 
-/// Makes a circuit of an assembly.
-pub(super) fn assemble(assembly: &Checked, site: &Site<'_>) -> Assembled {
+/// Makes a circuit of an assembly. Its frames are understood by cards of the same epoch.
+pub(super) fn assemble(assembly: &Checked, site: &Site<'_>, epoch: u16) -> Assembled {
+    let dialect = dialect(assembly, epoch);
     let parts = assembly.components();
     let place = |kind: Kind| parts.iter().position(|part| part.kind() == kind).unwrap_or(0);
     let components = parts.iter().map(|part| {
@@ -72,7 +76,7 @@ pub(super) fn assemble(assembly: &Checked, site: &Site<'_>) -> Assembled {
         let either = count(Direction::Either);
         let ports = Ports { inputs: count(Direction::In) + either, outputs: count(Direction::Out) + either };
         let machine = MACHINES.iter().find(|(kind, _)| *kind == part.kind()).map_or("", |(_, name)| name);
-        (component(part, assembly, site), site.interface.machine(machine, machine), ports)
+        (component(part, assembly, dialect, site), site.interface.machine(machine, machine), ports)
     });
     let components: Vec<_> = components.collect();
     // A component counts its inputs and its outputs by themselves.
@@ -92,6 +96,7 @@ pub(super) fn assemble(assembly: &Checked, site: &Site<'_>) -> Assembled {
         host_send: place(Kind::HostSend),
         host_receive: place(Kind::HostReceive),
         wire_in: place(Kind::WireIn),
+        id: assembly.id(),
     }
 }
 
@@ -104,7 +109,7 @@ fn has_acks(assembly: &Checked) -> bool {
     })
 }
 
-fn component(part: &Part, assembly: &Checked, site: &Site<'_>) -> Box<dyn Component> {
+fn component(part: &Part, assembly: &Checked, dialect: Dialect, site: &Site<'_>) -> Box<dyn Component> {
     let of = |parameter| part.value(parameter).unwrap_or(0);
     let is = |parameter| of(parameter) != 0;
     match part.kind() {
@@ -141,11 +146,11 @@ fn component(part: &Part, assembly: &Checked, site: &Site<'_>) -> Box<dyn Compon
             };
             Box::new(Mitigate::new(rules, place_bytes(assembly)))
         }
-        Kind::Xmit => Box::new(Xmit::new(dialect(assembly), has_acks(assembly))),
+        Kind::Xmit => Box::new(Xmit::new(dialect, has_acks(assembly))),
         Kind::RateControl => Box::new(RateControl::new(microseconds(of(Parameter::IntervalUs)))),
         Kind::RcvPkt => Box::new(RcvPkt::new(of(Parameter::MemoryBytes) as usize, site.nodes)),
         Kind::BadPktFilter => Box::new(BadPktFilter),
-        Kind::SplitPacket => Box::new(SplitPacket::new(dialect(assembly), site.nodes)),
+        Kind::SplitPacket => Box::new(SplitPacket::new(dialect, site.nodes)),
     }
 }
 

@@ -6,7 +6,7 @@ use niclab_abi::control::PortOpen;
 use niclab_abi::event::CAUSE_MESSAGE;
 use niclab_abi::posts::{
     POST_BAD_RANGE, POST_BAD_REGION, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED,
-    POST_EVENT_SENT, POST_OK, POST_TRUNCATED, PostEvent, post_event_status,
+    POST_EVENT_SENT, POST_HANDED_OVER, POST_OK, POST_TRUNCATED, PostEvent, post_event_status,
 };
 use niclab_abi::receive::{REFUSED_COMMAND, SLICE_NUMBER_SHIFT, SLICE_WORDS};
 use niclab_abi::to_words;
@@ -116,6 +116,14 @@ impl Waiting {
     }
 }
 
+/// What is to end before another assembly comes. It gets less until nothing is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Left {
+    messages: usize,
+    waiting_bytes: usize,
+    kept_bytes: usize,
+}
+
 /// The card.
 pub(super) struct Card {
     pub(super) node: u16,
@@ -203,13 +211,12 @@ impl Card {
     /// A message is posted. Returns what stands for it.
     pub(super) fn send(&mut self, send: Send, message: TraceTag) -> Option<Message> {
         let port = self.port.as_mut()?;
-        let number = self.numbers.entry(send.node).or_insert(0);
-        *number = number.wrapping_add(1);
+        let number = count(&mut self.numbers, send.node);
         let promise = Some(port.queue.promise(1));
         let id = self.effects.next_token();
         let under_way = UnderWay {
             cutter: Cutter::new(send.memory.bytes),
-            number: *number,
+            number,
             packets: 0,
             open_packets: 0,
             is_cut: false,
@@ -316,6 +323,36 @@ impl Card {
         {
             let place = port.queue.promise(1);
             tell(port, at, place, (POST_EVENT_FAILED, result), event, &mut self.effects);
+        }
+    }
+
+    /// Whether a message is under way that has a name before this one.
+    pub(super) fn has_sends_before(&self, name: u64) -> bool {
+        self.sends.range(..name).next().is_some()
+    }
+
+    /// What is left of messages with names before this one, and of packets.
+    pub(super) fn left_before(&self, name: u64) -> Left {
+        let messages = self.sends.range(..name).count();
+        Left { messages, kept_bytes: self.kept_bytes, waiting_bytes: self.waiting.0.values().sum() }
+    }
+
+    /// Fails the messages with names before this one: the assembly that sends them ends.
+    pub(super) fn fail_before(&mut self, at: Time, name: u64) {
+        let sends: alloc::vec::Vec<u64> = self.sends.range(..name).map(|(send, _)| *send).collect();
+        for send in sends {
+            self.fail(at, send, POST_HANDED_OVER);
+        }
+    }
+
+    /// Another assembly comes: the memory of all packets is free, and messages are counted anew, those that wait for it first.
+    pub(super) fn begin_anew(&mut self) {
+        self.kept.clear();
+        self.kept_bytes = 0;
+        self.waiting = Waiting::default();
+        self.numbers.clear();
+        for under_way in self.sends.values_mut() {
+            under_way.number = count(&mut self.numbers, under_way.send.node);
         }
     }
 
@@ -441,6 +478,13 @@ impl Drop for Card {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// The number of the next message to a node.
+fn count(numbers: &mut BTreeMap<u16, u32>, node: u16) -> u32 {
+    let number = numbers.entry(node).or_insert(0);
+    *number = number.wrapping_add(1);
+    *number
 }
 
 impl UnderWay {

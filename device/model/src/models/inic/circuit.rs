@@ -41,6 +41,16 @@ pub(super) trait Component: Send {
         let _ = io;
     }
 
+    /// Another assembly comes: whatever is left here ends.
+    fn on_hand_over(&mut self, io: &mut Io<'_>) {
+        let _ = io;
+    }
+
+    /// Whether it has nothing in hand, of its own or of others.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
     /// Changes a parameter while it runs. Returns whether it has one of this name.
     fn set(&mut self, parameter: &str, value: u64) -> bool {
         let _ = (parameter, value);
@@ -308,6 +318,18 @@ impl Circuit {
             self.ready |= 1 << index;
         }
         self.settle(now, card);
+    }
+
+    /// Another assembly comes.
+    pub(super) fn on_hand_over(&mut self, now: Time, card: &mut Card) {
+        for index in 0..self.components.len() {
+            self.act(index, now, card, |component, io| component.on_hand_over(io));
+        }
+    }
+
+    /// Whether nothing is in it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.fifos.iter().all(|fifo| fifo.tokens.is_empty()) && self.components.iter().all(|it| it.is_idle())
     }
 
     /// Changes a parameter of all components that have it. Returns whether any has.

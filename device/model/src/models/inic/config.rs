@@ -6,7 +6,7 @@ use niclab_components::Checked;
 use thiserror::Error;
 
 use crate::fabric::ethernet;
-use crate::models::inic::settings::{dialect, packet_bytes, place_bytes};
+use crate::models::inic::settings::{format, packet_bytes, place_bytes};
 use crate::models::inic::wire::{CHECK_BYTES, head_bytes, nodes_of};
 use crate::parts::profile::Profile;
 
@@ -77,18 +77,27 @@ impl Config {
     /// # Errors
     /// Names the first parameter that cannot be.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let Self { node, nodes, mtu_bytes, .. } = *self;
+        let Self { node, nodes, .. } = *self;
         if u32::from(node) >= nodes {
             return Err(ConfigError::Node { node, nodes });
         }
-        let format = dialect(&self.assembly).format;
+        self.check_assembly(&self.assembly)
+    }
+
+    /// Checks that this assembly can run on the card.
+    ///
+    /// # Errors
+    /// Names the first thing that does not fit.
+    pub(super) fn check_assembly(&self, assembly: &Checked) -> Result<(), ConfigError> {
+        let Self { nodes, mtu_bytes, .. } = *self;
+        let format = format(assembly);
         let most = nodes_of(format);
         if nodes > most {
             return Err(ConfigError::Nodes { nodes, most });
         }
-        let bytes = packet_bytes(&self.assembly);
+        let bytes = packet_bytes(assembly);
         let head = (head_bytes(format) - ethernet::HEADER_BYTES + CHECK_BYTES) as u32;
-        let overhead = head + place_bytes(&self.assembly);
+        let overhead = head + place_bytes(assembly);
         let needed = bytes + overhead;
         if needed > mtu_bytes {
             let most = mtu_bytes.saturating_sub(overhead) / 4 * 4;

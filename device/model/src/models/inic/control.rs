@@ -1,9 +1,11 @@
-//! The control requests that only an INIC card takes: regions, and when the host is interrupted.
+//! The control requests that only an INIC card takes: regions, when the host is interrupted, and another assembly.
 
+use niclab_abi::firmware::{FirmwareLoad, OP_FIRMWARE_LOAD};
 use niclab_abi::posts::{OP_POST_RULES, PostRules};
 
 use crate::nic::HostRanges;
 use crate::parts::control::{ControlError, OwnOperation, whole};
+use crate::parts::image_reads::image_range;
 use crate::parts::region_control::RegionOperation;
 
 /// A request whose length is right.
@@ -13,12 +15,15 @@ pub enum Operation {
     Region(RegionOperation),
     /// Changes when the host is interrupted.
     Rules(PostRules),
+    /// Loads another assembly.
+    Load(FirmwareLoad),
 }
 
 impl OwnOperation for Operation {
     fn decode(operation: u32, body: &[u8]) -> Result<Self, ControlError> {
         match operation {
             OP_POST_RULES => whole(body).map(Self::Rules),
+            OP_FIRMWARE_LOAD => whole(body).map(Self::Load),
             _ => RegionOperation::decode(operation, body).map(Self::Region),
         }
     }
@@ -27,6 +32,7 @@ impl OwnOperation for Operation {
         match self {
             Self::Region(region) => region.memory(),
             Self::Rules(_) => HostRanges::new(),
+            Self::Load(load) => image_range(load).into_iter().collect(),
         }
     }
 }

@@ -40,6 +40,10 @@ pub struct Counters {
     pub unreachable: u64,
     /// Packets of messages whose program was gone, or that were incomplete already.
     pub discarded: u64,
+    /// Assemblies that the card took while it ran.
+    pub hand_overs: u64,
+    /// Frames that came while the FPGAs were programmed, and packets that waited for room until then.
+    pub lost_at_hand_over: u64,
 }
 
 impl AsMut<CardCounters> for Counters {
@@ -50,7 +54,7 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 16] {
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 18] {
         [
             ("packets_out", self.packets_sent),
             ("packets_in", self.packets_received),
@@ -65,6 +69,8 @@ impl Counters {
             ("truncated", self.truncated),
             ("unreachable", self.unreachable),
             ("discarded", self.discarded),
+            ("hand_overs", self.hand_overs),
+            ("lost_at_hand_over", self.lost_at_hand_over),
             ("commands_refused", self.commands_refused),
             ("events", self.events),
             ("foreign_frames", self.card.foreign_frames),

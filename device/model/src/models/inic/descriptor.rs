@@ -2,19 +2,22 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use niclab_abi::config::{FEATURE_POSTS, FEATURE_REGIONS};
+use niclab_abi::config::{FEATURE_FIRMWARE, FEATURE_HAND_OVER, FEATURE_POSTS, FEATURE_REGIONS};
 use niclab_abi::receive::MAX_SLICES;
-use niclab_components::{Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting};
+use niclab_components::{
+    Assembly, BUNDLED, Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting,
+};
 
 use crate::models::inic::assemblies::CHOICES;
 use crate::models::inic::config::Config;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem,
+    Programs, Promise, Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::parts::routes::Address;
@@ -51,11 +54,13 @@ pub static MODEL: Model = Model {
         "bad_pkt_filter",
         "split_packet",
         "host_receive",
+        "reconfigure",
     ],
-    features: FEATURE_POSTS | FEATURE_REGIONS,
+    features: FEATURE_POSTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_HAND_OVER,
     windows: PAGES_OF_PORTS,
     begun,
     build,
+    programs: Some(Programs { promises: promises_of_image, draw: draw_image }),
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
 };
 
@@ -216,11 +221,30 @@ fn limits(values: &Values) -> Limits {
 /// What an assembly promises. A network without faults may still drop frames where a switch's queue is full, and a card where its
 /// memory is; what then goes again comes late. Where nothing goes again, the order stays as it was.
 fn promises(values: &Values) -> Promises {
-    let promises = assembly(values, 0).map(|assembly| assembly.promises()).unwrap_or_default();
+    promises_of(assembly(values, 0).map(|assembly| assembly.promises()).unwrap_or_default())
+}
+
+fn promises_of(promises: niclab_components::Promises) -> Promises {
     let faulty =
         Promise { is_delivered: promises.delivered, is_once: promises.once, is_in_order: promises.in_order };
     let sound = if faulty.is_delivered { faulty } else { Promise { is_delivered: false, ..Promise::ALL } };
     Promises { sound, faulty }
+}
+
+/// What the assembly of an image promises.
+///
+/// # Errors
+/// What is wrong with the image, or the first thing that is wrong with the assembly.
+fn promises_of_image(image: &[u8]) -> Result<Promises, String> {
+    let assembly = Assembly::decode(image).map_err(|error| error.to_string())?;
+    let first = |faults: Vec<Fault>| faults.first().map(Fault::to_string).unwrap_or_default();
+    Ok(promises_of(assembly.check().map_err(first)?.promises()))
+}
+
+/// One of the bundled assemblies.
+fn draw_image(below: &mut Draw<'_>) -> Vec<u8> {
+    let place = below(BUNDLED.len() as u32) as usize;
+    BUNDLED.get(place).map(|bundled| bundled.assembly().encode()).unwrap_or_default()
 }
 
 /// The last packet of a message stands for it: the header does not say which is the first.

@@ -7,7 +7,7 @@
 //! * [`config`]: its parameters;
 //! * [`wire`]: its frames;
 //! * [`counters`]: what it counts;
-//! * [`nic`]: the card: host and port, and the circuit that its assembly is;
+//! * [`nic`]: the card: host and port, and the circuit that its assembly is; under it how another assembly is taken;
 //! * `components`: one file for each component of the paper; `token`: what goes between them; `arrivals`: what a header
 //!   acknowledges;
 //! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;

@@ -1,11 +1,16 @@
 //! The card: a host and its port, and the circuit that its assembly is.
 
+mod hand_over;
+
 use alloc::vec::Vec;
 
 use niclab_abi::control::PortOpen;
+use niclab_abi::firmware::{FirmwareLoad, STATUS_FIRMWARE_SIZE};
 use niclab_abi::posts::{POST_ANY_SOURCE, PostRules};
 use niclab_abi::receive::StatusLine;
+use niclab_components::Checked;
 
+use self::hand_over::{Refusal, Stage};
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
 use crate::models::inic::command::Command;
@@ -13,16 +18,21 @@ use crate::models::inic::config::{Config, ConfigError};
 use crate::models::inic::control::Operation;
 use crate::models::inic::counters::{Counters, Effects};
 use crate::models::inic::token::{Packet, Token};
+use crate::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
-use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
+use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply, reply_of};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
+use crate::parts::image_reads::ImageReads;
 use crate::parts::ledger::Ledger;
 use crate::parts::node_bus::NodeBus;
 use crate::parts::region_control::Carried;
 use crate::parts::regions::{RegionError, Regions};
 use crate::parts::trace_tag::TraceTag;
 use crate::time::Time;
+
+/// An image that is read for a driver, at most: longer than that of any assembly.
+const MAX_IMAGE_BYTES: u32 = 64 << 10;
 
 /// Long inputs are checked, and long outputs copied.
 const WORK: WorkPrices =
@@ -33,6 +43,12 @@ pub struct Inic {
     config: Config,
     card: Card,
     assembled: Assembled,
+    /// How far it is with another assembly.
+    stage: Stage,
+    /// Hand-overs so far, as its frames tell others.
+    epoch: u16,
+    /// Images that are being read for the driver.
+    images: ImageReads,
     /// Messages posted so far.
     messages: u64,
 }
@@ -46,10 +62,24 @@ impl Inic {
         config.check()?;
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
         let site = Site { interface: &effects.interface, nodes: config.nodes };
-        let assembled = assemble(&config.assembly, &site);
+        let assembled = assemble(&config.assembly, &site, 0);
         let regions = Regions::new(config.regions_per_port, config.extents_per_port);
         let card = Card::new(config.node, effects, regions, config.crossings);
-        Ok(Self { card, assembled, messages: 0, config })
+        Ok(Self {
+            card,
+            assembled,
+            stage: Stage::Runs,
+            epoch: 0,
+            images: ImageReads::default(),
+            messages: 0,
+            config,
+        })
+    }
+
+    /// The circuit that an assembly is, in the epoch of the card.
+    fn assemble(&self, assembly: &Checked) -> Assembled {
+        let site = Site { interface: &self.card.effects.interface, nodes: self.config.nodes };
+        assemble(assembly, &site, self.epoch)
     }
 
     /// What the card was made with.
@@ -67,6 +97,10 @@ impl Inic {
         self.card.effects.on_input(&input);
         match input {
             Input::PageStore(store) => self.on_store(now, &store),
+            // Nothing is there that could take it.
+            Input::Frame { .. } if self.stage.is_switching() => {
+                self.card.effects.counters.lost_at_hand_over += 1;
+            }
             Input::Frame { frame, message, .. } => {
                 self.card.effects.attribute(message);
                 let packet = Token::Packet(Packet { frame: frame.clone(), message, is_too_much: false });
@@ -74,6 +108,9 @@ impl Inic {
                 circuit.inject(*wire_in, now, now, packet, &mut self.card);
             }
             Input::DmaData { token, bytes, is_whole } => {
+                if let Some(due) = self.images.take(token) {
+                    return self.on_image(now, &bytes, is_whole, due);
+                }
                 self.assembled.circuit.on_data(now, token, bytes, is_whole, &mut self.card);
             }
             Input::Register { port, register } => self.on_register(now, port as usize, register),
@@ -82,8 +119,12 @@ impl Inic {
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => self.assembled.circuit.on_timeout(now, &mut self.card),
-            Input::HostReset => control::on_host_reset(self, now),
+            Input::HostReset => {
+                control::on_host_reset(self, now);
+                self.images.clear();
+            }
         }
+        self.go_on_handing_over(now);
     }
 
     /// A descriptor was launched: a burst of programmed I/O. The shell leaves it in the page while the port accepts none; were it
@@ -134,7 +175,8 @@ impl Inic {
         match (command, message) {
             (Command::Send(send), Some(message)) => {
                 self.card.check(&send.memory)?;
-                if let Some(message) = self.card.send(*send, message) {
+                let message = self.card.send(*send, message);
+                if let Some(message) = message.and_then(|message| self.stage.hold(ready, message)) {
                     circuit.inject(*host_send, now, ready, Token::Message(message), &mut self.card);
                 }
             }
@@ -165,6 +207,36 @@ impl Inic {
         if is_set { Ok(()) } else { Err(ControlError::BadOperation) }
     }
 
+    /// A driver loads another assembly: it is read, and the driver is told when it is here.
+    fn load(
+        &mut self,
+        at: Time,
+        load: &FirmwareLoad,
+        due: &mut Option<ReplyDue>,
+    ) -> Result<Answer, ControlError> {
+        let Some(range) = ImageReads::checked(load)? else {
+            let loaded = self.begin_hand_over(at, &[], Switch::Drained);
+            return loaded.map(|loaded| Answer::Now(reply_of(&loaded))).map_err(refused);
+        };
+        if load.bytes > MAX_IMAGE_BYTES {
+            return Err(ControlError::Own(STATUS_FIRMWARE_SIZE));
+        }
+        Ok(self.images.begin(at, range, due, &mut self.card.effects))
+    }
+
+    /// The image is read.
+    fn on_image(&mut self, now: Time, image: &[u8], is_whole: bool, due: ReplyDue) {
+        let taken = if is_whole {
+            self.begin_hand_over(now, image, Switch::Drained).map_err(refused)
+        } else {
+            Err(ControlError::BadAddress)
+        };
+        match taken {
+            Ok(loaded) => self.card.effects.reply(now, due, reply_of(&loaded)),
+            Err(error) => self.card.effects.refuse(now, due, error.status()),
+        }
+    }
+
     /// A store to a register of the completer page.
     fn on_register(&mut self, now: Time, index: usize, register: Register) {
         let Card { port, effects, .. } = &mut self.card;
@@ -177,6 +249,10 @@ impl Inic {
         let release = port.queue.take_early(now, released, effects).or(due);
         self.card.tell_failures(release.map_or(now, |release| release.at));
     }
+}
+
+fn refused(refusal: Refusal) -> ControlError {
+    ControlError::Own(refusal.status())
 }
 
 impl Controlled for Inic {
@@ -222,21 +298,24 @@ impl Controlled for Inic {
         self.counters().statistics(&self.card.effects.shell_counts)
     }
 
+    /// Beside those of reports what the card is programmed with.
     fn own_counters(&self) -> Vec<(&'static str, u64)> {
-        self.counters().by_name().into()
+        let runs = ("program", u64::from(self.assembled.id));
+        self.counters().by_name().into_iter().chain([runs]).collect()
     }
 
     fn carry_out(
         &mut self,
         at: &mut Time,
         own: Operation,
-        _: &mut Option<ReplyDue>,
+        due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         let is_open = self.card.port.is_some();
         let open =
             |port: u32| if is_open && port == PORT as u32 { Ok(PORT) } else { Err(ControlError::BadPort) };
         let region = match own {
             Operation::Region(region) => region,
+            Operation::Load(load) => return self.load(*at, &load, due),
             Operation::Rules(rules) => {
                 open(rules.port)?;
                 self.set_rules(&rules)?;
@@ -268,12 +347,28 @@ impl Nic for Inic {
         control::memory_named_by::<Self>(request)
     }
 
+    fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
+        self.card.effects.interface.enter(node);
+        let begun = self.take_step(now, step);
+        self.card.effects.interface.leave(node);
+        begun
+    }
+
+    fn progress(&self) -> Progress {
+        self.hand_over_progress()
+    }
+
+    fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
     fn poll_output(&mut self) -> Option<Output> {
         self.card.effects.poll()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.assembled.circuit.deadline()
+        let circuit = if self.stage.is_switching() { None } else { self.assembled.circuit.deadline() };
+        circuit.into_iter().chain(self.stage.deadline()).min()
     }
 
     fn accepts_store(&self, port: u32) -> bool {

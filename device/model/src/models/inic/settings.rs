@@ -5,9 +5,18 @@ use niclab_components::{Checked, Format, Kind, Parameter};
 
 use crate::models::inic::wire::Dialect;
 
-/// The format of an assembly's header, and what its frames are known by.
-pub(super) fn dialect(assembly: &Checked) -> Dialect {
-    Dialect { format: Format::of(value(assembly, Kind::Xmit, Parameter::Format)), assembly: assembly.id() }
+/// Spreads epochs over all values: odd, so that no two epochs of a card are one.
+const EPOCH: u16 = 0x9e37;
+
+/// The format of an assembly's header, and what its frames are known by. Numbers begin anew with each hand-over, so that frames
+/// from before one would be taken for later ones: cards of another epoch do not understand them, whatever the assembly.
+pub(super) fn dialect(assembly: &Checked, epoch: u16) -> Dialect {
+    Dialect { format: format(assembly), assembly: assembly.id() ^ epoch.wrapping_mul(EPOCH) }
+}
+
+/// The format of an assembly's header.
+pub(super) fn format(assembly: &Checked) -> Format {
+    Format::of(value(assembly, Kind::Xmit, Parameter::Format))
 }
 
 /// Bytes of the word that says where a packet's data goes, where there is one.

@@ -38,6 +38,7 @@ pub static MODEL: Model = Model {
     features: FEATURE_SLICES,
     begun,
     build,
+    programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
 };
 

@@ -10,6 +10,7 @@ use niclab_isa::image::{self, ImageError};
 use crate::nic::{HostRange, HostRanges, ReplyBytes};
 use crate::parts::control::{ControlError, OwnOperation, whole};
 use crate::parts::effects::reply_of;
+use crate::parts::image_reads::image_range;
 use crate::parts::region_control::RegionOperation;
 
 /// The status by which an image is refused.
@@ -55,11 +56,6 @@ impl OwnOperation for Operation {
             }
         }
     }
-}
-
-/// Where a firmware image lies; nowhere, where the built-in program is wanted.
-pub(super) fn image_range(load: &FirmwareLoad) -> Option<HostRange> {
-    (load.bytes > 0).then_some(HostRange { address: load.address, bytes: load.bytes.into() })
 }
 
 /// The answer that says which image is loaded.

@@ -37,6 +37,7 @@ pub static MODEL: Model = Model {
     features: FEATURE_LISTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_SPILL,
     begun,
     build,
+    programs: None,
     swarm: Swarm { one_in: 3, draws_device_faults: true, draw },
 };
 

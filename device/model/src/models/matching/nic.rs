@@ -10,7 +10,7 @@ use niclab_isa::image::{self, ImageError};
 
 use crate::models::matching::command::{Command, Transfer};
 use crate::models::matching::config::{Config, ConfigError, PORTS};
-use crate::models::matching::control::{Operation, image_error, image_range, loaded};
+use crate::models::matching::control::{Operation, image_error, loaded};
 use crate::models::matching::counters::{Counters, Effects};
 use crate::models::matching::endpoints::Endpoints;
 use crate::models::matching::engine::ENTRY_BYTES;
@@ -23,6 +23,7 @@ use crate::nic::{
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
+use crate::parts::image_reads::ImageReads;
 use crate::parts::ledger::Ledger;
 use crate::parts::node_bus::NodeBus;
 use crate::parts::region_control::Carried;
@@ -39,8 +40,8 @@ pub struct Match {
     config: Config,
     ends: Endpoints,
     pub(super) transport: Transport,
-    /// Firmware images that are being read, by the token of the read, and the replies that wait for them.
-    images: Vec<(u64, ReplyDue)>,
+    /// Firmware images that are being read.
+    images: ImageReads,
     /// Puts and gets launched so far.
     messages: u64,
 }
@@ -56,7 +57,7 @@ impl Match {
         Ok(Self {
             ends: Endpoints::new(&config, effects)?,
             transport: Transport::new(&config),
-            images: Vec::new(),
+            images: ImageReads::default(),
             messages: 0,
             config,
         })
@@ -91,7 +92,7 @@ impl Match {
             Input::HostReset => {
                 control::on_host_reset(self, now);
                 self.transport.on_host_reset();
-                self.images.drain(..).for_each(|(_, due)| due.void());
+                self.images.clear();
             }
         }
     }
@@ -189,9 +190,8 @@ impl Match {
     /// The answer to a read.
     fn on_data(&mut self, now: Time, token: u64, bytes: FrameBytes, is_whole: bool) {
         let Some(bytes) = self.transport.on_data(token, bytes, is_whole, &mut self.ends) else { return };
-        let image = self.images.iter().position(|(read, _)| *read == token);
         // What was read for a host that is gone is nobody's.
-        let Some((_, due)) = image.map(|image| self.images.remove(image)) else { return };
+        let Some(due) = self.images.take(token) else { return };
         let taken = if is_whole { self.take_firmware(&bytes) } else { Err(ControlError::BadAddress) };
         let effects = &mut self.ends.effects;
         match taken {
@@ -216,10 +216,7 @@ impl Match {
         load: &FirmwareLoad,
         due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
-        if load.reserved != 0 {
-            return Err(ControlError::BadValue);
-        }
-        let Some(range) = image_range(load) else {
+        let Some(range) = ImageReads::checked(load)? else {
             self.ends.target.engine.load(None).map_err(image_error)?;
             *at = (*at).max(self.ends.target.engine.unit_idle());
             return Ok(Answer::Now(loaded(program::PORTALS)));
@@ -229,14 +226,7 @@ impl Match {
         if bytes > image::HEADER_BYTES + most * image::WORD_BYTES {
             return Err(image_error(ImageError::Words { found: bytes / image::WORD_BYTES, most }));
         }
-        if range.address.checked_add(range.bytes).is_none() {
-            return Err(ControlError::BadAddress);
-        }
-        let effects = &mut self.ends.effects;
-        let token = effects.next_token();
-        effects.dma_read(*at, token, [range].into_iter().collect(), FrameBytes::new());
-        self.images.extend(due.take().map(|due| (token, due)));
-        Ok(Answer::Later)
+        Ok(self.images.begin(*at, range, due, &mut self.ends.effects))
     }
 
     fn open_spill(&mut self, open: &SpillOpen) -> Result<(), ControlError> {
@@ -263,12 +253,6 @@ impl Match {
         let last = ends.ports[index].as_ref().map_or(now, |port| port.last_effect());
         self.transport.pump_all(now, ends);
         Ok(last)
-    }
-}
-
-impl Drop for Match {
-    fn drop(&mut self) {
-        self.images.drain(..).for_each(|(_, due)| due.void());
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use niclab_abi::FromBytes;
 use niclab_abi::control::{OP_PORT_OPEN, PORT_ANY, PortOpen, Reply};
+use niclab_abi::event::CAUSE_HANDED_OVER;
 use niclab_abi::posts::{
     POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_RECEIVE, POST_SEND,
     PostEvent, post_event_kind, post_event_result,
@@ -13,6 +14,7 @@ use niclab_abi::region::RegionOpened;
 use niclab_model::models::inic::{Config, Inic};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::hand_over::{HandOver, HandOverError};
 use niclab_model::nic::{Input, Nic, Output, PageStore, Register};
 use niclab_model::parts::random::Random;
 use niclab_model::parts::trace_tag::TraceTag;
@@ -51,6 +53,8 @@ pub struct Host {
     pub memory: Vec<u8>,
     pub region: u32,
     pub interrupts: u32,
+    /// Times that the card told of another program.
+    pub hand_overs: u32,
     pub reads_until_failure: Option<u32>,
     reply: Option<Vec<u8>>,
     read: u64,
@@ -76,6 +80,7 @@ impl Wire {
             memory: vec![0; MEMORY_BYTES],
             region: 0,
             interrupts: 0,
+            hand_overs: 0,
             reads_until_failure: None,
             reply: None,
             read: 0,
@@ -124,6 +129,19 @@ impl Wire {
         self.carry(node);
     }
 
+    /// Tells a card a step of a hand-over.
+    pub fn hand_over(&mut self, node: usize, step: HandOver<'_>) -> Result<(), HandOverError> {
+        let now = self.now;
+        let begun = self.hosts[node].nic.hand_over(now, step);
+        self.carry(node);
+        begun
+    }
+
+    /// Whether a frame is under way.
+    pub fn is_flying(&self) -> bool {
+        !self.flying.is_empty()
+    }
+
     fn carry(&mut self, node: usize) {
         while let Some(output) = self.hosts[node].nic.poll_output() {
             let host = &mut self.hosts[node];
@@ -154,6 +172,7 @@ impl Wire {
                     host.nic.handle(now, Input::DmaData { token, bytes: into, is_whole });
                 }
                 Output::Frame { at, frame, message, .. } => self.fly(at, frame, message),
+                Output::Interrupt { cause: CAUSE_HANDED_OVER, .. } => host.hand_overs += 1,
                 Output::Interrupt { .. } => host.interrupts += 1,
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
                 other @ Output::Complete { .. } => panic!("nobody asked for {other:?}"),

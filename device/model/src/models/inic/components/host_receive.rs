@@ -317,6 +317,22 @@ impl Component for HostReceive {
         true
     }
 
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Messages of which packets are missing never get them.
+    fn on_hand_over(&mut self, io: &mut Io<'_>) {
+        self.waiting.clear();
+        for (source, peer) in self.peers.iter_mut() {
+            for (message, open) in core::mem::take(&mut peer.open) {
+                end(io.now, open, source, message, POST_INCOMPLETE, io.card);
+            }
+            io.card.effects.counters.lost_at_hand_over += peer.waiting.len() as u64;
+            peer.waiting.clear();
+        }
+    }
+
     fn on_close(&mut self, io: &mut Io<'_>) {
         self.waiting.clear();
         for (_, peer) in self.peers.iter_mut() {

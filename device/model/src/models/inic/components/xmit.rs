@@ -178,6 +178,10 @@ impl Component for Xmit {
         }
     }
 
+    fn is_idle(&self) -> bool {
+        self.reading.is_none() && self.finished.is_none()
+    }
+
     fn on_data(&mut self, io: &mut Io<'_>, token: u64, bytes: &mut FrameBytes, is_whole: bool) -> bool {
         let Some(reading) = self.reading.take_if(|reading| reading.token == token) else { return false };
         let Reading { send, pinfo, ack, here, .. } = reading;

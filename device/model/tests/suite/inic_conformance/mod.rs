@@ -1,6 +1,8 @@
 //! INIC cards with every bundled assembly: whatever the network does, what the assembly promises holds, and nothing else is
 //! needed for it to hold than the protocol.
 
+mod hand_over;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -41,7 +43,7 @@ fn values(assembly: &str) -> Values {
     Values::defaults(&MODEL).with("assembly", Value::Word(assembly.into()))
 }
 
-fn card(values: &Values) -> impl Fn(u16) -> Config {
+fn card(values: &Values) -> impl Fn(u16) -> Config + use<> {
     let (values, profile) = (values.clone(), Arc::new(Profile::default()));
     move |node| {
         let seat = Seat { node, nodes: NODES, mtu_bytes: 1_500, profile: profile.clone() };

@@ -1,0 +1,226 @@
+//! Another assembly under load: nothing that both promise is lost by it.
+
+use niclab_abi::FromBytes;
+use niclab_abi::firmware::{
+    FirmwareLoad, FirmwareLoaded, OP_FIRMWARE_LOAD, STATUS_FIRMWARE_CHECKSUM, STATUS_FIRMWARE_IMAGE,
+    STATUS_FIRMWARE_SIZE, STATUS_FIRMWARE_UNFIT, STATUS_FIRMWARE_VERSION,
+};
+use niclab_abi::posts::POST_HANDED_OVER;
+use niclab_components::{Kind as Part, Parameter};
+use niclab_model::nic::Nic;
+use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
+
+use super::*;
+
+/// Where a driver keeps the image that it loads: behind the registered memory of the sends.
+const IMAGE: u64 = 0x1_0000;
+
+fn image(name: &str) -> Vec<u8> {
+    Bundled::named(name).unwrap().assembly().encode()
+}
+
+impl World {
+    fn progress(&self) -> Vec<Progress> {
+        self.wire.hosts.iter().map(|host| host.nic.progress()).collect()
+    }
+
+    fn begin(&mut self, image: &[u8], epoch: u16) {
+        for node in 0..usize::from(NODES) {
+            self.wire.hand_over(node, HandOver::Begin { image, switch: Switch::Told { epoch } }).unwrap();
+        }
+    }
+
+    /// Has all switch once all are drained and nothing is on the wire.
+    fn go_on(&mut self) {
+        if !self.wire.is_flying() && self.progress().iter().all(|it| *it == Progress::Drained) {
+            for node in 0..usize::from(NODES) {
+                self.wire.hand_over(node, HandOver::Switch).unwrap();
+            }
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let goes_on = self.wire.step();
+        self.read();
+        self.go_on();
+        goes_on
+    }
+
+    fn rest(&mut self) {
+        let mut steps = 0;
+        while self.step() {
+            steps += 1;
+            assert!(steps < MOST_STEPS, "it never rests: {:?}", self.progress());
+        }
+        assert_eq!(self.progress(), [Progress::Runs; NODES as usize]);
+    }
+
+    fn counted(&self, count: impl Fn(&niclab_model::models::inic::counters::Counters) -> u64) -> u64 {
+        self.wire.hosts.iter().map(|host| count(host.nic.counters())).sum()
+    }
+}
+
+/// Random messages, and so many hand-overs among them, each to one of these assemblies.
+fn run_among(seed: u64, names: &[&str], faults: Faults, count: usize) -> World {
+    let random_below = |random: &mut Random, most: usize| random.below(most as u32) as usize;
+    let mut random = Random::new(seed, 2);
+    let first = values(names[random_below(&mut random, names.len())]);
+    let mut world = World::new(seed, faults, &first);
+    let mut epoch = 0;
+    for _ in 0..count {
+        let (from, to) = (random_below(&mut random, NODES.into()), random_below(&mut random, NODES.into()));
+        let message = Message { from, to, bytes: 4 * (1 + u64::from(random.below(1_000))) };
+        let mut steps = 0;
+        while !world.send(message.clone()) {
+            assert!(world.step() && steps < MOST_STEPS, "a place comes free");
+            steps += 1;
+        }
+        (0..random.below(6)).for_each(|_| {
+            world.step();
+        });
+        if random.below(10) == 0
+            && world.progress()[0] == Progress::Runs
+            && world.progress()[1..] == [Progress::Runs; 2]
+        {
+            epoch += 1;
+            let name = names[random_below(&mut random, names.len())];
+            world.begin(&image(name), epoch);
+        }
+    }
+    world.wire.faults = Faults::default();
+    world.rest();
+    assert!(world.wire.hosts.iter().all(|host| host.hand_overs == u32::from(epoch)), "each was told of");
+    assert_eq!(world.counted(|counters| counters.hand_overs), u64::from(epoch) * u64::from(NODES));
+    world
+}
+
+const RELIABLE: [&str; 4] = ["conf2", "conf3", "conf4", "selective_repeat"];
+
+#[test]
+fn reliable_assemblies_follow_one_another_under_load_and_nothing_is_lost() {
+    let faults = Faults { lost: 60, doubled: 60, late: 60, ..Faults::default() };
+    for (seed, faults) in (0..40).map(|seed| (seed, if seed % 2 == 0 { Faults::default() } else { faults })) {
+        let world = run_among(seed, &RELIABLE[1..], faults, 120);
+        world.check(Promise { is_in_order: false, ..Promise::ALL });
+        assert_eq!((world.failed.len(), world.broken), (0, 0), "seed {seed}");
+        assert!(world.wire.hosts[0].hand_overs > 2, "seed {seed}");
+        assert_eq!(world.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
+    }
+}
+
+#[test]
+fn ordered_assemblies_keep_the_order_over_a_hand_over() {
+    let faults = Faults { lost: 60, doubled: 60, late: 60, ..Faults::default() };
+    for seed in 0..20 {
+        run_among(seed, &["conf4", "selective_repeat"], faults, 120).check(Promise::ALL);
+    }
+}
+
+#[test]
+fn on_a_sound_network_unreliable_assemblies_lose_nothing_by_a_hand_over() {
+    for seed in 0..20 {
+        let world = run_among(seed, &["conf1", "unreliable_ordered", "conf4"], Faults::default(), 120);
+        world.check(Promise { is_in_order: false, ..Promise::ALL });
+        assert_eq!(world.broken, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_no_one_answers_fails_when_the_assembly_has_had_its_time() {
+    let mut world = World::new(1, Faults::default(), &values("conf4"));
+    world.wire.cut.push(1);
+    let message = |to| Message { from: 0, to, bytes: 4_000 };
+    (0..8).for_each(|_| assert!(world.send(message(1))));
+    let alone = HandOver::Begin { image: &image("conf3"), switch: Switch::Drained };
+    world.wire.hand_over(0, alone).unwrap();
+    assert!(world.send(message(1)), "what is posted meanwhile waits");
+    assert_eq!(world.wire.hand_over(0, alone), Err(HandOverError::Busy));
+    while world.wire.hosts[0].hand_overs == 0 {
+        assert!(world.wire.step());
+        world.read();
+    }
+    assert_eq!(world.wire.now.as_ps() / 1_000_000_000_000, 1, "a second of model time");
+    let failed: Vec<u32> = world.failed.values().copied().collect();
+    assert_eq!(failed, [POST_HANDED_OVER; 8]);
+    assert_eq!(world.told.len(), 9, "all memory was given back, and the one that waited is on its way");
+    // The others have the assembly before: they say so.
+    world.wire.cut.clear();
+    world.send(message(2));
+    while world.wire.hosts[2].nic.counters().other_assembly == 0 {
+        assert!(world.wire.step());
+    }
+    assert!(world.came[2].is_empty());
+    for node in 1..3 {
+        world.wire.hand_over(node, alone).unwrap();
+    }
+    world.read();
+    world.settle();
+    assert_eq!((world.came[1].as_slice(), world.came[2].as_slice()), (&[8][..], &[9][..]));
+}
+
+#[test]
+fn a_program_that_posts_no_room_does_not_keep_the_card_from_another_assembly() {
+    let config = card(&values("conf4"));
+    let mut wire = Wire::new(1, Faults::default(), config, NODES);
+    assert!(wire.send(0, 0, 1, 0, 0, 4_000));
+    while wire.step() {}
+    for node in 0..3 {
+        wire.hand_over(node, HandOver::Begin { image: &[], switch: Switch::Drained }).unwrap();
+    }
+    assert_eq!(wire.hosts[1].nic.progress(), Progress::Drains, "a message waits for room");
+    while wire.step() {}
+    assert_eq!(wire.hosts[1].nic.progress(), Progress::Runs);
+    assert_eq!(wire.hosts[1].nic.counters().lost_at_hand_over, 3, "its packets");
+    assert!(wire.receive(1, 0, 7, 0, 8_000) && wire.send(0, 0, 1, 0, 0, 400));
+    while wire.step() {}
+    assert_eq!(wire.event(1).map(|told| (told.result, told.words.bytes)), Some((POST_OK, 400)));
+}
+
+/// What a driver is answered that loads these bytes.
+fn load(wire: &mut Wire, bytes: &[u8]) -> (u32, Vec<u8>) {
+    wire.hosts[0].memory[IMAGE as usize..][..bytes.len()].copy_from_slice(bytes);
+    let load = FirmwareLoad { address: IMAGE, bytes: bytes.len() as u32, reserved: 0 };
+    wire.control(0, &request(OP_FIRMWARE_LOAD, &load))
+}
+
+#[test]
+fn a_driver_loads_an_assembly_and_is_told_what_is_wrong_with_an_image() {
+    let mut wire = Wire::new(1, Faults::default(), card(&values("conf4")), NODES);
+    let sound = image("selective_repeat");
+    let with = |place: usize, byte: u8| {
+        let mut image = sound.clone();
+        image[place] = byte;
+        image
+    };
+    let long = {
+        let mut assembly = Bundled::named("conf1").unwrap().assembly();
+        assembly.set(Part::GenpUnreliable, Parameter::PacketBytes, 2_040).unwrap();
+        assembly.encode()
+    };
+    let senseless = {
+        let mut assembly = Bundled::named("conf4").unwrap().assembly();
+        assembly.set(Part::Genp, Parameter::OutstandingLimit, 3).unwrap();
+        assembly.encode()
+    };
+    for (bytes, status) in [
+        (b"something else entirely".to_vec(), STATUS_FIRMWARE_IMAGE),
+        (sound[..sound.len() - 1].to_vec(), STATUS_FIRMWARE_IMAGE),
+        (with(8, 9), STATUS_FIRMWARE_VERSION),
+        (with(sound.len() - 4, 1), STATUS_FIRMWARE_CHECKSUM),
+        (vec![0; 65_537], STATUS_FIRMWARE_SIZE),
+        (long, STATUS_FIRMWARE_UNFIT),
+        (senseless, STATUS_FIRMWARE_UNFIT),
+    ] {
+        assert_eq!(load(&mut wire, &bytes).0, status);
+        assert_eq!(wire.hosts[0].nic.progress(), Progress::Runs);
+    }
+    let (status, body) = load(&mut wire, &sound);
+    assert_eq!(status, 0);
+    let assembly = Assembly::decode(&sound).unwrap();
+    let loaded = FirmwareLoaded::from_bytes(&body).unwrap();
+    assert_eq!(loaded.words as usize, assembly.components().len());
+    assert_eq!(loaded.checksum, u32::from(assembly.id()));
+    // Nothing was under way: it is drained. The default profile prices nothing, so that it runs at once.
+    assert_eq!(wire.hosts[0].hand_overs, 1);
+    assert_eq!(load(&mut wire, &sound).0, 0, "again");
+}

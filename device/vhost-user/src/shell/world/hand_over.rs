@@ -1,0 +1,102 @@
+//! Cards that take another program together, while guests go on: all begin, and when all are drained and no frame is under way, all
+//! switch.
+
+use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
+use niclab_model::time::{Span, Time};
+use thiserror::Error;
+
+use super::World;
+
+/// Cards do not take a program.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// What the card of a node says.
+    #[error("node {node}: {error}")]
+    Card {
+        /// The node's number.
+        node: usize,
+        /// Why.
+        error: String,
+    },
+    /// The order in which programs take turns follows from the program of the cards.
+    #[error("programs take turns; load before they begin, or after they have ended")]
+    Turns,
+    /// Others are being loaded.
+    #[error("the cards are taking another program already; wait until it runs")]
+    Busy,
+}
+
+/// Cards that are taking a program.
+#[derive(Debug)]
+pub struct Loading {
+    nodes: Vec<usize>,
+    begin: Time,
+}
+
+impl World {
+    /// Gives the cards of these nodes another program.
+    ///
+    /// # Errors
+    /// [`LoadError`]; then all go on with the program before.
+    pub fn load(&mut self, nodes: &[usize], image: &[u8]) -> Result<(), LoadError> {
+        if self.is_in_lockstep() {
+            return Err(LoadError::Turns);
+        }
+        let of = |node: &usize| self.cards.get(*node);
+        let runs = nodes.iter().filter_map(of).all(|card| card.nic.progress() == Progress::Runs);
+        if self.loading.is_some() || !runs {
+            return Err(LoadError::Busy);
+        }
+        let epoch =
+            nodes.iter().filter_map(of).map(|card| card.nic.epoch()).max().unwrap_or(0).wrapping_add(1);
+        let begin = self.model_time();
+        let step = HandOver::Begin { image, switch: Switch::Told { epoch } };
+        for (place, &node) in nodes.iter().enumerate() {
+            let Some((card, bus)) = self.node(node) else { continue };
+            if let Err(error) = card.nic.hand_over(begin, step, bus) {
+                self.step_all(&nodes[..place], HandOver::Cancel);
+                return Err(LoadError::Card { node, error: error.to_string() });
+            }
+        }
+        self.loading = Some(Loading { nodes: nodes.to_vec(), begin });
+        nodes.iter().for_each(|node| self.carry_out(*node));
+        self.acts += 1;
+        self.settle(0);
+        Ok(())
+    }
+
+    /// Goes on with cards that are taking a program. How long that took in model time, once it runs on all.
+    pub fn go_on_loading(&mut self) -> Option<Span> {
+        let loading = self.loading.take()?;
+        let is = |world: &Self, progress| {
+            let mut cards = loading.nodes.iter().filter_map(|node| world.cards.get(*node));
+            cards.all(|card| card.nic.progress() == progress)
+        };
+        if !self.network.is_moving() && is(self, Progress::Drained) {
+            self.step_all(&loading.nodes, HandOver::Switch);
+        }
+        if is(self, Progress::Runs) {
+            return Some(self.model_time().since(loading.begin));
+        }
+        self.loading = Some(loading);
+        None
+    }
+
+    /// Whether cards are taking a program.
+    pub const fn is_loading(&self) -> bool {
+        self.loading.is_some()
+    }
+
+    /// Tells these cards a step, and carries out what follows.
+    fn step_all(&mut self, nodes: &[usize], step: HandOver<'_>) {
+        let now = self.model_time();
+        for &node in nodes {
+            let Some((card, bus)) = self.node(node) else { continue };
+            // A step that goes on is refused by none.
+            let _ = card.nic.hand_over(now, step, bus);
+            self.carry_out(node);
+        }
+        self.acts += 1;
+        self.settle(0);
+    }
+}
