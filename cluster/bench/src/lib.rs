@@ -8,10 +8,11 @@
 //! [`guests`], [`boot`], [`scale`], [`device`], [`hostile`] and [`sim`] are sections, and a model can bring its own;
 //! [`figure`] and [`report`] are what they give. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a
 //! process's, [`program`] runs those that are programs of their own, and [`interference`] says who else used the machine.
-//! [`figures`] puts what models do beside what papers say.
+//! [`figures`] puts what models do beside what papers say; [`compare`] puts models beside one another.
 
 pub mod baseline;
 pub mod boot;
+pub mod compare;
 pub mod device;
 pub mod figure;
 pub mod figures;
@@ -91,10 +92,10 @@ const SECTIONS: &[BenchSection] = &[
     },
     BenchSection {
         name: "sim",
-        help: "The simulator, over numbers of nodes",
-        what: "the simulator, over numbers of nodes",
+        help: "The simulator, over numbers of nodes, and with models' loads",
+        what: "the simulator, over numbers of nodes, and with models' loads",
         boots_guests: false,
-        measure: |options, _| sim::measure(options),
+        measure: |options, _| sim::measure(options, models::loads()),
     },
 ];
 
@@ -218,10 +219,16 @@ fn boot(
     start(root, args, plan, begin)
 }
 
-/// Boots `cluster`.
-fn boot_cluster(options: &Options, root: &RuntimeRoot, cluster: &Cluster) -> Result<Booted> {
+/// Boots `cluster`; `adjust` may change the plan first.
+fn boot_cluster(
+    options: &Options,
+    root: &RuntimeRoot,
+    cluster: &Cluster,
+    adjust: impl FnOnce(&mut Plan),
+) -> Result<Booted> {
     let begin = Instant::now();
-    let plan = plan_cluster(options, root, &options.cluster, cluster)?;
+    let mut plan = plan_cluster(options, root, &options.cluster, cluster)?;
+    adjust(&mut plan);
     start(root, &options.cluster, plan, begin)
 }
 

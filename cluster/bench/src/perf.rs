@@ -24,8 +24,10 @@ pub struct NoSuchNumber {
 /// How two nodes talk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// Messages of their cards, whatever these are.
+    /// Messages of their cards, whatever these are. Both ends poll.
     Nic,
+    /// The same, and both ends sleep until an interrupt.
+    SleepingNic,
     /// TCP between these addresses, by rank.
     Tcp(Vec<Ipv4Addr>),
 }
@@ -34,6 +36,7 @@ impl Path {
     fn arguments(&self) -> Vec<String> {
         match self {
             Self::Nic => Vec::new(),
+            Self::SleepingNic => ["--poll", "block"].map(str::to_owned).to_vec(),
             Self::Tcp(addresses) => {
                 let list: Vec<String> = addresses.iter().map(Ipv4Addr::to_string).collect();
                 vec!["--transport".to_owned(), "tcp".to_owned(), "--addresses".to_owned(), list.join(",")]

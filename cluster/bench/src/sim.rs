@@ -1,9 +1,14 @@
-//! The simulator: `niclab-sim bench`, over rising numbers of nodes.
+//! The simulator: `niclab-sim bench`, over rising numbers of nodes, and with the loads that models bring.
 
-use anyhow::Result;
+use std::{io::Write as _, path::Path};
+
+use anyhow::{Context, Result, bail};
 use niclab_cluster::programs;
 use niclab_images::Terminal;
+use niclab_spec::SimConfig;
+use serde::Deserialize;
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use super::{
     Measured, Options,
@@ -18,17 +23,76 @@ const RATE_GOAL: Goal = Goal::AtLeast(1.0);
 /// Most memory, in GiB.
 const MEMORY_GOAL: Goal = Goal::Below(2.0);
 
+/// What a model's simulation is measured with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// How its figures' names end.
+    pub name: &'static str,
+    /// The load in words.
+    pub what: &'static str,
+    /// Millions of frames for each second of a core's time.
+    pub goal: Goal,
+    /// What is simulated.
+    pub config: fn() -> Result<SimConfig>,
+}
+
+/// What `niclab-sim bench --config` prints.
+#[derive(Debug, Deserialize)]
+struct Speed {
+    frames: u64,
+    events: u64,
+    frames_per_processor_s: Vec<f64>,
+    events_per_processor_s: Vec<f64>,
+    failed_checks: Vec<String>,
+}
+
 /// Runs it.
 ///
 /// # Errors
-/// When the program cannot be found or built, fails, or prints something else.
-pub fn measure(options: &Options) -> Result<Measured> {
+/// When the program cannot be found or built, fails, or prints something else, or a check of a load does not hold.
+pub(crate) fn measure(options: &Options, loads: impl Iterator<Item = &'static Load>) -> Result<Measured> {
     let simulator = programs::locate(programs::SIMULATOR, options.cluster.offline, &Terminal::new())?;
     let arguments = ["bench", "--json"];
     let table = program::json(&simulator, &arguments)?;
-    let figures =
+    let mut figures =
         figures(&table).ok_or_else(|| program::unreadable(&simulator, &arguments, "a row of 1,024 nodes"))?;
-    Ok(Measured { figures, details: Some(table), ..Measured::default() })
+    let mut details = table;
+    for load in loads {
+        let measured = speed(&simulator, load, options.rounds)?;
+        figures.extend(load.figures(&Speed::deserialize(&measured)?)?);
+        details[load.name] = measured;
+    }
+    Ok(Measured { figures, details: Some(details), ..Measured::default() })
+}
+
+fn speed(simulator: &Path, load: &Load, rounds: usize) -> Result<Value> {
+    let mut file = NamedTempFile::new().context("cannot make a temporary file")?;
+    file.write_all(&serde_json::to_vec(&(load.config)()?)?)?;
+    let (path, rounds) = (file.path().display().to_string(), rounds.to_string());
+    Ok(program::json(simulator, &["bench", "--json", "--config", &path, "--rounds", &rounds])?)
+}
+
+impl Load {
+    /// A packet that goes again, and one that does nothing but acknowledge, is a frame as any.
+    fn figures(&self, speed: &Speed) -> Result<[Figure; 4]> {
+        if let Some(failed) = speed.failed_checks.first() {
+            bail!("{}: {failed}", self.what);
+        }
+        let figure = |key: &str, what: &str, clock: Clock, unit: &str, samples: Vec<f64>| {
+            let (name, what) = (format!("sim_{key}_{}", self.name), format!("{}: {what}", self.what));
+            Figure::new(&name, &what, clock, unit, samples)
+        };
+        let millions = |rates: &[f64]| rates.iter().map(|rate| rate * 1e-6).collect();
+        let (frames, events) = (&speed.frames_per_processor_s, &speed.events_per_processor_s);
+        let per_frame = speed.events as f64 / (speed.frames as f64).max(1.0);
+        Ok([
+            figure("frames", "frames", Clock::None, "frames", vec![speed.frames as f64]),
+            figure("frame_rate", "carried, a core's time", Clock::Wall, "M frames/s", millions(frames))
+                .with_goal(self.goal),
+            figure("event_rate", "a core's time", Clock::Wall, "M events/s", millions(events)),
+            figure("events_per_frame", "events for each", Clock::None, "events", vec![per_frame]),
+        ])
+    }
 }
 
 /// The figures of the row with [`NODES`] nodes, for which there are goals, and what all rows say of growth.
@@ -96,5 +160,22 @@ mod tests {
         let medians: Vec<f64> = found.iter().map(|figure| figure.median).collect();
         assert_eq!(medians, [2.0, 250.0, 1.25, 0.5]);
         assert_eq!((found[2].name.as_str(), found[2].clock), ("sim_time_growth_64", Clock::Wall));
+    }
+
+    #[test]
+    fn a_load_is_held_to_its_goal_and_fails_where_a_check_does() {
+        let load = crate::models::loads().next().unwrap();
+        let speed = |failed: &[&str]| Speed {
+            frames: 1_000,
+            events: 4_000,
+            frames_per_processor_s: vec![400_000.0, 600_000.0, 700_000.0],
+            events_per_processor_s: vec![2e6; 3],
+            failed_checks: failed.iter().map(|check| (*check).to_owned()).collect(),
+        };
+        let found = load.figures(&speed(&[])).unwrap();
+        assert_eq!((found[1].median, found[1].reached), (0.6, Some(true)));
+        assert_eq!(found.map(|figure| figure.median), [1_000.0, 0.6, 2.0, 4.0]);
+        assert!(load.figures(&speed(&["drained: 3 left"])).unwrap_err().to_string().contains("3 left"));
+        assert_eq!(load.goal, Goal::AtLeast(0.5));
     }
 }

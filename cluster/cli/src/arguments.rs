@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use niclab_bench::{BenchSection, figures::PaperFigures};
+use niclab_bench::{BenchSection, compare::DEFAULT_PROFILE, figures::PaperFigures};
 use niclab_cluster::arguments::ClusterArgs;
 
 use crate::name::NameArgs;
@@ -101,6 +101,11 @@ pub enum Command {
     /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
     /// with 0 when no budget broke, 1 when one did, 2 when a scenario is wrong, 3 when one could not be run.
     Check(CheckArgs),
+    /// Run one workload over the cards of every model and over the Ethernet function, and put them beside one another.
+    ///
+    /// In guests the Ethernet function carries TCP, and each carrier has a boot of its own. Exits with 1 where one could not be
+    /// measured, as a card that cannot carry such messages.
+    Compare(CompareArgs),
     /// Run a scenario in the simulator, or a swarm of random ones with faults.
     ///
     /// The same file and seed give the same report, byte for byte. Exits with 1 when a check outside of the models did not
@@ -210,6 +215,55 @@ pub struct CheckArgs {
     /// Use no network; fail if something is missing.
     #[arg(long)]
     pub offline: bool,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// What is sent.
+    #[arg(value_enum, default_value_t = CompareWorkload::PingPong, value_name = "WORKLOAD")]
+    pub workload: CompareWorkload,
+    /// Where it runs.
+    #[arg(long, value_enum, default_value_t = CompareMode::Sim, value_name = "MODE")]
+    pub mode: CompareMode,
+    /// Payload of a message.
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub bytes: u32,
+    /// Messages of a stream, or round trips. Guests count their processors' time in steps of 10 ms: many make it exact.
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub count: u64,
+    /// Have each n-th message interrupt its receiver; 0: none does. The Ethernet function interrupts as it always does.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub interrupt_every: u64,
+    /// The platform: name of a profile, or path of a file.
+    #[arg(long, default_value = DEFAULT_PROFILE, value_name = "PROFILE")]
+    pub profile: String,
+    /// Print JSON, versioned.
+    #[arg(long)]
+    pub json: bool,
+    /// Use no network; fail if something is missing.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// What `compare` sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareWorkload {
+    /// One node sends, the other answers.
+    PingPong,
+    /// One node sends as fast as it can.
+    Stream,
+}
+
+/// Where `compare` runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareMode {
+    /// In the simulator.
+    Sim,
+    /// In guests.
+    Live,
+    /// In either.
+    Both,
 }
 
 /// Arguments of `sim`.

@@ -21,7 +21,7 @@ use crate::{NicModel, Workload};
 pub const REPORT_VERSION: u32 = 2;
 
 /// One run: what happened from the start of its commands or its workload to their end. Booting is not part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "niclab report")]
 pub struct Report {
     /// The version of the report's form: 2.
@@ -108,6 +108,32 @@ pub struct WallFigures {
     pub commands_ns: u64,
     /// What `niclab-perf` measured in the guests, in the order of ranks and of its own output. Empty for other commands.
     pub results: Vec<WallResult>,
+    /// What the guests' processors did meanwhile, and while the counters were read, which is some milliseconds; by rank.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guests: Vec<GuestTime>,
+}
+
+/// Time of a guest's processors, all together, as its own kernel counts it in `/proc/stat`: in steps of 10 ms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuestTime {
+    /// Host name.
+    pub node: String,
+    /// In programs. One that waits by polling spends it all.
+    pub user_ns: u64,
+    /// In the kernel, on behalf of programs.
+    pub system_ns: u64,
+    /// In interrupts, and in what they leave to be done.
+    pub interrupts_ns: u64,
+    /// With nothing to do.
+    pub idle_ns: u64,
+}
+
+impl GuestTime {
+    /// All but idleness.
+    #[must_use]
+    pub const fn busy_ns(&self) -> u64 {
+        self.user_ns.saturating_add(self.system_ns).saturating_add(self.interrupts_ns)
+    }
 }
 
 /// One benchmark at one size, as a guest's clock saw it.

@@ -210,6 +210,12 @@ fn interrupts_by_page(node: &NodeFigures) -> Vec<Part> {
 const DMA: [&str; 4] = ["dma_write", "dma_read", "descriptor_fetch", "descriptor_write_back"];
 const PROGRAMMED: [&str; 4] = ["pio_write", "pio_read", "doorbell", "interrupt"];
 
+/// Of all crossings in a ledger: how many, or how many bytes of them, are of this quantity or kind.
+#[must_use]
+pub fn in_ledger(what: &str, ledger: &[LedgerEntry]) -> u64 {
+    ledger_parts(what, "", ledger).iter().map(|(_, count)| count).sum()
+}
+
 fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {
     let is_dma = |entry: &LedgerEntry| DMA.contains(&entry.crossing.as_str());
     let is_bus = |entry: &LedgerEntry| is_dma(entry) || PROGRAMMED.contains(&entry.crossing.as_str());

@@ -6,11 +6,11 @@ use anyhow::Result;
 use niclab_spec::{
     Cluster, Report,
     monitor::DaemonStats,
-    report::{Accelerator, Mode, REPORT_VERSION, WallFigures, WallResult, nic_names},
+    report::{Accelerator, GuestTime, Mode, REPORT_VERSION, WallFigures, WallResult, nic_names},
 };
 
 use super::{
-    interrupts::{self, Counts},
+    kernels::{self, Kernel},
     perf,
 };
 use crate::{boot::running::RunningCluster, daemon::monitor};
@@ -19,14 +19,14 @@ use crate::{boot::running::RunningCluster, daemon::monitor};
 pub struct Readings {
     wall: Duration,
     device: DaemonStats,
-    guest_interrupts: Option<Vec<Counts>>,
+    kernels: Option<Vec<Kernel>>,
 }
 
 /// The beginning of what is reported.
 pub struct Measurement {
     begin: Instant,
     device: DaemonStats,
-    guest_interrupts: Option<Vec<Counts>>,
+    kernels: Option<Vec<Kernel>>,
 }
 
 /// What only the caller knows about the time in between.
@@ -74,9 +74,9 @@ impl Measurement {
     /// # Errors
     /// When the daemon does not answer, or the cluster ends.
     pub fn begin(running: &mut RunningCluster) -> Result<Self> {
-        let guest_interrupts = interrupts::read(running)?;
+        let kernels = kernels::read(running)?;
         let device = monitor::begin_measurement(&running.plan().monitor_socket)?;
-        Ok(Self { begin: Instant::now(), device, guest_interrupts })
+        Ok(Self { begin: Instant::now(), device, kernels })
     }
 
     /// Reads every counter again.
@@ -86,11 +86,11 @@ impl Measurement {
     pub fn end(self, running: &mut RunningCluster) -> Result<Readings> {
         let wall = self.begin.elapsed();
         let device = monitor::stats(&running.plan().monitor_socket)?.since(&self.device);
-        let guest_interrupts = match &self.guest_interrupts {
-            Some(before) => interrupts::read(running)?.map(|after| differences(before, &after)),
+        let kernels = match &self.kernels {
+            Some(before) => kernels::read(running)?.map(|after| differences(before, &after)),
             None => None,
         };
-        Ok(Readings { wall, device, guest_interrupts })
+        Ok(Readings { wall, device, kernels })
     }
 }
 
@@ -98,11 +98,16 @@ impl Readings {
     /// The report of them.
     #[must_use]
     pub fn report(self, running: &RunningCluster, cluster: &Cluster, outcome: Outcome) -> Report {
-        let Self { wall: commands, device, guest_interrupts } = self;
+        let Self { wall: commands, device, kernels } = self;
+        let named = running.plan().nodes.iter().zip(kernels.iter().flatten());
+        // Of a guest that cannot say nothing is known.
+        let named = named.filter(|(_, kernel)| kernel.time != GuestTime::default());
+        let guests = named.map(|(node, kernel)| GuestTime { node: node.name.clone(), ..kernel.time.clone() });
         let wall = WallFigures {
             boot_ns: nanoseconds(outcome.boot),
             commands_ns: nanoseconds(commands),
             results: outcome.commands.iter().flat_map(|command| command.results.clone()).collect(),
+            guests: guests.collect(),
         };
         let plan = running.plan();
         let mut report = Report {
@@ -128,8 +133,8 @@ impl Readings {
             total: Vec::new(),
             checks: Vec::new(),
         };
-        add_outcomes(&mut report, outcome.commands, guest_interrupts);
-        report.checks.extend(interrupts::check(&report.nodes));
+        add_outcomes(&mut report, outcome.commands, kernels);
+        report.checks.extend(kernels::check(&report.nodes));
         let received = report.nodes.iter().fold((0_u64, 0_u64), |(messages, bytes), node| {
             (messages.wrapping_add(node.messages_received), bytes.wrapping_add(node.bytes_received))
         });
@@ -139,18 +144,18 @@ impl Readings {
     }
 }
 
-fn add_outcomes(report: &mut Report, commands: Vec<CommandOutcome>, interrupts: Option<Vec<Counts>>) {
+fn add_outcomes(report: &mut Report, commands: Vec<CommandOutcome>, kernels: Option<Vec<Kernel>>) {
     for (node, command) in report.nodes.iter_mut().zip(commands) {
         node.exit_code = command.exit_code;
         node.error = command.error;
     }
-    for (node, counts) in report.nodes.iter_mut().zip(interrupts.into_iter().flatten()) {
-        node.guest_interrupts = Some(counts);
+    for (node, kernel) in report.nodes.iter_mut().zip(kernels.into_iter().flatten()) {
+        node.guest_interrupts = Some(kernel.interrupts);
     }
 }
 
-fn differences(before: &[Counts], after: &[Counts]) -> Vec<Counts> {
-    before.iter().zip(after).map(|(before, after)| interrupts::difference(before, after)).collect()
+fn differences(before: &[Kernel], after: &[Kernel]) -> Vec<Kernel> {
+    before.iter().zip(after).map(|(before, after)| kernels::difference(before, after)).collect()
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

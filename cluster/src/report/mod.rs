@@ -1,25 +1,24 @@
 //! Reports: how a live run's is made, and how reports are shown.
 //!
 //! * [`live`] makes a [`niclab_spec::Report`] of what a running cluster did between two instants;
-//! * [`perf`] reads what `niclab-perf` measured in the guests;
+//! * [`kernels`] reads what the guests' kernels count, [`perf`] what `niclab-perf` measured in the guests;
 //! * [`file`] is where it is written to; [`text`] shows one report as tables;
 //! * [`compare`] puts several beside one another.
 
 pub mod compare;
 pub mod file;
+pub mod kernels;
 pub mod live;
 pub mod perf;
 pub mod text;
-
-mod interrupts;
 
 #[cfg(test)]
 pub(crate) mod samples {
     use niclab_spec::{
         Report,
         report::{
-            Accelerator, Checked, FabricFigures, Histogram, LedgerEntry, Mode, ModelFigures, NodeFigures,
-            PortFigures, REPORT_VERSION, WallFigures, WallLatency, WallResult,
+            Accelerator, Checked, FabricFigures, GuestTime, Histogram, LedgerEntry, Mode, ModelFigures,
+            NodeFigures, PortFigures, REPORT_VERSION, WallFigures, WallLatency, WallResult,
         },
     };
 
@@ -31,6 +30,16 @@ pub(crate) mod samples {
         model_waited_ps: u64,
     ) -> LedgerEntry {
         LedgerEntry { crossing: crossing.into(), count, bytes, model_price_ps, model_waited_ps }
+    }
+
+    fn guest_time(node: &str) -> GuestTime {
+        GuestTime {
+            node: node.into(),
+            user_ns: 1_230_000_000,
+            system_ns: 40_000_000,
+            interrupts_ns: 10_000_000,
+            idle_ns: 700_000_000,
+        }
     }
 
     /// A report with something in every part.
@@ -87,6 +96,7 @@ pub(crate) mod samples {
                 boot_ns: 4_123_000_000,
                 commands_ns: 2_000_000_000,
                 results: vec![result],
+                guests: vec![guest_time("node0")],
             }),
             model: ModelFigures {
                 time_ps: 1_600_000,

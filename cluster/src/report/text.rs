@@ -5,7 +5,9 @@ use std::{borrow::Cow, collections::BTreeMap};
 use niclab_spec::{
     Report,
     monitor::DaemonStats,
-    report::{FabricFigures, Histogram, LedgerEntry, ModelFigures, NodeFigures, WallFigures, sum_of},
+    report::{
+        FabricFigures, GuestTime, Histogram, LedgerEntry, ModelFigures, NodeFigures, WallFigures, sum_of,
+    },
 };
 
 use crate::output::table;
@@ -123,6 +125,14 @@ fn wall_text(wall: &WallFigures) -> String {
         seconds(wall.boot_ns),
         seconds(wall.commands_ns)
     );
+    for GuestTime { node, user_ns, system_ns, interrupts_ns, idle_ns } in &wall.guests {
+        let [user, system, interrupts, idle] =
+            [user_ns, system_ns, interrupts_ns, idle_ns].map(|ns| decimal(*ns, 1_000_000_000, 2));
+        text += &format!(
+            "{node}: its processors' wall time: {user} s in programs, {system} s in the kernel, {interrupts} s in interrupts, \
+             {idle} s idle\n"
+        );
+    }
     if wall.results.is_empty() {
         return text;
     }
@@ -337,6 +347,7 @@ mod tests {
             "cluster c: live, 1 nodes, NIC ultra, profile p, seed 7",
             "niclab 0.0.1, QEMU 11.1.3, kernel 6.12, accelerator tcg (no KVM)",
             "wall time: 4.1 s to healthy, 2.0 s for the commands",
+            "node0: its processors' wall time: 1.23 s in programs, 0.04 s in the kernel, 0.01 s in interrupts, 0.70 s idle",
             "model time: 1.600000 us, an estimate: races",
             "node0: interrupts: message 2\n",
             "node0: page 3: 5 launches, 2 interrupts (message)\n",

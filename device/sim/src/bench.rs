@@ -1,4 +1,5 @@
-//! How fast the simulator is, and how much memory it takes, over numbers of nodes. Wall time of one thread.
+//! How fast the simulator is, and how much memory it takes, over numbers of nodes, in wall time of one thread; and how fast it
+//! carries any one configuration, in a core's time.
 
 use std::fmt;
 use std::fs;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use niclab_spec::Forwarding;
 use niclab_spec::sim::{SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{DeviceFaults, Faults, LinkConfig, NicConfig, Profile, SimConfig, Workload, WorkloadKind};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::run::{Options, Outcome, RunError, run};
@@ -87,6 +89,53 @@ impl Measured {
     }
 }
 
+/// How fast one configuration is simulated: for each second that a core works on it, which is wall time less what other
+/// programs take of the core meanwhile.
+#[derive(Clone, Debug, Serialize)]
+pub struct Speed {
+    /// Frames that nodes sent in the measured part.
+    pub frames: u64,
+    /// Events carried out, set-up included.
+    pub events: u64,
+    /// Frames, round by round.
+    pub frames_per_processor_s: Vec<f64>,
+    /// Events, round by round.
+    pub events_per_processor_s: Vec<f64>,
+    /// Checks that did not hold.
+    pub failed_checks: Vec<String>,
+}
+
+/// Simulates a configuration so many times.
+///
+/// # Errors
+/// [`RunError`].
+pub fn speed(config: &SimConfig, rounds: u32) -> Result<Speed, RunError> {
+    let mut speed = Speed {
+        frames: 0,
+        events: 0,
+        frames_per_processor_s: Vec::new(),
+        events_per_processor_s: Vec::new(),
+        failed_checks: Vec::new(),
+    };
+    for _ in 0..rounds {
+        let begin = processor_time();
+        let Outcome { events, report, .. } = run(config, &Options::default())?;
+        let took = processor_time().saturating_sub(begin).max(Duration::from_nanos(1)).as_secs_f64();
+        (speed.frames, speed.events) = (report.fabric.frames_in, events);
+        speed.frames_per_processor_s.push(speed.frames as f64 / took);
+        speed.events_per_processor_s.push(events as f64 / took);
+        let failed = report.checks.into_iter().filter(|check| !check.held);
+        speed.failed_checks = failed.map(|check| format!("{}: {}", check.name, check.detail)).collect();
+    }
+    Ok(speed)
+}
+
+/// What this thread has had of a core so far.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
 /// Measures every number of nodes up to `most`, with `count` messages from each node to each partner.
 ///
 /// # Errors
@@ -159,6 +208,20 @@ fn peak_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} frames, {} events; for each second of a core's time, round by round:",
+            self.frames, self.events
+        )?;
+        for (frames, events) in self.frames_per_processor_s.iter().zip(&self.events_per_processor_s) {
+            writeln!(f, "{frames:>12.0} frames {events:>12.0} events")?;
+        }
+        self.failed_checks.iter().try_for_each(|failed| writeln!(f, "FAILED: {failed}"))
+    }
+}
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{NEIGHBOURS} partners a node, 16 bytes a message, ledger on, one thread; wall time")?;
@@ -206,5 +269,17 @@ mod tests {
         );
         let grown = |row: &Row| row.peak_bytes as f64 / (row.events as f64 * (row.events as f64).log2());
         assert!((large.memory_over_n_log_n - grown(large) / grown(small)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_configuration_is_measured_in_each_round() {
+        let measured = speed(&exchange(16, 20), 3).unwrap();
+        assert!(measured.frames >= 16 * 8 * 20 && measured.events > measured.frames, "{measured}");
+        assert!(measured.failed_checks.is_empty(), "{measured}");
+        let rates = [&measured.frames_per_processor_s, &measured.events_per_processor_s];
+        assert!(
+            rates.iter().all(|rates| rates.len() == 3 && rates.iter().all(|rate| *rate > 0.0)),
+            "{measured}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! `niclab-sim`: runs one simulation, a swarm of them, or the simulator's benchmark.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,6 +13,7 @@ use niclab_sim::observer::Observer;
 use niclab_sim::run::{Options, run_observed};
 use niclab_sim::swarm::Swarm;
 use niclab_spec::{NicModel, SimConfig};
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 /// Simulates a cluster of NICs by the same models that serve guests.
@@ -51,7 +53,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Measure the simulator over numbers of nodes.
+    /// Measure the simulator over numbers of nodes, or with one configuration.
     Bench(BenchArguments),
 }
 
@@ -66,6 +68,12 @@ struct BenchArguments {
     /// Messages from each node to each partner.
     #[arg(long, value_name = "N", default_value_t = 100)]
     count: u64,
+    /// Measure this configuration instead: frames and events for each second of a core's time.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "count"])]
+    config: Option<PathBuf>,
+    /// How often it is simulated.
+    #[arg(long, value_name = "N", requires = "config", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -164,8 +172,14 @@ fn swarm(arguments: &Arguments, count: usize) -> Result<bool, Failure> {
 }
 
 fn measure(arguments: &BenchArguments) -> Result<(), Failure> {
-    let table = bench::measure(arguments.nodes, arguments.count)?;
-    let text = if arguments.json { serde_json::to_string_pretty(&table)? + "\n" } else { table.to_string() };
+    let Some(path) = &arguments.config else {
+        return print(&bench::measure(arguments.nodes, arguments.count)?, arguments.json);
+    };
+    print(&bench::speed(&SimConfig::read(path)?, arguments.rounds)?, arguments.json)
+}
+
+fn print(measured: &(impl Serialize + Display), is_json: bool) -> Result<(), Failure> {
+    let text = if is_json { serde_json::to_string_pretty(measured)? + "\n" } else { measured.to_string() };
     write(None, &text)
 }
 

@@ -77,9 +77,10 @@ impl Mark {
     pub fn payload(&self) -> impl Iterator<Item = u64> + use<> {
         let mut random = Random::new(self.number, self.flow.into());
         let (whole, rest) = (self.bytes / 8, self.bytes % 8);
-        let last = (rest != 0).then_some((1 << (8 * rest)) - 1);
-        let masks = (0..whole).map(|_| u64::MAX).chain(last);
-        masks.map(move |mask| random.next() & mask)
+        (0..self.bytes.div_ceil(8)).map(move |word| {
+            let mask = if word < whole { u64::MAX } else { (1 << (8 * rest)) - 1 };
+            random.next() & mask
+        })
     }
 }
 

@@ -4,6 +4,10 @@
 //! Nothing is computed that can be counted: interrupts are those of the component `mitigate` while 100 MB pass through a card.
 //! A rate is taken between two streams of different length, so that neither filling nor draining is in it.
 
+mod guests;
+mod host_time;
+mod live;
+mod speed;
 mod text;
 
 use anyhow::{Context, Result, ensure};
@@ -15,24 +19,45 @@ use niclab_spec::{
 };
 use serde::Serialize;
 
+use self::host_time::HostTime;
 use super::Benches;
-use crate::figures::{
-    Made, PaperFigures,
-    plot::{Legend, Panel, Scale, Series, Style},
+use crate::{
+    figures::{
+        Made, PaperFigures,
+        plot::{Legend, Panel, Scale, Series, Style},
+    },
+    section::BenchSection,
 };
 
 pub(super) const BENCHES: Benches = Benches {
-    figures: &[PaperFigures {
-        name: "inic",
-        help: "INIC: resources, interrupts, latency and bandwidth, and what faulty links cost each assembly",
-        make: |offline| {
-            let simulator = Simulator::locate(offline)?;
-            let figures = InicFigures::measure(&mut |config| simulator.run(config))?;
-            Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+    figures: &[
+        PaperFigures {
+            name: "inic",
+            help: "INIC: resources, interrupts, hosts' time, latency and bandwidth, and what faulty links cost each assembly",
+            make: |offline| {
+                let simulator = Simulator::locate(offline)?;
+                let figures = InicFigures::measure(&mut |config| simulator.run(config))?;
+                Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+            },
         },
+        PaperFigures {
+            name: "inic-live",
+            help: "INIC cards and TCP in guests that are booted for it: real, user and system time, and interrupts, of 100 MB",
+            make: |offline| {
+                let figures = live::LiveFigures::measure(offline)?;
+                Made::new(&figures, figures.text(), &[], figures.hold())
+            },
+        },
+    ],
+    sections: &[BenchSection {
+        name: "inic-guests",
+        help: "Two guests with INIC cards: bandwidth and processor time beside TCP over QEMU's -netdev stream",
+        what: "two guests: INIC cards, CONF4, beside TCP over QEMU's -netdev stream",
+        boots_guests: true,
+        measure: guests::measure,
     }],
-    sections: &[],
     device: &[],
+    simulated: speed::LOADS,
 };
 
 /// The version of [`InicFigures`].
@@ -78,6 +103,8 @@ pub struct InicFigures {
     pub components: Vec<Component>,
     /// Interrupts over [`TRANSFER_BYTES`].
     pub interrupts: Vec<Interrupts>,
+    /// Hosts' time over the same bytes.
+    pub hosts: Vec<HostTime>,
     /// Readings of the local bus's limit.
     pub limits: Vec<Limit>,
     /// Latency and bandwidth.
@@ -182,6 +209,7 @@ impl InicFigures {
     pub fn measure(simulate: Simulate<'_>) -> Result<Self> {
         let interrupts = CHUNKS.iter().map(|(chunk, paper)| Interrupts::measure(*chunk, *paper, simulate));
         let interrupts = interrupts.collect::<Result<_>>()?;
+        let hosts = host_time::measure(simulate)?;
         let mut limits = Vec::new();
         for (crossings, both_ways, paper) in [
             ([2, 2], true, Some(LIMIT_BYTES_PER_S)),
@@ -214,7 +242,7 @@ impl InicFigures {
         }
         let version = INIC_FIGURES_VERSION;
         let (configurations, components) = (configurations()?, components());
-        Ok(Self { version, configurations, components, interrupts, limits, sizes, faulty })
+        Ok(Self { version, configurations, components, interrupts, hosts, limits, sizes, faulty })
     }
 
     /// Whether Table 1 is the sum of its components, and interrupts are as many as the paper's rule gives: but for one, where the
@@ -293,7 +321,7 @@ impl Interrupts {
         let mut count = |chunk: u32| -> Result<u64> {
             let most = Value::Number(TRANSFER_BYTES.into());
             let values = [("rcv_chunk_size", Value::Number(chunk.into())), ("max_message_bytes", most)];
-            let mut config = configuration(PROFILES[0], "unreliable_ordered", &values, TRANSFER_BYTES)?;
+            let mut config = configuration(PROFILES[0], "unreliable_ordered", 2, &values, TRANSFER_BYTES)?;
             config.workload.slices = 8;
             let report = simulate(&with(&config, WorkloadKind::Stream, 1))?;
             let receiver = report.nodes.get(1).context("the simulator's report lacks the receiver")?;
@@ -315,7 +343,7 @@ impl Limit {
             ("send_crossings", Value::Number(send_crossings)),
             ("receive_crossings", Value::Number(receive_crossings)),
         ];
-        let config = configuration(PROFILES[0], "unreliable_ordered", &values, 65_536)?;
+        let config = configuration(PROFILES[0], "unreliable_ordered", 2, &values, 65_536)?;
         let kind = if both_ways { WorkloadKind::AllToAll } else { WorkloadKind::Stream };
         let model_bytes_per_s = rate(&config, kind, simulate)?;
         Ok(Self { send_crossings, receive_crossings, both_ways, model_bytes_per_s, paper_bytes_per_s })
@@ -329,7 +357,7 @@ impl Size {
         message_bytes: u32,
         simulate: Simulate<'_>,
     ) -> Result<Self> {
-        let config = configuration(profile, assembly, &[], message_bytes)?;
+        let config = configuration(profile, assembly, 2, &[], message_bytes)?;
         let latency = simulate(&with(&config, WorkloadKind::PingPong, ROUND_TRIPS))?.model.latency;
         ensure!(
             latency.count == 2 * ROUND_TRIPS,
@@ -349,7 +377,7 @@ impl Faulty {
         assembly: &'static str,
         simulate: Simulate<'_>,
     ) -> Result<Self> {
-        let mut config = configuration(profile, assembly, &[], FAULTY_BYTES)?;
+        let mut config = configuration(profile, assembly, 2, &[], FAULTY_BYTES)?;
         let share = f64::from(percent) / 100.0;
         // On one of the two links, so that each frame meets it once.
         let link = &mut config.nodes.get_mut(1).context("there are two nodes")?.link;
@@ -377,10 +405,10 @@ impl Faulty {
     }
 }
 
-/// Two nodes.
 fn configuration(
     profile: &str,
     assembly: &str,
+    nodes: u32,
     values: &[(&str, Value)],
     message_bytes: u32,
 ) -> Result<SimConfig> {
@@ -391,7 +419,7 @@ fn configuration(
         nic.set(key, value.clone())?;
     }
     let file =
-        ClusterFile { nodes: Some(2), profile: Some(profile.to_owned()), nic, ..ClusterFile::default() };
+        ClusterFile { nodes: Some(nodes), profile: Some(profile.to_owned()), nic, ..ClusterFile::default() };
     let cluster = Source::default().resolve(&file)?;
     let mut workload = Workload::new(WorkloadKind::Stream);
     workload.message_bytes = message_bytes.saturating_sub(TAG_BYTES);

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use clap::{ValueEnum, builder::PossibleValue};
 
-use crate::{device::Row, figures::PaperFigures, section::BenchSection};
+use crate::{device::Row, figures::PaperFigures, section::BenchSection, sim::Load};
 
 /// What one model brings.
 struct Benches {
@@ -16,6 +16,8 @@ struct Benches {
     sections: &'static [BenchSection],
     /// What the device's own benchmark reports of it.
     device: &'static [Row],
+    /// What the simulator is measured with.
+    simulated: &'static [Load],
 }
 
 /// All models that bring something.
@@ -32,6 +34,11 @@ static SECTIONS: LazyLock<Vec<BenchSection>> = LazyLock::new(|| {
 /// What the device's own benchmark reports of models.
 pub(crate) fn device_rows() -> impl Iterator<Item = &'static Row> {
     MODELS.iter().flat_map(|model| model.device)
+}
+
+/// What the simulator is measured with.
+pub(crate) fn loads() -> impl Iterator<Item = &'static Load> {
+    MODELS.iter().flat_map(|model| model.simulated)
 }
 
 impl ValueEnum for PaperFigures {

@@ -62,6 +62,7 @@ pub(super) const BENCHES: Benches = Benches {
             goal: Some(Goal::Below(1_000.0)),
         },
     ],
+    simulated: &[],
 };
 
 /// The version of [`UltraFigures`].

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod compare;
 mod doctor;
 mod down;
 mod exec;
@@ -62,6 +63,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Capture(args) => watch::capture(&args),
         Command::Record(args) => watch::record(&args),
         Command::Check(args) => check::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Firmware(tool) => match_unit::run(&tool),
         Command::Protocol(tool) => protocol::run(&tool),

@@ -8,6 +8,7 @@ mod booting;
 mod check;
 mod command_line;
 mod commands;
+mod compare;
 mod figures;
 mod inic;
 mod matching;

@@ -1,4 +1,4 @@
-//! `niclab-compare`: the match unit and the processors on the paper's benchmark, and how fast the match unit is simulated.
+//! `niclab-processors`: the match unit and the processors on the paper's benchmark, and how fast the match unit is simulated.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("niclab-compare: {error}");
+            eprintln!("niclab-processors: {error}");
             ExitCode::FAILURE
         }
     }

@@ -255,7 +255,8 @@ impl Memory {
     pub fn store(&mut self, range: &HostRange, bytes: &[u8]) -> Option<(usize, u64)> {
         let (port, begin) = self.offset_of(range)?;
         let place = self.ports.get_mut(port)?.region.get_mut(begin..begin + range.bytes as usize)?;
-        place.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+        let count = place.len().min(bytes.len());
+        place.get_mut(..count)?.copy_from_slice(bytes.get(..count)?);
         (place.len() == bytes.len()).then_some((port, begin as u64))
     }
 
@@ -323,6 +324,10 @@ impl niclab_workloads::Memory for View<'_> {
     fn load(&self, offset: u64, bytes: u64) -> u64 {
         let region = self.memory.ports.get(self.port).map(|memory| memory.region.as_slice());
         let place = region.and_then(|region| region.get(offset as usize..(offset + bytes) as usize));
+        // Most often it is a whole word.
+        if let Some(Ok(word)) = place.map(<[u8; 8]>::try_from) {
+            return u64::from_le_bytes(word);
+        }
         let mut word = [0; 8];
         word.iter_mut().zip(place.unwrap_or_default()).for_each(|(place, byte)| *place = *byte);
         u64::from_le_bytes(word)
@@ -331,7 +336,11 @@ impl niclab_workloads::Memory for View<'_> {
     fn store_word(&mut self, offset: u64, bytes: u64, word: u64) {
         let region = self.memory.ports.get_mut(self.port).map(|memory| memory.region.as_mut_slice());
         let place = region.and_then(|region| region.get_mut(offset as usize..(offset + bytes) as usize));
-        place.unwrap_or_default().iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+        let place = place.unwrap_or_default();
+        match <&mut [u8; 8]>::try_from(&mut *place) {
+            Ok(whole) => *whole = word.to_le_bytes(),
+            Err(_) => place.iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use niclab_components::BUNDLED;
 
 use super::{
     ASSEMBLIES, FAULT_KINDS, FAULT_PERCENTS, FAULTY_BYTES, FAULTY_MESSAGES, Faulty, InicFigures, PROFILES,
-    SIZES, Size,
+    SIZES, Size, host_time,
 };
 
 /// All of it.
@@ -13,6 +13,7 @@ pub(super) fn text(figures: &InicFigures) -> String {
     let mut text = "INIC in the simulator; all times are model time\n\n".to_owned();
     resources(&mut text, figures);
     interrupts(&mut text, figures);
+    host_time::text(&mut text, &figures.hosts);
     limits(&mut text, figures);
     sizes(&mut text, figures);
     PROFILES.iter().for_each(|profile| faulty(&mut text, figures, profile));

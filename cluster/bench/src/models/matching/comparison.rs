@@ -1,4 +1,4 @@
-//! The program of the device's side that compares the match unit with processors: `niclab-compare`.
+//! The program of the device's side that compares the match unit with processors: `niclab-processors`.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use niclab_cluster::{host::process::die_with_owner, programs};
 use niclab_images::Terminal;
 
 const COMPARISON: programs::Tool =
-    programs::Tool { program: "niclab-compare", what: "the processors to compare with" };
+    programs::Tool { program: "niclab-processors", what: "the processors to compare with" };
 
 /// What it prints when it is started with these arguments.
 ///

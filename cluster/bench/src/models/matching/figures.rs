@@ -143,7 +143,7 @@ impl Measurements {
         let version = measured.version;
         ensure!(
             version == MEASUREMENTS_VERSION,
-            "figures of version {version}, not {MEASUREMENTS_VERSION}; build niclab-compare and niclab together"
+            "figures of version {version}, not {MEASUREMENTS_VERSION}; build niclab-processors and niclab together"
         );
         let machines = measured.as_described.iter().chain(&measured.otherwise);
         let lists: Vec<&[List]> = machines

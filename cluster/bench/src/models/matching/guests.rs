@@ -74,7 +74,7 @@ impl Sample {
 /// # Errors
 /// When the cluster does not boot, or a measurement fails.
 pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    let booted = crate::boot_cluster(options, root, &cluster()?)?;
+    let booted = crate::boot_cluster(options, root, &cluster()?, |_| {})?;
     booted.finish(|running| {
         let samples = crate::rounds(options.rounds, Sample::ALL, |sample| sample.take(running))?;
         Ok(Measured { figures: compare(samples), ..Measured::default() })

@@ -82,4 +82,5 @@ pub(super) const BENCHES: Benches = Benches {
             goal: None,
         },
     ],
+    simulated: &[],
 };

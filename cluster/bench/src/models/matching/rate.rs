@@ -13,14 +13,14 @@ use crate::{
 /// Least cycles a second, in millions, with the list manager.
 const GOAL: Goal = Goal::AtLeast(300.0);
 
-/// Runs `niclab-compare bench`.
+/// Runs `niclab-processors bench`.
 ///
 /// # Errors
 /// When the program cannot be found or built, fails, or prints something else.
 pub fn measure(options: &Options) -> Result<Measured> {
     let rounds = options.rounds.to_string();
     let output = comparison::output(&["bench", "--json", "--rounds", &rounds], options.cluster.offline)?;
-    let what = "niclab-compare bench printed no rates; build niclab and niclab-compare together";
+    let what = "niclab-processors bench printed no rates; build niclab and niclab-processors together";
     let rates: Value = serde_json::from_slice(&output).context(what)?;
     let figures = figures(&rates).context(what)?;
     Ok(Measured { figures, details: Some(rates), ..Measured::default() })

@@ -65,14 +65,24 @@ struct Fifo {
     tokens: VecDeque<(Time, Token)>,
     /// When each of the last tokens was taken, as many as the FIFO is deep.
     taken: VecDeque<Time>,
+    /// How many of these, at the end, rise.
+    rising: usize,
     from: usize,
     to: usize,
 }
 
 impl Fifo {
-    /// Tokens in it at `now`: those that are not taken, and those that are taken later.
-    fn held(&self, now: Time) -> usize {
-        self.tokens.len() + self.taken.iter().filter(|taken| **taken > now).count()
+    /// Whether it is full at `now`: of tokens that are not taken, and of those that are taken later.
+    fn is_full(&self, now: Time) -> bool {
+        let Some(free) = self.depth.checked_sub(self.tokens.len()).filter(|free| *free > 0) else {
+            return true;
+        };
+        let Some(first) = self.taken.len().checked_sub(free) else { return false };
+        // Most often they rise, and one of them says it of all behind it, and all before it.
+        if self.rising == self.taken.len() {
+            return self.taken.get(first).is_some_and(|taken| *taken > now);
+        }
+        self.taken.iter().filter(|taken| **taken > now).count() >= free
     }
 
     /// The first instant after `now` at which a place comes free, where that is known.
@@ -84,7 +94,9 @@ impl Fifo {
         if self.taken.len() == self.depth {
             self.taken.pop_front();
         }
+        let rises = self.taken.back().is_none_or(|last| *last <= at);
         self.taken.push_back(at);
+        self.rising = if rises { (self.rising + 1).min(self.taken.len()) } else { 1 };
     }
 }
 
@@ -158,7 +170,7 @@ impl Io<'_> {
     pub(super) fn has_room(&mut self, output: usize) -> bool {
         let fifos = self.wiring.outputs.get(output).map_or(&[][..], Vec::as_slice);
         for fifo in fifos.iter().filter_map(|fifo| self.fifos.get(*fifo)) {
-            if fifo.held(self.now) >= fifo.depth {
+            if fifo.is_full(self.now) {
                 let free = fifo.free_after(self.now);
                 *self.place_at = match (*self.place_at, free) {
                     (Some(known), Some(free)) => Some(known.min(free)),
@@ -241,6 +253,7 @@ impl Circuit {
                 depth,
                 tokens: VecDeque::new(),
                 taken: VecDeque::new(),
+                rising: 0,
                 from: from.0,
                 to: to.0,
             });
@@ -352,6 +365,39 @@ impl Circuit {
             if self.act(index, now, card, |component, io| component.step(io)) == Some(true) {
                 self.ready |= 1 << index;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whether instants rise or not: full is what holds as many tokens as it is deep, of those not taken and those taken later.
+        #[test]
+        fn a_fifo_is_full_of_what_is_not_taken_yet(
+            depth in 1_usize..6,
+            waiting in 0_usize..7,
+            taken in prop::collection::vec(0_u64..20, 0..12),
+            now in 0_u64..20,
+        ) {
+            let mut fifo = Fifo {
+                depth,
+                tokens: (0..waiting).map(|_| (Time::ZERO, Token::Expiry(0))).collect(),
+                taken: VecDeque::new(),
+                rising: 0,
+                from: 0,
+                to: 0,
+            };
+            taken.iter().for_each(|at| fifo.take(Time::from_ps(*at)));
+            let last: Vec<u64> = taken.iter().rev().take(depth).copied().collect();
+            let held = waiting + last.iter().filter(|at| **at > now).count();
+            prop_assert_eq!(fifo.is_full(Time::from_ps(now)), held >= depth);
         }
     }
 }

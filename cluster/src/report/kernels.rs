@@ -1,9 +1,9 @@
-//! What the guests' kernels themselves count in `/proc/interrupts`.
+//! What the guests' kernels themselves count: interrupts in `/proc/interrupts`, and their processors' time in `/proc/stat`.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
-use niclab_spec::report::{Checked, NodeFigures};
+use niclab_spec::report::{Checked, GuestTime, NodeFigures};
 
 use crate::boot::{
     command::{self, CommandError, NodeCommand},
@@ -19,6 +19,18 @@ const ETHERNET: &str = "ethernet_";
 /// Interrupts by function: `cluster` and `ethernet`.
 pub type Counts = BTreeMap<String, u64>;
 
+/// What `/proc/stat` counts in, on every Linux that programs can tell.
+const TICK_NS: u64 = 10_000_000;
+
+/// What a kernel has counted since it was booted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// Interrupts.
+    pub interrupts: Counts,
+    /// Time of its processors, without the node's name.
+    pub time: GuestTime,
+}
+
 /// How long the guests may take to print a file.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -30,36 +42,44 @@ for interface in /sys/class/net/*; do
     read -r address <"$interface/address" && [ "$address" = "$1" ] || continue
     cd -P "$interface/device" 2>/dev/null && echo "ethernet ${PWD##*/}"
 done
+read -r times </proc/stat && echo "$times"
 echo
 cat /proc/interrupts
 "#;
 
-/// Counts since the guests were booted, by rank; none where a guest cannot say, which is logged.
+/// Counts of all guests, by rank; none where one cannot say, which is logged.
 ///
 /// # Errors
 /// [`crate::boot::running::Failure`] when the cluster ends.
-pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Counts>>> {
+pub fn read(running: &mut RunningCluster) -> Result<Option<Vec<Kernel>>> {
     let nodes = running.plan().nodes.iter().enumerate();
     let commands: Vec<NodeCommand> =
         nodes.map(|(rank, node)| NodeCommand::shell(rank, SCRIPT, &[node.mac.to_string()])).collect();
     match command::run(running, &commands, LIMIT) {
         Ok(texts) => Ok(Some(texts.iter().map(|text| parse(text)).collect())),
         Err(error) if error.is::<CommandError>() => {
-            log::warn!("the report goes without the guests' own interrupt counts: {error}");
+            log::warn!("the report goes without the guests' own counts: {error}");
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// What was added between two readings.
-pub fn difference(before: &Counts, after: &Counts) -> Counts {
+/// What was added between two readings. A guest that was reset meanwhile began anew.
+pub fn difference(before: &Kernel, after: &Kernel) -> Kernel {
     let added = |(function, count): (&String, &u64)| {
-        let before = before.get(function).copied().unwrap_or(0);
-        // A guest that was reset began anew.
+        let before = before.interrupts.get(function).copied().unwrap_or(0);
         (function.clone(), count.saturating_sub(before))
     };
-    after.iter().map(added).collect()
+    let (one, other) = (&before.time, &after.time);
+    let time = GuestTime {
+        user_ns: other.user_ns.saturating_sub(one.user_ns),
+        system_ns: other.system_ns.saturating_sub(one.system_ns),
+        interrupts_ns: other.interrupts_ns.saturating_sub(one.interrupts_ns),
+        idle_ns: other.idle_ns.saturating_sub(one.idle_ns),
+        ..GuestTime::default()
+    };
+    Kernel { interrupts: after.interrupts.iter().map(added).collect(), time }
 }
 
 /// Holds the kernels' own counts of the cluster function against the device's; none where no guest could say.
@@ -89,10 +109,34 @@ pub fn check(nodes: &[NodeFigures]) -> Option<Checked> {
 }
 
 /// Reads what [`SCRIPT`] prints.
-fn parse(text: &str) -> Counts {
+fn parse(text: &str) -> Kernel {
     let (names, table) = text.split_once("\n\n").unwrap_or((text, ""));
+    let time = names.lines().find_map(|line| line.strip_prefix("cpu ")).map(time_of).unwrap_or_default();
     let named = names.lines().filter_map(|line| line.split_once(' '));
-    named.filter_map(|(function, device)| Some((function.to_owned(), count_of(table, device)?))).collect()
+    let interrupts = named
+        .filter_map(|(function, device)| Some((function.to_owned(), count_of(table, device)?)))
+        .collect();
+    Kernel { interrupts, time }
+}
+
+/// The first line of `/proc/stat`, of all processors: user, nice, system, idle, waiting for storage, interrupts, and what
+/// interrupts left to be done.
+fn time_of(line: &str) -> GuestTime {
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let ns = |places: &[usize]| {
+        let sum: u64 = places
+            .iter()
+            .filter_map(|place| ticks.get(*place))
+            .fold(0, |sum, ticks| sum.wrapping_add(*ticks));
+        sum.saturating_mul(TICK_NS)
+    };
+    GuestTime {
+        user_ns: ns(&[0, 1]),
+        system_ns: ns(&[2]),
+        interrupts_ns: ns(&[5, 6]),
+        idle_ns: ns(&[3, 4]),
+        ..GuestTime::default()
+    }
 }
 
 /// Sum over all lines of `/proc/interrupts`, and all processors, on which `device` or a queue of it (`virtio1-input.0`)
@@ -113,6 +157,7 @@ mod tests {
 
     const OUTPUT: &str = "cluster virtio1
 ethernet virtio10
+cpu  700 3 40 9000 1 5 6 0 0 0
 
            CPU0       CPU1
  10:        100         23   IO-APIC  10-fasteoi   uhci_hcd:usb1, virtio1
@@ -123,9 +168,23 @@ NMI:          1          2   Non-maskable interrupts
 
     #[test]
     fn each_function_gets_its_lines_over_all_processors() {
-        assert_eq!(parse(OUTPUT), [("cluster".to_owned(), 123), ("ethernet".to_owned(), 12)].into());
-        assert_eq!(parse("cluster virtio9\n\nNMI: 1\n"), Counts::new(), "a device without a line");
-        assert_eq!(parse("\nNMI: 1\n"), Counts::new(), "a guest without the driver");
+        let interrupts = [("cluster".to_owned(), 123), ("ethernet".to_owned(), 12)].into();
+        assert_eq!(parse(OUTPUT).interrupts, interrupts);
+        assert_eq!(parse("cluster virtio9\n\nNMI: 1\n"), Kernel::default(), "a device without a line");
+        assert_eq!(parse("\nNMI: 1\n"), Kernel::default(), "a guest without the driver");
+    }
+
+    #[test]
+    fn a_tick_is_a_hundredth_of_a_second() {
+        let time = GuestTime {
+            user_ns: 7_030_000_000,
+            system_ns: 400_000_000,
+            interrupts_ns: 110_000_000,
+            idle_ns: 90_010_000_000,
+            ..GuestTime::default()
+        };
+        assert_eq!(parse(OUTPUT).time, time);
+        assert_eq!(parse("cpu  7\n\n").time, GuestTime { user_ns: 70_000_000, ..GuestTime::default() });
     }
 
     #[test]
@@ -150,8 +209,17 @@ NMI:          1          2   Non-maskable interrupts
 
     #[test]
     fn a_difference_is_what_was_added() {
-        let counts = |cluster| Counts::from([("cluster".to_owned(), cluster)]);
-        assert_eq!(difference(&counts(100), &counts(123)), counts(23));
-        assert_eq!(difference(&Counts::new(), &counts(7)), counts(7));
+        let kernel = |count| Kernel {
+            interrupts: [("cluster".to_owned(), count)].into(),
+            time: GuestTime {
+                user_ns: count,
+                system_ns: 2 * count,
+                interrupts_ns: 3 * count,
+                idle_ns: 4 * count,
+                ..GuestTime::default()
+            },
+        };
+        assert_eq!(difference(&kernel(100), &kernel(123)), kernel(23));
+        assert_eq!(difference(&Kernel::default(), &kernel(7)), kernel(7));
     }
 }

@@ -1,0 +1,324 @@
+//! The paper's figures 7 and 8 in guests: what 100 MB take, at both ends, over TCP and over INIC cards, in turns in one boot.
+//!
+//! Wall time, of guests that are emulated where there is no KVM: what is to be compared stands in one column. A program that polls
+//! spends all of its time as user time, whatever it waits for; one that sleeps has its card interrupt it. The interrupts of the
+//! polling one are those that its receiver asked for, one for each message, and exact; the Ethernet function is used by TCP alone.
+
+use anyhow::{Context, Result, bail};
+use niclab_cluster::{check::live::LiveCluster, output::table};
+use niclab_spec::{
+    ClusterFile, NicConfig, NicModel, Report, Scenario, ScenarioMode, Source, Value, Workload, WorkloadKind,
+    report::{GuestTime, NodeFigures},
+};
+use serde::Serialize;
+
+use super::TRANSFER_BYTES;
+
+/// The version of [`LiveFigures`].
+pub const LIVE_FIGURES_VERSION: u32 = 1;
+
+const MESSAGE_BYTES: u32 = 64 << 10;
+const TAG_BYTES: u32 = 16;
+/// Of each way; what is shown are medians.
+const ROUNDS: usize = 3;
+
+/// How the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Tcp,
+    Polling,
+    Sleeping,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Tcp, Self::Polling, Self::Sleeping];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Polling => "inic, polling, an interrupt a message",
+            Self::Sleeping => "inic, sleeping",
+        }
+    }
+
+    fn run(self, cluster: &mut LiveCluster) -> Result<Report> {
+        match self {
+            Self::Tcp => cluster.benchmark(&["--transport", "tcp"]),
+            Self::Polling => cluster.measure(),
+            Self::Sleeping => cluster.benchmark(&["--poll", "block"]),
+        }
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LiveFigures {
+    /// [`LIVE_FIGURES_VERSION`].
+    pub version: u32,
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// How often each was measured.
+    pub rounds: usize,
+    /// Messages, or writes.
+    pub messages: u64,
+    /// Of how many bytes, tags included.
+    pub message_bytes: u32,
+    /// Each way, its sender first.
+    pub hosts: Vec<LiveHost>,
+}
+
+/// One end of one way: medians.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LiveHost {
+    /// Which way.
+    pub way: &'static str,
+    /// Whether it receives.
+    pub is_receiver: bool,
+    /// From the first message to the last one's confirmation.
+    pub wall_real_ns: u64,
+    /// In programs.
+    pub wall_user_ns: u64,
+    /// In the kernel.
+    pub wall_system_ns: u64,
+    /// In interrupts.
+    pub wall_interrupts_ns: u64,
+    /// Interrupts that the device raised.
+    pub interrupts: u64,
+    /// Those that the guest counted.
+    pub guest_interrupts: u64,
+    /// What the device must have raised, where a formula says it.
+    pub expected_interrupts: Option<u64>,
+}
+
+impl LiveFigures {
+    /// Boots two guests and measures, in rounds that take turns.
+    ///
+    /// # Errors
+    /// When the cluster cannot be booted, or a run fails.
+    pub fn measure(offline: bool) -> Result<Self> {
+        let scenario = scenario()?;
+        let messages = scenario.workload.count;
+        let mut cluster = LiveCluster::boot(&scenario, offline)?;
+        let measured = rounds(&mut |way| way.run(&mut cluster));
+        cluster.shut_down();
+        let reports = measured?;
+        let accelerator = reports.iter().flatten().find_map(|report| report.accelerator.clone());
+        let mut hosts = Vec::new();
+        for (way, reports) in Way::ALL.into_iter().zip(&reports) {
+            for rank in [0, 1] {
+                let samples = reports.iter().map(|report| LiveHost::of(way, rank, report, messages));
+                hosts.push(LiveHost::median(&samples.collect::<Result<Vec<_>>>()?)?);
+            }
+        }
+        Ok(Self {
+            version: LIVE_FIGURES_VERSION,
+            accelerator: accelerator.map_or_else(String::new, |accelerator| accelerator.name),
+            rounds: ROUNDS,
+            messages,
+            message_bytes: MESSAGE_BYTES,
+            hosts,
+        })
+    }
+
+    /// Whether the device raised the interrupts of the formula, and no guest counted more than were raised.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.hosts.iter().all(|host| {
+            host.expected_interrupts.is_none_or(|expected| expected == host.interrupts)
+                && host.guest_interrupts <= host.interrupts
+        })
+    }
+
+    /// As a table.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let heading =
+            ["", "real s", "user s", "system s", "interrupts s", "device's interrupts", "guest's", "formula"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        let seconds = |ns: u64| format!("{:.2}", ns as f64 / 1e9);
+        rows.extend(self.hosts.iter().map(|host| {
+            vec![
+                format!("{}: {}", host.way, if host.is_receiver { "receiver" } else { "sender" }),
+                seconds(host.wall_real_ns),
+                seconds(host.wall_user_ns),
+                seconds(host.wall_system_ns),
+                seconds(host.wall_interrupts_ns),
+                host.interrupts.to_string(),
+                host.guest_interrupts.to_string(),
+                host.expected_interrupts.map_or("-".to_owned(), |expected| expected.to_string()),
+            ]
+        }));
+        format!(
+            "INIC (CONF4) and TCP in guests ({}): {} messages or writes of {} bytes, tags included; wall time, medians of {} rounds \
+             in turns;\ntime of all processors of a guest, in steps of 10 ms. INIC: cluster function; TCP: Ethernet function.\n\n{}",
+            self.accelerator,
+            self.messages,
+            self.message_bytes,
+            self.rounds,
+            table(&rows)
+        )
+    }
+}
+
+/// Each way in each round, another one first each time.
+fn rounds(run: &mut dyn FnMut(Way) -> Result<Report>) -> Result<[Vec<Report>; 3]> {
+    let mut reports = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..ROUNDS {
+        for turn in 0..Way::ALL.len() {
+            let place = (round + turn) % Way::ALL.len();
+            reports[place].push(run(Way::ALL[place])?);
+        }
+    }
+    Ok(reports)
+}
+
+/// Two nodes.
+fn scenario() -> Result<Scenario> {
+    let mut nic = NicConfig::of(NicModel::named("inic").context("there is no model `inic`")?);
+    nic.set("assembly", Value::Word("conf4".to_owned()))?;
+    nic.set("max_message_bytes", Value::Number(MESSAGE_BYTES.into()))?;
+    let file = ClusterFile { nodes: Some(2), nic, ..ClusterFile::default() };
+    let cluster = Source::default().resolve_booted(&file)?;
+    let workload = Workload {
+        message_bytes: MESSAGE_BYTES - TAG_BYTES,
+        count: TRANSFER_BYTES.div_ceil(MESSAGE_BYTES).into(),
+        warmup: 100,
+        interrupt_every: 1,
+        ..Workload::new(WorkloadKind::Stream)
+    };
+    let (budgets, ratios) = (Vec::new(), Vec::new());
+    Ok(Scenario { mode: ScenarioMode::Live, repeat: 1, cluster, workload, budgets, ratios })
+}
+
+impl LiveHost {
+    fn of(way: Way, rank: usize, report: &Report, messages: u64) -> Result<Self> {
+        let wall = report.wall.as_ref().context("a live report has wall times")?;
+        let result =
+            wall.results.first().context("niclab-perf measured nothing; its messages stand above")?;
+        let node = report.nodes.get(rank).context("the report lacks a node")?;
+        if let Some(code) = node.exit_code.filter(|code| *code != 0) {
+            bail!("{}: niclab-perf ended with code {code}; its messages stand above", node.name);
+        }
+        let guest = wall.guests.iter().find(|guest| guest.node == node.name);
+        let guest = guest.context("a guest does not say what its processors did")?;
+        let &GuestTime { user_ns, system_ns, interrupts_ns, .. } = guest;
+        let (interrupts, guest_interrupts) = counted(node, way == Way::Tcp);
+        let is_receiver = rank == 1;
+        // A stream's receiver says at its end that all came: a message to the sender.
+        let expected = if is_receiver { messages } else { 1 };
+        Ok(Self {
+            way: way.name(),
+            is_receiver,
+            wall_real_ns: result.elapsed_ns,
+            wall_user_ns: user_ns,
+            wall_system_ns: system_ns,
+            wall_interrupts_ns: interrupts_ns,
+            interrupts,
+            guest_interrupts,
+            expected_interrupts: (way == Way::Polling).then_some(expected),
+        })
+    }
+
+    fn median(samples: &[Self]) -> Result<Self> {
+        let first = samples.first().context("at least one round is needed")?;
+        let of = |value: fn(&Self) -> u64| {
+            let mut values: Vec<u64> = samples.iter().map(value).collect();
+            values.sort_unstable();
+            values.get(values.len() / 2).copied().unwrap_or_default()
+        };
+        Ok(Self {
+            wall_real_ns: of(|host| host.wall_real_ns),
+            wall_user_ns: of(|host| host.wall_user_ns),
+            wall_system_ns: of(|host| host.wall_system_ns),
+            wall_interrupts_ns: of(|host| host.wall_interrupts_ns),
+            interrupts: of(|host| host.interrupts),
+            guest_interrupts: of(|host| host.guest_interrupts),
+            ..first.clone()
+        })
+    }
+}
+
+/// Interrupts of a function, by the device and by the guest.
+fn counted(node: &NodeFigures, is_ethernet: bool) -> (u64, u64) {
+    let of_function =
+        node.interrupts.iter().filter(|(cause, _)| cause.starts_with("ethernet_") == is_ethernet);
+    let name = if is_ethernet { "ethernet" } else { "cluster" };
+    let guest = node.guest_interrupts.as_ref().and_then(|counts| counts.get(name));
+    (of_function.map(|(_, count)| count).sum(), guest.copied().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_spec::report::{WallFigures, WallResult};
+
+    use super::*;
+
+    fn report(interrupts: u64, guest: u64) -> Report {
+        let node = |name: &str, interrupts| NodeFigures {
+            interrupts: [("message".to_owned(), interrupts), ("ethernet_receive".to_owned(), 9)].into(),
+            guest_interrupts: Some([("cluster".to_owned(), guest), ("ethernet".to_owned(), 8)].into()),
+            ..NodeFigures::new(name)
+        };
+        let guest = |node: &str| GuestTime {
+            node: node.to_owned(),
+            user_ns: 3,
+            system_ns: 2,
+            ..GuestTime::default()
+        };
+        Report {
+            nodes: vec![node("node0", 1), node("node1", interrupts)],
+            wall: Some(WallFigures {
+                results: vec![WallResult { elapsed_ns: 7, ..WallResult::default() }],
+                guests: vec![guest("node0"), guest("node1")],
+                ..WallFigures::default()
+            }),
+            ..Report::default()
+        }
+    }
+
+    fn figures(interrupts: u64, guest: u64) -> LiveFigures {
+        let host = |way, rank| LiveHost::of(way, rank, &report(interrupts, guest), 20).unwrap();
+        LiveFigures {
+            version: LIVE_FIGURES_VERSION,
+            accelerator: "tcg".to_owned(),
+            rounds: ROUNDS,
+            messages: 20,
+            message_bytes: MESSAGE_BYTES,
+            hosts: vec![host(Way::Tcp, 1), host(Way::Polling, 1)],
+        }
+    }
+
+    #[test]
+    fn the_device_counts_the_formula_and_guests_no_more() {
+        assert!(figures(20, 20).hold() && figures(20, 12).hold());
+        assert!(!figures(19, 12).hold(), "not the formula");
+        assert!(!figures(20, 21).hold(), "more than the device raised");
+        let [tcp, polling] = <[LiveHost; 2]>::try_from(figures(20, 12).hosts).unwrap();
+        assert_eq!((tcp.interrupts, tcp.guest_interrupts, tcp.expected_interrupts), (9, 8, None));
+        assert_eq!((polling.wall_real_ns, polling.wall_user_ns, polling.wall_system_ns), (7, 3, 2));
+        assert!(figures(20, 12).text().contains("inic, polling, an interrupt a message: receiver"));
+    }
+
+    #[test]
+    fn every_way_has_its_turn_first_and_medians_are_taken_number_by_number() {
+        let mut order = Vec::new();
+        let reports = rounds(&mut |way| {
+            order.push(way);
+            Ok(report(order.len() as u64, 0))
+        })
+        .unwrap();
+        assert_eq!([order[0], order[3], order[6]], Way::ALL);
+        let samples: Vec<LiveHost> =
+            reports[0].iter().map(|report| LiveHost::of(Way::Tcp, 1, report, 0).unwrap()).collect();
+        assert_eq!(LiveHost::median(&samples).unwrap().interrupts, 9);
+        assert!(LiveHost::median(&[]).is_err());
+    }
+
+    #[test]
+    fn the_workload_is_possible_and_of_as_many_bytes_as_the_papers() {
+        let Scenario { cluster, workload, .. } = scenario().unwrap();
+        let config = niclab_spec::SimConfig::new(&cluster, "c", &workload);
+        assert_eq!(workload.problems(&config.workload_nodes()), Vec::new());
+        assert!(workload.count * u64::from(MESSAGE_BYTES) >= TRANSFER_BYTES.into());
+    }
+}

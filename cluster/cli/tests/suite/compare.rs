@@ -1,0 +1,44 @@
+//! `niclab compare` from the command line, in the simulator.
+
+use std::process::Command;
+
+use niclab_spec::NicModel;
+use serde_json::Value;
+
+fn niclab(arguments: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_niclab")).args(arguments).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn every_model_carries_the_default_workload_and_the_same_request_gives_the_same_bytes() {
+    for workload in ["ping-pong", "stream"] {
+        let arguments = ["compare", workload, "--count", "50", "--json"];
+        let (code, printed) = niclab(&arguments);
+        assert_eq!(code, 0, "{printed}");
+        assert_eq!(niclab(&arguments).1, printed);
+        let found: Value = serde_json::from_str(&printed).unwrap();
+        let carriers: Vec<&str> =
+            found["rows"].as_array().unwrap().iter().map(|row| row["carrier"].as_str().unwrap()).collect();
+        assert_eq!(carriers, [NicModel::names().as_slice(), &["ethernet"]].concat());
+        for row in found["rows"].as_array().unwrap() {
+            let figures = &row["figures"];
+            let of = |name: &str| figures[name].as_f64().unwrap();
+            assert!(of("model_latency_p50_ps") > 0.0 && of("model_bytes_per_s") > 0.0, "{row}");
+            assert!(of("dma_operations") >= 1.0 && of("bus_bytes") >= 16.0, "{row}");
+            assert!(figures["wall_guest_ns"].is_null(), "a simulation has no wall time: {row}");
+        }
+    }
+}
+
+#[test]
+fn a_card_that_cannot_carry_the_messages_is_named_and_others_are_compared() {
+    let (code, table) = niclab(&["compare", "--bytes", "1024", "--count", "20", "--interrupt-every", "4"]);
+    assert_eq!(code, 1, "{table}");
+    assert!(table.contains("cannot send a message of 1024 bytes"), "{table}");
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let of = |carrier: &str| rows.iter().find(|row| row.first() == Some(&carrier)).unwrap();
+    let interrupts = |carrier: &str| of(carrier)[6];
+    assert_eq!(interrupts("inic"), "0.25", "{table}");
+    assert_eq!(interrupts("ethernet"), "1.00", "{table}");
+}
