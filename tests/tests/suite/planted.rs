@@ -1,13 +1,9 @@
 //! Faults that are planted in components (`tests/planted`) can be: where each goes there is one place for it, and every component
 //! has one.
 
-#[allow(dead_code, reason = "who finds a fault matters where it is planted")]
-#[path = "../../planted/table.rs"]
-mod table;
-
 use std::path::Path;
 
-use table::{FAULTS, FOLDER};
+use crate::planted_table::{FAULTS, FOLDER};
 
 /// Files beside the components, and what can go wrong only where others do.
 const NONE: [&str; 3] = ["mod", "edges", "per_node"];
