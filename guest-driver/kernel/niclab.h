@@ -9,6 +9,7 @@
  * niclab_bar.c      the BAR
  * niclab_port.c     opening and closing a port, its receive memory
  * niclab_region.c   memory of programs, pinned and registered with the device
+ * niclab_post.c     requests of programs that post messages
  * niclab_spill.c    memory for list entries that do not fit into the device
  * niclab_firmware.c firmware of the card
  * niclab_counters.c what the device counts, by name
@@ -269,6 +270,10 @@ int niclab_region_register(struct niclab_file *file, struct niclab_registration 
 int niclab_region_deregister(struct niclab_file *file, u32 name);
 void niclab_region_detach(struct niclab_file *file, bool quiet, struct list_head *regions);
 void niclab_region_release(struct niclab *nic, struct list_head *regions);
+
+/* niclab_post.c */
+int niclab_post_rules(struct niclab_file *file, void __user *user);
+int niclab_post_group(struct niclab_file *file, void __user *user);
 
 /* niclab_spill.c */
 int niclab_spill_open(struct niclab *nic);

@@ -215,6 +215,10 @@ static long niclab_ioctl(struct file *filp, unsigned int command, unsigned long 
 		return niclab_ioctl_register(file, user);
 	case NICLAB_IOCTL_DEREGISTER:
 		return niclab_ioctl_deregister(file, user);
+	case NICLAB_IOCTL_RULES:
+		return niclab_post_rules(file, user);
+	case NICLAB_IOCTL_GROUP:
+		return niclab_post_group(file, user);
 	default:
 		return -ENOTTY;
 	}

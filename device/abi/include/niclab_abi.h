@@ -117,6 +117,12 @@
 #define NICLAB_FEATURE_HAND_OVER 128U
 
 /*
+ * Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves ([`crate::posts::PostGroup`]).
+ * With [`FEATURE_POSTS`].
+ */
+#define NICLAB_FEATURE_COLLECTIVES 256U
+
+/*
  * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
  * they stood in every version.
  */
@@ -1312,9 +1318,25 @@ NICLAB_ASSERT_SIZE(struct niclab_spill_open, 16);
  */
 #define NICLAB_POST_RECEIVE 2U
 
+/* Command, a [`BarrierCommand`]: is done once every member of the group has asked for it. */
+#define NICLAB_POST_BARRIER 3U
+
+/*
+ * Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary message
+ * ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
+ */
+#define NICLAB_POST_MULTICAST 4U
+
+/*
+ * Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator makes of those
+ * of all members.
+ */
+#define NICLAB_POST_REDUCE 5U
+
 /*
  * Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
- * that the receiver asks, and not the sender.
+ * that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one once
+ * [`POST_EVENT_DONE`] is stored.
  */
 #define NICLAB_POST_INTERRUPT 256U
 
@@ -1373,6 +1395,99 @@ struct niclab_receive_command {
 };
 NICLAB_ASSERT_SIZE(struct niclab_receive_command, 32);
 
+/* The words of [`POST_BARRIER`]. */
+struct niclab_barrier_command {
+
+	/* User value, given back with the event of this command. */
+	__u64 user;
+
+	/* The group. */
+	__u32 group;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_barrier_command, 16);
+
+/* The words of [`POST_MULTICAST`]. */
+struct niclab_multicast_command {
+
+	/* User value, given back with the event of this command. */
+	__u64 user;
+
+	/* Region of the memory. */
+	__u32 region;
+
+	/* The group. */
+	__u32 group;
+
+	/* Offset in the region. */
+	__u64 offset;
+
+	/* Bytes, as those of a message, at most [`POST_MAX_COLLECTIVE_BYTES`]. */
+	__u64 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_multicast_command, 32);
+
+/* The words of [`POST_REDUCE`]. */
+struct niclab_reduce_command {
+
+	/* User value, given back with the event of this command. */
+	__u64 user;
+
+	/* Region of the values, and of what is made of them. */
+	__u32 region;
+
+	/* The group. */
+	__u32 group;
+
+	/* Offset in the region. */
+	__u64 offset;
+
+	/* Bytes of the values: a whole number of them, not none, at most [`POST_MAX_COLLECTIVE_BYTES`]. */
+	__u64 bytes;
+
+	/* [`POST_SUM`], [`POST_MIN`] or [`POST_MAX`]. */
+	__u32 operator;
+
+	/* What the values are: a `POST_` constant from [`POST_SIGNED_32`] to [`POST_DOUBLE`]. */
+	__u32 element;
+};
+NICLAB_ASSERT_SIZE(struct niclab_reduce_command, 40);
+
+/* Most bytes of a multicast or a reduction. */
+#define NICLAB_POST_MAX_COLLECTIVE_BYTES 0x10000U
+
+/*
+ * Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member has the
+ * same bits. A sum that is no number is the one that [`POST_MIN`] names.
+ */
+#define NICLAB_POST_SUM 1U
+
+/*
+ * Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one without sign
+ * and payload, `0x7ff8000000000000`.
+ */
+#define NICLAB_POST_MIN 2U
+
+/* Operator: the greatest, as [`POST_MIN`]. */
+#define NICLAB_POST_MAX 3U
+
+/* Values: integers of 32 bits with sign. */
+#define NICLAB_POST_SIGNED_32 1U
+
+/* Values: integers of 64 bits with sign. */
+#define NICLAB_POST_SIGNED_64 2U
+
+/* Values: integers of 32 bits without sign. */
+#define NICLAB_POST_UNSIGNED_32 3U
+
+/* Values: integers of 64 bits without sign. */
+#define NICLAB_POST_UNSIGNED_64 4U
+
+/* Values: IEEE 754 binary64. */
+#define NICLAB_POST_DOUBLE 5U
+
 /* An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last. */
 struct niclab_post_event {
 
@@ -1385,12 +1500,12 @@ struct niclab_post_event {
 	/* Bytes that were stored or sent. */
 	__u64 moved_bytes;
 
-	/* [`POST_EVENT_RECEIVED`]: the node that sent the message. Else the one that it was for. */
+	/* [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that it was for. */
 	__u64 source;
 
 	/*
 	 * Number of the message among those between this node and the other, as the card counts them, from 1; zero where it does
-	 * not.
+	 * not, and of multicasts. [`POST_EVENT_DONE`]: zero.
 	 */
 	__u64 message;
 
@@ -1432,6 +1547,9 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
  */
 #define NICLAB_POST_EVENT_FAILED 4U
 
+/* Kind: a barrier, a multicast or a reduction that this member asked for is over; the result says whether it is done. */
+#define NICLAB_POST_EVENT_DONE 5U
+
 /* Result: done. */
 #define NICLAB_POST_OK 0U
 
@@ -1462,6 +1580,18 @@ NICLAB_ASSERT_SIZE(struct niclab_post_event, 88);
 /* Result: the card was given another program before the message had arrived. */
 #define NICLAB_POST_HANDED_OVER 9U
 
+/* Result: there is no such group here. */
+#define NICLAB_POST_NO_GROUP 10U
+
+/* Result: the card's protocol loses messages. What cards do among themselves needs one that delivers. */
+#define NICLAB_POST_NOT_RELIABLE 11U
+
+/* Result: a member has dropped the group, or its program is gone. */
+#define NICLAB_POST_LEFT 12U
+
+/* Result: members have asked for different things, or have made the group of different members. */
+#define NICLAB_POST_UNALIKE 13U
+
 /*
  * Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
  * component for it.
@@ -1490,6 +1620,48 @@ NICLAB_ASSERT_SIZE(struct niclab_post_rules, 32);
 
 /* [`PostRules::source`]: any node. */
 #define NICLAB_POST_ANY_SOURCE 0xffffU
+
+/*
+ * Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is a group of
+ * this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond [`POST_GROUPS`]; with
+ * [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be dropped there must be one, else
+ * [`crate::control::STATUS_NOT_FOUND`].
+ */
+#define NICLAB_OP_POST_GROUP 15U
+
+/* Most groups of a card at a time. */
+#define NICLAB_POST_GROUPS 16U
+
+/* Most members of a group. */
+#define NICLAB_POST_MAX_MEMBERS 256U
+
+/* Body of [`OP_POST_GROUP`], which so many [`PostMember`]s follow. */
+struct niclab_post_group {
+
+	/* The port. */
+	__u32 port;
+
+	/* Name of the group: any number, the same at every member. */
+	__u32 group;
+
+	/*
+	 * Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member; none: the
+	 * group is dropped.
+	 */
+	__u32 members;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_post_group, 16);
+
+/* A member of a group. */
+struct niclab_post_member {
+
+	/* Its node. */
+	__u32 node;
+};
+NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 
 /*
  * Firmware ([`crate::config::FEATURE_FIRMWARE`]): the program that the card's processor runs.
@@ -1657,6 +1829,20 @@ struct niclab_registration {
 };
 NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 
+/* Argument of [`IOCTL_GROUP`]; the file's port is meant. */
+struct niclab_group_of {
+
+	/* Name of the group, as [`crate::posts::PostGroup::group`]. */
+	__u32 group;
+
+	/* Members, at most [`crate::posts::POST_MAX_MEMBERS`]; none: the group is dropped. */
+	__u32 members;
+
+	/* Address of their node numbers, of 32 bits each. */
+	__u64 nodes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_group_of, 16);
+
 /* Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded. */
 #define NICLAB_MAX_REGISTRATION_BYTES 0x40000000U
 
@@ -1694,5 +1880,18 @@ NICLAB_ASSERT_SIZE(struct niclab_registration, 24);
 
 /* Takes that back. Once done, the device touches the memory no more. `ENOENT`: there is no such region. */
 #define NICLAB_IOCTL_DEREGISTER 0x4018f508U
+
+/*
+ * Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero. `EOPNOTSUPP`: this model
+ * has no such rules, or its protocol no component for them.
+ */
+#define NICLAB_IOCTL_RULES 0x4020f509U
+
+/*
+ * Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read; `EINVAL`: there is a
+ * group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be; `ENOENT`: there is none to drop;
+ * `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
+ */
+#define NICLAB_IOCTL_GROUP 0x4010f50aU
 
 #endif /* NICLAB_ABI_H */

@@ -26,6 +26,9 @@ pub const FEATURE_TURNS: u64 = 1 << 5;
 pub const FEATURE_POSTS: u64 = 1 << 6;
 /// Firmware is handed over while the card runs: loading is told by an event ([`crate::firmware::OP_FIRMWARE_LOAD`]).
 pub const FEATURE_HAND_OVER: u64 = 1 << 7;
+/// Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves ([`crate::posts::PostGroup`]).
+/// With [`FEATURE_POSTS`].
+pub const FEATURE_COLLECTIVES: u64 = 1 << 8;
 
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where

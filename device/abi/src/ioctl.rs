@@ -82,6 +82,18 @@ layout! {
     }
 }
 
+layout! {
+    /// Argument of [`IOCTL_GROUP`]; the file's port is meant.
+    pub struct GroupOf: 16 {
+        /// Name of the group, as [`crate::posts::PostGroup::group`].
+        pub group: u32,
+        /// Members, at most [`crate::posts::POST_MAX_MEMBERS`]; none: the group is dropped.
+        pub members: u32,
+        /// Address of their node numbers, of 32 bits each.
+        pub nodes: u64,
+    }
+}
+
 /// Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded.
 pub const MAX_REGISTRATION_BYTES: u64 = 1 << 30;
 
@@ -115,3 +127,10 @@ pub const IOCTL_CHECK: u32 = request(0, 6, 0);
 pub const IOCTL_REGISTER: u32 = request(READ | WRITE, 7, size_of::<Registration>());
 /// Takes that back. Once done, the device touches the memory no more. `ENOENT`: there is no such region.
 pub const IOCTL_DEREGISTER: u32 = request(WRITE, 8, size_of::<Registration>());
+/// Changes when the device interrupts for the file's port, [`crate::posts::PostRules`], whose port is zero. `EOPNOTSUPP`: this model
+/// has no such rules, or its protocol no component for them.
+pub const IOCTL_RULES: u32 = request(WRITE, 9, size_of::<crate::posts::PostRules>());
+/// Makes a group of nodes for the file's port, or drops it, [`GroupOf`]. `EFAULT`: the members cannot be read; `EINVAL`: there is a
+/// group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be; `ENOENT`: there is none to drop;
+/// `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
+pub const IOCTL_GROUP: u32 = request(WRITE, 10, size_of::<GroupOf>());

@@ -19,8 +19,18 @@ pub const POST_SEND: u32 = 1;
 /// in which it was posted, as the first packets of messages arrive.
 pub const POST_RECEIVE: u32 = 2;
 
+/// Command, a [`BarrierCommand`]: is done once every member of the group has asked for it.
+pub const POST_BARRIER: u32 = 3;
+/// Command, a [`MulticastCommand`]: sends part of a region to every other member of a group, where it is an ordinary message
+/// ([`POST_EVENT_RECEIVED`]). Is done once all have it in their memory.
+pub const POST_MULTICAST: u32 = 4;
+/// Command, a [`ReduceCommand`]: every member names values in its memory, and has in their place what the operator makes of those
+/// of all members.
+pub const POST_REDUCE: u32 = 5;
+
 /// Flag of [`POST_RECEIVE`]: one interrupt once the event of its message is stored. The network's header has no bit for it, so
-/// that the receiver asks, and not the sender.
+/// that the receiver asks, and not the sender. Of [`POST_BARRIER`], [`POST_MULTICAST`] and [`POST_REDUCE`]: one once
+/// [`POST_EVENT_DONE`] is stored.
 pub const POST_INTERRUPT: u32 = 1 << 8;
 /// Flag of [`POST_SEND`]: [`POST_EVENT_SENT`] tells when the card has the data: the memory may be used again. Messages to several
 /// nodes may be sent in another order than that of their launches.
@@ -66,6 +76,77 @@ layout! {
 }
 
 layout! {
+    /// The words of [`POST_BARRIER`].
+    pub struct BarrierCommand: 16 {
+        /// User value, given back with the event of this command.
+        pub user: u64,
+        /// The group.
+        pub group: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// The words of [`POST_MULTICAST`].
+    pub struct MulticastCommand: 32 {
+        /// User value, given back with the event of this command.
+        pub user: u64,
+        /// Region of the memory.
+        pub region: u32,
+        /// The group.
+        pub group: u32,
+        /// Offset in the region.
+        pub offset: u64,
+        /// Bytes, as those of a message, at most [`POST_MAX_COLLECTIVE_BYTES`].
+        pub bytes: u64,
+    }
+}
+
+layout! {
+    /// The words of [`POST_REDUCE`].
+    pub struct ReduceCommand: 40 {
+        /// User value, given back with the event of this command.
+        pub user: u64,
+        /// Region of the values, and of what is made of them.
+        pub region: u32,
+        /// The group.
+        pub group: u32,
+        /// Offset in the region.
+        pub offset: u64,
+        /// Bytes of the values: a whole number of them, not none, at most [`POST_MAX_COLLECTIVE_BYTES`].
+        pub bytes: u64,
+        /// [`POST_SUM`], [`POST_MIN`] or [`POST_MAX`].
+        pub operator: u32,
+        /// What the values are: a `POST_` constant from [`POST_SIGNED_32`] to [`POST_DOUBLE`].
+        pub element: u32,
+    }
+}
+
+/// Most bytes of a multicast or a reduction.
+pub const POST_MAX_COLLECTIVE_BYTES: u64 = 64 << 10;
+
+/// Operator: the sum. Integers wrap; doubles are added in an order that the group's alone decides, so that every member has the
+/// same bits. A sum that is no number is the one that [`POST_MIN`] names.
+pub const POST_SUM: u32 = 1;
+/// Operator: the least. Of doubles, -0 is less than 0, and with any that is no number the result is the quiet one without sign
+/// and payload, `0x7ff8000000000000`.
+pub const POST_MIN: u32 = 2;
+/// Operator: the greatest, as [`POST_MIN`].
+pub const POST_MAX: u32 = 3;
+
+/// Values: integers of 32 bits with sign.
+pub const POST_SIGNED_32: u32 = 1;
+/// Values: integers of 64 bits with sign.
+pub const POST_SIGNED_64: u32 = 2;
+/// Values: integers of 32 bits without sign.
+pub const POST_UNSIGNED_32: u32 = 3;
+/// Values: integers of 64 bits without sign.
+pub const POST_UNSIGNED_64: u32 = 4;
+/// Values: IEEE 754 binary64.
+pub const POST_DOUBLE: u32 = 5;
+
+layout! {
     /// An event: what a slice of the receive queue carries. The words are stored in ascending order, the status last.
     pub struct PostEvent: 88 {
         /// User value of the command.
@@ -74,10 +155,10 @@ layout! {
         pub bytes: u64,
         /// Bytes that were stored or sent.
         pub moved_bytes: u64,
-        /// [`POST_EVENT_RECEIVED`]: the node that sent the message. Else the one that it was for.
+        /// [`POST_EVENT_RECEIVED`]: the node that sent the message. [`POST_EVENT_DONE`]: the group. Else the node that it was for.
         pub source: u64,
         /// Number of the message among those between this node and the other, as the card counts them, from 1; zero where it does
-        /// not.
+        /// not, and of multicasts. [`POST_EVENT_DONE`]: zero.
         pub message: u64,
         /// Zero.
         pub reserved0: u64,
@@ -107,6 +188,8 @@ pub const POST_EVENT_REFUSED: u32 = 3;
 /// Kind: a message was not delivered, as far as the card knows, and it has given up. Comes once the queue has a place, as none is
 /// held for it.
 pub const POST_EVENT_FAILED: u32 = 4;
+/// Kind: a barrier, a multicast or a reduction that this member asked for is over; the result says whether it is done.
+pub const POST_EVENT_DONE: u32 = 5;
 
 /// Result: done.
 pub const POST_OK: u32 = 0;
@@ -128,6 +211,14 @@ pub const POST_UNREACHABLE: u32 = 7;
 pub const POST_INCOMPLETE: u32 = 8;
 /// Result: the card was given another program before the message had arrived.
 pub const POST_HANDED_OVER: u32 = 9;
+/// Result: there is no such group here.
+pub const POST_NO_GROUP: u32 = 10;
+/// Result: the card's protocol loses messages. What cards do among themselves needs one that delivers.
+pub const POST_NOT_RELIABLE: u32 = 11;
+/// Result: a member has dropped the group, or its program is gone.
+pub const POST_LEFT: u32 = 12;
+/// Result: members have asked for different things, or have made the group of different members.
+pub const POST_UNALIKE: u32 = 13;
 
 /// Changes when the card interrupts the host of a port, while it runs: [`PostRules`]. Refused where the card's protocol has no
 /// component for it.
@@ -151,6 +242,40 @@ layout! {
 
 /// [`PostRules::source`]: any node.
 pub const POST_ANY_SOURCE: u64 = 0xffff;
+
+/// Makes a group of nodes, or drops it: [`PostGroup`]. Refused with [`crate::control::STATUS_BAD_VALUE`] where there is a group of
+/// this name, or the members are none of a group; with [`crate::control::STATUS_NO_SPACE`] beyond [`POST_GROUPS`]; with
+/// [`crate::control::STATUS_BAD_OPERATION`] where the card's protocol loses messages. To be dropped there must be one, else
+/// [`crate::control::STATUS_NOT_FOUND`].
+pub const OP_POST_GROUP: u32 = 15;
+
+/// Most groups of a card at a time.
+pub const POST_GROUPS: u32 = 16;
+/// Most members of a group.
+pub const POST_MAX_MEMBERS: u32 = 256;
+
+layout! {
+    /// Body of [`OP_POST_GROUP`], which so many [`PostMember`]s follow.
+    pub struct PostGroup: 16 {
+        /// The port.
+        pub port: u32,
+        /// Name of the group: any number, the same at every member.
+        pub group: u32,
+        /// Members, at most [`POST_MAX_MEMBERS`], this node among them, none twice, in the same order at every member; none: the
+        /// group is dropped.
+        pub members: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// A member of a group.
+    pub struct PostMember: 4 {
+        /// Its node.
+        pub node: u32,
+    }
+}
 
 /// Kind of an event, from its status word.
 pub const fn post_event_kind(status: u64) -> u32 {

@@ -69,6 +69,8 @@ static void bad_pointers_are_refused(void)
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_INFO, nowhere), EFAULT);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_OPEN_PORT, nowhere), EFAULT);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ROUTE, nowhere), EFAULT);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_RULES, nowhere), EFAULT);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_GROUP, nowhere), EFAULT);
 	/* A port whose number cannot be told must not stay open. */
 	argument = read_only_copy(&(struct niclab_open_port){ .port = 0, .slices = NICLAB_MIN_SLICES }, sizeof(*argument));
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_OPEN_PORT, argument), EFAULT);
@@ -78,6 +80,8 @@ static void bad_pointers_are_refused(void)
 
 static void requests_that_need_a_port_say_so(void)
 {
+	struct niclab_post_rules rules = { 0 };
+	struct niclab_group_of group = { 0 };
 	int fd = nic_open(0);
 	uint64_t count;
 
@@ -85,7 +89,16 @@ static void requests_that_need_a_port_say_so(void)
 	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_ROUTE, 0, 0, 0), ENOTCONN);
 	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_AUTHORIZE, 0, 0, 1), ENOTCONN);
 	EXPECT_ERRNO(nic_peer(fd, NICLAB_IOCTL_REVOKE, 0, 0, 0), ENOTCONN);
-	EXPECT_ERRNO(read(fd, &count, sizeof(count)) < 0 ? errno : 0, ENOTCONN);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_RULES, &rules), ENOTCONN);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_GROUP, &group), ENOTCONN);
+	group.members = NICLAB_POST_MAX_MEMBERS + 1;
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_GROUP, &group), EINVAL);
+	group.members = 1;
+	group.nodes = (uintptr_t)nowhere;
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_GROUP, &group), EFAULT);
+	rules.port = 1;
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_RULES, &rules), EINVAL);
+(fd, &count, sizeof(count)) < 0 ? errno : 0, ENOTCONN);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_CHECK, NULL), 0);
 	close(fd);
 }

@@ -276,6 +276,7 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
                 has_data: number < 5,
                 is_last: number % 3 == 2,
                 is_again: number == 4,
+                for_card: false,
                 ack: (number > 1).then_some(ack),
             };
             let mut frame = FrameBytes::from_elem(0, head_bytes(dialect.format));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crc::{CRC_32_ISO_HDLC, Crc};
 use niclab_abi::control::{OP_PORT_CLOSE, PortName};
 use niclab_abi::posts::{
-    POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_INCOMPLETE, POST_OK,
-    POST_TELL_SENT, POST_UNREACHABLE,
+    POST_EVENT_DONE, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT,
+    POST_INCOMPLETE, POST_OK, POST_SUM, POST_TELL_SENT, POST_UNREACHABLE, POST_UNSIGNED_64,
 };
 use niclab_components::{Format, Kind as Part, Parameter};
 use niclab_model::models::inic::Config;
@@ -75,6 +75,7 @@ const PLAIN: Header = Header {
     has_data: false,
     is_last: false,
     is_again: false,
+    for_card: false,
     ack: None,
 };
 
@@ -397,15 +398,15 @@ fn any_header(dialect: Dialect, liar: u16) -> impl Strategy<Value = Vec<u8>> {
     // As long as packets are, longer, and as long as the header can say.
     let units = prop_oneof![4 => 0..200_usize, 1 => 350..360_usize, 1 => 500..511_usize];
     let word = (edge(), edge(), units, any::<bool>());
-    (edge(), any::<[bool; 2]>(), ack, word, 0..20_u8).prop_map(
-        move |(sequence, [is_last, is_again], ack, (message, packet, units, has_data), odd)| {
+    (edge(), any::<[bool; 3]>(), ack, word, 0..20_u8).prop_map(
+        move |(sequence, [is_last, is_again, for_card], ack, (message, packet, units, has_data), odd)| {
             let source = if odd == 0 { NODES } else { liar };
             let destination = if odd == 1 { 2 } else { VICTIM as u16 };
             let dialect = if odd == 2 { Dialect { assembly: !dialect.assembly, ..dialect } } else { dialect };
             let ack = ack.map(|(base, mask)| Ack { base, mask });
             let data = [&message.to_be_bytes()[..], &packet.to_be_bytes(), &[0xee; 2_048]].concat();
             let data = if has_data { &data[..4 * (1 + units)] } else { &[] };
-            let header = Header { source, destination, sequence, is_last, is_again, ack, ..PLAIN };
+            let header = Header { source, destination, sequence, is_last, is_again, for_card, ack, ..PLAIN };
             frame(dialect, header, data).to_vec()
         },
     )
@@ -505,5 +506,121 @@ proptest! {
             steps += 1;
         }
         world.check_gaps();
+    }
+}
+
+/// Group of the nodes that mean no harm, and groups that the enemy is in: above the victim, below it, and behind others.
+const FRIENDS: u32 = 5;
+const FOES: [(u32, [u32; 4]); 3] = [(6, [3, 1, 0, 2]), (7, [1, 3, 0, 2]), (8, [0, 2, 1, 3])];
+const VALUES: (u64, u64) = (SENDS + SEND_PLACES * ROOM, 800);
+
+/// Something that a card says to another.
+fn any_word() -> impl Strategy<Value = Vec<u8>> {
+    let kinds = prop_oneof![3 => Just(1_u32), 20 => 1..10_u32, 1 => any::<u8>().prop_map(u32::from)];
+    let codes = prop_oneof![Just(0_u32), Just(POST_SUM << 4 | POST_UNSIGNED_64), 7..14_u32, 0..256_u32];
+    let small = |most: u32| prop_oneof![20 => 0..most, 1 => any::<u32>()];
+    let totals = prop_oneof![Just(0_u32), Just(800), Just(8), Just(65_536), any::<u32>()];
+    let data = prop_oneof![Just(0_usize), Just(8), Just(800), (0..300_usize).prop_map(|units| 4 * units)];
+    let names = (5..9_u32, small(5), 1..3_u32);
+    (kinds, codes, small(4), names, small(6), small(4), totals, data).prop_map(
+        |(kind, code, root, (group, to, from), sequence, number, total, bytes)| {
+            let first = kind << 24 | code << 16 | (root & 0xffff);
+            let words = [first, group, to, from, sequence, number, total];
+            let mut word: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            word.resize(word.len() + bytes, 0xee);
+            word
+        },
+    )
+}
+
+impl World {
+    /// All friends add their values up, and have what they should.
+    fn add_up(&mut self, round: u64, between: &[Vec<u8>], name: &str, said: &mut u32) {
+        let (offset, bytes) = VALUES;
+        let values = |node: usize| (0..bytes / 8).map(move |at| at * 7 + round + node as u64);
+        for node in 0..usize::from(ENEMY) {
+            let bytes: Vec<u8> = values(node).flat_map(u64::to_le_bytes).collect();
+            self.wire.write(node, offset, &bytes);
+        }
+        let mut between = between.iter();
+        for node in 0..usize::from(ENEMY) {
+            assert!(self.wire.reduce(node, 0, round, FRIENDS, VALUES, (POST_SUM, POST_UNSIGNED_64)));
+            for word in between.by_ref().take(3) {
+                let header = Header { sequence: *said, is_last: true, for_card: true, ..PLAIN };
+                *said += 1;
+                self.inject(frame(dialect(name), header, word));
+            }
+            self.wire.step();
+        }
+        let is_done =
+            |told: &(usize, Told)| (told.1.kind, told.1.words.source) == (POST_EVENT_DONE, FRIENDS.into());
+        let mut steps = 0;
+        while self.told.iter().filter(|told| is_done(told)).count() < usize::from(ENEMY) {
+            assert!(self.wire.step() && steps < MOST_STEPS, "{name}: what friends asked for is done");
+            self.read();
+            steps += 1;
+        }
+        assert!(self.told.iter().filter(|told| is_done(told)).all(|(_, told)| told.result == POST_OK));
+        self.told.retain(|told| !is_done(told));
+        let sums = (0..bytes / 8).map(|at| (at * 7 + round) * 3 + 3);
+        let expected: Vec<u8> = sums.flat_map(u64::to_le_bytes).collect();
+        for node in 0..usize::from(ENEMY) {
+            assert!(self.wire.bytes(node, offset, bytes) == expected, "{name}: round {round} at {node}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn groups_of_others_do_what_was_asked_whatever_a_card_says(
+        name in prop::sample::select(ASSEMBLIES.iter().copied().filter(|name| !name.contains("conf1") && !name.starts_with("un")).collect::<Vec<_>>()),
+        words in prop::collection::vec(any_word(), 1..80),
+    ) {
+        let mut world = World::new(name);
+        let mut said = 0;
+        for node in 0..usize::from(ENEMY) {
+            prop_assert_eq!(world.wire.group(node, FRIENDS, &[2, 0, 1]), 0);
+            for (group, members) in FOES {
+                prop_assert_eq!(world.wire.group(node, group, &members), 0);
+                world.wire.barrier(node, 0, 0, group);
+            }
+        }
+        for (words, round) in words.chunks(9).zip(0..) {
+            world.add_up(round, words, name, &mut said);
+        }
+        world.settle();
+        prop_assert_eq!(world.untold, 0);
+        // What waited for the enemy is over.
+        let over = world.told.iter().filter(|(_, told)| told.kind == POST_EVENT_DONE).count();
+        prop_assert_eq!(over, usize::from(ENEMY) * FOES.len(), "{:?}", world.told);
+        world.exchange();
+        world.check_gaps();
+        world.add_up(1_000, &[], name, &mut said);
+    }
+}
+
+#[test]
+fn a_card_that_names_groups_without_end_fills_no_memory() {
+    for name in ["conf3", "conf4"] {
+        let ready = |group: u32| {
+            [1 << 24, group, 0, 9, 0, 0, 0]
+                .iter()
+                .flat_map(|word: &u32| word.to_be_bytes())
+                .collect::<Vec<_>>()
+        };
+        let strays = |count: u32| {
+            let mut world = World::new(name);
+            for (group, sequence) in (0..count).zip(0..) {
+                let header = Header { sequence, is_last: true, for_card: true, ..PLAIN };
+                world.inject(frame(dialect(name), header, &ready(group)));
+            }
+            world.settle();
+            let strays = world.counters().collective_strays;
+            world.exchange();
+            strays
+        };
+        assert_eq!((strays(16), strays(17), strays(500)), (0, 1, 484), "{name}");
     }
 }

@@ -117,7 +117,8 @@ fn component(part: &Part, assembly: &Checked, dialect: Dialect, site: &Site<'_>)
         Kind::WireOut => Box::new(WireOut),
         Kind::Stub => Box::new(Stub),
         Kind::HostReceive => {
-            Box::new(HostReceive::new(is(Parameter::Placement), packet_bytes(assembly).into()))
+            let is_lossy = !assembly.promises().delivered;
+            Box::new(HostReceive::new(is(Parameter::Placement), is_lossy, packet_bytes(assembly).into()))
         }
         Kind::Genp => Box::new(Genp::new(Parameters {
             packet_bytes: of(Parameter::PacketBytes).into(),

@@ -5,17 +5,18 @@ use alloc::collections::{BTreeMap, VecDeque};
 use niclab_abi::control::PortOpen;
 use niclab_abi::event::CAUSE_MESSAGE;
 use niclab_abi::posts::{
-    POST_BAD_RANGE, POST_BAD_REGION, POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED,
-    POST_EVENT_SENT, POST_HANDED_OVER, POST_OK, POST_TRUNCATED, PostEvent, post_event_status,
+    POST_BAD_RANGE, POST_BAD_REGION, POST_EVENT_DONE, POST_EVENT_FAILED, POST_EVENT_RECEIVED,
+    POST_EVENT_REFUSED, POST_EVENT_SENT, POST_HANDED_OVER, POST_OK, POST_TRUNCATED, PostEvent,
+    post_event_status,
 };
 use niclab_abi::receive::{REFUSED_COMMAND, SLICE_NUMBER_SHIFT, SLICE_WORDS};
 use niclab_abi::to_words;
 
 use crate::models::inic::command::{Memory, Receive, Send};
 use crate::models::inic::counters::Effects;
-use crate::models::inic::token::{Message, Payload};
+use crate::models::inic::token::{Data, Message, Payload};
 use crate::nic::frame::SharedFrame;
-use crate::nic::{Content, DmaWords, HostRanges};
+use crate::nic::{Content, DmaWords, FrameBytes, HostRanges};
 use crate::parts::effects::WORD_BYTES;
 use crate::parts::fragments::Cutter;
 use crate::parts::port::{Promise, ReceiveQueue, RequesterPage};
@@ -69,6 +70,15 @@ pub(super) struct Room {
     /// When the card has it.
     pub(super) ready: Time,
     promise: Promise,
+}
+
+/// What a card has heard of another.
+#[derive(Debug)]
+pub(super) enum News {
+    /// It says something.
+    Message { at: Time, source: u16, message: FrameBytes },
+    /// It does not answer.
+    Unreachable { at: Time, node: u16 },
 }
 
 /// A packet of a message.
@@ -133,6 +143,9 @@ pub(super) struct Card {
     /// Crossings of the card's own bus of each packet that is sent, and of each that comes.
     pub(super) crossings: [u32; 2],
     sends: BTreeMap<u64, UnderWay>,
+    /// Messages of the card's own that are not over, with the nodes they are for. Those of its host's groups to their neighbours.
+    own: BTreeMap<u64, (u16, SharedFrame)>,
+    news: VecDeque<News>,
     /// Messages to each node so far.
     numbers: BTreeMap<u16, u32>,
     rooms: VecDeque<Room>,
@@ -154,6 +167,8 @@ impl Card {
             regions: [regions],
             crossings,
             sends: BTreeMap::new(),
+            own: BTreeMap::new(),
+            news: VecDeque::new(),
             numbers: BTreeMap::new(),
             rooms: VecDeque::new(),
             failures: VecDeque::new(),
@@ -229,6 +244,48 @@ impl Card {
         Some(Message { node, send: id })
     }
 
+    /// A message of the card's own to another card. Returns what stands for it.
+    pub(super) fn send_own(&mut self, node: u16, message: SharedFrame) -> Message {
+        let send = self.effects.next_token();
+        self.own.insert(send, (node, message));
+        Message { node, send }
+    }
+
+    /// Another card says something to this one.
+    pub(super) fn on_message(&mut self, at: Time, data: &Data) {
+        let message = FrameBytes::from_slice(data.frame.get(data.bytes.clone()).unwrap_or_default());
+        self.news.push_back(News::Message { at, source: data.source, message });
+    }
+
+    /// What was heard of other cards, the oldest first.
+    pub(super) fn take_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// A place for the event of an operation, where there is one.
+    pub(super) fn promise(&mut self) -> Option<Promise> {
+        let port = self.port.as_mut()?;
+        port.queue.has_room(1).then(|| port.queue.promise(1))
+    }
+
+    /// An operation of a group is over: that is told, once all that was stored is there.
+    pub(super) fn tell_done(
+        &mut self,
+        at: Time,
+        place: Promise,
+        result: u32,
+        event: PostEvent,
+        interrupt: bool,
+    ) {
+        let Some(port) = self.port.as_mut() else { return place.void() };
+        self.effects.attribute(None);
+        let at = at.max(port.data_visible);
+        let (visible, _) = tell(port, at, place, (POST_EVENT_DONE, result), event, &mut self.effects);
+        if interrupt {
+            self.effects.interrupt(visible, CAUSE_MESSAGE, PORT, None);
+        }
+    }
+
     /// Room is posted.
     pub(super) fn receive(&mut self, ready: Time, receive: Receive) {
         let Some(port) = self.port.as_mut() else { return };
@@ -253,6 +310,9 @@ impl Card {
 
     /// The next packet of a message, with at most so many bytes of its data; none where the message is over.
     pub(super) fn cut(&mut self, send: u64, most: u64, is_placed: bool) -> Option<Cut> {
+        if let Some((_, message)) = self.own.get(&send) {
+            return Some(Cut { payload: Payload::Own(message.clone()), is_last: true, message: None });
+        }
         let under_way = self.sends.get_mut(&send).filter(|under_way| !under_way.is_cut)?;
         let (bytes, is_last) = under_way.cutter.next(most);
         let place = is_placed.then_some((under_way.number, under_way.packets));
@@ -289,6 +349,9 @@ impl Card {
 
     /// A packet of a message is over: nothing of it is waited for.
     pub(super) fn on_packet_over(&mut self, send: u64) {
+        if self.own.remove(&send).is_some() {
+            return;
+        }
         let Some(under_way) = self.sends.get_mut(&send) else { return };
         under_way.open_packets = under_way.open_packets.saturating_sub(1);
         if !(under_way.is_cut && under_way.open_packets == 0) {
@@ -302,6 +365,9 @@ impl Card {
 
     /// A message failed. That its memory is free again is told first, where that was due; that it failed waits for a place.
     pub(super) fn fail(&mut self, at: Time, send: u64, result: u32) {
+        if let Some((node, _)) = self.own.remove(&send) {
+            self.news.push_back(News::Unreachable { at, node });
+        }
         let (Some(under_way), Some(port)) = (self.sends.remove(&send), self.port.as_mut()) else { return };
         let event = under_way.event();
         match under_way.promise {
@@ -328,18 +394,20 @@ impl Card {
 
     /// Whether a message is under way that has a name before this one.
     pub(super) fn has_sends_before(&self, name: u64) -> bool {
-        self.sends.range(..name).next().is_some()
+        self.sends.range(..name).next().is_some() || self.own.range(..name).next().is_some()
     }
 
     /// What is left of messages with names before this one, and of packets.
     pub(super) fn left_before(&self, name: u64) -> Left {
-        let messages = self.sends.range(..name).count();
+        let messages = self.sends.range(..name).count() + self.own.range(..name).count();
         Left { messages, kept_bytes: self.kept_bytes, waiting_bytes: self.waiting.0.values().sum() }
     }
 
     /// Fails the messages with names before this one: the assembly that sends them ends.
     pub(super) fn fail_before(&mut self, at: Time, name: u64) {
-        let sends: alloc::vec::Vec<u64> = self.sends.range(..name).map(|(send, _)| *send).collect();
+        let sends = self.sends.range(..name).map(|(send, _)| *send);
+        let sends = sends.chain(self.own.range(..name).map(|(send, _)| *send));
+        let sends: alloc::vec::Vec<u64> = sends.collect();
         for send in sends {
             self.fail(at, send, POST_HANDED_OVER);
         }
@@ -398,9 +466,20 @@ impl Card {
         frame: &SharedFrame,
         bytes: core::ops::Range<usize>,
     ) -> Time {
-        let memory = room.receive.memory;
+        self.write(ready, &room.receive.memory, offset, frame, bytes)
+    }
+
+    /// Stores a part of a frame into memory, as far as there is any. Returns when it is visible.
+    pub(super) fn write(
+        &mut self,
+        ready: Time,
+        memory: &Memory,
+        offset: u64,
+        frame: &SharedFrame,
+        bytes: core::ops::Range<usize>,
+    ) -> Time {
         let fits = (bytes.len() as u64).min(memory.bytes.saturating_sub(offset));
-        let ranges = self.ranges(&memory, offset, fits);
+        let ranges = self.ranges(memory, offset, fits);
         if ranges.is_empty() {
             return ready;
         }

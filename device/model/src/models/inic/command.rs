@@ -1,11 +1,13 @@
 //! Commands: decoded once, and checked as far as they can be without knowing the port ([`niclab_abi::posts`]).
 
 use niclab_abi::posts::{
-    POST_BAD_COMMAND, POST_BAD_VALUE, POST_INTERRUPT, POST_MASK, POST_NO_TARGET, POST_RECEIVE, POST_SEND,
-    POST_TELL_SENT, POST_UNIT_BYTES, ReceiveCommand, SendCommand,
+    BarrierCommand, MulticastCommand, POST_BAD_COMMAND, POST_BAD_VALUE, POST_BARRIER, POST_INTERRUPT,
+    POST_MASK, POST_MAX_COLLECTIVE_BYTES, POST_MULTICAST, POST_NO_TARGET, POST_RECEIVE, POST_REDUCE,
+    POST_SEND, POST_TELL_SENT, POST_UNIT_BYTES, ReceiveCommand, ReduceCommand, SendCommand,
 };
 use niclab_abi::{FromBytes, from_words};
 
+use crate::models::inic::arithmetic::Task;
 use crate::models::inic::config::Config;
 
 /// Words of a slot that a command has.
@@ -37,11 +39,24 @@ pub(super) struct Receive {
     pub(super) interrupt: bool,
 }
 
+/// What a group is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Collective {
+    pub(super) user: u64,
+    pub(super) group: u32,
+    /// Of no bytes where it is a barrier.
+    pub(super) memory: Memory,
+    /// What is made of all members' memory; none where it is a multicast.
+    pub(super) task: Option<Task>,
+    pub(super) interrupt: bool,
+}
+
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Send(Send),
     Receive(Receive),
+    Collective(Collective),
 }
 
 impl Command {
@@ -75,7 +90,40 @@ impl Command {
                 let memory = memory(region, offset, bytes, config)?;
                 Ok(Self::Receive(Receive { user, memory, interrupt: has(POST_INTERRUPT) }))
             }
+            POST_BARRIER | POST_MULTICAST | POST_REDUCE => {
+                may_have(POST_INTERRUPT)?;
+                let interrupt = has(POST_INTERRUPT);
+                Ok(Self::Collective(Collective { interrupt, ..collective(code & POST_MASK, words)? }))
+            }
             _ => Err(POST_BAD_COMMAND),
+        }
+    }
+}
+
+/// What a group is asked for, without flags.
+fn collective(command: u32, words: &[u64; WORDS]) -> Result<Collective, u32> {
+    let nothing = Memory { region: 0, offset: 0, bytes: 0 };
+    let plain = Collective { user: 0, group: 0, memory: nothing, task: None, interrupt: false };
+    match command {
+        POST_BARRIER => match layout(words)? {
+            BarrierCommand { user, group, reserved: 0 } => {
+                Ok(Collective { user, group, task: Some(Task::BARRIER), ..plain })
+            }
+            BarrierCommand { .. } => Err(POST_BAD_VALUE),
+        },
+        POST_MULTICAST => {
+            let MulticastCommand { user, region, group, offset, bytes } = layout(words)?;
+            let memory = Memory { region, offset, bytes };
+            let is_message = bytes > 0 && bytes.is_multiple_of(POST_UNIT_BYTES);
+            let is_sound = is_message && bytes <= POST_MAX_COLLECTIVE_BYTES;
+            if is_sound { Ok(Collective { user, group, memory, ..plain }) } else { Err(POST_BAD_VALUE) }
+        }
+        _ => {
+            let ReduceCommand { user, region, group, offset, bytes, operator, element } = layout(words)?;
+            let memory = Memory { region, offset, bytes };
+            let task = Task::reduction(operator, element).filter(|task| task.takes(bytes));
+            let task = task.filter(|_| bytes <= POST_MAX_COLLECTIVE_BYTES).ok_or(POST_BAD_VALUE)?;
+            Ok(Collective { user, group, memory, task: Some(task), ..plain })
         }
     }
 }

@@ -1,7 +1,10 @@
-//! The control requests that only an INIC card takes: regions, when the host is interrupted, and another assembly.
+//! The control requests that only an INIC card takes: regions, when the host is interrupted, groups of nodes, and another assembly.
 
+use alloc::vec::Vec;
+
+use niclab_abi::FromBytes;
 use niclab_abi::firmware::{FirmwareLoad, OP_FIRMWARE_LOAD};
-use niclab_abi::posts::{OP_POST_RULES, PostRules};
+use niclab_abi::posts::{OP_POST_GROUP, OP_POST_RULES, POST_MAX_MEMBERS, PostGroup, PostMember, PostRules};
 
 use crate::nic::HostRanges;
 use crate::parts::control::{ControlError, OwnOperation, whole};
@@ -15,6 +18,8 @@ pub enum Operation {
     Region(RegionOperation),
     /// Changes when the host is interrupted.
     Rules(PostRules),
+    /// Makes a group of these members, or drops it.
+    Group(PostGroup, Vec<u32>),
     /// Loads another assembly.
     Load(FirmwareLoad),
 }
@@ -23,6 +28,7 @@ impl OwnOperation for Operation {
     fn decode(operation: u32, body: &[u8]) -> Result<Self, ControlError> {
         match operation {
             OP_POST_RULES => whole(body).map(Self::Rules),
+            OP_POST_GROUP => group(body),
             OP_FIRMWARE_LOAD => whole(body).map(Self::Load),
             _ => RegionOperation::decode(operation, body).map(Self::Region),
         }
@@ -31,8 +37,22 @@ impl OwnOperation for Operation {
     fn memory(&self) -> HostRanges {
         match self {
             Self::Region(region) => region.memory(),
-            Self::Rules(_) => HostRanges::new(),
+            Self::Rules(_) | Self::Group(..) => HostRanges::new(),
             Self::Load(load) => image_range(load).into_iter().collect(),
         }
     }
+}
+
+/// A group that as many members follow as it says.
+fn group(body: &[u8]) -> Result<Operation, ControlError> {
+    let head = PostGroup::from_bytes(body).ok_or(ControlError::BadLength)?;
+    let rest = body.get(PostGroup::BYTES..).unwrap_or_default();
+    if head.members > POST_MAX_MEMBERS || head.reserved != 0 {
+        return Err(ControlError::BadValue);
+    }
+    if rest.len() != head.members as usize * PostMember::BYTES {
+        return Err(ControlError::BadLength);
+    }
+    let members = rest.chunks_exact(PostMember::BYTES).filter_map(PostMember::from_bytes);
+    Ok(Operation::Group(head, members.map(|member| member.node).collect()))
 }

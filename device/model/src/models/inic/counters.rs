@@ -40,6 +40,14 @@ pub struct Counters {
     pub unreachable: u64,
     /// Packets of messages whose program was gone, or that were incomplete already.
     pub discarded: u64,
+    /// Barriers, multicasts and reductions of this host that are done.
+    pub collectives: u64,
+    /// Messages to other cards for collectives.
+    pub collective_messages: u64,
+    /// Messages of other cards that no membership of this one expects.
+    pub collective_strays: u64,
+    /// Groups that are over.
+    pub groups_ended: u64,
     /// Assemblies that the card took while it ran.
     pub hand_overs: u64,
     /// Frames that came while the FPGAs were programmed, and packets that waited for room until then.
@@ -54,7 +62,7 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 18] {
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 22] {
         [
             ("packets_out", self.packets_sent),
             ("packets_in", self.packets_received),
@@ -69,6 +77,10 @@ impl Counters {
             ("truncated", self.truncated),
             ("unreachable", self.unreachable),
             ("discarded", self.discarded),
+            ("collectives", self.collectives),
+            ("collective_messages", self.collective_messages),
+            ("collective_strays", self.collective_strays),
+            ("groups_ended", self.groups_ended),
             ("hand_overs", self.hand_overs),
             ("lost_at_hand_over", self.lost_at_hand_over),
             ("commands_refused", self.commands_refused),

@@ -5,7 +5,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use niclab_abi::config::{FEATURE_FIRMWARE, FEATURE_HAND_OVER, FEATURE_POSTS, FEATURE_REGIONS};
+use niclab_abi::config::{
+    FEATURE_COLLECTIVES, FEATURE_FIRMWARE, FEATURE_HAND_OVER, FEATURE_POSTS, FEATURE_REGIONS,
+};
 use niclab_abi::receive::MAX_SLICES;
 use niclab_components::{
     Assembly, BUNDLED, Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting,
@@ -54,9 +56,10 @@ pub static MODEL: Model = Model {
         "bad_pkt_filter",
         "split_packet",
         "host_receive",
+        "collectives",
         "reconfigure",
     ],
-    features: FEATURE_POSTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_HAND_OVER,
+    features: FEATURE_POSTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_HAND_OVER | FEATURE_COLLECTIVES,
     windows: PAGES_OF_PORTS,
     begun,
     build,
@@ -251,7 +254,7 @@ fn draw_image(below: &mut Draw<'_>) -> Vec<u8> {
 fn begun(frame: &[u8]) -> Option<Begun> {
     [Format::Seq24Node4, Format::Seq8Node12].into_iter().find_map(|format| {
         let header = wire::Header::parse_any(format, frame).ok()?;
-        let is_told = header.has_data && header.is_last && !header.is_again;
+        let is_told = header.has_data && header.is_last && !header.is_again && !header.for_card;
         let at = |node| Address { node, port: 0 };
         is_told.then(|| Begun { from: at(header.source), to: at(header.destination), interrupt: false })
     })

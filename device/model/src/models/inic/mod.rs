@@ -12,15 +12,19 @@
 //!   acknowledges;
 //! * `circuit`: components joined by FIFOs; `assembling`: from an assembly to a circuit;
 //!   `settings`: what several of them must know of it;
+//! * `collectives`: barriers, multicasts and reductions, which cards carry out among themselves; `arithmetic`: what these make of
+//!   values;
 //! * `card`: what components share; `command`: what programs post; `control`: what drivers ask for.
 //!
 //! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
 
+mod arithmetic;
 mod arrivals;
 mod assemblies;
 mod assembling;
 mod card;
 mod circuit;
+mod collectives;
 mod command;
 mod components;
 pub mod config;

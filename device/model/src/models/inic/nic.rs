@@ -13,6 +13,7 @@ use niclab_components::Checked;
 use self::hand_over::{Refusal, Stage};
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
+use crate::models::inic::collectives::Collectives;
 use crate::models::inic::command::Command;
 use crate::models::inic::config::{Config, ConfigError};
 use crate::models::inic::control::Operation;
@@ -43,6 +44,7 @@ pub struct Inic {
     config: Config,
     card: Card,
     assembled: Assembled,
+    collectives: Collectives,
     /// How far it is with another assembly.
     stage: Stage,
     /// Hand-overs so far, as its frames tell others.
@@ -63,11 +65,13 @@ impl Inic {
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
         let site = Site { interface: &effects.interface, nodes: config.nodes };
         let assembled = assemble(&config.assembly, &site, 0);
+        let collectives = Collectives::new(&effects.interface, &config.assembly);
         let regions = Regions::new(config.regions_per_port, config.extents_per_port);
         let card = Card::new(config.node, effects, regions, config.crossings);
         Ok(Self {
             card,
             assembled,
+            collectives,
             stage: Stage::Runs,
             epoch: 0,
             images: ImageReads::default(),
@@ -107,6 +111,8 @@ impl Inic {
                 let Assembled { circuit, wire_in, .. } = &mut self.assembled;
                 circuit.inject(*wire_in, now, now, packet, &mut self.card);
             }
+            Input::DmaData { token, bytes, is_whole }
+                if self.collectives.on_data(now, token, &bytes, is_whole, &mut self.card) => {}
             Input::DmaData { token, bytes, is_whole } => {
                 if let Some(due) = self.images.take(token) {
                     return self.on_image(now, &bytes, is_whole, due);
@@ -118,13 +124,28 @@ impl Inic {
             Input::ShellCounts(counts) => self.card.effects.shell_counts = counts,
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
-            Input::Timeout => self.assembled.circuit.on_timeout(now, &mut self.card),
+            Input::Timeout => {
+                self.collectives.on_timeout(now, &mut self.card);
+                self.assembled.circuit.on_timeout(now, &mut self.card);
+            }
             Input::HostReset => {
                 control::on_host_reset(self, now);
                 self.images.clear();
             }
         }
+        self.collect(now);
         self.go_on_handing_over(now);
+        self.collect(now);
+    }
+
+    /// Carries what cards say to one another between the circuit and the unit, until there is nothing more.
+    fn collect(&mut self, now: Time) {
+        while let Some((at, message)) = self.collectives.next(now, &mut self.card) {
+            let Some(message) = self.stage.hold(at, message) else { continue };
+            let Assembled { circuit, host_send, .. } = &mut self.assembled;
+            circuit.inject(*host_send, now, at, Token::Message(message), &mut self.card);
+        }
+        self.collectives.watch(now);
     }
 
     /// A descriptor was launched: a burst of programmed I/O. The shell leaves it in the page while the port accepts none; were it
@@ -184,6 +205,13 @@ impl Inic {
                 self.card.check(&receive.memory)?;
                 self.card.receive(ready, *receive);
                 circuit.wake(*host_receive, now, &mut self.card);
+                self.collectives.on_room(ready, &mut self.card);
+            }
+            (Command::Collective(wanted), _) => {
+                if wanted.memory.bytes > 0 {
+                    self.card.check(&wanted.memory)?;
+                }
+                self.collectives.ask(ready, wanted, &mut self.card)?;
             }
             (Command::Send(_), None) => debug_assert!(false, "a message that is sent has a tag"),
         }
@@ -205,6 +233,16 @@ impl Inic {
         let circuit = &mut self.assembled.circuit;
         let is_set = values.iter().all(|(parameter, value)| circuit.set(parameter, *value));
         if is_set { Ok(()) } else { Err(ControlError::BadOperation) }
+    }
+
+    /// Makes a group, or drops it where it has no members.
+    fn set_group(&mut self, now: Time, name: u32, members: &[u32]) -> Result<(), ControlError> {
+        if members.is_empty() {
+            return self.collectives.drop_group(now, name, &mut self.card);
+        }
+        let nodes: Option<Vec<u16>> = members.iter().map(|node| u16::try_from(*node).ok()).collect();
+        let nodes = nodes.ok_or(ControlError::BadValue)?;
+        self.collectives.make(now, name, nodes, self.config.nodes, &mut self.card)
     }
 
     /// A driver loads another assembly: it is read, and the driver is told when it is here.
@@ -289,6 +327,7 @@ impl Controlled for Inic {
         }
         let Some(last) = self.card.close() else { return Time::ZERO };
         self.assembled.circuit.on_close(now, &mut self.card);
+        self.collectives.on_close(now, &mut self.card);
         last
     }
 
@@ -321,6 +360,11 @@ impl Controlled for Inic {
                 self.set_rules(&rules)?;
                 return Ok(Answer::Now(empty_reply()));
             }
+            Operation::Group(group, members) => {
+                open(group.port)?;
+                self.set_group(*at, group.group, &members)?;
+                return Ok(Answer::Now(empty_reply()));
+            }
         };
         match region.carry_out(open, &mut self.card.regions)? {
             Carried::Done(reply) => Ok(Answer::Now(reply)),
@@ -329,6 +373,7 @@ impl Controlled for Inic {
                     return Err(RegionError::NotFound.into());
                 }
                 self.card.close_region(*at, region);
+                self.collectives.on_close_region(*at, region, &mut self.card);
                 *at = (*at).max(self.card.last_effect());
                 Ok(Answer::Now(empty_reply()))
             }
@@ -368,7 +413,7 @@ impl Nic for Inic {
 
     fn poll_timeout(&self) -> Option<Time> {
         let circuit = if self.stage.is_switching() { None } else { self.assembled.circuit.deadline() };
-        circuit.into_iter().chain(self.stage.deadline()).min()
+        circuit.into_iter().chain(self.stage.deadline()).chain(self.collectives.deadline()).min()
     }
 
     fn poll_work(&self) -> Option<Time> {

@@ -39,6 +39,8 @@ pub(super) struct Pinfo {
     pub(super) is_again: bool,
     /// Whether the card's memory keeps it until it is acknowledged.
     pub(super) is_kept: bool,
+    /// It is of a card, and for one.
+    pub(super) for_card: bool,
     pub(super) message: Option<TraceTag>,
 }
 
@@ -54,6 +56,8 @@ pub(super) enum Payload {
         /// Number of the message among those to this node, and of the packet in it, where the data begins with them.
         place: Option<(u32, u32)>,
     },
+    /// This: a message of the card's own.
+    Own(SharedFrame),
     /// In the card's memory: it was sent before.
     Card,
     /// Nowhere: its message failed, and its number must not be missing.
@@ -92,6 +96,8 @@ pub(super) struct Data {
     /// None of them where the packet is void: its message failed.
     pub(super) bytes: Range<usize>,
     pub(super) is_last: bool,
+    /// It is of another card, and no host sees it.
+    pub(super) for_card: bool,
     pub(super) message: Option<TraceTag>,
     /// Set by components: the host is interrupted when it is there.
     pub(super) interrupts: bool,

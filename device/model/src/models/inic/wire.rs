@@ -4,7 +4,7 @@
 //! The paper gives widths and no places (section 3, figure 2). Behind the Ethernet header stand, most significant bit first:
 //!
 //! ```text
-//! every frame          protocol 8 | format 8 | assembly 16: who understands the rest
+//! every frame          protocol 8 | for cards 1 | format 7 | assembly 16: who understands the rest
 //! seq24_node4, word 0  length 9, in words of 32 bits | info 4 | zero 11 | source 4 | destination 4
 //!              word 1  zero 8 | sequence 24
 //!              word 2  zero 8 | ack base 24
@@ -18,7 +18,8 @@
 //!
 //! Info is, from the highest bit: ack base and mask are valid; data follows; last packet of its message; sent again. A packet
 //! without data that is the last of its message or sent again is void: it takes up the number of one whose message failed. One
-//! that is neither does nothing but acknowledge, and has no number.
+//! that is neither does nothing but acknowledge, and has no number. What is for cards is whole in one packet and never seen by a
+//! host: it is what they say to one another for collectives.
 
 use crc::{CRC_32_ISO_HDLC, Crc, Table};
 pub use niclab_components::Format;
@@ -69,6 +70,9 @@ const fn code(format: Format) -> u8 {
         Format::Seq8Node12 => 2,
     }
 }
+
+/// Beside the format: the data is of a card, and for one.
+const FOR_CARD: u8 = 1 << 7;
 
 /// The number as it stands in a header.
 const fn cut(format: Format, sequence: u32) -> u32 {
@@ -136,6 +140,8 @@ pub struct Header {
     pub is_last: bool,
     /// Whether it was sent before.
     pub is_again: bool,
+    /// Whether the data is for the card, and not for its host.
+    pub for_card: bool,
     /// What it acknowledges.
     pub ack: Option<Ack>,
 }
@@ -179,7 +185,8 @@ impl Header {
         };
         let [high, low] = assembly.to_be_bytes();
         let mut head = FrameBytes::from_slice(&self.ethernet().emit());
-        head.extend_from_slice(&[PROTOCOL, code(format), high, low]);
+        let for_card = if self.for_card { FOR_CARD } else { 0 };
+        head.extend_from_slice(&[PROTOCOL, for_card | code(format), high, low]);
         for word in words.iter().take(header_words(format)) {
             head.extend_from_slice(&word.to_be_bytes());
         }
@@ -214,7 +221,8 @@ impl Header {
         }
         let data_bytes = frame.len().checked_sub(head_bytes(format) + CHECK_BYTES).ok_or(length)? as u32;
         let (envelope, rest) = ethernet.payload().split_first_chunk::<4>().ok_or(length)?;
-        let [protocol, told_format, high, low] = *envelope;
+        let [protocol, told, high, low] = *envelope;
+        let (for_card, told_format) = (told & FOR_CARD != 0, told & !FOR_CARD);
         let found = u16::from_be_bytes([high, low]);
         if protocol != PROTOCOL {
             return Err(WireError::BadField);
@@ -244,7 +252,11 @@ impl Header {
         if told_bytes != data_bytes {
             return Err(length);
         }
+        let is_whole = has_data && has(info::LAST);
         if zero != 0 || (data_bytes > 0) != has_data || (!has_ack && (base, mask) != (0, 0)) {
+            return Err(WireError::BadField);
+        }
+        if for_card && !is_whole {
             return Err(WireError::BadField);
         }
         let header = Self {
@@ -254,6 +266,7 @@ impl Header {
             has_data,
             is_last: has(info::LAST),
             is_again: has(info::AGAIN),
+            for_card,
             ack: has_ack.then_some(Ack { base, mask }),
         };
         if ethernet::Header::parse(&ethernet) != header.ethernet() {
@@ -289,10 +302,12 @@ mod tests {
                 data.truncate(data.len() / 4 * 4);
                 data
             });
-            (0..nodes, 0..nodes, numbers(), any::<[bool; 2]>(), ack, data).prop_map(
-                move |(source, destination, sequence, [is_last, is_again], ack, data)| {
+            (0..nodes, 0..nodes, numbers(), any::<[bool; 3]>(), ack, data).prop_map(
+                move |(source, destination, sequence, [is_last, is_again, for_card], ack, data)| {
                     let has_data = !data.is_empty();
-                    let header = Header { source, destination, sequence, has_data, is_last, is_again, ack };
+                    let for_card = for_card && has_data && is_last;
+                    let header =
+                        Header { source, destination, sequence, has_data, is_last, is_again, for_card, ack };
                     (Dialect { format, assembly }, header, data)
                 },
             )

@@ -2,9 +2,9 @@
 
 use niclab_abi::control::{OP_PORT_CLOSE, OP_RESET, PortName};
 use niclab_abi::posts::{
-    POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_EVENT_FAILED,
-    POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_INTERRUPT, POST_MASK, POST_NO_TARGET, POST_OK,
-    POST_RECEIVE, POST_SEND, POST_TELL_SENT, POST_TRUNCATED,
+    POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_BARRIER, POST_EVENT_FAILED,
+    POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_INTERRUPT, POST_MASK, POST_NO_GROUP, POST_NO_TARGET,
+    POST_NOT_RELIABLE, POST_OK, POST_RECEIVE, POST_REDUCE, POST_SEND, POST_TELL_SENT, POST_TRUNCATED,
 };
 use niclab_abi::region::{OP_REGION_CLOSE, RegionName};
 use niclab_model::nic::Input;
@@ -25,7 +25,7 @@ fn any_slot() -> impl Strategy<Value = Slot> {
     let code = prop_oneof![
         4 => prop::sample::select(vec![POST_SEND, POST_RECEIVE, POST_SEND | POST_TELL_SENT, POST_RECEIVE | POST_INTERRUPT]),
         1 => any::<u32>(),
-        1 => (0..4_u32, 0..4_u32).prop_map(|(command, flags)| command | flags << 8),
+        1 => (0..7_u32, 0..4_u32).prop_map(|(command, flags)| command | flags << 8),
     ];
     let region = prop_oneof![6 => Just(0_u64), 1 => Just(1), 1 => Just(1 << 16), 1 => any::<u32>().prop_map(u64::from)];
     let upper = prop_oneof![6 => 0..u64::from(NODES), 1 => u64::from(NODES)..=0xffff, 1 => any::<u32>().prop_map(u64::from)];
@@ -52,6 +52,10 @@ fn any_slot() -> impl Strategy<Value = Slot> {
 /// What the contract lets a card say of a slot; nothing where it takes it.
 fn refusals((code, words): Slot, region: u32) -> Vec<u32> {
     let [_, target, offset, bytes, ..] = words;
+    if (POST_BARRIER..=POST_REDUCE).contains(&(code & POST_MASK)) {
+        // There is no group.
+        return vec![POST_BAD_VALUE, POST_BAD_REGION, POST_BAD_RANGE, POST_NO_GROUP, POST_NOT_RELIABLE];
+    }
     let (is_send, flags) = (code & POST_MASK == POST_SEND, code & !POST_MASK);
     if !is_send && code & POST_MASK != POST_RECEIVE {
         return vec![POST_BAD_COMMAND];

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use niclab_abi::FromBytes;
 use niclab_abi::control::{OP_PORT_OPEN, PORT_ANY, PortOpen, Reply};
 use niclab_abi::event::CAUSE_HANDED_OVER;
 use niclab_abi::posts::{
-    POST_EVENT_FAILED, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_RECEIVE, POST_SEND,
-    PostEvent, post_event_kind, post_event_result,
+    BarrierCommand, MulticastCommand, OP_POST_GROUP, POST_BARRIER, POST_EVENT_DONE, POST_EVENT_SENT,
+    POST_MULTICAST, POST_RECEIVE, POST_REDUCE, POST_SEND, PostEvent, PostGroup, ReduceCommand,
+    post_event_kind, post_event_result,
 };
 use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::region::RegionOpened;
+use niclab_abi::{FromBytes, to_words};
 use niclab_model::models::inic::{Config, Inic};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
@@ -245,6 +246,47 @@ impl Wire {
         self.launch(node, POST_RECEIVE | flags, [user, region, offset, bytes, 0, 0, 0, 0, 0, 0])
     }
 
+    /// Makes a group of these members, or drops it. Returns the status.
+    pub fn group(&mut self, node: usize, name: u32, members: &[u32]) -> u32 {
+        let head = PostGroup { port: 0, group: name, members: members.len() as u32, reserved: 0 };
+        let mut body = request(OP_POST_GROUP, &head);
+        body.extend(members.iter().flat_map(|member| member.to_le_bytes()));
+        let length = (body.len() - 8) as u32;
+        body[4..8].copy_from_slice(&length.to_le_bytes());
+        self.control(node, &body).0
+    }
+
+    pub fn barrier(&mut self, node: usize, flags: u32, user: u64, group: u32) -> bool {
+        self.launch(node, POST_BARRIER | flags, to_words(&BarrierCommand { user, group, reserved: 0 }))
+    }
+
+    pub fn multicast(
+        &mut self,
+        node: usize,
+        flags: u32,
+        user: u64,
+        group: u32,
+        (offset, bytes): (u64, u64),
+    ) -> bool {
+        let region = self.hosts[node].region;
+        let command = MulticastCommand { user, region, group, offset, bytes };
+        self.launch(node, POST_MULTICAST | flags, to_words(&command))
+    }
+
+    pub fn reduce(
+        &mut self,
+        node: usize,
+        flags: u32,
+        user: u64,
+        group: u32,
+        (offset, bytes): (u64, u64),
+        (operator, element): (u32, u32),
+    ) -> bool {
+        let region = self.hosts[node].region;
+        let command = ReduceCommand { user, region, group, offset, bytes, operator, element };
+        self.launch(node, POST_REDUCE | flags, to_words(&command))
+    }
+
     /// The next event, if it has come. Its place is given back.
     pub fn event(&mut self, node: usize) -> Option<Told> {
         let host = &mut self.hosts[node];
@@ -257,10 +299,7 @@ impl Wire {
         let released = host.read;
         self.handle(node, Input::Register { port: 0, register: Register::Released(released) });
         let (kind, result) = (post_event_kind(words.status), post_event_result(words.status));
-        assert!(
-            [POST_EVENT_SENT, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_FAILED].contains(&kind),
-            "{words:?}"
-        );
+        assert!((POST_EVENT_SENT..=POST_EVENT_DONE).contains(&kind), "{words:?}");
         Some(Told { kind, result, words })
     }
 

@@ -48,6 +48,7 @@ struct Outstanding {
     /// The message; none where it failed.
     send: Option<u64>,
     is_last: bool,
+    for_card: bool,
     message: Option<TraceTag>,
     /// A mask has told of it, and packets before it are missing.
     is_there: bool,
@@ -252,9 +253,10 @@ impl Genp {
             let payload = if packet.send.is_some() { Payload::Card } else { Payload::Void };
             packet.order = order;
             card.effects.counters.retransmissions += 1;
-            let (is_last, message) = (packet.is_last, packet.message);
+            let (is_last, message, for_card) = (packet.is_last, packet.message, packet.for_card);
             let is_kept = packet.send.is_some();
-            return Some(Pinfo { node, number, payload, is_last, is_again: true, is_kept, message });
+            let is_again = true;
+            return Some(Pinfo { node, number, payload, is_last, is_again, is_kept, for_card, message });
         }
         loop {
             let has_room = link.outstanding.len() < outstanding_limit
@@ -275,17 +277,19 @@ impl Genp {
             }
             let number = link.next();
             link.sent += 1;
-            let is_kept = !matches!(payload, Payload::Void);
+            let (is_kept, is_again) = (!matches!(payload, Payload::Void), false);
+            let for_card = matches!(payload, Payload::Own(_));
             link.outstanding.push_back(Outstanding {
                 send: is_kept.then_some(send),
                 is_last,
+                for_card,
                 message,
                 is_there: false,
                 is_queued: false,
                 order: link.sent,
             });
             card.effects.counters.packets_sent += 1;
-            return Some(Pinfo { node, number, payload, is_last, is_again: false, is_kept, message });
+            return Some(Pinfo { node, number, payload, is_last, is_again, is_kept, for_card, message });
         }
     }
 

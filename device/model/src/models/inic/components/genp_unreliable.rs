@@ -53,6 +53,12 @@ impl Component for GenpUnreliable {
                 return true;
             }
         };
+        if matches!(cut.payload, Payload::Own(_)) {
+            // It delivers nothing, so that cards say nothing to one another by it. It waited from before.
+            self.messages.pop_front();
+            io.card.on_packet_over(send);
+            return true;
+        }
         self.is_begun = !cut.is_last;
         if cut.is_last {
             self.messages.pop_front();
@@ -62,7 +68,8 @@ impl Component for GenpUnreliable {
         let number = *next;
         *next = number.next();
         let Cut { payload, is_last, message } = cut;
-        let pinfo = Pinfo { node, number, payload, is_last, is_again: false, is_kept: false, message };
+        let (is_again, is_kept, for_card) = (false, false, false);
+        let pinfo = Pinfo { node, number, payload, is_last, is_again, is_kept, for_card, message };
         io.card.effects.counters.packets_sent += 1;
         io.put(0, worked, Token::Pinfo(pinfo));
         true

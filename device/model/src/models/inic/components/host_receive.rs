@@ -108,6 +108,8 @@ fn place_of(data: &Data) -> Option<Place> {
 
 pub(in crate::models::inic) struct HostReceive {
     is_placed: bool,
+    /// A packet whose number is not the next one has others before it that are lost. Where none is, others were for the card.
+    is_lossy: bool,
     /// Bytes of a message in each of its packets but the last.
     packet_bytes: u64,
     peers: PerNode<Peer>,
@@ -117,8 +119,8 @@ pub(in crate::models::inic) struct HostReceive {
 
 impl HostReceive {
     /// Of packets with so many bytes of a message.
-    pub(in crate::models::inic) fn new(is_placed: bool, packet_bytes: u64) -> Self {
-        Self { is_placed, packet_bytes, peers: PerNode::default(), waiting: VecDeque::new() }
+    pub(in crate::models::inic) fn new(is_placed: bool, is_lossy: bool, packet_bytes: u64) -> Self {
+        Self { is_placed, is_lossy, packet_bytes, peers: PerNode::default(), waiting: VecDeque::new() }
     }
 
     /// Takes a packet, or gives it back when there is no room for its message.
@@ -128,13 +130,13 @@ impl HostReceive {
         if self.is_placed {
             Self::on_placed(peer, self.packet_bytes, at, data, card)
         } else {
-            Self::on_ordered(peer, at, data, card)
+            Self::on_ordered(peer, self.is_lossy, at, data, card)
         }
     }
 
     /// Packets come in order.
-    fn on_ordered(peer: &mut Peer, at: Time, data: Data, card: &mut Card) -> Option<Data> {
-        if data.number != peer.due {
+    fn on_ordered(peer: &mut Peer, is_lossy: bool, at: Time, data: Data, card: &mut Card) -> Option<Data> {
+        if is_lossy && data.number != peer.due {
             // Which messages the lost ones were of nobody knows: this one's begin may be among them.
             if let Some(open) = peer.open.remove(&0) {
                 end(at, open, data.source, 0, POST_INCOMPLETE, card);
@@ -300,6 +302,11 @@ impl Component for HostReceive {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
         let Some((at, Token::Data(data))) = io.take(0) else { return self.go_on(io) };
         let worked = io.work(at, data.bytes.len());
+        if data.for_card {
+            // It waits for nothing that hosts have sent, and they see nothing of it.
+            io.card.on_message(worked, &data);
+            return true;
+        }
         let source = data.source;
         let peer = self.peers.of(source);
         let has_waiting = !peer.waiting.is_empty();

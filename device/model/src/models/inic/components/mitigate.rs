@@ -65,7 +65,7 @@ impl Component for Mitigate {
         }
         let Some((at, Token::Data(mut data))) = io.take(0) else { return false };
         let worked = io.work(at, 0);
-        data.interrupts = self.interrupts(&data);
+        data.interrupts = !data.for_card && self.interrupts(&data);
         io.put(0, worked, Token::Data(data));
         true
     }

@@ -81,7 +81,8 @@ impl Component for SplitPacket {
         *self.last.of(source) = last;
         let wire::Header { is_last, is_again, .. } = header;
         // What it acknowledges is taken from a packet for which there is no memory, too.
-        let is_dropped = packet.is_too_much && header.has_data;
+        // What cards say to one another waits for no room in the host's memory.
+        let is_dropped = packet.is_too_much && header.has_data && !header.for_card;
         let told = Header { source, number, is_last, is_again, is_dropped, ack };
         io.put(HEADERS, worked, Token::Header(told));
         io.card.effects.card().overruns += u64::from(is_dropped);
@@ -89,13 +90,14 @@ impl Component for SplitPacket {
             io.card.effects.counters.packets_received += 1;
             let begin = head_bytes(self.dialect.format);
             let bytes = begin..packet.frame.len().saturating_sub(CHECK_BYTES).max(begin);
-            let wire::Header { is_last, .. } = header;
+            let wire::Header { is_last, for_card, .. } = header;
             let data = Data {
                 source,
                 number,
                 frame: packet.frame,
                 bytes,
                 is_last,
+                for_card,
                 message: packet.message,
                 interrupts: false,
             };

@@ -47,6 +47,7 @@ impl Xmit {
             has_data: false,
             is_last: false,
             is_again: false,
+            for_card: false,
             ack: ack.ack.map(|(base, mask)| Ack { base: base.get(), mask }),
         };
         io.card.effects.card().acknowledgements_sent += 1;
@@ -89,6 +90,12 @@ impl Xmit {
                 let here = io.card.effects.dma_read(at, token, ranges, into);
                 self.reading = Some(Reading { token, send: *send, pinfo, ack, here });
             }
+            Payload::Own(data) => {
+                let mut frame = FrameBytes::with_capacity(head_bytes + data.len() + CHECK_BYTES);
+                frame.resize(head_bytes, 0);
+                frame.extend_from_slice(data);
+                self.finish(at, &pinfo, ack, frame, io);
+            }
             Payload::Card => {
                 let kept = io.card.kept(pinfo.node, pinfo.number.get());
                 let data =
@@ -110,7 +117,7 @@ impl Xmit {
         }
         // Without data, a packet that is not its message's last has a number by being sent again.
         let is_again = pinfo.is_again || !pinfo.is_last;
-        let pinfo = Pinfo { is_again, is_kept: false, message: None, ..pinfo.clone() };
+        let pinfo = Pinfo { is_again, is_kept: false, for_card: false, message: None, ..pinfo.clone() };
         self.finish(at, &pinfo, ack, frame, io);
     }
 
@@ -131,6 +138,7 @@ impl Xmit {
             has_data: frame.len() > head_bytes(self.dialect.format),
             is_last: pinfo.is_last,
             is_again: pinfo.is_again,
+            for_card: pinfo.for_card,
             ack: ack.map(|(base, mask)| Ack { base: base.get(), mask }),
         };
         header.finish(self.dialect, &mut frame);

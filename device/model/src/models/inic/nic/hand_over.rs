@@ -206,6 +206,7 @@ impl Inic {
         self.epoch = epoch;
         self.card.effects.counters.hand_overs += 1;
         self.assembled = self.assemble(&assembly);
+        self.collectives.on_assembly(now, &assembly, &mut self.card);
         self.card.effects.attribute(None);
         self.card.effects.interrupt(now, CAUSE_HANDED_OVER, PORT, None);
         self.begin_held(now, held);

@@ -1,0 +1,383 @@
+//! A group as one of its members has it: a tree over all of them, in the order in which they were named.
+//!
+//! A card speaks with its parent in the tree and with its two children alone. From each of them it takes messages once and in the
+//! order in which they were sent, whatever the assembly promises of that: it counts them, and keeps those that are ahead.
+//!
+//! A group begins when all have made it: each tells its parent once its children have told it, and the first member tells all. So
+//! no card ever keeps anything of an operation of a group that its host has not made.
+//!
+//! [`rounds`]: barriers and reductions; [`casts`]: multicasts.
+//!
+//! The first thing that goes wrong ends the group, here and, told from card to card, at all members that can be reached: what is
+//! open is over, and so is what is asked for later. Whoever waits asks the cards around now and then whether they are there.
+
+mod casts;
+mod rounds;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use niclab_abi::posts::{POST_BAD_REGION, POST_LEFT, POST_UNALIKE, POST_UNREACHABLE};
+
+use crate::models::inic::collectives::group::casts::Casts;
+use crate::models::inic::collectives::group::rounds::Rounds;
+use crate::models::inic::collectives::message::{Head, Kind};
+use crate::models::inic::collectives::unit::{Io, Local};
+
+/// Children of a member in the tree.
+const CHILDREN: usize = 2;
+/// Messages of a card that may be ahead of one that is missing. A reliable assembly has no more on their way than an
+/// acknowledgement has bits.
+const MOST_AHEAD: u32 = 64;
+/// Times that a card may say that it knows nothing of a membership before that is believed: what it sent when it left is on its
+/// way, perhaps, and with it results.
+const MOST_RESETS: u32 = 2;
+
+/// A message that is counted, with its data.
+#[derive(Clone, Debug)]
+struct Counted {
+    head: Head,
+    data: Vec<u8>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Taken,
+    /// It says nothing any more.
+    Ignored,
+    /// A member below has made the group, which is to be made here.
+    Early,
+    /// It is for a membership that there is not.
+    Stranger,
+    /// Its sender cannot be in this group, and is told why.
+    Refused(u32),
+}
+
+/// A neighbour in the tree.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) node: u16,
+    is_parent: bool,
+    /// The membership that it has told; zero before.
+    theirs: u32,
+    /// Of the next message to it, and of the next one from it.
+    sequence: u32,
+    due: u32,
+    ahead: BTreeMap<u32, Counted>,
+    resets: u32,
+}
+
+/// A group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) name: u32,
+    /// This card's membership.
+    pub(super) own: u32,
+    members: Vec<u16>,
+    position: usize,
+    /// A sum over the members, in their order.
+    check: u32,
+    /// The parent first, where there is one, then the children.
+    pub(super) links: Vec<Link>,
+    is_ready: bool,
+    pub(super) is_started: bool,
+    /// Why it is over.
+    ended: Option<u32>,
+    pub(super) rounds: Rounds,
+    pub(super) casts: Casts,
+}
+
+impl Group {
+    /// One of these nodes, of which the card's own is one.
+    pub(super) fn new(name: u32, own: u32, members: Vec<u16>, node: u16) -> Self {
+        let position = members.iter().position(|member| *member == node).unwrap_or(0);
+        let link = |place: usize, is_parent| {
+            let node = *members.get(place)?;
+            let ahead = BTreeMap::new();
+            Some(Link { node, is_parent, theirs: 0, sequence: 0, due: 0, ahead, resets: 0 })
+        };
+        let parent = parent_of(position).and_then(|parent| link(parent, true));
+        let children = (1..=CHILDREN).filter_map(|child| link(position * CHILDREN + child, false));
+        let links: Vec<Link> = parent.into_iter().chain(children).collect();
+        let children = links.iter().filter(|link| !link.is_parent).count();
+        // FNV-1a, by whole numbers.
+        let check = members
+            .iter()
+            .fold(0x811c_9dc5_u32, |sum, member| (sum ^ u32::from(*member)).wrapping_mul(0x0100_0193));
+        Self {
+            name,
+            own,
+            members,
+            position,
+            check,
+            links,
+            is_ready: false,
+            is_started: false,
+            ended: None,
+            rounds: Rounds::new(children),
+            casts: Casts::default(),
+        }
+    }
+
+    /// Whether it is the first in the tree.
+    pub(super) const fn is_root(&self) -> bool {
+        self.position == 0
+    }
+
+    /// Where children begin among the links.
+    pub(super) fn first_child(&self) -> usize {
+        usize::from(!self.is_root())
+    }
+
+    /// The link that leads to another member.
+    pub(super) fn toward(&self, node: u16) -> Option<usize> {
+        let place = self.members.iter().position(|member| *member == node);
+        let mut place = place.filter(|place| *place != self.position)?;
+        loop {
+            match parent_of(place) {
+                Some(above) if above == self.position => {
+                    let node = *self.members.get(place)?;
+                    return self.links.iter().position(|link| link.node == node);
+                }
+                Some(above) => place = above,
+                // It is not below this one.
+                None => return (!self.is_root()).then_some(0),
+            }
+        }
+    }
+
+    /// Why it is over, where it is.
+    pub(super) const fn ended(&self) -> Option<u32> {
+        self.ended
+    }
+
+    /// Whether anything is due from other cards.
+    pub(super) fn waits(&self) -> bool {
+        self.ended.is_none() && (!self.is_started || self.rounds.has_asked() || self.casts.has_own())
+    }
+
+    /// Sends a message to a neighbour.
+    pub(super) fn send(&mut self, io: &mut Io<'_>, link: usize, head: Head, data: &[u8]) {
+        let Some(link) = self.links.get_mut(link) else { return };
+        let sequence = if head.kind.is_counted() { link.sequence } else { 0 };
+        link.sequence = link.sequence.wrapping_add(u32::from(head.kind.is_counted()));
+        let head = Head { group: self.name, to: link.theirs, from: self.own, sequence, ..head };
+        io.send(link.node, head, data);
+    }
+
+    /// Sends data to a neighbour, in as many messages as that needs; without data, one.
+    pub(super) fn send_all(&mut self, io: &mut Io<'_>, link: usize, head: Head, data: &[u8]) {
+        let piece = io.unit.piece_bytes();
+        if data.is_empty() {
+            self.send(io, link, head, data);
+        }
+        for data in data.chunks(piece) {
+            self.send(io, link, head, data);
+        }
+    }
+
+    /// A child has made the group, as was told before this card's host made it.
+    pub(super) fn remember(&mut self, node: u16, theirs: u32, check: u32) -> Result<(), u32> {
+        let Some(link) = self.links.iter_mut().find(|link| link.node == node && !link.is_parent) else {
+            return Ok(());
+        };
+        (link.theirs, link.due) = (theirs, 1);
+        if check == self.check { Ok(()) } else { Err(POST_UNALIKE) }
+    }
+
+    /// Nodes of the children.
+    pub(super) fn children(&self) -> impl Iterator<Item = u16> {
+        self.links.iter().filter(|link| !link.is_parent).map(|link| link.node)
+    }
+
+    /// Goes on as far as it can.
+    pub(super) fn advance(&mut self, io: &mut Io<'_>) {
+        if self.ended.is_none()
+            && let Err(result) = self.try_advance(io)
+        {
+            self.end(io, result, None);
+        }
+    }
+
+    fn try_advance(&mut self, io: &mut Io<'_>) -> Result<(), u32> {
+        let first = self.first_child();
+        let is_below = self.links.iter().skip(first).all(|link| link.theirs != 0);
+        if is_below && !core::mem::replace(&mut self.is_ready, true) {
+            if self.is_root() {
+                self.start(io);
+            } else {
+                self.send(io, 0, Head { total: self.check, ..head(Kind::Ready) }, &[]);
+            }
+        }
+        if self.is_started {
+            self.advance_rounds(io)?;
+            self.advance_casts(io)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, io: &mut Io<'_>) {
+        self.is_started = true;
+        for link in self.first_child()..self.links.len() {
+            self.send(io, link, head(Kind::Start), &[]);
+        }
+    }
+
+    /// A message has come that names this group.
+    pub(super) fn on_message(&mut self, io: &mut Io<'_>, source: u16, head: &Head, data: &[u8]) -> Fate {
+        let Some(place) = self.links.iter().position(|link| link.node == source) else {
+            let has_made_it = matches!(head.kind, Kind::Ready | Kind::Probe) && head.to == 0;
+            return if has_made_it { Fate::Refused(POST_UNALIKE) } else { Fate::Stranger };
+        };
+        let Some(link) = self.links.get_mut(place) else { return Fate::Ignored };
+        let is_over = self.ended.is_some();
+        match (link.is_parent, head.kind) {
+            // It takes this member for its own parent.
+            (true, Kind::Ready) => return Fate::Refused(POST_UNALIKE),
+            // The group was over before all had made it. What has been in one that began makes another.
+            (_, Kind::Ready | Kind::Probe) if is_over && link.theirs == 0 && !self.is_started => {
+                return Fate::Refused(told_of(self.ended.unwrap_or(POST_LEFT)));
+            }
+            (false, Kind::Ready) if is_over => return Fate::Early,
+            (false, Kind::Ready) if link.theirs == 0 => {
+                if (head.to, head.sequence) != (0, 0) {
+                    return Fate::Ignored;
+                }
+                link.theirs = head.from;
+            }
+            (false, Kind::Ready) if link.theirs != head.from => {
+                // The child's program has made the group once more: the one that it was in is over.
+                self.end(io, POST_LEFT, None);
+                return Fate::Early;
+            }
+            // It has the group, and another parent.
+            (false, Kind::Leave) if !is_over && link.theirs == 0 && head.to == self.own => {
+                link.theirs = head.from
+            }
+            // What comes before a membership was told is not answered: it may have overtaken that.
+            _ if is_over || (!link.is_parent && link.theirs == 0) => return Fate::Ignored,
+            // A parent knows this membership by having been told.
+            _ if link.is_parent && link.theirs == 0 && head.to == self.own => link.theirs = head.from,
+            _ if link.theirs != head.from => return Fate::Stranger,
+            (false, Kind::Ready | Kind::Leave | Kind::Probe) if head.to == 0 => {}
+            _ if head.to != self.own => return Fate::Stranger,
+            _ => {}
+        }
+        match head.kind {
+            Kind::Probe => {}
+            Kind::Reset => {
+                link.resets += 1;
+                if link.resets >= MOST_RESETS {
+                    self.end(io, POST_LEFT, Some(source));
+                }
+            }
+            _ => self.on_counted(io, place, head, data),
+        }
+        Fate::Taken
+    }
+
+    /// A message that has a number among those of its neighbour.
+    fn on_counted(&mut self, io: &mut Io<'_>, place: usize, head: &Head, data: &[u8]) {
+        let Some(link) = self.links.get_mut(place) else { return };
+        let ahead = head.sequence.wrapping_sub(link.due);
+        if ahead > MOST_AHEAD || link.ahead.contains_key(&head.sequence) {
+            let counters = &mut io.card.effects.counters;
+            let is_stray = (MOST_AHEAD + 1..u32::MAX / 2).contains(&ahead);
+            *(if is_stray { &mut counters.collective_strays } else { &mut counters.duplicates }) += 1;
+            return;
+        }
+        link.ahead.insert(head.sequence, Counted { head: *head, data: data.to_vec() });
+        loop {
+            let Some(link) = self.links.get_mut(place) else { return };
+            let Some(counted) = link.ahead.remove(&link.due) else { break };
+            link.due = link.due.wrapping_add(1);
+            if self.ended.is_some() {
+                continue;
+            }
+            let result = self.on_next(io, place, &counted);
+            if let Err(result) = result {
+                let source = self.links.get(place).map(|link| link.node);
+                self.end(io, result, source.filter(|_| counted.head.kind == Kind::Leave));
+            }
+        }
+        self.advance(io);
+    }
+
+    /// The next message of a neighbour.
+    fn on_next(&mut self, io: &mut Io<'_>, place: usize, counted: &Counted) -> Result<(), u32> {
+        let Counted { head, data } = counted;
+        let is_parent = self.links.get(place).is_some_and(|link| link.is_parent);
+        let is_known = match head.kind {
+            Kind::Ready if !is_parent && !self.is_started => {
+                return if head.total == self.check { Ok(()) } else { Err(POST_UNALIKE) };
+            }
+            Kind::Start if is_parent && self.is_ready && !self.is_started => {
+                self.start(io);
+                true
+            }
+            Kind::Up if !is_parent => self.on_up(place - self.first_child(), head, data),
+            Kind::Down if is_parent => self.on_down(io, head, data),
+            Kind::Cast => self.on_cast(io, place, head, data),
+            Kind::Taken => self.on_cast_taken(io, place, head),
+            Kind::Leave => return Err(head.code.into()),
+            _ => false,
+        };
+        io.card.effects.counters.collective_strays += u64::from(!is_known);
+        Ok(())
+    }
+
+    /// Asks all neighbours whether they are there.
+    pub(super) fn probe(&mut self, io: &mut Io<'_>) {
+        (0..self.links.len()).for_each(|link| self.send(io, link, head(Kind::Probe), &[]));
+    }
+
+    /// A node does not answer.
+    pub(super) fn on_unreachable(&mut self, io: &mut Io<'_>, node: u16) {
+        if self.links.iter().any(|link| link.node == node) {
+            self.end(io, POST_UNREACHABLE, Some(node));
+        }
+    }
+
+    /// Ends the group: all that is open is over, and neighbours are told, but for the one that knows or cannot be told.
+    pub(super) fn end(&mut self, io: &mut Io<'_>, result: u32, but: Option<u16>) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some(result);
+        io.card.effects.counters.groups_ended += 1;
+        for place in 0..self.links.len() {
+            let is_told = self.links.get(place).is_some_and(|link| {
+                but != Some(link.node) && (link.theirs != 0 || (link.is_parent && self.is_ready))
+            });
+            if is_told {
+                self.send(io, place, Head { code: told_of(result) as u8, ..head(Kind::Leave) }, &[]);
+            }
+        }
+        let open: Vec<Local> = self.rounds.end().into_iter().chain(self.casts.end()).collect();
+        open.into_iter().for_each(|local| local.tell(io, self.name, 0, result));
+    }
+
+    /// A host asks for an operation of a group that is over.
+    pub(super) fn refuse(&self, io: &mut Io<'_>, local: Local) {
+        local.tell(io, self.name, 0, self.ended.unwrap_or(POST_LEFT));
+    }
+}
+
+/// What others are told where this member's result is that: its own memory says nothing to them.
+const fn told_of(result: u32) -> u32 {
+    if result == POST_BAD_REGION { POST_LEFT } else { result }
+}
+
+/// A head of which only the kind is said.
+pub(super) const fn head(kind: Kind) -> Head {
+    Head { kind, code: 0, root: 0, group: 0, to: 0, from: 0, sequence: 0, number: 0, total: 0 }
+}
+
+/// The place of the member above, in the order of members.
+const fn parent_of(place: usize) -> Option<usize> {
+    match place.checked_sub(1) {
+        Some(before) => Some(before / CHILDREN),
+        None => None,
+    }
+}
