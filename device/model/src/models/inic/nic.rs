@@ -417,6 +417,10 @@ impl Nic for Inic {
         circuit.into_iter().chain(self.stage.deadline()).chain(self.collectives.deadline()).min()
     }
 
+    fn poll_work(&self) -> Option<Time> {
+        if self.stage.is_switching() { None } else { self.assembled.circuit.place_at() }
+    }
+
     fn accepts_store(&self, port: u32) -> bool {
         port == PORT as u32 && self.card.accepts_command()
     }
