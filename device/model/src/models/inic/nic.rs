@@ -395,6 +395,7 @@ impl Nic for Inic {
     fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
         self.card.effects.interface.enter(node);
         let begun = self.take_step(now, step);
+        self.collect(now);
         self.card.effects.interface.leave(node);
         begun
     }
