@@ -234,6 +234,56 @@
 #define NICLAB_POSTS_FAILED 4
 
 /**
+ * Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
+ */
+#define NICLAB_POSTS_DONE 5
+
+/**
+ * A reduction's operator: the sum. Integers wrap.
+ */
+#define NICLAB_POSTS_SUM 1
+
+/**
+ * The least.
+ */
+#define NICLAB_POSTS_MIN 2
+
+/**
+ * The greatest.
+ */
+#define NICLAB_POSTS_MAX 3
+
+/**
+ * A reduction's values: int32_t.
+ */
+#define NICLAB_POSTS_SIGNED_32 1
+
+/**
+ * int64_t.
+ */
+#define NICLAB_POSTS_SIGNED_64 2
+
+/**
+ * uint32_t.
+ */
+#define NICLAB_POSTS_UNSIGNED_32 3
+
+/**
+ * uint64_t.
+ */
+#define NICLAB_POSTS_UNSIGNED_64 4
+
+/**
+ * double.
+ */
+#define NICLAB_POSTS_DOUBLE 5
+
+/**
+ * niclab_posts_set_rules: messages of any node.
+ */
+#define NICLAB_POSTS_ANY_NODE 4294967295
+
+/**
  * A NIC.
  */
 typedef struct niclab_device niclab_device;
@@ -505,7 +555,7 @@ typedef struct {
    */
   uint64_t message;
   /**
-   * Node that sent what was received, else the one that it was for.
+   * Node that sent what was received; of NICLAB_POSTS_DONE the group; else the node that it was for.
    */
   uint32_t node;
   /**
@@ -931,6 +981,82 @@ int niclab_posts_receive(niclab_posts_port *port,
                          uint64_t user,
                          bool interrupts,
                          int64_t timeout_us);
+
+/**
+ * Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message for those that
+ * are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a rule off.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open.
+ */
+int niclab_posts_set_rules(const niclab_posts_port *port,
+                           uint64_t chunk_bytes,
+                           bool at_end,
+                           uint64_t min_message_bytes,
+                           uint32_t node);
+
+/**
+ * Makes a group of `count` nodes, this one among them, in the same order at every member. Without nodes drops it.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are none.
+ */
+int niclab_posts_group(const niclab_posts_port *port,
+                       uint32_t group,
+                       const uint32_t *nodes,
+                       uint32_t count);
+
+/**
+ * Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts then. Waits
+ * for room as niclab_posts_send does.
+ *
+ * # Safety
+ *
+ * `port` must be null or from niclab_posts_open.
+ */
+int niclab_posts_barrier(niclab_posts_port *port,
+                         uint32_t group,
+                         uint64_t user,
+                         bool interrupts,
+                         int64_t timeout_us);
+
+/**
+ * Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
+ * NICLAB_POSTS_DONE tells that all have it. Otherwise as niclab_posts_barrier.
+ *
+ * # Safety
+ *
+ * As niclab_posts_send.
+ */
+int niclab_posts_multicast(niclab_posts_port *port,
+                           uint32_t group,
+                           const niclab_region *region,
+                           uint64_t offset,
+                           uint64_t bytes,
+                           uint64_t user,
+                           bool interrupts,
+                           int64_t timeout_us);
+
+/**
+ * Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the others:
+ * NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
+ *
+ * # Safety
+ *
+ * As niclab_posts_send.
+ */
+int niclab_posts_reduce(niclab_posts_port *port,
+                        uint32_t group,
+                        const niclab_region *region,
+                        uint64_t offset,
+                        uint64_t bytes,
+                        uint32_t operator_,
+                        uint32_t element,
+                        uint64_t user,
+                        bool interrupts,
+                        int64_t timeout_us);
 
 /**
  * Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.

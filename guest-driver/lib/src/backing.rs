@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use niclab_abi::ioctl::{
-    IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, MAP_DOORBELL,
-    Peer, Registration,
+    GroupOf, IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE,
+    IOCTL_ROUTE, IOCTL_RULES, MAP_DOORBELL, Peer, Registration,
 };
+use niclab_abi::posts::PostRules;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -85,13 +86,33 @@ pub trait Backing: Send + Sync {
     ///
     /// [`Error::Refused`], [`Error::DeviceGone`].
     fn deregister(&self, region: u32) -> Result<(), Error>;
+
+    /// Changes when the device interrupts for the port: the port in `rules` is zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn set_rules(&self, rules: &PostRules) -> Result<(), Error> {
+        let _ = rules;
+        Err(request_error(self.name(), Errno::EOPNOTSUPP, "change when it interrupts".into()))
+    }
+
+    /// Makes a group of these nodes, or drops it where there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn set_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
+        let _ = nodes;
+        Err(request_error(self.name(), Errno::EOPNOTSUPP, format!("make or drop group {group}")))
+    }
 }
 
 mod requests {
     //! System calls of `niclab_abi::ioctl`, each with its argument's type.
     use super::{
-        IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, Peer,
-        Registration,
+        GroupOf, IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE,
+        IOCTL_ROUTE, IOCTL_RULES, Peer, PostRules, Registration,
     };
     nix::ioctl_write_ptr_bad!(route, IOCTL_ROUTE, Peer);
     nix::ioctl_write_ptr_bad!(authorize, IOCTL_AUTHORIZE, Peer);
@@ -99,6 +120,8 @@ mod requests {
     nix::ioctl_none_bad!(check, IOCTL_CHECK);
     nix::ioctl_readwrite_bad!(register, IOCTL_REGISTER, Registration);
     nix::ioctl_write_ptr_bad!(deregister, IOCTL_DEREGISTER, Registration);
+    nix::ioctl_write_ptr_bad!(rules, IOCTL_RULES, PostRules);
+    nix::ioctl_write_ptr_bad!(group, IOCTL_GROUP, GroupOf);
 }
 
 /// A port behind the kernel driver: an open file of the character device that owns it.
@@ -210,6 +233,23 @@ impl Backing for CharacterDevice {
         // SAFETY: as in `route`.
         let result = unsafe { requests::deregister(descriptor(&self.file), &raw const registration) };
         self.result(result, || format!("deregister region {region:#x}"))
+    }
+
+    fn set_rules(&self, rules: &PostRules) -> Result<(), Error> {
+        // SAFETY: as in `route`.
+        let result = unsafe { requests::rules(descriptor(&self.file), &raw const *rules) };
+        self.result(result, || "change when it interrupts".into())
+    }
+
+    fn set_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
+        let members = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        let argument = GroupOf { group, members, nodes: nodes.as_ptr().expose_provenance() as u64 };
+        // SAFETY: as in `route`; so do the nodes, which the request reads as well.
+        let result = unsafe { requests::group(descriptor(&self.file), &raw const argument) };
+        self.result(result, || match members {
+            0 => format!("drop group {group}"),
+            _ => format!("make group {group} of {members} nodes"),
+        })
     }
 }
 

@@ -8,15 +8,18 @@ use std::time::Duration;
 
 use niclab_abi::bar::{DOORBELL_WANTED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS, slot_of};
 use niclab_abi::posts::{
-    POST_EVENT_RECEIVED, POST_EVENT_SENT, POST_OK, POST_RECEIVE, POST_SEND, POST_TELL_SENT, PostEvent,
-    ReceiveCommand, SendCommand, post_event_status,
+    BarrierCommand, MulticastCommand, POST_BARRIER, POST_EVENT_DONE, POST_EVENT_RECEIVED, POST_EVENT_SENT,
+    POST_LEFT, POST_MULTICAST, POST_OK, POST_RECEIVE, POST_REDUCE, POST_SEND, POST_TELL_SENT, PostEvent,
+    PostRules, ReceiveCommand, ReduceCommand, SendCommand, post_event_status,
 };
 use niclab_abi::receive::SLICE_WORDS;
 use niclab_abi::{from_words, to_words};
 use niclab_user::capi::posts::*;
 use niclab_user::capi::region::*;
 use niclab_user::capi::{NICLAB_ERROR_AGAIN, NICLAB_ERROR_VALUE, NICLAB_OK};
-use niclab_user::posts::{Kind, Parts, Port, Receive, Send};
+use niclab_user::posts::{
+    Barrier, Element, Kind, Multicast, Operator, Outcome, Parts, Port, Receive, Reduce, Rules, Send,
+};
 use niclab_user::{Address, Backing, Error, Memory};
 
 const SLICES: usize = 8;
@@ -39,6 +42,8 @@ struct State {
     regions: HashMap<u32, Memory>,
     named: u32,
     receives: VecDeque<ReceiveCommand>,
+    rules: Option<PostRules>,
+    groups: HashMap<u32, Vec<u32>>,
 }
 
 /// A device whose network ends where it begins. It works while its doorbell rings.
@@ -79,6 +84,16 @@ impl Loopback {
     }
 }
 
+impl Loopback {
+    /// What a group is asked for is done, if there is one.
+    fn done(&self, state: &mut State, user: u64, group: u32, bytes: u64) {
+        let result = if state.groups.contains_key(&group) { POST_OK } else { POST_LEFT };
+        let event =
+            PostEvent { user, bytes, moved_bytes: bytes, source: group.into(), ..PostEvent::default() };
+        self.tell(state, &event, POST_EVENT_DONE, result);
+    }
+}
+
 /// The far side of the port.
 struct Device(Arc<Loopback>);
 
@@ -105,6 +120,23 @@ impl Backing for Device {
                 POST_SEND => {
                     let send = from_words(&slot[..10]).expect("ten words");
                     self.0.send(&mut state, &send, launch as u32);
+                }
+                POST_BARRIER => {
+                    let BarrierCommand { user, group, .. } = from_words(&slot[..10]).expect("ten words");
+                    self.0.done(&mut state, user, group, 0);
+                }
+                POST_MULTICAST => {
+                    let command = from_words(&slot[..10]).expect("ten words");
+                    let MulticastCommand { user, group, bytes, .. } = command;
+                    self.0.done(&mut state, user, group, bytes);
+                }
+                POST_REDUCE => {
+                    let command = from_words(&slot[..10]).expect("ten words");
+                    let ReduceCommand { user, region, group, offset, bytes, operator, element } = command;
+                    // Of as many members with the same values: what was asked for is seen in the result.
+                    let made = [u64::from(operator), u64::from(element)].map(u64::to_le_bytes).concat();
+                    assert!(state.regions[&region].copy_in(offset as usize, &made[..bytes as usize]));
+                    self.0.done(&mut state, user, group, bytes);
                 }
                 other => panic!("command {other}"),
             }
@@ -143,9 +175,28 @@ impl Backing for Device {
         self.0.state.lock().expect("no panic").regions.remove(&region);
         Ok(())
     }
+
+    fn set_rules(&self, rules: &PostRules) -> Result<(), Error> {
+        self.0.state.lock().expect("no panic").rules = Some(*rules);
+        Ok(())
+    }
+
+    fn set_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
+        let mut state = self.0.state.lock().expect("no panic");
+        if nodes.is_empty() {
+            state.groups.remove(&group)
+        } else {
+            state.groups.insert(group, nodes.to_vec())
+        };
+        Ok(())
+    }
 }
 
 fn port() -> Port {
+    port_with_device().0
+}
+
+fn port_with_device() -> (Port, Arc<Loopback>) {
     let (info, requester, completer) = (words(512), words(512), words(512));
     let (status, records) = (words(8), words(SLICES * SLICE_WORDS));
     info.words()[INFO_DOORBELL_OFFSET as usize / 8].store(DOORBELL_WANTED, Ordering::Relaxed);
@@ -156,9 +207,10 @@ fn port() -> Port {
         state: Mutex::default(),
     };
     let address = Address { node: 3, port: 0 };
-    let backing = Box::new(Device(Arc::new(device)));
+    let device = Arc::new(device);
+    let backing = Box::new(Device(Arc::clone(&device)));
     let parts = Parts { address, info, requester, completer, status, slices: records, backing };
-    Port::from_parts(parts).expect("large enough")
+    (Port::from_parts(parts).expect("large enough"), device)
 }
 
 #[test]
@@ -200,6 +252,42 @@ fn memory_of_another_port_and_lengths_of_no_message_are_refused_before_they_are_
 }
 
 #[test]
+fn groups_are_made_asked_and_dropped() {
+    let (mut port, device) = port_with_device();
+    let region = port.allocate(4096).expect("memory");
+    let groups = || device.state.lock().expect("no panic").groups.clone();
+    port.make_group(9, &[4, 3]).expect("a group");
+    assert_eq!(groups(), HashMap::from([(9, vec![4, 3])]));
+    assert!(matches!(port.make_group(9, &[]), Err(Error::BadValue { .. })));
+    let span = region.span(8..24).expect("within");
+    port.launch(&Barrier::new(9).user(1), LIMIT).expect("room");
+    port.launch(&Multicast::new(9, span).user(2).interrupt(), LIMIT).expect("room");
+    let reduce = Reduce::new(9, span, Operator::Min, Element::Unsigned32).user(3);
+    port.launch(&reduce, LIMIT).expect("room");
+    for (user, bytes) in [(1, 0), (2, 16), (3, 16)] {
+        let event = port.event(LIMIT).expect("it comes");
+        assert_eq!((event.kind, event.outcome, event.node), (Kind::Done, Outcome::Done, 9));
+        assert_eq!((event.user, event.bytes, event.moved_bytes), (user, bytes, bytes));
+    }
+    let mut made = [0; 16];
+    region.read(8, &mut made).expect("within");
+    assert_eq!(made, [2, 3].map(u64::to_le_bytes).concat()[..]);
+    port.drop_group(9).expect("there is one");
+    assert_eq!(groups(), HashMap::new());
+    port.launch(&Barrier::new(9), LIMIT).expect("room");
+    assert_eq!(port.event(LIMIT).expect("it comes").outcome, Outcome::Left);
+    let rules = |rules: &Rules| {
+        port.set_rules(rules).expect("taken");
+        device.state.lock().expect("no panic").rules.expect("told")
+    };
+    let none = PostRules { source: 0xffff, ..PostRules::default() };
+    assert_eq!(rules(&Rules::default()), none);
+    let all = Rules { chunk_bytes: 4096, at_end: true, min_message_bytes: 8, source: Some(2) };
+    let told = PostRules { port: 0, at_end: 1, rcv_chunk_size: 4096, min_message_bytes: 8, source: 2 };
+    assert_eq!(rules(&all), told);
+}
+
+#[test]
 fn c_programs_do_the_same() {
     let mut port = niclab_posts_port(port());
     let port = &raw mut port;
@@ -224,6 +312,22 @@ fn c_programs_do_the_same() {
         assert_eq!(next(), (NICLAB_POSTS_SENT, 6, 1, 8, 0, 0));
         assert_eq!(next(), (NICLAB_POSTS_RECEIVED, 5, 1, 8, 4, 1), "cut");
         assert_eq!(memory.add(1).read(), 0xabcd);
+        assert_eq!(niclab_posts_set_rules(port, 4096, true, 0, NICLAB_POSTS_ANY_NODE), NICLAB_OK);
+        assert_eq!(niclab_posts_group(port, 5, [3, 4].as_ptr(), 2), NICLAB_OK);
+        assert_eq!(niclab_posts_barrier(port, 5, 1, true, 0), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_POSTS_DONE, 1, 5, 0, 0, 0));
+        assert_eq!(niclab_posts_multicast(port, 5, region, 0, 8, 2, false, 0), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_POSTS_DONE, 2, 5, 8, 8, 0));
+        let reduce =
+            |operator, element| niclab_posts_reduce(port, 5, region, 0, 16, operator, element, 3, false, 0);
+        assert_eq!(reduce(0, NICLAB_POSTS_DOUBLE), NICLAB_ERROR_VALUE);
+        assert_eq!(reduce(NICLAB_POSTS_SUM, 6), NICLAB_ERROR_VALUE);
+        assert_eq!(reduce(NICLAB_POSTS_MAX, NICLAB_POSTS_DOUBLE), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_POSTS_DONE, 3, 5, 16, 16, 0));
+        assert_eq!((memory.read(), memory.add(1).read()), (3, 5));
+        assert_eq!(niclab_posts_group(port, 5, null_mut(), 0), NICLAB_OK);
+        assert_eq!(niclab_posts_barrier(port, 5, 4, false, 0), NICLAB_OK);
+        assert_eq!(next(), (NICLAB_POSTS_DONE, 4, 5, 0, 0, POST_LEFT));
         niclab_region_release(region);
     }
 }

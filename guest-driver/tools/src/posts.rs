@@ -106,7 +106,9 @@ impl PostChannel {
             EventKind::Sent => self.free.push((event.user as usize).min(self.places - 1)),
             EventKind::Received if event.outcome == Outcome::Done => self.inbox.push_back(event),
             EventKind::Received => return Err(self.failed("receive", event.outcome)),
-            EventKind::Refused | EventKind::Failed => return Err(self.failed("send", event.outcome)),
+            EventKind::Refused | EventKind::Failed | EventKind::Done => {
+                return Err(self.failed("send", event.outcome));
+            }
         }
         Ok(())
     }

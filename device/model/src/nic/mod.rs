@@ -345,6 +345,12 @@ pub trait Nic: Observed {
     /// The one next deadline, or none.
     fn poll_timeout(&self) -> Option<Time>;
 
+    /// A deadline at which the card only goes on with what it has in hand, if there is one: no timer, which waits for something that
+    /// may not come. A live shell lets it come as soon as nothing is in flight, and waits for no guest.
+    fn poll_work(&self) -> Option<Time> {
+        None
+    }
+
     /// How many more chains of `queue` the model takes now. A shell leaves the others in the queue, and looks again after
     /// other inputs. `None` for a model that never takes any.
     fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {

@@ -421,6 +421,10 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
         self.nic.poll_timeout().into_iter().chain(self.fault_injector.due()).min()
     }
 
+    fn poll_work(&self) -> Option<Time> {
+        self.nic.poll_work()
+    }
+
     fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {
         self.nic.descriptors_wanted(queue)
     }

@@ -14,8 +14,11 @@ use niclab_abi::posts::{
     POST_UNALIKE, POST_UNREACHABLE, POST_UNSIGNED_32, POST_UNSIGNED_64,
 };
 use niclab_abi::region::{OP_REGION_CLOSE, RegionName};
+use niclab_components::Bundled;
 use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
+use niclab_model::nic::Nic;
+use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
 use niclab_model::nic::registry::{Seat, Value, Values};
 use niclab_model::parts::profile::Profile;
 use niclab_model::parts::random::Random;
@@ -674,4 +677,55 @@ fn groups_that_there_cannot_be_are_refused() {
     assert_eq!(wire.group(0, 1, &[0, 1]), STATUS_NO_SPACE);
     assert_eq!((wire.group(0, 77, &[]), wire.group(0, 1, &[0, 1])), (0, 0));
     assert_eq!(wire.now, Time::ZERO);
+}
+
+impl Bench {
+    /// Has all cards take another assembly.
+    fn hand_over(&mut self, name: &str) {
+        let image = Bundled::named(name).unwrap().assembly().encode();
+        for node in 0..usize::from(NODES) {
+            let step = HandOver::Begin { image: &image, switch: Switch::Told { epoch: 1 } };
+            self.wire.hand_over(node, step).unwrap();
+        }
+        let progress = |wire: &Wire, wanted| wire.hosts.iter().all(|host| host.nic.progress() == wanted);
+        while self.wire.is_flying() || !progress(&self.wire, Progress::Drained) {
+            assert!(self.wire.step());
+        }
+        (0..usize::from(NODES)).for_each(|node| self.wire.hand_over(node, HandOver::Switch).unwrap());
+        while !progress(&self.wire, Progress::Runs) {
+            assert!(self.wire.step());
+        }
+    }
+}
+
+#[test]
+fn groups_live_on_when_cards_take_another_assembly_that_delivers() {
+    let sum = (POST_SUM, POST_UNSIGNED_64);
+    for (before, after) in [("conf4", "conf2"), ("conf2", "selective_repeat"), ("conf3", "conf1")] {
+        for steps in [0, 3, 10, 30] {
+            let mut bench = Bench::with_group(before);
+            for node in 0..7 {
+                bench.wire.write(node, 0, &(1_u64 << (8 * node)).to_le_bytes().repeat(100));
+            }
+            let reduce =
+                |bench: &mut Bench, node| assert!(bench.wire.reduce(node, 0, 7, GROUP, (0, 800), sum));
+            [6, 1, 2, 3].into_iter().for_each(|node| reduce(&mut bench, node));
+            (0..steps).for_each(|_| drop(bench.wire.step()));
+            bench.hand_over(after);
+            [0, 4, 5].into_iter().for_each(|node| reduce(&mut bench, node));
+            bench.run();
+            let results = bench.results();
+            if after == "conf1" {
+                let asked = [1, 2, 3, 6].map(|node| (node, POST_EVENT_DONE, POST_NOT_RELIABLE));
+                let refused = [0, 4, 5].map(|node| (node, POST_EVENT_REFUSED, POST_NOT_RELIABLE));
+                let mut expected = [&asked[..], &refused].concat();
+                expected.sort_unstable();
+                assert_eq!(results, expected);
+            } else {
+                assert_eq!(results, all(0..7, POST_OK), "{before} {after} {steps}");
+                let made = 0x0001_0101_0101_0101_u64.to_le_bytes().repeat(100);
+                assert!((0..7).all(|node| bench.wire.bytes(node, 0, 800) == made));
+            }
+        }
+    }
 }

@@ -267,7 +267,7 @@ impl World {
             if self.turn.is_over() {
                 return;
             }
-            let Some((node, due)) = self.next_overdue() else { return };
+            let Some((node, due)) = self.next_overdue().or_else(|| self.next_work()) else { return };
             if let Some((card, bus)) = self.node(node) {
                 card.expire(due, bus);
             }
@@ -285,6 +285,14 @@ impl World {
         let now = self.model_time();
         let due = |card: &Card| card.nic.fault_injector()?.due().filter(|due| *due <= now);
         self.cards.iter().enumerate().find_map(|(node, card)| Some((node, due(card)?)))
+    }
+
+    /// The card that goes on first with what it has in hand. Nothing is in flight: what could come before it guests have not sent.
+    #[inline]
+    fn next_work(&self) -> Option<(usize, Time)> {
+        let cards = self.cards.iter().enumerate();
+        let (due, node) = cards.filter_map(|(node, card)| Some((card.nic.poll_work()?, node))).min()?;
+        Some((node, due))
     }
 
     #[inline]
@@ -545,6 +553,8 @@ mod tests {
         requester_page: u32,
         completer_page: u32,
         inputs: Arc<Mutex<Vec<&'static str>>>,
+        /// It has taken a launch, and goes on with it later.
+        is_at_work: bool,
         ledger: Ledger,
     }
 
@@ -559,8 +569,10 @@ mod tests {
             let name = match input {
                 Input::Register { register: Register::Released(1), .. } => "released",
                 Input::PageStore(_) => "launched",
+                Input::Timeout => "went on",
                 _ => "something else",
             };
+            self.is_at_work = name == "launched";
             self.inputs.lock().unwrap().push(name);
         }
 
@@ -580,6 +592,10 @@ mod tests {
 
         fn poll_timeout(&self) -> Option<Time> {
             None
+        }
+
+        fn poll_work(&self) -> Option<Time> {
+            self.is_at_work.then_some(Time::from_ps(7))
         }
 
         fn is_open(&self, port: u32) -> bool {
@@ -610,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_stored_before_a_launch_is_told_before_it() {
+    fn what_a_program_stored_before_a_launch_is_told_before_it_and_the_card_goes_on_without_a_wait() {
         let fabric = Fabric::new(&FabricConfig {
             links: vec![LinkConfig::ethernet(1_000_000_000)],
             forwarding: Forwarding::CutThrough,
@@ -624,12 +640,13 @@ mod tests {
             requester_page: pages.requester_page(0),
             completer_page: pages.completer_page(0),
             inputs: Arc::clone(&inputs),
+            is_at_work: false,
             ledger: Ledger::default(),
         };
         let network = Network::new(fabric.unwrap());
         let mut world = World::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), network, 1);
         world.cards[0].follow_ports();
         world.serve_pages(0);
-        assert_eq!(*inputs.lock().unwrap(), ["released", "launched"]);
+        assert_eq!(*inputs.lock().unwrap(), ["released", "launched", "went on"]);
     }
 }

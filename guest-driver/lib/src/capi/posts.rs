@@ -7,7 +7,10 @@ use super::{
     Failure, NICLAB_ANY_PORT, call, deadline, exclusive, give, niclab_device, options_of, place, policy_of,
     shared, take_back,
 };
-use crate::posts::{Command, Event, Kind, Outcome, Port, Receive, Send};
+use crate::Error;
+use crate::posts::{
+    Barrier, Command, Element, Event, Kind, Multicast, Operator, Outcome, Port, Receive, Reduce, Rules, Send,
+};
 
 /// Event: the card has all data of a message, and needs its memory no more.
 pub const NICLAB_POSTS_SENT: u32 = 1;
@@ -17,6 +20,29 @@ pub const NICLAB_POSTS_RECEIVED: u32 = 2;
 pub const NICLAB_POSTS_REFUSED: u32 = 3;
 /// Event: a message was not delivered, and the card has given up.
 pub const NICLAB_POSTS_FAILED: u32 = 4;
+/// Event: a barrier, a multicast or a reduction is over; the result says whether it is done.
+pub const NICLAB_POSTS_DONE: u32 = 5;
+
+/// A reduction's operator: the sum. Integers wrap.
+pub const NICLAB_POSTS_SUM: u32 = 1;
+/// The least.
+pub const NICLAB_POSTS_MIN: u32 = 2;
+/// The greatest.
+pub const NICLAB_POSTS_MAX: u32 = 3;
+
+/// A reduction's values: int32_t.
+pub const NICLAB_POSTS_SIGNED_32: u32 = 1;
+/// int64_t.
+pub const NICLAB_POSTS_SIGNED_64: u32 = 2;
+/// uint32_t.
+pub const NICLAB_POSTS_UNSIGNED_32: u32 = 3;
+/// uint64_t.
+pub const NICLAB_POSTS_UNSIGNED_64: u32 = 4;
+/// double.
+pub const NICLAB_POSTS_DOUBLE: u32 = 5;
+
+/// niclab_posts_set_rules: messages of any node.
+pub const NICLAB_POSTS_ANY_NODE: u32 = 0xffff_ffff;
 
 /// The open port of a NIC that posts messages.
 #[allow(non_camel_case_types)]
@@ -34,7 +60,7 @@ pub struct niclab_posts_event {
     pub moved_bytes: u64,
     /// Number of the message among those between both nodes, from 1; 0 where the card does not count them.
     pub message: u64,
-    /// Node that sent what was received, else the one that it was for.
+    /// Node that sent what was received; of NICLAB_POSTS_DONE the group; else the node that it was for.
     pub node: u32,
     /// NICLAB_POSTS_SENT and the others.
     pub kind: u32,
@@ -55,7 +81,11 @@ pub extern "C" fn niclab_posts_result_text(result: u32) -> *const std::ffi::c_ch
         Outcome::NoTarget => c"there is no such node",
         Outcome::Unreachable => c"the other card does not answer",
         Outcome::Incomplete => c"parts of the message were lost",
-        Outcome::HandedOver => c"the card was given another program before the message had arrived",
+        Outcome::HandedOver => c"the card was given another program",
+        Outcome::NoGroup => c"there is no such group here",
+        Outcome::NotReliable => c"the card's protocol loses messages",
+        Outcome::Left => c"a member of the group has left it",
+        Outcome::Unalike => c"members have asked for different things",
         Outcome::Other(_) => c"a result that this library does not know",
     };
     text.as_ptr()
@@ -209,6 +239,143 @@ pub unsafe extern "C" fn niclab_posts_receive(
     })
 }
 
+/// Changes when the NIC interrupts, beside receives that ask for it: for so many bytes that came; `at_end` of a message for those that
+/// are pooled; for each message of so many bytes or more; of `node`, or NICLAB_POSTS_ANY_NODE. 0 turns a rule off.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_posts_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_posts_set_rules(
+    port: *const niclab_posts_port,
+    chunk_bytes: u64,
+    at_end: bool,
+    min_message_bytes: u64,
+    node: u32,
+) -> c_int {
+    call(|| {
+        let source = (node != NICLAB_POSTS_ANY_NODE).then_some(node);
+        // SAFETY: the caller says that it is null or valid.
+        let port = unsafe { shared(port)? };
+        port.0.set_rules(&Rules { chunk_bytes, at_end, min_message_bytes, source })?;
+        Ok(())
+    })
+}
+
+/// Makes a group of `count` nodes, this one among them, in the same order at every member. Without nodes drops it.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_posts_open, `nodes` valid for reads of `count` numbers, or null where there are none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_posts_group(
+    port: *const niclab_posts_port,
+    group: u32,
+    nodes: *const u32,
+    count: u32,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is null or valid.
+        let port = unsafe { shared(port)? };
+        if nodes.is_null() || count == 0 {
+            port.0.drop_group(group)?;
+        } else {
+            // SAFETY: not null, and the caller says that so many can be read.
+            port.0.make_group(group, unsafe { std::slice::from_raw_parts(nodes, count as usize) })?;
+        }
+        Ok(())
+    })
+}
+
+/// Waits for all members of a group: NICLAB_POSTS_DONE tells that all have come. With `interrupts`, the NIC interrupts then. Waits
+/// for room as niclab_posts_send does.
+///
+/// # Safety
+///
+/// `port` must be null or from niclab_posts_open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_posts_barrier(
+    port: *mut niclab_posts_port,
+    group: u32,
+    user: u64,
+    interrupts: bool,
+    timeout_us: i64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is null or valid.
+        let port = unsafe { exclusive(port)? };
+        let barrier = Barrier::new(group).user(user);
+        launch(port, &if interrupts { barrier.interrupt() } else { barrier }, timeout_us)
+    })
+}
+
+/// Sends `bytes` of a region from `offset` on to all other members of a group, each of which must have posted room:
+/// NICLAB_POSTS_DONE tells that all have it. Otherwise as niclab_posts_barrier.
+///
+/// # Safety
+///
+/// As niclab_posts_send.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_posts_multicast(
+    port: *mut niclab_posts_port,
+    group: u32,
+    region: *const niclab_region,
+    offset: u64,
+    bytes: u64,
+    user: u64,
+    interrupts: bool,
+    timeout_us: i64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that both are null or valid.
+        let (port, region) = unsafe { (exclusive(port)?, shared(region)?) };
+        let multicast = Multicast::new(group, region.0.span(range(offset, bytes)?)?).user(user);
+        launch(port, &if interrupts { multicast.interrupt() } else { multicast }, timeout_us)
+    })
+}
+
+/// Combines `bytes` of values of a region from `offset` on with those of all other members, by NICLAB_POSTS_SUM and the others:
+/// NICLAB_POSTS_DONE tells that the result stands in their place. Otherwise as niclab_posts_barrier.
+///
+/// # Safety
+///
+/// As niclab_posts_send.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn niclab_posts_reduce(
+    port: *mut niclab_posts_port,
+    group: u32,
+    region: *const niclab_region,
+    offset: u64,
+    bytes: u64,
+    operator: u32,
+    element: u32,
+    user: u64,
+    interrupts: bool,
+    timeout_us: i64,
+) -> c_int {
+    call(|| {
+        let operator = named(operator, [Operator::Sum, Operator::Min, Operator::Max], "operator")?;
+        let elements =
+            [Element::Signed32, Element::Signed64, Element::Unsigned32, Element::Unsigned64, Element::Double];
+        let element = named(element, elements, "kind of values")?;
+        // SAFETY: the caller says that both are null or valid.
+        let (port, region) = unsafe { (exclusive(port)?, shared(region)?) };
+        let reduce = Reduce::new(group, region.0.span(range(offset, bytes)?)?, operator, element).user(user);
+        launch(port, &if interrupts { reduce.interrupt() } else { reduce }, timeout_us)
+    })
+}
+
+/// What a number from 1 on names.
+fn named<T: Copy, const COUNT: usize>(
+    number: u32,
+    all: [T; COUNT],
+    what: &'static str,
+) -> Result<T, Failure> {
+    let found = (number as usize).checked_sub(1).and_then(|place| all.get(place).copied());
+    let range = format!("1 to {COUNT}");
+    found.ok_or_else(|| Error::BadValue { what, value: number.into(), range }.into())
+}
+
 /// Receives an event; waits for it up to `timeout_us`; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
 ///
 /// # Safety
@@ -249,6 +416,7 @@ fn c_event(event: &Event) -> niclab_posts_event {
         Kind::Received => NICLAB_POSTS_RECEIVED,
         Kind::Refused => NICLAB_POSTS_REFUSED,
         Kind::Failed => NICLAB_POSTS_FAILED,
+        Kind::Done => NICLAB_POSTS_DONE,
     };
     let &Event { user, bytes, moved_bytes, message, node, outcome, .. } = event;
     niclab_posts_event { user, bytes, moved_bytes, message, node, kind, result: outcome.number() }

@@ -1,8 +1,10 @@
 //! What a port can be asked to do: commands, built step by step and encoded as the contract says.
 
 use niclab_abi::posts::{
-    POST_INTERRUPT, POST_MAX_MESSAGE_BYTES, POST_RECEIVE, POST_SEND, POST_TELL_SENT, POST_UNIT_BYTES,
-    ReceiveCommand, SendCommand,
+    BarrierCommand, MulticastCommand, POST_BARRIER, POST_DOUBLE, POST_INTERRUPT, POST_MAX,
+    POST_MAX_COLLECTIVE_BYTES, POST_MAX_MESSAGE_BYTES, POST_MIN, POST_MULTICAST, POST_RECEIVE, POST_REDUCE,
+    POST_SEND, POST_SIGNED_32, POST_SIGNED_64, POST_SUM, POST_TELL_SENT, POST_UNIT_BYTES, POST_UNSIGNED_32,
+    POST_UNSIGNED_64, ReceiveCommand, ReduceCommand, SendCommand,
 };
 
 use crate::BadValue;
@@ -90,6 +92,165 @@ impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Receive<S>
     }
 }
 
+/// Waits for all members of a group: [`super::Kind::Done`] tells that every one has asked for it.
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug)]
+pub struct Barrier {
+    group: u32,
+    user: u64,
+    flags: u32,
+}
+
+impl Barrier {
+    /// Of this group.
+    pub fn new(group: u32) -> Self {
+        Self { group, user: 0, flags: 0 }
+    }
+
+    /// A word that comes back with the event of this command.
+    pub fn user(mut self, user: u64) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// The NIC interrupts once the event is stored.
+    pub fn interrupt(mut self) -> Self {
+        self.flags |= POST_INTERRUPT;
+        self
+    }
+}
+
+impl<P: ?Sized, E: From<BadValue>> Command<P, E> for Barrier {
+    const NAME: &'static str = "wait for a group";
+
+    #[inline]
+    fn encode(&self, _: &P) -> Result<Encoded, E> {
+        let command = BarrierCommand { user: self.user, group: self.group, reserved: 0 };
+        Ok(Encoded::new(&command, POST_BARRIER | self.flags))
+    }
+}
+
+/// Sends a message to all other members of a group, where it is one like any other: [`super::Kind::Done`] tells that it is in the
+/// memory of all.
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug)]
+pub struct Multicast<S> {
+    group: u32,
+    span: S,
+    user: u64,
+    flags: u32,
+}
+
+impl<S> Multicast<S> {
+    /// To this group, out of `span`: a multiple of [`super::UNIT_BYTES`], not empty, and at most
+    /// [`super::MAX_COLLECTIVE_BYTES`].
+    pub fn new(group: u32, span: S) -> Self {
+        Self { group, span, user: 0, flags: 0 }
+    }
+
+    /// A word that comes back with the event of this command.
+    pub fn user(mut self, user: u64) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// The NIC interrupts once the event is stored.
+    pub fn interrupt(mut self) -> Self {
+        self.flags |= POST_INTERRUPT;
+        self
+    }
+}
+
+impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Multicast<S> {
+    const NAME: &'static str = "send to a group";
+
+    #[inline]
+    fn encode(&self, port: &P) -> Result<Encoded, E> {
+        let Part { region, offset, bytes } = self.span.part(port)?;
+        let bytes = check_collective(check_bytes(bytes)?)?;
+        let command = MulticastCommand { user: self.user, region, group: self.group, offset, bytes };
+        Ok(Encoded::new(&command, POST_MULTICAST | self.flags))
+    }
+}
+
+/// What a reduction makes of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Operator {
+    /// Their sum. Integers wrap.
+    Sum = POST_SUM,
+    /// The least.
+    Min = POST_MIN,
+    /// The greatest.
+    Max = POST_MAX,
+}
+
+/// What the values of a reduction are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Element {
+    /// `i32`.
+    Signed32 = POST_SIGNED_32,
+    /// `i64`.
+    Signed64 = POST_SIGNED_64,
+    /// `u32`.
+    Unsigned32 = POST_UNSIGNED_32,
+    /// `u64`.
+    Unsigned64 = POST_UNSIGNED_64,
+    /// `f64`.
+    Double = POST_DOUBLE,
+}
+
+/// Combines the values of all members of a group, one by one: [`super::Kind::Done`] tells that the result stands in their place.
+#[must_use = "a command does nothing until it is launched"]
+#[derive(Clone, Copy, Debug)]
+pub struct Reduce<S> {
+    group: u32,
+    span: S,
+    operator: Operator,
+    element: Element,
+    user: u64,
+    flags: u32,
+}
+
+impl<S> Reduce<S> {
+    /// Of the values in `span`, not none and at most [`super::MAX_COLLECTIVE_BYTES`].
+    pub fn new(group: u32, span: S, operator: Operator, element: Element) -> Self {
+        Self { group, span, operator, element, user: 0, flags: 0 }
+    }
+
+    /// A word that comes back with the event of this command.
+    pub fn user(mut self, user: u64) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// The NIC interrupts once the event is stored.
+    pub fn interrupt(mut self) -> Self {
+        self.flags |= POST_INTERRUPT;
+        self
+    }
+}
+
+impl<P: ?Sized, E: From<BadValue>, S: Memory<P, E>> Command<P, E> for Reduce<S> {
+    const NAME: &'static str = "reduce";
+
+    #[inline]
+    fn encode(&self, port: &P) -> Result<Encoded, E> {
+        let Part { region, offset, bytes } = self.span.part(port)?;
+        let bytes = check_collective(bytes)?;
+        let &Self { group, operator, element, user, .. } = self;
+        let (operator, element) = (operator as u32, element as u32);
+        let command = ReduceCommand { user, region, group, offset, bytes, operator, element };
+        Ok(Encoded::new(&command, POST_REDUCE | self.flags))
+    }
+}
+
+/// Refuses a length that no multicast and no reduction has. Parts of values are left to the card to refuse.
+fn check_collective(bytes: u64) -> Result<u64, BadValue> {
+    BadValue::check("the length of a multicast or a reduction in bytes", bytes, POST_MAX_COLLECTIVE_BYTES)
+}
+
 /// Refuses a length that no message has. An empty one is left to the card to refuse.
 fn check_bytes(bytes: u64) -> Result<u64, BadValue> {
     BadValue::check("the length beyond a multiple of four bytes", bytes % POST_UNIT_BYTES, 0)?;
@@ -130,6 +291,29 @@ mod tests {
             prop_assert_eq!(from_words(&receive.words), Some(expected));
             prop_assert_eq!(receive.code, POST_RECEIVE | flag(POST_INTERRUPT));
         }
+    }
+
+    #[test]
+    fn what_is_asked_of_a_group_is_coded_as_the_contract_wants_it() {
+        let (user, group, part) = (7, 0xfeed, Part { region: 3, offset: 16, bytes: 24 });
+        let barrier = encoded(&Barrier::new(group).user(user)).unwrap();
+        assert_eq!(from_words(&barrier.words), Some(BarrierCommand { user, group, reserved: 0 }));
+        assert_eq!(barrier.code, POST_BARRIER);
+        assert_eq!(encoded(&Barrier::new(group).interrupt()).unwrap().code, POST_BARRIER | POST_INTERRUPT);
+        let multicast = encoded(&Multicast::new(group, part).user(user).interrupt()).unwrap();
+        let expected = MulticastCommand { user, region: 3, group, offset: 16, bytes: 24 };
+        assert_eq!(from_words(&multicast.words), Some(expected));
+        assert_eq!(multicast.code, POST_MULTICAST | POST_INTERRUPT);
+        let reduce = Reduce::new(group, part, Operator::Max, Element::Double).user(user);
+        let coded = encoded(&reduce).unwrap();
+        let (operator, element) = (POST_MAX, POST_DOUBLE);
+        let expected = ReduceCommand { user, region: 3, group, offset: 16, bytes: 24, operator, element };
+        assert_eq!(from_words(&coded.words), Some(expected));
+        assert_eq!(coded.code, POST_REDUCE);
+        assert_eq!(encoded(&reduce.interrupt()).unwrap().code, POST_REDUCE | POST_INTERRUPT);
+        let long = Part { bytes: POST_MAX_COLLECTIVE_BYTES + 8, ..part };
+        assert!(encoded(&Multicast::new(group, long)).is_err());
+        assert!(encoded(&Reduce::new(group, long, Operator::Sum, Element::Double)).is_err());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Events: what became of messages and commands.
 
 use niclab_abi::posts::{
-    POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_EVENT_FAILED,
-    POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_HANDED_OVER, POST_INCOMPLETE,
-    POST_NO_TARGET, POST_OK, POST_TRUNCATED, POST_UNREACHABLE, post_event_kind, post_event_result,
+    POST_BAD_COMMAND, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_EVENT_DONE, POST_EVENT_FAILED,
+    POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_EVENT_SENT, POST_HANDED_OVER, POST_INCOMPLETE, POST_LEFT,
+    POST_NO_GROUP, POST_NO_TARGET, POST_NOT_RELIABLE, POST_OK, POST_TRUNCATED, POST_UNALIKE,
+    POST_UNREACHABLE, post_event_kind, post_event_result,
 };
 
 use crate::Record;
@@ -19,6 +20,8 @@ pub enum Kind {
     Refused,
     /// A message was not delivered, and the card has given up.
     Failed,
+    /// What a group was asked for is over: done, or not.
+    Done,
 }
 
 /// How it ended.
@@ -44,12 +47,20 @@ pub enum Outcome {
     Incomplete,
     /// The card was given another program before the message had arrived.
     HandedOver,
+    /// There is no such group here.
+    NoGroup,
+    /// The card's protocol loses messages, and so carries nothing for groups.
+    NotReliable,
+    /// A member has left the group.
+    Left,
+    /// Members want different things.
+    Unalike,
     /// A result that this library does not know.
     Other(u32),
 }
 
 /// Each result with its number, a `POST_` constant of the contract, and what it means in words.
-const OUTCOMES: [(Outcome, u32, &str); 10] = [
+const OUTCOMES: [(Outcome, u32, &str); 14] = [
     (Outcome::Done, POST_OK, "done"),
     (Outcome::Truncated, POST_TRUNCATED, "the message was cut: post more memory for it"),
     (
@@ -75,8 +86,16 @@ const OUTCOMES: [(Outcome, u32, &str); 10] = [
     (
         Outcome::HandedOver,
         POST_HANDED_OVER,
-        "the card was given another program before the message had arrived: send it again",
+        "the card was given another program before the message had arrived",
     ),
+    (Outcome::NoGroup, POST_NO_GROUP, "there is no such group here: make it at every member"),
+    (
+        Outcome::NotReliable,
+        POST_NOT_RELIABLE,
+        "the card's protocol loses messages: give the cluster an assembly that delivers (`conf2` to `conf4`)",
+    ),
+    (Outcome::Left, POST_LEFT, "a member of the group has left it: drop it, and make another"),
+    (Outcome::Unalike, POST_UNALIKE, "members have asked for different things, or named different members"),
 ];
 
 impl Outcome {
@@ -118,7 +137,8 @@ pub struct Event {
     pub bytes: u64,
     /// Bytes that were moved.
     pub moved_bytes: u64,
-    /// The node that sent what was received, else the one that it was for. The NIC says so: it can be relied on.
+    /// The node that sent what was received; of [`Kind::Done`] the group; else the node that it was for. The NIC says so: it can
+    /// be relied on.
     pub node: u32,
     /// Number of the message among those between both nodes, as the card counts them, from 1; zero where it does not.
     pub message: u64,
@@ -134,6 +154,7 @@ impl Event {
             POST_EVENT_RECEIVED => Kind::Received,
             POST_EVENT_REFUSED => Kind::Refused,
             POST_EVENT_FAILED => Kind::Failed,
+            POST_EVENT_DONE => Kind::Done,
             _ => return None,
         };
         Some(Self {
@@ -160,7 +181,7 @@ impl crate::Kind for PostRecord {
 
     #[inline]
     fn is_sound(status: u64) -> bool {
-        (POST_EVENT_SENT..=POST_EVENT_FAILED).contains(&post_event_kind(status))
+        (POST_EVENT_SENT..=POST_EVENT_DONE).contains(&post_event_kind(status))
     }
 }
 
@@ -179,10 +200,10 @@ mod tests {
         let words = |number| Outcome::from_number(number).to_string();
         for number in 0..20 {
             assert_eq!(Outcome::from_number(number).number(), number);
-            assert!((0..number).all(|other| other > POST_HANDED_OVER || words(other) != words(number)));
+            assert!((0..number).all(|other| other > POST_UNALIKE || words(other) != words(number)));
         }
-        assert_eq!(Outcome::from_number(POST_HANDED_OVER), Outcome::HandedOver);
-        assert_eq!(Outcome::from_number(POST_HANDED_OVER + 1), Outcome::Other(POST_HANDED_OVER + 1));
+        assert_eq!(Outcome::from_number(POST_INCOMPLETE), Outcome::Incomplete);
+        assert_eq!(Outcome::from_number(POST_UNALIKE + 1), Outcome::Other(POST_UNALIKE + 1));
     }
 
     proptest! {
@@ -196,7 +217,14 @@ mod tests {
             let written =
                 PostEvent { user, bytes, moved_bytes, source: source.into(), message, status, ..PostEvent::default() };
             let record: [u64; 11] = to_words(&written);
-            let kinds = [None, Some(Kind::Sent), Some(Kind::Received), Some(Kind::Refused), Some(Kind::Failed)];
+            let kinds = [
+                None,
+                Some(Kind::Sent),
+                Some(Kind::Received),
+                Some(Kind::Refused),
+                Some(Kind::Failed),
+                Some(Kind::Done),
+            ];
             let expected = kinds.get(kind as usize).copied().flatten().map(|kind| Event {
                 kind,
                 outcome: Outcome::from_number(result),

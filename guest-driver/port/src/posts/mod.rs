@@ -7,11 +7,14 @@ mod event;
 use crate::{Queue, Records};
 
 pub use crate::command::{Command, Encoded, Memory, Part};
-pub use command::{Receive, Send};
+pub use command::{Barrier, Element, Multicast, Operator, Receive, Reduce, Send};
 pub use event::{Event, Kind, Outcome, PostRecord};
 
 /// A message is a multiple of so many bytes, and not empty.
 pub const UNIT_BYTES: u64 = niclab_abi::posts::POST_UNIT_BYTES;
+
+/// Most bytes of a multicast or a reduction.
+pub const MAX_COLLECTIVE_BYTES: u64 = niclab_abi::posts::POST_MAX_COLLECTIVE_BYTES;
 
 /// The next event of the queue, if it is there, and whether the device must be told that it was taken.
 #[inline]

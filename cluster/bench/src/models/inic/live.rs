@@ -176,7 +176,8 @@ fn rounds(run: &mut dyn FnMut(Way) -> Result<Report>) -> Result<[Vec<Report>; 3]
 fn scenario() -> Result<Scenario> {
     let mut nic = NicConfig::of(NicModel::named("inic").context("there is no model `inic`")?);
     nic.set("assembly", Value::Word("conf4".to_owned()))?;
-    nic.set("max_message_bytes", Value::Number(MESSAGE_BYTES.into()))?;
+    // With a tag before it, and as much room as whole cache lines are.
+    nic.set("max_message_bytes", Value::Number((2 * MESSAGE_BYTES).into()))?;
     let file = ClusterFile { nodes: Some(2), nic, ..ClusterFile::default() };
     let cluster = Source::default().resolve_booted(&file)?;
     let workload = Workload {

@@ -351,6 +351,11 @@ impl Circuit {
             > 0
     }
 
+    /// When a place comes free that a component waits for.
+    pub(super) const fn place_at(&self) -> Option<Time> {
+        self.place_at
+    }
+
     /// The next deadline of any component.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.components.iter().filter_map(|component| component.deadline()).chain(self.place_at).min()

@@ -395,6 +395,7 @@ impl Nic for Inic {
     fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
         self.card.effects.interface.enter(node);
         let begun = self.take_step(now, step);
+        self.collect(now);
         self.card.effects.interface.leave(node);
         begun
     }
@@ -414,6 +415,10 @@ impl Nic for Inic {
     fn poll_timeout(&self) -> Option<Time> {
         let circuit = if self.stage.is_switching() { None } else { self.assembled.circuit.deadline() };
         circuit.into_iter().chain(self.stage.deadline()).chain(self.collectives.deadline()).min()
+    }
+
+    fn poll_work(&self) -> Option<Time> {
+        if self.stage.is_switching() { None } else { self.assembled.circuit.place_at() }
     }
 
     fn accepts_store(&self, port: u32) -> bool {
