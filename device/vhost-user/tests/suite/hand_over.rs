@@ -51,7 +51,7 @@ impl Program {
 fn reliable(model: &'static Model, random: &mut Random) -> Vec<u8> {
     let programs = model.programs.as_ref().unwrap();
     loop {
-        let image = (programs.draw)(&mut |below| random.below(below));
+        let image = (programs.draw)(&mut |below| random.below(below), 2);
         let promises = (programs.promises)(&image).unwrap();
         if promises.faulty.is_delivered && promises.faulty.is_once {
             return image;
