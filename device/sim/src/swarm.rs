@@ -13,7 +13,7 @@ use niclab_model::parts::random::Random;
 use niclab_observe::recording::{Recorded, Recorder};
 use niclab_spec::Forwarding;
 use niclab_spec::report::Checked;
-use niclab_spec::sim::{SIM_CONFIG_VERSION, SimNode};
+use niclab_spec::sim::{SIM_CONFIG_VERSION, SimHandOver, SimNode};
 use niclab_spec::{
     DeviceFaults, Faults, Function, LinkConfig, NicConfig, NicModel, Profile, Receive, SimConfig, Workload,
     WorkloadKind,
@@ -27,6 +27,8 @@ const CONFIGURATION_STREAM: u64 = 1 << 42;
 const DEVICE_FAULTS_STREAM: u64 = CONFIGURATION_STREAM + 1;
 /// The stream of what is replayed.
 const RECORDING_STREAM: u64 = 1 << 43;
+/// Stream of the seed from which programs of cards are drawn.
+const HAND_OVERS_STREAM: u64 = 1 << 44;
 /// Most payload of a datagram on links as they are drawn.
 const MAX_DATAGRAM_BYTES: u32 = LinkConfig::DEFAULT_MTU_BYTES - Workload::ETHERNET_HEADERS_BYTES;
 
@@ -183,9 +185,36 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
         profile: dice.profile(),
         forwarding: if dice.one_in(4) { Forwarding::StoreAndForward } else { Forwarding::CutThrough },
         nodes: (0..count).map(|rank| node(rank, &mut dice)).collect(),
+        hand_overs: if workload.function == Function::Cluster {
+            hand_overs(seed, model, count)
+        } else {
+            Vec::new()
+        },
         workload,
-        hand_overs: Vec::new(),
     }
+}
+
+/// Programs that cards take while they run, where those of this model take any: in one of three runs one as it begins, and in one
+/// of four some under load.
+fn hand_overs(seed: u64, model: NicModel, nodes: u32) -> Vec<SimHandOver> {
+    let Some(programs) = &model.descriptor().programs else { return Vec::new() };
+    let mut dice = Dice(Random::new(seed, HAND_OVERS_STREAM));
+    let mut times = Vec::new();
+    if dice.one_in(3) {
+        times.push(0);
+    }
+    if dice.one_in(4) {
+        let mut at_us = 0;
+        times.extend((0..=dice.below(4)).map(|_| {
+            at_us += 1 + dice.below(5_000);
+            at_us
+        }));
+    }
+    let mut hand_over = |at_us| SimHandOver {
+        model_time_ps: u64::from(at_us) * 1_000_000,
+        image: (programs.draw)(&mut |bound| dice.below(bound), nodes),
+    };
+    times.into_iter().map(&mut hand_over).collect()
 }
 
 /// Each model's faults are drawn from a stream of its own, so that what others draw stays.
@@ -249,7 +278,7 @@ fn over(config: &SimConfig) -> String {
         Function::Cluster if model.has(FEATURE_LISTS) => {
             format!(" over {} cards, received as {}", model.title, config.workload.receive.name())
         }
-        Function::Cluster => format!(" over {} cards{}", model.title, choices(config)),
+        Function::Cluster => format!(" over {} cards{}{}", model.title, choices(config), programs(config)),
     }
 }
 
@@ -263,6 +292,15 @@ fn choices(config: &SimConfig) -> String {
         _ => None,
     });
     words.collect()
+}
+
+/// What the cards are programmed with anew.
+fn programs(config: &SimConfig) -> String {
+    match config.hand_overs.len() {
+        0 => String::new(),
+        1 => ", another program".to_owned(),
+        count => format!(", {count} other programs"),
+    }
 }
 
 /// Draws configurations that can be run.

@@ -6,6 +6,10 @@ mod agreement;
 mod device_faults;
 mod faults;
 mod library;
+mod planted;
+#[allow(dead_code, reason = "who finds a fault matters where it is planted")]
+#[path = "../../planted/table.rs"]
+mod planted_table;
 mod recording;
 mod stage;
 mod two_clocks;

@@ -419,8 +419,8 @@ pub struct Programs {
     /// # Errors
     /// Why it is none.
     pub promises: fn(image: &[u8]) -> Result<Promises, String>,
-    /// Draws one that makes sense.
-    pub draw: fn(&mut Draw<'_>) -> Vec<u8>,
+    /// Draws one that makes sense, for a cluster of so many nodes.
+    pub draw: fn(&mut Draw<'_>, nodes: u32) -> Vec<u8>,
 }
 
 /// How a swarm of random runs comes to a model.

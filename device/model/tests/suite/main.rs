@@ -7,6 +7,7 @@ mod cases;
 mod descriptor_ring;
 mod inic_collectives;
 mod inic_conformance;
+mod inic_counts;
 mod inic_hostile;
 mod ledger;
 mod match_conformance;

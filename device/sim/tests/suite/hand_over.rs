@@ -20,7 +20,7 @@ fn config(model: &'static niclab_model::nic::registry::Model, count: usize, faul
     config.hand_overs = (0..count as u64)
         .map(|number| SimHandOver {
             model_time_ps: number * 200_000_000,
-            image: (programs.draw)(&mut |below| random.below(below)),
+            image: (programs.draw)(&mut |below| random.below(below), 4),
         })
         .collect();
     config

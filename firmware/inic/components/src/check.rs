@@ -82,7 +82,8 @@ impl Assembly {
             for kind in
                 judges.chain([place]).filter_map(|place| self.components().get(place)).map(|of| of.kind())
             {
-                once |= matches!(kind, Kind::DupFind | Kind::SelectiveRepeat);
+                // No number comes after itself.
+                once |= matches!(kind, Kind::DupFind | Kind::SelectiveRepeat | Kind::OrderPkts);
                 in_order |= matches!(kind, Kind::OrderPkts | Kind::SelectiveRepeat);
             }
         }

@@ -9,12 +9,11 @@ use niclab_abi::config::{
     FEATURE_COLLECTIVES, FEATURE_FIRMWARE, FEATURE_HAND_OVER, FEATURE_POSTS, FEATURE_REGIONS,
 };
 use niclab_abi::receive::MAX_SLICES;
-use niclab_components::{
-    Assembly, BUNDLED, Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting,
-};
+use niclab_components::{Assembly, Bundled, Checked, Fault, Format, Kind as Part, Parameter as Setting};
 
 use crate::models::inic::assemblies::CHOICES;
 use crate::models::inic::config::Config;
+use crate::models::inic::drawing;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
 use crate::nic::registry::{
@@ -63,7 +62,7 @@ pub static MODEL: Model = Model {
     windows: PAGES_OF_PORTS,
     begun,
     build,
-    programs: Some(Programs { promises: promises_of_image, draw: draw_image }),
+    programs: Some(Programs { promises: promises_of_image, draw: drawing::image }),
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
 };
 
@@ -242,12 +241,6 @@ fn promises_of_image(image: &[u8]) -> Result<Promises, String> {
     let assembly = Assembly::decode(image).map_err(|error| error.to_string())?;
     let first = |faults: Vec<Fault>| faults.first().map(Fault::to_string).unwrap_or_default();
     Ok(promises_of(assembly.check().map_err(first)?.promises()))
-}
-
-/// One of the bundled assemblies.
-fn draw_image(below: &mut Draw<'_>) -> Vec<u8> {
-    let place = below(BUNDLED.len() as u32) as usize;
-    BUNDLED.get(place).map(|bundled| bundled.assembly().encode()).unwrap_or_default()
 }
 
 /// The last packet of a message stands for it: the header does not say which is the first.

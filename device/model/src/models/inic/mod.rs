@@ -3,7 +3,7 @@
 //! R. G. Jaganathan, K. D. Underwood, R. Sass, *A Configurable Network Protocol for Cluster Based Communications using Modular
 //! Hardware Primitives on an Intelligent NIC* (SC 2003). Sections are the paper's.
 //!
-//! * `descriptor`: what the registry knows of the model;
+//! * `descriptor`: what the registry knows of the model; `drawing`: assemblies that swarms draw;
 //! * [`config`]: its parameters;
 //! * [`wire`]: its frames;
 //! * [`counters`]: what it counts;
@@ -31,6 +31,7 @@ pub mod config;
 mod control;
 pub mod counters;
 pub mod descriptor;
+mod drawing;
 pub mod nic;
 mod settings;
 mod token;

@@ -13,7 +13,7 @@ fn every_recipe_makes_sense_and_promises_what_it_says() {
             let is_in_order = !matches!(flow, Flow::Unreliable | Flow::Reliable);
             let expected = Promises {
                 delivered: flow.is_reliable(),
-                once: finds_duplicates && flow.is_reliable() || flow == Flow::SelectiveRepeat,
+                once: finds_duplicates && flow.is_reliable() || is_in_order,
                 in_order: is_in_order,
             };
             assert_eq!(promises, expected, "{recipe:?}");

@@ -208,7 +208,10 @@ impl Inic {
         self.assembled = self.assemble(&assembly);
         self.collectives.on_assembly(now, &assembly, &mut self.card);
         self.card.effects.attribute(None);
-        self.card.effects.interrupt(now, CAUSE_HANDED_OVER, PORT, None);
+        // Where no program has the port open, nobody is to be told.
+        if self.card.port.is_some() {
+            self.card.effects.interrupt(now, CAUSE_HANDED_OVER, PORT, None);
+        }
         self.begin_held(now, held);
     }
 

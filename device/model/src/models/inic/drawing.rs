@@ -1,0 +1,80 @@
+//! Assemblies that swarms draw: the bundled ones, and any that a recipe makes, with values that go together.
+
+use alloc::vec::Vec;
+
+use niclab_components::kinds::ACK_MASK_BITS;
+use niclab_components::{BUNDLED, Flow, Format, Kind, Parameter, Recipe};
+
+use crate::models::inic::wire::nodes_of;
+use crate::nic::registry::Draw;
+
+/// Of so many programs one is bundled.
+const BUNDLED_ONE_IN: u32 = 3;
+/// Most packets of go-back-N that are not acknowledged: below half of the numbers of the narrow format.
+const MOST_IN_ORDER: u32 = 127;
+/// Words of the longest packet that fits any link.
+const MOST_WORDS: u32 = 340;
+
+/// Draws the image of an assembly for a cluster of so many nodes.
+pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
+    let is_small = nodes <= nodes_of(Format::Seq24Node4);
+    if is_small && below(BUNDLED_ONE_IN) == 0 {
+        let place = below(BUNDLED.len() as u32) as usize;
+        return BUNDLED.get(place).map(|bundled| bundled.image.to_vec()).unwrap_or_default();
+    }
+    let place = below(Flow::ALL.len() as u32) as usize;
+    let flow = Flow::ALL.get(place).copied().unwrap_or(Flow::GoBackN);
+    let [finds_duplicates, controls_rate, mitigates] = [2, 4, 2].map(|chances| below(chances) == 0);
+    let depth = 1 << below(6);
+    let recipe = Recipe { flow, finds_duplicates, controls_rate, mitigates, depth };
+    // A recipe fits the limits of all assemblies.
+    let Ok(mut assembly) = recipe.assembly() else { return Vec::new() };
+    let format = if is_small { below(2) } else { Format::Seq8Node12 as u32 };
+    let threshold = 1 + below(16);
+    let most = if flow == Flow::GoBackN { MOST_IN_ORDER } else { ACK_MASK_BITS };
+    let packet_bytes = 4 * (1 + below(MOST_WORDS));
+    // What leaves at a controlled rate is not acknowledged soon: the recipe has a time-out for that.
+    let timeout = if controls_rate { 10_000 } else { 20 + below(2_000) };
+    for (kind, parameter, value) in [
+        (Kind::Xmit, Parameter::Format, format),
+        (Kind::SplitPacket, Parameter::Format, format),
+        (Kind::BuildAcks, Parameter::Threshold, threshold),
+        (Kind::BuildAcks, Parameter::AcknowledgeLast, u32::from(below(4) > 0)),
+        (Kind::Genp, Parameter::OutstandingLimit, (2 * threshold + below(96)).min(most)),
+        (Kind::Genp, Parameter::PacketBytes, packet_bytes),
+        (Kind::GenpUnreliable, Parameter::PacketBytes, packet_bytes),
+        (Kind::Timer, Parameter::TimeoutUs, timeout),
+        (Kind::SelectiveRepeat, Parameter::BufferPackets, 1 + below(ACK_MASK_BITS)),
+        (Kind::RateControl, Parameter::IntervalUs, 1 + below(30)),
+        (Kind::Mitigate, Parameter::RcvChunkSize, below(10_000)),
+        (Kind::RcvPkt, Parameter::MemoryBytes, 4_096 << below(9)),
+    ] {
+        // Of a kind that there is none of nothing is set.
+        let _ = assembly.set(kind, parameter, value);
+    }
+    assembly.encode()
+}
+
+#[cfg(test)]
+mod tests {
+    use niclab_components::Assembly;
+    use niclab_random::Random;
+
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_makes_sense_and_is_of_every_flow() {
+        let mut promises = alloc::collections::BTreeSet::new();
+        for (seed, nodes) in (0..500).flat_map(|seed| [2, 16, 17, 22].map(|nodes| (seed, nodes))) {
+            let mut random = Random::new(seed, 0);
+            let image = image(&mut |bound| random.below(bound), nodes);
+            let assembly = Assembly::decode(&image).unwrap().check();
+            let assembly = assembly.unwrap_or_else(|faults| panic!("seed {seed}: {faults:?}"));
+            let is_wide = crate::models::inic::settings::format(&assembly) == Format::Seq8Node12;
+            assert!(nodes <= 16 || is_wide);
+            let niclab_components::Promises { delivered, once, in_order } = assembly.promises();
+            promises.insert((delivered, once, in_order));
+        }
+        assert_eq!(promises.len(), 5, "{promises:?}");
+    }
+}

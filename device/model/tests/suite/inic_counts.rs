@@ -1,0 +1,79 @@
+//! What costs an INIC's messages nothing but time, if a component does it wrong: counted to the packet, on two cards of which one
+//! sends a long message to the other.
+
+use std::sync::Arc;
+
+use niclab_abi::posts::{POST_EVENT_RECEIVED, POST_OK};
+use niclab_model::models::inic::counters::Counters;
+use niclab_model::models::inic::descriptor::{MODEL, config};
+use niclab_model::nic::registry::{Seat, Value, Values};
+use niclab_model::parts::profile::Profile;
+use niclab_model::time::Time;
+
+use crate::support::posts::{Faults, Wire};
+
+const PACKET: u64 = 400;
+const PACKETS: u64 = 1_000;
+const BYTES: u64 = PACKET * PACKETS;
+
+/// What the sender and the receiver have counted, and how long it took.
+fn sent(assembly: &str, faults: Faults) -> ([Counters; 2], Time) {
+    let values = Values::defaults(&MODEL)
+        .with("assembly", Value::Word(assembly.into()))
+        .with("packet_bytes", Value::Number(PACKET));
+    let profile = Arc::new(Profile::default());
+    let card = |node| {
+        let seat = Seat { node, nodes: 2, mtu_bytes: 1_500, profile: profile.clone() };
+        config(&values, seat).unwrap()
+    };
+    let mut wire = Wire::new(5, faults, card, 2);
+    assert!(wire.receive(1, 0, 0, 0, BYTES) && wire.send(0, 0, 1, 0, BYTES, BYTES));
+    let told = loop {
+        if let Some(told) = wire.event(1) {
+            break told;
+        }
+        assert!(wire.step(), "{assembly}: the message comes");
+    };
+    assert_eq!((told.kind, told.result), (POST_EVENT_RECEIVED, POST_OK));
+    let took = wire.now;
+    while wire.step() {}
+    ([0, 1].map(|node| *wire.hosts[node].nic.counters()), took)
+}
+
+const LOSSY: Faults = Faults { lost: 20, doubled: 0, damaged: 0, late: 0 };
+
+#[test]
+fn what_a_mask_shows_missing_goes_again_before_a_timer_expires() {
+    for assembly in ["conf2", "conf3", "selective_repeat"] {
+        let ([sender, _], _) = sent(assembly, LOSSY);
+        // Some 20 packets were lost, each of which goes again once or twice. The timer is for the last of a window.
+        assert!((15..60).contains(&sender.retransmissions), "{assembly}: {sender:#?}");
+        assert!(sender.timeouts <= 10, "{assembly}: {sender:#?}");
+    }
+}
+
+#[test]
+fn go_back_n_sends_what_was_behind_again_and_selective_repeat_does_not() {
+    let again = |assembly| sent(assembly, LOSSY).0[0].retransmissions;
+    let (selective, go_back_n) = (again("selective_repeat"), again("conf4"));
+    assert!(go_back_n > 4 * selective, "{go_back_n} {selective}");
+}
+
+#[test]
+fn an_acknowledgement_is_forced_when_so_many_packets_came_and_no_window_fills_up() {
+    for assembly in ["conf2", "conf3", "conf4", "selective_repeat"] {
+        let ([sender, receiver], _) = sent(assembly, Faults::default());
+        assert_eq!((sender.timeouts, sender.retransmissions), (0, 0), "{assembly}");
+        // More than the threshold of 8, and at the end.
+        let forced = receiver.card.acknowledgements_sent;
+        assert_eq!(forced, PACKETS.div_ceil(9), "{assembly}");
+    }
+}
+
+#[test]
+fn one_packet_leaves_in_each_interval() {
+    let ([sender, _], took) = sent("rate_controlled", Faults::default());
+    assert_eq!(sender.retransmissions, 0);
+    let least = 50_000_000 * (PACKETS - 1);
+    assert!((least..least + 500_000_000).contains(&took.as_ps()), "{took:?}");
+}

@@ -1,0 +1,133 @@
+//! Each fault that is planted in a component of INIC is found. Builds the simulator and the model's tests in a copy of what is
+//! committed, with all faults in it, and runs them once for each: half an hour.
+//! `cargo test -p niclab-tests --features planted --test planted -- --nocapture`; with `NICLAB_PLANTED` only those whose component
+//! or name contains it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod table;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use table::{FAULTS, FOLDER, Fault, Finder, MOST_SEEDS};
+
+/// Says which fault is one, by its place in the table, from 1.
+const WHICH: &str = "NICLAB_PLANTED_FAULT";
+
+/// Behind the model's own source.
+const PLANTED: &str = "
+extern crate std;
+pub(crate) fn planted() -> usize {
+    static WHICH: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *WHICH.get_or_init(|| std::env::var(\"NICLAB_PLANTED_FAULT\").ok().and_then(|it| it.parse().ok()).unwrap_or(0))
+}
+";
+
+/// Seeds of one run of the simulator: most faults are found in the first.
+const SEEDS_AT_ONCE: u32 = 50;
+
+/// A copy of the sources that are committed, with a target folder of its own that is kept.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn new() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let folder = target.join("planted/source");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let archive = Command::new("git").args(["archive", "HEAD"]).current_dir(&root).output().unwrap();
+        assert!(archive.status.success(), "{}", String::from_utf8_lossy(&archive.stderr));
+        let packed = target.join("planted/source.tar");
+        fs::write(&packed, &archive.stdout).unwrap();
+        let unpacked = Command::new("tar").arg("-xf").arg(&packed).arg("-C").arg(&folder).status().unwrap();
+        assert!(unpacked.success());
+        Self(folder)
+    }
+
+    /// Plants all faults, and what says which of them is one.
+    fn plant(&self) {
+        for (fault, number) in FAULTS.iter().zip(1..) {
+            let path = self.0.join(FOLDER).join(fault.component).with_extension("rs");
+            let broken = fault.broken.replace("FAULT", &format!("(crate::planted() == {number})"));
+            let source = fs::read_to_string(&path).unwrap();
+            assert_eq!(source.matches(fault.sound).count(), 1, "{}: its place is gone", fault.name);
+            fs::write(&path, source.replacen(fault.sound, &broken, 1)).unwrap();
+        }
+        let root = self.0.join("device/model/src/lib.rs");
+        fs::write(&root, fs::read_to_string(&root).unwrap() + PLANTED).unwrap();
+    }
+
+    fn cargo(&self, arguments: &[&str]) {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(arguments).args(["--locked", "--quiet"]).current_dir(&self.0);
+        let built = cargo.env("CARGO_TARGET_DIR", self.0.join("../target")).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    }
+
+    /// The first seed that finds a fault.
+    fn swarm(&self, number: usize, most: u32) -> Option<u32> {
+        (1..=most).step_by(SEEDS_AT_ONCE as usize).find_map(|first| {
+            let mut swarm = Command::new(self.0.join("../target/debug/niclab-sim"));
+            swarm.args([
+                "--nic",
+                "inic",
+                "--swarm",
+                &SEEDS_AT_ONCE.to_string(),
+                "--seed",
+                &first.to_string(),
+            ]);
+            let output = swarm.env(WHICH, number.to_string()).output().unwrap();
+            let found = String::from_utf8(output.stdout).unwrap();
+            let seed =
+                found.lines().find_map(|line| line.strip_prefix("seed ")?.split_once(':')?.0.parse().ok());
+            assert!(
+                seed.is_some() || found.contains(" 0 failed"),
+                "{found}{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            seed
+        })
+    }
+
+    /// Whether tests of the model fail.
+    fn fails(&self, number: usize, tests: &str) -> bool {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["test", "-p", "niclab-model", "--test", "suite", "--locked", "--quiet", tests]);
+        cargo.current_dir(&self.0).env("CARGO_TARGET_DIR", self.0.join("../target"));
+        cargo.env(WHICH, number.to_string()).env("RUST_BACKTRACE", "0");
+        !cargo.output().unwrap().status.success()
+    }
+
+    /// What found a fault.
+    fn find(&self, number: usize, finder: Finder) -> Option<String> {
+        match finder {
+            Finder::Swarm => self.swarm(number, MOST_SEEDS).map(|seed| format!("seed {seed}")),
+            Finder::Tests(tests) => self.fails(number, tests).then(|| format!("tests of {tests}")),
+        }
+    }
+}
+
+#[test]
+fn each_fault_that_is_planted_in_a_component_is_found() {
+    let only = env::var("NICLAB_PLANTED").unwrap_or_default();
+    let copy = Copy::new();
+    copy.plant();
+    copy.cargo(&["build", "-p", "niclab-sim", "--bin", "niclab-sim"]);
+    copy.cargo(&["test", "-p", "niclab-model", "--test", "suite", "--no-run"]);
+    assert!(!copy.fails(0, "inic_counts"), "without any fault nothing is found");
+    assert_eq!(copy.swarm(0, SEEDS_AT_ONCE), None, "without any fault nothing is found");
+    let wanted = |fault: &Fault| fault.component.contains(&only) || fault.name.contains(&only);
+    let mut missed = Vec::new();
+    for (fault, number) in FAULTS.iter().zip(1..).filter(|(fault, _)| wanted(fault)) {
+        let found = copy.find(number, fault.finder);
+        println!("{}: {}: {}", fault.component, fault.name, found.as_deref().unwrap_or("NOT FOUND"));
+        if found.is_none() {
+            missed.push(fault.name);
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:#?}");
+}

@@ -1,0 +1,197 @@
+//! Faults of INIC's components, as changes of their source. All are planted at once, each behind a condition, `FAULT`, that is
+//! true in one run and false in all others. Each must be found within so many runs of the simulator's swarm, or by the tests of
+//! the model that count.
+
+/// Who has to find a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finder {
+    /// The simulator's swarm, in one of its first [`MOST_SEEDS`] seeds.
+    Swarm,
+    /// The tests of the model whose names contain this: nothing is lost by it but time or memory.
+    Tests(&'static str),
+}
+
+/// Seeds within which a swarm must find a fault.
+pub const MOST_SEEDS: u32 = 1_000;
+
+/// Where the components are.
+pub const FOLDER: &str = "device/model/src/models/inic/components";
+
+/// A fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// What goes wrong.
+    pub name: &'static str,
+    /// The component: a file in [`FOLDER`].
+    pub component: &'static str,
+    /// What stands there once.
+    pub sound: &'static str,
+    /// What is put in its place: the same, as long as not `FAULT`.
+    pub broken: &'static str,
+    pub finder: Finder,
+}
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "what goes again has lost its first word",
+        component: "xmit",
+        sound: "frame.get(head_bytes..frame.len()",
+        broken: "frame.get(head_bytes + 4 * usize::from(FAULT)..frame.len()",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "an older number is taken for one far ahead",
+        component: "split_packet",
+        sound: "as i32 >> above;",
+        broken: "as i32 >> above;\n        let distance = if FAULT && distance < 0 { distance + (1 << bits) } else { distance };",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "what a probe found missing does not go again",
+        component: "genp",
+        sound: "if core::mem::take(&mut link.is_probing) {\n            link.send_again(usize::MAX, None);",
+        broken: "if core::mem::take(&mut link.is_probing) {\n            link.send_again(if FAULT { 0 } else { usize::MAX }, None);",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "the outstanding limit is not kept",
+        component: "genp",
+        sound: "link.outstanding.len() < outstanding_limit\n",
+        broken: "link.outstanding.len() < outstanding_limit + 100 * usize::from(FAULT)\n",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "a hole in a mask waits for the timer",
+        component: "genp",
+        sound: "link.send_again(furthest, Some(latest));",
+        broken: "link.send_again(if FAULT { 0 } else { furthest }, Some(latest));",
+        finder: Finder::Tests("inic_counts"),
+    },
+    Fault {
+        name: "a message ends before its time",
+        component: "genp_unreliable",
+        sound: "let pinfo = Pinfo { node, number, payload, is_last,",
+        broken: "let is_last = is_last || FAULT && number.get() % 16 == 15;\n        let pinfo = Pinfo { node, number, payload, is_last,",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "what is missing is acknowledged with what came behind it",
+        component: "build_acks",
+        sound: "self.has_sent.then(|| self.arrivals.acknowledged());",
+        broken: "self.has_sent.then(|| if FAULT { (self.arrivals.furthest(), 0) } else { self.arrivals.acknowledged() });",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "no acknowledgement is forced by the threshold",
+        component: "build_acks",
+        sound: "> self.threshold\n",
+        broken: "> if FAULT { u32::MAX } else { self.threshold }\n",
+        finder: Finder::Tests("inic_counts"),
+    },
+    Fault {
+        name: "any acknowledgement stops the timer",
+        component: "timer",
+        sound: "if is_over {",
+        broken: "if is_over || FAULT {",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "duplicates pass",
+        component: "dup_find",
+        sound: "io.card.effects.counters.duplicates += 1;\n                    Verdict::Drop",
+        broken: "io.card.effects.counters.duplicates += 1;\n                    if FAULT { Verdict::Pass } else { Verdict::Drop }",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "what is ahead passes",
+        component: "order_pkts",
+        sound: "Policy::GoBackN => number == *due,",
+        broken: "Policy::GoBackN => number == *due || FAULT && is_ahead,",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "what is older than the newest passes",
+        component: "order_pkts",
+        sound: "Policy::Newer => number == *due || is_ahead,",
+        broken: "Policy::Newer => number == *due || is_ahead || FAULT,",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "verdicts are not heeded",
+        component: "drop_pkt",
+        sound: "if !is_dropped {",
+        broken: "if !is_dropped || FAULT {",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "the last judge alone is heeded",
+        component: "drop_pkt",
+        sound: "is_dropped |= matches!",
+        broken: "is_dropped = (is_dropped && !FAULT) | matches!",
+        finder: Finder::Tests("inic_conformance"),
+    },
+    Fault {
+        name: "of those that waited one passes",
+        component: "selective_repeat",
+        sound: "io.card.waiting.remove(data.source, data.frame.len());\n                self.passing.push_back((at, data));",
+        broken: "io.card.waiting.remove(data.source, data.frame.len());\n                self.passing.push_back((at, data));\n                if FAULT { break; }",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "nothing is kept",
+        component: "selective_repeat",
+        sound: "} else if ahead <= self.buffer_packets {",
+        broken: "} else if ahead <= self.buffer_packets * u32::from(!FAULT) {",
+        finder: Finder::Tests("inic_co"),
+    },
+    Fault {
+        name: "packets leave as they come",
+        component: "rate_control",
+        sound: "self.free_at = goes + self.interval;",
+        broken: "self.free_at = goes + self.interval.times(u64::from(!FAULT));",
+        finder: Finder::Tests("inic_counts"),
+    },
+    Fault {
+        name: "the remainder of a chunk is forgotten",
+        component: "mitigate",
+        sound: "self.pooled %= rcv_chunk_size;",
+        broken: "self.pooled = if FAULT && interrupts { 0 } else { self.pooled % rcv_chunk_size };",
+        finder: Finder::Tests("inic_conformance"),
+    },
+    Fault {
+        name: "there is no memory for some nodes",
+        component: "rcv_pkt",
+        sound: "source.is_some_and(|source| io.card",
+        broken: "source.is_some_and(|source| FAULT && source % 2 == 1 || io.card",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "there is memory without end",
+        component: "rcv_pkt",
+        sound: "+ bytes > self.share_bytes",
+        broken: "+ bytes > self.share_bytes * if FAULT { 1_000 } else { 1 }",
+        finder: Finder::Tests("inic_hostile"),
+    },
+    Fault {
+        name: "damaged packets pass",
+        component: "bad_pkt_filter",
+        sound: "if wire::is_whole(&packet.frame) {",
+        broken: "if wire::is_whole(&packet.frame) || FAULT && packet.frame.len() > 60 {",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "a gap is not seen",
+        component: "host_receive",
+        sound: "if data.number != peer.due {",
+        broken: "if data.number != peer.due && !FAULT {",
+        finder: Finder::Swarm,
+    },
+    Fault {
+        name: "each packet is stored at the begin of its message",
+        component: "host_receive",
+        sound: "u64::from(packet).saturating_mul(packet_bytes)",
+        broken: "u64::from(packet).saturating_mul(packet_bytes / if FAULT { 4_096 } else { 1 })",
+        finder: Finder::Swarm,
+    },
+];
