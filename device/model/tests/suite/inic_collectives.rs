@@ -8,13 +8,13 @@ use niclab_abi::control::{
     OP_PORT_CLOSE, PortName, STATUS_BAD_OPERATION, STATUS_BAD_VALUE, STATUS_NO_SPACE, STATUS_NOT_FOUND,
 };
 use niclab_abi::posts::{
-    POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_DOUBLE, POST_EVENT_DONE, POST_EVENT_RECEIVED,
-    POST_EVENT_REFUSED, POST_GROUPS, POST_INTERRUPT, POST_LEFT, POST_MAX, POST_MAX_COLLECTIVE_BYTES,
-    POST_MIN, POST_NO_GROUP, POST_NOT_RELIABLE, POST_OK, POST_SIGNED_32, POST_SIGNED_64, POST_SUM,
-    POST_UNALIKE, POST_UNREACHABLE, POST_UNSIGNED_32, POST_UNSIGNED_64,
+    OP_POST_RULES, POST_ANY_SOURCE, POST_BAD_RANGE, POST_BAD_REGION, POST_BAD_VALUE, POST_DOUBLE,
+    POST_EVENT_DONE, POST_EVENT_RECEIVED, POST_EVENT_REFUSED, POST_GROUPS, POST_INTERRUPT, POST_LEFT,
+    POST_MAX, POST_MAX_COLLECTIVE_BYTES, POST_MIN, POST_NO_GROUP, POST_NOT_RELIABLE, POST_OK, POST_SIGNED_32,
+    POST_SIGNED_64, POST_SUM, POST_UNALIKE, POST_UNREACHABLE, POST_UNSIGNED_32, POST_UNSIGNED_64, PostRules,
 };
 use niclab_abi::region::{OP_REGION_CLOSE, RegionName};
-use niclab_components::Bundled;
+use niclab_components::{Bundled, Flow, Recipe};
 use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::Nic;
@@ -710,7 +710,9 @@ fn groups_live_on_when_cards_take_another_assembly_that_delivers() {
             let reduce =
                 |bench: &mut Bench, node| assert!(bench.wire.reduce(node, 0, 7, GROUP, (0, 800), sum));
             [6, 1, 2, 3].into_iter().for_each(|node| reduce(&mut bench, node));
-            (0..steps).for_each(|_| drop(bench.wire.step()));
+            (0..steps).for_each(|_| {
+                bench.wire.step();
+            });
             bench.hand_over(after);
             [0, 4, 5].into_iter().for_each(|node| reduce(&mut bench, node));
             bench.run();
@@ -728,4 +730,34 @@ fn groups_live_on_when_cards_take_another_assembly_that_delivers() {
             }
         }
     }
+}
+
+#[test]
+fn what_cards_say_to_one_another_counts_for_no_interrupt() {
+    let recipe = Recipe {
+        flow: Flow::GoBackN,
+        finds_duplicates: true,
+        controls_rate: false,
+        mitigates: true,
+        depth: 16,
+    };
+    let assembly = recipe.assembly().unwrap().check().unwrap();
+    let conf4 = values("conf4");
+    let plain = card(&conf4);
+    let config = |node| Config { assembly: assembly.clone(), ..plain(node) };
+    let mut bench = Bench { wire: Wire::new(1, Faults::default(), config, NODES), told: Vec::new() };
+    let rules = PostRules {
+        rcv_chunk_size: 4,
+        min_message_bytes: 4,
+        source: POST_ANY_SOURCE,
+        ..PostRules::default()
+    };
+    for node in MEMBERS {
+        assert_eq!(bench.wire.control(node as usize, &request(OP_POST_RULES, &rules)).0, 0);
+        assert_eq!(bench.wire.group(node as usize, GROUP, &MEMBERS), 0);
+    }
+    (0..7).for_each(|node| assert!(bench.wire.reduce(node, 0, 0, GROUP, (0, 8), (POST_SUM, POST_DOUBLE))));
+    bench.run();
+    assert_eq!(bench.results(), all(0..7, POST_OK));
+    assert!(bench.wire.hosts.iter().all(|host| host.interrupts == 0));
 }

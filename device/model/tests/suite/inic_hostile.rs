@@ -624,3 +624,83 @@ fn a_card_that_names_groups_without_end_fills_no_memory() {
         assert_eq!((strays(16), strays(17), strays(500)), (0, 1, 484), "{name}");
     }
 }
+
+/// The enemy in a group of these members, which says things one by one.
+struct Liar {
+    world: World,
+    frames: u32,
+}
+
+impl Liar {
+    fn new(members: &[u32]) -> Self {
+        let mut world = World::new("conf4");
+        assert_eq!(world.wire.group(VICTIM, FRIENDS, members), 0);
+        Self { world, frames: 0 }
+    }
+
+    /// Strays that the victim counts of it.
+    fn say(&mut self, words: [u32; 7], bytes: usize) -> u64 {
+        let mut word: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        word.resize(word.len() + bytes, 0xee);
+        let before = self.world.counters().collective_strays;
+        let header = Header { sequence: self.frames, is_last: true, for_card: true, ..PLAIN };
+        self.frames += 1;
+        self.world.inject(frame(dialect("conf4"), header, &word));
+        self.world.counters().collective_strays - before
+    }
+
+    fn done(&self) -> Vec<u32> {
+        let done = |told: &Told| (told.kind == POST_EVENT_DONE).then_some(told.result);
+        self.world.told.iter().filter_map(|(_, told)| done(told)).collect()
+    }
+}
+
+/// A sum over members, as a card makes it.
+fn check_of(members: &[u32]) -> u32 {
+    members.iter().fold(0x811c_9dc5, |sum: u32, member| (sum ^ member).wrapping_mul(0x0100_0193))
+}
+
+#[test]
+fn what_no_membership_expects_of_a_card_is_counted_and_changes_nothing() {
+    let (ready, start, up, down, cast, reset) = (1 << 24, 2 << 24, 3 << 24, 4 << 24, 5 << 24, 9 << 24);
+    // Below the victim, whose first membership it is.
+    let members = [VICTIM as u32, ENEMY.into(), 0];
+    let mut liar = Liar::new(&members);
+    assert_eq!(liar.say([ready, FRIENDS, 0, 9, 0, 0, check_of(&members)], 0), 0);
+    let third = Header { source: 0, sequence: 0, is_last: true, for_card: true, ..PLAIN };
+    let word = [ready, FRIENDS, 0, 7, 0, 0, check_of(&members)].into_iter().flat_map(u32::to_be_bytes);
+    liar.world.inject(frame(dialect("conf4"), third, &word.collect::<Vec<u8>>()));
+    assert!(liar.world.wire.barrier(VICTIM, 0, 0, FRIENDS));
+    for wrong in [
+        [up, FRIENDS, 2, 9, 1, 0, 0],
+        [up, FRIENDS, 1, 8, 1, 0, 0],
+        [up, FRIENDS + 1, 1, 9, 1, 0, 0],
+        [up, FRIENDS, 1, 9, 66, 0, 0],
+    ] {
+        assert_eq!(liar.say(wrong, 0), 1, "{wrong:?}");
+    }
+    // More operations ahead than there are, a result of a child, a root that is not on this side, itself, and a number out of turn.
+    assert_eq!(liar.say([up, FRIENDS, 1, 9, 1, 4, 0], 0), 1);
+    assert_eq!(liar.say([down, FRIENDS, 1, 9, 2, 0, 0], 0), 1);
+    assert_eq!(liar.say([cast, FRIENDS, 1, 9, 3, 0, 8], 8), 1);
+    assert_eq!(liar.say([cast | 1, FRIENDS, 1, 9, 4, 0, 8], 8), 1);
+    assert_eq!(liar.say([cast | 3, FRIENDS, 1, 9, 5, 1, 8], 8), 1);
+    assert_eq!(liar.say([up, FRIENDS, 1, 9, 6, 0, 0], 0), 0);
+    assert_eq!(liar.say([up, FRIENDS, 1, 9, 7, 0, 0], 0), 1, "twice");
+    assert_eq!(liar.done(), []);
+    assert_eq!((liar.say([reset, FRIENDS, 1, 9, 0, 0, 0], 0), liar.done().len()), (0, 0));
+    assert_eq!((liar.say([reset, FRIENDS, 1, 9, 0, 0, 0], 0), liar.done().len()), (0, 1));
+    // Above the victim, which has node 2 below: a result of what it has not sent.
+    let members = [ENEMY.into(), VICTIM as u32, 0, 2];
+    let mut liar = Liar::new(&members);
+    assert_eq!(liar.say([start, FRIENDS, 9, 9, 0, 0, 0], 0), 1);
+    let below = Header { source: 2, sequence: 0, is_last: true, for_card: true, ..PLAIN };
+    let word = [ready, FRIENDS, 0, 7, 0, 0, check_of(&members)].into_iter().flat_map(u32::to_be_bytes);
+    liar.world.inject(frame(dialect("conf4"), below, &word.collect::<Vec<u8>>()));
+    assert_eq!(liar.say([start, FRIENDS, 1, 9, 0, 0, 0], 0), 0);
+    assert!(liar.world.wire.reduce(VICTIM, 0, 0, FRIENDS, VALUES, (POST_SUM, POST_UNSIGNED_64)));
+    let code = (POST_SUM << 4 | POST_UNSIGNED_64) << 16;
+    assert_eq!(liar.say([down | code, FRIENDS, 1, 9, 1, 0, 800], 800), 1);
+    assert_eq!(liar.done(), []);
+    assert!(liar.world.wire.bytes(VICTIM, VALUES.0, VALUES.1).iter().all(|byte| *byte == 0));
+}
