@@ -98,7 +98,7 @@ static void requests_that_need_a_port_say_so(void)
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_GROUP, &group), EFAULT);
 	rules.port = 1;
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_RULES, &rules), EINVAL);
-(fd, &count, sizeof(count)) < 0 ? errno : 0, ENOTCONN);
+	EXPECT_ERRNO(read(fd, &count, sizeof(count)) < 0 ? errno : 0, ENOTCONN);
 	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_CHECK, NULL), 0);
 	close(fd);
 }
