@@ -1,23 +1,15 @@
 //! The counters of a world in the form of reports.
 
-use std::collections::BTreeMap;
-
 use niclab_assembly::figures;
 use niclab_model::fabric::PortCounters;
-use niclab_model::nic::ShellCounts;
-use niclab_model::parts::fault_injector::{Fault, FaultInjector};
 use niclab_model::parts::histogram::Histogram;
-use niclab_model::parts::ledger::{Crossing, Line};
+use niclab_model::parts::ledger::Line;
 use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
-use niclab_spec::report::{ModelFigures, NodeFigures, PortFigures, TrafficStats};
-use niclab_workloads::Transport;
+use niclab_spec::report::{ModelFigures, NodeFigures};
 
 use crate::checker::Check;
 use crate::host::Sum;
-use crate::host::card::CardHost;
-use crate::host::ethernet::EthernetHost;
-use crate::host::tally::{Interrupts, Tally};
 use crate::world::{Node, World};
 
 /// All counters since the world was made.
@@ -57,115 +49,6 @@ fn node_figures(node: &Node, counters: &PortCounters, name: &str) -> NodeFigures
     node_figures.model_time_ps = node.host.clock().as_ps();
     node_figures.link_events = figures::link_events(counters);
     node_figures
-}
-
-/// Of a host with a modelled card.
-pub fn card<T: Transport>(host: &CardHost<T>) -> NodeFigures {
-    let tally = host.tally();
-    let nic = host.nic();
-    // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
-    let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
-    let model = nic.statistics(&counts);
-    let (device_faults, device_fault_log) = figures::device_faults(nic);
-    NodeFigures {
-        device_faults,
-        device_fault_log,
-        messages_sent: model.packets_sent,
-        messages_received: model.packets_received,
-        bytes_sent: model.bytes_sent,
-        bytes_received: model.bytes_received,
-        cluster: traffic(tally),
-        spared_doorbells: model.doorbells_spared,
-        ledger: figures::entries(nic.ledger()),
-        unordered: nic.unordered(),
-        model_latency: figures::histogram(nic.ledger().latency()),
-        interrupts: interrupts(&host.interrupts()),
-        ports: host.ports().map(port_figures).collect(),
-        nic_counts: figures::nic_counts(nic),
-        violations: figures::refusals(&model),
-        ..NodeFigures::default()
-    }
-}
-
-/// Of a host with the Ethernet function.
-pub fn ethernet(host: &EthernetHost) -> NodeFigures {
-    let tally = host.tally();
-    NodeFigures {
-        ethernet: TrafficStats {
-            sent_frames: tally.sent_frames,
-            sent_bytes: tally.sent_bytes,
-            received_frames: tally.received_frames,
-            received_bytes: tally.received_bytes,
-            dropped_frames: tally.dropped_frames,
-        },
-        doorbells: tally.doorbells,
-        interrupts: figures::named([("ethernet_receive", tally.receive_interrupts)]),
-        ethernet_ledger: figures::entries(host.nic().ledger()),
-        ethernet_model_latency: figures::histogram(host.nic().ledger().latency()),
-        ..NodeFigures::default()
-    }
-}
-
-fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigures {
-    PortFigures { port, launches, interrupts: interrupts(&of_port) }
-}
-
-/// By the names that live runs use.
-fn interrupts(interrupts: &Interrupts) -> BTreeMap<String, u64> {
-    let Interrupts { message, armed, unauthorized, handed_over } = *interrupts;
-    figures::named([
-        ("message", message),
-        ("armed", armed),
-        ("unauthorized", unauthorized),
-        ("handed-over", handed_over),
-    ])
-}
-
-const fn traffic(tally: &Tally) -> TrafficStats {
-    TrafficStats {
-        sent_frames: tally.sent_frames,
-        sent_bytes: tally.sent_bytes,
-        received_frames: tally.received_frames,
-        received_bytes: tally.received_bytes,
-        dropped_frames: tally.dropped_frames,
-    }
-}
-
-/// What a ledger has of a crossing, and what was seen.
-const fn sum(what: &'static str, entered: u64, seen: u64) -> Sum {
-    Sum { what, entered, seen }
-}
-
-/// The ledger of a modelled card.
-pub fn card_sums<T: Transport>(host: &CardHost<T>) -> Vec<Sum> {
-    let line = |crossing| host.nic().ledger().line(crossing);
-    let tally = host.tally();
-    let count = |fault| host.nic().fault_injector().map_or(0, |fault_injector| fault_injector.count(fault));
-    let withheld_bytes = host.nic().fault_injector().map_or(0, FaultInjector::withheld_bytes);
-    // What the card did, and the host saw otherwise by a fault of the device.
-    let written_bytes = tally.dma_bytes + withheld_bytes;
-    let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
-    let seen = host.interrupts().total() + count(Fault::LostInterrupt);
-    vec![
-        sum("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
-        sum("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.read_bytes),
-        sum("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
-        sum("interrupts", raised, seen),
-        sum("launches", line(Crossing::HostSend).count, tally.launches),
-    ]
-}
-
-/// The ledger of an Ethernet function.
-pub fn ethernet_sums(host: &EthernetHost) -> Vec<Sum> {
-    let line = |crossing| host.nic().ledger().line(crossing);
-    let tally = host.tally();
-    vec![
-        sum("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.received_bytes),
-        sum("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.sent_bytes),
-        sum("interrupts", line(Crossing::Interrupt).count, tally.receive_interrupts),
-        sum("doorbells", line(Crossing::Doorbell).count, tally.doorbells),
-        sum("messages sent", line(Crossing::HostSend).count, tally.sent_frames),
-    ]
 }
 
 /// Holds every ledger against what crossed the boundary of its model, counted outside of it.

@@ -4,6 +4,7 @@
 
 pub mod connections;
 pub mod heart;
+mod watch;
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -31,12 +32,12 @@ use virtio_queue::QueueT;
 
 use self::connections::{Connections, MAX_WATCHES, Seat};
 use self::heart::Heart;
+use self::watch::serve;
 use crate::shell::card::{Card, Traffic};
 use crate::shell::events::cause_name;
 use crate::shell::world::World;
 use crate::shell::world::hand_over::LoadError;
 use crate::shell::{Connected, Shell, in_turns};
-use crate::watch::serve::serve;
 
 /// The monitor socket cannot be served.
 #[derive(Debug, Error)]

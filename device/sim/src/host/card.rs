@@ -3,6 +3,7 @@
 
 mod descriptors;
 mod faults;
+mod figures;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +32,6 @@ use super::oracle::{Oracle, Progress, STATUS_REFUSED};
 use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, Parcel, Refused, Sum};
 use crate::checker::{Check, Checker};
-use crate::figures;
 
 /// Word of the status line with the launches that the card has taken.
 const STATUS_LAUNCHED: usize = 0;
@@ -709,11 +709,11 @@ impl<T: Transport> Host for CardHost<T> {
     }
 
     fn figures(&self) -> NodeFigures {
-        figures::card(self)
+        figures::node(self)
     }
 
     fn sums(&self) -> Vec<Sum> {
-        figures::card_sums(self)
+        figures::sums(self)
     }
 
     fn finish(&mut self, checker: &mut Checker) {

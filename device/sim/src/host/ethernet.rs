@@ -1,6 +1,8 @@
 //! A program whose messages are datagrams over the card's Ethernet function, the conventional NIC: one frame for each
 //! message, no flow control, and an interrupt for each notification.
 
+mod figures;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,7 +22,6 @@ use niclab_workloads::{End, Flow, Mark, PortPlan, Script};
 
 use super::{Effects, Host, Parcel, Refused, Sum};
 use crate::checker::{Check, Checker};
-use crate::figures;
 
 /// The EtherType of IPv4, which the datagrams would be.
 const ETHER_TYPE_IPV4: u16 = 0x0800;
@@ -201,11 +202,11 @@ impl Host for EthernetHost {
     fn set_device_faults(&mut self, _: Rates) {}
 
     fn figures(&self) -> NodeFigures {
-        figures::ethernet(self)
+        figures::node(self)
     }
 
     fn sums(&self) -> Vec<Sum> {
-        figures::ethernet_sums(self)
+        figures::sums(self)
     }
 
     fn finish(&mut self, checker: &mut Checker) {

@@ -77,6 +77,14 @@ pub struct Sum {
     pub seen: u64,
 }
 
+impl Sum {
+    /// What a ledger has of a crossing, and what was seen.
+    #[must_use]
+    pub const fn new(what: &'static str, entered: u64, seen: u64) -> Self {
+        Self { what, entered, seen }
+    }
+}
+
 /// A host and the NIC that its program uses.
 pub trait Host {
     /// Opens a port as the library does.

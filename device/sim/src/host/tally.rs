@@ -1,5 +1,10 @@
 //! What crosses the boundary of a model, counted outside of it.
 
+use std::collections::BTreeMap;
+
+use niclab_assembly::figures;
+use niclab_spec::report::TrafficStats;
+
 /// Interrupts by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
@@ -18,6 +23,18 @@ impl Interrupts {
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.message + self.armed + self.unauthorized + self.handed_over
+    }
+
+    /// By the names that live runs use; what never happened is not there.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<String, u64> {
+        let Self { message, armed, unauthorized, handed_over } = *self;
+        figures::named([
+            ("message", message),
+            ("armed", armed),
+            ("unauthorized", unauthorized),
+            ("handed-over", handed_over),
+        ])
     }
 
     /// Those of another port, too.
@@ -52,4 +69,18 @@ pub struct Tally {
     pub received_bytes: u64,
     /// Frames that arrived and could not be delivered.
     pub dropped_frames: u64,
+}
+
+impl Tally {
+    /// Frames and bytes, as reports have them.
+    #[must_use]
+    pub const fn traffic(&self) -> TrafficStats {
+        TrafficStats {
+            sent_frames: self.sent_frames,
+            sent_bytes: self.sent_bytes,
+            received_frames: self.received_frames,
+            received_bytes: self.received_bytes,
+            dropped_frames: self.dropped_frames,
+        }
+    }
 }

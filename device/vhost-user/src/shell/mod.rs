@@ -7,6 +7,7 @@
 //! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
+//! * `watching`: what is done, shown to those who watch;
 //! * [`quiet`]: how model time passes while nobody does anything.
 
 pub mod card;
@@ -19,6 +20,7 @@ pub mod pages;
 pub mod quiet;
 pub mod turn;
 pub mod wait;
+mod watching;
 pub mod world;
 
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use self::quiet::Quiet;
 use self::wait::Policy;
 use self::world::World;
 use self::world::hand_over::LoadError;
-use crate::watch::serve::Watchers;
+use crate::watch::watchers::Watchers;
 
 /// What of a node is fixed.
 #[derive(Clone, Debug)]

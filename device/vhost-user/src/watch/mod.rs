@@ -4,12 +4,14 @@
 //!   does not fit is counted and said in the file;
 //! * [`taps`]: what the shell shows to those who watch;
 //! * [`write`](mod@write): from the queue to the bytes of a file;
-//! * [`serve`]: those bytes over a connection of the monitor.
+//! * [`watchers`]: the connections over which somebody watches.
+//!
+//! The shell begins and ends watches (`shell/watching.rs`), and the monitor serves their bytes (`monitor/watch.rs`).
 //!
 //! While nobody watches, all of this is a look at an empty list for each doorbell and each frame.
 
-pub mod serve;
 pub mod taps;
+pub mod watchers;
 pub mod write;
 
 use std::sync::Arc;
@@ -17,19 +19,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::parts::ledger::StageRecord;
-use niclab_model::parts::node_bus::NodeBus;
 use niclab_model::parts::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use niclab_observe::recording::{Beginnings, Recorded};
 use niclab_observe::timeline::Owner;
 use niclab_observe::{Fate, Heading};
-use niclab_spec::monitor::LOCK_PATIENCE;
-use niclab_spec::watch::{WatchRequest, WatchSubject};
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
-
-use crate::shell::Shell;
-use crate::shell::world::World;
 
 /// Most memory between the doorbells' threads and the writers of all who watch, each of whom has an equal share of it. One
 /// who came when there were fewer may still hold what was its share then, so that 8 of them, none of whom reads, hold at most
@@ -39,8 +35,6 @@ pub const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 const ENTRY_BYTES: usize = 2 * size_of::<Entry>();
 /// Entries for which a list that was written keeps its memory.
 const KEPT_ENTRIES: usize = 1024;
-/// Most stages of one ledger between two looks at it.
-const MAX_STAGES: usize = 64 * 1024;
 
 /// Nothing can be watched in this way.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -68,7 +62,7 @@ pub enum WatchError {
 
 /// What is watched.
 #[derive(Debug)]
-enum Subject {
+pub(crate) enum Subject {
     /// Every stage.
     Trace,
     /// Frames of links.
@@ -150,7 +144,7 @@ pub struct Watch {
 
 /// One part of what all who watch may let wait. It is given back when the watch, what waits in it included, is gone.
 #[derive(Debug)]
-struct Share(Arc<AtomicUsize>);
+pub(crate) struct Share(Arc<AtomicUsize>);
 
 impl Share {
     /// A part beside those of all others that were made of the same count.
@@ -172,7 +166,7 @@ impl Drop for Share {
 }
 
 impl Watch {
-    fn new(subject: Subject, max_messages: Option<u64>, share: Share) -> Arc<Self> {
+    pub(crate) fn new(subject: Subject, max_messages: Option<u64>, share: Share) -> Arc<Self> {
         Arc::new(Self {
             subject,
             max_messages: max_messages.unwrap_or(u64::MAX),
@@ -237,7 +231,7 @@ impl Watch {
     }
 
     /// Nothing more is added. The writer ends when it has written what there is.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.state.lock().is_over = true;
         self.wake.notify_one();
     }
@@ -260,107 +254,6 @@ impl Watch {
     fn counts(&self) -> (u64, Vec<u64>) {
         let state = self.state.lock();
         (state.messages, state.lost.clone())
-    }
-}
-
-impl Shell {
-    /// Begins to watch. Whoever asks writes what there is by [`write::write`], and ends by [`Shell::end_watch`].
-    ///
-    /// # Errors
-    /// [`WatchError`].
-    pub fn begin_watch(&self, request: &WatchRequest) -> Result<Arc<Watch>, WatchError> {
-        let WatchRequest { subject, links, messages } = request;
-        if *messages == Some(0) {
-            return Err(WatchError::NoMessages);
-        }
-        if !links.is_empty() && *subject != WatchSubject::Capture {
-            return Err(WatchError::NotOfLinks);
-        }
-        let mut world = self.try_world(LOCK_PATIENCE).ok_or(WatchError::Stuck)?;
-        let subject = match subject {
-            WatchSubject::Trace => Subject::Trace,
-            WatchSubject::Capture => self.capture(links)?,
-            WatchSubject::Recording => {
-                // No program begins to send anything before its host's clock.
-                let clocks = world.buses.iter().map(NodeBus::clock);
-                Subject::Recording { begin: clocks.min().unwrap_or(Time::ZERO) }
-            }
-        };
-        let watch = Watch::new(subject, *messages, world.network.taps().share());
-        // What was done before is not part of it.
-        world.show();
-        world.network.taps_mut().add(Arc::clone(&watch));
-        world.follow_taps();
-        Ok(watch)
-    }
-
-    fn capture(&self, links: &[String]) -> Result<Subject, WatchError> {
-        let nodes: Vec<&str> = self.nodes().iter().map(|info| info.name.as_str()).collect();
-        if let Some(link) = links.iter().find(|link| !nodes.contains(&link.as_str())) {
-            return Err(WatchError::UnknownLink { link: link.clone(), known: nodes.join(", ") });
-        }
-        let mut names = Vec::new();
-        let mut interface = |node: &&str| {
-            let is_wanted = links.is_empty() || links.iter().any(|link| link == node);
-            is_wanted.then(|| {
-                names.push((*node).to_owned());
-                names.len() as u32 - 1
-            })
-        };
-        let interfaces = nodes.iter().map(&mut interface).collect();
-        Ok(Subject::Capture { interfaces, names })
-    }
-
-    /// Ends a watch, with all that happened until now.
-    pub fn end_watch(&self, watch: &Arc<Watch>) {
-        let mut world = self.world();
-        world.show();
-        world.network.taps_mut().remove(watch);
-        world.follow_taps();
-        watch.end();
-    }
-
-    /// Ends all watches: the daemon goes.
-    pub fn end_watches(&self) {
-        let mut world = self.world();
-        world.show();
-        world.network.taps_mut().clear();
-        world.follow_taps();
-    }
-}
-
-impl World {
-    /// Shows to those who watch what was done since the last call.
-    #[inline]
-    pub fn show(&mut self) {
-        if self.network.taps().is_any() {
-            self.show_stages();
-        }
-    }
-
-    #[cold]
-    fn show_stages(&mut self) {
-        if self.network.taps().is_traced() {
-            for (node, card) in (0..).zip(&mut self.cards) {
-                let (stages, lost) = card.nic.ledger_mut().take_stages();
-                self.network.taps().on_stages(Owner::Node(node), &stages, lost);
-            }
-            for (node, state) in (0..).zip(&mut self.ethernet.states) {
-                let (stages, lost) = state.nic.ledger_mut().take_stages();
-                self.network.taps().on_stages(Owner::Ethernet(node), &stages, lost);
-            }
-            let (stages, lost) = self.network.fabric_mut().take_stages();
-            self.network.taps().on_stages(Owner::Network, &stages, lost);
-        }
-        self.network.taps().end_full();
-    }
-
-    /// Has all ledgers keep their stages exactly while somebody wants them.
-    fn follow_taps(&mut self) {
-        let most = if self.network.taps().is_traced() { MAX_STAGES } else { 0 };
-        self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().record_stages(most));
-        self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().record_stages(most));
-        self.network.fabric_mut().ledgers_mut().for_each(|ledger| ledger.record_stages(most));
     }
 }
 

@@ -30,35 +30,35 @@ impl Taps {
     }
 
     /// Whether anybody wants to see stages.
-    pub(super) fn is_traced(&self) -> bool {
+    pub(crate) fn is_traced(&self) -> bool {
         self.watches.iter().any(|watch| watch.is_trace())
     }
 
     /// A part of what all who watch may let wait.
-    pub(super) fn share(&self) -> Share {
+    pub(crate) fn share(&self) -> Share {
         Share::of(&self.shares)
     }
 
-    pub(super) fn add(&mut self, watch: Arc<Watch>) {
+    pub(crate) fn add(&mut self, watch: Arc<Watch>) {
         self.watches.push(watch);
     }
 
-    pub(super) fn remove(&mut self, watch: &Arc<Watch>) {
+    pub(crate) fn remove(&mut self, watch: &Arc<Watch>) {
         self.watches.retain(|other| !Arc::ptr_eq(other, watch));
     }
 
     /// Ends all of them.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.watches.drain(..).for_each(|watch| watch.end());
     }
 
     /// Ends those that have seen as many messages as they wanted.
-    pub(super) fn end_full(&self) {
+    pub(crate) fn end_full(&self) {
         self.watches.iter().for_each(|watch| watch.end_if_full());
     }
 
     /// Stages of one ledger, and how many there were beside these.
-    pub(super) fn on_stages(&self, owner: Owner, stages: &[StageRecord], lost: u64) {
+    pub(crate) fn on_stages(&self, owner: Owner, stages: &[StageRecord], lost: u64) {
         if stages.is_empty() && lost == 0 {
             return;
         }

@@ -5,42 +5,12 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use niclab_spec::monitor::Answer;
 use niclab_spec::watch::{ChunkWriter, WatchRequest};
-use parking_lot::{Condvar, Mutex};
 
-use super::{Watch, write};
 use crate::shell::Shell;
-
-/// How long the daemon, when it ends, waits for files that are nearly whole. Less than its launcher waits for it.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// Counts the connections over which somebody watches.
-#[derive(Debug, Default)]
-pub struct Watchers {
-    count: Mutex<usize>,
-    left: Condvar,
-}
-
-impl Watchers {
-    fn enter(&self) {
-        *self.count.lock() += 1;
-    }
-
-    fn leave(&self) {
-        *self.count.lock() -= 1;
-        self.left.notify_all();
-    }
-
-    /// Waits until all have what they watched, or for a moment.
-    pub fn wait(&self) {
-        let mut count = self.count.lock();
-        // A connection that does not take its file within that time has a file that is not whole, and is told so.
-        let _ = self.left.wait_while_for(&mut count, |count| *count > 0, LAST_WORDS);
-    }
-}
+use crate::watch::{Watch, write};
 
 /// Ends the watch with whatever else ends.
 struct Watching<'a> {

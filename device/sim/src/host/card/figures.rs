@@ -1,0 +1,63 @@
+//! A card's host in the form of reports.
+
+use niclab_assembly::figures;
+use niclab_model::nic::ShellCounts;
+use niclab_model::parts::fault_injector::{Fault, FaultInjector};
+use niclab_model::parts::ledger::Crossing;
+use niclab_spec::report::{NodeFigures, PortFigures};
+use niclab_workloads::Transport;
+
+use super::CardHost;
+use crate::host::Sum;
+use crate::host::tally::Interrupts;
+
+/// Its part of the report.
+pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
+    let tally = host.tally();
+    let nic = host.nic();
+    // The card of the simulator looks at every store as it is made: no doorbell is ever needed.
+    let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
+    let model = nic.statistics(&counts);
+    let (device_faults, device_fault_log) = figures::device_faults(nic);
+    NodeFigures {
+        device_faults,
+        device_fault_log,
+        messages_sent: model.packets_sent,
+        messages_received: model.packets_received,
+        bytes_sent: model.bytes_sent,
+        bytes_received: model.bytes_received,
+        cluster: tally.traffic(),
+        spared_doorbells: model.doorbells_spared,
+        ledger: figures::entries(nic.ledger()),
+        unordered: nic.unordered(),
+        model_latency: figures::histogram(nic.ledger().latency()),
+        interrupts: host.interrupts().by_name(),
+        ports: host.ports().map(port_figures).collect(),
+        nic_counts: figures::nic_counts(nic),
+        violations: figures::refusals(&model),
+        ..NodeFigures::default()
+    }
+}
+
+fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigures {
+    PortFigures { port, launches, interrupts: of_port.by_name() }
+}
+
+/// The ledger against what crossed the boundary of the model.
+pub(super) fn sums<T: Transport>(host: &CardHost<T>) -> Vec<Sum> {
+    let line = |crossing| host.nic().ledger().line(crossing);
+    let tally = host.tally();
+    let count = |fault| host.nic().fault_injector().map_or(0, |fault_injector| fault_injector.count(fault));
+    let withheld_bytes = host.nic().fault_injector().map_or(0, FaultInjector::withheld_bytes);
+    // What the card did, and the host saw otherwise by a fault of the device.
+    let written_bytes = tally.dma_bytes + withheld_bytes;
+    let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
+    let seen = host.interrupts().total() + count(Fault::LostInterrupt);
+    vec![
+        Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
+        Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.read_bytes),
+        Sum::new("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
+        Sum::new("interrupts", raised, seen),
+        Sum::new("launches", line(Crossing::HostSend).count, tally.launches),
+    ]
+}
