@@ -183,8 +183,8 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "a gap is not seen",
         component: "host_receive",
-        sound: "if data.number != peer.due {",
-        broken: "if data.number != peer.due && !FAULT {",
+        sound: "if is_lossy && data.number != peer.due {",
+        broken: "if is_lossy && data.number != peer.due && !FAULT {",
         finder: Finder::Swarm,
     },
     Fault {
