@@ -8,13 +8,6 @@ use std::path::{Path, PathBuf};
 use niclab_checks::modules::Modules;
 use niclab_checks::{packages, repository, sources};
 
-/// Circles that still stand, with what ends them. This list only shrinks: a circle of other files fails, and so does a
-/// line that nothing needs any more.
-const STANDING: &[(&[&str], &str)] = &[(
-    &["device/model/src/fabric/mod.rs", "device/model/src/nic/mod.rs", "device/model/src/parts/mod.rs"],
-    "parts hold the boundary's ledger and the fabric's faults; they go when each lies where it is used",
-)];
-
 /// A file and those that declare it, the crate's root first.
 fn ancestry(file: &Path, parents: &BTreeMap<PathBuf, PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<_> =
@@ -61,7 +54,7 @@ fn circles(imports: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> BTreeSet<BTreeSet<
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let top = repository().canonicalize().expect("the repository is there");
-    let (mut failures, mut needed) = (Vec::new(), BTreeSet::new());
+    let mut failures = Vec::new();
     let mut seen = BTreeSet::new();
     for root in packages().into_iter().flat_map(|package| package.targets) {
         let modules = Modules::read(&root.src_path);
@@ -69,22 +62,11 @@ fn no_files_import_each_other_in_a_circle() {
         let imports = imports_side_by_side(&modules);
         for circle in circles(&imports) {
             let of = |file: &Path| file.strip_prefix(&top).unwrap_or(file).to_string_lossy().into_owned();
-            let names: BTreeSet<String> = circle.iter().map(|file| of(file)).collect();
-            let standing = STANDING
-                .iter()
-                .position(|(files, _)| names.iter().all(|name| files.contains(&name.as_str())));
-            if let Some(line) = standing {
-                needed.insert(line);
-                continue;
-            }
             for file in &circle {
                 let to = imports[*file].iter().filter(|to| circle.contains(to)).map(|to| of(to));
                 failures.push(format!("{} imports {}", of(file), to.collect::<Vec<_>>().join(", ")));
             }
         }
-    }
-    for (_, (files, _)) in STANDING.iter().enumerate().filter(|(line, _)| !needed.contains(line)) {
-        failures.push(format!("no circle of {} any more: take its line out of STANDING", files.join(", ")));
     }
     // A check that reads too little would find nothing. What is left over are tests in files of their own.
     let is_rust = |file: &&PathBuf| file.extension().is_some_and(|found| found == "rs");

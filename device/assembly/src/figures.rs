@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use niclab_model::fabric::{Fabric, PortCounters};
 use niclab_model::nic::Nic;
 use niclab_model::nic::Statistics;
-use niclab_model::parts::fault_injector::Record;
-use niclab_model::parts::histogram::Histogram;
-use niclab_model::parts::ledger::{Crossing, Ledger, Line};
+use niclab_model::nic::fault_injector::Record;
+use niclab_model::platform::histogram::Histogram;
+use niclab_model::platform::ledger::{Crossing, Ledger, Line};
 use niclab_spec::report::{self, FabricFigures, LedgerEntry};
 
 /// The kinds of crossings that occurred, in the ledger's order.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use niclab_model::fabric::Forwarding;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkConfig;
+use niclab_model::nic::fault_injector::{Fault, Rate, Rates};
 use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
-use niclab_model::parts::fault_injector::{Fault, Rate, Rates};
-use niclab_model::parts::profile::{
+use niclab_model::platform::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
 };
-use niclab_model::parts::random::Chance;
+use niclab_model::random::Chance;
 use niclab_model::time::Span;
 use niclab_spec::{DeviceFaultRate, NicConfig};
 

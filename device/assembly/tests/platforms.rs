@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use niclab_model::conventional::Conventional;
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::profile::{Price, Profile, WORD_BYTES};
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::profile::{Price, Profile, WORD_BYTES};
 use niclab_model::time::{Span, Time};
 
 /// Bytes of the shortest Ethernet frame without its check sequence, and of what the wire carries around it.

@@ -13,7 +13,7 @@ use niclab_model::models::ultra::config::ConfigError;
 use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Output, PageStore, Register};
-use niclab_model::parts::profile::Profile;
+use niclab_model::platform::profile::Profile;
 use niclab_model::time::Span;
 
 const SLICES: u32 = 256;

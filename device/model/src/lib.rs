@@ -6,7 +6,8 @@
 //!
 //! * [`time`]: model time, integer picoseconds;
 //! * [`nic`]: the trait of every NIC model: what goes in, what comes out;
-//! * [`parts`]: what models are made of: ledger and profile, FIFO memory, credits;
+//! * [`platform`]: host, bus and what each crossing costs: profile and ledger;
+//! * [`parts`]: what models are made of: FIFO memory, credits, regions;
 //! * [`fabric`]: links with seeded faults, and the switch;
 //! * [`conventional`]: the Ethernet function as the conventional NIC that it is, priced;
 //! * [`models`]: one folder for each NIC model, all of the same anatomy: `config`, `wire`, the units named by the paper,
@@ -21,4 +22,8 @@ pub mod fabric;
 pub mod models;
 pub mod nic;
 pub mod parts;
+pub mod platform;
 pub mod time;
+
+/// What is drawn from a seed.
+pub use niclab_random as random;

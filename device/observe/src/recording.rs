@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use niclab_model::models::begun_in;
+use niclab_model::nic::Address;
 use niclab_model::nic::registry::Begun;
-use niclab_model::parts::routes::Address;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use serde::{Deserialize, Serialize};
 

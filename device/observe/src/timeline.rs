@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
 
-use niclab_model::parts::ledger::{Place, StageRecord};
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::ledger::{Place, StageRecord};
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Span, Time};
 use serde_json::Value;
 
@@ -276,7 +276,7 @@ impl std::fmt::Display for Us {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::parts::ledger::{Cost, Crossing, Ledger, Resource};
+    use niclab_model::platform::ledger::{Cost, Crossing, Ledger, Resource};
     use proptest::prelude::*;
 
     use super::*;

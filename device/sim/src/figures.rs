@@ -2,8 +2,8 @@
 
 use niclab_assembly::figures;
 use niclab_model::fabric::PortCounters;
-use niclab_model::parts::histogram::Histogram;
-use niclab_model::parts::ledger::Line;
+use niclab_model::platform::histogram::Histogram;
+use niclab_model::platform::ledger::Line;
 use niclab_spec::SimConfig;
 use niclab_spec::monitor::{DaemonStats, STATS_VERSION};
 use niclab_spec::report::{ModelFigures, NodeFigures};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use niclab_model::fabric::Delivery;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::parts::ledger::StageRecord;
+use niclab_model::platform::ledger::StageRecord;
 use niclab_model::time::Time;
 use niclab_observe::capture::arrivals;
 use niclab_observe::timeline::Owner;

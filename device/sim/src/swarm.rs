@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use niclab_abi::config::FEATURE_LISTS;
 use niclab_model::nic::registry::{DrawnWorkload, Value};
-use niclab_model::parts::random::Random;
+use niclab_model::random::Random;
 use niclab_observe::recording::{Recorded, Recorder};
 use niclab_spec::Forwarding;
 use niclab_spec::report::Checked;

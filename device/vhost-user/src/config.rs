@@ -7,7 +7,7 @@ use niclab_abi::{ABI_VERSION, MAGIC};
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Fabric, FabricConfig};
 use niclab_model::nic::registry::{AnyNic, BuildError};
-use niclab_model::parts::profile::Profile;
+use niclab_model::platform::profile::Profile;
 use niclab_model::time::Span;
 use niclab_spec::daemon::{DaemonConfig, DaemonNode};
 use thiserror::Error;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use niclab_assembly::figures::{
     device_faults, entries, fabric, histogram, link_events, named, nic_counts, refusals,
 };
-use niclab_model::parts::histogram::Histogram;
+use niclab_model::platform::histogram::Histogram;
 use niclab_spec::monitor::{
     Answer, DaemonHealth, DaemonStats, LinkState, LinkStates, MAX_REQUEST_BYTES, NodeHealth, Request,
     STATS_VERSION, Stuck,

@@ -10,7 +10,7 @@ use niclab_model::models::inic::{Config, Inic};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::registry::{Seat, Values};
 use niclab_model::nic::{Input, Nic, Output, PageStore};
-use niclab_model::parts::profile::Profile;
+use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
 use crate::scene::{bytes_of, opening, region_open};

@@ -361,7 +361,7 @@ fn descriptor_seed() -> Vec<u8> {
 fn frame_seeds() -> Vec<Vec<u8>> {
     use niclab_model::nic::alone::Alone;
     use niclab_model::nic::{Input, Nic, Output, PageStore};
-    let profile = niclab_model::parts::profile::Profile::ultra_200mhz_htx();
+    let profile = niclab_model::platform::profile::Profile::ultra_200mhz_htx();
     let mut seeds = Vec::new();
     let config = niclab_model::models::ultra::Config::new(1, 4, profile);
     if let Ok(mut nic) = niclab_model::models::ultra::Ultra::new(config).map(Alone::new) {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use niclab_fuzz::{TARGETS, seeds};
-use niclab_model::parts::random::Random;
+use niclab_model::random::Random;
 
 /// Longest time that one input may take. Generous: the inputs are small, and hosts are loaded.
 const SLOW: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use niclab_device::frontend::lists::{ListPort, PostPort};
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
-use niclab_model::parts::random::Random;
+use niclab_model::random::Random;
 use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};

@@ -16,9 +16,9 @@ use alloc::sync::Arc;
 
 use crate::parts::effects::DESCRIPTOR_BYTES;
 use crate::parts::host_interface::{BusTransfer, HostInterface};
-use crate::parts::ledger::Ledger;
-use crate::parts::node_bus::NodeBus;
-use crate::parts::profile::Profile;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::profile::Profile;
 use crate::time::Time;
 
 /// A node's conventional NIC.
@@ -96,7 +96,7 @@ impl Conventional {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::ledger::{Crossing, Line};
+    use crate::platform::ledger::{Crossing, Line};
 
     fn counts(nic: &Conventional) -> impl Iterator<Item = (Crossing, Line)> {
         nic.ledger().lines().filter(|(_, line)| line.count > 0)

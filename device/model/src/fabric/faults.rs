@@ -4,7 +4,7 @@
 //! direction and n, and on nothing else. Which faults they make of the frame depends on the probabilities at that moment. So
 //! a change while frames pass, or a fault on another frame, leaves the draws of every other frame as they were.
 
-use crate::parts::random::{Chance, Random};
+use crate::random::{Chance, Random};
 use crate::time::Span;
 
 /// What goes wrong on a link, for each frame and independently in each direction.

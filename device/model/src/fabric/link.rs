@@ -7,8 +7,8 @@ use thiserror::Error;
 use crate::fabric::PortCounters;
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::fabric::faults::{Draws, Faults, Mishap};
-use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource};
-use crate::parts::random::Random;
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource};
+use crate::random::Random;
 use crate::time::{Passage, Span, Time};
 
 /// A link that there cannot be.

@@ -21,8 +21,8 @@ use crate::fabric::ethernet::Frame;
 use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
 use crate::fabric::switch::{Outlet, Switch};
-use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
+use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
 /// Who gets a frame. Most frames go to one node.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::ethernet::{BROADCAST, Header, Mac, mac_of_node};
 use super::*;
-use crate::parts::random::Chance;
+use crate::random::Chance;
 
 const NS: u64 = 1_000;
 

@@ -45,7 +45,7 @@ mod tests {
     use crate::nic::ShellCounts;
     use crate::nic::registry::{DrawnWorkload, Seat, Values};
     use crate::nic::windows::lay_out;
-    use crate::parts::profile::Profile;
+    use crate::platform::profile::Profile;
 
     #[test]
     fn each_model_is_found_by_what_it_says() {

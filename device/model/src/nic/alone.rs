@@ -4,7 +4,7 @@ use core::ops::{Deref, DerefMut};
 
 use crate::nic::hand_over::{HandOver, HandOverError};
 use crate::nic::{Input, Nic};
-use crate::parts::node_bus::NodeBus;
+use crate::platform::node_bus::NodeBus;
 use crate::time::Time;
 
 /// A card with a node on whose bus nobody else is: for tests, benchmarks and examples.

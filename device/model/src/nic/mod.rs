@@ -5,24 +5,26 @@
 //! model that needs them, never beside it.
 
 pub mod alone;
+pub mod fault_injector;
 pub mod frame;
 pub mod hand_over;
-mod observed;
 pub mod registry;
 pub mod statistics;
 pub mod windows;
 
-pub use observed::Observed;
 pub use statistics::Statistics;
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::nic::fault_injector::FaultInjector;
 use crate::nic::frame::SharedFrame;
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
-use crate::parts::node_bus::NodeBus;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// Bytes of a frame that is being made, from the Ethernet header to the last byte of the payload (no preamble, no check
@@ -115,6 +117,15 @@ pub struct ShellCounts {
     pub control_refused: u64,
 }
 
+/// A port of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The node.
+    pub node: u16,
+    /// The port on it.
+    pub port: u8,
+}
+
 /// A stretch of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRange {
@@ -176,7 +187,7 @@ pub enum Register {
 }
 
 /// What a DMA write is to the host that looks at it. Shells need not know; a fault of the device
-/// ([`crate::parts::fault_injector`]) does, for it spoils a part of the write and leaves the rest.
+/// ([`crate::nic::fault_injector`]) does, for it spoils a part of the write and leaves the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Data, of which a later write tells.
@@ -390,5 +401,45 @@ pub trait Nic: Observed {
     /// to the next. A model whose inputs all cost about the same need not count.
     fn work_done(&self) -> u64 {
         0
+    }
+}
+
+/// A NIC model as reports and monitors see it: nothing here changes what it does, but for the faults that are put into it.
+pub trait Observed {
+    /// Messages stored for `port` since it was opened: what its program can have received.
+    fn delivered(&self, port: u32) -> u64;
+
+    /// How often the wall clock of a live run decided in which order this node's host did things: what it did is counted
+    /// and priced, but another run of the same programs may differ.
+    fn unordered(&self) -> u64;
+
+    /// Launches that their program may have held back until it saw something of which no card is told: a counter that rose. A
+    /// shell that does not know what a program sees when cannot know when they were made.
+    fn untold(&self) -> u64 {
+        0
+    }
+
+    /// What every crossing of this card has cost: those of the network and of other masters on the node's bus are in theirs.
+    fn ledger(&self) -> &Ledger;
+
+    /// To keep single stages, or to turn the ledger off.
+    fn ledger_mut(&mut self) -> &mut Ledger;
+
+    /// What every card counts, with these counts of the shell.
+    fn statistics(&self, shell: &ShellCounts) -> Statistics;
+
+    /// What only this model counts, by name, for reports: totals since it was made, which only grow.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Who puts faults into what this model wants done; a model by itself has nobody. See [`crate::nic::fault_injector`].
+    fn fault_injector(&self) -> Option<&FaultInjector> {
+        None
+    }
+
+    /// The same, to change the faults.
+    fn fault_injector_mut(&mut self) -> Option<&mut FaultInjector> {
+        None
     }
 }

@@ -12,10 +12,10 @@ use core::fmt;
 
 use thiserror::Error;
 
+use crate::nic::Address;
 use crate::nic::Nic;
 use crate::nic::windows::Window;
-use crate::parts::profile::Profile;
-use crate::parts::routes::Address;
+use crate::platform::profile::Profile;
 
 /// A NIC model, as one descriptor.
 pub struct Model {

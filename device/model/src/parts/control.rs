@@ -337,7 +337,7 @@ mod tests {
     use crate::parts::counters::CardCounters;
     use crate::parts::effects::WorkPrices;
     use crate::parts::host_interface::HostInterface;
-    use crate::parts::profile::Profile;
+    use crate::platform::profile::Profile;
 
     const OP_LATER: u32 = 900;
 

@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use crate::nic::{HostRange, HostRanges};
 use crate::parts::obligation::Obligation;
-use crate::parts::profile::WORD_BYTES;
+use crate::platform::profile::WORD_BYTES;
 
 /// Most words of a descriptor.
 pub const MAX_WORDS: usize = 8;

@@ -13,9 +13,9 @@ use crate::nic::{
 use crate::parts::counters::{CardCounters, Counting};
 use crate::parts::descriptor_ring::WriteBack;
 use crate::parts::host_interface::{self, BusTransfer, HostInterface};
-use crate::parts::ledger::Stage;
 use crate::parts::obligation::Obligation;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::ledger::Stage;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Time};
 
 /// Bytes of a word.

@@ -4,9 +4,9 @@
 
 use alloc::sync::Arc;
 
-use crate::parts::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
-use crate::parts::node_bus::NodeBus;
-use crate::parts::profile::{BusPrices, MachineCycles, Price, Profile, WORD_BYTES};
+use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
+use crate::platform::node_bus::NodeBus;
+use crate::platform::profile::{BusPrices, MachineCycles, Price, Profile, WORD_BYTES};
 use crate::time::{Span, Time};
 
 /// Transfers over the bus.
@@ -221,7 +221,7 @@ const fn cost_of(price: &Price, bytes: u64) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::profile::{HostPrices, Machines, NiPrices};
+    use crate::platform::profile::{HostPrices, Machines, NiPrices};
 
     const PRICE: Price = Price { latency_ps: 1_000, fixed_ps: 100, per_word_ps: 10, burst_bytes: 16 };
 

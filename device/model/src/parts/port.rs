@@ -17,7 +17,7 @@ use crate::nic::{Content, DmaWords, Register};
 use crate::parts::counters::Counting;
 use crate::parts::effects::{Effects, WORD_BYTES};
 use crate::parts::obligation::Obligation;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// Words of the status line.
@@ -344,7 +344,7 @@ mod tests {
     use crate::parts::counters::CardCounters;
     use crate::parts::effects::WorkPrices;
     use crate::parts::host_interface::HostInterface;
-    use crate::parts::profile::Profile;
+    use crate::platform::profile::Profile;
 
     #[derive(Debug, Default)]
     struct Counters(CardCounters);

@@ -2,17 +2,8 @@
 
 use niclab_abi::control::{Authorize, OP_AUTHORIZE, OP_REVOKE, OP_ROUTE, Revoke, Route};
 
-use crate::nic::HostRanges;
+use crate::nic::{Address, HostRanges};
 use crate::parts::control::{ControlError, OwnOperation, whole};
-
-/// A port of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Address {
-    /// The node.
-    pub node: u16,
-    /// The port on it.
-    pub port: u8,
-}
 
 impl Address {
     /// The port that a request names: of any node of the cluster, the card's own included.

@@ -4,12 +4,12 @@ use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
 use niclab_abi::event::CAUSE_MESSAGE;
 use niclab_abi::receive::{SLICE_NUMBER_SHIFT, SLICE_VALID, SliceStatus};
 
+use crate::nic::Address;
 use crate::nic::{Content, DMA_BUFFER_WORDS, DmaWords};
 use crate::parts::counters::Counting;
 use crate::parts::effects::{Effects, WORD_BYTES};
 use crate::parts::port::{Place, Promise, ReceiveQueue};
-use crate::parts::routes::Address;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// Most words of a message: payload and tag.

@@ -20,8 +20,8 @@ use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::Nic;
 use niclab_model::nic::hand_over::{HandOver, Progress, Switch};
 use niclab_model::nic::registry::{Seat, Value, Values};
-use niclab_model::parts::profile::Profile;
-use niclab_model::parts::random::Random;
+use niclab_model::platform::profile::Profile;
+use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
 use proptest::prelude::*;
 

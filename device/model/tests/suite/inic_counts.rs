@@ -7,7 +7,7 @@ use niclab_abi::posts::{POST_EVENT_RECEIVED, POST_OK};
 use niclab_model::models::inic::counters::Counters;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::registry::{Seat, Value, Values};
-use niclab_model::parts::profile::Profile;
+use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
 use crate::support::posts::{Faults, Wire};

@@ -18,7 +18,7 @@ use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::models::inic::wire::{Ack, Dialect, Header, head_bytes};
 use niclab_model::nic::registry::{Seat, Value, Values};
 use niclab_model::nic::{FrameBytes, Input};
-use niclab_model::parts::profile::Profile;
+use niclab_model::platform::profile::Profile;
 use proptest::prelude::*;
 
 use crate::support::matching::pattern;

@@ -6,12 +6,12 @@ use niclab_model::conventional::Conventional;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::models::ultra::config::FlowControl;
 use niclab_model::nic::Observed;
-use niclab_model::parts::histogram::Histogram;
-use niclab_model::parts::ledger::{Crossing, Ledger, Line, StageRecord};
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::profile::Profile;
-use niclab_model::parts::random::Chance;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::histogram::Histogram;
+use niclab_model::platform::ledger::{Crossing, Ledger, Line, StageRecord};
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::profile::Profile;
+use niclab_model::platform::trace_tag::TraceTag;
+use niclab_model::random::Chance;
 use niclab_model::time::{Span, Time};
 use proptest::prelude::*;
 

@@ -9,7 +9,7 @@ use niclab_model::models::matching::item::{self, Item};
 use niclab_model::models::matching::program;
 use niclab_model::models::matching::wire::{Frame, Header, Kind, Operation};
 use niclab_model::nic::{Input, Nic};
-use niclab_model::parts::random::Random;
+use niclab_model::random::Random;
 use proptest::prelude::*;
 
 use crate::support::matching::{Cluster, Event, Posted, Transfer, pattern};

@@ -18,7 +18,7 @@ use niclab_model::models::matching::{Config, Match};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{FrameBytes, HostRange, HostRanges, Input, Nic, Output, PageStore, Register};
-use niclab_model::parts::profile::{Price, Profile};
+use niclab_model::platform::profile::{Price, Profile};
 use niclab_model::time::Time;
 use proptest::prelude::*;
 

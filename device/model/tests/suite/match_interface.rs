@@ -10,7 +10,7 @@ use niclab_abi::region::*;
 use niclab_isa::{Alu, Bits, Branch, Copy, Half, Input as InputSlot, Word, image};
 use niclab_model::models::matching::program;
 use niclab_model::nic::{HostRange, Input, Nic, Observed, PageStore};
-use niclab_model::parts::ledger::Crossing;
+use niclab_model::platform::ledger::Crossing;
 use niclab_model::time::Time;
 
 use crate::support::matching::{

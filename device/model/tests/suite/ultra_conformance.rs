@@ -4,7 +4,7 @@
 
 use niclab_model::fabric::faults::Faults;
 use niclab_model::models::ultra::config::FlowControl;
-use niclab_model::parts::random::Chance;
+use niclab_model::random::Chance;
 use proptest::prelude::*;
 
 use crate::support::world::{End, Rules, World};

@@ -3,7 +3,7 @@
 use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Output};
-use niclab_model::parts::profile::{NiPrices, Profile};
+use niclab_model::platform::profile::{NiPrices, Profile};
 use niclab_model::time::Time;
 
 use crate::support::{authorize_request, control, open_port, route_request, store};

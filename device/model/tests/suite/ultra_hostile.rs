@@ -19,7 +19,7 @@ use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{HostRange, Input, Nic, Observed, Output, PageStore, Register, ShellCounts};
-use niclab_model::parts::profile::{Price, Profile};
+use niclab_model::platform::profile::{Price, Profile};
 use niclab_model::time::Time;
 use proptest::prelude::*;
 

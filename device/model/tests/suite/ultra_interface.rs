@@ -8,8 +8,8 @@ use niclab_abi::receive::{REFUSED_RELEASE, SLICE_BYTES, SliceStatus};
 use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Observed, Output, Register};
-use niclab_model::parts::ledger::{Crossing, Line};
-use niclab_model::parts::profile::Profile;
+use niclab_model::platform::ledger::{Crossing, Line};
+use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
 use crate::support::{Memory, authorize_request, control, open_port, request, route_request, store};

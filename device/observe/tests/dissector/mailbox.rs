@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use niclab_model::models::mailbox::wire::{Header, Kind};
-use niclab_model::parts::routes::Address;
+use niclab_model::nic::Address;
 use niclab_model::time::Time;
 use niclab_observe::{Capture, Fate, Heading};
 

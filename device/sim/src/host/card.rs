@@ -13,12 +13,12 @@ use niclab_abi::control::{
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
+use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
-use niclab_model::parts::fault_injector::Rates;
-use niclab_model::parts::ledger::Ledger;
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::ledger::Ledger;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_port::open_region;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};

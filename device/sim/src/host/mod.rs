@@ -19,10 +19,10 @@ use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use std::collections::VecDeque;
 
+use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::registry::Model;
-use niclab_model::parts::fault_injector::Rates;
-use niclab_model::parts::ledger::Ledger;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::ledger::Ledger;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{PortPlan, PostTerms, Script, Terms};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{HostRanges, Input, Nic, Output};
-use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Span, Time};
 use niclab_sim::run::{Options, run};
 use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};

@@ -1,7 +1,7 @@
 //! Cards take other programs while workloads run over them.
 
 use niclab_model::models::MODELS;
-use niclab_model::parts::random::Random;
+use niclab_model::random::Random;
 use niclab_sim::run::{Options, Outcome, run};
 use niclab_spec::sim::SimHandOver;
 use niclab_spec::{ClusterFile, Faults, NicModel, SimConfig, Source, Workload, WorkloadKind};

@@ -12,10 +12,10 @@ macro_rules! observed_as_its_nic {
             fn unordered(&self) -> u64 {
                 self.nic.unordered()
             }
-            fn ledger(&self) -> &niclab_model::parts::ledger::Ledger {
+            fn ledger(&self) -> &niclab_model::platform::ledger::Ledger {
                 self.nic.ledger()
             }
-            fn ledger_mut(&mut self) -> &mut niclab_model::parts::ledger::Ledger {
+            fn ledger_mut(&mut self) -> &mut niclab_model::platform::ledger::Ledger {
                 self.nic.ledger_mut()
             }
             fn statistics(&self, shell: &niclab_model::nic::ShellCounts) -> niclab_model::nic::Statistics {

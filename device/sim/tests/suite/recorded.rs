@@ -6,7 +6,7 @@ use std::rc::Rc;
 use niclab_abi::config::FEATURE_POSTS;
 use niclab_model::models::MODELS;
 use niclab_model::nic::{HostRanges, Input, Nic, Output};
-use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
 use niclab_observe::recording::{Beginnings, Recorded};
 use niclab_sim::run::{Options, run};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
 use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS};
 use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes};
+use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics};
-use niclab_model::parts::fault_injector::{FaultInjector, FaultyNic};
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_spec::DeviceFaults;
 

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Deliveries;
 use niclab_model::fabric::ethernet::ETHER_TYPE_CLUSTER;
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::profile::Profile;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::profile::Profile;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 

@@ -7,7 +7,7 @@ use niclab_model::fabric::ethernet::HEADER_BYTES;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Fabric};
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
 use crate::ethernet::frame::MAX_FRAME_BYTES;

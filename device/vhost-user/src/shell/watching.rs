@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use niclab_model::parts::node_bus::NodeBus;
+use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
 use niclab_observe::timeline::Owner;
 use niclab_spec::monitor::LOCK_PATIENCE;

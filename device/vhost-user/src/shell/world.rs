@@ -9,13 +9,13 @@ mod lockstep;
 use std::sync::Arc;
 use std::time::Duration;
 
+use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, Output};
-use niclab_model::parts::fault_injector::FaultInjector;
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::profile::Profile;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::profile::Profile;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_spec::DeviceFaults;
 
@@ -541,7 +541,7 @@ mod tests {
     use niclab_model::nic::Statistics;
     use niclab_model::nic::windows::PAGES_OF_PORTS;
     use niclab_model::nic::{HostRange, Input, Nic, Observed, Register, ShellCounts};
-    use niclab_model::parts::ledger::Ledger;
+    use niclab_model::platform::ledger::Ledger;
     use niclab_model::time::Span;
     use smallvec::SmallVec;
 

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::parts::ledger::StageRecord;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::ledger::StageRecord;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use niclab_observe::recording::{Beginnings, Recorded};
 use niclab_observe::timeline::Owner;

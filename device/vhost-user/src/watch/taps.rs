@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicUsize;
 
 use niclab_model::fabric::{Deliveries, Delivery, Fabric, Transits};
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::parts::ledger::StageRecord;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::ledger::StageRecord;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_observe::capture::arrivals;
 use niclab_observe::timeline::Owner;

@@ -8,7 +8,7 @@ use niclab_device::lab::Lab;
 use niclab_device::ring::Buffer;
 use niclab_model::nic::DescriptorQueue;
 use niclab_model::parts::descriptor_ring::dec2114x::{BYTES, CHAINED, END_OF_RING, OWN};
-use niclab_model::parts::ledger::Crossing;
+use niclab_model::platform::ledger::Crossing;
 use virtio_bindings::virtio_ring::VRING_DESC_F_NEXT;
 
 use crate::common::loopback::{DONE, Loopback, MOST};

@@ -5,7 +5,7 @@ use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
 use niclab_device::shell::world::World;
-use niclab_model::parts::ledger::Crossing;
+use niclab_model::platform::ledger::Crossing;
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{Faults, FaultsChange};
 

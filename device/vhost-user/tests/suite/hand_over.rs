@@ -9,7 +9,7 @@ use niclab_device::frontend::lists::PostPort;
 use niclab_device::monitor::answer;
 use niclab_model::models::MODELS;
 use niclab_model::nic::registry::Model;
-use niclab_model::parts::random::Random;
+use niclab_model::random::Random;
 use niclab_port::posts::{Kind, Outcome, Part, Receive, Send};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{NicConfig, NicModel, Profile};

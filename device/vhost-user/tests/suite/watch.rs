@@ -13,7 +13,7 @@ use niclab_device::frontend::ClusterGuest;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::models::ultra::wire::{Header, Kind, Packet};
-use niclab_model::parts::ledger::Crossing;
+use niclab_model::platform::ledger::Crossing;
 use niclab_observe::recording::{Recorded, Tail};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::LedgerEntry;

@@ -21,7 +21,7 @@ use crate::parts::effects::WORD_BYTES;
 use crate::parts::fragments::Cutter;
 use crate::parts::port::{Promise, ReceiveQueue, RequesterPage};
 use crate::parts::regions::Regions;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// The number of the one port: the header names nodes and no ports.

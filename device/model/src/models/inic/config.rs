@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::fabric::ethernet;
 use crate::models::inic::settings::{format, packet_bytes, place_bytes};
 use crate::models::inic::wire::{CHECK_BYTES, head_bytes, nodes_of};
-use crate::parts::profile::Profile;
+use crate::platform::profile::Profile;
 
 /// A card that there cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -16,12 +16,12 @@ use crate::models::inic::config::Config;
 use crate::models::inic::drawing;
 use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
+use crate::nic::Address;
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem,
     Programs, Promise, Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
-use crate::parts::routes::Address;
 
 /// INIC.
 pub static MODEL: Model = Model {

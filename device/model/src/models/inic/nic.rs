@@ -25,11 +25,11 @@ use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply, reply_of};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::image_reads::ImageReads;
-use crate::parts::ledger::Ledger;
-use crate::parts::node_bus::NodeBus;
 use crate::parts::region_control::Carried;
 use crate::parts::regions::{RegionError, Regions};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// An image that is read for a driver, at most: longer than that of any assembly.

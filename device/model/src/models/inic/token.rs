@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use crate::models::inic::arrivals::Number;
 use crate::nic::frame::SharedFrame;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 
 /// A token of any type of port.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use thiserror::Error;
 
-use crate::parts::profile::Profile;
+use crate::platform::profile::Profile;
 use crate::time::Span;
 
 /// Ports of a card.

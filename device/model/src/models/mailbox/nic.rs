@@ -10,18 +10,19 @@ use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE, StatusLine};
 use crate::models::mailbox::config::{Config, ConfigError, LONGEST_WAIT, MAX_PARTNERS, PORTS};
 use crate::models::mailbox::counters::{Counters, Effects};
 use crate::models::mailbox::wire::{Header, Kind, WireError};
+use crate::nic::Address;
 use crate::nic::{FrameBytes, HostRanges, Input, Nic, Observed, Output, PageStore, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::launch_code::Code;
-use crate::parts::ledger::Ledger;
-use crate::parts::node_bus::NodeBus;
 use crate::parts::port::{ReceiveQueue, RequesterPage};
-use crate::parts::routes::{Address, Operation};
+use crate::parts::routes::Operation;
 use crate::parts::slice::Slice;
 use crate::parts::timers::{TimerName, Timers};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
 /// No input and no output is long.

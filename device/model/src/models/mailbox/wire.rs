@@ -13,8 +13,8 @@ use crc::{CRC_32_ISO_HDLC, Crc};
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
+use crate::nic::Address;
 use crate::nic::FrameBytes;
-use crate::parts::routes::Address;
 use crate::parts::slice::MAX_WORDS;
 
 /// First byte behind the Ethernet header of every frame of this model.

@@ -209,7 +209,7 @@ fn counter_of(word: u64) -> Result<Option<u8>, u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::profile::Profile;
+    use crate::platform::profile::Profile;
 
     fn refusal(code: u32, words: [u64; WORDS]) -> Option<u32> {
         Command::decode(code, &words, &Config::new(0, 2, Profile::default())).err()

@@ -8,7 +8,7 @@ use niclab_isa::image::ImageError;
 use thiserror::Error;
 
 use crate::models::matching::wire::LEAST_MTU_BYTES;
-use crate::parts::profile::Profile;
+use crate::platform::profile::Profile;
 use crate::time::Span;
 
 /// Ports of a card, as many as ULTRA's.

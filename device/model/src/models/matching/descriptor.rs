@@ -9,12 +9,12 @@ use niclab_abi::lists::MAX_ENTRIES;
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::nic::Match;
 use crate::models::matching::wire::{self, Frame, Operation, PROTOCOL};
+use crate::nic::Address;
 use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
     Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
-use crate::parts::routes::Address;
 use crate::time::Span;
 
 /// Match.
@@ -144,7 +144,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::profile::Profile;
+    use crate::platform::profile::Profile;
 
     #[test]
     fn a_card_is_as_the_cluster_file_says() {

@@ -13,7 +13,7 @@ use crate::models::matching::target::{Missed, Target, Verdict};
 use crate::models::matching::transport::{Arrived, Beginning, Memory, MessageUser, Outgoing, Owner};
 use crate::models::matching::wire::{Header, Operation};
 use crate::parts::regions::{Region, Regions};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// The ends of messages on a card.

@@ -17,8 +17,8 @@ use crate::models::matching::unit::Unit;
 use crate::nic::{Content, DmaWords};
 use crate::parts::effects::WORD_BYTES;
 use crate::parts::host_interface::{BusTransfer, HostInterface, Machine};
-use crate::parts::ledger::Stage;
-use crate::parts::profile::Profile;
+use crate::platform::ledger::Stage;
+use crate::platform::profile::Profile;
 use crate::time::{Span, Time};
 
 /// What pricing the read of a spilled entry costs, as [`crate::nic::Nic::work_done`] counts.

@@ -11,7 +11,7 @@ use crate::models::matching::port::{Port, Told};
 use crate::models::matching::transport::{Arrived, Memory, Outgoing, Owner};
 use crate::models::matching::wire::{Header, Operation};
 use crate::parts::port::Promise;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// A put or a get that is not over.

@@ -24,11 +24,11 @@ use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{Machine, ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
 use crate::parts::host_interface::{BusTransfer, HostInterface};
 use crate::parts::image_reads::ImageReads;
-use crate::parts::ledger::Ledger;
-use crate::parts::node_bus::NodeBus;
 use crate::parts::region_control::Carried;
 use crate::parts::regions::RegionError;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// Long inputs are checked, and long outputs copied.

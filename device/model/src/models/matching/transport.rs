@@ -27,7 +27,7 @@ use crate::parts::go_back_n::{self, GoBackN};
 use crate::parts::regions::Region;
 use crate::parts::sequence::Sequence;
 use crate::parts::timers::{TimerName, Timers};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
 /// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one answer; a
@@ -786,7 +786,7 @@ mod tests {
     use crate::models::matching::nic::Match;
     use crate::nic::alone::Alone;
     use crate::nic::{Input, Nic, Output, PageStore};
-    use crate::parts::profile::Profile;
+    use crate::platform::profile::Profile;
 
     fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
         let mut bytes = vec![0; T::BYTES];

@@ -19,7 +19,7 @@ use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::port::{ReceiveQueue, Release};
 use crate::parts::slice::Slice;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// What a look at an entry costs whose slices are released, as [`crate::nic::Nic::work_done`] counts.

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::models::ultra::wire::MAX_WORDS;
 use crate::parts::fifo;
-use crate::parts::profile::Profile;
+use crate::platform::profile::Profile;
 use crate::time::Span;
 
 /// Ports (section 3.1: "up to eight independent ULTRA ports").

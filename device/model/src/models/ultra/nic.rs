@@ -14,9 +14,9 @@ use crate::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statisti
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{ReplyDue, WorkPrices, empty_reply};
 use crate::parts::host_interface::HostInterface;
-use crate::parts::ledger::Ledger;
-use crate::parts::node_bus::NodeBus;
 use crate::parts::routes::Operation;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
 use crate::time::Time;
 
 /// No input and no output is long.

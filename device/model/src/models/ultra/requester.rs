@@ -12,10 +12,10 @@ use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
 use crate::parts::host_interface::BusTransfer;
 use crate::parts::launch_code::Code;
-use crate::parts::ledger::Stage;
 use crate::parts::port::RequesterPage;
 use crate::parts::timers::{TimerName, Timers};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::ledger::Stage;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
 /// The timers of the card, each of them for each port.

@@ -1,6 +1,6 @@
 //! The platform that the paper measured on (sections 3 and 4), in numbers.
 
-use crate::parts::profile::{
+use crate::platform::profile::{
     BusPrices, HostPrices, MachineCycles, Machines, NetworkPrices, NiPrices, Price, Profile,
 };
 
@@ -74,7 +74,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::profile::WORD_BYTES;
+    use crate::platform::profile::WORD_BYTES;
 
     /// The machines in their order, for a packet of `words`.
     fn stages_ps(words: u64) -> [u64; 4] {

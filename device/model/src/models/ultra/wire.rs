@@ -18,8 +18,8 @@ use crc::{CRC_16_IBM_3740, Crc, Table};
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
+pub use crate::nic::Address;
 use crate::nic::{FRAME_BUFFER_BYTES, FrameBytes};
-pub use crate::parts::routes::Address;
 
 /// Bytes of a FLIT: a word and its check sequence.
 pub const FLIT_BYTES: usize = WORD_BYTES + 2;

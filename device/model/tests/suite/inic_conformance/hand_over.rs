@@ -9,7 +9,7 @@ use niclab_abi::posts::POST_HANDED_OVER;
 use niclab_components::{Kind as Part, Parameter};
 use niclab_model::nic::Nic;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress, Switch};
-use niclab_model::parts::profile::{MachineCycles, NiPrices};
+use niclab_model::platform::profile::{MachineCycles, NiPrices};
 use niclab_model::time::Span;
 
 use super::*;

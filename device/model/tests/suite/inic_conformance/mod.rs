@@ -14,8 +14,8 @@ use niclab_components::{Assembly, Bundled, Flow, Recipe};
 use niclab_model::models::inic::Config;
 use niclab_model::models::inic::descriptor::{MODEL, config};
 use niclab_model::nic::registry::{Kind, Promise, Seat, Value, Values};
-use niclab_model::parts::profile::Profile;
-use niclab_model::parts::random::Random;
+use niclab_model::platform::profile::Profile;
+use niclab_model::random::Random;
 use proptest::prelude::*;
 
 use crate::support::matching::pattern;

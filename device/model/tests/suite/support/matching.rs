@@ -14,8 +14,8 @@ use niclab_model::models::matching::{Config, Match};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{HostRange, Input, Nic, Output, PageStore, Register};
-use niclab_model::parts::profile::Profile;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::profile::Profile;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 
 use super::{counters, request};

@@ -17,8 +17,8 @@ use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::hand_over::{HandOver, HandOverError};
 use niclab_model::nic::{Input, Nic, Output, PageStore, Register};
-use niclab_model::parts::random::Random;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::trace_tag::TraceTag;
+use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
 
 use super::matching::region_request;

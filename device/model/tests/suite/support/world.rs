@@ -17,9 +17,9 @@ use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{Input, Nic, Output, Register};
-use niclab_model::parts::profile::Profile;
-use niclab_model::parts::random::Random;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::profile::Profile;
+use niclab_model::platform::trace_tag::TraceTag;
+use niclab_model::random::Random;
 use niclab_model::time::{Span, Time};
 
 use super::{Memory, authorize_request, control, open_request, request, route_request, store};

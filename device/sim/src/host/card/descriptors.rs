@@ -113,7 +113,7 @@ impl<T: Transport> CardHost<T> {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::parts::ledger::Crossing;
+    use niclab_model::platform::ledger::Crossing;
     use niclab_workloads::slices::SliceTransport;
 
     use super::loopback::{Loopback, MOST};

@@ -1,7 +1,7 @@
 //! Faults of the device, looked up before the host sees their effects.
 
+use niclab_model::nic::fault_injector::{Fault, FaultInjector, Record};
 use niclab_model::nic::{DmaWords, Output};
-use niclab_model::parts::fault_injector::{Fault, FaultInjector, Record};
 use niclab_workloads::Transport;
 
 use super::CardHost;

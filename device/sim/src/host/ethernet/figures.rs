@@ -1,7 +1,7 @@
 //! An Ethernet function's host in the form of reports.
 
 use niclab_assembly::figures;
-use niclab_model::parts::ledger::Crossing;
+use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::{NodeFigures, TrafficStats};
 
 use super::EthernetHost;

@@ -2,8 +2,8 @@
 
 use niclab_model::models::ultra::wire::{Header, Kind, Packet};
 use niclab_model::nic::{DescriptorQueue, HostRange, Input, Nic, Output};
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::random::Random;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::random::Random;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 

@@ -15,8 +15,8 @@ use niclab_abi::bar::SLOTS;
 use niclab_model::fabric::{Deliveries, Transit, Transits};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{Content, DmaWords, Input, Output};
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::trace_tag::TraceTag;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Span, Time};
 
 use super::World;

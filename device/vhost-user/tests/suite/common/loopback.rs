@@ -12,9 +12,9 @@ use niclab_model::parts::descriptor_ring::dec2114x::{self, Dec2114x};
 use niclab_model::parts::descriptor_ring::{DescriptorRing, Found, RingFault, Taken};
 use niclab_model::parts::effects::{CompletionDue, Effects, WorkPrices};
 use niclab_model::parts::host_interface::HostInterface;
-use niclab_model::parts::ledger::Ledger;
-use niclab_model::parts::node_bus::NodeBus;
-use niclab_model::parts::profile::Profile;
+use niclab_model::platform::ledger::Ledger;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::profile::Profile;
 use niclab_model::time::Time;
 
 /// Chains, or descriptors of a ring, that the card has at a time.

@@ -17,7 +17,7 @@ use crate::models::inic::card::{Card, Cut};
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::components::per_node::PerNode;
 use crate::models::inic::token::{Disable, Message, Next, Payload, Pinfo, Token};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 const MESSAGES: usize = 0;

@@ -17,7 +17,7 @@ use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::components::genp::PLACE_BYTES;
 use crate::models::inic::components::per_node::PerNode;
 use crate::models::inic::token::{Data, Token};
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// Packets of a message that may be there behind one that is missing. A network that loses one packet of a long message fills no

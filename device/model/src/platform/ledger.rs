@@ -10,8 +10,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::parts::histogram::Histogram;
-use crate::parts::trace_tag::TraceTag;
+use crate::platform::histogram::Histogram;
+use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
 /// Kinds of crossings.

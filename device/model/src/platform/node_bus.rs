@@ -9,11 +9,11 @@ use crate::time::Time;
 /// Until when the host processor and the bus of a node are busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeBus {
-    pub(super) host: Time,
+    pub(crate) host: Time,
     /// Towards the cards; on a bus with one direction at a time, the whole bus.
-    pub(super) inward: Time,
+    pub(crate) inward: Time,
     /// Towards the host; idle on a bus with one direction at a time.
-    pub(super) outward: Time,
+    pub(crate) outward: Time,
     /// The host does nothing of its own before this.
     not_before: Time,
 }

@@ -29,9 +29,9 @@ use crate::nic::hand_over::{HandOver, HandOverError, Progress};
 use smallvec::SmallVec;
 
 use crate::nic::{Content, DescriptorQueue, DmaWords, HostRange, Input, Nic, Observed, Output, ShellCounts};
-use crate::parts::ledger::Ledger;
-use crate::parts::node_bus::NodeBus;
-use crate::parts::random::{Chance, Random};
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::random::{Chance, Random};
 use crate::time::{Span, Time};
 
 const WORD_BYTES: u64 = 8;
@@ -501,7 +501,7 @@ mod tests {
     use super::*;
     use crate::nic::alone::Alone;
     use crate::nic::frame::SharedFrame;
-    use crate::parts::trace_tag::TraceTag;
+    use crate::platform::trace_tag::TraceTag;
 
     /// A model that wants what the test says.
     #[derive(Default)]
