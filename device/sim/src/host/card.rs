@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
+use niclab_abi::event::CAUSE_HANDED_OVER;
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
@@ -77,6 +78,8 @@ pub struct CardHost<T: Transport> {
     /// When the host has each record in hand, and the place of its port in `ports`.
     arrivals: VecDeque<(Time, usize)>,
     tally: Tally,
+    /// Interrupts that are about no port.
+    of_no_port: Interrupts,
     replies: VecDeque<FrameBytes>,
     /// When the last data of a message is visible, of those whose record is to come.
     stored: BTreeMap<TraceTag, Time>,
@@ -110,6 +113,7 @@ impl<T: Transport> CardHost<T> {
             chains: Chains::default(),
             arrivals: VecDeque::new(),
             tally: Tally::default(),
+            of_no_port: Interrupts::default(),
             replies: VecDeque::new(),
             stored: BTreeMap::new(),
             faults: 0,
@@ -137,10 +141,10 @@ impl<T: Transport> CardHost<T> {
         self.ports.iter().map(|port| (port.number, port.requester.launched(), port.oracle.interrupts))
     }
 
-    /// Interrupts of all ports.
+    /// Interrupts of all ports, and those that are about none.
     #[must_use]
     pub fn interrupts(&self) -> Interrupts {
-        let mut sum = Interrupts::default();
+        let mut sum = self.of_no_port;
         self.ports.iter().for_each(|port| sum.add(&port.oracle.interrupts));
         sum
     }
@@ -386,6 +390,7 @@ impl<T: Transport> CardHost<T> {
     fn on_interrupt(&mut self, cause: u32, number: u32, checker: &mut Checker) {
         let node = self.node;
         match self.ports.iter_mut().find(|port| port.number == number) {
+            _ if cause == CAUSE_HANDED_OVER => self.of_no_port.handed_over += 1,
             Some(port) => port.oracle.on_interrupt(cause, checker),
             None => checker
                 .fail(Check::RightPort, || format!("node {node}: an interrupt for closed port {number}")),

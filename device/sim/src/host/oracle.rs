@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use niclab_abi::bar::SLOTS;
-use niclab_abi::event::{CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
+use niclab_abi::event::{CAUSE_ARMED, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED};
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_model::nic::DmaWords;
 use niclab_workloads::{End, Mark};
@@ -186,7 +186,6 @@ impl Oracle {
             CAUSE_MESSAGE => self.interrupts.message += 1,
             CAUSE_ARMED => self.interrupts.armed += 1,
             CAUSE_UNAUTHORIZED => self.interrupts.unauthorized += 1,
-            CAUSE_HANDED_OVER => self.interrupts.handed_over += 1,
             other => {
                 let end = self.end;
                 checker.fail(Check::RightPort, || format!("{end:?}: an interrupt of unknown cause {other}"));

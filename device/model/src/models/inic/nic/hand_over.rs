@@ -208,10 +208,8 @@ impl Inic {
         self.assembled = self.assemble(&assembly);
         self.collectives.on_assembly(now, &assembly, &mut self.card);
         self.card.effects.attribute(None);
-        // Where no program has the port open, nobody is to be told.
-        if self.card.port.is_some() {
-            self.card.effects.interrupt(now, CAUSE_HANDED_OVER, PORT, None);
-        }
+        // The driver is told, whether a program has the port open or not: it may have loaded the assembly.
+        self.card.effects.interrupt(now, CAUSE_HANDED_OVER, PORT, None);
         self.begin_held(now, held);
     }
 
