@@ -42,6 +42,7 @@ fn frames_of_an_inic_card_are_read_back() {
         has_data: true,
         is_last: true,
         is_again: false,
+        for_card: false,
         ack: Some(Ack { base: 0xff_fffd, mask: 0b1_0010 }),
     };
     let again = Header { is_last: false, is_again: true, ack: None, ..data };
@@ -52,6 +53,7 @@ fn frames_of_an_inic_card_are_read_back() {
         has_data: false,
         is_last: false,
         is_again: false,
+        for_card: false,
         ack: Some(Ack { base: 200, mask: 1 << 31 | 2 }),
     };
     let void = Header { is_last: true, sequence: 77, ack: None, ..acknowledgement };
