@@ -138,7 +138,7 @@ fn the_file_that_an_attribute_names_is_found_as_the_compiler_finds_it() {
     let modules = Modules::read(&written(&folder, &files));
     let name = |file: &Path| {
         let file = file.canonicalize().expect("a file that is read");
-        file.strip_prefix(&folder.canonicalize().expect("a folder")).expect("of the crate").to_owned()
+        file.strip_prefix(folder.canonicalize().expect("a folder")).expect("of the crate").to_owned()
     };
     let found: BTreeSet<PathBuf> = modules.files().map(name).collect();
     assert_eq!(found, files.iter().map(|(name, _)| PathBuf::from(name)).collect());
