@@ -15,7 +15,7 @@ use niclab_abi::posts::POST_UNREACHABLE;
 use crate::models::inic::arrivals::{MASK_BITS, Number};
 use crate::models::inic::card::{Card, Cut};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::components::per_node::{Begin, PerNode};
 use crate::models::inic::token::{Disable, Message, Next, Payload, Pinfo, Token};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
@@ -89,6 +89,12 @@ struct Link {
     ready: Time,
 }
 
+impl Begin for Link {
+    fn at(first: Number) -> Self {
+        Self { oldest: first, ..Self::default() }
+    }
+}
+
 impl Link {
     fn next(&self) -> Number {
         self.oldest.plus(self.outstanding.len() as u32)
@@ -128,8 +134,8 @@ pub(in crate::models::inic) struct Genp {
 }
 
 impl Genp {
-    pub(in crate::models::inic) fn new(parameters: Parameters) -> Self {
-        Self { parameters, links: PerNode::default(), turns: VecDeque::new() }
+    pub(in crate::models::inic) fn new(parameters: Parameters, first: Number) -> Self {
+        Self { parameters, links: PerNode::new(first), turns: VecDeque::new() }
     }
 
     fn wait(&mut self, node: u16, at: Time) {

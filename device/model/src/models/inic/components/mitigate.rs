@@ -1,10 +1,11 @@
 //! Says when the host is interrupted (section 4.10): after so many bytes, for messages of some size, of some node. All of it can be
 //! changed while it runs.
 
+use alloc::collections::BTreeMap;
+
 use niclab_abi::posts::POST_ANY_SOURCE;
 
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
 use crate::models::inic::token::{Data, Token};
 
 /// The rules. Zero turns one off.
@@ -27,17 +28,17 @@ pub(in crate::models::inic) struct Mitigate {
     /// Bytes that came since the last interrupt for them.
     pooled: u64,
     /// Bytes of the message of each node that has not ended.
-    message: PerNode<u64>,
+    message: BTreeMap<u16, u64>,
 }
 
 impl Mitigate {
     pub(in crate::models::inic) fn new(rules: Rules, place_bytes: u32) -> Self {
-        Self { rules, place_bytes: place_bytes.into(), pooled: 0, message: PerNode::default() }
+        Self { rules, place_bytes: place_bytes.into(), pooled: 0, message: BTreeMap::new() }
     }
 
     fn interrupts(&mut self, data: &Data) -> bool {
         let bytes = (data.bytes.len() as u64).saturating_sub(self.place_bytes);
-        let message = self.message.of(data.source);
+        let message = self.message.entry(data.source).or_default();
         *message += bytes;
         let message_bytes = if data.is_last { core::mem::take(message) } else { 0 };
         let Rules { rcv_chunk_size, min_message_bytes, at_end, source } = self.rules;

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::components::per_node::{Begin, PerNode};
 use crate::models::inic::token::{Data, Header, Token};
 use crate::time::Time;
 
@@ -19,9 +19,9 @@ struct Peer {
     kept: BTreeMap<u32, Data>,
 }
 
-impl Default for Peer {
-    fn default() -> Self {
-        Self { due: Number::ZERO, kept: BTreeMap::new() }
+impl Begin for Peer {
+    fn at(first: Number) -> Self {
+        Self { due: first, kept: BTreeMap::new() }
     }
 }
 
@@ -34,8 +34,8 @@ pub(in crate::models::inic) struct SelectiveRepeat {
 }
 
 impl SelectiveRepeat {
-    pub(in crate::models::inic) fn new(buffer_packets: u32) -> Self {
-        Self { buffer_packets, peers: PerNode::default(), passing: VecDeque::new() }
+    pub(in crate::models::inic) fn new(buffer_packets: u32, first: Number) -> Self {
+        Self { buffer_packets, peers: PerNode::new(first), passing: VecDeque::new() }
     }
 
     fn on_packet(&mut self, at: Time, header: Header, number: Number, data: Data, io: &mut Io<'_>) {
