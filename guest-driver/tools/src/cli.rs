@@ -10,8 +10,8 @@ use niclab_user::posts::{Element, Operator};
 
 use crate::Failure;
 use crate::bench::{End, FlagPlan};
-use crate::collective::{ELEMENTS, OPERATORS, Task};
 use crate::lists::{Matcher, Matching};
+use crate::task::{ELEMENTS, OPERATORS, Task};
 
 /// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.
 ///

@@ -28,6 +28,7 @@ pub mod report;
 pub mod run;
 pub mod slices;
 pub mod software;
+pub mod task;
 pub mod tcp;
 pub mod workload;
 

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use niclab_user::posts::{
-    Barrier, Command, Element, Event, Kind, MAX_COLLECTIVE_BYTES, Multicast, Operator, Outcome, Port,
-    PortOptions, Receive, Reduce, Region,
+    Barrier, Command, Event, Kind, MAX_COLLECTIVE_BYTES, Multicast, Outcome, Port, PortOptions, Receive,
+    Reduce, Region,
 };
 use niclab_user::{Device, DeviceInfo, Error};
 use niclab_workloads::Mark;
@@ -20,18 +20,7 @@ use crate::Failure;
 use crate::cli::CollectiveArguments;
 use crate::counters::{Counters, Span};
 use crate::nic;
-
-/// Operators of reductions, by name.
-pub const OPERATORS: [(&str, Operator); 3] =
-    [("sum", Operator::Sum), ("min", Operator::Min), ("max", Operator::Max)];
-/// And what they combine.
-pub const ELEMENTS: [(&str, Element); 5] = [
-    ("i32", Element::Signed32),
-    ("i64", Element::Signed64),
-    ("u32", Element::Unsigned32),
-    ("u64", Element::Unsigned64),
-    ("f64", Element::Double),
-];
+use crate::task::Task;
 
 /// Places for multicasts that come.
 const PLACES: usize = 32;
@@ -43,33 +32,6 @@ const TAG_BYTES: usize = 16;
 const LATE: Duration = Duration::from_millis(200);
 /// Between two looks at what must have settled, and at the queue of a host that is watched.
 const NAP: Duration = Duration::from_millis(2);
-
-fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
-    table.iter().find(|(_, own)| own == value).map_or("", |(name, _)| name)
-}
-
-/// What groups are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// Of all members.
-    Barrier,
-    /// By each member in turn.
-    Multicast,
-    /// Of the values of all.
-    Reduce(Operator, Element),
-}
-
-impl std::fmt::Display for Task {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Barrier => formatter.write_str("barrier"),
-            Self::Multicast => formatter.write_str("multicast"),
-            Self::Reduce(operator, element) => {
-                write!(formatter, "{} of {}", name_of(&OPERATORS, operator), name_of(&ELEMENTS, element))
-            }
-        }
-    }
-}
 
 /// One of the groups that this node is in.
 struct Group {

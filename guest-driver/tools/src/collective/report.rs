@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 
 use serde::Serialize;
 
-use super::Task;
 use crate::Failure;
 use crate::bench::Latency;
 use crate::report::VERSION;
+use crate::task::Task;
 
 /// All that one invocation found.
 #[derive(Debug, Serialize)]
