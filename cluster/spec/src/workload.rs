@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use niclab_abi::config::{FEATURE_LISTS, FEATURE_POSTS};
+use niclab_abi::config::{FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_POSTS};
+use niclab_abi::posts::{POST_MAX_COLLECTIVE_BYTES, POST_MAX_MEMBERS};
 use niclab_workloads::{Pattern, Recorded};
 
 use crate::{Cluster, NicConfig, NicModel, Problem, Source};
@@ -72,19 +73,23 @@ pub enum WorkloadKind {
     Incast,
     /// Every node sends messages of random sizes to random ones of its partners, who are random too.
     Random,
+    /// The cards of all nodes add what every node has, 64-bit integers, each time that all have asked; without bytes they wait for
+    /// each other. A message is one such request; what cards say to one another for it is none.
+    Reduce,
     /// Every node sends what a recorded run sent, no earlier than that did.
     Replay,
 }
 
 impl WorkloadKind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PingPong,
         Self::Stream,
         Self::AllToAll,
         Self::NeighbourExchange,
         Self::Incast,
         Self::Random,
+        Self::Reduce,
         Self::Replay,
     ];
 
@@ -98,6 +103,7 @@ impl WorkloadKind {
             Self::NeighbourExchange => "neighbour-exchange",
             Self::Incast => "incast",
             Self::Random => "random",
+            Self::Reduce => "reduce",
             Self::Replay => "replay",
         }
     }
@@ -244,7 +250,7 @@ impl Workload {
             WorkloadKind::NeighbourExchange | WorkloadKind::Random => {
                 self.neighbours.unwrap_or_else(|| 2.min(others))
             }
-            WorkloadKind::Replay => 0,
+            WorkloadKind::Reduce | WorkloadKind::Replay => 0,
         }
     }
 
@@ -266,6 +272,7 @@ impl Workload {
             WorkloadKind::NeighbourExchange => Pattern::NeighbourExchange(self.partners(nodes)),
             WorkloadKind::Incast => Pattern::Incast(self.receiver.unwrap_or(0) as u16),
             WorkloadKind::Random => Pattern::Random(self.partners(nodes)),
+            WorkloadKind::Reduce => Pattern::Reduce,
             WorkloadKind::Replay => Pattern::Replay(recorded),
         }
     }
@@ -354,6 +361,10 @@ impl Workload {
 
     fn check_node(&self, node: &WorkloadNode<'_>, nodes: u32, problems: &mut Problems) {
         match (self.function, node.nic.model) {
+            (Function::Ethernet, _) if self.kind == WorkloadKind::Reduce => {
+                let what = "the Ethernet function adds nothing up";
+                problems.add("function", what, "use function = \"cluster\", or another kind");
+            }
             (Function::Ethernet, _) => {
                 let most = node.mtu_bytes.saturating_sub(Self::ETHERNET_HEADERS_BYTES);
                 if self.message_bytes > most {
@@ -368,6 +379,9 @@ impl Workload {
                 if !self.receive.is_posted() && !model.has(FEATURE_LISTS) {
                     self.cannot_receive(model, problems);
                 }
+                if self.kind == WorkloadKind::Reduce {
+                    self.check_group(model, nodes, problems);
+                }
                 self.check_card(node.nic, nodes, problems);
             }
         }
@@ -379,6 +393,26 @@ impl Workload {
         let names: Vec<_> = with_lists.map(|model| format!("`model = \"{}\"`", model.name)).collect();
         let remedy = format!("leave it out, or use {} in the cluster's [nic]", names.join(" or "));
         problems.add("receive", what, &remedy);
+    }
+
+    /// What a group of cards of this model can add.
+    fn check_group(&self, model: NicModel, nodes: u32, problems: &mut Problems) {
+        if !model.has(FEATURE_COLLECTIVES) {
+            let what = format!("{} adds nothing up for its host", model.a_card());
+            let names = NicModel::all().filter(|model| model.has(FEATURE_COLLECTIVES));
+            let names: Vec<_> = names.map(|model| format!("`model = \"{}\"`", model.name)).collect();
+            let remedy = format!("use another kind, or {} in the cluster's [nic]", names.join(" or "));
+            problems.add("kind", what, &remedy);
+        } else if nodes > POST_MAX_MEMBERS {
+            let remedy = format!("use at most {POST_MAX_MEMBERS} nodes");
+            problems.add("kind", format!("a group of {nodes} nodes"), &remedy);
+        } else if u64::from(self.message_bytes) > POST_MAX_COLLECTIVE_BYTES
+            || !self.message_bytes.is_multiple_of(8)
+        {
+            let what = format!("{} bytes of 64-bit integers", self.message_bytes);
+            let remedy = format!("use at most {POST_MAX_COLLECTIVE_BYTES}, in multiples of 8");
+            problems.add("message_bytes", what, &remedy);
+        }
     }
 
     /// What a card of this model can send, and to and from how many.
@@ -512,6 +546,8 @@ mod tests {
             (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "no messages"),
             (4, "kind = 'stream'\nslices = 100", 3, "workload.slices", "power of two"),
             (4, "kind = 'replay'", 1, "workload.recording", "needs a recording"),
+            (4, "kind = 'reduce'", 2, "workload.kind", "`model = \"inic\"`"),
+            (4, "kind = 'reduce'\nfunction = 'ethernet'", 3, "workload.function", "another kind"),
             (
                 4,
                 "kind = 'stream'\nfunction = 'ethernet'\nmessage_bytes = 1473",

@@ -86,6 +86,15 @@ impl BarePort {
         self.link.backing.authorize(source, credits)
     }
 
+    /// Makes a group of these nodes, of which this one is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn make_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
+        self.link.backing.set_group(group, nodes)
+    }
+
     /// Registers fresh pages for this port, and their name with the device.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use niclab_user::lists::Region;
 use niclab_user::slices::PortOptions;
 use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_POSTS, FEATURE_TURNS};
 use niclab_workloads::lists::ListTransport;
-use niclab_workloads::posts::PostTransport;
+use niclab_workloads::posts::{GROUP, PostTransport};
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
@@ -181,6 +181,10 @@ impl<T: Transport> Performer<T> {
         if let (Some(credits), Some((port, _))) = (credits, self.ports.0.last()) {
             plan.partners.iter().try_for_each(|(_, partner)| port.authorize((*partner).into(), credits))?;
             plan.sends.iter().try_for_each(|(_, target)| port.route((*target).into()))?;
+        }
+        if let (Some((port, _)), false) = (self.ports.0.last(), plan.group.is_empty()) {
+            let nodes: Vec<u32> = plan.group.iter().copied().map(u32::from).collect();
+            port.make_group(GROUP, &nodes)?;
         }
         self.program.begin(place, name);
         Ok(())

@@ -47,6 +47,9 @@ pub struct PortPlan {
     pub sends: Vec<(FlowId, End)>,
     /// The flows that come to it, and the port at the other end of each.
     pub partners: Vec<(FlowId, End)>,
+    /// The nodes of the group that it is in, if it is in any. What a node asks its group for is a message of its own to itself: it is
+    /// received when it is done. Flows have the numbers of their nodes' places.
+    pub group: Vec<u16>,
 }
 
 /// What a message carries so that it can be known again: in its tag or match bits, and as a pattern in its payload.
@@ -65,6 +68,13 @@ impl Mark {
     #[must_use]
     pub const fn tag(&self) -> [u64; 2] {
         [(self.flow as u64) << 32 | self.bytes as u64, self.number]
+    }
+
+    /// What this message of all nodes of a group makes, whose flows have the first numbers: the sum of their payloads, word by word.
+    pub fn sum(&self, members: FlowId) -> impl Iterator<Item = u64> + use<> {
+        let mut payloads: Vec<_> = (0..members).map(|flow| Self { flow, ..*self }.payload()).collect();
+        (0..self.bytes.div_ceil(8))
+            .map(move |_| payloads.iter_mut().filter_map(Iterator::next).fold(0, u64::wrapping_add))
     }
 
     /// The mark in a tag.
@@ -93,5 +103,7 @@ mod tests {
         let mark = Mark { flow: u32::MAX, bytes: 64, number: u64::MAX };
         assert_eq!(Mark::from_tag(mark.tag()), mark);
         assert_eq!(mark.payload().count(), 8);
+        let of = |flow| Mark { flow, ..mark }.payload();
+        assert!(mark.sum(2).eq(of(0).zip(of(1)).map(|(a, b)| a.wrapping_add(b))));
     }
 }

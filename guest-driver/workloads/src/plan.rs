@@ -45,7 +45,11 @@ impl Plan {
         };
         let (warmup, measured) = (scripts(true), scripts(false));
         let flows: Vec<Flow> = flows.iter().map(|flow| numbered(flow, &workload.ports)).collect();
-        Self { ports: port_plans(&flows, usize::from(nodes)), flows, warmup, measured }
+        let mut ports = port_plans(&flows, usize::from(nodes));
+        if workload.pattern == Pattern::Reduce {
+            ports.iter_mut().flatten().for_each(|port| port.group = (0..nodes).collect());
+        }
+        Self { ports, flows, warmup, measured }
     }
 
     /// What a node opens its ports for. Where programs take turns each has one at least, over which it is heard.
@@ -105,6 +109,10 @@ impl Draft<'_> {
                 self.connect(ring(nodes, *partners).into_iter().map(|(a, b)| (rank(a), rank(b))));
             }
             Pattern::Incast(receiver) => self.gather(*receiver),
+            Pattern::Reduce => {
+                let own = (0..nodes).map(|node| End { node, port: 0 });
+                self.flows.extend(own.map(|end| Flow { from: end, to: end }));
+            }
             Pattern::Replay(messages) => {
                 let mut seen = BTreeSet::new();
                 let mut routes = vec![Vec::new(); usize::from(nodes)];
@@ -182,6 +190,7 @@ fn script(
     match &workload.pattern {
         Pattern::PingPong if is_first => Script::ping(sizes, flow, count),
         Pattern::PingPong => Script::pong(sizes, flow, count),
+        Pattern::Reduce => Script::ping(sizes, flow, count),
         Pattern::Stream if is_first => Script::burst(sizes, own.to_vec(), count),
         Pattern::Stream => Script::confirm(sizes, flow, count),
         Pattern::AllToAll | Pattern::NeighbourExchange(_) | Pattern::Incast(_) => {
@@ -310,6 +319,7 @@ mod tests {
             (Pattern::AllToAll, [90; 4]),
             (Pattern::NeighbourExchange(2), [60; 4]),
             (Pattern::Incast(2), [0, 0, 90, 0]),
+            (Pattern::Reduce, [30; 4]),
             (Pattern::Replay(recorded.to_vec()), [0, 3, 0, 1]),
         ] {
             let workload = workload(pattern);

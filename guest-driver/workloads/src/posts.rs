@@ -7,7 +7,10 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{format, vec, vec::Vec};
 
-use niclab_port::posts::{self, Command, Encoded, Event, Kind, Outcome, Part, PostRecord, Receive, Send};
+use niclab_port::posts::{
+    self, Barrier, Command, Element, Encoded, Event, Kind, Operator, Outcome, Part, PostRecord, Receive,
+    Reduce, Send,
+};
 use niclab_port::{BadValue, Queue, Reports, Requester};
 
 use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
@@ -22,6 +25,9 @@ const MAX_PLACES: u64 = 64;
 const MAX_BYTES: u64 = 8 << 20;
 /// Events that a port has room for beside those of its places.
 const SPARE_EVENTS: u64 = 2;
+
+/// The group that a port is in, if it is in any.
+pub const GROUP: u32 = 1;
 
 /// How many events a program reads before it gives their places back.
 const fn release_interval(events: u32) -> u64 {
@@ -102,6 +108,10 @@ pub struct PostTransport {
     /// Places for messages that are sent: those that the card does not need, and which it does.
     free: VecDeque<u64>,
     is_sending: Vec<bool>,
+    /// The nodes of its group.
+    group: Vec<u16>,
+    /// What the group was asked for, by the place of its values: one at a time.
+    asked: Option<(u64, Mark)>,
 }
 
 impl PostTransport {
@@ -109,7 +119,8 @@ impl PostTransport {
     #[must_use]
     pub fn new(node: u16, plan: &PortPlan, terms: PostTerms) -> Self {
         // Whoever receives nothing needs no room.
-        let room = if plan.partners.is_empty() { 0 } else { terms.places };
+        let has_room = !plan.partners.is_empty() && plan.group.is_empty();
+        let room = if has_room { terms.places } else { 0 };
         Self {
             end: End { node, port: plan.number as u16 },
             terms,
@@ -120,6 +131,8 @@ impl PostTransport {
             posted: 0,
             free: (0..terms.places).collect(),
             is_sending: vec![false; terms.places as usize],
+            group: plan.group.clone(),
+            asked: None,
         }
     }
 
@@ -163,6 +176,15 @@ impl PostTransport {
                 self.free.push_back(place);
                 Read::Other
             }
+            (Kind::Done, User::Message(place)) if event.outcome == Outcome::Done => {
+                let Some((asked, mark)) = self.asked.take().filter(|(asked, _)| *asked == place) else {
+                    return Read::Other;
+                };
+                self.is_sending[asked as usize] = false;
+                self.free.push_back(asked);
+                self.hear(&mark, asked, memory, listener);
+                Read::Message
+            }
             // It was tried as often as the card is told to: whoever counts messages finds it.
             (Kind::Failed, User::Message(_)) => Read::Other,
             (kind, user) => {
@@ -173,6 +195,34 @@ impl PostTransport {
                 Read::Other
             }
         }
+    }
+
+    /// What the cards made of all members' values is in the place of its own.
+    fn hear(&self, mark: &Mark, place: u64, memory: &impl Memory, listener: &mut impl Listener) {
+        let begin = self.part(self.is_posted.len() as u64 + place, 0).offset;
+        let found = (0..u64::from(mark.bytes)).step_by(8).map(|at| memory.load(begin + at, 8));
+        let end = self.end;
+        if !found.eq(mark.sum(self.group.len() as FlowId)) {
+            listener
+                .on_wrong(Wrong::Contents, || format!("{end:?}: {mark:?} of all members has another sum"));
+        }
+        listener.on_message(end, end, mark, mark.payload());
+    }
+
+    /// Asks the group for a sum, or where there is nothing to add for a barrier.
+    fn ask(&mut self, mark: &Mark, place: u64, interrupts: bool, memory: &mut impl Memory) {
+        self.asked = Some((place, *mark));
+        let part = self.part(self.is_posted.len() as u64 + place, mark.bytes.into());
+        for (word, at) in mark.payload().zip((0..).step_by(8)) {
+            memory.store_word(part.offset + at, 8, word);
+        }
+        let user = User::Message(place).encode();
+        if mark.bytes == 0 {
+            let barrier = Barrier::new(GROUP).user(user);
+            return self.owe(&if interrupts { barrier.interrupt() } else { barrier });
+        }
+        let sum = Reduce::new(GROUP, part, Operator::Sum, Element::Unsigned64).user(user);
+        self.owe(&if interrupts { sum.interrupt() } else { sum });
     }
 
     /// A message is in a place, or what is left of one.
@@ -226,7 +276,9 @@ impl Transport for PostTransport {
 
     fn is_posted(&self, offset: u64, bytes: u64) -> bool {
         let (place, within) = (offset / self.terms.stride(), offset % self.terms.stride());
-        within + bytes <= self.terms.max_bytes && self.is_posted.get(place as usize) == Some(&true)
+        let asked = self.asked.map(|(place, _)| self.is_posted.len() as u64 + place);
+        let is_cards = asked == Some(place) || self.is_posted.get(place as usize) == Some(&true);
+        within + bytes <= self.terms.max_bytes && is_cards
     }
 
     fn begin(&mut self, region: u32) {
@@ -247,11 +299,14 @@ impl Transport for PostTransport {
         requester.is_full()
     }
 
-    /// The receiver says what interrupts it, not the message.
-    fn send(&mut self, mark: &Mark, _: bool, memory: &mut impl Memory) {
+    /// The receiver says what interrupts it, not the message; a group is asked by who is interrupted.
+    fn send(&mut self, mark: &Mark, interrupts: bool, memory: &mut impl Memory) {
         let Some(node) = self.targets.get(&mark.flow).copied() else { return };
         let Some(place) = self.free.pop_front() else { return };
         self.is_sending.iter_mut().skip(place as usize).take(1).for_each(|is_sending| *is_sending = true);
+        if !self.group.is_empty() {
+            return self.ask(mark, place, interrupts, memory);
+        }
         let part = self.part(self.is_posted.len() as u64 + place, message_bytes(mark.bytes.into()));
         let words = mark.tag().into_iter().chain(mark.payload());
         for (word, at) in words.zip((0..part.bytes).step_by(8)) {

@@ -57,6 +57,8 @@ pub enum Pattern {
     Random(u32),
     /// Every node sends to the one of this rank.
     Incast(u16),
+    /// The cards of all nodes add what every node has, or where messages are empty wait for each other.
+    Reduce,
     /// Every node sends what was recorded.
     Replay(Vec<Recorded>),
 }
@@ -164,7 +166,7 @@ impl Workload {
         let others = nodes as u64 - 1;
         let partners = if self.sends_to_many { others } else { others.min(least) };
         match &self.pattern {
-            Pattern::PingPong | Pattern::Stream => Ok(()),
+            Pattern::PingPong | Pattern::Stream | Pattern::Reduce => Ok(()),
             Pattern::AllToAll => within("the number of partners", others, 1, partners),
             Pattern::NeighbourExchange(count) | Pattern::Random(count) => {
                 within("the number of partners", u64::from(*count), 1, partners)

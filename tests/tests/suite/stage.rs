@@ -9,17 +9,19 @@ use std::time::{Duration, Instant};
 
 use niclab_abi::config::{FEATURE_LISTS, FEATURE_POSTS, FEATURE_SLICES};
 use niclab_abi::control::OP_PING;
+use niclab_abi::posts::OP_POST_GROUP;
 use niclab_device::frontend::lists::{ListPort, PostPort};
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::random::Random;
+use niclab_port::posts::group_request;
 use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, NicConfig, NicModel, SimConfig, Source, Workload};
 use niclab_workloads::lists::ListTransport;
-use niclab_workloads::posts::PostTransport;
+use niclab_workloads::posts::{GROUP, PostTransport};
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,
@@ -193,6 +195,10 @@ impl<T: Card> Node<T> {
             }
         }
         let name = T::register(opened, *region);
+        if !plan.group.is_empty() {
+            let nodes: Vec<u32> = plan.group.iter().copied().map(u32::from).collect();
+            guest.guest.request(OP_POST_GROUP, &group_request(plan.number, GROUP, &nodes)).unwrap();
+        }
         program.begin(place, name);
     }
 

@@ -11,6 +11,7 @@ use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
 use niclab_abi::event::CAUSE_HANDED_OVER;
+use niclab_abi::posts::OP_POST_GROUP;
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
@@ -22,8 +23,10 @@ use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_port::open_region;
+use niclab_port::posts::group_request;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};
 use niclab_spec::report::NodeFigures;
+use niclab_workloads::posts::GROUP;
 use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Transport, Wrong};
 use smallvec::SmallVec;
 
@@ -585,6 +588,10 @@ impl<T: Transport> Host for CardHost<T> {
         self.control(OP_PORT_OPEN, bytes_of(&open), checker, effects)?;
         self.authorize(place, plan, checker, effects)?;
         let region = self.open_region(place, plan.number, checker, effects)?;
+        if !plan.group.is_empty() {
+            let nodes: Vec<u32> = plan.group.iter().copied().map(u32::from).collect();
+            self.control(OP_POST_GROUP, group_request(plan.number, GROUP, &nodes), checker, effects)?;
+        }
         let Some(port) = self.ports.get_mut(place) else { return Ok(()) };
         port.transport.begin(region);
         let is_routed = port.transport.credits(records).is_some();
