@@ -2,7 +2,7 @@
 
 use crate::models::inic::arrivals::{Arrival, Arrivals, MASK_BITS, Number};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{AckInfo, Header, Next, Token};
 
 const HEADERS: usize = 0;
@@ -65,7 +65,7 @@ impl BuildAcks {
 
 impl Component for BuildAcks {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) {
+        if !(io.has(HEADERS) || io.has(NEXT)) || !io.has_room(0) {
             return false;
         }
         if let Some((at, Token::Header(header))) = io.take(HEADERS) {

@@ -3,7 +3,7 @@
 
 use crate::models::inic::arrivals::{Arrival, Arrivals};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{Token, Verdict};
 
 const HEADERS: usize = 0;
@@ -25,7 +25,7 @@ impl DupFind {
 
 impl Component for DupFind {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(HEADERS) || !io.has_room(VERDICTS) {
+        if !io.has(0) || !io.has_room(HEADERS) || !io.has_room(VERDICTS) {
             return false;
         }
         let Some((at, Token::Header(header))) = io.take(0) else { return false };

@@ -4,7 +4,7 @@
 use niclab_abi::posts::POST_ANY_SOURCE;
 
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{Data, Token};
 
 /// The rules. Zero turns one off.
@@ -60,7 +60,7 @@ impl Mitigate {
 
 impl Component for Mitigate {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) {
+        if !io.has(0) || !io.has_room(0) {
             return false;
         }
         let Some((at, Token::Data(mut data))) = io.take(0) else { return false };

@@ -1,9 +1,11 @@
 //! Takes a packet apart into header and data (section 4.2). With `xmit` the only one that knows the format: numbers leave it as
 //! wide as any format may need, so that all other components stay as they are when the format changes.
 
+use alloc::boxed::Box;
+
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{Data, Header, Token};
 use crate::models::inic::wire::{self, CHECK_BYTES, Dialect, WireError, head_bytes};
 
@@ -52,7 +54,7 @@ impl SplitPacket {
 
 impl Component for SplitPacket {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(HEADERS) || !io.has_room(DATA) {
+        if !io.has(0) || !io.has_room(HEADERS) || !io.has_room(DATA) {
             return false;
         }
         let Some((at, Token::Packet(packet))) = io.take(0) else { return false };
@@ -101,7 +103,7 @@ impl Component for SplitPacket {
                 message: packet.message,
                 interrupts: false,
             };
-            io.put(DATA, worked, Token::Data(data));
+            io.put(DATA, worked, Token::Data(Box::new(data)));
         }
         true
     }

@@ -5,7 +5,7 @@
 //! for a second is asked some twenty times and not a thousand.
 
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{Disable, Next, Token};
 use crate::parts::timers::{TimerName, Timers};
 use crate::time::{Span, Time};
@@ -57,17 +57,21 @@ impl Component for Timer {
             self.timers.start(Name::Silence, node.into(), worked + wait);
             return true;
         }
+        let now = io.now;
         // Without room there is nothing that it could do at a deadline: it is asked again when there is.
-        self.is_blocked = !io.has_room(0);
+        self.is_blocked = self.timers.next().is_some_and(|due| due <= now) && !io.has_room(0);
         if self.is_blocked {
             return false;
         }
-        let now = io.now;
         let Some((Name::Silence, node)) = self.timers.take_expired(now) else { return false };
         let expiries = self.expiries.of(node as u16);
         *expiries = (*expiries + 1).min(MOST_DOUBLINGS);
         let worked = io.work(now, 0);
         io.put(0, worked, Token::Expiry(node as u16));
+        true
+    }
+
+    fn is_timed(&self) -> bool {
         true
     }
 
