@@ -120,3 +120,26 @@ fn a_circle_is_found_through_folders_reexports_and_macros() {
         0
     );
 }
+
+#[test]
+fn the_file_that_an_attribute_names_is_found_as_the_compiler_finds_it() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("paths");
+    let _ = std::fs::remove_dir_all(&folder);
+    let files = [
+        ("lib.rs", "mod a; mod b;"),
+        ("a.rs", "#[path = \"beside.rs\"] mod beside; mod block { #[path = \"within.rs\"] mod within; }"),
+        ("beside.rs", "mod below;"),
+        ("below.rs", ""),
+        ("a/block/within.rs", ""),
+        ("b/mod.rs", "#[path = \"../of_b.rs\"] mod of_b; mod block { #[path = \"within.rs\"] mod within; }"),
+        ("of_b.rs", ""),
+        ("b/block/within.rs", ""),
+    ];
+    let modules = Modules::read(&written(&folder, &files));
+    let name = |file: &Path| {
+        let file = file.canonicalize().expect("a file that is read");
+        file.strip_prefix(folder.canonicalize().expect("a folder")).expect("of the crate").to_owned()
+    };
+    let found: BTreeSet<PathBuf> = modules.files().map(name).collect();
+    assert_eq!(found, files.iter().map(|(name, _)| PathBuf::from(name)).collect());
+}

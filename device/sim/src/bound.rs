@@ -15,12 +15,28 @@ const EVENTS_PER_NODE: u64 = 200_000;
 /// So many messages after a long wait allow another one as long: progress that becomes ever slower is an endless run as well.
 const MESSAGES_BETWEEN_WAITS: u64 = 20;
 
+/// Events for which a byte allows that was stored of a message. In packets of four bytes, of which every third is lost, a sender
+/// that goes back to what is missing sends a window again for each few that arrive, and each of these is acknowledged.
+const EVENTS_PER_BYTE: u64 = 1_000;
+
 /// How many events may pass without progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     most: u64,
     left: u64,
-    progress: u64,
+    progress: Progress,
+    /// Bytes of all messages that can be under way at once: what is stored without end, and makes up no message, is no progress.
+    most_bytes: u64,
+    bytes_left: u64,
+}
+
+/// What has been achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// A number that rises with messages, and only so often.
+    pub messages: u64,
+    /// Bytes of messages that were stored, however often.
+    pub stored_bytes: u64,
 }
 
 impl Bound {
@@ -28,16 +44,25 @@ impl Bound {
     /// a long message is not taken for an endless run.
     #[must_use]
     pub fn new(nodes: usize, message_bytes: u32) -> Self {
-        let most = (nodes as u64).saturating_mul(EVENTS_PER_NODE + u64::from(message_bytes));
-        Self { most, left: most, progress: 0 }
+        let nodes = nodes as u64;
+        let most = nodes.saturating_mul(EVENTS_PER_NODE + u64::from(message_bytes));
+        let most_bytes = nodes.saturating_mul(nodes).saturating_mul(message_bytes.into());
+        Self { most, left: most, progress: Progress::default(), most_bytes, bytes_left: most_bytes }
     }
 
-    /// Whether another event may pass when there was so much progress. That is a number which can rise only so often.
+    /// Whether another event may pass when there was so much progress.
     #[inline]
-    pub fn allows(&mut self, progress: u64) -> bool {
+    pub fn allows(&mut self, progress: Progress) -> bool {
         if progress != self.progress {
+            let bytes = (progress.stored_bytes - self.progress.stored_bytes).min(self.bytes_left);
+            self.bytes_left -= bytes;
+            let mut more = bytes.saturating_mul(EVENTS_PER_BYTE);
+            if progress.messages != self.progress.messages {
+                self.bytes_left = self.most_bytes;
+                more = more.saturating_add(self.most / MESSAGES_BETWEEN_WAITS);
+            }
+            self.left = self.left.saturating_add(more).min(self.most);
             self.progress = progress;
-            self.left = (self.left + self.most / MESSAGES_BETWEEN_WAITS).min(self.most);
         }
         self.left = self.left.saturating_sub(1);
         self.left > 0

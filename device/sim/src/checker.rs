@@ -109,6 +109,8 @@ pub struct Checker {
     /// Messages sent, and messages received that are later ones of their flows than any before: whatever a model does, this
     /// rises twice at most for each message that a program sends.
     pub progress: u64,
+    /// Bytes of messages that cards have stored, however often.
+    pub stored_bytes: u64,
 }
 
 impl Checker {
@@ -136,6 +138,7 @@ impl Checker {
             received: 0,
             received_bytes: 0,
             progress: 0,
+            stored_bytes: 0,
         }
     }
 

@@ -18,7 +18,7 @@ use niclab_spec::{Function, SimConfig, WorkloadKind};
 use niclab_workloads::{Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
-use crate::bound::{Bound, Rounds};
+use crate::bound::{Bound, Progress, Rounds};
 use crate::checker::{Check, Checker, Promise};
 use crate::hand_over::HandOvers;
 use crate::host::ethernet::EthernetHost;
@@ -252,7 +252,8 @@ impl<'a> World<'a> {
             if self.observer.is_some() {
                 self.show(node);
             }
-            if !self.bound.allows(self.checker.progress) {
+            let Checker { progress: messages, stored_bytes, .. } = self.checker;
+            if !self.bound.allows(Progress { messages, stored_bytes }) {
                 self.look(at, node, event);
             }
         }

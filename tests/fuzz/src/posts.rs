@@ -5,8 +5,9 @@ use crc::{CRC_32_ISO_HDLC, Crc};
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, SLOT_BYTES, SLOT_LAUNCH_WORD, slot_of};
 use niclab_abi::control::{OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PortName};
 use niclab_abi::posts::{
-    OP_POST_RULES, POST_ANY_SOURCE, POST_EVENT_RECEIVED, POST_OK, POST_RECEIVE, POST_SEND, POST_TELL_SENT,
-    PostEvent, PostRules, post_event_kind, post_event_result,
+    OP_POST_GROUP, OP_POST_RULES, POST_ANY_SOURCE, POST_BARRIER, POST_EVENT_RECEIVED, POST_LEFT,
+    POST_MULTICAST, POST_OK, POST_RECEIVE, POST_REDUCE, POST_SEND, POST_SUM, POST_TELL_SENT,
+    POST_UNSIGNED_64, PostEvent, PostGroup, PostRules, post_event_kind, post_event_result,
 };
 use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::region::{OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName};
@@ -24,6 +25,11 @@ use crate::scene::{
 const SENDS: u64 = REGION_BYTES / 2;
 /// Room for a message.
 const ROOM: u64 = 4_096;
+/// A group of nodes 0 and 1, where their cards can have one, and of whom it is.
+const GROUP: u32 = 5;
+const MEMBERS: [u32; 2] = [0, 1];
+/// Packets that the card of node 1 has sent to node 0 by then: three of a message, and one for its group.
+const SENT_BEFORE: u32 = 4;
 /// Bytes before the components of an image, and the place of its check sequence.
 const IMAGE_HEADER_BYTES: usize = 24;
 const IMAGE_CHECK: core::ops::Range<usize> = 16..20;
@@ -34,6 +40,18 @@ static CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 fn bundled(first: u8) -> &'static Bundled {
     let [only, ..] = &BUNDLED;
     BUNDLED.get(usize::from(first & 0x7f) % BUNDLED.len()).unwrap_or(only)
+}
+
+/// Whether its cards can have groups.
+fn has_groups(first: u8) -> bool {
+    bundled(first).assembly().check().is_ok_and(|assembly| assembly.promises().delivered)
+}
+
+/// The request for a group of these members.
+fn group_of(members: &[u32]) -> Vec<u8> {
+    let head = PostGroup { group: GROUP, members: members.len() as u32, ..PostGroup::default() };
+    let members = members.iter().flat_map(|member| member.to_le_bytes());
+    bytes_of(&head).into_iter().chain(members).collect()
 }
 
 /// What cards with it agree on.
@@ -67,6 +85,9 @@ impl Programs {
         // Something to acknowledge, and something under way to whoever is asked to close.
         for (from, to) in [(0, 1), (1, 0), (0, 0)] {
             programs.send(from, to, 3_000);
+        }
+        for node in MEMBERS.map(|member| member as usize).into_iter().filter(|_| has_groups(first)) {
+            programs.scene.request_bytes(node, OP_POST_GROUP, &group_of(&MEMBERS));
         }
         (programs, first, rest)
     }
@@ -129,7 +150,10 @@ pub fn fuzz_post_commands(data: &[u8]) {
 }
 
 fn commands(data: &[u8]) -> Programs {
-    let (mut programs, _, slots) = Programs::of(data);
+    let (mut programs, first, slots) = Programs::of(data);
+    if has_groups(first) {
+        programs.launch(1, POST_BARRIER, &[0, GROUP.into()]);
+    }
     for slot in slots.chunks(SLOT_BYTES as usize) {
         let mut words = slot.to_vec();
         let last = words.last().copied().unwrap_or(0);
@@ -219,23 +243,37 @@ pub fn fuzz_assembly(data: &[u8]) {
 
 /// Slots that a card takes, and what they may be next to.
 pub fn command_seeds() -> Vec<Vec<u8>> {
-    let slot = |code: u32, words: [u64; 4]| {
+    let slot = |code: u32, words: &[u64]| {
         let mut slot: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         slot.resize(SLOT_LAUNCH_WORD * 8, 0);
         slot.extend(code.to_le_bytes());
         slot.resize(SLOT_BYTES as usize, 0);
-        // The lowest bits of the last byte say what is left as it is: the registers here.
-        slot.iter_mut().next_back().into_iter().for_each(|last| *last = 4);
+        // The lowest bits of the last byte say what is left as it is: the registers here, and the code of what is not sent or
+        // received; of a barrier, the word in which others have a region.
+        let last_byte = match code {
+            POST_BARRIER => 7,
+            POST_MULTICAST | POST_REDUCE => 6,
+            _ => 4,
+        };
+        slot.iter_mut().next_back().into_iter().for_each(|last| *last = last_byte);
         slot
     };
     let seed = |first: u8| {
         let slots = (0..8).flat_map(|number: u64| {
-            let receive = slot(POST_RECEIVE, [number, 0, number * ROOM, ROOM]);
+            let receive = slot(POST_RECEIVE, &[number, 0, number * ROOM, ROOM]);
             let send =
-                slot(POST_SEND | POST_TELL_SENT, [number, (number % 3) << 32, SENDS, 4 + 600 * number]);
+                slot(POST_SEND | POST_TELL_SENT, &[number, (number % 3) << 32, SENDS, 4 + 600 * number]);
             [receive, send].concat()
         });
-        std::iter::once(first).chain(slots).collect()
+        let group = u64::from(GROUP) << 32;
+        let sum = u64::from(POST_SUM) | u64::from(POST_UNSIGNED_64) << 32;
+        let asked = [
+            slot(POST_BARRIER, &[20, GROUP.into()]),
+            slot(POST_MULTICAST, &[21, group, SENDS, 1_600]),
+            slot(POST_REDUCE, &[22, group, SENDS + ROOM, 1_600, sum]),
+        ];
+        let asked = asked.into_iter().flatten().filter(|_| has_groups(first));
+        std::iter::once(first).chain(slots).chain(asked).collect()
     };
     (0..BUNDLED.len() as u8).map(seed).collect()
 }
@@ -254,6 +292,8 @@ pub fn control_seeds() -> Vec<Vec<u8>> {
         add(OP_REGION_OPEN, &region_open());
         add(OP_REGION_EXTEND, &bytes_of(&RegionName { region, ..RegionName::default() }));
         add(OP_POST_RULES, &bytes_of(&rules));
+        add(OP_POST_GROUP, &group_of(&[]));
+        add(OP_POST_GROUP, &group_of(&[2, 0, 1]));
         add(OP_REGION_CLOSE, &bytes_of(&RegionName { region, ..RegionName::default() }));
         add(OP_PORT_CLOSE, &bytes_of(&PortName::default()));
         add(OP_PORT_OPEN, &bytes_of(&opening()));
@@ -267,6 +307,15 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
     let seed = |first: u8| {
         let dialect = dialect(first);
         let mut input = vec![first];
+        let mut add = |header: Header, data: &[u8]| {
+            let mut frame = FrameBytes::from_elem(0, head_bytes(dialect.format));
+            frame.extend_from_slice(data);
+            header.finish(dialect, &mut frame);
+            // Without the check sequence, which is made anew.
+            let behind = frame.get(14..frame.len().saturating_sub(4)).unwrap_or_default();
+            input.push((behind.len() / 4) as u8);
+            input.extend(behind);
+        };
         for number in 0..6_u32 {
             let ack = Ack { base: number.wrapping_sub(1), mask: 6 << number };
             let header = Header {
@@ -279,17 +328,38 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
                 for_card: false,
                 ack: (number > 1).then_some(ack),
             };
-            let mut frame = FrameBytes::from_elem(0, head_bytes(dialect.format));
-            if header.has_data {
-                frame.extend_from_slice(&(1 + number / 3).to_be_bytes());
-                frame.extend_from_slice(&(number % 3).to_be_bytes());
-                frame.extend_from_slice(&[7; 40]);
-            }
-            header.finish(dialect, &mut frame);
-            // Without the check sequence, which is made anew.
-            let behind = frame.get(14..frame.len().saturating_sub(4)).unwrap_or_default();
-            input.push((behind.len() / 4) as u8);
-            input.extend(behind);
+            let place = [(1 + number / 3).to_be_bytes(), (number % 3).to_be_bytes()].concat();
+            let data = [&place[..], &[7; 40]].concat();
+            add(header, if header.has_data { &data } else { &[] });
+        }
+        // What a member's card says, behind what it has sent: values for a reduction, data of a multicast, that it has one,
+        // whether anybody is there, that it knows of nothing, that it leaves. First word, number among messages, number and bytes
+        // of the operation.
+        let said: [(u32, u32, u32, u32); 6] = [
+            (3 << 24 | (POST_SUM << 4 | POST_UNSIGNED_64) << 16, 1, 0, 40),
+            (5 << 24 | 1, 2, 0, 40),
+            (6 << 24, 3, 0, 0),
+            (8 << 24, 0, 0, 0),
+            (9 << 24, 0, 0, 0),
+            (7 << 24 | POST_LEFT << 16, 4, 0, 0),
+        ];
+        for ((word, sequence, operation, total), number) in
+            said.into_iter().zip(0..).filter(|_| has_groups(first))
+        {
+            let words = [word, GROUP, 1, 1, sequence, operation, total];
+            let data = vec![7; total as usize];
+            let data: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).chain(data).collect();
+            let header = Header {
+                source: 1,
+                destination: 0,
+                sequence: SENT_BEFORE + number,
+                has_data: true,
+                is_last: true,
+                is_again: false,
+                for_card: true,
+                ack: None,
+            };
+            add(header, &data);
         }
         input
     };
@@ -320,18 +390,22 @@ mod tests {
         for input in frame_seeds() {
             let programs = frames(&input);
             assert!(count(&programs, "packets_in") >= 5);
+            let groups = if has_groups(input[0]) { (1, 1) } else { (0, 0) };
+            let found = (count(&programs, "groups_ended"), count(&programs, "collective_strays"));
+            assert_eq!(found, groups, "{}", bundled(input[0]).name);
             assert_eq!((count(&programs, "other_assembly"), count(&programs, "foreign_frames")), (0, 0));
         }
         for input in command_seeds() {
             let programs = commands(&input);
             assert_eq!(count(&programs, "commands_refused"), 0);
+            assert_eq!(count(&programs, "collectives") > 0, has_groups(input[0]));
             assert!(count(&programs, "packets_out") > 16);
         }
         for input in control_seeds() {
             let programs = control(&input);
             let refused = programs.scene.world.cards.first().map(|card| card.statistics().control_refused);
-            // Regions are whole, so that none is extended; and not every assembly has rules.
-            assert!(refused.is_some_and(|refused| refused <= 8), "{refused:?}");
+            // Regions are whole, so that none is extended; and not every assembly has rules, or groups.
+            assert!(refused.is_some_and(|refused| refused <= 12), "{refused:?}");
         }
         for image in assembly_seeds() {
             let assembly = Assembly::decode(&image[1..]).unwrap().check().unwrap();

@@ -201,7 +201,8 @@ impl Scene {
         self.request_bytes(node, operation, &bytes_of(body));
     }
 
-    fn request_bytes(&mut self, node: usize, operation: u32, body: &[u8]) {
+    /// A control request of a node's driver.
+    pub fn request_bytes(&mut self, node: usize, operation: u32, body: &[u8]) {
         let mut bytes = bytes_of(&Request { operation, body_bytes: body.len() as u32 });
         bytes.extend(body);
         self.write_to(node, DATA, &bytes);

@@ -761,3 +761,19 @@ fn what_cards_say_to_one_another_counts_for_no_interrupt() {
     assert_eq!(bench.results(), all(0..7, POST_OK));
     assert!(bench.wire.hosts.iter().all(|host| host.interrupts == 0));
 }
+
+#[test]
+fn what_cards_say_needs_no_memory_of_hosts() {
+    for name in ["conf2", "conf3"] {
+        let mut bench = Bench::with_group(name);
+        // Messages for which a program posts no room, until the card has no memory for one more.
+        while bench.wire.hosts[1].nic.counters().card.overruns == 0 {
+            assert!(bench.wire.send(0, 0, 1, 0, 0, 1_400));
+            let end = bench.wire.now + Span::from_ns(100_000);
+            while bench.wire.now < end && bench.wire.step() {}
+        }
+        bench.barrier(0..7);
+        bench.run();
+        assert_eq!(bench.results(), all(0..7, POST_OK), "{name}");
+    }
+}

@@ -306,6 +306,7 @@ impl<T: Transport> CardHost<T> {
         let node = self.node;
         self.tally.dma_writes += 1;
         self.tally.dma_bytes += data.len() as u64;
+        checker.stored_bytes += data.len() as u64;
         let mut data = data;
         for range in ranges {
             let (part, rest) = data.split_at_checked(range.bytes as usize).unwrap_or_default();

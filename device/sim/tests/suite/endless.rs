@@ -7,7 +7,7 @@ use niclab_model::nic::{HostRanges, Input, Nic, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Span, Time};
 use niclab_sim::run::{Options, run};
-use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{ClusterFile, Faults, SimConfig, Source, Workload, WorkloadKind};
 
 /// What never rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,4 +95,22 @@ fn two_cards_that_answer_each_other_end_the_run_with_what_goes_round() {
     for kind in ["frames sent", "frames through the switch", "frames received"] {
         assert!(said.contains(kind), "{said}");
     }
+}
+
+/// A message of 2,880 bytes in packets of four, whose sender goes back a window of a hundred for whatever is missing. Links lose
+/// every fifth frame: it takes more events than there may be without any progress.
+#[test]
+fn a_message_that_is_stored_byte_by_byte_is_no_endless_run() {
+    let text = "nodes = 2\n\
+        nic = { model = \"inic\", inic = { assembly = \"conf4\", packet_bytes = 4, outstanding_limit = 102, retries = 10000 } }";
+    let file: ClusterFile = Source::from_text("test", text.to_owned()).parse().unwrap();
+    let workload =
+        Workload { count: 1, warmup: 0, message_bytes: 2_880, ..Workload::new(WorkloadKind::AllToAll) };
+    let mut config = SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", &workload);
+    for node in &mut config.nodes {
+        node.link.faults = Faults { loss: 0.14, reorder: 0.1, ..Faults::default() };
+    }
+    let outcome = run(&config, &Options::default()).unwrap();
+    assert!(outcome.is_sound(), "{:?}", outcome.report.checks);
+    assert!(outcome.events > 500_000, "{} events", outcome.events);
 }

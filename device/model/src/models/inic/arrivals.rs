@@ -24,19 +24,18 @@ pub(super) enum Arrival {
 /// Packets of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrivals {
-    /// The packet before which none is missing, and which is not there: numbers begin at zero.
+    /// The packet before which none is missing, and which is not there.
     pub(super) next: Number,
     /// Bit `i`: the packet `i + 1` behind it is there.
     ahead: u64,
 }
 
-impl Default for Arrivals {
-    fn default() -> Self {
-        Self { next: Number::ZERO, ahead: 0 }
-    }
-}
-
 impl Arrivals {
+    /// None, of packets of which the first has this number.
+    pub(super) const fn new(first: Number) -> Self {
+        Self { next: first, ahead: 0 }
+    }
+
     /// Takes a packet; of those ahead of one that is missing, `beyond` are remembered, at most [`MASK_BITS`] less one.
     pub(super) const fn arrive(&mut self, number: Number, beyond: u32) -> Arrival {
         if number.get() == self.next.get() {
@@ -93,7 +92,7 @@ mod tests {
             jumps in prop::collection::vec(-40_i64..40, 1..200),
             beyond in 0..40_u32,
         ) {
-            let mut arrivals = Arrivals { next: Number::new(first), ahead: 0 };
+            let mut arrivals = Arrivals::new(Number::new(first));
             let (mut known, mut next) = (BTreeSet::new(), 0_i64);
             for jump in jumps {
                 let place = next + jump;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use niclab_components::kinds::Direction;
 use niclab_components::{Checked, Component as Part, Kind, Parameter, Policy};
 
+use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Circuit, Component, Connection, Plan, Ports};
 use crate::models::inic::components::bad_pkt_filter::BadPktFilter;
 use crate::models::inic::components::build_acks::BuildAcks;
@@ -43,6 +44,8 @@ pub(super) struct Site<'a> {
     pub(super) interface: &'a HostInterface,
     /// Nodes of the cluster.
     pub(super) nodes: u32,
+    /// Number of the first packet from each node to each other.
+    pub(super) first: Number,
 }
 
 /// What each kind of component works with: the names of machines in profiles and in timelines.
@@ -112,32 +115,46 @@ fn has_acks(assembly: &Checked) -> bool {
 fn component(part: &Part, assembly: &Checked, dialect: Dialect, site: &Site<'_>) -> Box<dyn Component> {
     let of = |parameter| part.value(parameter).unwrap_or(0);
     let is = |parameter| of(parameter) != 0;
+    let first = site.first;
     match part.kind() {
         Kind::HostSend | Kind::WireIn => Box::new(Source),
         Kind::WireOut => Box::new(WireOut),
         Kind::Stub => Box::new(Stub),
         Kind::HostReceive => {
             let is_lossy = !assembly.promises().delivered;
-            Box::new(HostReceive::new(is(Parameter::Placement), is_lossy, packet_bytes(assembly).into()))
+            Box::new(HostReceive::new(
+                is(Parameter::Placement),
+                is_lossy,
+                packet_bytes(assembly).into(),
+                first,
+            ))
         }
-        Kind::Genp => Box::new(Genp::new(Parameters {
-            packet_bytes: of(Parameter::PacketBytes).into(),
-            outstanding_limit: of(Parameter::OutstandingLimit) as usize,
-            is_placed: is(Parameter::Placement),
-            retries: value(assembly, Kind::Timer, Parameter::Retries),
-        })),
+        Kind::Genp => {
+            let parameters = Parameters {
+                packet_bytes: of(Parameter::PacketBytes).into(),
+                outstanding_limit: of(Parameter::OutstandingLimit) as usize,
+                is_placed: is(Parameter::Placement),
+                retries: value(assembly, Kind::Timer, Parameter::Retries),
+            };
+            Box::new(Genp::new(parameters, first))
+        }
         Kind::GenpUnreliable => {
-            Box::new(GenpUnreliable::new(of(Parameter::PacketBytes).into(), is(Parameter::Placement)))
+            Box::new(GenpUnreliable::new(of(Parameter::PacketBytes).into(), is(Parameter::Placement), first))
         }
-        Kind::BuildAcks => Box::new(BuildAcks::new(of(Parameter::Threshold), is(Parameter::AcknowledgeLast))),
+        Kind::BuildAcks => {
+            Box::new(BuildAcks::new(of(Parameter::Threshold), is(Parameter::AcknowledgeLast), first))
+        }
         Kind::Timer => Box::new(Timer::new(microseconds(of(Parameter::TimeoutUs)))),
-        Kind::DupFind => Box::new(DupFind::new(of(Parameter::Beyond))),
-        Kind::OrderPkts => Box::new(OrderPkts::new(match Policy::of(of(Parameter::Policy)) {
-            Policy::GoBackN => order_pkts::Policy::GoBackN,
-            Policy::Newer => order_pkts::Policy::Newer,
-        })),
+        Kind::DupFind => Box::new(DupFind::new(of(Parameter::Beyond), first)),
+        Kind::OrderPkts => {
+            let policy = match Policy::of(of(Parameter::Policy)) {
+                Policy::GoBackN => order_pkts::Policy::GoBackN,
+                Policy::Newer => order_pkts::Policy::Newer,
+            };
+            Box::new(OrderPkts::new(policy, first))
+        }
         Kind::DropPkt => Box::new(DropPkt),
-        Kind::SelectiveRepeat => Box::new(SelectiveRepeat::new(of(Parameter::BufferPackets))),
+        Kind::SelectiveRepeat => Box::new(SelectiveRepeat::new(of(Parameter::BufferPackets), first)),
         Kind::Mitigate => {
             let rules = Rules {
                 rcv_chunk_size: of(Parameter::RcvChunkSize).into(),
@@ -151,7 +168,7 @@ fn component(part: &Part, assembly: &Checked, dialect: Dialect, site: &Site<'_>)
         Kind::RateControl => Box::new(RateControl::new(microseconds(of(Parameter::IntervalUs)))),
         Kind::RcvPkt => Box::new(RcvPkt::new(of(Parameter::MemoryBytes) as usize, site.nodes)),
         Kind::BadPktFilter => Box::new(BadPktFilter),
-        Kind::SplitPacket => Box::new(SplitPacket::new(dialect, site.nodes)),
+        Kind::SplitPacket => Box::new(SplitPacket::new(dialect, site.nodes, first)),
     }
 }
 

@@ -13,6 +13,7 @@ use niclab_abi::receive::{REFUSED_COMMAND, SLICE_NUMBER_SHIFT, SLICE_WORDS};
 use niclab_abi::to_words;
 
 use crate::models::inic::command::{Memory, Receive, Send};
+use crate::models::inic::config::Config;
 use crate::models::inic::counters::Effects;
 use crate::models::inic::per_node::PerNode;
 use crate::models::inic::send_memory::SendMemory;
@@ -151,7 +152,9 @@ pub(super) struct Card {
     /// Messages of the card's own that are not over, with the nodes they are for. Those of its host's groups to their neighbours.
     own: BTreeMap<u64, (u16, SharedFrame)>,
     news: VecDeque<News>,
-    /// Messages to each node so far.
+    /// What numbers of messages begin behind.
+    first_number: u32,
+    /// Number of the last message to each node.
     numbers: PerNode<u32>,
     rooms: VecDeque<Room>,
     /// Messages that failed, of which the program was not told.
@@ -163,16 +166,17 @@ pub(super) struct Card {
 }
 
 impl Card {
-    pub(super) fn new(node: u16, effects: Effects, regions: Regions, crossings: [u32; 2]) -> Self {
+    pub(super) fn new(config: &Config, effects: Effects, regions: Regions) -> Self {
         Self {
-            node,
+            node: config.node,
             effects,
             port: None,
             regions: [regions],
-            crossings,
+            crossings: config.crossings,
             sends: BTreeMap::new(),
             own: BTreeMap::new(),
             news: VecDeque::new(),
+            first_number: config.first_number,
             numbers: PerNode::default(),
             rooms: VecDeque::new(),
             failures: VecDeque::new(),
@@ -229,7 +233,7 @@ impl Card {
     /// A message is posted. Returns what stands for it.
     pub(super) fn send(&mut self, send: Send, message: TraceTag) -> Option<Message> {
         let port = self.port.as_mut()?;
-        let number = count(&mut self.numbers, send.node);
+        let number = count(&mut self.numbers, send.node, self.first_number);
         let promise = Some(port.queue.promise(1));
         let id = self.effects.next_token();
         let under_way = UnderWay {
@@ -422,7 +426,7 @@ impl Card {
         self.waiting = Waiting::default();
         self.numbers = PerNode::default();
         for under_way in self.sends.values_mut() {
-            under_way.number = count(&mut self.numbers, under_way.send.node);
+            under_way.number = count(&mut self.numbers, under_way.send.node, self.first_number);
         }
     }
 
@@ -537,8 +541,8 @@ impl Drop for Card {
 }
 
 /// The number of the next message to a node.
-fn count(numbers: &mut PerNode<u32>, node: u16) -> u32 {
-    let number = numbers.of(node);
+fn count(numbers: &mut PerNode<u32>, node: u16, first: u32) -> u32 {
+    let number = numbers.of_or(node, || first);
     *number = number.wrapping_add(1);
     *number
 }

@@ -70,6 +70,7 @@ const ASSEMBLY: &str = "assembly";
 const MESSAGE_BYTES: &str = "max_message_bytes";
 const FORMAT: &str = "format";
 const FITTING: &str = "fitting";
+const FIRST_NUMBER: &str = "first_number";
 
 /// What a cluster file can change of an assembly: the parameter's key, that of which components, and the component's own.
 const OVERRIDES: [(&str, &[Part], Setting); 7] = [
@@ -158,6 +159,11 @@ const PARAMETERS: &[Parameter] = &[
         key: "receive_crossings",
         help: "How often each packet that comes crosses the card's own bus.",
         kind: Kind::Number { default: 2, least: 0, most: 8 },
+    },
+    Parameter {
+        key: FIRST_NUMBER,
+        help: "Number of the first packet between any two nodes, the same at all of them: for tests of numbers that wrap.",
+        kind: Kind::Number { default: 0, least: 0, most: u32::MAX as u64 },
     },
 ];
 
@@ -266,6 +272,7 @@ pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
         assembly: assembly(values, nodes.into())?,
         max_message_bytes: values.number(MESSAGE_BYTES),
         crossings: [values.number_u32("send_crossings"), values.number_u32("receive_crossings")],
+        first_number: values.number_u32(FIRST_NUMBER),
         regions_per_port: 64,
         extents_per_port: 65_536,
         profile,
@@ -292,6 +299,10 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let limit = (2 * threshold + below(16)).min(31);
     let values = Values::defaults(&MODEL).with(ASSEMBLY, Value::Word(name.to_string()));
     let values = values.with("packet_bytes", Value::Number(packet.into()));
+    // Of half of all cards numbers are over soon: those of the wide format, or those that are used inside.
+    let left = 1 + u64::from(below(400));
+    let first = [(1 << 24) - left, (1 << 32) - left].get(below(4) as usize).copied().unwrap_or(0);
+    let values = values.with(FIRST_NUMBER, Value::Number(first));
     let is_reliable = !matches!(name, "conf1" | "unreliable_ordered");
     let values = if name == "rate_controlled" {
         values.with("rate_interval_us", Value::Number((1 + below(30)).into()))

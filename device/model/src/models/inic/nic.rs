@@ -12,6 +12,7 @@ use niclab_abi::receive::StatusLine;
 use niclab_components::Checked;
 
 use self::hand_over::{Refusal, Stage};
+use crate::models::inic::arrivals::Number;
 use crate::models::inic::assembling::{Assembled, Site, assemble};
 use crate::models::inic::card::{Card, PORT};
 use crate::models::inic::collectives::Collectives;
@@ -64,11 +65,10 @@ impl Inic {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
-        let site = Site { interface: &effects.interface, nodes: config.nodes };
-        let assembled = assemble(&config.assembly, &site, 0);
+        let assembled = assemble(&config.assembly, &site(&config, &effects), 0);
         let collectives = Collectives::new(&effects.interface, &config.assembly);
         let regions = Regions::new(config.regions_per_port, config.extents_per_port);
-        let card = Card::new(config.node, effects, regions, config.crossings);
+        let card = Card::new(&config, effects, regions);
         Ok(Self {
             card,
             assembled,
@@ -83,8 +83,7 @@ impl Inic {
 
     /// The circuit that an assembly is, in the epoch of the card.
     fn assemble(&self, assembly: &Checked) -> Assembled {
-        let site = Site { interface: &self.card.effects.interface, nodes: self.config.nodes };
-        assemble(assembly, &site, self.epoch)
+        assemble(assembly, &site(&self.config, &self.card.effects), self.epoch)
     }
 
     /// What the card was made with.
@@ -289,6 +288,11 @@ impl Inic {
         let release = port.queue.take_early(now, released, effects).or(due);
         self.card.tell_failures(release.map_or(now, |release| release.at));
     }
+}
+
+/// Where the card's assemblies run.
+fn site<'a>(config: &Config, effects: &'a Effects) -> Site<'a> {
+    Site { interface: &effects.interface, nodes: config.nodes, first: Number::new(config.first_number) }
 }
 
 fn refused(refusal: Refusal) -> ControlError {

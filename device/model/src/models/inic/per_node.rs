@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::models::inic::arrivals::Number;
+
 /// State of each node with which there was anything; of the others it is as at the beginning. Nodes are those of the cluster:
 /// `split_packet` and the host's commands let no others in, so that a guest which makes numbers up fills no memory.
 #[derive(Clone, Debug)]
@@ -39,6 +41,17 @@ impl<T> PerNode<T> {
         self.states.get(self.place(node).ok()?)
     }
 
+    /// That of a node; where there was nothing with it, as it begins.
+    #[inline]
+    pub(super) fn of_or(&mut self, node: u16, begin: impl FnOnce() -> T) -> &mut T {
+        let place = self.place(node).unwrap_or_else(|place| {
+            self.nodes.insert(place, node);
+            self.states.insert(place, begin());
+            place
+        });
+        &mut self.states[place]
+    }
+
     /// All that there are.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
         self.nodes.iter().copied().zip(&mut self.states)
@@ -54,12 +67,50 @@ impl<T: Default> PerNode<T> {
     /// That of a node.
     #[inline]
     pub(super) fn of(&mut self, node: u16) -> &mut T {
-        let place = self.place(node).unwrap_or_else(|place| {
-            self.nodes.insert(place, node);
-            self.states.insert(place, T::default());
-            place
-        });
-        &mut self.states[place]
+        self.of_or(node, T::default)
+    }
+}
+
+/// What is kept of a node whose packets are numbered.
+pub(super) trait Begin {
+    /// As it is before the packet with this number, the first of all.
+    fn at(first: Number) -> Self;
+}
+
+impl Begin for Number {
+    fn at(first: Number) -> Self {
+        first
+    }
+}
+
+/// State of each node with whose packets there was anything; of the others it is as before the first.
+#[derive(Clone, Debug)]
+pub(super) struct Numbered<T> {
+    first: Number,
+    known: PerNode<T>,
+}
+
+impl<T: Begin> Numbered<T> {
+    /// Of nodes whose first packet, in either direction, has this number.
+    pub(super) fn new(first: Number) -> Self {
+        Self { first, known: PerNode::default() }
+    }
+
+    /// That of a node.
+    #[inline]
+    pub(super) fn of(&mut self, node: u16) -> &mut T {
+        self.known.of_or(node, || T::at(self.first))
+    }
+
+    /// That of a node with which there was something.
+    #[inline]
+    pub(super) fn known(&mut self, node: u16) -> Option<&mut T> {
+        self.known.known(node)
+    }
+
+    /// All that there are.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
+        self.known.iter_mut()
     }
 }
 

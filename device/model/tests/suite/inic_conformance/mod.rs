@@ -19,7 +19,7 @@ use niclab_model::random::Random;
 use proptest::prelude::*;
 
 use crate::support::matching::pattern;
-use crate::support::posts::{Faults, Wire};
+use crate::support::posts::{Faults, Host, Wire};
 use crate::support::request;
 
 const NODES: u16 = 3;
@@ -360,6 +360,29 @@ fn the_host_is_interrupted_by_the_rules_that_it_sets_while_the_card_runs() {
     }
 }
 
+/// Numbers from which on the paper's wrap soon, and those that are used inside of cards; those of the narrow format always do.
+const NEARLY_OVER: [u64; 2] = [0x100_0000, 0x1_0000_0000];
+
+#[test]
+fn numbers_wrap_in_every_assembly_and_format_and_all_holds() {
+    const LEFT: u64 = 16;
+    let faults = Faults { lost: 50, doubled: 50, late: 100, ..Faults::default() };
+    for (name, over, format) in assemblies().into_iter().flat_map(|name| {
+        NEARLY_OVER
+            .into_iter()
+            .flat_map(move |over| ["seq24_node4", "seq8_node12"].map(|format| (name, over, format)))
+    }) {
+        let values = values(name)
+            .with("packet_bytes", Value::Number(400))
+            .with("format", Value::Word(format.into()))
+            .with("first_number", Value::Number(over - LEFT));
+        let world = run(11, &values, faults, 150);
+        // To one of the other nodes, or to itself, each has sent more than were left.
+        let is_over = |host: &Host| host.nic.counters().packets_sent > LEFT * u64::from(NODES);
+        assert!(world.wire.hosts.iter().all(is_over), "{name} {over:#x} {format}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -373,8 +396,11 @@ proptest! {
         doubled in 0..300_u32,
         damaged in 0..100_u32,
         late in 0..300_u32,
+        first in prop_oneof![Just(0), (prop::sample::select(NEARLY_OVER.to_vec()), 1..200_u64).prop_map(|(over, left)| over - left)],
     ) {
-        let mut values = values(name).with("packet_bytes", Value::Number(4 * packet));
+        let mut values = values(name)
+            .with("packet_bytes", Value::Number(4 * packet))
+            .with("first_number", Value::Number(first));
         if !["conf1", "unreliable_ordered"].contains(&name) {
             values = values
                 .with("ack_threshold", Value::Number(threshold))

@@ -2,27 +2,32 @@
 
 use crate::models::inic::arrivals::{Arrival, Arrivals, MASK_BITS, Number};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{AckInfo, Header, Next, Token};
 
 const HEADERS: usize = 0;
 const NEXT: usize = 1;
 
 /// What has come from a node.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Peer {
     arrivals: Arrivals,
-    /// The packet that is furthest ahead of all that were acknowledged, once there was one.
-    told: Option<Number>,
+    /// The packet that is furthest ahead of all that were acknowledged; before there was any, the one before the first.
+    told: Number,
     has_sent: bool,
+}
+
+impl Begin for Peer {
+    fn at(first: Number) -> Self {
+        let arrivals = Arrivals::new(first);
+        Self { told: arrivals.furthest(), arrivals, has_sent: false }
+    }
 }
 
 impl Peer {
     /// What is to be said now.
     fn tell(&mut self, node: u16, is_forced: bool) -> AckInfo {
-        if self.has_sent {
-            self.told = Some(self.arrivals.furthest());
-        }
+        self.told = self.arrivals.furthest();
         let ack = self.has_sent.then(|| self.arrivals.acknowledged());
         AckInfo { node, ack, is_forced }
     }
@@ -34,12 +39,12 @@ pub(in crate::models::inic) struct BuildAcks {
     /// Whether the last packet of a message is acknowledged at once. The paper has no such rule: with it alone, the tail of each
     /// message waits for its sender's timer.
     acknowledge_last: bool,
-    peers: PerNode<Peer>,
+    peers: Numbered<Peer>,
 }
 
 impl BuildAcks {
-    pub(in crate::models::inic) fn new(threshold: u32, acknowledge_last: bool) -> Self {
-        Self { threshold, acknowledge_last, peers: PerNode::default() }
+    pub(in crate::models::inic) fn new(threshold: u32, acknowledge_last: bool, first: Number) -> Self {
+        Self { threshold, acknowledge_last, peers: Numbered::new(first) }
     }
 
     /// Whether a packet that came must be answered by itself.
@@ -54,9 +59,7 @@ impl BuildAcks {
             Arrival::Doubled => true,
             Arrival::Beyond => false,
             Arrival::New => {
-                // Before the first packet is the last of all numbers.
-                let told = peer.told.unwrap_or(Number::new(u32::MAX));
-                peer.arrivals.furthest().ahead_of(told) > self.threshold
+                peer.arrivals.furthest().ahead_of(peer.told) > self.threshold
                     || (header.is_last && self.acknowledge_last)
             }
         }

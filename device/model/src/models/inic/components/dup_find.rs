@@ -1,25 +1,31 @@
 //! Finds packets whose number has come before (section 4.6). Their data is dropped; their headers go on, so that an
 //! acknowledgement that was lost is repeated.
 
-use crate::models::inic::arrivals::{Arrival, Arrivals};
+use crate::models::inic::arrivals::{Arrival, Arrivals, Number};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Token, Verdict};
 
 const HEADERS: usize = 0;
 const VERDICTS: usize = 1;
 
+impl Begin for Arrivals {
+    fn at(first: Number) -> Self {
+        Self::new(first)
+    }
+}
+
 pub(in crate::models::inic) struct DupFind {
     /// Packets that it remembers behind one that is missing. With `order_pkts` beside it none: what that drops comes again and
     /// is no duplicate, and the two do not communicate (section 4.7).
     beyond: u32,
-    arrivals: PerNode<Arrivals>,
+    arrivals: Numbered<Arrivals>,
 }
 
 impl DupFind {
     /// One that remembers so many packets behind one that is missing.
-    pub(in crate::models::inic) fn new(beyond: u32) -> Self {
-        Self { beyond, arrivals: PerNode::default() }
+    pub(in crate::models::inic) fn new(beyond: u32, first: Number) -> Self {
+        Self { beyond, arrivals: Numbered::new(first) }
     }
 }
 

@@ -16,7 +16,7 @@ use niclab_abi::posts::POST_UNREACHABLE;
 use crate::models::inic::arrivals::{MASK_BITS, Number};
 use crate::models::inic::card::{Card, Cut};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Disable, Message, Next, Payload, Pinfo, Token};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
@@ -90,6 +90,12 @@ struct Link {
     ready: Time,
 }
 
+impl Begin for Link {
+    fn at(first: Number) -> Self {
+        Self { oldest: first, ..Self::default() }
+    }
+}
+
 impl Link {
     fn next(&self) -> Number {
         self.oldest.plus(self.outstanding.len() as u32)
@@ -123,14 +129,14 @@ fn end(node: u16, number: Number, packet: &mut Outstanding, card: &mut Card) {
 
 pub(in crate::models::inic) struct Genp {
     parameters: Parameters,
-    links: PerNode<Link>,
+    links: Numbered<Link>,
     /// Nodes to which there may be something to send, in turns.
     turns: VecDeque<u16>,
 }
 
 impl Genp {
-    pub(in crate::models::inic) fn new(parameters: Parameters) -> Self {
-        Self { parameters, links: PerNode::default(), turns: VecDeque::new() }
+    pub(in crate::models::inic) fn new(parameters: Parameters, first: Number) -> Self {
+        Self { parameters, links: Numbered::new(first), turns: VecDeque::new() }
     }
 
     fn wait(&mut self, node: u16, at: Time) {

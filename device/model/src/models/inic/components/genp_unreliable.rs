@@ -6,31 +6,28 @@ use alloc::collections::VecDeque;
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::card::Cut;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::Numbered;
 use crate::models::inic::token::{Message, Payload, Pinfo, Token};
 use crate::time::Time;
-
-#[derive(Clone, Copy, Debug)]
-struct Next(Number);
-
-impl Default for Next {
-    fn default() -> Self {
-        Self(Number::ZERO)
-    }
-}
 
 pub(in crate::models::inic) struct GenpUnreliable {
     packet_bytes: u64,
     is_placed: bool,
-    next: PerNode<Next>,
+    next: Numbered<Number>,
     /// Messages that are not cut to their end, and whether the first is begun.
     messages: VecDeque<(Time, Message)>,
     is_begun: bool,
 }
 
 impl GenpUnreliable {
-    pub(in crate::models::inic) fn new(packet_bytes: u64, is_placed: bool) -> Self {
-        Self { packet_bytes, is_placed, next: PerNode::default(), messages: VecDeque::new(), is_begun: false }
+    pub(in crate::models::inic) fn new(packet_bytes: u64, is_placed: bool, first: Number) -> Self {
+        Self {
+            packet_bytes,
+            is_placed,
+            next: Numbered::new(first),
+            messages: VecDeque::new(),
+            is_begun: false,
+        }
     }
 }
 
@@ -65,7 +62,7 @@ impl Component for GenpUnreliable {
             self.messages.pop_front();
         }
         let worked = io.work(at, 0);
-        let Next(next) = self.next.of(node);
+        let next = self.next.of(node);
         let number = *next;
         *next = number.next();
         let Cut { payload, is_last, message } = cut;

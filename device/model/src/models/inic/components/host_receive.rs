@@ -16,7 +16,7 @@ use crate::models::inic::arrivals::Number;
 use crate::models::inic::card::{Card, PORT, Received, Room};
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::components::genp::PLACE_BYTES;
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Data, Token};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
@@ -93,6 +93,12 @@ struct Peer {
     waiting: VecDeque<(Time, Box<Data>)>,
 }
 
+impl Begin for Peer {
+    fn at(first: Number) -> Self {
+        Self { due: first, latest: first.get(), ..Self::default() }
+    }
+}
+
 /// Which packet of which message a packet's data is of.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -113,15 +119,20 @@ pub(in crate::models::inic) struct HostReceive {
     is_lossy: bool,
     /// Bytes of a message in each of its packets but the last.
     packet_bytes: u64,
-    peers: PerNode<Peer>,
+    peers: Numbered<Peer>,
     /// Nodes whose packets wait, in the order in which the first of them came.
     waiting: VecDeque<u16>,
 }
 
 impl HostReceive {
     /// Of packets with so many bytes of a message.
-    pub(in crate::models::inic) fn new(is_placed: bool, is_lossy: bool, packet_bytes: u64) -> Self {
-        Self { is_placed, is_lossy, packet_bytes, peers: PerNode::default(), waiting: VecDeque::new() }
+    pub(in crate::models::inic) fn new(
+        is_placed: bool,
+        is_lossy: bool,
+        packet_bytes: u64,
+        first: Number,
+    ) -> Self {
+        Self { is_placed, is_lossy, packet_bytes, peers: Numbered::new(first), waiting: VecDeque::new() }
     }
 
     /// Takes a packet, or gives it back when there is no room for its message.

@@ -7,7 +7,7 @@
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::Numbered;
 use crate::models::inic::token::{Header, Token, Verdict};
 
 const HEADERS: usize = 0;
@@ -22,30 +22,21 @@ pub(in crate::models::inic) enum Policy {
     Newer,
 }
 
-/// The number that is due.
-#[derive(Clone, Copy, Debug)]
-struct Due(Number);
-
-impl Default for Due {
-    fn default() -> Self {
-        Self(Number::ZERO)
-    }
-}
-
 pub(in crate::models::inic) struct OrderPkts {
     policy: Policy,
-    due: PerNode<Due>,
+    /// The number that is due.
+    due: Numbered<Number>,
 }
 
 impl OrderPkts {
     /// One of this policy.
-    pub(in crate::models::inic) fn new(policy: Policy) -> Self {
-        Self { policy, due: PerNode::default() }
+    pub(in crate::models::inic) fn new(policy: Policy, first: Number) -> Self {
+        Self { policy, due: Numbered::new(first) }
     }
 
     /// Whether the data passes, and the header that goes on, if it does.
     fn judge(&mut self, header: &Header, number: Number) -> (Verdict, Option<Header>) {
-        let Due(due) = self.due.of(header.source);
+        let due = self.due.of(header.source);
         let is_ahead = number.is_after(*due);
         let passes = match self.policy {
             Policy::GoBackN => number == *due,

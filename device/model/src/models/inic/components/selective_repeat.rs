@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Data, Header, Token};
 use crate::time::Time;
 
@@ -20,23 +20,23 @@ struct Peer {
     kept: BTreeMap<u32, Box<Data>>,
 }
 
-impl Default for Peer {
-    fn default() -> Self {
-        Self { due: Number::ZERO, kept: BTreeMap::new() }
+impl Begin for Peer {
+    fn at(first: Number) -> Self {
+        Self { due: first, kept: BTreeMap::new() }
     }
 }
 
 pub(in crate::models::inic) struct SelectiveRepeat {
     /// Packets that are kept of each node.
     buffer_packets: u32,
-    peers: PerNode<Peer>,
+    peers: Numbered<Peer>,
     /// What passes, when there is room.
     passing: VecDeque<(Time, Box<Data>)>,
 }
 
 impl SelectiveRepeat {
-    pub(in crate::models::inic) fn new(buffer_packets: u32) -> Self {
-        Self { buffer_packets, peers: PerNode::default(), passing: VecDeque::new() }
+    pub(in crate::models::inic) fn new(buffer_packets: u32, first: Number) -> Self {
+        Self { buffer_packets, peers: Numbered::new(first), passing: VecDeque::new() }
     }
 
     fn on_packet(&mut self, at: Time, header: Header, number: Number, data: Box<Data>, io: &mut Io<'_>) {

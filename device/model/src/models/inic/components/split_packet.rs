@@ -1,11 +1,16 @@
 //! Takes a packet apart into header and data (section 4.2). With `xmit` the only one that knows the format: numbers leave it as
 //! wide as any format may need, so that all other components stay as they are when the format changes.
+//!
+//! What a header says of its sender is believed, as on any network whose cards alone send its frames. Nobody else does here: a card
+//! writes its own number, whatever a program asks for or an image says, and of a guest's Ethernet function the shell takes no
+//! frame of this kind (`ethernet_forged_cluster_frame`). Whoever could send in the name of a node could have it and this one send
+//! again for ever.
 
 use alloc::boxed::Box;
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::per_node::PerNode;
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Data, Header, Token};
 use crate::models::inic::wire::{self, CHECK_BYTES, Dialect, WireError, head_bytes};
 
@@ -19,23 +24,23 @@ struct Last {
     base: Number,
 }
 
-impl Default for Last {
-    fn default() -> Self {
-        // Before the first packet is the last of all numbers.
-        Self { sequence: Number::new(u32::MAX), base: Number::new(u32::MAX) }
+impl Begin for Last {
+    fn at(first: Number) -> Self {
+        let before = first.plus(u32::MAX);
+        Self { sequence: before, base: before }
     }
 }
 
 pub(in crate::models::inic) struct SplitPacket {
     dialect: Dialect,
     nodes: u32,
-    last: PerNode<Last>,
+    last: Numbered<Last>,
 }
 
 impl SplitPacket {
     /// Of a card in a cluster of so many nodes.
-    pub(in crate::models::inic) fn new(dialect: Dialect, nodes: u32) -> Self {
-        Self { dialect, nodes, last: PerNode::default() }
+    pub(in crate::models::inic) fn new(dialect: Dialect, nodes: u32, first: Number) -> Self {
+        Self { dialect, nodes, last: Numbered::new(first) }
     }
 
     /// The number that has these lowest bits and is the nearest to `last`, which follows it.
@@ -123,7 +128,7 @@ mod tests {
             steps in prop::collection::vec(-100_i64..100, 1..100),
             format in prop::sample::select(alloc::vec![Format::Seq24Node4, Format::Seq8Node12]),
         ) {
-            let split = SplitPacket::new(Dialect { format, assembly: 0 }, 2);
+            let split = SplitPacket::new(Dialect { format, assembly: 0 }, 2, Number::ZERO);
             let (mut last, mut true_last) = (Number::new(first), i64::from(first));
             for step in steps {
                 let number = true_last + step;
