@@ -13,7 +13,7 @@ use niclab_port::{BadValue, Queue, Reports, Requester};
 use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
 
 /// Bytes of the tag in front of the payload.
-const TAG_BYTES: u64 = 16;
+pub const TAG_BYTES: u64 = 16;
 /// Bytes between two places: every second begins in the middle of a word.
 const GAP: u64 = 4;
 /// The most places of either kind.
