@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release --example digest -- 300 > after
-//! cargo run --release --example digest -- 300 inic > after
+//! cargo run --release --example digest -- 300 NAME > after
 //! ```
 
 use std::hash::{DefaultHasher, Hash, Hasher};
