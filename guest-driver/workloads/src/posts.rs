@@ -242,7 +242,7 @@ impl PostTransport {
             return Read::Other;
         }
         let (payload, begin) = (u64::from(mark.bytes), begin + TAG_BYTES);
-        let words = (0..payload).step_by(8).map(|at| memory.load(begin + at, (payload - at).min(8)));
+        let words = memory.words(begin, payload);
         // A card has one port, and all have the same.
         listener.on_message(self.end, End { node: node as u16, ..self.end }, &mark, words);
         Read::Message
@@ -308,10 +308,8 @@ impl Transport for PostTransport {
             return self.ask(mark, place, interrupts, memory);
         }
         let part = self.part(self.is_posted.len() as u64 + place, message_bytes(mark.bytes.into()));
-        let words = mark.tag().into_iter().chain(mark.payload());
-        for (word, at) in words.zip((0..part.bytes).step_by(8)) {
-            memory.store_word(part.offset + at, (part.bytes - at).min(8), word);
-        }
+        memory.store_words(part.offset, TAG_BYTES, mark.tag().into_iter());
+        memory.store_words(part.offset + TAG_BYTES, part.bytes.saturating_sub(TAG_BYTES), mark.payload());
         self.owe(&Send::new(node.into(), part).user(User::Message(place).encode()).tell_sent());
     }
 
