@@ -10,24 +10,8 @@ const ASSEMBLIES: [&str; 2] = ["selective_repeat", "conf4"];
 /// How often another is loaded, if `NICLAB_SWAPS` does not say it.
 const SWAPS: usize = 100;
 
-/// Streams one after the other, for as long as the first node finds no `stop` in the shared folder. It says there of each that it
-/// begins, so that both end together.
-const STREAMS: [&str; 2] = [
-    "stream=0
-    while [ ! -e stop ]; do
-        stream=$((stream + 1))
-        touch stream.$stream
-        niclab-perf stream -s 4000 --iterations 20000 --warmup 0 || exit 11
-    done
-    touch over",
-    "stream=1
-    while :; do
-        until [ -e stream.$stream ] || [ -e over ]; do sleep 0.05; done
-        [ -e stream.$stream ] || exit 0
-        niclab-perf stream -s 4000 --iterations 20000 --warmup 0 || exit 12
-        stream=$((stream + 1))
-    done",
-];
+/// Receives in order, each as it was sent, or fails; of so many messages that it has to be ended.
+const STREAM: [&str; 8] = ["--", "niclab-perf", "stream", "-s", "4000", "--warmup", "0", "--iterations"];
 
 #[test]
 fn assemblies_are_handed_over_under_a_running_program() {
@@ -35,24 +19,34 @@ fn assemblies_are_handed_over_under_a_running_program() {
         std::env::var("NICLAB_SWAPS").map_or(SWAPS, |count| count.parse().expect("a number of swaps"));
     let niclab = Niclab::new();
     niclab.run(["up", "--nic", "inic", "--nodes", "2"]).success();
-    let [mut sender, receiver] =
-        [0, 1].map(|rank| niclab.start(["exec", &format!("node{rank}"), "--", "sh", "-c", STREAMS[rank]]));
-    let is_begun = || niclab.folder().join("stream.1").exists();
-    assert!(eventually(Duration::from_secs(20), is_begun), "no stream begins");
+    let stream = |count: &'static str| {
+        ["node0", "node1"].map(|node| niclab.start([&["exec", node][..], &STREAM, &[count]].concat()))
+    };
+    let counter = |node: &str, names: &str| {
+        let command = format!("cd /sys/class/niclab/niclab0/statistics && echo $(cat {names})");
+        niclab.run(["exec", node, "--", "sh", "-c", &command]).success().stdout.trim().to_owned()
+    };
+    let received = || counter("node1", "bytes_received").parse::<u64>().expect("a count");
+    let [mut sender, mut receiver] = stream("100000000");
+    assert!(eventually(Duration::from_secs(20), || received() > 1_000_000), "no stream begins");
     for load in 0..swaps {
-        assert!(sender.is_running(), "after {load} loads");
         let loaded = niclab.run(["inic", "load", ASSEMBLIES[load % ASSEMBLIES.len()]]).success();
         assert!(loaded.stdout.contains("ms of model time"), "{loaded}");
+        if !sender.is_running() || !receiver.is_running() {
+            let [sender, receiver] =
+                [sender, receiver].map(|program| program.finish(Duration::from_secs(60)));
+            panic!("it ended after {load} loads\n{sender}\n{receiver}");
+        }
     }
-    std::fs::write(niclab.folder().join("stop"), "").expect("the shared folder");
-    for program in [sender, receiver] {
-        program.finish(Duration::from_secs(120)).success();
-    }
+    let before = received();
+    assert!(eventually(Duration::from_secs(20), || received() > before), "the stream goes on");
     for node in ["node0", "node1"] {
-        let counters = "cd /sys/class/niclab/niclab0/statistics && echo $(cat hand_overs) of $(cat unreachable incomplete other_assembly)";
-        let counted = niclab.run(["exec", node, "--", "sh", "-c", counters]).success();
-        assert_eq!(counted.stdout.trim(), format!("{swaps} of 0 0 0"));
+        assert_eq!(counter(node, "hand_overs"), swaps.to_string());
+        assert_eq!(counter(node, "unreachable incomplete other_assembly"), "0 0 0");
+        niclab.run(["exec", node, "--", "killall", "niclab-perf"]).success();
     }
+    drop((sender, receiver));
+    stream("1000").into_iter().for_each(|program| drop(program.finish(Duration::from_secs(60)).success()));
     let refused = niclab.run(["inic", "load", "--node", "node7", "--", "conf3"]);
     assert!(refused.code() != 0 && refused.stderr.contains("node0, node1"), "{refused}");
     niclab.run(["down"]).success();
