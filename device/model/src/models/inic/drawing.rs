@@ -12,6 +12,9 @@ use crate::nic::registry::Draw;
 const BUNDLED_ONE_IN: u32 = 3;
 /// Most packets of go-back-N that are not acknowledged: below half of the numbers of the narrow format.
 const MOST_IN_ORDER: u32 = 127;
+/// Words of the shortest packet: of shorter ones a message has so many that a run takes minutes, where each is sent dozens of
+/// times. Cards that are made with an assembly, and never take another, have shorter ones.
+const LEAST_WORDS: u32 = 16;
 /// Words of the longest packet that fits any link.
 const MOST_WORDS: u32 = 340;
 
@@ -32,7 +35,7 @@ pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
     let format = if is_small { below(2) } else { Format::Seq8Node12 as u32 };
     let threshold = 1 + below(16);
     let most = if flow == Flow::GoBackN { MOST_IN_ORDER } else { ACK_MASK_BITS };
-    let packet_bytes = 4 * (1 + below(MOST_WORDS));
+    let packet_bytes = 4 * (LEAST_WORDS + below(MOST_WORDS - LEAST_WORDS + 1));
     // What leaves at a controlled rate is not acknowledged soon: the recipe has a time-out for that.
     let timeout = if controls_rate { 10_000 } else { 20 + below(2_000) };
     for (kind, parameter, value) in [
