@@ -319,6 +319,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let timeout = if name == "rate_controlled" { 0 } else { timeout };
     values
         .with("timeout_us", Value::Number(timeout.into()))
+        .with("retries", Value::Number(drawing::RETRIES.into()))
         .with("ack_threshold", Value::Number((limit / 2).min(threshold).into()))
         .with("outstanding_limit", Value::Number(limit.into()))
 }
