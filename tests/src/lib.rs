@@ -13,11 +13,16 @@ use std::{env, fs};
 /// # Panics
 /// When it was not built: `ci/test` builds it before the tests that boot guests.
 pub fn binary(name: &str) -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
-    let path = target.join("release").join(name);
+    let path = release_folder().join(name);
     assert!(path.is_file(), "{} is missing: cargo build --release --workspace --bin niclab", path.display());
     path
+}
+
+/// Where release builds of this workspace are.
+pub fn release_folder() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
+    target.join("release")
 }
 
 /// How a command ended, and what it printed.

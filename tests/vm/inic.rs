@@ -2,33 +2,57 @@
 
 use std::time::Duration;
 
-use niclab_tests::Niclab;
+use niclab_tests::{Niclab, eventually};
 
 /// What is loaded, in turns. Both deliver every message, in order: so a stream wants it.
 const ASSEMBLIES: [&str; 2] = ["selective_repeat", "conf4"];
 
+/// How often another is loaded, if `NICLAB_SWAPS` does not say it.
+const SWAPS: usize = 100;
+
+/// Streams one after the other, for as long as the first node finds no `stop` in the shared folder. It says there of each that it
+/// begins, so that both end together.
+const STREAMS: [&str; 2] = [
+    "stream=0
+    while [ ! -e stop ]; do
+        stream=$((stream + 1))
+        touch stream.$stream
+        niclab-perf stream -s 4000 --iterations 20000 --warmup 0 || exit 11
+    done
+    touch over",
+    "stream=1
+    while :; do
+        until [ -e stream.$stream ] || [ -e over ]; do sleep 0.05; done
+        [ -e stream.$stream ] || exit 0
+        niclab-perf stream -s 4000 --iterations 20000 --warmup 0 || exit 12
+        stream=$((stream + 1))
+    done",
+];
+
 #[test]
 fn assemblies_are_handed_over_under_a_running_program() {
+    let swaps =
+        std::env::var("NICLAB_SWAPS").map_or(SWAPS, |count| count.parse().expect("a number of swaps"));
     let niclab = Niclab::new();
     niclab.run(["up", "--nic", "inic", "--nodes", "2"]).success();
-    let stream = ["--", "niclab-perf", "stream", "-s", "4000", "--iterations", "60000", "--warmup", "0"];
     let [mut sender, receiver] =
-        ["node0", "node1"].map(|node| niclab.start(["exec", node].iter().chain(&stream)));
-    let mut loads = 0;
-    while sender.is_running() {
-        let loaded = niclab.run(["inic", "load", ASSEMBLIES[loads % ASSEMBLIES.len()]]).success();
+        [0, 1].map(|rank| niclab.start(["exec", &format!("node{rank}"), "--", "sh", "-c", STREAMS[rank]]));
+    let is_begun = || niclab.folder().join("stream.1").exists();
+    assert!(eventually(Duration::from_secs(20), is_begun), "no stream begins");
+    for load in 0..swaps {
+        assert!(sender.is_running(), "after {load} loads");
+        let loaded = niclab.run(["inic", "load", ASSEMBLIES[load % ASSEMBLIES.len()]]).success();
         assert!(loaded.stdout.contains("ms of model time"), "{loaded}");
-        loads += 1;
     }
+    std::fs::write(niclab.folder().join("stop"), "").expect("the shared folder");
     for program in [sender, receiver] {
         program.finish(Duration::from_secs(120)).success();
     }
     for node in ["node0", "node1"] {
         let counters = "cd /sys/class/niclab/niclab0/statistics && echo $(cat hand_overs) of $(cat unreachable incomplete other_assembly)";
         let counted = niclab.run(["exec", node, "--", "sh", "-c", counters]).success();
-        assert_eq!(counted.stdout.trim(), format!("{loads} of 0 0 0"));
+        assert_eq!(counted.stdout.trim(), format!("{swaps} of 0 0 0"));
     }
-    assert!(loads >= 20, "{loads} loads");
     let refused = niclab.run(["inic", "load", "--node", "node7", "--", "conf3"]);
     assert!(refused.code() != 0 && refused.stderr.contains("node0, node1"), "{refused}");
     niclab.run(["down"]).success();

@@ -1,5 +1,6 @@
 //! Clusters that are really booted. Each test reads as what a user does and what they then see.
 
+mod collectives;
 mod device_faults;
 mod driver;
 mod faults;

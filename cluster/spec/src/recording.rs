@@ -63,8 +63,10 @@ pub enum RecordingError {
 struct Limits {
     /// How many nodes there are.
     nodes: u32,
-    /// Most payload of a message.
+    /// Most bytes of a message.
     message_bytes: u32,
+    /// Those at its begin that are no payload, but its tag.
+    tag_bytes: u32,
     /// Payloads are multiples of this.
     unit_bytes: u32,
     /// Ports of a node.
@@ -94,9 +96,12 @@ impl SimConfig {
         let cards = || self.nodes.iter().map(|node| node.nic.limits());
         // Each that can be opened sends to one other.
         let ports = cards().map(|card| card.open_ports.len()).min().unwrap_or(0);
+        // Where a tag is part of the message, it is of what was recorded.
+        let tag_bytes = if self.sends_to_many() { niclab_workloads::posts::TAG_BYTES as u32 } else { 0 };
         let limits = Limits {
             nodes: self.nodes.len() as u32,
-            message_bytes: self.workload.max_bytes(),
+            message_bytes: self.workload.max_bytes() + tag_bytes,
+            tag_bytes,
             unit_bytes: cards().map(|card| card.message_unit_bytes).max().unwrap_or(1),
             ports: Workload::MAX_PORTS as usize,
             destinations: if self.sends_to_many() { usize::MAX } else { ports },
@@ -127,7 +132,8 @@ fn parse(path: &Path, text: &str, limits: &Limits) -> Result<Vec<Recorded>, Reco
         match parse_line(line) {
             Ok(Line::Message(message)) => {
                 check(&message, &head, limits, &mut routes).map_err(|what| wrong(number, what))?;
-                recorded.push(message);
+                let bytes = message.bytes.saturating_sub(limits.tag_bytes);
+                recorded.push(Recorded { bytes, ..message });
             }
             Ok(Line::Tail(tail)) => {
                 check_tail(&tail, recorded.len() as u64).map_err(|what| wrong(number, what))?;
@@ -210,7 +216,8 @@ fn version_of(line: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { nodes: 3, message_bytes: 64, unit_bytes: 8, ports: 2, destinations: 2 };
+    const LIMITS: Limits =
+        Limits { nodes: 3, message_bytes: 64, tag_bytes: 0, unit_bytes: 8, ports: 2, destinations: 2 };
     const HEAD: &str = "{\"niclab_recording\": 2, \"nodes\": 2}\n";
 
     fn parse(text: &str) -> Result<Vec<Recorded>, String> {

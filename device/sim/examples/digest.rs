@@ -3,17 +3,21 @@
 //!
 //! ```text
 //! cargo run --release --example digest -- 300 > after
+//! cargo run --release --example digest -- 300 NAME > after
 //! ```
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use niclab_sim::run::{Options, run};
-use niclab_sim::swarm::{configuration, recording};
+use niclab_sim::swarm::{configuration_of, recording};
+use niclab_spec::NicModel;
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(100);
+    let model = std::env::args().nth(2);
+    let model = model.map(|name| NicModel::named(&name).expect("the name of a NIC model"));
     for seed in 1..=count {
-        let config = configuration(seed);
+        let config = configuration_of(seed, model);
         let recording = recording(&config);
         let options = Options { heals: true, recording: recording.as_deref(), ..Options::default() };
         let digest = |text: &str| {

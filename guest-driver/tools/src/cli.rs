@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niclab_user::WaitPolicy;
+use niclab_user::posts::{Element, Operator};
 
 use crate::Failure;
 use crate::bench::{End, FlagPlan};
 use crate::lists::{Matcher, Matching};
+use crate::task::{ELEMENTS, OPERATORS, Task};
 
 /// Measures latency and throughput between the nodes of a cluster. Both nodes of a pair run the same command.
 ///
@@ -39,6 +41,11 @@ pub enum Command {
     Interrupts(InterruptArguments),
     /// A short ping-pong and stream, as `niclab run` without a command shows them
     Demo(DemoArguments),
+    /// Barriers, multicasts and reductions that cards carry out among themselves
+    ///
+    /// Every result is held to a plain computation. Before anything is measured the last member comes late to each operation, and
+    /// the device's counters must show that no other host was woken meanwhile. Exits with 1 where either does not hold.
+    Collective(CollectiveArguments),
     /// Perform this rank's part of a workload as the simulator's hosts do, held at cues by a conductor: `niclab check`
     Workload(WorkloadArguments),
 }
@@ -144,6 +151,96 @@ pub struct WorkloadArguments {
     pub json: bool,
 }
 
+/// Options of `collective`.
+#[derive(Clone, Debug, Args)]
+pub struct CollectiveArguments {
+    /// Nodes of a group, the root of its tree first; repeated for more groups, which are asked all at once [default: all nodes]
+    #[arg(long = "group", value_name = "NODE,NODE,...")]
+    pub groups: Vec<String>,
+    /// Bytes of a reduction's values, and of a multicast's payload
+    #[arg(short, long, default_value_t = 64, value_name = "BYTES")]
+    pub size: usize,
+    /// Only barriers, multicasts or reductions
+    #[arg(long, value_enum)]
+    pub only: Option<Collective>,
+    /// Only reductions by these operators: sum, min, max
+    #[arg(long, value_delimiter = ',', value_parser = |name: &str| named(&OPERATORS, name))]
+    pub operator: Vec<Operator>,
+    /// Only reductions of these: i32, i64, u32, u64, f64
+    #[arg(long, value_delimiter = ',', value_parser = |name: &str| named(&ELEMENTS, name))]
+    pub element: Vec<Element>,
+    /// How often each is measured
+    #[arg(short = 'n', long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub iterations: u64,
+    /// Character device of the NIC; the first one when not given
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
+    /// How to wait
+    #[arg(long, value_enum, default_value = "spin")]
+    pub poll: Poll,
+    /// Longest wait for anything to happen, in seconds
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// Print a JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What groups can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Collective {
+    /// Until all members have come
+    Barrier,
+    /// From each member to all others
+    Multicast,
+    /// Values of all members, combined at each
+    Reduce,
+}
+
+fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Result<T, String> {
+    let found = table.iter().find(|(own, _)| *own == name);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = table.iter().map(|(own, _)| *own).collect();
+        format!("give one of {}", names.join(", "))
+    })
+}
+
+impl CollectiveArguments {
+    /// The nodes of each group, in a cluster of so many.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Usage`].
+    pub fn groups_of(&self, nodes: u32) -> Result<Vec<Vec<u32>>, Failure> {
+        if self.groups.is_empty() {
+            return Ok(vec![(0..nodes).collect()]);
+        }
+        let group = |text: &String| {
+            let members = text.split(',').map(|node| node.trim().parse().ok().filter(|node| *node < nodes));
+            let members: Option<Vec<u32>> = members.collect();
+            members
+                .ok_or_else(|| Failure::Usage(format!("--group {text}: give nodes from 0 to {}", nodes - 1)))
+        };
+        self.groups.iter().map(group).collect()
+    }
+
+    /// What to do, in this order.
+    pub fn tasks(&self) -> Vec<Task> {
+        fn or_all<T: Copy>(chosen: &[T], all: &[(&str, T)]) -> Vec<T> {
+            if chosen.is_empty() { all.iter().map(|(_, value)| *value).collect() } else { chosen.to_vec() }
+        }
+        let elements = or_all(&self.element, &ELEMENTS);
+        let reductions = or_all(&self.operator, &OPERATORS)
+            .into_iter()
+            .flat_map(|operator| elements.iter().map(move |element| Task::Reduce(operator, *element)));
+        let of =
+            |kind, tasks: Vec<Task>| if self.only.is_none_or(|only| only == kind) { tasks } else { vec![] };
+        let barrier = of(Collective::Barrier, vec![Task::Barrier]);
+        let multicast = of(Collective::Multicast, vec![Task::Multicast]);
+        [barrier, multicast, of(Collective::Reduce, reductions.collect())].concat()
+    }
+}
+
 /// With whom to talk, and by what means.
 #[derive(Clone, Debug, Args)]
 pub struct WorldArguments {
@@ -225,13 +322,22 @@ pub enum Poll {
     Adaptive,
 }
 
+impl Poll {
+    /// As the library says it.
+    pub const fn policy(self) -> WaitPolicy {
+        match self {
+            Self::Spin => WaitPolicy::Spin,
+            Self::Block => WaitPolicy::Block,
+            Self::Adaptive => WaitPolicy::ADAPTIVE,
+        }
+    }
+}
+
 impl WorldArguments {
     /// How to wait.
     pub fn policy(&self) -> WaitPolicy {
         match self.poll {
-            Some(Poll::Spin) => WaitPolicy::Spin,
-            Some(Poll::Block) => WaitPolicy::Block,
-            Some(Poll::Adaptive) => WaitPolicy::ADAPTIVE,
+            Some(poll) => poll.policy(),
             None if self.transport == Some(Transport::Tcp) => WaitPolicy::Block,
             None => WaitPolicy::Spin,
         }

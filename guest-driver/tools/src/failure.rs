@@ -107,6 +107,40 @@ pub enum Failure {
         outcome: niclab_user::posts::Outcome,
     },
 
+    /// The cards did not do what a group was asked for.
+    #[error("{task}: {outcome}")]
+    Collective {
+        /// What was asked for last.
+        task: String,
+        /// What the NIC says.
+        outcome: niclab_user::posts::Outcome,
+    },
+
+    /// The cards made something else of the members' data than plain arithmetic does.
+    #[error("{task}: byte {byte} is not what the members' data makes: a card combined or carried it wrongly")]
+    Combined {
+        /// What, and of whom.
+        task: String,
+        /// The first wrong byte.
+        byte: usize,
+    },
+
+    /// A host was woken for what its card does alone.
+    #[error(
+        "{task}: while it waited for its card, this node was interrupted {interrupts} times, where it asked for {expected}, and \
+         its card was rung {rung} times, which only a host does"
+    )]
+    Woken {
+        /// What was asked for.
+        task: String,
+        /// As the device counts them.
+        interrupts: u64,
+        /// As many as were asked for.
+        expected: u64,
+        /// Doorbells, and stores that needed none.
+        rung: u64,
+    },
+
     /// A message arrived that is not what was sent.
     #[error(
         "{peer}: byte {offset} of message {number} is {found:#04x} instead of {expected:#04x}: the data was damaged on its way"

@@ -6,6 +6,7 @@
 //! - [`meeting`]: both ends find each other through the channel itself, and part without losing the last message;
 //! - [`cue`]: where a conducted workload stops until it is told to go on;
 //! - [`mod@bench`]: one module per benchmark; [`workload`]: a whole workload, as the simulator performs it;
+//! - [`collective`]: what groups of cards do among themselves;
 //! - [`report`]: the table and the JSON document.
 //!
 //! Every time that is measured here is wall time of the guest; what the modelled hardware would have taken, the device
@@ -14,6 +15,7 @@
 pub mod bench;
 pub mod channel;
 pub mod cli;
+pub mod collective;
 pub mod counters;
 pub mod cue;
 mod failure;
@@ -26,6 +28,7 @@ pub mod report;
 pub mod run;
 pub mod slices;
 pub mod software;
+pub mod task;
 pub mod tcp;
 pub mod workload;
 

@@ -16,6 +16,8 @@ use crate::pattern::{WHOLE_EVERY, compare};
 
 /// Bytes of the tag, which stands before the payload.
 const TAG_BYTES: usize = 16;
+/// The longest payload of this program's own: what ends say when they part.
+const LEAST_BYTES: usize = 48;
 /// Most places for messages to send, and as many for those that come.
 const PLACES: usize = 64;
 /// Most memory of each, where that leaves four of them.
@@ -28,6 +30,8 @@ pub struct PostChannel {
     peer: String,
     options: NicOptions,
     place_bytes: usize,
+    /// Of a place: as long as any message.
+    room_bytes: usize,
     incoming: Region,
     outgoing: Region,
     /// Places for messages to send; each holds the pattern but where a greeting was written.
@@ -52,7 +56,9 @@ impl PostChannel {
     ) -> Result<Self, Failure> {
         let mut port = Port::open(device, PortOptions::default().port(options.port).slices(options.slices))?;
         port.set_wait_policy(options.policy);
-        let place_bytes = (TAG_BYTES + payload_bytes.max(64)).next_multiple_of(64);
+        let room_bytes = (TAG_BYTES + payload_bytes.max(LEAST_BYTES)).next_multiple_of(UNIT_BYTES as usize);
+        // Whole cache lines.
+        let place_bytes = room_bytes.next_multiple_of(64);
         // A place of the queue for each of them, and some to spare.
         let places = (BYTES / place_bytes).clamp(4, PLACES).min(options.slices as usize / 4).max(1);
         let bytes: Vec<u8> = (0..place_bytes - TAG_BYTES).map(pattern).collect();
@@ -68,6 +74,7 @@ impl PostChannel {
             peer: format!("node {peer}"),
             options: options.clone(),
             place_bytes,
+            room_bytes,
             free: (0..places).collect(),
             places,
             inbox: VecDeque::new(),
@@ -81,7 +88,7 @@ impl PostChannel {
     fn post(&mut self, place: usize) -> Result<(), Failure> {
         let region = self.incoming.clone();
         let begin = place * self.place_bytes;
-        let receive = Receive::new(region.span(begin..begin + self.place_bytes)?).user(place as u64);
+        let receive = Receive::new(region.span(begin..begin + self.room_bytes)?).user(place as u64);
         self.port.launch_reading(&receive, &mut self.inbox, self.options.timeout)?;
         Ok(())
     }
@@ -208,13 +215,14 @@ impl PostChannel {
 ///
 /// [`Failure::Usage`].
 pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
-    let most =
-        usize::try_from(device.info().max_message_bytes).unwrap_or(usize::MAX).saturating_sub(TAG_BYTES);
-    if bytes <= most {
+    let most = usize::try_from(device.info().max_message_bytes).unwrap_or(usize::MAX);
+    let needed = (TAG_BYTES + bytes.max(LEAST_BYTES)).next_multiple_of(UNIT_BYTES as usize);
+    if needed <= most {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "--size {bytes}: a message of this card carries up to {most} bytes, and a tag"
+        "--size {bytes}: with its tag this is a message of {needed} bytes, and this card's have up to {most}: raise \
+         `max_message_bytes` in the [nic] table of the cluster to {needed} or more, or lower --size"
     )))
 }
 

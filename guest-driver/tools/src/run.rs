@@ -12,6 +12,7 @@ use crate::channel::{Channel, Interrupting};
 use crate::cli::{
     Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
 };
+use crate::collective;
 use crate::counters::{Counters, Span};
 use crate::cue;
 use crate::lists::{self, ListChannel, Matching};
@@ -136,6 +137,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Rate(arguments) => bench_as_told(arguments, Benchmark::Rate),
         Command::Demo(arguments) => bench(&arguments.world, &Plan::demo()),
         Command::Interrupts(arguments) => count_interrupts(arguments),
+        Command::Collective(arguments) => collective::run(arguments),
         Command::Workload(arguments) => perform(arguments),
     }
 }

@@ -401,8 +401,7 @@ impl ListTransport {
         listener: &mut impl Listener,
     ) {
         let bytes = u64::from(mark.bytes);
-        let words = (0..bytes).step_by(8).map(|at| memory.load(begin + at, (bytes - at).min(8)));
-        listener.on_message(self.end, from, mark, words);
+        listener.on_message(self.end, from, mark, memory.words(begin, bytes));
     }
 
     /// A place was read, and takes another message.
@@ -569,9 +568,7 @@ impl Transport for ListTransport {
         let (to, place) = (outgoing.to, (mark.number - 1) % self.terms.window);
         let begin = (self.incoming.len() as u64 * self.terms.window + place) * self.terms.stride();
         let part = self.part(begin, mark.bytes.into());
-        for (word, at) in mark.payload().zip((0..).step_by(8)) {
-            memory.store_word(begin + at, (part.bytes - at).min(8), word);
-        }
+        memory.store_words(begin, part.bytes, mark.payload());
         let match_bits = match_bits(mark.flow, mark.number);
         let is_get = self.terms.receive == Receive::Get;
         if is_get {

@@ -13,7 +13,7 @@ use niclab_port::{BadValue, Queue, Reports, Requester};
 use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
 
 /// Bytes of the tag in front of the payload.
-const TAG_BYTES: u64 = 16;
+pub const TAG_BYTES: u64 = 16;
 /// Bytes between two places: every second begins in the middle of a word.
 const GAP: u64 = 4;
 /// The most places of either kind.
@@ -192,7 +192,7 @@ impl PostTransport {
             return Read::Other;
         }
         let (payload, begin) = (u64::from(mark.bytes), begin + TAG_BYTES);
-        let words = (0..payload).step_by(8).map(|at| memory.load(begin + at, (payload - at).min(8)));
+        let words = memory.words(begin, payload);
         // A card has one port, and all have the same.
         listener.on_message(self.end, End { node: node as u16, ..self.end }, &mark, words);
         Read::Message
@@ -253,10 +253,8 @@ impl Transport for PostTransport {
         let Some(place) = self.free.pop_front() else { return };
         self.is_sending.iter_mut().skip(place as usize).take(1).for_each(|is_sending| *is_sending = true);
         let part = self.part(self.is_posted.len() as u64 + place, message_bytes(mark.bytes.into()));
-        let words = mark.tag().into_iter().chain(mark.payload());
-        for (word, at) in words.zip((0..part.bytes).step_by(8)) {
-            memory.store_word(part.offset + at, (part.bytes - at).min(8), word);
-        }
+        memory.store_words(part.offset, TAG_BYTES, mark.tag().into_iter());
+        memory.store_words(part.offset + TAG_BYTES, part.bytes.saturating_sub(TAG_BYTES), mark.payload());
         self.owe(&Send::new(node.into(), part).user(User::Message(place).encode()).tell_sent());
     }
 

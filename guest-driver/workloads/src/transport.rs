@@ -11,6 +11,18 @@ pub trait Memory: Page + Records {
 
     /// Stores the low bytes of a word, up to eight, to `offset` of the region.
     fn store_word(&mut self, offset: u64, bytes: u64, word: u64);
+
+    /// So many bytes of the region from `offset` on, as words; what the last one has beyond them is zero.
+    fn words(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> {
+        (0..bytes).step_by(8).map(move |at| self.load(offset + at, (bytes - at).min(8)))
+    }
+
+    /// Stores so many bytes of these words to `offset` of the region.
+    fn store_words(&mut self, offset: u64, bytes: u64, words: impl Iterator<Item = u64>) {
+        for (word, at) in words.zip((0..bytes).step_by(8)) {
+            self.store_word(offset + at, (bytes - at).min(8), word);
+        }
+    }
 }
 
 /// What was read from a receive queue.

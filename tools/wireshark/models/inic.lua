@@ -8,7 +8,25 @@ local MASK_BITS = 32
 
 local inic = Proto("niclab_inic", "niclab INIC frame")
 
+-- What one card says to another for a group: the format's highest bit.
+local FOR_CARD = 0x80
+
+-- What frames of the bundled assemblies are known by, before any hand-over: 16 bits of their images' checksums. Each hand-over adds
+-- STEP to a number that is XORed to it; INVERSE undoes a multiplication by STEP.
+local ASSEMBLIES = {
+    [0xeb03] = "conf1", [0x65b6] = "conf2", [0x8137] = "conf3", [0x3942] = "conf4", [0xbfc0] = "unreliable_ordered",
+    [0x6bf6] = "selective_repeat", [0xe821] = "rate_controlled",
+}
+local STEP, INVERSE, MOST_HAND_OVERS = 0x9e37, 0x7787, 255
+assert(STEP * INVERSE % 65536 == 1)
+
 local FORMATS = { [1] = "24-bit sequence, 4-bit nodes", [2] = "8-bit sequence, 12-bit nodes" }
+
+-- Kinds of what cards say: device/model/src/models/inic/collectives/message.rs.
+local SAID = {
+    "ready", "start", "up", "down", "cast", "taken", "leave", "probe", "reset",
+}
+local SAID_BYTES = 28
 
 -- What differs in both formats. Places are of the first byte, behind the byte that begins the frame; a word's highest bit is the
 -- first. Lengths are told in units.
@@ -40,7 +58,7 @@ local LAYOUTS = {
 
 local f = {
     protocol = ProtoField.uint8("niclab_inic.protocol", "Protocol"),
-    format = ProtoField.uint8("niclab_inic.format", "Format", base.DEC, FORMATS),
+    format = ProtoField.uint8("niclab_inic.format", "Format", base.DEC, FORMATS, FOR_CARD - 1),
     assembly = ProtoField.uint16("niclab_inic.assembly", "Assembly", base.HEX),
     length = ProtoField.uint32("niclab_inic.length", "Bytes of data"),
     has_ack = ProtoField.bool("niclab_inic.has_ack", "Acknowledges"),
@@ -56,6 +74,18 @@ local f = {
     received = ProtoField.uint32("niclab_inic.received", "Has arrived"),
     missing = ProtoField.uint32("niclab_inic.missing", "Is missing, and one behind it has arrived"),
     data = ProtoField.bytes("niclab_inic.data", "Data"),
+    assembly_name = ProtoField.string("niclab_inic.assembly_name", "Most likely of"),
+    hand_overs = ProtoField.uint16("niclab_inic.hand_overs", "Hand-overs before"),
+    for_card = ProtoField.bool("niclab_inic.for_card", "Said by one card to another"),
+    said = ProtoField.uint8("niclab_inic.said", "Says", base.DEC, SAID),
+    code = ProtoField.uint8("niclab_inic.code", "Operator and element, or reason", base.HEX),
+    root = ProtoField.uint16("niclab_inic.root", "Root"),
+    group = ProtoField.uint32("niclab_inic.group", "Group"),
+    to_membership = ProtoField.uint32("niclab_inic.to_membership", "To membership"),
+    from_membership = ProtoField.uint32("niclab_inic.from_membership", "From membership"),
+    message = ProtoField.uint32("niclab_inic.message", "Message of these memberships"),
+    operation = ProtoField.uint32("niclab_inic.operation", "Operation"),
+    operation_bytes = ProtoField.uint32("niclab_inic.operation_bytes", "Bytes of the operation, or sum over the members"),
     check = ProtoField.uint32("niclab_inic.check", "CRC-32", base.HEX),
     check_ok = ProtoField.bool("niclab_inic.check_ok", "CRC-32 is right"),
 }
@@ -117,6 +147,33 @@ local function add_acknowledged(tree, layout, head)
     return "acknowledges up to " .. base .. (#lost > 0 and ", without " .. table.concat(lost, ", ") or "")
 end
 
+-- The bundled assembly that a frame is of, after the fewest hand-overs, where one explains it.
+local function add_assembly(tree, range)
+    local found, fewest
+    for id, name in pairs(ASSEMBLIES) do
+        local hand_overs = bit.bxor(range:uint(), id) * INVERSE % 65536
+        if hand_overs <= (fewest or MOST_HAND_OVERS) then
+            found, fewest = name, hand_overs
+        end
+    end
+    if found then
+        tree:add(f.assembly_name, range, found):set_generated()
+        tree:add(f.hand_overs, range, fewest):set_generated()
+    end
+end
+
+-- The head of what one card says to another.
+local function add_said(tree, said)
+    local head = tree:add(inic, said, "Between cards")
+    head:add(f.said, said(0, 1))
+    head:add(f.code, said(1, 1))
+    head:add(f.root, said(2, 2))
+    for place, field in ipairs({ f.group, f.to_membership, f.from_membership, f.message, f.operation, f.operation_bytes }) do
+        head:add(field, said(4 * place, 4))
+    end
+    return string.format(", %s of group %u", SAID[said(0, 1):uint()] or "nothing known", said(4, 4):uint())
+end
+
 local function kind_of(has_data, is_last, is_again)
     if has_data then
         return is_again and "packet, again" or "packet"
@@ -128,14 +185,17 @@ function inic.dissector(buffer, pinfo, root)
     pinfo.cols.protocol = "INIC"
     local tree = root:add(inic, buffer())
     local bytes = buffer:len()
-    local layout = bytes > ENVELOPE_BYTES and LAYOUTS[buffer(1, 1):uint()]
+    local layout = bytes > ENVELOPE_BYTES and LAYOUTS[bit.band(buffer(1, 1):uint(), FOR_CARD - 1)]
     if not layout or bytes < layout.head_bytes + CHECK_BYTES then
         tree:add_proto_expert_info(bad_length)
         return bytes
     end
     tree:add(f.protocol, buffer(0, 1))
+    local is_for_card = bit.band(buffer(1, 1):uint(), FOR_CARD) ~= 0
     tree:add(f.format, buffer(1, 1))
+    tree:add(f.for_card, buffer(1, 1), is_for_card)
     tree:add(f.assembly, buffer(2, 2))
+    add_assembly(tree, buffer(2, 2))
     local first = buffer(4, 4)
     local word = first:uint()
     local data_bytes = bit.band(bit.rshift(word, layout.length.shift), layout.length.mask) * layout.length.unit
@@ -162,7 +222,11 @@ function inic.dissector(buffer, pinfo, root)
     end
     local covered = bytes - CHECK_BYTES
     if covered > layout.head_bytes then
-        tree:add(f.data, buffer(layout.head_bytes, covered - layout.head_bytes))
+        local data = buffer(layout.head_bytes, covered - layout.head_bytes)
+        tree:add(f.data, data)
+        if is_for_card and data:len() >= SAID_BYTES then
+            what = what .. add_said(tree, data)
+        end
     end
     if covered - layout.head_bytes ~= data_bytes then
         tree:add_proto_expert_info(bad_length)

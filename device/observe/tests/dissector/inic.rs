@@ -1,6 +1,7 @@
 //! Frames of an INIC card, in both formats.
 
 use std::fs::File;
+use std::path::Path;
 
 use niclab_model::models::inic::wire::{Ack, Dialect, Format, Header, head_bytes};
 use niclab_model::nic::FrameBytes;
@@ -94,4 +95,67 @@ fn frames_of_an_inic_card_are_read_back() {
         std::iter::once(201).chain(203..232).map(|number| number.to_string()).collect();
     assert_eq!(frames[3][13..], [missing.join(","), "1".to_owned()]);
     assert_eq!(frames[4][..8], ["2", "0xbeef", "0", "void packet", "0", "1", "0", "77"]);
+}
+
+/// Bytes of an image behind those that say what it is: its check sequence, by which frames are known.
+const CHECK_AT: usize = 16;
+/// What each hand-over adds to a number that is XORed to it (`models/inic/settings.rs`).
+const EPOCH: u16 = 0x9e37;
+
+#[test]
+fn a_bundled_assembly_and_its_hand_overs_are_named_and_what_cards_say_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("links.pcapng");
+    let mut capture = Capture::new(File::create(&path).unwrap(), &["alpha".to_owned()]).unwrap();
+    let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../firmware/inic/assemblies");
+    let files = std::fs::read_dir(bundled).unwrap().flatten().map(|entry| entry.path());
+    let images = files.filter(|path| path.extension().is_some_and(|extension| extension == "inic"));
+    let mut expected = Vec::new();
+    for (hand_overs, path) in (0..).zip(images) {
+        let image = std::fs::read(&path).unwrap();
+        let id = u16::from_le_bytes([image[CHECK_AT], image[CHECK_AT + 1]]);
+        let assembly = id ^ (3 * hand_overs as u16).wrapping_mul(EPOCH);
+        let header = Header {
+            source: 1,
+            destination: 2,
+            sequence: 5,
+            has_data: true,
+            is_last: true,
+            is_again: false,
+            for_card: true,
+            ack: None,
+        };
+        let format = if hand_overs % 2 == 0 { Format::Seq24Node4 } else { Format::Seq8Node12 };
+        let mut frame = FrameBytes::from_elem(0, head_bytes(format));
+        // UP, the sum of doubles, of group 7, between the memberships 2 and 3: message 4, operation 5, 16 bytes.
+        for word in [0x0315_0000_u32, 7, 2, 3, 4, 5, 16, 0, 0, 0, 0] {
+            frame.extend_from_slice(&word.to_be_bytes());
+        }
+        header.finish(Dialect { format, assembly }, &mut frame);
+        capture.frame(0, Heading::ToSwitch, Time::ZERO, &frame, Fate::Passed).unwrap();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let said = ["3", "0x15", "0", "7", "2", "3", "4", "5", "16", "1"].map(str::to_owned);
+        let of_assembly = ["1".to_owned(), name.to_owned(), (3 * hand_overs).to_string()];
+        expected.push(of_assembly.into_iter().chain(said).collect::<Vec<String>>());
+    }
+    capture.finish().unwrap();
+    assert!(expected.len() >= 7, "{expected:?}");
+
+    let fields = [
+        "for_card",
+        "assembly_name",
+        "hand_overs",
+        "said",
+        "code",
+        "root",
+        "group",
+        "to_membership",
+        "from_membership",
+        "message",
+        "operation",
+        "operation_bytes",
+        "check_ok",
+    ];
+    let fields = fields.map(|field| format!("niclab_inic.{field}"));
+    assert_eq!(dissect(&path, &fields.each_ref().map(String::as_str)), expected);
 }

@@ -342,6 +342,28 @@ impl niclab_workloads::Memory for View<'_> {
             Err(_) => place.iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte),
         }
     }
+
+    fn words(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> {
+        let region = self.memory.ports.get(self.port).map(|memory| memory.region.as_slice());
+        let place = region.and_then(|region| region.get(offset as usize..(offset + bytes) as usize));
+        let (words, rest) = place.unwrap_or_default().as_chunks::<8>();
+        let last = (!rest.is_empty()).then(|| {
+            let mut word = [0; 8];
+            word.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+            word
+        });
+        words.iter().copied().chain(last).map(u64::from_le_bytes)
+    }
+
+    fn store_words(&mut self, offset: u64, bytes: u64, mut words: impl Iterator<Item = u64>) {
+        let region = self.memory.ports.get_mut(self.port).map(|memory| memory.region.as_mut_slice());
+        let place = region.and_then(|region| region.get_mut(offset as usize..(offset + bytes) as usize));
+        let (places, rest) = place.unwrap_or_default().as_chunks_mut::<8>();
+        places.iter_mut().zip(&mut words).for_each(|(place, word)| *place = word.to_le_bytes());
+        if let Some(word) = words.next() {
+            rest.iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+        }
+    }
 }
 
 /// What a program only looks at.

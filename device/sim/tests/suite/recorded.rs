@@ -101,3 +101,25 @@ fn every_model_says_which_messages_begin_and_each_is_recorded_once() {
         }
     }
 }
+
+#[test]
+fn what_is_replayed_is_as_long_as_what_was_recorded() {
+    let recorded = [16, 24, 64, 40];
+    let line = |bytes| {
+        format!(r#"{{"model_time_ps": 0, "node": 0, "port": 0, "to": 1, "to_port": 0, "bytes": {bytes}}}"#)
+    };
+    let text = format!(
+        "{{\"niclab_recording\": 2, \"nodes\": 2}}\n{}\n{{\"messages\": 4}}\n",
+        recorded.map(line).join("\n")
+    );
+    for model in MODELS {
+        let workload = Workload { recording: Some("r.jsonl".into()), ..Workload::new(WorkloadKind::Replay) };
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let wrap = |_, nic| -> Box<dyn Nic> { Box::new(Shown { nic, seen: Rc::clone(&seen) }) };
+        let options = Options { wrap: &wrap, recording: Some(&text), ..Options::default() };
+        assert!(run(&config(model.name, &workload), &options).unwrap().is_sound(), "{}", model.name);
+        let seen = seen.borrow();
+        let sizes = seen.messages.iter().filter(|message| message.bytes > 0).map(|message| message.bytes);
+        assert_eq!(sizes.collect::<Vec<_>>(), recorded, "{}", model.name);
+    }
+}

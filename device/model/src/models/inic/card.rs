@@ -15,6 +15,8 @@ use niclab_abi::to_words;
 use crate::models::inic::command::{Memory, Receive, Send};
 use crate::models::inic::config::Config;
 use crate::models::inic::counters::Effects;
+use crate::models::inic::per_node::PerNode;
+use crate::models::inic::send_memory::SendMemory;
 use crate::models::inic::token::{Data, Message, Payload};
 use crate::nic::frame::SharedFrame;
 use crate::nic::{Content, DmaWords, FrameBytes, HostRanges};
@@ -27,8 +29,6 @@ use crate::time::Time;
 
 /// The number of the one port: the header names nodes and no ports.
 pub(super) const PORT: usize = 0;
-/// Memory for packets that are not acknowledged, in bytes. A node that does not answer takes up the outstanding limit of it.
-const SEND_MEMORY_BYTES: usize = 4 << 20;
 /// Bits of an event's status word that say what came. That it came, the number says.
 const STATUS_BITS: u64 = (1 << SLICE_NUMBER_SHIFT) - 1;
 
@@ -104,24 +104,29 @@ pub(super) struct Received {
     pub(super) interrupts: bool,
 }
 
-/// Bytes of packets that wait, by the node that sent them. Nodes are those of the cluster.
+/// Bytes of packets that wait, by the node that sent them.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(BTreeMap<u16, usize>);
+pub(super) struct Waiting(PerNode<usize>);
 
 impl Waiting {
     /// Bytes of a node's.
     pub(super) fn of(&self, node: u16) -> usize {
-        self.0.get(&node).copied().unwrap_or(0)
+        self.0.get(node).copied().unwrap_or(0)
+    }
+
+    /// Bytes of all.
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// Another packet waits.
     pub(super) fn add(&mut self, node: u16, bytes: usize) {
-        *self.0.entry(node).or_insert(0) += bytes;
+        *self.0.of(node) += bytes;
     }
 
     /// A packet waits no more.
     pub(super) fn remove(&mut self, node: u16, bytes: usize) {
-        if let Some(known) = self.0.get_mut(&node) {
+        if let Some(known) = self.0.known(node) {
             *known = known.saturating_sub(bytes);
         }
     }
@@ -150,13 +155,12 @@ pub(super) struct Card {
     /// What numbers of messages begin behind.
     first_number: u32,
     /// Number of the last message to each node.
-    numbers: BTreeMap<u16, u32>,
+    numbers: PerNode<u32>,
     rooms: VecDeque<Room>,
     /// Messages that failed, of which the program was not told.
     failures: VecDeque<(u32, PostEvent)>,
     /// Packets that are not acknowledged.
-    kept: BTreeMap<(u16, u32), SharedFrame>,
-    kept_bytes: usize,
+    pub(super) kept: SendMemory,
     /// Packets that came and wait for room in the host's memory, or for one before them.
     pub(super) waiting: Waiting,
 }
@@ -173,11 +177,10 @@ impl Card {
             own: BTreeMap::new(),
             news: VecDeque::new(),
             first_number: config.first_number,
-            numbers: BTreeMap::new(),
+            numbers: PerNode::default(),
             rooms: VecDeque::new(),
             failures: VecDeque::new(),
-            kept: BTreeMap::new(),
-            kept_bytes: 0,
+            kept: SendMemory::default(),
             waiting: Waiting::default(),
         }
     }
@@ -404,7 +407,7 @@ impl Card {
     /// What is left of messages with names before this one, and of packets.
     pub(super) fn left_before(&self, name: u64) -> Left {
         let messages = self.sends.range(..name).count() + self.own.range(..name).count();
-        Left { messages, kept_bytes: self.kept_bytes, waiting_bytes: self.waiting.0.values().sum() }
+        Left { messages, kept_bytes: self.kept.bytes(), waiting_bytes: self.waiting.bytes() }
     }
 
     /// Fails the messages with names before this one: the assembly that sends them ends.
@@ -419,10 +422,9 @@ impl Card {
 
     /// Another assembly comes: the memory of all packets is free, and messages are counted anew, those that wait for it first.
     pub(super) fn begin_anew(&mut self) {
-        self.kept.clear();
-        self.kept_bytes = 0;
+        self.kept = SendMemory::default();
         self.waiting = Waiting::default();
-        self.numbers.clear();
+        self.numbers = PerNode::default();
         for under_way in self.sends.values_mut() {
             under_way.number = count(&mut self.numbers, under_way.send.node, self.first_number);
         }
@@ -530,31 +532,6 @@ impl Card {
             self.effects.interrupt(visible, cause, PORT, message);
         }
     }
-
-    /// Whether the card's memory has room for another packet that is to be kept.
-    pub(super) fn has_memory(&self, bytes: usize) -> bool {
-        self.kept_bytes + bytes <= SEND_MEMORY_BYTES
-    }
-
-    /// Keeps a packet until it is acknowledged.
-    pub(super) fn keep(&mut self, node: u16, number: u32, frame: &SharedFrame) {
-        self.kept_bytes += frame.len();
-        if let Some(before) = self.kept.insert((node, number), frame.clone()) {
-            self.kept_bytes = self.kept_bytes.saturating_sub(before.len());
-        }
-    }
-
-    /// A packet that is kept.
-    pub(super) fn kept(&self, node: u16, number: u32) -> Option<&SharedFrame> {
-        self.kept.get(&(node, number))
-    }
-
-    /// Frees the memory of a packet.
-    pub(super) fn free(&mut self, node: u16, number: u32) {
-        if let Some(frame) = self.kept.remove(&(node, number)) {
-            self.kept_bytes = self.kept_bytes.saturating_sub(frame.len());
-        }
-    }
 }
 
 impl Drop for Card {
@@ -564,8 +541,8 @@ impl Drop for Card {
 }
 
 /// The number of the next message to a node.
-fn count(numbers: &mut BTreeMap<u16, u32>, node: u16, first: u32) -> u32 {
-    let number = numbers.entry(node).or_insert(first);
+fn count(numbers: &mut PerNode<u32>, node: u16, first: u32) -> u32 {
+    let number = numbers.of_or(node, || first);
     *number = number.wrapping_add(1);
     *number
 }

@@ -10,6 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use niclab_components::assembly::MAX_COMPONENTS;
+use smallvec::SmallVec;
 
 use crate::models::inic::card::Card;
 use crate::models::inic::token::Token;
@@ -24,6 +25,16 @@ const _: () = assert!(MAX_COMPONENTS <= u64::BITS as usize);
 pub(super) trait Component: Send {
     /// Takes what is next at its inputs. Returns whether it did anything.
     fn step(&mut self, io: &mut Io<'_>) -> bool;
+
+    /// Whether it ever has a deadline.
+    fn is_timed(&self) -> bool {
+        false
+    }
+
+    /// Whether it reads the host's memory.
+    fn is_reader(&self) -> bool {
+        false
+    }
 
     /// The answer to a read. Returns whether it was this component's.
     fn on_data(&mut self, io: &mut Io<'_>, token: u64, bytes: &mut FrameBytes, is_whole: bool) -> bool {
@@ -67,13 +78,38 @@ struct Fifo {
     taken: VecDeque<Time>,
     /// How many of these, at the end, rise.
     rising: usize,
+    /// The latest of all at which a token was taken.
+    latest: Time,
+    /// Its source waits for a place.
+    is_awaited: bool,
     from: usize,
     to: usize,
 }
 
 impl Fifo {
+    fn new(depth: usize, from: usize, to: usize) -> Self {
+        Self {
+            depth,
+            tokens: VecDeque::new(),
+            taken: VecDeque::new(),
+            rising: 0,
+            latest: Time::ZERO,
+            is_awaited: false,
+            from,
+            to,
+        }
+    }
+
     /// Whether it is full at `now`: of tokens that are not taken, and of those that are taken later.
+    #[inline]
     fn is_full(&self, now: Time) -> bool {
+        if self.tokens.len() < self.depth && self.latest <= now {
+            return false;
+        }
+        self.is_full_of_later(now)
+    }
+
+    fn is_full_of_later(&self, now: Time) -> bool {
         let Some(free) = self.depth.checked_sub(self.tokens.len()).filter(|free| *free > 0) else {
             return true;
         };
@@ -94,19 +130,23 @@ impl Fifo {
         if self.taken.len() == self.depth {
             self.taken.pop_front();
         }
+        self.latest = self.latest.max(at);
         let rises = self.taken.back().is_none_or(|last| *last <= at);
         self.taken.push_back(at);
         self.rising = if rises { (self.rising + 1).min(self.taken.len()) } else { 1 };
     }
 }
 
+/// FIFOs of a port.
+type Places = SmallVec<[usize; 2]>;
+
 /// Where a component's ports lead, and what it works with.
 #[derive(Debug)]
 struct Wiring {
     /// FIFOs of each input.
-    inputs: Vec<Vec<usize>>,
+    inputs: SmallVec<[Places; 4]>,
     /// FIFOs of each output: a token goes into all of them.
-    outputs: Vec<Vec<usize>>,
+    outputs: SmallVec<[Places; 4]>,
     machine: Machine,
 }
 
@@ -119,6 +159,9 @@ pub(super) struct Circuit {
     ready: u64,
     /// When a place comes free that a component waits for.
     place_at: Option<Time>,
+    /// Components that may have deadlines, and those that read the host's memory.
+    timed: Vec<usize>,
+    readers: Vec<usize>,
 }
 
 /// A component's ports, and the card, for as long as it acts.
@@ -133,13 +176,21 @@ pub(super) struct Io<'a> {
 }
 
 impl Io<'_> {
+    /// Whether something is at an input, of its one FIFO.
+    #[inline]
+    pub(super) fn has(&self, input: usize) -> bool {
+        self.peek(input).is_some()
+    }
+
     /// What is next at an input, of its one FIFO.
+    #[inline]
     pub(super) fn peek(&self, input: usize) -> Option<&(Time, Token)> {
         let fifo = *self.wiring.inputs.get(input)?.first()?;
         self.fifos.get(fifo)?.tokens.front()
     }
 
     /// Takes it: the component begins with it at `at`, or when it is there.
+    #[inline]
     pub(super) fn take(&mut self, input: usize) -> Option<(Time, Token)> {
         self.take_from(input, 0)
     }
@@ -150,13 +201,14 @@ impl Io<'_> {
         let fifo = self.fifos.get_mut(fifo)?;
         let (at, token) = fifo.tokens.pop_front()?;
         fifo.take(at.max(self.wiring.machine.idle_at()));
-        // Its source may wait for this place.
-        *self.ready |= 1 << fifo.from;
+        if core::mem::take(&mut fifo.is_awaited) {
+            *self.ready |= 1 << fifo.from;
+        }
         Some((at, token))
     }
 
     /// Takes one token of each FIFO of an input, once all are there.
-    pub(super) fn take_all(&mut self, input: usize) -> Option<Vec<(Time, Token)>> {
+    pub(super) fn take_all(&mut self, input: usize) -> Option<SmallVec<[(Time, Token); 2]>> {
         let fifos = self.wiring.inputs.get(input)?;
         let are_there =
             fifos.iter().all(|fifo| self.fifos.get(*fifo).is_some_and(|fifo| !fifo.tokens.is_empty()));
@@ -166,11 +218,13 @@ impl Io<'_> {
         (0..fifos.len()).map(|place| self.take_from(input, place)).collect()
     }
 
-    /// Whether all FIFOs of an output have room. Where one has none the component is asked again when it has.
+    /// Whether all FIFOs of an output have room. A component asks when it has something to put there. Where one has none the component is asked again when it has.
     pub(super) fn has_room(&mut self, output: usize) -> bool {
-        let fifos = self.wiring.outputs.get(output).map_or(&[][..], Vec::as_slice);
-        for fifo in fifos.iter().filter_map(|fifo| self.fifos.get(*fifo)) {
+        let fifos = self.wiring.outputs.get(output).map_or(&[][..], SmallVec::as_slice);
+        for fifo in fifos {
+            let Some(fifo) = self.fifos.get_mut(*fifo) else { continue };
             if fifo.is_full(self.now) {
+                fifo.is_awaited = true;
                 let free = fifo.free_after(self.now);
                 *self.place_at = match (*self.place_at, free) {
                     (Some(known), Some(free)) => Some(known.min(free)),
@@ -235,8 +289,8 @@ impl Circuit {
         for (component, machine, ports) in components {
             boxes.push(component);
             wiring.push(Wiring {
-                inputs: (0..ports.inputs).map(|_| Vec::new()).collect(),
-                outputs: (0..ports.outputs).map(|_| Vec::new()).collect(),
+                inputs: (0..ports.inputs).map(|_| Places::new()).collect(),
+                outputs: (0..ports.outputs).map(|_| Places::new()).collect(),
                 machine,
             });
         }
@@ -248,17 +302,14 @@ impl Circuit {
             let input = wiring.get_mut(to.0).and_then(|wiring| wiring.inputs.get_mut(to.1));
             input.into_iter().for_each(|input| input.push(index));
             // A wire holds what its source puts there until the other end takes it.
-            let depth = depth.max(1);
-            fifos.push(Fifo {
-                depth,
-                tokens: VecDeque::new(),
-                taken: VecDeque::new(),
-                rising: 0,
-                from: from.0,
-                to: to.0,
-            });
+            fifos.push(Fifo::new(depth.max(1), from.0, to.0));
         }
-        Self { components: boxes, wiring, fifos, ready: 0, place_at: None }
+        let those = |which: fn(&dyn Component) -> bool| -> Vec<usize> {
+            let indexed = boxes.iter().map(Box::as_ref).enumerate();
+            indexed.filter(|(_, component)| which(*component)).map(|(index, _)| index).collect()
+        };
+        let (timed, readers) = (those(|it| it.is_timed()), those(|it| it.is_reader()));
+        Self { components: boxes, wiring, fifos, ready: 0, place_at: None, timed, readers }
     }
 
     /// Lets one component do something, and then all that follows from it.
@@ -292,8 +343,9 @@ impl Circuit {
 
     /// Lets all components look at their deadlines.
     pub(super) fn on_timeout(&mut self, now: Time, card: &mut Card) {
-        for (index, component) in self.components.iter().enumerate() {
-            if component.deadline().is_some_and(|deadline| deadline <= now) {
+        for index in &self.timed {
+            let deadline = self.components.get(*index).and_then(|component| component.deadline());
+            if deadline.is_some_and(|deadline| deadline <= now) {
                 self.ready |= 1 << index;
             }
         }
@@ -313,7 +365,8 @@ impl Circuit {
         is_whole: bool,
         card: &mut Card,
     ) {
-        for index in 0..self.components.len() {
+        for place in 0..self.readers.len() {
+            let Some(&index) = self.readers.get(place) else { break };
             let is_its = self
                 .act(index, now, card, |component, io| component.on_data(io, token, &mut bytes, is_whole));
             if is_its == Some(true) {
@@ -358,7 +411,8 @@ impl Circuit {
 
     /// The next deadline of any component.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.components.iter().filter_map(|component| component.deadline()).chain(self.place_at).min()
+        let timed = self.timed.iter().filter_map(|index| self.components.get(*index)?.deadline());
+        timed.chain(self.place_at).min()
     }
 
     /// Carries everything through. It ends: a token that is put is one that was taken, or stands for a message of the host, of
@@ -391,14 +445,8 @@ mod tests {
             taken in prop::collection::vec(0_u64..20, 0..12),
             now in 0_u64..20,
         ) {
-            let mut fifo = Fifo {
-                depth,
-                tokens: (0..waiting).map(|_| (Time::ZERO, Token::Expiry(0))).collect(),
-                taken: VecDeque::new(),
-                rising: 0,
-                from: 0,
-                to: 0,
-            };
+            let mut fifo = Fifo::new(depth, 0, 0);
+            fifo.tokens.extend((0..waiting).map(|_| (Time::ZERO, Token::Expiry(0))));
             taken.iter().for_each(|at| fifo.take(Time::from_ps(*at)));
             let last: Vec<u64> = taken.iter().rev().take(depth).copied().collect();
             let held = waiting + last.iter().filter(|at| **at > now).count();

@@ -14,7 +14,8 @@
 //!   `settings`: what several of them must know of it;
 //! * `collectives`: barriers, multicasts and reductions, which cards carry out among themselves; `arithmetic`: what these make of
 //!   values;
-//! * `card`: what components share; `command`: what programs post; `control`: what drivers ask for.
+//! * `card`: what components share; `send_memory`: its memory for packets; `per_node`: what is kept for each node;
+//! * `command`: what programs post; `control`: what drivers ask for.
 //!
 //! Which components there are, what joins them and which assemblies make sense is in `firmware/inic`.
 
@@ -33,6 +34,8 @@ pub mod counters;
 pub mod descriptor;
 mod drawing;
 pub mod nic;
+mod per_node;
+mod send_memory;
 mod settings;
 mod token;
 pub mod wire;

@@ -2,6 +2,7 @@
 
 mod hand_over;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use niclab_abi::control::PortOpen;
@@ -106,7 +107,8 @@ impl Inic {
             }
             Input::Frame { frame, message, .. } => {
                 self.card.effects.attribute(message);
-                let packet = Token::Packet(Packet { frame: frame.clone(), message, is_too_much: false });
+                let packet = Packet { frame: frame.clone(), message, is_too_much: false };
+                let packet = Token::Packet(Box::new(packet));
                 let Assembled { circuit, wire_in, .. } = &mut self.assembled;
                 circuit.inject(*wire_in, now, now, packet, &mut self.card);
             }

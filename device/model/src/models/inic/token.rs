@@ -1,20 +1,21 @@
 //! What goes through the FIFOs between components.
 
+use alloc::boxed::Box;
 use core::ops::Range;
 
 use crate::models::inic::arrivals::Number;
 use crate::nic::frame::SharedFrame;
 use crate::platform::trace_tag::TraceTag;
 
-/// A token of any type of port.
+/// A token of any type of port. It goes through some ten FIFOs: what is long is moved as a reference.
 #[derive(Clone, Debug)]
 pub(super) enum Token {
     Message(Message),
-    Data(Data),
-    Packet(Packet),
+    Data(Box<Data>),
+    Packet(Box<Packet>),
     Header(Header),
     Verdict(Verdict),
-    Pinfo(Pinfo),
+    Pinfo(Box<Pinfo>),
     Ack(AckInfo),
     Next(Next),
     Disable(Disable),

@@ -21,7 +21,6 @@
 //! that is neither does nothing but acknowledge, and has no number. What is for cards is whole in one packet and never seen by a
 //! host: it is what they say to one another for collectives.
 
-use crc::{CRC_32_ISO_HDLC, Crc, Table};
 pub use niclab_components::Format;
 use thiserror::Error;
 
@@ -35,9 +34,6 @@ pub const PROTOCOL: u8 = 9;
 const ENVELOPE_BYTES: usize = ethernet::HEADER_BYTES + 4;
 /// Bytes of the check sequence.
 pub const CHECK_BYTES: usize = 4;
-
-/// Sixteen bytes at a time: every byte of every frame goes through it twice.
-static CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 
 mod info {
     pub const ACK: u32 = 1 << 3;
@@ -193,7 +189,7 @@ impl Header {
         if let Some(room) = frame.get_mut(..head.len()) {
             room.copy_from_slice(&head);
         }
-        let check = CRC.checksum(frame.get(ethernet::HEADER_BYTES..).unwrap_or_default());
+        let check = crc32fast::hash(frame.get(ethernet::HEADER_BYTES..).unwrap_or_default());
         frame.extend_from_slice(&check.to_be_bytes());
     }
 
@@ -280,7 +276,7 @@ impl Header {
 pub fn is_whole(frame: &[u8]) -> bool {
     let body = frame.get(ethernet::HEADER_BYTES..).unwrap_or_default();
     body.split_last_chunk::<CHECK_BYTES>()
-        .is_some_and(|(covered, check)| CRC.checksum(covered) == u32::from_be_bytes(*check))
+        .is_some_and(|(covered, check)| crc32fast::hash(covered) == u32::from_be_bytes(*check))
 }
 
 #[cfg(test)]

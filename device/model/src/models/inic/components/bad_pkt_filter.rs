@@ -8,7 +8,7 @@ pub(in crate::models::inic) struct BadPktFilter;
 
 impl Component for BadPktFilter {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) {
+        if !io.has(0) || !io.has_room(0) {
             return false;
         }
         let Some((at, Token::Packet(packet))) = io.take(0) else { return false };

@@ -2,7 +2,7 @@
 
 use crate::models::inic::arrivals::{Arrival, Arrivals, MASK_BITS, Number};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::{Begin, PerNode};
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{AckInfo, Header, Next, Token};
 
 const HEADERS: usize = 0;
@@ -39,12 +39,12 @@ pub(in crate::models::inic) struct BuildAcks {
     /// Whether the last packet of a message is acknowledged at once. The paper has no such rule: with it alone, the tail of each
     /// message waits for its sender's timer.
     acknowledge_last: bool,
-    peers: PerNode<Peer>,
+    peers: Numbered<Peer>,
 }
 
 impl BuildAcks {
     pub(in crate::models::inic) fn new(threshold: u32, acknowledge_last: bool, first: Number) -> Self {
-        Self { threshold, acknowledge_last, peers: PerNode::new(first) }
+        Self { threshold, acknowledge_last, peers: Numbered::new(first) }
     }
 
     /// Whether a packet that came must be answered by itself.
@@ -68,7 +68,7 @@ impl BuildAcks {
 
 impl Component for BuildAcks {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) {
+        if !(io.has(HEADERS) || io.has(NEXT)) || !io.has_room(0) {
             return false;
         }
         if let Some((at, Token::Header(header))) = io.take(HEADERS) {

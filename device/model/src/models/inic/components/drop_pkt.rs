@@ -11,7 +11,7 @@ pub(in crate::models::inic) struct DropPkt;
 
 impl Component for DropPkt {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) || io.peek(DATA).is_none() {
+        if !io.has(DATA) || !io.has_room(0) {
             return false;
         }
         let Some(verdicts) = io.take_all(VERDICTS) else { return false };

@@ -3,7 +3,7 @@
 
 use crate::models::inic::arrivals::{Arrival, Arrivals, Number};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::{Begin, PerNode};
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Token, Verdict};
 
 const HEADERS: usize = 0;
@@ -19,19 +19,19 @@ pub(in crate::models::inic) struct DupFind {
     /// Packets that it remembers behind one that is missing. With `order_pkts` beside it none: what that drops comes again and
     /// is no duplicate, and the two do not communicate (section 4.7).
     beyond: u32,
-    arrivals: PerNode<Arrivals>,
+    arrivals: Numbered<Arrivals>,
 }
 
 impl DupFind {
     /// One that remembers so many packets behind one that is missing.
     pub(in crate::models::inic) fn new(beyond: u32, first: Number) -> Self {
-        Self { beyond, arrivals: PerNode::new(first) }
+        Self { beyond, arrivals: Numbered::new(first) }
     }
 }
 
 impl Component for DupFind {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(HEADERS) || !io.has_room(VERDICTS) {
+        if !io.has(0) || !io.has_room(HEADERS) || !io.has_room(VERDICTS) {
             return false;
         }
         let Some((at, Token::Header(header))) = io.take(0) else { return false };

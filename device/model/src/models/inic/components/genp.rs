@@ -8,6 +8,7 @@
 //! A node that does not answer so many expiries in a row fails all messages to it. Its packets keep their numbers and lose their
 //! data, so that the next message still follows the last one that came: they go again, void, with the next message.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use niclab_abi::posts::POST_UNREACHABLE;
@@ -15,7 +16,7 @@ use niclab_abi::posts::POST_UNREACHABLE;
 use crate::models::inic::arrivals::{MASK_BITS, Number};
 use crate::models::inic::card::{Card, Cut};
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::{Begin, PerNode};
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Disable, Message, Next, Payload, Pinfo, Token};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
@@ -61,7 +62,7 @@ struct Outstanding {
 impl Outstanding {
     /// Whether `xmit` is done with it: the card's memory has what it sent, but of one that is over.
     fn has_left(&self, node: u16, number: Number, card: &Card) -> bool {
-        self.send.is_none() || card.kept(node, number.get()).is_some()
+        self.send.is_none() || card.kept.get(node, number.get()).is_some()
     }
 }
 
@@ -120,7 +121,7 @@ impl Link {
 
 /// A packet is there: its memory is free, and its message may be over.
 fn end(node: u16, number: Number, packet: &mut Outstanding, card: &mut Card) {
-    card.free(node, number.get());
+    card.kept.free(node, number.get());
     if let Some(send) = packet.send.take() {
         card.on_packet_over(send);
     }
@@ -128,14 +129,14 @@ fn end(node: u16, number: Number, packet: &mut Outstanding, card: &mut Card) {
 
 pub(in crate::models::inic) struct Genp {
     parameters: Parameters,
-    links: PerNode<Link>,
+    links: Numbered<Link>,
     /// Nodes to which there may be something to send, in turns.
     turns: VecDeque<u16>,
 }
 
 impl Genp {
     pub(in crate::models::inic) fn new(parameters: Parameters, first: Number) -> Self {
-        Self { parameters, links: PerNode::new(first), turns: VecDeque::new() }
+        Self { parameters, links: Numbered::new(first), turns: VecDeque::new() }
     }
 
     fn wait(&mut self, node: u16, at: Time) {
@@ -221,7 +222,7 @@ impl Genp {
             let oldest = link.oldest;
             let mut failed: alloc::vec::Vec<u64> = link.messages.iter().copied().collect();
             for (index, packet) in link.outstanding.iter_mut().enumerate() {
-                card.free(node, oldest.plus(index as u32).get());
+                card.kept.free(node, oldest.plus(index as u32).get());
                 packet.is_queued = false;
                 failed.extend(packet.send.take());
             }
@@ -266,7 +267,7 @@ impl Genp {
         }
         loop {
             let has_room = link.outstanding.len() < outstanding_limit
-                && card.has_memory(packet_bytes as usize + FRAME_OVERHEAD);
+                && card.kept.has_room(packet_bytes as usize + FRAME_OVERHEAD);
             let send = link.messages.front().copied().filter(|_| has_room && !link.is_down)?;
             let cut = match card.cut(send, packet_bytes, is_placed) {
                 Some(cut) => cut,
@@ -313,7 +314,7 @@ impl Genp {
             self.turns.push_back(node);
             let worked = io.work(ready, 0);
             io.put(NEXT, worked, Token::Next(Next { node }));
-            io.put(PINFO, worked, Token::Pinfo(pinfo));
+            io.put(PINFO, worked, Token::Pinfo(Box::new(pinfo)));
             return true;
         }
         false
@@ -329,12 +330,14 @@ impl Genp {
 
 impl Component for Genp {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if io.has_room(DISABLE)
+        if io.has(HEADERS)
+            && io.has_room(DISABLE)
             && let Some((at, Token::Header(header))) = io.take(HEADERS)
         {
             let worked = io.work(at, 0);
             if let Some(ack) = header.ack {
-                let had_memory = io.card.has_memory(self.parameters.packet_bytes as usize + FRAME_OVERHEAD);
+                let had_memory =
+                    io.card.kept.has_room(self.parameters.packet_bytes as usize + FRAME_OVERHEAD);
                 let node = header.source;
                 if let Some(is_over) = self.on_ack(worked, node, ack, io.card) {
                     io.put(DISABLE, worked, Token::Disable(Disable { node, is_over }));
@@ -354,7 +357,7 @@ impl Component for Genp {
             self.on_message(at, message);
             return true;
         }
-        io.has_room(PINFO) && io.has_room(NEXT) && self.send(io)
+        !self.turns.is_empty() && io.has_room(PINFO) && io.has_room(NEXT) && self.send(io)
     }
 
     fn on_close(&mut self, io: &mut Io<'_>) {

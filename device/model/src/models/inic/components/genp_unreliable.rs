@@ -1,18 +1,19 @@
 //! Cuts messages into packets as soon as they are there, and forgets them (section 5): the stub in the place of `genp`.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::card::Cut;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::per_node::Numbered;
 use crate::models::inic::token::{Message, Payload, Pinfo, Token};
 use crate::time::Time;
 
 pub(in crate::models::inic) struct GenpUnreliable {
     packet_bytes: u64,
     is_placed: bool,
-    next: PerNode<Number>,
+    next: Numbered<Number>,
     /// Messages that are not cut to their end, and whether the first is begun.
     messages: VecDeque<(Time, Message)>,
     is_begun: bool,
@@ -23,7 +24,7 @@ impl GenpUnreliable {
         Self {
             packet_bytes,
             is_placed,
-            next: PerNode::new(first),
+            next: Numbered::new(first),
             messages: VecDeque::new(),
             is_begun: false,
         }
@@ -36,7 +37,7 @@ impl Component for GenpUnreliable {
             self.messages.push_back((at, message));
             return true;
         }
-        if !io.has_room(0) {
+        if self.messages.is_empty() || !io.has_room(0) {
             return false;
         }
         let Some(&(at, Message { node, send })) = self.messages.front() else { return false };
@@ -68,7 +69,7 @@ impl Component for GenpUnreliable {
         let (is_again, is_kept, for_card) = (false, false, false);
         let pinfo = Pinfo { node, number, payload, is_last, is_again, is_kept, for_card, message };
         io.card.effects.counters.packets_sent += 1;
-        io.put(0, worked, Token::Pinfo(pinfo));
+        io.put(0, worked, Token::Pinfo(Box::new(pinfo)));
         true
     }
 }

@@ -7,6 +7,7 @@
 //! A message gets the room that was posted first when its first packet comes. While there is none its packets wait in the card's
 //! memory; those of other nodes pass.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use niclab_abi::posts::{POST_INCOMPLETE, POST_OK};
@@ -15,7 +16,7 @@ use crate::models::inic::arrivals::Number;
 use crate::models::inic::card::{Card, PORT, Received, Room};
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::components::genp::PLACE_BYTES;
-use crate::models::inic::components::per_node::{Begin, PerNode};
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Data, Token};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
@@ -89,7 +90,7 @@ struct Peer {
     /// The latest message that has begun.
     latest: u32,
     /// Packets that wait for room.
-    waiting: VecDeque<(Time, Data)>,
+    waiting: VecDeque<(Time, Box<Data>)>,
 }
 
 impl Begin for Peer {
@@ -118,7 +119,7 @@ pub(in crate::models::inic) struct HostReceive {
     is_lossy: bool,
     /// Bytes of a message in each of its packets but the last.
     packet_bytes: u64,
-    peers: PerNode<Peer>,
+    peers: Numbered<Peer>,
     /// Nodes whose packets wait, in the order in which the first of them came.
     waiting: VecDeque<u16>,
 }
@@ -131,11 +132,11 @@ impl HostReceive {
         packet_bytes: u64,
         first: Number,
     ) -> Self {
-        Self { is_placed, is_lossy, packet_bytes, peers: PerNode::new(first), waiting: VecDeque::new() }
+        Self { is_placed, is_lossy, packet_bytes, peers: Numbered::new(first), waiting: VecDeque::new() }
     }
 
     /// Takes a packet, or gives it back when there is no room for its message.
-    fn on_data(&mut self, at: Time, data: Data, card: &mut Card) -> Option<Data> {
+    fn on_data(&mut self, at: Time, data: Box<Data>, card: &mut Card) -> Option<Box<Data>> {
         let peer = self.peers.known(data.source)?;
         card.effects.attribute(data.message);
         if self.is_placed {
@@ -146,7 +147,13 @@ impl HostReceive {
     }
 
     /// Packets come in order.
-    fn on_ordered(peer: &mut Peer, is_lossy: bool, at: Time, data: Data, card: &mut Card) -> Option<Data> {
+    fn on_ordered(
+        peer: &mut Peer,
+        is_lossy: bool,
+        at: Time,
+        data: Box<Data>,
+        card: &mut Card,
+    ) -> Option<Box<Data>> {
         if is_lossy && data.number != peer.due {
             // Which messages the lost ones were of nobody knows: this one's begin may be among them.
             if let Some(open) = peer.open.remove(&0) {
@@ -187,7 +194,13 @@ impl HostReceive {
     }
 
     /// Each packet says where it goes.
-    fn on_placed(peer: &mut Peer, packet_bytes: u64, at: Time, data: Data, card: &mut Card) -> Option<Data> {
+    fn on_placed(
+        peer: &mut Peer,
+        packet_bytes: u64,
+        at: Time,
+        data: Box<Data>,
+        card: &mut Card,
+    ) -> Option<Box<Data>> {
         let Some(Place { message, packet }) = place_of(&data) else {
             // It is void: which message it was of nobody says. What is missing of that one is found by those that follow.
             return None;

@@ -1,11 +1,10 @@
 //! Says when the host is interrupted (section 4.10): after so many bytes, for messages of some size, of some node. All of it can be
 //! changed while it runs.
 
-use alloc::collections::BTreeMap;
-
 use niclab_abi::posts::POST_ANY_SOURCE;
 
 use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{Data, Token};
 
 /// The rules. Zero turns one off.
@@ -28,17 +27,17 @@ pub(in crate::models::inic) struct Mitigate {
     /// Bytes that came since the last interrupt for them.
     pooled: u64,
     /// Bytes of the message of each node that has not ended.
-    message: BTreeMap<u16, u64>,
+    message: PerNode<u64>,
 }
 
 impl Mitigate {
     pub(in crate::models::inic) fn new(rules: Rules, place_bytes: u32) -> Self {
-        Self { rules, place_bytes: place_bytes.into(), pooled: 0, message: BTreeMap::new() }
+        Self { rules, place_bytes: place_bytes.into(), pooled: 0, message: PerNode::default() }
     }
 
     fn interrupts(&mut self, data: &Data) -> bool {
         let bytes = (data.bytes.len() as u64).saturating_sub(self.place_bytes);
-        let message = self.message.entry(data.source).or_default();
+        let message = self.message.of(data.source);
         *message += bytes;
         let message_bytes = if data.is_last { core::mem::take(message) } else { 0 };
         let Rules { rcv_chunk_size, min_message_bytes, at_end, source } = self.rules;
@@ -61,7 +60,7 @@ impl Mitigate {
 
 impl Component for Mitigate {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) {
+        if !io.has(0) || !io.has_room(0) {
             return false;
         }
         let Some((at, Token::Data(mut data))) = io.take(0) else { return false };

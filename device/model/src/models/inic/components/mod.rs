@@ -17,7 +17,6 @@ pub(super) mod genp_unreliable;
 pub(super) mod host_receive;
 pub(super) mod mitigate;
 pub(super) mod order_pkts;
-pub(super) mod per_node;
 pub(super) mod rate_control;
 pub(super) mod rcv_pkt;
 pub(super) mod selective_repeat;

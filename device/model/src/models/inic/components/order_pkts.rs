@@ -7,7 +7,7 @@
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::PerNode;
+use crate::models::inic::per_node::Numbered;
 use crate::models::inic::token::{Header, Token, Verdict};
 
 const HEADERS: usize = 0;
@@ -25,13 +25,13 @@ pub(in crate::models::inic) enum Policy {
 pub(in crate::models::inic) struct OrderPkts {
     policy: Policy,
     /// The number that is due.
-    due: PerNode<Number>,
+    due: Numbered<Number>,
 }
 
 impl OrderPkts {
     /// One of this policy.
     pub(in crate::models::inic) fn new(policy: Policy, first: Number) -> Self {
-        Self { policy, due: PerNode::new(first) }
+        Self { policy, due: Numbered::new(first) }
     }
 
     /// Whether the data passes, and the header that goes on, if it does.
@@ -57,7 +57,7 @@ impl OrderPkts {
 
 impl Component for OrderPkts {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(HEADERS) || !io.has_room(VERDICTS) {
+        if !io.has(0) || !io.has_room(HEADERS) || !io.has_room(VERDICTS) {
             return false;
         }
         let Some((at, Token::Header(header))) = io.take(0) else { return false };

@@ -17,7 +17,7 @@ impl RateControl {
 
 impl Component for RateControl {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) {
+        if !io.has(0) || !io.has_room(0) {
             return false;
         }
         let Some((at, packet)) = io.take(0) else { return false };

@@ -24,7 +24,7 @@ impl RcvPkt {
 
 impl Component for RcvPkt {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(0) {
+        if !io.has(0) || !io.has_room(0) {
             return false;
         }
         let Some((at, Token::Packet(mut packet))) = io.take(0) else { return false };

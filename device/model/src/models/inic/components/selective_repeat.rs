@@ -1,11 +1,12 @@
 //! Keeps packets that are ahead of one that is missing, and lets them pass when it has come: only what was lost goes again
 //! (announced in section 4.7). It finds duplicates as well: to order packets it must know which have come.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::{Begin, PerNode};
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Data, Header, Token};
 use crate::time::Time;
 
@@ -16,7 +17,7 @@ const DATA: usize = 1;
 struct Peer {
     due: Number,
     /// By how far they are ahead of number zero, which no two of them share.
-    kept: BTreeMap<u32, Data>,
+    kept: BTreeMap<u32, Box<Data>>,
 }
 
 impl Begin for Peer {
@@ -28,17 +29,17 @@ impl Begin for Peer {
 pub(in crate::models::inic) struct SelectiveRepeat {
     /// Packets that are kept of each node.
     buffer_packets: u32,
-    peers: PerNode<Peer>,
+    peers: Numbered<Peer>,
     /// What passes, when there is room.
-    passing: VecDeque<(Time, Data)>,
+    passing: VecDeque<(Time, Box<Data>)>,
 }
 
 impl SelectiveRepeat {
     pub(in crate::models::inic) fn new(buffer_packets: u32, first: Number) -> Self {
-        Self { buffer_packets, peers: PerNode::new(first), passing: VecDeque::new() }
+        Self { buffer_packets, peers: Numbered::new(first), passing: VecDeque::new() }
     }
 
-    fn on_packet(&mut self, at: Time, header: Header, number: Number, data: Data, io: &mut Io<'_>) {
+    fn on_packet(&mut self, at: Time, header: Header, number: Number, data: Box<Data>, io: &mut Io<'_>) {
         let peer = self.peers.of(header.source);
         let ahead = number.ahead_of(peer.due);
         let mut told = Some(header);
@@ -67,7 +68,7 @@ impl SelectiveRepeat {
 
 impl Component for SelectiveRepeat {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(DATA) {
+        if (self.passing.is_empty() && !io.has(HEADERS)) || !io.has_room(DATA) {
             return false;
         }
         if let Some((at, data)) = self.passing.pop_front() {

@@ -6,9 +6,11 @@
 //! frame of this kind (`ethernet_forged_cluster_frame`). Whoever could send in the name of a node could have it and this one send
 //! again for ever.
 
+use alloc::boxed::Box;
+
 use crate::models::inic::arrivals::Number;
 use crate::models::inic::circuit::{Component, Io};
-use crate::models::inic::components::per_node::{Begin, PerNode};
+use crate::models::inic::per_node::{Begin, Numbered};
 use crate::models::inic::token::{Data, Header, Token};
 use crate::models::inic::wire::{self, CHECK_BYTES, Dialect, WireError, head_bytes};
 
@@ -32,13 +34,13 @@ impl Begin for Last {
 pub(in crate::models::inic) struct SplitPacket {
     dialect: Dialect,
     nodes: u32,
-    last: PerNode<Last>,
+    last: Numbered<Last>,
 }
 
 impl SplitPacket {
     /// Of a card in a cluster of so many nodes.
     pub(in crate::models::inic) fn new(dialect: Dialect, nodes: u32, first: Number) -> Self {
-        Self { dialect, nodes, last: PerNode::new(first) }
+        Self { dialect, nodes, last: Numbered::new(first) }
     }
 
     /// The number that has these lowest bits and is the nearest to `last`, which follows it.
@@ -57,7 +59,7 @@ impl SplitPacket {
 
 impl Component for SplitPacket {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if !io.has_room(HEADERS) || !io.has_room(DATA) {
+        if !io.has(0) || !io.has_room(HEADERS) || !io.has_room(DATA) {
             return false;
         }
         let Some((at, Token::Packet(packet))) = io.take(0) else { return false };
@@ -106,7 +108,7 @@ impl Component for SplitPacket {
                 message: packet.message,
                 interrupts: false,
             };
-            io.put(DATA, worked, Token::Data(data));
+            io.put(DATA, worked, Token::Data(Box::new(data)));
         }
         true
     }

@@ -4,9 +4,8 @@
 //! Beyond the paper the wait doubles with each expiry after which nothing was acknowledged. A node whose program posts no room
 //! for a second is asked some twenty times and not a thousand.
 
-use alloc::collections::BTreeMap;
-
 use crate::models::inic::circuit::{Component, Io};
+use crate::models::inic::per_node::PerNode;
 use crate::models::inic::token::{Disable, Next, Token};
 use crate::parts::timers::{TimerName, Timers};
 use crate::time::{Span, Time};
@@ -34,19 +33,19 @@ pub(in crate::models::inic) struct Timer {
     timers: Timers<Name>,
     is_blocked: bool,
     /// Expiries of each node since it acknowledged something.
-    expiries: BTreeMap<u16, u32>,
+    expiries: PerNode<u32>,
 }
 
 impl Timer {
     pub(in crate::models::inic) fn new(timeout: Span) -> Self {
-        Self { timeout, timers: Timers::default(), is_blocked: false, expiries: BTreeMap::new() }
+        Self { timeout, timers: Timers::default(), is_blocked: false, expiries: PerNode::default() }
     }
 }
 
 impl Component for Timer {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
         if let Some((_, Token::Disable(Disable { node, is_over }))) = io.take(DISABLE) {
-            *self.expiries.entry(node).or_default() = 0;
+            *self.expiries.of(node) = 0;
             if is_over {
                 self.timers.stop(Name::Silence, node.into());
             }
@@ -54,24 +53,25 @@ impl Component for Timer {
         }
         if let Some((at, Token::Next(Next { node }))) = io.take(NEXT) {
             let worked = io.work(at, 0);
-            let wait = self
-                .timeout
-                .times(1 << *self.expiries.entry(node).or_default())
-                .min(LONGEST_WAIT.max(self.timeout));
+            let wait = self.timeout.times(1 << *self.expiries.of(node)).min(LONGEST_WAIT.max(self.timeout));
             self.timers.start(Name::Silence, node.into(), worked + wait);
             return true;
         }
+        let now = io.now;
         // Without room there is nothing that it could do at a deadline: it is asked again when there is.
-        self.is_blocked = !io.has_room(0);
+        self.is_blocked = self.timers.next().is_some_and(|due| due <= now) && !io.has_room(0);
         if self.is_blocked {
             return false;
         }
-        let now = io.now;
         let Some((Name::Silence, node)) = self.timers.take_expired(now) else { return false };
-        let expiries = self.expiries.entry(node as u16).or_default();
+        let expiries = self.expiries.of(node as u16);
         *expiries = (*expiries + 1).min(MOST_DOUBLINGS);
         let worked = io.work(now, 0);
         io.put(0, worked, Token::Expiry(node as u16));
+        true
+    }
+
+    fn is_timed(&self) -> bool {
         true
     }
 

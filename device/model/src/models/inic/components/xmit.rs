@@ -1,6 +1,8 @@
 //! Makes packets (section 4.2): fetches the data of the next packet, and writes the head before it. With `split_packet` the only
 //! one that knows the format.
 
+use alloc::boxed::Box;
+
 use niclab_abi::posts::POST_BAD_REGION;
 
 use crate::models::inic::circuit::{Component, Io};
@@ -18,7 +20,7 @@ const ACKS: usize = 1;
 struct Reading {
     token: u64,
     send: u64,
-    pinfo: Pinfo,
+    pinfo: Box<Pinfo>,
     ack: Option<AckInfo>,
     /// When the data is here.
     here: Time,
@@ -30,7 +32,7 @@ pub(in crate::models::inic) struct Xmit {
     has_acks: bool,
     reading: Option<Reading>,
     /// What to send when there is room.
-    finished: Option<(Time, Packet)>,
+    finished: Option<(Time, Box<Packet>)>,
 }
 
 impl Xmit {
@@ -54,7 +56,8 @@ impl Xmit {
         let mut frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
         header.finish(self.dialect, &mut frame);
         let sent = self.cross(at, &frame, io);
-        self.finished = Some((sent, Packet { frame: frame.into(), message: None, is_too_much: false }));
+        let packet = Packet { frame: frame.into(), message: None, is_too_much: false };
+        self.finished = Some((sent, Box::new(packet)));
     }
 
     /// Works on a frame, and carries it over the card's own bus.
@@ -67,7 +70,7 @@ impl Xmit {
     }
 
     /// Begins the next packet.
-    fn begin(&mut self, at: Time, pinfo: Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
+    fn begin(&mut self, at: Time, pinfo: Box<Pinfo>, ack: Option<AckInfo>, io: &mut Io<'_>) {
         let head_bytes = head_bytes(self.dialect.format);
         io.card.effects.attribute(pinfo.message);
         match &pinfo.payload {
@@ -97,7 +100,7 @@ impl Xmit {
                 self.finish(at, &pinfo, ack, frame, io);
             }
             Payload::Card => {
-                let kept = io.card.kept(pinfo.node, pinfo.number.get());
+                let kept = io.card.kept.get(pinfo.node, pinfo.number.get());
                 let data =
                     kept.and_then(|frame| frame.get(head_bytes..frame.len().saturating_sub(CHECK_BYTES)));
                 let Some(data) = data else { return self.finish_void(at, &pinfo, ack, io) };
@@ -113,7 +116,7 @@ impl Xmit {
     fn finish_void(&mut self, at: Time, pinfo: &Pinfo, ack: Option<AckInfo>, io: &mut Io<'_>) {
         let frame = FrameBytes::from_elem(0, head_bytes(self.dialect.format));
         if pinfo.is_kept && !pinfo.is_again {
-            io.card.keep(pinfo.node, pinfo.number.get(), &SharedFrame::default());
+            io.card.kept.keep(pinfo.node, pinfo.number.get(), &SharedFrame::default());
         }
         // Without data, a packet that is not its message's last has a number by being sent again.
         let is_again = pinfo.is_again || !pinfo.is_last;
@@ -145,15 +148,17 @@ impl Xmit {
         let sent = self.cross(at, &frame, io);
         let frame = frame.into();
         if pinfo.is_kept && !pinfo.is_again {
-            io.card.keep(pinfo.node, pinfo.number.get(), &frame);
+            io.card.kept.keep(pinfo.node, pinfo.number.get(), &frame);
         }
-        self.finished = Some((sent, Packet { frame, message: pinfo.message, is_too_much: false }));
+        let packet = Packet { frame, message: pinfo.message, is_too_much: false };
+        self.finished = Some((sent, Box::new(packet)));
     }
 }
 
 impl Component for Xmit {
     fn step(&mut self, io: &mut Io<'_>) -> bool {
-        if self.reading.is_some() || !io.has_room(0) {
+        let has_work = self.finished.is_some() || io.has(PINFO) || (self.has_acks && io.has(ACKS));
+        if self.reading.is_some() || !has_work || !io.has_room(0) {
             return false;
         }
         if let Some((at, packet)) = self.finished.take() {
@@ -188,6 +193,10 @@ impl Component for Xmit {
 
     fn is_idle(&self) -> bool {
         self.reading.is_none() && self.finished.is_none()
+    }
+
+    fn is_reader(&self) -> bool {
+        true
     }
 
     fn on_data(&mut self, io: &mut Io<'_>, token: u64, bytes: &mut FrameBytes, is_whole: bool) -> bool {

@@ -1,0 +1,129 @@
+//! The card's memory for packets that are not acknowledged: from here they go again.
+
+use alloc::collections::VecDeque;
+
+use crate::models::inic::per_node::PerNode;
+use crate::nic::frame::SharedFrame;
+
+/// Bytes of it. A node that does not answer takes up the outstanding limit of it.
+const MEMORY_BYTES: usize = 4 << 20;
+
+/// Packets to a node, by their numbers.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The number of the first.
+    oldest: u32,
+    /// None where a packet has no data, or is acknowledged before one that is older. As long as the outstanding limit at most.
+    frames: VecDeque<Option<SharedFrame>>,
+}
+
+impl Kept {
+    const fn place(&self, number: u32) -> usize {
+        number.wrapping_sub(self.oldest) as usize
+    }
+}
+
+/// Packets that are not acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct SendMemory {
+    kept: PerNode<Kept>,
+    bytes: usize,
+}
+
+impl SendMemory {
+    /// Whether there is room for another packet.
+    pub(super) const fn has_room(&self, bytes: usize) -> bool {
+        self.bytes + bytes <= MEMORY_BYTES
+    }
+
+    /// Bytes of all packets.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps a packet until it is acknowledged. Its number is behind those of the packets to its node that are kept.
+    pub(super) fn keep(&mut self, node: u16, number: u32, frame: &SharedFrame) {
+        let kept = self.kept.of(node);
+        if kept.frames.is_empty() {
+            kept.oldest = number;
+        }
+        let place = kept.place(number);
+        // Packets leave for the first time in the order of their numbers, and no two have the same.
+        debug_assert!(
+            place >= kept.frames.len(),
+            "packet {number} to node {node} is kept already, or is late"
+        );
+        while kept.frames.len() < place {
+            kept.frames.push_back(None);
+        }
+        self.bytes += frame.len();
+        kept.frames.push_back(Some(frame.clone()));
+    }
+
+    /// A packet that is kept.
+    pub(super) fn get(&self, node: u16, number: u32) -> Option<&SharedFrame> {
+        let kept = self.kept.get(node)?;
+        kept.frames.get(kept.place(number))?.as_ref()
+    }
+
+    /// Frees the memory of a packet.
+    pub(super) fn free(&mut self, node: u16, number: u32) {
+        let Some(kept) = self.kept.known(node) else { return };
+        let place = kept.place(number);
+        let Some(frame) = kept.frames.get_mut(place).and_then(Option::take) else { return };
+        self.bytes = self.bytes.saturating_sub(frame.len());
+        while kept.frames.front().is_some_and(Option::is_none) {
+            kept.frames.pop_front();
+            kept.oldest = kept.oldest.wrapping_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Beside a map of all numbers, whose packets are freed in any order, with numbers that wrap.
+        #[test]
+        fn what_is_kept_is_there_until_it_is_freed(
+            first: u32,
+            steps in prop::collection::vec((0_u16..3, 0_u32..3, 0_usize..40, 0_usize..200), 0..200),
+        ) {
+            let (mut memory, mut plain) = (SendMemory::default(), BTreeMap::new());
+            let mut next = [first; 3];
+            for (node, skipped, freed, bytes) in steps {
+                let number = &mut next[usize::from(node)];
+                *number = number.wrapping_add(skipped);
+                let frame = SharedFrame::from(&*vec![7; bytes]);
+                memory.keep(node, *number, &frame);
+                plain.insert((node, *number), frame);
+                *number = number.wrapping_add(1);
+                if let Some(&(node, number)) = plain.keys().nth(freed) {
+                    plain.remove(&(node, number));
+                    memory.free(node, number);
+                    memory.free(node, number);
+                }
+                prop_assert!(plain.iter().all(|((node, number), frame)| memory.get(*node, *number) == Some(frame)));
+                let unknown = (0..3).all(|node| plain.contains_key(&(node, next[0])) || memory.get(node, next[0]).is_none());
+                prop_assert!(unknown);
+                prop_assert_eq!(memory.bytes(), plain.values().map(|frame| frame.len()).sum::<usize>());
+            }
+        }
+    }
+
+    #[test]
+    fn it_has_room_for_so_many_bytes() {
+        let mut memory = SendMemory::default();
+        let frame = SharedFrame::from(&*vec![7; 1 << 20]);
+        (0..3).for_each(|number| memory.keep(1, number, &frame));
+        assert!(memory.has_room(1 << 20) && !memory.has_room((1 << 20) + 1));
+        memory.free(1, 1);
+        assert!(memory.has_room(2 << 20) && !memory.has_room((2 << 20) + 1));
+    }
+}
