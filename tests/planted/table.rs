@@ -181,13 +181,6 @@ pub const FAULTS: &[Fault] = &[
         finder: Finder::Swarm,
     },
     Fault {
-        name: "a gap is not seen",
-        component: "host_receive",
-        sound: "if is_lossy && data.number != peer.due {",
-        broken: "if is_lossy && data.number != peer.due && !FAULT {",
-        finder: Finder::Swarm,
-    },
-    Fault {
         name: "each packet is stored at the begin of its message",
         component: "host_receive",
         sound: "u64::from(packet).saturating_mul(packet_bytes)",
@@ -216,10 +209,10 @@ pub const FAULTS: &[Fault] = &[
         finder: Finder::Tests("inic_collectives::a_member_that_is_gone"),
     },
     Fault {
-        name: "a member that left is not missed",
+        name: "why a member has left is not told",
         component: "../collectives/group",
-        sound: "if link.resets >= MOST_RESETS {",
-        broken: "if link.resets >= MOST_RESETS && !FAULT {",
+        sound: "Kind::Leave => return Err(head.code.into()),",
+        broken: "Kind::Leave => return Err(if FAULT { POST_UNALIKE } else { head.code.into() }),",
         finder: Finder::Tests("inic_collectives::a_program_that_leaves"),
     },
     Fault {
