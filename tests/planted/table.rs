@@ -1,6 +1,6 @@
-//! Faults of INIC's components, as changes of their source. All are planted at once, each behind a condition, `FAULT`, that is
-//! true in one run and false in all others. Each must be found within so many runs of the simulator's swarm, or by the tests of
-//! the model that count.
+//! Faults of INIC's components, and of what stands beside them, as changes of their source. All are planted at once, each behind a
+//! condition, `FAULT`, that is true in one run and false in all others. Each must be found within so many runs of the simulator's
+//! swarm, or by the tests of the model that count.
 
 /// Who has to find a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,17 +181,108 @@ pub const FAULTS: &[Fault] = &[
         finder: Finder::Swarm,
     },
     Fault {
-        name: "a gap is not seen",
-        component: "host_receive",
-        sound: "if is_lossy && data.number != peer.due {",
-        broken: "if is_lossy && data.number != peer.due && !FAULT {",
-        finder: Finder::Swarm,
-    },
-    Fault {
         name: "each packet is stored at the begin of its message",
         component: "host_receive",
         sound: "u64::from(packet).saturating_mul(packet_bytes)",
         broken: "u64::from(packet).saturating_mul(packet_bytes / if FAULT { 4_096 } else { 1 })",
         finder: Finder::Swarm,
+    },
+    Fault {
+        name: "a member of a large group has another parent than its parent thinks",
+        component: "../collectives/group",
+        sound: "link(position * CHILDREN + child, false)",
+        broken: "link(position * (CHILDREN + usize::from(FAULT)) + child, false)",
+        finder: Finder::Tests("inic_collectives::a_group_of_any_size_works"),
+    },
+    Fault {
+        name: "a piece ends in the middle of a value",
+        component: "../collectives/unit",
+        sound: "room / size_of::<u64>() * size_of::<u64>()",
+        broken: "if FAULT { room } else { room / size_of::<u64>() * size_of::<u64>() }",
+        finder: Finder::Tests("inic_collectives::the_longest_operations_work"),
+    },
+    Fault {
+        name: "a group does not hear that a member does not answer",
+        component: "../collectives/group",
+        sound: "if self.links.iter().any(|link| link.node == node) {",
+        broken: "if !FAULT && self.links.iter().any(|link| link.node == node) {",
+        finder: Finder::Tests("inic_collectives::a_member_that_is_gone"),
+    },
+    Fault {
+        name: "why a member has left is not told",
+        component: "../collectives/group",
+        sound: "Kind::Leave => return Err(head.code.into()),",
+        broken: "Kind::Leave => return Err(if FAULT { POST_UNALIKE } else { head.code.into() }),",
+        finder: Finder::Tests("inic_collectives::a_program_that_leaves"),
+    },
+    Fault {
+        name: "who was too early is not remembered",
+        component: "../collectives/mod",
+        sound: "self.early.insert(key, Early { theirs: told.from, check: told.total });",
+        broken: "if !FAULT { self.early.insert(key, Early { theirs: told.from, check: told.total }); }",
+        finder: Finder::Tests("inic_collectives::a_group_begins_when"),
+    },
+    Fault {
+        name: "what members ask for is not compared",
+        component: "../collectives/group/rounds",
+        sound: "part.asked.is_some_and(|other| other != asked)",
+        broken: "part.asked.is_some_and(|other| other != asked && !FAULT)",
+        finder: Finder::Tests("inic_collectives::members_that_want_different"),
+    },
+    Fault {
+        name: "members of a group are not compared",
+        component: "../collectives/group",
+        sound: "return if head.total == self.check { Ok(()) }",
+        broken: "return if head.total == self.check || FAULT { Ok(()) }",
+        finder: Finder::Tests("inic_collectives::members_that_name_different"),
+    },
+    Fault {
+        name: "a reduction goes on without its memory",
+        component: "../collectives/group/rounds",
+        sound: "locals.any(|(local, asked)| asked.bytes > 0",
+        broken: "locals.any(|(local, asked)| !FAULT && asked.bytes > 0",
+        finder: Finder::Tests("inic_collectives::memory_that_goes_away"),
+    },
+    Fault {
+        name: "a multicast does not wait for room",
+        component: "../collectives/group/casts",
+        sound: "if is_whole {\n            io.unit.wait_for_room",
+        broken: "if is_whole && FAULT {\n            self.store_cast(io, name);\n        } else if is_whole {\n            io.unit.wait_for_room",
+        finder: Finder::Tests("inic_collectives::a_multicast_waits_for_room"),
+    },
+    Fault {
+        name: "groups are made of a member twice",
+        component: "../collectives/mod",
+        sound: "sorted.is_sorted_by(|one, next| one < next)",
+        broken: "sorted.is_sorted_by(|one, next| one < next || FAULT)",
+        finder: Finder::Tests("inic_collectives::groups_that_there_cannot_be"),
+    },
+    Fault {
+        name: "groups outlive an assembly that loses messages",
+        component: "../collectives/mod",
+        sound: "self.use_assembly(assembly);\n        if !self.is_reliable {",
+        broken: "self.use_assembly(assembly);\n        if !self.is_reliable && !FAULT {",
+        finder: Finder::Tests("inic_collectives::groups_live_on"),
+    },
+    Fault {
+        name: "operations are as long as one likes",
+        component: "../command",
+        sound: "let is_sound = is_message && bytes <= POST_MAX_COLLECTIVE_BYTES;",
+        broken: "let is_sound = is_message && (bytes <= POST_MAX_COLLECTIVE_BYTES || FAULT);",
+        finder: Finder::Tests("inic_collectives::what_cannot_be_asked"),
+    },
+    Fault {
+        name: "what cards say counts for interrupts",
+        component: "mitigate",
+        sound: "data.interrupts = !data.for_card && self.interrupts(&data);",
+        broken: "data.interrupts = (!data.for_card || FAULT) && self.interrupts(&data);",
+        finder: Finder::Tests("inic_collectives::what_cards_say"),
+    },
+    Fault {
+        name: "what cards say waits for memory of hosts",
+        component: "split_packet",
+        sound: "packet.is_too_much && header.has_data && !header.for_card;",
+        broken: "packet.is_too_much && header.has_data && (!header.for_card || FAULT);",
+        finder: Finder::Tests("inic_collectives::what_cards_say_needs_no"),
     },
 ];

@@ -287,6 +287,8 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
 
 /// Most payload of a message, some packets, and of a short one.
 const DRAWN_BYTES: [u32; 2] = [6_000, 100];
+/// Most packets of a drawn message.
+const DRAWN_PACKETS: u32 = 64;
 
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let [long, short] = DRAWN_BYTES;
@@ -295,6 +297,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     workload.message_bytes = below(max_bytes);
     let name = CHOICES.get(below(CHOICES.len() as u32) as usize).map_or("conf4", |choice| choice.name);
     let (packet, timeout) = (4 * (1 + below(340)), 20 + below(2_000));
+    let packet = packet.max((workload.message_bytes / DRAWN_PACKETS).next_multiple_of(4));
     let threshold = 1 + below(16);
     let limit = (2 * threshold + below(16)).min(31);
     let values = Values::defaults(&MODEL).with(ASSEMBLY, Value::Word(name.to_string()));
@@ -316,6 +319,7 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let timeout = if name == "rate_controlled" { 0 } else { timeout };
     values
         .with("timeout_us", Value::Number(timeout.into()))
+        .with("retries", Value::Number(drawing::RETRIES.into()))
         .with("ack_threshold", Value::Number((limit / 2).min(threshold).into()))
         .with("outstanding_limit", Value::Number(limit.into()))
 }

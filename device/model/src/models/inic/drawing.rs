@@ -3,15 +3,21 @@
 use alloc::vec::Vec;
 
 use niclab_components::kinds::ACK_MASK_BITS;
-use niclab_components::{BUNDLED, Flow, Format, Kind, Parameter, Recipe};
+use niclab_components::{BUNDLED, Bundled, Flow, Format, Kind, Parameter, Recipe};
 
 use crate::models::inic::wire::nodes_of;
 use crate::nic::registry::Draw;
 
 /// Of so many programs one is bundled.
 const BUNDLED_ONE_IN: u32 = 3;
+/// Time-outs in a row after which a node is given up. A run has links that are cut for seconds, and when they are healed nothing may
+/// be lost: what a card gives up is not lost, its host is told, but a run does not tell the two apart.
+pub(super) const RETRIES: u32 = 1_000;
 /// Most packets of go-back-N that are not acknowledged: below half of the numbers of the narrow format.
 const MOST_IN_ORDER: u32 = 127;
+/// Words of the shortest packet: of shorter ones a message has so many that a run takes minutes, where each is sent dozens of
+/// times. Cards that are made with an assembly, and never take another, have shorter ones.
+const LEAST_WORDS: u32 = 16;
 /// Words of the longest packet that fits any link.
 const MOST_WORDS: u32 = 340;
 
@@ -20,7 +26,9 @@ pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
     let is_small = nodes <= nodes_of(Format::Seq24Node4);
     if is_small && below(BUNDLED_ONE_IN) == 0 {
         let place = below(BUNDLED.len() as u32) as usize;
-        return BUNDLED.get(place).map(|bundled| bundled.image.to_vec()).unwrap_or_default();
+        let mut assembly = BUNDLED.get(place).map(Bundled::assembly).unwrap_or_default();
+        let _ = assembly.set(Kind::Timer, Parameter::Retries, RETRIES);
+        return assembly.encode();
     }
     let place = below(Flow::ALL.len() as u32) as usize;
     let flow = Flow::ALL.get(place).copied().unwrap_or(Flow::GoBackN);
@@ -32,7 +40,7 @@ pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
     let format = if is_small { below(2) } else { Format::Seq8Node12 as u32 };
     let threshold = 1 + below(16);
     let most = if flow == Flow::GoBackN { MOST_IN_ORDER } else { ACK_MASK_BITS };
-    let packet_bytes = 4 * (1 + below(MOST_WORDS));
+    let packet_bytes = 4 * (LEAST_WORDS + below(MOST_WORDS - LEAST_WORDS + 1));
     // What leaves at a controlled rate is not acknowledged soon: the recipe has a time-out for that.
     let timeout = if controls_rate { 10_000 } else { 20 + below(2_000) };
     for (kind, parameter, value) in [
@@ -44,6 +52,7 @@ pub(super) fn image(below: &mut Draw<'_>, nodes: u32) -> Vec<u8> {
         (Kind::Genp, Parameter::PacketBytes, packet_bytes),
         (Kind::GenpUnreliable, Parameter::PacketBytes, packet_bytes),
         (Kind::Timer, Parameter::TimeoutUs, timeout),
+        (Kind::Timer, Parameter::Retries, RETRIES),
         (Kind::SelectiveRepeat, Parameter::BufferPackets, 1 + below(ACK_MASK_BITS)),
         (Kind::RateControl, Parameter::IntervalUs, 1 + below(30)),
         (Kind::Mitigate, Parameter::RcvChunkSize, below(10_000)),

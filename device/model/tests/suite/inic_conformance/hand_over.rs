@@ -160,6 +160,20 @@ fn what_no_one_answers_fails_when_the_assembly_has_had_its_time() {
     assert_eq!((world.came[1].as_slice(), world.came[2].as_slice()), (&[8][..], &[9][..]));
 }
 
+/// A card with nothing of its own under way waits for others that still send to it, for as long as they get anywhere.
+#[test]
+fn a_card_that_has_drained_waits_for_those_that_get_somewhere() {
+    let slow = values("conf4").with("timeout_us", Value::Number(100_000));
+    let mut world = World::new(2, Faults { lost: 200, ..Faults::default() }, &slow);
+    (0..50).for_each(|_| assert!(world.send(Message { from: 0, to: 1, bytes: 4_000 })));
+    world.begin(&image("conf3"), 1);
+    let begin = world.wire.now;
+    world.rest();
+    assert!(world.wire.now.since(begin) > Span::from_ns(3_000_000_000), "longer than nothing may happen");
+    assert_eq!((world.failed.len(), world.broken, world.came[1].len()), (0, 0, 50));
+    assert_eq!(world.counted(|counters| counters.other_assembly + counters.lost_at_hand_over), 0);
+}
+
 #[test]
 fn a_program_that_posts_no_room_does_not_keep_the_card_from_another_assembly() {
     let config = card(&values("conf4"));

@@ -30,6 +30,9 @@ use crate::time::{Span, Time};
 /// people and of simulations. Live it is as long in wall time: programs that post no room may merely have lost their cores.
 const DRAIN_LIMIT: Span = Span::from_ns(2_000_000_000);
 
+/// How long it may go on getting somewhere by nothing but messages that come: from cards that take no other assembly they never end.
+const LONGEST_WAIT: Span = Span::from_ns(30_000_000_000);
+
 /// The machine that programs the FPGAs, in profiles and in timelines.
 const MACHINE: &str = "reconfigure";
 
@@ -55,8 +58,11 @@ pub(super) struct Next {
     held: VecDeque<(Time, Message)>,
     /// The first of their names: those before it end by the assembly before.
     first_held: u64,
-    /// What was left when something ended last.
+    /// What was left when something ended last, and messages that had come by then.
     left: Left,
+    came: u64,
+    /// When it no longer matters that messages come.
+    latest: Time,
 }
 
 /// Why an image is not taken.
@@ -150,7 +156,7 @@ impl Inic {
             Switch::Told { epoch } => (epoch, true),
         };
         let first_held = self.card.effects.next_token();
-        let left = self.card.left_before(first_held);
+        let (left, came) = (self.card.left_before(first_held), self.messages_that_came());
         let next = Next {
             assembly: assembly.into(),
             epoch,
@@ -158,10 +164,18 @@ impl Inic {
             held: VecDeque::new(),
             first_held,
             left,
+            came,
+            latest: now + LONGEST_WAIT,
         };
         self.stage = Stage::Drains(next, now + DRAIN_LIMIT);
         self.go_on_handing_over(now);
         Ok(loaded)
+    }
+
+    /// Messages that have ended here, whole or not.
+    const fn messages_that_came(&self) -> u64 {
+        let counters = &self.card.effects.counters;
+        counters.card.messages_received + counters.incomplete
     }
 
     /// Whether nothing is under way that the assembly before began.
@@ -171,10 +185,12 @@ impl Inic {
 
     /// Goes on, after anything that may have ended what was under way.
     pub(super) fn go_on_handing_over(&mut self, now: Time) {
+        let came = self.messages_that_came();
         if let Stage::Drains(next, limit) = &mut self.stage {
             let left = self.card.left_before(next.first_held);
-            if left < next.left {
-                (next.left, *limit) = (left, now + DRAIN_LIMIT);
+            // What comes ends what another card has left, which would lose it if this one went ahead.
+            if left < next.left || (came > next.came && now < next.latest) {
+                (next.left, next.came, *limit) = (left, came, now + DRAIN_LIMIT);
             }
         }
         match &self.stage {
