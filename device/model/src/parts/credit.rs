@@ -12,8 +12,8 @@
 //!
 //! The order in which sender and receiver are set up does not matter: the sender **requests** when its route is set, the
 //! receiver **offers** when it authorizes, and an offer is answered with a request. A request that finds an account
-//! which never knew the connection, from a sender that still holds credit of an earlier account, is answered with a
-//! **renewal**: begin a new connection. Repeating the request is always safe, and is how a sender that waits too long
+//! which never knew the connection, from a sender that still holds credit of an earlier account, or has sent by it, is answered
+//! with a **renewal**: begin a new connection. Repeating the request is always safe, and is how a sender that waits too long
 //! finds out that an answer was lost.
 
 use alloc::collections::VecDeque;
@@ -191,10 +191,11 @@ impl Grant {
     pub fn on_request(&mut self, connection: u16, sent: u32, is_window_open: bool) -> Answer {
         match self.connection {
             Some(current) if connection == current => {
-                // What was sent and is not here by now was lost, or will be late. More than was allowed was not sent.
+                // What was sent and is not here by now was lost, or will be late. More than this account allowed was sent by
+                // credit of an earlier one, whose announcement came late: it is in no books, and nothing would ever be again.
                 let missing = ahead(sent, self.received);
                 if missing > ahead(self.announced, self.received) {
-                    return Answer::Discard;
+                    return Answer::Renew;
                 }
                 if missing > 0 {
                     self.received = sent;
@@ -366,6 +367,29 @@ mod tests {
         assert_eq!(fresh.on_request(window.connection(), 0, window.is_open()), Answer::Announce);
         assert_eq!(fresh.announce(), Some((2, 2)));
         assert_eq!(fresh.on_request(1, 0, false), Answer::Discard);
+    }
+
+    #[test]
+    fn a_sender_that_used_credit_of_an_earlier_account_begins_anew() {
+        let (mut window, mut earlier) = (Window::new(), Grant::new(8));
+        window.begin();
+        assert_eq!(earlier.on_request(1, 0, false), Answer::Announce);
+        let late = earlier.announce().unwrap();
+        let mut fresh = Grant::new(2);
+        assert_eq!(fresh.on_request(1, 0, window.is_open()), Answer::Announce);
+        let announced = fresh.announce().unwrap();
+        for (connection, limit) in [announced, late] {
+            assert!(window.on_limit(Time::ZERO, connection, limit, MOST));
+        }
+        while window.is_open() {
+            let taken = fresh.on_packet(1, window.count_sent());
+            assert_eq!(taken, if window.sent() > 2 { Err(Refusal::BeyondLimit) } else { Ok(0) });
+        }
+        assert_eq!(fresh.on_request(1, window.sent(), window.is_open()), Answer::Renew);
+        window.begin();
+        assert_eq!(fresh.on_request(2, 0, window.is_open()), Answer::Announce);
+        let (connection, limit) = fresh.announce().unwrap();
+        assert!(window.on_limit(Time::ZERO, connection, limit, MOST) && window.is_open());
     }
 
     #[test]
