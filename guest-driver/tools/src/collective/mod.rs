@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use niclab_random::Random;
 use niclab_user::posts::{
     Barrier, Command, Event, Kind, MAX_COLLECTIVE_BYTES, Multicast, Outcome, Port, PortOptions, Receive,
     Reduce, Region,
@@ -36,6 +37,9 @@ const NAP: Duration = Duration::from_millis(2);
 /// One of the groups that this node is in.
 struct Group {
     /// Its place among all groups, from 1: programs number them alike.
+    number: u32,
+    /// By which cards know it. Another for other members: a node that is through with this run, or has no part in it, may begin
+    /// with the next one while others are still here.
     name: u32,
     nodes: Vec<u32>,
     place: usize,
@@ -47,15 +51,17 @@ struct Group {
 }
 
 impl Group {
-    fn new(name: u32, nodes: &[u32], node: u32) -> Option<Self> {
+    fn new(number: u32, nodes: &[u32], node: u32) -> Option<Self> {
         let place = nodes.iter().position(|member| *member == node)?;
         let none = vec![0; nodes.len()];
-        Some(Self { name, nodes: nodes.to_vec(), place, reduced: 0, due: none.clone(), heard: none })
+        let mix = |name: u64, node: &u32| Random::new(name, (*node).into()).next();
+        let name = nodes.iter().fold(number.into(), mix) as u32;
+        Some(Self { number, name, nodes: nodes.to_vec(), place, reduced: 0, due: none.clone(), heard: none })
     }
 
     /// What an operation of the member at a place carries, by its number.
     fn mark(&self, place: usize, number: u64, bytes: usize) -> Mark {
-        Mark { flow: self.name << 16 | place as u32, bytes: bytes as u32, number }
+        Mark { flow: self.number << 16 | place as u32, bytes: bytes as u32, number }
     }
 }
 
@@ -121,7 +127,7 @@ impl Member {
         port.set_wait_policy(arguments.poll.policy());
         let node = device.info().node;
         let groups: Vec<Group> =
-            (1..).zip(all).filter_map(|(name, nodes)| Group::new(name, nodes, node)).collect();
+            (1..).zip(all).filter_map(|(number, nodes)| Group::new(number, nodes, node)).collect();
         let stride = TAG_BYTES + arguments.size;
         let mut member = Self {
             room: port.allocate(PLACES * stride)?,
@@ -267,8 +273,8 @@ impl Member {
             message.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let &[first, number, ref payload @ ..] = &*words else { return Ok(()) };
         let mark = Mark::from_tag([first, number]);
-        let (name, root) = (mark.flow >> 16, mark.flow as usize & 0xffff);
-        let group = self.groups.iter_mut().find(|group| group.name == name);
+        let (of, root) = (mark.flow >> 16, mark.flow as usize & 0xffff);
+        let group = self.groups.iter_mut().find(|group| group.number == of);
         let next = group.and_then(|group| {
             let is_from = group.nodes.get(root) == Some(&event.node) && mark.bytes as usize == self.bytes;
             group.heard.get_mut(root).filter(|heard| is_from && **heard + 1 == number)
