@@ -2,33 +2,52 @@
 
 use std::time::Duration;
 
-use niclab_tests::Niclab;
+use niclab_tests::{Niclab, eventually};
 
 /// What is loaded, in turns. Both deliver every message, in order: so a stream wants it.
 const ASSEMBLIES: [&str; 2] = ["selective_repeat", "conf4"];
 
+/// How often another is loaded, if `NICLAB_SWAPS` does not say it.
+const SWAPS: usize = 20;
+
+/// Receives in order, each as it was sent, or fails; of so many messages that it has to be ended.
+const STREAM: [&str; 9] =
+    ["--", "niclab-perf", "stream", "-s", "4000", "--warmup", "0", "--iterations", "100000000"];
+
 #[test]
 fn assemblies_are_handed_over_under_a_running_program() {
+    let swaps =
+        std::env::var("NICLAB_SWAPS").map_or(SWAPS, |count| count.parse().expect("a number of swaps"));
     let niclab = Niclab::new();
     niclab.run(["up", "--nic", "inic", "--nodes", "2"]).success();
-    let stream = ["--", "niclab-perf", "stream", "-s", "4000", "--iterations", "60000", "--warmup", "0"];
-    let [mut sender, receiver] =
-        ["node0", "node1"].map(|node| niclab.start(["exec", node].iter().chain(&stream)));
-    let mut loads = 0;
-    while sender.is_running() {
-        let loaded = niclab.run(["inic", "load", ASSEMBLIES[loads % ASSEMBLIES.len()]]).success();
+    let counter = |node: &str, names: &str| {
+        let command = format!("cd /sys/class/niclab/niclab0/statistics && echo $(cat {names})");
+        niclab.run(["exec", node, "--", "sh", "-c", &command]).success().stdout.trim().to_owned()
+    };
+    let received = || counter("node1", "bytes_received").parse::<u64>().expect("a count");
+    let [mut sender, mut receiver] =
+        ["node0", "node1"].map(|node| niclab.start([&["exec", node][..], &STREAM].concat()));
+    assert!(eventually(Duration::from_secs(20), || received() > 1_000_000), "no stream begins");
+    for load in 0..swaps {
+        let loaded = niclab.run(["inic", "load", ASSEMBLIES[load % ASSEMBLIES.len()]]).success();
         assert!(loaded.stdout.contains("ms of model time"), "{loaded}");
-        loads += 1;
+        if !sender.is_running() || !receiver.is_running() {
+            let [sender, receiver] =
+                [sender, receiver].map(|program| program.finish(Duration::from_secs(60)));
+            panic!("it ended after {load} loads\n{sender}\n{receiver}");
+        }
     }
-    for program in [sender, receiver] {
-        program.finish(Duration::from_secs(120)).success();
-    }
+    let before = received();
+    assert!(eventually(Duration::from_secs(20), || received() > before), "the stream goes on");
     for node in ["node0", "node1"] {
-        let counters = "cd /sys/class/niclab/niclab0/statistics && echo $(cat hand_overs) of $(cat unreachable incomplete other_assembly)";
-        let counted = niclab.run(["exec", node, "--", "sh", "-c", counters]).success();
-        assert_eq!(counted.stdout.trim(), format!("{loads} of 0 0 0"));
+        assert_eq!(counter(node, "hand_overs"), swaps.to_string());
+        assert_eq!(counter(node, "unreachable incomplete other_assembly"), "0 0 0");
     }
-    assert!(loads >= 20, "{loads} loads");
+    // A sender that is killed leaves a message incomplete: only now.
+    for node in ["node0", "node1"] {
+        niclab.run(["exec", node, "--", "killall", "niclab-perf"]).success();
+    }
+    drop((sender, receiver));
     let refused = niclab.run(["inic", "load", "--node", "node7", "--", "conf3"]);
     assert!(refused.code() != 0 && refused.stderr.contains("node0, node1"), "{refused}");
     niclab.run(["down"]).success();

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use niclab_random::Random;
 use niclab_user::posts::{
     Barrier, Command, Event, Kind, MAX_COLLECTIVE_BYTES, Multicast, Outcome, Port, PortOptions, Receive,
     Reduce, Region,
@@ -54,8 +53,9 @@ impl Group {
     fn new(number: u32, nodes: &[u32], node: u32) -> Option<Self> {
         let place = nodes.iter().position(|member| *member == node)?;
         let none = vec![0; nodes.len()];
-        let mix = |name: u64, node: &u32| Random::new(name, (*node).into()).next();
-        let name = nodes.iter().fold(number.into(), mix) as u32;
+        // FNV-1a, of numbers instead of bytes.
+        let name =
+            nodes.iter().fold(0x811c_9dc5 ^ number, |name, node| (name ^ node).wrapping_mul(0x0100_0193));
         Some(Self { number, name, nodes: nodes.to_vec(), place, reduced: 0, due: none.clone(), heard: none })
     }
 
