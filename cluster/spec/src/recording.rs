@@ -97,7 +97,7 @@ impl SimConfig {
         // Each that can be opened sends to one other.
         let ports = cards().map(|card| card.open_ports.len()).min().unwrap_or(0);
         // Where a tag is part of the message, it is of what was recorded.
-        let tag_bytes = if self.sends_to_many() { niclab_workloads::posts::TAG_BYTES as u32 } else { 0 };
+        let tag_bytes = self.tag_bytes();
         let limits = Limits {
             nodes: self.nodes.len() as u32,
             message_bytes: self.workload.max_bytes() + tag_bytes,

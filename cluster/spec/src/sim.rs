@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use niclab_abi::config::FEATURE_POSTS;
+use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_POSTS};
 use niclab_model::nic::registry::{Promise, Promises};
 use niclab_workloads::Recorded;
 use schemars::JsonSchema;
@@ -150,6 +150,8 @@ impl SimConfig {
             seed: self.seed,
             entries: least(|card| u64::from(card.entries) / (card.open_ports.len() as u64).max(1)),
             unexpected_messages: least(|card| card.unexpected_messages.into()),
+            payload_bytes: limits.iter().map(|card| card.payload_bytes).min().unwrap_or(0),
+            first_segment_bytes: limits.iter().map(|card| card.first_segment_bytes).min().unwrap_or(0),
             ports: limits.into_iter().map(|card| card.open_ports).collect(),
             sends_to_many: self.sends_to_many(),
             promise: self.promise(),
@@ -158,7 +160,15 @@ impl SimConfig {
 
     /// Whether a port of each card sends to any number of others.
     pub(crate) fn sends_to_many(&self) -> bool {
-        self.nodes.iter().all(|node| node.nic.model.has(FEATURE_POSTS))
+        let sends_to_many =
+            |node: &SimNode| [FEATURE_POSTS, FEATURE_CHANNELS].iter().any(|it| node.nic.model.has(*it));
+        self.nodes.iter().all(sends_to_many)
+    }
+
+    /// Bytes of a message's tag that stand in its payload, as recordings have it.
+    pub(crate) fn tag_bytes(&self) -> u32 {
+        let stands_in_payload = self.nodes.iter().all(|node| node.nic.model.has(FEATURE_POSTS));
+        if stands_in_payload { niclab_workloads::posts::TAG_BYTES as u32 } else { 0 }
     }
 
     /// What all cards promise of messages.

@@ -12,8 +12,10 @@ use syn::{Attribute, Expr, Field, Ident, Item, Lit, LitInt, Meta, Token, Visibil
 type Failure = Box<dyn std::error::Error>;
 
 /// Modules in the order of the header.
-const MODULES: [&str; 11] =
-    ["", "config", "bar", "receive", "control", "event", "region", "lists", "posts", "firmware", "ioctl"];
+const MODULES: [&str; 12] = [
+    "", "config", "bar", "receive", "control", "event", "region", "lists", "posts", "channels", "firmware",
+    "ioctl",
+];
 
 fn main() -> Result<(), Failure> {
     let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../src");

@@ -29,6 +29,8 @@ pub const FEATURE_HAND_OVER: u64 = 1 << 7;
 /// Barriers, multicasts and reductions of groups of nodes, which cards carry out among themselves ([`crate::posts::PostGroup`]).
 /// With [`FEATURE_POSTS`].
 pub const FEATURE_COLLECTIVES: u64 = 1 << 8;
+/// Active messages over logical channels, pushed into the card, from each port to any ([`crate::channels`]).
+pub const FEATURE_CHANNELS: u64 = 1 << 9;
 
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where

@@ -13,7 +13,8 @@
 //! 4. [`control`]: requests on the control queue;
 //! 5. [`event`]: what an interrupt tells;
 //! 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
-//!    commands and events; [`posts`], messages to any node, the same; [`firmware`];
+//!    commands and events; [`posts`], messages to any node, the same; [`channels`], active messages that are pushed;
+//!    [`firmware`];
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program.
 //!
 //! `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
@@ -21,6 +22,7 @@
 #![no_std]
 
 pub mod bar;
+pub mod channels;
 pub mod config;
 pub mod control;
 pub mod event;

@@ -118,6 +118,21 @@ pub const REFUSED_NO_ROUTE: u64 = 3;
 pub const REFUSED_RELEASE: u64 = 4;
 /// [`StatusLine::refusal`]: the command was refused; the event says why.
 pub const REFUSED_COMMAND: u64 = 5;
+/// [`StatusLine::refusal`]: there is no such command, or a reserved field of it is not zero.
+pub const REFUSED_HEADER: u64 = 6;
+/// [`StatusLine::refusal`]: there is no such node, or no such endpoint on a node.
+pub const REFUSED_TARGET: u64 = 7;
+/// [`StatusLine::refusal`]: the payload is empty, too long, or beyond the payload region.
+pub const REFUSED_PAYLOAD: u64 = 8;
+/// [`StatusLine::refusal`]: a segment that runs backwards, goes past its message, or belongs to none; a message launched
+/// before the one before it was pushed whole; or one of which no more was pushed for so long that the card gave it up.
+pub const REFUSED_SEGMENT: u64 = 9;
+/// [`StatusLine::refusal`]: no program has the target endpoint open.
+pub const REFUSED_CLOSED: u64 = 10;
+/// [`StatusLine::refusal`]: the target endpoint has no payload region, or a smaller one than the payload.
+pub const REFUSED_NO_PAYLOAD: u64 = 11;
+/// [`StatusLine::refusal`]: the target endpoint has not exposed the memory that a message was for.
+pub const REFUSED_MEMORY: u64 = 12;
 
 #[cfg(test)]
 mod tests {

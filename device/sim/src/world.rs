@@ -15,7 +15,7 @@ use niclab_model::time::{Span, Time};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
 use niclab_spec::{Function, SimConfig, WorkloadKind};
-use niclab_workloads::{Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
+use niclab_workloads::{ChannelTerms, Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
 use crate::bound::{Bound, Progress, Rounds};
@@ -140,6 +140,7 @@ impl<'a> World<'a> {
             mtu_bytes: niclab_assembly::least_mtu_bytes(config.nodes.iter().map(|node| &node.link)),
             terms: programs.terms(plan.max_partners()),
             posts: programs.post_terms(),
+            channels: programs.channel_terms(),
             flows: &flows,
             wrap,
         };
@@ -523,13 +524,14 @@ struct Common<'a> {
     terms: Terms,
     /// The same where they post messages.
     posts: PostTerms,
+    channels: ChannelTerms,
     wrap: Wrap<'a>,
 }
 
 impl Common<'_> {
     /// The host of a node, with its card.
     fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
-        let &Self { config, flows, mtu_bytes, terms, posts, wrap, .. } = self;
+        let &Self { config, flows, mtu_bytes, terms, posts, channels, wrap, .. } = self;
         let (count, profile) = (config.nodes.len() as u16, Arc::clone(&self.profile));
         if config.workload.function == Function::Ethernet {
             return Ok(Box::new(EthernetHost::new(number, Conventional::new(profile), Arc::clone(flows))));
@@ -546,7 +548,7 @@ impl Common<'_> {
             // As with links, nothing goes wrong before all ports are open.
             Box::new(FaultyNic::new(nic, FaultInjector::new(Rates::default(), config.seed, number)))
         };
-        Ok((maker.make)(HostSeat { number, nic, terms, posts }))
+        Ok((maker.make)(HostSeat { number, nic, terms, posts, channels }))
     }
 }
 

@@ -10,7 +10,7 @@
 //! - [`Queue`]: records of the receive queue, read in turn, released on the beat that the device was told, and passed over
 //!   where a faulty device left them out;
 //! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
-//!   [`lists`], [`posts`];
+//!   [`lists`], [`posts`], [`channels`];
 //! - [`command`]: what stands in a slot where ways of using a card ask by commands;
 //! - [`Windows`]: where in the BAR these pages are, and what else the card's model has there;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
@@ -23,6 +23,7 @@ extern crate std;
 
 mod address;
 pub mod atomic;
+pub mod channels;
 pub mod command;
 mod fault;
 pub mod lists;

@@ -1,7 +1,9 @@
 //! The status line.
 
 use niclab_abi::receive::{
-    REFUSED_COMMAND, REFUSED_LENGTH, REFUSED_NO_ROUTE, REFUSED_RELEASE, REFUSED_RESERVED_BITS,
+    REFUSED_CLOSED, REFUSED_COMMAND, REFUSED_HEADER, REFUSED_LENGTH, REFUSED_MEMORY, REFUSED_NO_PAYLOAD,
+    REFUSED_NO_ROUTE, REFUSED_PAYLOAD, REFUSED_RELEASE, REFUSED_RESERVED_BITS, REFUSED_SEGMENT,
+    REFUSED_TARGET,
 };
 
 use crate::Reports;
@@ -46,6 +48,20 @@ pub enum Refusal {
     Release,
     /// The command was refused: its event says why.
     Command,
+    /// There is no such command, or a reserved field of it is not zero.
+    Header,
+    /// There is no such node, or no such endpoint on a node.
+    Target,
+    /// The payload is empty, too long, or beyond the payload region.
+    Payload,
+    /// A segment runs backwards, goes past its message or belongs to none, or comes too late; or the message before was not whole.
+    Segment,
+    /// No program has the target endpoint open.
+    Closed,
+    /// The target endpoint has no payload region, or a smaller one than the payload.
+    NoPayload,
+    /// The target endpoint has not exposed the memory that a message was for.
+    Memory,
     /// A reason that this library does not know, by its number.
     Other(u64),
 }
@@ -61,6 +77,13 @@ impl Refusal {
             REFUSED_NO_ROUTE => Some(Self::NoRoute),
             REFUSED_RELEASE => Some(Self::Release),
             REFUSED_COMMAND => Some(Self::Command),
+            REFUSED_HEADER => Some(Self::Header),
+            REFUSED_TARGET => Some(Self::Target),
+            REFUSED_PAYLOAD => Some(Self::Payload),
+            REFUSED_SEGMENT => Some(Self::Segment),
+            REFUSED_CLOSED => Some(Self::Closed),
+            REFUSED_NO_PAYLOAD => Some(Self::NoPayload),
+            REFUSED_MEMORY => Some(Self::Memory),
             other => Some(Self::Other(other)),
         }
     }
@@ -74,6 +97,17 @@ impl Refusal {
             Self::NoRoute => "the port has no route: set one before sending",
             Self::Release => "more slices were released than stored",
             Self::Command => "a command was none that the device carries out: its event says why",
+            Self::Header => "a message was none that the card knows: build device and program alike",
+            Self::Target => "there is no such node, or no such endpoint on it",
+            Self::Payload => "the payload is empty, too long, or beyond the channel's payload region",
+            Self::Segment => {
+                "a message was not pushed whole before the next, or a segment does not belong to it"
+            }
+            Self::Closed => "no program has the target endpoint open: start the receiver first",
+            Self::NoPayload => {
+                "the target endpoint has no payload region, or one too small: have the receiver set one"
+            }
+            Self::Memory => "the target has not exposed the memory: have the receiver expose the region",
             Self::Other(_) => "of a reason that this library does not know: build device and program alike",
         }
     }

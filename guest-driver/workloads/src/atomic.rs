@@ -16,6 +16,8 @@ pub struct AtomicMemory<'a> {
     pub records: AtomicRecords<'a>,
     /// The region; empty where there is none.
     pub region: &'a [AtomicU64],
+    /// The payload region of the outbound queue; empty where there is none.
+    pub payload: &'a [AtomicU64],
 }
 
 impl Reports for AtomicMemory<'_> {
@@ -85,6 +87,13 @@ impl Memory for AtomicMemory<'_> {
             merge(self.region.get(word + 1), mask(bytes) >> rest, (value & mask(bytes)) >> rest);
         }
     }
+
+    /// The launch behind it makes it visible.
+    #[inline]
+    fn push(&mut self, offset: u64, words: impl Iterator<Item = u64>) {
+        let places = self.payload.get((offset / 8) as usize..).unwrap_or_default();
+        places.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+    }
 }
 
 const fn mask(bytes: u64) -> u64 {
@@ -109,7 +118,7 @@ mod tests {
                 let region: [AtomicU64; 3] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
                 let page = AtomicPage { requester: &[], status: &[] };
                 let records = AtomicRecords { records: &[], completer: &[] };
-                let mut memory = AtomicMemory { page, records, region: &region };
+                let mut memory = AtomicMemory { page, records, region: &region, payload: &[] };
                 memory.store_word(offset, bytes, 0x8877_6655_4433_2211);
                 assert_eq!(memory.load(offset, bytes), 0x8877_6655_4433_2211 & mask(bytes));
                 assert_eq!(memory.load(offset + bytes, 8 - bytes), mask(8 - bytes));

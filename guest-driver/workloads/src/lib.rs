@@ -16,6 +16,7 @@
 extern crate alloc;
 
 mod atomic;
+pub mod channels;
 mod flow;
 pub mod lists;
 mod plan;
@@ -28,6 +29,7 @@ mod verifier;
 mod workload;
 
 pub use atomic::AtomicMemory;
+pub use channels::ChannelTerms;
 pub use flow::{End, Flow, FlowId, Mark, PortPlan};
 pub use lists::{Limits, Receive, Terms};
 pub use plan::Plan;

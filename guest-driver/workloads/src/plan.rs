@@ -303,6 +303,8 @@ mod tests {
             sends_to_many: false,
             entries: 0,
             unexpected_messages: 0,
+            payload_bytes: 0,
+            first_segment_bytes: 0,
             promise: crate::Promise::ALL,
         }
     }

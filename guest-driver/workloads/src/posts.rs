@@ -7,6 +7,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{format, vec, vec::Vec};
 
+use niclab_abi::posts::OP_POST_GROUP;
 use niclab_port::posts::{
     self, Barrier, Command, Element, Encoded, Event, Kind, Operator, Outcome, Part, PostRecord, Receive,
     Reduce, Send,
@@ -284,6 +285,14 @@ impl Transport for PostTransport {
     fn begin(&mut self, region: u32) {
         self.region = region;
         (0..self.is_posted.len() as u64).for_each(|place| self.post(place));
+    }
+
+    fn requests(&self) -> Vec<(u32, Vec<u8>)> {
+        if self.group.is_empty() {
+            return Vec::new();
+        }
+        let nodes: Vec<u32> = self.group.iter().copied().map(u32::from).collect();
+        [(OP_POST_GROUP, posts::group_request(self.end.port.into(), GROUP, &nodes))].into()
     }
 
     fn has_launches(&self) -> bool {

@@ -1,5 +1,7 @@
 //! How the messages of a workload are sent and received over one open port.
 
+use alloc::vec::Vec;
+
 use niclab_port::{Kind, Page, Queue, Records, Reports, Requester};
 
 use crate::{End, Mark};
@@ -23,6 +25,9 @@ pub trait Memory: Page + Records {
             self.store_word(offset + at, (bytes - at).min(8), word);
         }
     }
+
+    /// Stores words into the payload region of the port's outbound queue from `offset` on, a multiple of 8, where the card has one.
+    fn push(&mut self, offset: u64, words: impl Iterator<Item = u64>);
 }
 
 /// What was read from a receive queue.
@@ -87,6 +92,11 @@ pub trait Transport {
 
     /// The port is open and its region is registered by this name.
     fn begin(&mut self, region: u32);
+
+    /// What the card is then asked for: control requests, each with its body.
+    fn requests(&self) -> Vec<(u32, Vec<u8>)> {
+        Vec::new()
+    }
 
     /// Whether something is to be launched that the transport owes to others.
     fn has_launches(&self) -> bool;

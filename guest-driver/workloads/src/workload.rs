@@ -6,7 +6,7 @@ use alloc::{borrow::ToOwned, format};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, PostTerms, Promise, Receive, Terms};
+use crate::{ChannelTerms, Limits, PostTerms, Promise, Receive, Terms};
 
 /// All that the scripts of a run are made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,10 @@ pub struct Workload {
     pub entries: u64,
     /// Unexpected messages that the smallest card keeps in mind.
     pub unexpected_messages: u64,
+    /// Payload that a port's outbound queue holds, in the smallest card that payload is pushed into.
+    pub payload_bytes: u64,
+    /// How it is pushed: so much first, then segments that double; zero: whole messages.
+    pub first_segment_bytes: u64,
     /// What the cards promise of messages, on this network.
     pub promise: Promise,
 }
@@ -139,6 +143,17 @@ impl Workload {
     #[must_use]
     pub fn post_terms(&self) -> PostTerms {
         PostTerms::new(self.slices, self.message_bytes, self.interrupt_every)
+    }
+
+    /// What every port is opened with, where the NIC has channels.
+    #[must_use]
+    pub fn channel_terms(&self) -> ChannelTerms {
+        ChannelTerms::new(
+            self.slices,
+            self.message_bytes.into(),
+            self.payload_bytes,
+            self.first_segment_bytes,
+        )
     }
 
     /// What a program cannot perform of it, for who gets it from elsewhere.

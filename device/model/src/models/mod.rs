@@ -3,6 +3,7 @@
 use crate::fabric::ethernet::HEADER_BYTES;
 use crate::nic::registry::{Begun, Model};
 
+pub mod grim;
 pub mod inic;
 pub mod mailbox;
 pub mod matching;
@@ -14,6 +15,7 @@ pub static MODELS: &[&Model] = &[
     &matching::descriptor::MODEL,
     &mailbox::descriptor::MODEL,
     &inic::descriptor::MODEL,
+    &grim::descriptor::MODEL,
 ];
 
 /// The model that a cluster file means that names none.

@@ -409,7 +409,10 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
             }
             match self.nic.poll_output()? {
                 // Not for the host to see: what tells of the data comes later.
-                output @ (Output::Frame { .. } | Output::DmaFrame { .. } | Output::DmaRead { .. }) => {
+                output @ (Output::Frame { .. }
+                | Output::DmaFrame { .. }
+                | Output::DmaRead { .. }
+                | Output::WindowRead { .. }) => {
                     return Some(output);
                 }
                 output => self.fault_injector.take(output),

@@ -86,7 +86,7 @@ pub enum Input<'a> {
         /// What [`Output::Frame`] said of it.
         message: Option<TraceTag>,
     },
-    /// What [`Output::DmaRead`] asked for.
+    /// What [`Output::DmaRead`] or [`Output::WindowRead`] asked for.
     DmaData {
         /// Token of the output.
         token: u64,
@@ -133,6 +133,17 @@ pub struct HostRange {
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// A stretch of a window of the BAR that ports have parts of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowRange {
+    /// The window's kind, as its model declares it.
+    pub window: u32,
+    /// The port whose part of it.
+    pub port: u32,
+    /// Which bytes of the part.
+    pub bytes: Range<u64>,
 }
 
 /// A descriptor queue of a card: the virtqueues of the same names.
@@ -251,6 +262,20 @@ pub enum Output {
         /// The message that it is for, where the ledger knows.
         message: Option<TraceTag>,
     },
+    /// Load bytes that the host stored into a window of the card, append them to `into`, and answer by [`Input::DmaData`] as to
+    /// [`Output::DmaRead`]. They are in the card already, so that nothing crosses the bus.
+    WindowRead {
+        /// When the card has them in hand.
+        at: Time,
+        /// Comes back with the answer.
+        token: u64,
+        /// Which.
+        range: WindowRange,
+        /// What they are appended to: the head of a frame, so that data is copied once.
+        into: FrameBytes,
+        /// The message that they are part of, where the ledger knows.
+        message: Option<TraceTag>,
+    },
     /// Send a frame into the link.
     Frame {
         /// When its first byte is ready for the link.
@@ -303,6 +328,7 @@ impl Output {
             Self::DmaWrite { at, .. }
             | Self::DmaFrame { at, .. }
             | Self::DmaRead { at, .. }
+            | Self::WindowRead { at, .. }
             | Self::Frame { at, .. }
             | Self::Interrupt { at, .. }
             | Self::Complete { at, .. }
@@ -317,6 +343,7 @@ impl Output {
             Self::DmaWrite { message, .. }
             | Self::DmaFrame { message, .. }
             | Self::DmaRead { message, .. }
+            | Self::WindowRead { message, .. }
             | Self::Frame { message, .. }
             | Self::Interrupt { message, .. } => *message,
             Self::Complete { .. } | Self::Reply { .. } => None,
@@ -329,6 +356,7 @@ impl Output {
             Self::DmaWrite { at, .. }
             | Self::DmaFrame { at, .. }
             | Self::DmaRead { at, .. }
+            | Self::WindowRead { at, .. }
             | Self::Frame { at, .. }
             | Self::Interrupt { at, .. }
             | Self::Complete { at, .. }

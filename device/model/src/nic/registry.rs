@@ -353,6 +353,11 @@ pub struct Limits {
     pub message_raised_by: Option<&'static str>,
     /// A message is a multiple of this, in bytes.
     pub message_unit_bytes: u32,
+    /// Payload that a program may have pushed into a port's outbound queue and that has not left; zero for a card that nothing is
+    /// pushed into.
+    pub payload_bytes: u64,
+    /// How programs push: so much of a payload first, then segments that double; zero: whole messages.
+    pub first_segment_bytes: u64,
 }
 
 /// What a card promises of each message.

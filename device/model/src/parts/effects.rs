@@ -9,6 +9,7 @@ use niclab_abi::{FromBytes, ToBytes};
 use crate::nic::frame::SharedFrame;
 use crate::nic::{
     Content, Descriptor, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts,
+    WindowRange,
 };
 use crate::parts::counters::{CardCounters, Counting};
 use crate::parts::descriptor_ring::WriteBack;
@@ -264,6 +265,13 @@ impl<C: Counting> Effects<C> {
         self.spend_output(bytes);
         self.outputs.push_back(Output::DmaRead { at, token, ranges, into, message });
         at
+    }
+
+    /// Reads what the host stored into a window of the card behind what is in `into`: it is there already.
+    pub fn window_read(&mut self, at: Time, token: u64, range: WindowRange, into: FrameBytes) {
+        let message = self.interface.ledger().attributed();
+        self.spend_output(range.bytes.end - range.bytes.start);
+        self.outputs.push_back(Output::WindowRead { at, token, range, into, message });
     }
 
     /// Gives a descriptor of a ring in host memory back. Returns when the host sees it.

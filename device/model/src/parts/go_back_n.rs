@@ -9,6 +9,9 @@
 //! doubles up to a bound; an acknowledgement that moves the window resets it. The protocol never gives up: links of a
 //! cluster lose frames, but do not end.
 //!
+//! A receiver may have no room for a frame that is next. It does not take it, and **refuses** it: the sender then goes back to it
+//! when a pause is over, and sends nothing new until then.
+//!
 //! Numbers have as many bits as a model's header gives them, and wrap. A frame or an acknowledgement that is older than half
 //! of all numbers would be taken for a new one; a link must not keep one so long.
 //!
@@ -28,8 +31,10 @@ pub struct Config {
     /// How long a frame waits for its acknowledgement before it goes again the first time. Longer than a round trip with
     /// a full window under way, or frames go twice for nothing.
     pub first_wait: Span,
-    /// The longest such wait, as it doubles.
+    /// The longest such wait, as it doubles, and the longest pause.
     pub longest_wait: Span,
+    /// How long a frame that was refused pauses the first time. The pause doubles while it is refused again.
+    pub first_pause: Span,
 }
 
 /// What a frame that arrives is.
@@ -53,6 +58,10 @@ pub struct GoBackN<F, const BITS: u32 = 32> {
     /// Number of the oldest of them, or of the next frame if there are none.
     oldest: Sequence<BITS>,
     wait: Span,
+    /// How long the next refusal pauses.
+    pause: Span,
+    /// Whether the oldest was refused, and nothing goes until the deadline.
+    is_paused: bool,
     deadline: Option<Time>,
     /// Number of the frame that is to arrive next.
     expected: Sequence<BITS>,
@@ -66,15 +75,17 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
             kept: VecDeque::new(),
             oldest: Sequence::ZERO,
             wait: config.first_wait,
+            pause: config.first_pause,
+            is_paused: false,
             deadline: None,
             expected: Sequence::ZERO,
         }
     }
 
-    /// Whether the window has room for another frame.
+    /// Whether the window has room for another frame, and nothing pauses.
     #[inline]
     pub fn can_send(&self) -> bool {
-        self.kept.len() < self.window()
+        self.kept.len() < self.window() && !self.is_paused
     }
 
     /// The number of the next frame that is sent.
@@ -114,21 +125,66 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         self.kept.drain(..arrived);
         self.oldest = number;
         self.wait = self.config.first_wait;
+        self.pause = self.config.first_pause;
+        self.is_paused = false;
         self.deadline = (!self.kept.is_empty()).then(|| now + self.wait);
         true
     }
 
-    /// Takes the number of a frame that arrived whole, and says what it is.
+    /// Takes a refusal: all frames before `number` have arrived, and the one of this number found no room. True when the window
+    /// moved. One that is old, doubled or absurd changes nothing.
+    pub fn on_refused(&mut self, now: Time, number: Sequence<BITS>) -> bool {
+        let has_moved = self.on_acknowledged(now, number);
+        if number == self.oldest && !self.kept.is_empty() && !self.is_paused {
+            self.is_paused = true;
+            self.deadline = Some(now + self.pause);
+            self.pause = self.pause.times(2).min(self.config.longest_wait).max(self.config.first_pause);
+        }
+        has_moved
+    }
+
+    /// Whether the oldest frame was refused and its pause is not over.
+    pub const fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// What is kept of the frame with this number, until it is acknowledged.
+    pub fn kept_mut(&mut self, sequence: Sequence<BITS>) -> Option<&mut F> {
+        let place = sequence.get().wrapping_sub(self.oldest.get()) & Sequence::<BITS>::new(u32::MAX).get();
+        self.kept.get_mut(place as usize)
+    }
+
+    /// What is kept of all frames, the oldest first, with their numbers.
+    pub fn all_kept_mut(&mut self) -> impl Iterator<Item = (Sequence<BITS>, &mut F)> {
+        let oldest = self.oldest;
+        (0..).zip(&mut self.kept).map(move |(place, kept)| (oldest.plus(place), kept))
+    }
+
+    /// The number of the oldest frame that is not acknowledged, or of the next.
+    pub const fn oldest(&self) -> Sequence<BITS> {
+        self.oldest
+    }
+
+    /// What a frame of this number would be, were it taken: a receiver without room asks before it takes one.
     #[inline]
-    pub const fn receive(&mut self, sequence: Sequence<BITS>) -> Reception {
+    pub const fn foresee(&self, sequence: Sequence<BITS>) -> Reception {
         if sequence.get() == self.expected.get() {
-            self.expected = sequence.next();
             Reception::Next
         } else if sequence.is_after(self.expected) {
             Reception::Ahead
         } else {
             Reception::Doubled
         }
+    }
+
+    /// Takes the number of a frame that arrived whole, and says what it is.
+    #[inline]
+    pub const fn receive(&mut self, sequence: Sequence<BITS>) -> Reception {
+        let reception = self.foresee(sequence);
+        if matches!(reception, Reception::Next) {
+            self.expected = sequence.next();
+        }
+        reception
     }
 
     /// What an acknowledgement says now: the number before which all frames have arrived. Costs nothing to write into
@@ -147,8 +203,10 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
     /// The frames that go again at `now`, oldest first: none before the deadline.
     pub fn expire(&mut self, now: Time) -> impl ExactSizeIterator<Item = &F> {
         let is_due = self.deadline.is_some_and(|deadline| deadline <= now);
-        if is_due {
+        if is_due && !core::mem::take(&mut self.is_paused) {
             self.wait = self.wait.times(2).min(self.config.longest_wait).max(self.config.first_wait);
+        }
+        if is_due {
             self.deadline = Some(now + self.wait);
         }
         let count = if is_due { self.kept.len() } else { 0 };
@@ -168,8 +226,12 @@ mod tests {
 
     use super::*;
 
-    const CONFIG: Config =
-        Config { window_frames: 8, first_wait: Span::from_ns(10), longest_wait: Span::from_ns(40) };
+    const CONFIG: Config = Config {
+        window_frames: 8,
+        first_wait: Span::from_ns(10),
+        longest_wait: Span::from_ns(40),
+        first_pause: Span::from_ns(3),
+    };
 
     fn at(ns: u64) -> Time {
         Time::ZERO + Span::from_ns(ns)

@@ -11,7 +11,6 @@ use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
 use niclab_abi::event::CAUSE_HANDED_OVER;
-use niclab_abi::posts::OP_POST_GROUP;
 use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
@@ -23,16 +22,14 @@ use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_port::open_region;
-use niclab_port::posts::group_request;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};
 use niclab_spec::report::NodeFigures;
-use niclab_workloads::posts::GROUP;
 use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Transport, Wrong};
 use smallvec::SmallVec;
 
 use self::descriptors::Chains;
 use super::memory::{COUNTER_WORDS, Glance, Launch, Memory, Place};
-use super::oracle::{Oracle, Progress, STATUS_REFUSED};
+use super::oracle::{Oracle, Progress, STATUS_REFUSED, STATUS_SENT};
 use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, Parcel, Refused, Sum};
 use crate::checker::{Check, Checker};
@@ -272,6 +269,14 @@ impl<T: Transport> CardHost<T> {
                 Output::DmaRead { at, token, ranges, into, .. } => {
                     let bytes = self.load(&ranges, into, checker);
                     let data = Input::DmaData { token, bytes, is_whole: true };
+                    self.nic.handle(at, data, &mut self.bus);
+                }
+                Output::WindowRead { at, token, range, into, .. } => {
+                    let place = self.ports.iter().position(|port| port.number == range.port);
+                    let mut bytes = into;
+                    let pushed = place.and_then(|place| self.memory.pushed(place, &range.bytes));
+                    bytes.extend_from_slice(pushed.unwrap_or_default());
+                    let data = Input::DmaData { token, bytes, is_whole: pushed.is_some() };
                     self.nic.handle(at, data, &mut self.bus);
                 }
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, checker),
@@ -588,12 +593,12 @@ impl<T: Transport> Host for CardHost<T> {
         self.control(OP_PORT_OPEN, bytes_of(&open), checker, effects)?;
         self.authorize(place, plan, checker, effects)?;
         let region = self.open_region(place, plan.number, checker, effects)?;
-        if !plan.group.is_empty() {
-            let nodes: Vec<u32> = plan.group.iter().copied().map(u32::from).collect();
-            self.control(OP_POST_GROUP, group_request(plan.number, GROUP, &nodes), checker, effects)?;
-        }
         let Some(port) = self.ports.get_mut(place) else { return Ok(()) };
         port.transport.begin(region);
+        for (operation, body) in port.transport.requests() {
+            self.control(operation, body, checker, effects)?;
+        }
+        let Some(port) = self.ports.get(place) else { return Ok(()) };
         let is_routed = port.transport.credits(records).is_some();
         for &(_, End { node, port }) in plan.sends.iter().filter(|_| is_routed) {
             let route = Route { port: plan.number, node: node.into(), node_port: port.into(), reserved: 0 };
@@ -710,8 +715,11 @@ impl<T: Transport> Host for CardHost<T> {
     fn is_stuck(&self) -> bool {
         let ports = self.ports.iter().enumerate();
         ports.into_iter().any(|(place, port)| {
-            let seen = self.memory.status_word(place, STATUS_LAUNCHED);
-            port.oracle.is_stuck(port.requester.launched(), seen)
+            let seen = |word| self.memory.status_word(place, word);
+            let glance = Glance { memory: &self.memory, port: place };
+            let is_blocked = port.transport.is_blocked(&glance);
+            port.oracle.is_stuck(port.requester.launched(), seen(STATUS_LAUNCHED))
+                || (is_blocked && port.oracle.is_kept_from_seeing(seen(STATUS_SENT)))
         })
     }
 

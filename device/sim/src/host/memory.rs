@@ -2,6 +2,7 @@
 //! region whose pages do not touch, as those of a program seldom do.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{PAYLOAD_WORDS, TAG_WORDS};
@@ -66,6 +67,8 @@ struct PortMemory {
     /// Where the words of each record are in the pool; [`NOWHERE`] for one that was not written since it was read.
     records: Vec<u32>,
     region: Vec<u8>,
+    /// What was pushed into the card; as long as the farthest of it.
+    pushed: Vec<u8>,
 }
 
 /// No block of the pool.
@@ -93,6 +96,7 @@ impl Memory {
             counters: Vec::new(),
             records: vec![NOWHERE; records as usize],
             region: vec![0; region_bytes as usize],
+            pushed: Vec::new(),
         });
     }
 
@@ -260,9 +264,15 @@ impl Memory {
         (place.len() == bytes.len()).then_some((port, begin as u64))
     }
 
+    /// These bytes of what a port's program pushed into the card.
+    #[must_use]
+    pub fn pushed(&self, port: usize, bytes: &Range<u64>) -> Option<&[u8]> {
+        self.ports.get(port)?.pushed.get(bytes.start as usize..bytes.end as usize)
+    }
+
     /// What the program of a port sees, and what it stores into pages.
     pub fn view(&mut self, port: usize, number: u32) -> View<'_> {
-        View { memory: self, port, number, launched: None, registers: SmallVec::new() }
+        View { memory: self, port, number, launched: None, pushed_bytes: 0, registers: SmallVec::new() }
     }
 }
 
@@ -282,6 +292,8 @@ pub struct View<'a> {
     number: u32,
     /// The slot that was launched.
     pub launched: Option<Launch>,
+    /// Bytes pushed into the card since the launch before.
+    pushed_bytes: u64,
     /// The registers that were stored to, in their order.
     pub registers: SmallVec<[nic::Register; 2]>,
 }
@@ -291,7 +303,8 @@ impl Page for View<'_> {
         const WORDS: usize = PAYLOAD_WORDS + TAG_WORDS;
         let mut store = PageStore { port: self.number, code: launch_word as u32, words: [0; WORDS] };
         store.words.iter_mut().skip(begin).zip(words).for_each(|(place, word)| *place = word);
-        self.launched = Some(Launch { store, bytes: 8 * WORDS.saturating_sub(begin) as u64 });
+        let bytes = 8 * WORDS.saturating_sub(begin) as u64 + core::mem::take(&mut self.pushed_bytes);
+        self.launched = Some(Launch { store, bytes });
     }
 }
 
@@ -362,6 +375,25 @@ impl niclab_workloads::Memory for View<'_> {
         places.iter_mut().zip(&mut words).for_each(|(place, word)| *place = word.to_le_bytes());
         if let Some(word) = words.next() {
             rest.iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+        }
+    }
+
+    fn push(&mut self, offset: u64, words: impl Iterator<Item = u64>) {
+        let Some(memory) = self.memory.ports.get_mut(self.port) else { return };
+        let mut end = offset as usize;
+        for word in words {
+            let begin = end;
+            end += 8;
+            if memory.pushed.len() < end {
+                memory.pushed.resize(end, 0);
+            }
+            memory
+                .pushed
+                .iter_mut()
+                .skip(begin)
+                .zip(word.to_le_bytes())
+                .for_each(|(place, byte)| *place = byte);
+            self.pushed_bytes += 8;
         }
     }
 }

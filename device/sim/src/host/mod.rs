@@ -5,6 +5,7 @@
 //! [`Effects`].
 
 pub mod card;
+pub mod channels;
 pub mod ethernet;
 pub mod lists;
 pub mod memory;
@@ -25,7 +26,7 @@ use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 use niclab_spec::report::NodeFigures;
-use niclab_workloads::{PortPlan, PostTerms, Script, Terms};
+use niclab_workloads::{ChannelTerms, PortPlan, PostTerms, Script, Terms};
 
 use crate::checker::Checker;
 
@@ -176,6 +177,8 @@ pub struct HostSeat {
     pub terms: Terms,
     /// The same where the card posts messages.
     pub posts: PostTerms,
+    /// The same where it has channels.
+    pub channels: ChannelTerms,
 }
 
 /// Makes the hosts of cards that are used in one way.
@@ -187,7 +190,7 @@ pub struct HostMaker {
 }
 
 /// Those of all cards that can be simulated.
-const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER, posts::MAKER];
+const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER, posts::MAKER, channels::MAKER];
 
 /// Who makes the hosts of this model's cards.
 #[must_use]

@@ -13,6 +13,8 @@ use super::memory::STATUS_WORDS;
 use super::tally::Interrupts;
 use crate::checker::{Check, Checker};
 
+/// Word of the status line with the messages that have left.
+pub const STATUS_SENT: usize = 3;
 /// Word of the status line with what was refused.
 pub const STATUS_REFUSED: usize = 4;
 
@@ -36,6 +38,8 @@ pub struct Oracle {
     pub is_astray: bool,
     /// Status lines that a fault of the device befell, as the card wanted them.
     spoiled_lines: VecDeque<DmaWords>,
+    /// Messages that have left, as the last status line says that the card wanted to write.
+    sent: u64,
     /// What interrupted.
     pub interrupts: Interrupts,
 }
@@ -65,6 +69,7 @@ impl Oracle {
             passed: BTreeSet::new(),
             is_astray: false,
             spoiled_lines: VecDeque::new(),
+            sent: 0,
             interrupts: Interrupts { message: 0, armed: 0, unauthorized: 0, handed_over: 0 },
         }
     }
@@ -124,15 +129,17 @@ impl Oracle {
 
     /// The card wanted to write this status line, and a fault befell it.
     pub fn on_spoiled_status(&mut self, wanted: DmaWords) {
+        self.note_sent(&wanted);
         self.spoiled_lines.push_back(wanted);
     }
 
     /// The host sees a status line, or what a fault left of it. Lines that a fault befell before it are checked first, as
     /// the card wanted them.
     pub fn on_status(&mut self, line: &[u64], program: Progress, checker: &mut Checker) {
-        let launched = line.first().copied().unwrap_or(0);
         let mut is_spoiled = false;
-        while self.spoiled_lines.front().is_some_and(|wanted| wanted.first() <= Some(&launched)) {
+        // No count falls, so that what was wanted before this line is in none of its words more.
+        let is_before = |wanted: &DmaWords| wanted.iter().zip(line).all(|(wanted, seen)| wanted <= seen);
+        while self.spoiled_lines.front().is_some_and(is_before) {
             let Some(wanted) = self.spoiled_lines.pop_front() else { break };
             is_spoiled = true;
             self.check_status(&wanted, program, checker);
@@ -140,6 +147,11 @@ impl Oracle {
         if line.len() == STATUS_WORDS || !is_spoiled {
             self.check_status(line, program, checker);
         }
+    }
+
+    /// How many messages the card wanted the program to know that have left.
+    fn note_sent(&mut self, wanted: &[u64]) {
+        self.sent = self.sent.max(wanted.get(STATUS_SENT).copied().unwrap_or(0));
     }
 
     /// Lines that a fault befell and none came after are checked at last.
@@ -165,6 +177,7 @@ impl Oracle {
                 format!("{end:?}: {launched} launches reported after {before}: a status line is missing")
             });
         }
+        self.note_sent(line);
         let refused = line.get(STATUS_REFUSED).copied().unwrap_or(0);
         if refused != 0 {
             checker.fail(Check::FlowControl, || format!("{end:?}: the card refused {refused} stores"));
@@ -178,6 +191,12 @@ impl Oracle {
     pub fn is_stuck(&self, launched: u64, seen: u64) -> bool {
         let is_full = |taken: u64| launched.saturating_sub(taken) >= u64::from(SLOTS);
         is_full(seen) && !is_full(self.reported)
+    }
+
+    /// Whether a fault of the device keeps the program, which sees that so many messages have left, from seeing that more have.
+    #[must_use]
+    pub const fn is_kept_from_seeing(&self, sent: u64) -> bool {
+        sent < self.sent
     }
 
     /// The card interrupted for this port.

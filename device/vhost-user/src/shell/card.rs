@@ -9,7 +9,9 @@ use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes}
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
-use niclab_model::nic::{DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics};
+use niclab_model::nic::{
+    DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics, WindowRange,
+};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -397,6 +399,20 @@ impl Card {
         if !is_whole {
             violation(&mut self.counts.violations, "dma_outside_memory");
         }
+        self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
+    }
+
+    /// Loads what a program stored into a window of the card, and gives it to the model.
+    pub fn read_window(
+        &mut self,
+        at: Time,
+        token: u64,
+        range: &WindowRange,
+        into: FrameBytes,
+        bus: &mut NodeBus,
+    ) {
+        let mut bytes = into;
+        let is_whole = self.pages.append(range, &mut bytes);
         self.nic.handle(at, Input::DmaData { token, bytes, is_whole }, bus);
     }
 

@@ -13,7 +13,7 @@ use niclab_abi::bar::{
 };
 use niclab_abi::{ABI_VERSION, MAGIC, PAGE_BYTES, ToBytes};
 use niclab_model::nic::windows::{self, LayoutError, lay_out};
-use niclab_model::nic::{PageStore, Register};
+use niclab_model::nic::{FrameBytes, PageStore, Register, WindowRange};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use thiserror::Error;
@@ -315,6 +315,29 @@ impl Pages {
         if let Some(word) = self.page(self.completer_page(port)).get(offset as usize / 8) {
             word.store(value.to_le(), Ordering::Release);
         }
+    }
+
+    /// Appends bytes of a window to `into`; false where the window has no such bytes. The program may store there at the same time:
+    /// what is read then is its own concern.
+    pub fn append(&self, range: &WindowRange, into: &mut FrameBytes) -> bool {
+        let window = self.windows.iter().find(|window| window.kind == range.window);
+        let Some(window) = window.filter(|_| (range.port as usize) < self.ports.len()) else { return false };
+        let first_page = u64::from(window.first_page + window.stride * range.port);
+        let is_inside =
+            range.bytes.start <= range.bytes.end && range.bytes.end <= u64::from(window.pages) * PAGE_BYTES;
+        if !is_inside {
+            return false;
+        }
+        let begin = first_page * PAGE_BYTES + range.bytes.start;
+        let end = first_page * PAGE_BYTES + range.bytes.end;
+        let words = (begin / 8) as usize..end.div_ceil(8) as usize;
+        let Some(words) = self.words().get(words) else { return false };
+        let (skipped, count) = ((begin % 8) as usize, (end - begin) as usize);
+        into.reserve(count);
+        // Frames begin on whole words, but for those of a message whose program pushed it to an odd place.
+        let bytes = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        into.extend(bytes.skip(skipped).take(count));
+        true
     }
 
     /// The page of the BAR from which `port` sends.

@@ -365,6 +365,9 @@ impl World {
                 card.store_bytes(frame.get(bytes).unwrap_or_default(), &ranges);
             }
             Output::DmaRead { at, token, ranges, into, .. } => card.load(at, token, &ranges, into, bus),
+            Output::WindowRead { at, token, range, into, .. } => {
+                card.read_window(at, token, &range, into, bus)
+            }
             Output::Interrupt { cause, port, .. } => card.raise(cause, port),
             Output::Complete { token, bytes, .. } => card.complete(token, bytes),
             Output::Reply { token, bytes, .. } => card.reply(token, &bytes),

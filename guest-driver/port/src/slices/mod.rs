@@ -62,10 +62,15 @@ pub fn launch(
 /// The next message of the queue, if it is there, and whether the device must be told that it was taken.
 #[inline]
 pub fn take(queue: &mut Queue<Slice>, records: &mut impl Records) -> Option<(Message, bool)> {
-    let (record, status) = queue.front(records)?;
-    let message = copy(&record, SliceStatus::decode(status)?);
-    drop(record);
+    let message = front(queue, records)?;
     Some((message, queue.advance(records)))
+}
+
+/// The next message of the queue, if it is there. It stays where it is.
+#[inline]
+pub(crate) fn front(queue: &Queue<Slice>, records: &impl Records) -> Option<Message> {
+    let (record, status) = queue.front(records)?;
+    Some(copy(&record, SliceStatus::decode(status)?))
 }
 
 #[inline]

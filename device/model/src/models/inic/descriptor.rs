@@ -223,6 +223,8 @@ fn limits(values: &Values) -> Limits {
         max_message_bytes: values.number(MESSAGE_BYTES) - TAG_BYTES,
         message_raised_by: Some(MESSAGE_BYTES),
         message_unit_bytes: 1,
+        payload_bytes: 0,
+        first_segment_bytes: 0,
     }
 }
 

@@ -62,6 +62,8 @@ fn limits(_: &Values) -> Limits {
         max_message_bytes: WORD_BYTES * PAYLOAD_WORDS as u64,
         message_raised_by: None,
         message_unit_bytes: WORD_BYTES as u32,
+        payload_bytes: 0,
+        first_segment_bytes: 0,
     }
 }
 

@@ -250,6 +250,8 @@ impl Transport {
                 window_frames: config.window_frames,
                 first_wait: config.retransmit_first + window_span(config),
                 longest_wait: config.retransmit_most + window_span(config),
+                // Nothing is refused: who has no room for a message says so when it has come.
+                first_pause: config.retransmit_first,
             },
             places: BTreeMap::new(),
             peers: Vec::new(),

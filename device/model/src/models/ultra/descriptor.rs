@@ -137,6 +137,8 @@ fn limits(values: &Values) -> Limits {
         max_message_bytes: PAYLOAD_BYTES,
         message_raised_by: None,
         message_unit_bytes: 8,
+        payload_bytes: 0,
+        first_segment_bytes: 0,
     }
 }
 

@@ -1,0 +1,155 @@
+//! A logical channel: the outbound queue of its owner. The header ring holds messages from their launch until the other card has
+//! all of them; the payload region is the program's to use anew by then.
+
+use alloc::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use niclab_abi::receive::REFUSED_SEGMENT;
+
+use crate::models::grim::command::Message;
+use crate::parts::fragments::Cutter;
+use crate::parts::port::RequesterPage;
+use crate::platform::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Segments of a message that are told apart: more than growing ones of 48 KiB are. A program that pushes byte by byte would fill
+/// the card's own memory.
+const MAX_SEGMENTS: usize = 32;
+
+/// How much of a message was pushed, and when it was there.
+type Pushed = (u32, Time);
+
+/// A message that has not left whole.
+#[derive(Clone, Debug)]
+pub(super) struct Outgoing {
+    /// Number among its owner's messages.
+    pub(super) number: u64,
+    pub(super) message: Message,
+    pub(super) tag: TraceTag,
+    /// Segments of which not all was sent, the latest last.
+    segments: SmallVec<[Pushed; 2]>,
+    pub(super) cutter: Cutter,
+}
+
+impl Outgoing {
+    /// Whether all of it is in the payload region.
+    pub(super) fn is_pushed(&self) -> bool {
+        self.pushed() == self.message.payload.bytes
+    }
+
+    fn pushed(&self) -> u32 {
+        self.segments.last().map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// Since when the byte before `end` is there; none while it is not.
+    pub(super) fn since(&self, end: u64) -> Option<Time> {
+        self.segments.iter().find(|(bytes, _)| u64::from(*bytes) >= end).map(|(_, at)| *at)
+    }
+
+    /// Forgets segments of which all was sent.
+    pub(super) fn forget(&mut self, sent: u64) {
+        let done = self.segments.iter().take_while(|(bytes, _)| u64::from(*bytes) < sent).count();
+        self.segments.drain(..done);
+    }
+}
+
+/// A message in the header ring.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    has_left: bool,
+    has_payload: bool,
+}
+
+/// An open channel.
+#[derive(Clone, Debug)]
+pub(super) struct Channel {
+    pub(super) page: RequesterPage,
+    headers: usize,
+    /// Messages of which not all frames were made, in the order of their launches.
+    pub(super) queue: VecDeque<Outgoing>,
+    /// Messages from the oldest that has not left.
+    flights: VecDeque<Flight>,
+    /// Messages that have left, in the order of their launches: the number of the first in flight.
+    left: u64,
+}
+
+impl Channel {
+    pub(super) const fn new(page: RequesterPage, headers: u32) -> Self {
+        Self { page, headers: headers as usize, queue: VecDeque::new(), flights: VecDeque::new(), left: 0 }
+    }
+
+    /// Whether the message launched last is whole.
+    fn is_whole(&self) -> bool {
+        self.queue.back().is_none_or(Outgoing::is_pushed)
+    }
+
+    /// Whether another slot can be taken: a segment of the last message, or a header for which there is room.
+    pub(super) fn has_room(&self) -> bool {
+        self.flights.len() < self.headers || !self.is_whole()
+    }
+
+    /// A message is launched, whose header and first segment are there at `arrived`. Refused where the one before is not whole.
+    pub(super) fn launch(&mut self, message: Message, tag: TraceTag, arrived: Time) -> Result<(), u64> {
+        if !self.is_whole() {
+            return Err(REFUSED_SEGMENT);
+        }
+        let number = self.left + self.flights.len() as u64;
+        self.flights.push_back(Flight { has_left: false, has_payload: message.payload.bytes > 0 });
+        self.queue.push_back(Outgoing {
+            number,
+            message,
+            tag,
+            segments: SmallVec::from_slice(&[(message.pushed, arrived)]),
+            cutter: Cutter::new(message.payload.bytes.into()),
+        });
+        Ok(())
+    }
+
+    /// Checks a segment: how much more it pushes of the message launched last, and whose that is.
+    pub(super) fn check_segment(&self, pushed: u32) -> Result<(u32, TraceTag), u64> {
+        let outgoing = self.queue.back().filter(|outgoing| !outgoing.is_pushed()).ok_or(REFUSED_SEGMENT)?;
+        let before = outgoing.pushed();
+        if pushed <= before || pushed > outgoing.message.payload.bytes {
+            return Err(REFUSED_SEGMENT);
+        }
+        Ok((pushed - before, outgoing.tag))
+    }
+
+    /// So much of the message launched last is there at `arrived`.
+    pub(super) fn push(&mut self, pushed: u32, arrived: Time) {
+        let Some(outgoing) = self.queue.back_mut() else { return };
+        if outgoing.segments.len() >= MAX_SEGMENTS {
+            // All but the first, which says when the message begins, may count as a later one.
+            outgoing.segments.remove(1);
+        }
+        outgoing.segments.push((pushed, arrived));
+    }
+
+    /// Whether the last message is still being pushed.
+    pub(super) fn is_pushing(&self) -> bool {
+        !self.is_whole()
+    }
+
+    /// Gives up the message that is still being pushed. Says where it was going, and whether it had begun.
+    pub(super) fn give_up(&mut self) -> Option<(Message, bool)> {
+        let outgoing = self.queue.pop_back_if(|outgoing| !outgoing.is_pushed())?;
+        self.leave(outgoing.number);
+        Some((outgoing.message, outgoing.cutter.begun().is_some()))
+    }
+
+    /// A message has left. True where the status line is due for it: its payload's room is free.
+    pub(super) fn leave(&mut self, number: u64) -> bool {
+        let place = number.checked_sub(self.left).map(|place| place as usize);
+        if let Some(flight) = place.and_then(|place| self.flights.get_mut(place)) {
+            flight.has_left = true;
+        }
+        let mut is_due = false;
+        while let Some(flight) = self.flights.pop_front_if(|flight| flight.has_left) {
+            self.left += 1;
+            is_due |= flight.has_payload;
+        }
+        self.page.line.sent = self.left;
+        is_due
+    }
+}

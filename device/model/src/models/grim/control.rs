@@ -1,0 +1,35 @@
+//! The control requests that only a GRIM card takes: regions, where payload goes, and what memory messages may write.
+
+use niclab_abi::channels::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
+
+use crate::nic::HostRanges;
+use crate::parts::control::{ControlError, OwnOperation, whole};
+use crate::parts::region_control::RegionOperation;
+
+/// A request whose length is right.
+#[derive(Debug)]
+pub enum Operation {
+    /// About regions.
+    Region(RegionOperation),
+    /// Says where payload goes.
+    Payload(ChannelPayload),
+    /// Says what memory messages may write.
+    Expose(ChannelExpose),
+}
+
+impl OwnOperation for Operation {
+    fn decode(operation: u32, body: &[u8]) -> Result<Self, ControlError> {
+        match operation {
+            OP_CHANNEL_PAYLOAD => whole(body).map(Self::Payload),
+            OP_CHANNEL_EXPOSE => whole(body).map(Self::Expose),
+            _ => RegionOperation::decode(operation, body).map(Self::Region),
+        }
+    }
+
+    fn memory(&self) -> HostRanges {
+        match self {
+            Self::Region(region) => region.memory(),
+            Self::Payload(_) | Self::Expose(_) => HostRanges::new(),
+        }
+    }
+}

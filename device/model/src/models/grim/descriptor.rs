@@ -1,0 +1,241 @@
+//! GRIM in the registry.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use niclab_abi::channels::{
+    CHANNEL_MAX_BULK_BYTES, CHANNEL_PAYLOAD_BYTES, CHANNEL_PAYLOAD_PAGES, WINDOW_CHANNEL_PAYLOAD,
+};
+use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_REGIONS};
+use niclab_abi::receive::MAX_SLICES;
+
+use crate::models::grim::config::{Config, HEADER_BYTES, MAX_CHANNELS, outbound_bytes};
+use crate::models::grim::nic::Grim;
+use crate::models::grim::wire::{Fragment, HEAD_BYTES, Header, Kind as FrameKind, PROTOCOL, Purpose};
+use crate::nic::Address;
+use crate::nic::registry::{
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
+    Promises, Seat, Swarm, Value, Values,
+};
+use crate::nic::windows::{COMPLETER, REQUESTER, Window};
+use crate::time::Span;
+
+/// GRIM.
+pub static MODEL: Model = Model {
+    name: "grim",
+    title: "GRIM",
+    article: "a",
+    protocol: PROTOCOL,
+    summary: "active messages over logical channels, pushed into the card, with flow control between the cards",
+    paper: "C. Ulmer, S. Yalamanchili, An Extensible Message Layer for High-Performance Clusters",
+    ports: MAX_CHANNELS as u32,
+    windows: WINDOWS,
+    parameters: PARAMETERS,
+    check: |values| memory_problem(values).into_iter().collect(),
+    limits,
+    promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
+    default_profile: "lanai4-pci",
+    machines: &["processor_send", "processor_receive", "processor_acknowledge", "scan"],
+    features: FEATURE_CHANNELS | FEATURE_REGIONS,
+    begun,
+    build,
+    programs: None,
+    swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
+};
+
+/// Headers and registers are stored one by one, payload in bursts (section 5.2).
+const WINDOWS: &[Window] = &[
+    REQUESTER,
+    COMPLETER,
+    Window {
+        name: "payload region",
+        kind: WINDOW_CHANNEL_PAYLOAD,
+        pages: CHANNEL_PAYLOAD_PAGES,
+        ..REQUESTER
+    },
+];
+
+const CHANNELS: &str = "channels";
+const HEADERS: &str = "headers_per_channel";
+const PAYLOAD: &str = "payload_bytes_per_channel";
+const WEIGHTS: &str = "weights";
+const MEMORY: &str = "card_memory_bytes";
+const WINDOW_FRAMES: &str = "window_frames";
+const REPEAT: &str = "repeat_us";
+const PAUSE: &str = "pause_us";
+const LONGEST: &str = "longest_wait_us";
+const STALL: &str = "stall_us";
+/// Known to programs by the limits.
+const SEGMENT: &str = "first_segment_bytes";
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        key: CHANNELS,
+        help: "Logical channels, each of one port. The card's processor looks at all of them in turn.",
+        kind: Kind::Number { default: 8, least: 1, most: MAX_CHANNELS as u64 },
+    },
+    Parameter {
+        key: HEADERS,
+        help: "Messages that the header ring of a channel's outbound queue holds.",
+        kind: Kind::Number { default: 256, least: 1, most: 4_096 },
+    },
+    Parameter {
+        key: PAYLOAD,
+        help: "Bytes of the payload region of a channel's outbound queue, a multiple of 64. No message has more payload.",
+        kind: Kind::Number { default: 48 << 10, least: 64, most: CHANNEL_PAYLOAD_BYTES },
+    },
+    Parameter {
+        key: WEIGHTS,
+        help: "Frames in a row that a channel sends while others wait, by channel from the first; where there are more channels, \
+               those have the last weight. Zero counts as one.",
+        kind: Kind::Numbers { default: &[1; 8], most: 1_024 },
+    },
+    Parameter {
+        key: MEMORY,
+        help: "Bytes of the card's memory. Outbound queues take headers_per_channel * 32 + payload_bytes_per_channel for each \
+               channel; the rest is for messages that come while their endpoint has no room.",
+        kind: Kind::Number { default: 1 << 20, least: 1 << 10, most: 1 << 30 },
+    },
+    Parameter {
+        key: WINDOW_FRAMES,
+        help: "Most frames of a channel to one other card that are not acknowledged.",
+        kind: Kind::Number { default: 256, least: 1, most: 65_536 },
+    },
+    Parameter {
+        key: REPEAT,
+        help: "How long a frame waits for its acknowledgement before it goes again, in microseconds of model time, beside the time \
+               that a window of whole frames takes. Doubles each time, up to longest_wait_us.",
+        kind: Kind::Number { default: 1_000, least: 1, most: 1_000_000 },
+    },
+    Parameter {
+        key: PAUSE,
+        help: "How long a frame that was refused waits before it goes again, in microseconds of model time. Doubles while it is \
+               refused again, up to longest_wait_us.",
+        kind: Kind::Number { default: 20, least: 1, most: 1_000_000 },
+    },
+    Parameter {
+        key: LONGEST,
+        help: "The longest such wait, in microseconds of model time.",
+        kind: Kind::Number { default: 10_000, least: 1, most: 10_000_000 },
+    },
+    Parameter {
+        key: STALL,
+        help: "How long a message that was begun may wait for more of it to be pushed, in microseconds of model time. Then it is \
+               given up.",
+        kind: Kind::Number { default: 100_000, least: 1, most: 10_000_000 },
+    },
+    Parameter {
+        key: SEGMENT,
+        help: "How programs push payload: so many bytes first, then segments that double, so that the card sends the begin of a \
+               message while its end is pushed (cut-through; the paper's 32). 0: whole messages (store-and-forward).",
+        kind: Kind::Number { default: 32, least: 0, most: CHANNEL_MAX_BULK_BYTES },
+    },
+];
+
+/// The card's memory is too small for its queues: least of all, with one short frame for what comes.
+fn memory_problem(values: &Values) -> Option<Problem> {
+    let problem = |key, what, remedy| Some(Problem { key, what, remedy });
+    let payload = values.number(PAYLOAD);
+    if !payload.is_multiple_of(64) {
+        let remedy = alloc::format!("use {}", payload.next_multiple_of(64));
+        return problem(PAYLOAD, alloc::format!("{payload} is no multiple of 64"), remedy);
+    }
+    let (channels, headers, memory) =
+        (values.number_u32(CHANNELS), values.number_u32(HEADERS), values.number(MEMORY));
+    let needed = outbound_bytes(channels, headers, payload) + HEAD_BYTES as u64;
+    if needed <= memory {
+        return None;
+    }
+    let what = alloc::format!(
+        "{channels} channels with {headers} headers of {HEADER_BYTES} bytes and {payload} bytes of payload each, and a frame, take \
+         {needed} bytes of {memory}"
+    );
+    problem(MEMORY, what, alloc::format!("use {needed} or more, or lower {CHANNELS}, {HEADERS} or {PAYLOAD}"))
+}
+
+fn limits(values: &Values) -> Limits {
+    Limits {
+        open_ports: (0..values.number(CHANNELS) as u16).collect(),
+        max_slices: MAX_SLICES,
+        senders_per_port: None,
+        senders_raised_by: None,
+        entries: 0,
+        unexpected_messages: 0,
+        max_message_bytes: CHANNEL_MAX_BULK_BYTES.min(values.number(PAYLOAD)),
+        message_raised_by: Some(PAYLOAD),
+        message_unit_bytes: 1,
+        payload_bytes: values.number(PAYLOAD),
+        first_segment_bytes: values.number(SEGMENT),
+    }
+}
+
+/// The first frame of a message stands for it. One that goes again cannot be told from one that goes for the first time.
+fn begun(frame: &[u8]) -> Option<Begun> {
+    let (header, _) = Header::parse(frame).ok()?;
+    let FrameKind::Message(Fragment {
+        endpoint, purpose: Purpose::Handler { .. }, interrupt, offset: 0, ..
+    }) = header.kind
+    else {
+        return None;
+    };
+    Some(Begun {
+        from: Address { node: header.source, port: header.channel },
+        to: Address { node: header.destination, port: endpoint as u8 },
+        interrupt,
+    })
+}
+
+fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
+    let Seat { node, nodes, mtu_bytes, profile } = seat;
+    let us = |key| Span::from_ns(1_000 * values.number(key));
+    let weights: Vec<u32> = values.numbers(WEIGHTS).iter().map(|weight| *weight as u32).collect();
+    Ok(Box::new(Grim::new(Config {
+        node,
+        nodes: nodes.into(),
+        mtu_bytes,
+        channels: values.number_u32(CHANNELS),
+        headers: values.number_u32(HEADERS),
+        payload_bytes: values.number(PAYLOAD),
+        weights: weights.into(),
+        card_memory_bytes: values.number(MEMORY),
+        window_frames: values.number_u32(WINDOW_FRAMES),
+        first_wait: us(REPEAT),
+        first_pause: us(PAUSE),
+        longest_wait: us(LONGEST),
+        stall: us(STALL),
+        regions_per_port: 64,
+        extents_per_port: 65_536,
+        profile,
+    })?))
+}
+
+/// Longest messages of drawn workloads: short ones alone, of a few frames, and of any length.
+const DRAWN_BYTES: [u32; 4] = [0, 100, 6_000, 48 << 10];
+/// The longest frame of a drawn cluster, whatever its links carry.
+const DRAWN_FRAME: u64 = 10_000;
+
+fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
+    workload.slices = 8 << below(5);
+    let longest = DRAWN_BYTES.get(below(4) as usize).copied().unwrap_or(0);
+    workload.message_bytes = below(longest + 1);
+    let payload = u64::from(workload.message_bytes.max(1) + below(longest + 1)).next_multiple_of(64);
+    let payload = payload.min(48 << 10).max(u64::from(workload.message_bytes).next_multiple_of(64));
+    let (channels, most_headers, most_frames) = (8, 1 << below(9), 1 << below(7));
+    let headers = 1 + below(most_headers);
+    let weights = (0..8).map(|_| below(4).into()).collect();
+    // Of half of all cards the memory for what comes holds a few frames.
+    let inbound = DRAWN_FRAME + u64::from(if below(2) == 0 { below(3_000) } else { below(1 << 20) });
+    let segment = [0, 32, 1 + below(200)].get(below(3) as usize).copied().unwrap_or(0);
+    let values = Values::defaults(&MODEL).with(CHANNELS, Value::Number(channels));
+    let number = |number: u32| Value::Number(number.into());
+    values
+        .with(HEADERS, number(headers))
+        .with(PAYLOAD, Value::Number(payload))
+        .with(WEIGHTS, Value::Numbers(weights))
+        .with(MEMORY, Value::Number(outbound_bytes(channels as u32, headers, payload) + inbound))
+        .with(WINDOW_FRAMES, number(1 + below(most_frames)))
+        .with(REPEAT, number(20 + below(2_000)))
+        .with(PAUSE, number(1 + below(200)))
+        .with(LONGEST, number(1_000 + below(20_000)))
+        .with(SEGMENT, number(segment))
+}

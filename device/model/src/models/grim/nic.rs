@@ -1,0 +1,444 @@
+//! The card: ports, links to other cards, and one processor that does everything in turn.
+
+mod inbound;
+mod outbound;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use niclab_abi::channels::{ChannelExpose, ChannelPayload};
+use niclab_abi::control::PortOpen;
+use niclab_abi::receive::{MAX_SLICES, REFUSED_SEGMENT, StatusLine};
+
+use self::outbound::Reading;
+use crate::models::grim::channel::Channel;
+use crate::models::grim::command::{Command, Message, words_of};
+use crate::models::grim::config::{Config, ConfigError, MAX_CHANNELS};
+use crate::models::grim::control::Operation;
+use crate::models::grim::counters::{Counters, Effects};
+use crate::models::grim::endpoint::Endpoint;
+use crate::models::grim::link::Link;
+use crate::models::grim::schedule::Schedule;
+use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
+use crate::parts::control::{self, Answer, ControlError, Controlled};
+use crate::parts::effects::{ReplyDue, WORD_BYTES, WorkPrices, empty_reply};
+use crate::parts::host_interface::{BusTransfer, HostInterface, Machine};
+use crate::parts::port::{ReceiveQueue, RequesterPage};
+use crate::parts::region_control::Carried;
+use crate::parts::regions::Regions;
+use crate::parts::timers::{TimerName, Timers};
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::profile::MachineCycles;
+use crate::platform::trace_tag::TraceTag;
+use crate::time::{Span, Time};
+
+/// Frames are checked and copied.
+const WORK: WorkPrices =
+    WorkPrices { input: 20, checked_bytes_in_unit: 64, output: 8, copied_bytes_in_unit: 64 };
+
+/// The timers of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// Of a link: frames are not acknowledged, or a pause after a refusal is over. They go again.
+    Again,
+    /// Of a port: no more was pushed of a message that was begun.
+    Stall,
+}
+
+impl TimerName for Timer {
+    const ALL: &'static [Self] = &[Self::Again, Self::Stall];
+}
+
+/// What the processor's programs take.
+#[derive(Clone, Copy, Debug)]
+struct Firmware {
+    send: MachineCycles,
+    receive: MachineCycles,
+    acknowledge: MachineCycles,
+}
+
+/// An open port: a logical channel, and an endpoint.
+struct Port {
+    channel: Channel,
+    endpoint: Endpoint,
+}
+
+/// A GRIM card.
+pub struct Grim {
+    config: Config,
+    ports: Vec<Option<Port>>,
+    /// By port. They outlive it.
+    regions: Vec<Regions>,
+    /// Channels between this card and others, as they were first used. There are at most as many as there are nodes and channels.
+    links: Vec<Link>,
+    places: BTreeMap<(u16, u8), usize>,
+    schedule: Schedule,
+    processor: Machine,
+    firmware: Firmware,
+    /// When the processor looks for work, where it has some and is busy until then.
+    work_due: Option<Time>,
+    timers: Timers<Timer>,
+    /// Links with frames in card memory, in the order in which the first of these came.
+    waiting: VecDeque<usize>,
+    /// Bytes of card memory that these take.
+    held_bytes: u64,
+    /// Room was given back by a message that will not become whole.
+    has_room_back: bool,
+    /// Frames whose payload is being read.
+    readings: VecDeque<(u64, Reading)>,
+    effects: Effects,
+    messages: u64,
+}
+
+impl Grim {
+    /// A card with no port open.
+    ///
+    /// # Errors
+    /// When there can be no such card.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let effects = Effects::new(HostInterface::new(config.profile.clone()), WORK);
+        let ni = &config.profile.ni;
+        let cycles = |name| ni.machines.get(name);
+        Ok(Self {
+            ports: (0..MAX_CHANNELS).map(|_| None).collect(),
+            regions: (0..MAX_CHANNELS)
+                .map(|_| Regions::new(config.regions_per_port, config.extents_per_port))
+                .collect(),
+            links: Vec::new(),
+            places: BTreeMap::new(),
+            schedule: Schedule::new(config.channels as usize, ni.span(cycles("scan"), 0)),
+            processor: effects.interface.machine("processor_send", "processor"),
+            firmware: Firmware {
+                send: cycles("processor_send"),
+                receive: cycles("processor_receive"),
+                acknowledge: cycles("processor_acknowledge"),
+            },
+            work_due: None,
+            timers: Timers::default(),
+            waiting: VecDeque::new(),
+            held_bytes: 0,
+            has_room_back: false,
+            readings: VecDeque::new(),
+            effects,
+            messages: 0,
+            config,
+        })
+    }
+
+    /// What the card has counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.effects.counters
+    }
+
+    fn port(&self, port: u32) -> Option<&Port> {
+        self.ports.get(port as usize)?.as_ref()
+    }
+
+    /// Lets the processor run one of its programs over `bytes`, and before it for `more`. Returns when it is done.
+    fn work(&mut self, program: MachineCycles, ready: Time, bytes: u64, more: Span) -> Time {
+        let span = self.config.profile.ni.span(program, bytes.div_ceil(WORD_BYTES)) + more;
+        self.effects.interface.work_for(&mut self.processor, ready, bytes, span).end
+    }
+
+    /// The channel between this card and another's.
+    fn place_of(&mut self, node: u16, channel: u8) -> usize {
+        let Self { links, places, config, .. } = self;
+        *places.entry((node, channel)).or_insert_with(|| {
+            links.push(Link::new(node, channel, config.link()));
+            links.len() - 1
+        })
+    }
+
+    /// A slot was launched. The shell leaves it in the page while the header ring is full.
+    fn on_store(&mut self, now: Time, store: &PageStore) {
+        let index = store.port as usize;
+        let Self { ports, effects, config, .. } = self;
+        let Some(Port { channel, .. }) = ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let now = channel.page.launched_at(now);
+        let (_, is_line_due) = channel.page.count_launch();
+        let decoded = Command::decode(store.code, &store.words, config).and_then(|command| match command {
+            Command::Message(_) if channel.is_pushing() => Err(REFUSED_SEGMENT),
+            Command::Message(message) => Ok((command, message.pushed, None)),
+            Command::Segment(pushed) => {
+                channel.check_segment(pushed).map(|(more, tag)| (command, more, Some(tag)))
+            }
+        });
+        let (payload, tag) = match decoded {
+            Ok((Command::Message(message), pushed, _)) => {
+                self.messages += 1;
+                let tag = TraceTag {
+                    node: config.node,
+                    port: store.port as u16,
+                    number: self.messages,
+                    launched: now.max(effects.interface.host_clock()),
+                    bytes: message.payload.bytes,
+                };
+                (pushed, Some(tag))
+            }
+            Ok((Command::Segment(_), pushed, tag)) => (pushed, tag),
+            Err(_) => (0, None),
+        };
+        effects.attribute(tag);
+        let header_bytes = words_of(store.code) * WORD_BYTES;
+        let mut ready = effects.interface.host_send(now, header_bytes + u64::from(payload));
+        if payload > 0 {
+            // Payload is combined; headers and what tells of them are not (section 5.2).
+            let bytes = u64::from(payload).next_multiple_of(WORD_BYTES);
+            ready = effects.interface.transfer(BusTransfer::PioWrite, ready, bytes).released;
+        }
+        let arrived = effects.interface.transfer(BusTransfer::PioWriteUncombined, ready, header_bytes).end;
+        let refused = match (decoded, tag) {
+            (Err(reason), _) => Some(reason),
+            (Ok((Command::Message(message), ..)), Some(tag)) => {
+                count_message(&message, effects);
+                channel.launch(message, tag, arrived).err()
+            }
+            (Ok((Command::Segment(pushed), ..)), _) => {
+                effects.counters.segments += 1;
+                channel.push(pushed, arrived);
+                None
+            }
+            (Ok(_), None) => None,
+        };
+        let stall = channel.is_pushing().then(|| arrived + config.stall);
+        self.timers.set(Timer::Stall, index, stall);
+        match refused {
+            Some(reason) => channel.page.refuse(arrived, reason, effects),
+            None if is_line_due => channel.page.write(arrived, effects),
+            None => {}
+        }
+        self.pump(now);
+    }
+
+    /// Timers whose time has come, and work that waited for the processor.
+    fn on_timeout(&mut self, now: Time) {
+        while let Some((timer, place)) = self.timers.take_expired(now) {
+            match timer {
+                Timer::Again => self.send_again(now, place),
+                Timer::Stall => self.give_up(now, place),
+            }
+        }
+        self.pump(now);
+    }
+
+    /// A store to a register of the completer page.
+    fn on_register(&mut self, now: Time, index: usize, register: Register) {
+        let effects = &mut self.effects;
+        let Some(Port { channel, endpoint }) = self.ports.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        let Some(released) = endpoint.queue.on_register(now, index, register, &mut channel.page, effects)
+        else {
+            return;
+        };
+        let mut releases: Vec<_> = core::iter::from_fn(|| endpoint.queue.take_due(released)).collect();
+        releases.extend(endpoint.queue.take_early(now, released, effects));
+        for release in releases {
+            if let Some(Port { endpoint, .. }) = &mut self.ports[index] {
+                endpoint.on_released(release.places.end);
+            }
+            self.drain(release.at);
+        }
+        self.pump(now);
+    }
+
+    fn set_payload(&mut self, payload: &ChannelPayload) -> Result<(), ControlError> {
+        let index = self.open_index(payload.port)?;
+        let end = payload.offset.checked_add(payload.bytes).ok_or(ControlError::BadValue)?;
+        let Some(Port { endpoint, .. }) = &mut self.ports[index] else { return Err(ControlError::BadPort) };
+        endpoint.set_payload(payload.region, payload.offset..end, &self.regions[index])
+    }
+
+    fn expose(&mut self, expose: &ChannelExpose) -> Result<(), ControlError> {
+        let ChannelExpose { port, region, is_exposed, reserved } = *expose;
+        let index = self.open_index(port)?;
+        if is_exposed > 1 || reserved != 0 {
+            return Err(ControlError::BadValue);
+        }
+        self.regions[index].get(region).ok_or(ControlError::NotFound)?;
+        let Some(Port { endpoint, .. }) = &mut self.ports[index] else { return Err(ControlError::BadPort) };
+        endpoint.expose(region, is_exposed == 1);
+        Ok(())
+    }
+}
+
+fn count_message(message: &Message, effects: &mut Effects) {
+    use crate::models::grim::wire::Purpose;
+    let counters = &mut effects.counters;
+    match message.purpose {
+        Purpose::Memory { .. } => counters.memory_sent += 1,
+        Purpose::Handler { .. } if message.payload.bytes == 0 => counters.short_sent += 1,
+        Purpose::Handler { .. } => counters.bulk_sent += 1,
+    }
+}
+
+impl Controlled for Grim {
+    type Own = Operation;
+    type Counters = Counters;
+    const PORTS: usize = MAX_CHANNELS;
+    const STATUS_BYTES: u64 = size_of::<StatusLine>() as u64;
+
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+
+    fn max_slices(&self) -> u32 {
+        MAX_SLICES
+    }
+
+    fn is_open(&self, port: usize) -> bool {
+        self.ports.get(port).is_some_and(Option::is_some)
+    }
+
+    fn check_open(&self, open: &PortOpen) -> Result<(), ControlError> {
+        // It has no FIFO to share.
+        if open.fifo_words == 0 { Ok(()) } else { Err(ControlError::BadValue) }
+    }
+
+    fn may_open(&self, port: usize, _: &PortOpen) -> bool {
+        port < self.config.channels as usize
+    }
+
+    fn open_port(&mut self, port: usize, open: &PortOpen) -> Result<(), ControlError> {
+        let page = RequesterPage::new(open.status_address);
+        self.ports[port] = Some(Port {
+            channel: Channel::new(page, self.config.headers),
+            endpoint: Endpoint::new(ReceiveQueue::new(open)),
+        });
+        Ok(())
+    }
+
+    fn close_port(&mut self, now: Time, port: usize) -> Time {
+        let Some(Port { channel, endpoint }) = self.ports.get_mut(port).and_then(Option::take) else {
+            return Time::ZERO;
+        };
+        self.timers.stop(Timer::Stall, port);
+        self.regions[port].close_all();
+        self.void_messages(now, port, &channel);
+        self.end_receptions(now, port);
+        channel.page.visible().max(endpoint.queue.visible())
+    }
+
+    fn on_reset(&mut self) {}
+
+    fn statistics(&self) -> Statistics {
+        self.effects.counters.statistics(&self.effects.shell_counts)
+    }
+
+    fn own_counters(&self) -> Vec<(&'static str, u64)> {
+        self.effects.counters.by_name().into()
+    }
+
+    fn carry_out(
+        &mut self,
+        _at: &mut Time,
+        own: Operation,
+        _due: &mut Option<ReplyDue>,
+    ) -> Result<Answer, ControlError> {
+        match own {
+            Operation::Payload(payload) => self.set_payload(&payload)?,
+            Operation::Expose(expose) => self.expose(&expose)?,
+            Operation::Region(region) => {
+                let Self { ports, regions, .. } = self;
+                let open = |port: u32| {
+                    let is_open = ports.get(port as usize).is_some_and(Option::is_some);
+                    is_open.then_some(port as usize).ok_or(ControlError::BadPort)
+                };
+                match region.carry_out(open, regions)? {
+                    Carried::Done(bytes) => return Ok(Answer::Now(bytes)),
+                    Carried::Close { port, region } => {
+                        if !self.regions[port].close(region) {
+                            return Err(ControlError::NotFound);
+                        }
+                        if let Some(Port { endpoint, .. }) = &mut self.ports[port] {
+                            endpoint.forget_region(region);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Answer::Now(empty_reply()))
+    }
+}
+
+impl Grim {
+    fn take(&mut self, now: Time, input: Input<'_>) {
+        self.effects.on_input(&input);
+        match input {
+            Input::PageStore(store) => self.on_store(now, &store),
+            Input::Frame { frame, message, .. } => self.on_frame(now, frame, message),
+            Input::DmaData { token, bytes, is_whole } => self.on_payload(token, bytes, is_whole),
+            Input::Register { port, register } => self.on_register(now, port as usize, register),
+            Input::Control { token, request } => control::on_control(self, now, token, request),
+            Input::ShellCounts(counts) => self.effects.shell_counts = counts,
+            // Its host says everything by pages.
+            Input::Descriptor(_) | Input::PollDemand { .. } => {}
+            Input::Timeout => self.on_timeout(now),
+            Input::HostReset => control::on_host_reset(self, now),
+        }
+    }
+}
+
+impl Nic for Grim {
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        self.effects.interface.enter(node);
+        self.take(now, input);
+        self.effects.interface.leave(node);
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
+        control::memory_named_by::<Self>(request)
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.effects.poll()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next().into_iter().chain(self.work_due).min()
+    }
+
+    fn poll_work(&self) -> Option<Time> {
+        self.work_due
+    }
+
+    fn accepts_store(&self, port: u32) -> bool {
+        self.port(port).is_some_and(|port| port.channel.has_room())
+    }
+
+    fn is_open(&self, port: u32) -> bool {
+        self.port(port).is_some()
+    }
+
+    fn work_done(&self) -> u64 {
+        self.effects.spent()
+    }
+}
+
+impl Observed for Grim {
+    fn delivered(&self, port: u32) -> u64 {
+        self.port(port).map_or(0, |port| port.endpoint.queue.stored())
+    }
+
+    fn unordered(&self) -> u64 {
+        self.effects.counters.card.unordered
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.effects.interface.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.effects.interface.ledger_mut()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.effects.counters.statistics(shell)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.effects.counters.by_name().into()
+    }
+}

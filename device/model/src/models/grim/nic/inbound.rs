@@ -1,0 +1,357 @@
+//! From frames to endpoints, or, where an endpoint has no room, into card memory: buffers are taken as they are needed, and a frame
+//! for which there is none is refused (section 4.1).
+
+use niclab_abi::bar::TAG_WORDS;
+use niclab_abi::channels::payload_place;
+use niclab_abi::receive::{REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD};
+
+use super::{Grim, Port};
+use crate::models::grim::endpoint::Verdict;
+use crate::models::grim::link::{Held, Joining, Sink};
+use crate::models::grim::wire::{Fragment, HEAD_BYTES, Header, Kind, Purpose, WireError};
+use crate::nic::Address;
+use crate::nic::HostRanges;
+use crate::nic::frame::SharedFrame;
+use crate::parts::go_back_n::Reception;
+use crate::parts::sequence::Sequence;
+use crate::parts::slice::Slice;
+use crate::platform::trace_tag::TraceTag;
+use crate::time::{Span, Time};
+
+/// Payload bytes of a frame.
+fn payload_bytes(frame: &SharedFrame) -> usize {
+    const CHECK_BYTES: usize = 4;
+    frame.len().saturating_sub(HEAD_BYTES + CHECK_BYTES)
+}
+
+impl Grim {
+    /// A frame from the network.
+    pub(super) fn on_frame(&mut self, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
+        self.effects.attribute(message);
+        let card = &mut self.effects.counters.card;
+        let header = match Header::parse(frame) {
+            Ok((header, _)) => header,
+            Err(WireError::Check) => return card.damaged += 1,
+            Err(WireError::Foreign) => return card.foreign_frames += 1,
+            Err(_) => return card.malformed += 1,
+        };
+        let is_known = header.destination == self.config.node
+            && u32::from(header.source) < self.config.nodes
+            && u32::from(header.channel) < self.config.channels.max(super::MAX_CHANNELS as u32);
+        if !is_known {
+            return card.malformed += 1;
+        }
+        match header.kind {
+            Kind::Message(fragment) => self.on_message(now, &header, Some(fragment), frame, message),
+            Kind::Void => self.on_message(now, &header, None, frame, message),
+            Kind::Acknowledgement | Kind::Refusal => self.on_answer(now, &header),
+        }
+    }
+
+    /// Part of a message, or what goes in its place.
+    fn on_message(
+        &mut self,
+        now: Time,
+        header: &Header,
+        fragment: Option<Fragment>,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+    ) {
+        let place = self.place_of(header.source, header.channel);
+        let number = Sequence::new(header.sequence);
+        let at = self.work(self.firmware.receive, now, frame.len() as u64, Span::ZERO);
+        let is_taken = match self.links[place].frames.foresee(number) {
+            Reception::Doubled => {
+                self.effects.counters.doubled += 1;
+                return self.answer(at, place, Kind::Acknowledgement);
+            }
+            Reception::Ahead => {
+                self.effects.counters.ahead += 1;
+                if header.asks {
+                    self.answer(at, place, Kind::Acknowledgement);
+                }
+                return;
+            }
+            Reception::Next => match fragment {
+                Some(fragment) => {
+                    let held = Held { fragment, frame: frame.clone(), message };
+                    self.accept(at, place, held)
+                }
+                None => {
+                    self.end_reception(place);
+                    true
+                }
+            },
+        };
+        if !is_taken {
+            self.effects.card().overruns += 1;
+            return self.answer(at, place, Kind::Refusal);
+        }
+        self.links[place].frames.receive(number);
+        if header.asks {
+            self.answer(at, place, Kind::Acknowledgement);
+        }
+        // A message that was given up leaves room for others; there are at most as many as links.
+        while core::mem::take(&mut self.has_room_back) {
+            self.drain(at);
+        }
+    }
+
+    /// Tells the other card which frames have been taken.
+    fn answer(&mut self, now: Time, place: usize, kind: Kind) {
+        let link = &self.links[place];
+        let header = Header {
+            source: self.config.node,
+            destination: link.node,
+            channel: link.channel,
+            kind,
+            asks: false,
+            sequence: link.frames.acknowledge().get(),
+            failures: link.failures,
+            reason: link.reason,
+        };
+        let message = self.effects.interface.ledger().attributed();
+        self.effects.attribute(None);
+        let ready = self.work(self.firmware.acknowledge, now, 0, Span::ZERO);
+        self.effects.card().acknowledgements_sent += u64::from(kind == Kind::Acknowledgement);
+        self.effects.frame(ready, header.emit(), None);
+        self.effects.attribute(message);
+    }
+
+    /// A frame that is next: stored at its endpoint, or kept in card memory. False where there is room in neither.
+    fn accept(&mut self, at: Time, place: usize, held: Held) -> bool {
+        let is_first_in_line = self.links[place].queue.is_empty();
+        if is_first_in_line && self.judge(place, &held.fragment) != Verdict::Wait {
+            self.effects.counters.cut_through += 1;
+            self.deliver(at, place, &held);
+            return true;
+        }
+        let bytes = held.frame.len() as u64;
+        if self.held_bytes + bytes > self.config.inbound_bytes() {
+            return false;
+        }
+        self.held_bytes += bytes;
+        self.effects.counters.queued += 1;
+        self.effects.counters.queue_bytes_taken += bytes;
+        self.links[place].queue.push_back(held);
+        if is_first_in_line {
+            self.waiting.push_back(place);
+        }
+        true
+    }
+
+    /// Endpoints may have room again: what waits in card memory goes to them, the oldest first.
+    pub(super) fn drain(&mut self, at: Time) {
+        // Each frame that waits is looked at once, and each queue once more.
+        for _ in 0..self.waiting.len() {
+            let Some(place) = self.waiting.pop_front() else { break };
+            while let Some(held) = self.links[place].queue.front() {
+                if self.judge(place, &held.fragment) == Verdict::Wait {
+                    break;
+                }
+                let Some(held) = self.links[place].queue.pop_front() else { break };
+                let bytes = held.frame.len() as u64;
+                self.held_bytes -= bytes;
+                self.effects.counters.queue_bytes_freed += bytes;
+                self.effects.attribute(held.message);
+                let ready = self.work(self.firmware.receive, at, bytes, Span::ZERO);
+                self.deliver(ready, place, &held);
+            }
+            if !self.links[place].queue.is_empty() {
+                self.waiting.push_back(place);
+            }
+        }
+    }
+
+    /// What can be done with a frame of a link.
+    fn judge(&self, place: usize, fragment: &Fragment) -> Verdict {
+        let is_begun = self.links[place].joining.is_some() && fragment.offset > 0;
+        let endpoint = usize::from(fragment.endpoint);
+        match self.ports.get(endpoint).and_then(Option::as_ref) {
+            _ if is_begun => Verdict::Now,
+            Some(port) => port.endpoint.judge(fragment, &self.regions[endpoint]),
+            None => Verdict::Never(REFUSED_CLOSED),
+        }
+    }
+
+    /// Stores a frame for which there is room, or drops it where there never is.
+    fn deliver(&mut self, at: Time, place: usize, held: &Held) {
+        if held.fragment.offset == 0 {
+            self.end_reception(place);
+            let verdict = self.judge(place, &held.fragment);
+            self.begin_reception(at, place, &held.fragment, verdict);
+        }
+        self.join(at, place, held);
+    }
+
+    /// A message begins: its room is taken.
+    fn begin_reception(&mut self, at: Time, place: usize, fragment: &Fragment, verdict: Verdict) {
+        let mut sink = Sink::Nowhere;
+        let port = self.ports.get_mut(usize::from(fragment.endpoint)).and_then(Option::as_mut);
+        match (verdict, port, fragment.purpose) {
+            (Verdict::Now, Some(_), Purpose::Memory { .. }) => sink = Sink::Memory,
+            (Verdict::Now, Some(Port { endpoint, .. }), Purpose::Handler { .. }) => {
+                let bytes = u64::from(fragment.bytes);
+                let room = if bytes == 0 { Some(0) } else { endpoint.take_room(bytes) };
+                if let Some(place) = room {
+                    sink = Sink::Endpoint { promise: endpoint.queue.promise(1), place };
+                }
+            }
+            (Verdict::Never(reason), ..) => self.fail(place, reason),
+            (Verdict::Now, None, _) | (Verdict::Wait, ..) => debug_assert!(false, "room was looked for"),
+        }
+        self.links[place].joining = Some(Joining { fragment: *fragment, joined: 0, sink, visible: at });
+    }
+
+    /// A message cannot be delivered: its sender is told, with the next acknowledgement.
+    fn fail(&mut self, place: usize, reason: u64) {
+        let counters = &mut self.effects.counters;
+        match reason {
+            REFUSED_CLOSED => counters.closed += 1,
+            REFUSED_MEMORY => counters.bad_memory += 1,
+            _ => counters.no_payload_region += 1,
+        }
+        self.links[place].fail(reason);
+    }
+
+    /// The next fragment of a message that has begun.
+    fn join(&mut self, at: Time, place: usize, held: &Held) {
+        let bytes = payload_bytes(&held.frame);
+        let link = &mut self.links[place];
+        let Some(mut joining) = link.joining.take() else {
+            // Its message was given up.
+            return;
+        };
+        let is_next = (held.fragment.offset, held.fragment.bytes) == (joining.joined, joining.fragment.bytes)
+            && held.fragment.endpoint == joining.fragment.endpoint;
+        if !is_next {
+            self.effects.card().malformed += 1;
+            link.joining = Some(joining);
+            return self.end_reception(place);
+        }
+        if bytes > 0 {
+            self.store(at, place, held, &mut joining, bytes);
+        }
+        joining.joined += bytes as u32;
+        if joining.joined == joining.fragment.bytes {
+            self.finish(place, held, joining);
+        } else {
+            self.links[place].joining = Some(joining);
+        }
+    }
+
+    /// Stores the payload of a frame.
+    fn store(&mut self, at: Time, place: usize, held: &Held, joining: &mut Joining, bytes: usize) {
+        let index = usize::from(joining.fragment.endpoint);
+        let port = self.ports.get(index).and_then(Option::as_ref);
+        let ranges = port.and_then(|Port { endpoint, .. }| {
+            let (region, begin) = match (&joining.sink, joining.fragment.purpose) {
+                (Sink::Endpoint { place, .. }, _) => endpoint.payload_place(*place, &self.regions[index])?,
+                (Sink::Memory, Purpose::Memory { region, place }) => {
+                    (endpoint.memory(region, &self.regions[index])?, place)
+                }
+                _ => return None,
+            };
+            let begin = begin + u64::from(joining.joined);
+            region.holds(begin, bytes as u64).then(|| region.ranges(begin, bytes as u64))
+        });
+        let Some(ranges): Option<HostRanges> = ranges else {
+            return self.lose(place, joining);
+        };
+        let part = HEAD_BYTES..HEAD_BYTES + bytes;
+        let visible = self.effects.dma_frame(at, &held.frame, part, ranges);
+        joining.visible = joining.visible.max(visible);
+        self.effects.card().bytes_received += bytes as u64;
+    }
+
+    /// The memory of a message that comes is gone: what is left of it goes nowhere.
+    fn lose(&mut self, place: usize, joining: &mut Joining) {
+        let index = usize::from(joining.fragment.endpoint);
+        match core::mem::replace(&mut joining.sink, Sink::Nowhere) {
+            Sink::Endpoint { promise, place: begin } => {
+                match self.ports.get_mut(index).and_then(Option::as_mut) {
+                    Some(Port { endpoint, .. }) => {
+                        endpoint.queue.forgo(promise);
+                        endpoint.give_room_back(begin);
+                        self.has_room_back = true;
+                    }
+                    None => promise.void(),
+                }
+                self.fail(place, REFUSED_NO_PAYLOAD);
+            }
+            Sink::Memory => self.fail(place, REFUSED_MEMORY),
+            Sink::Nowhere => {}
+        }
+    }
+
+    /// All of a message is there.
+    fn finish(&mut self, place: usize, held: &Held, joining: Joining) {
+        let Joining { fragment, sink, visible, .. } = joining;
+        let index = usize::from(fragment.endpoint);
+        let Self { ports, effects, links, .. } = self;
+        let port = ports.get_mut(index).and_then(Option::as_mut);
+        let (promise, begin) = match (sink, &port) {
+            (Sink::Endpoint { promise, place }, Some(_)) => (promise, place),
+            (Sink::Endpoint { promise, .. }, None) => return promise.void(),
+            (Sink::Memory, _) => {
+                effects.counters.memory_received += 1;
+                if let Some(message) = &held.message {
+                    effects.interface.ledger_mut().complete(message, visible);
+                }
+                return;
+            }
+            (Sink::Nowhere, _) => return,
+        };
+        let (Some(Port { endpoint, .. }), Purpose::Handler { handler, arguments }) = (port, fragment.purpose)
+        else {
+            return promise.void();
+        };
+        let link = &links[place];
+        let source = Address { node: link.node, port: link.channel };
+        let message = held.message.as_ref();
+        let slice = Slice { source, interrupt: fragment.interrupt, acknowledge: false, message };
+        let [first, second, third, fourth] = arguments.map(u64::from);
+        let words = [
+            payload_place(begin as u32, fragment.bytes),
+            handler.into(),
+            first | second << 32,
+            third | fourth << 32,
+        ];
+        // Without payload the slice has one word less.
+        let skipped = usize::from(fragment.bytes == 0);
+        debug_assert!(words.len() == 2 + TAG_WORDS, "two words and the tag");
+        let words = words.into_iter().skip(skipped);
+        slice.store(visible, words, (index, &mut endpoint.queue, promise), effects);
+        if fragment.bytes > 0 {
+            endpoint.keep_room(begin);
+        }
+    }
+
+    /// What came of a message is dropped, if it is not whole.
+    fn end_reception(&mut self, place: usize) {
+        let Some(joining) = self.links[place].joining.take() else { return };
+        let Sink::Endpoint { promise, place: begin } = joining.sink else { return };
+        let index = usize::from(joining.fragment.endpoint);
+        match self.ports.get_mut(index).and_then(Option::as_mut) {
+            Some(Port { endpoint, .. }) => {
+                endpoint.queue.forgo(promise);
+                endpoint.give_room_back(begin);
+                self.has_room_back = true;
+            }
+            None => promise.void(),
+        }
+    }
+
+    /// An endpoint is closed: what comes for it goes nowhere, and what waits for it is dropped.
+    pub(super) fn end_receptions(&mut self, now: Time, index: usize) {
+        for link in &mut self.links {
+            let is_its = |joining: &&mut Joining| usize::from(joining.fragment.endpoint) == index;
+            if let Some(joining) = link.joining.as_mut().filter(is_its)
+                && let Sink::Endpoint { promise, .. } = core::mem::replace(&mut joining.sink, Sink::Nowhere)
+            {
+                promise.void();
+            }
+        }
+        self.drain(now);
+    }
+}

@@ -1,0 +1,282 @@
+//! From outbound queues to frames, and what becomes of these.
+
+use alloc::vec::Vec;
+
+use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
+use niclab_abi::receive::REFUSED_SEGMENT;
+
+use super::{Grim, Port, Timer};
+use crate::models::grim::channel::Channel;
+use crate::models::grim::link::{Ending, FrameNumber, Kept};
+use crate::models::grim::wire::{Fragment, Header, Kind, seal};
+use crate::nic::frame::SharedFrame;
+use crate::nic::{FrameBytes, WindowRange};
+use crate::parts::sequence::Sequence;
+use crate::platform::trace_tag::TraceTag;
+use crate::time::{Passage, Span, Time};
+
+/// A frame whose payload is being read.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    place: usize,
+    number: FrameNumber,
+    passage: Passage,
+    message: TraceTag,
+}
+
+impl Grim {
+    /// When the next frame of a channel could be made, if it could.
+    fn ready(&self, channel: usize) -> Option<Time> {
+        let outgoing = self.ports.get(channel)?.as_ref()?.channel.queue.front()?;
+        let place = self.places.get(&(outgoing.message.node, channel as u8));
+        let can_send = place.is_none_or(|place| self.links[*place].can_send());
+        let mut cutter = outgoing.cutter;
+        let (bytes, _) = cutter.next(self.config.fragment_bytes());
+        // Of a fragment the first byte decides, once the last one is there.
+        outgoing.since(bytes.end).filter(|_| can_send)?;
+        outgoing.since((bytes.start + 1).min(bytes.end))
+    }
+
+    /// Sends what can be sent, as long as the processor has time.
+    pub(super) fn pump(&mut self, now: Time) {
+        loop {
+            let idle_at = self.processor.idle_at();
+            if idle_at > now {
+                let channels = 0..self.config.channels as usize;
+                let has_work = channels.into_iter().any(|channel| self.ready(channel).is_some());
+                self.work_due = has_work.then_some(idle_at);
+                return;
+            }
+            let mut schedule = self.schedule;
+            let found =
+                schedule.find(idle_at, |channel| self.ready(channel), |channel| self.config.weight(channel));
+            self.schedule = schedule;
+            let Some(found) = found else {
+                self.work_due = None;
+                return;
+            };
+            self.effects.counters.channels_scanned += u64::from(found.looked_at);
+            self.send_frame(found.channel, self.schedule.span(found.looked_at));
+        }
+    }
+
+    /// Makes the next frame of a channel, for which the processor has looked for so long.
+    fn send_frame(&mut self, index: usize, looked: Span) {
+        let most = self.config.fragment_bytes();
+        let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Some(outgoing) = channel.queue.front_mut() else { return };
+        let (message, tag, number) = (outgoing.message, outgoing.tag, outgoing.number);
+        let (bytes, is_last) = outgoing.cutter.next(most);
+        let head_at = outgoing.since((bytes.start + 1).min(bytes.end)).unwrap_or_default();
+        let tail_at = outgoing.since(bytes.end).unwrap_or_default();
+        outgoing.forget(bytes.end);
+        if is_last {
+            channel.queue.pop_front();
+        }
+        let place = self.place_of(message.node, index as u8);
+        let link = &mut self.links[place];
+        let frame_number = link.frames.next_sequence();
+        let payload_bytes = bytes.end - bytes.start;
+        let header = Header {
+            source: self.config.node,
+            destination: message.node,
+            channel: index as u8,
+            kind: Kind::Message(Fragment {
+                endpoint: message.endpoint,
+                purpose: message.purpose,
+                interrupt: message.interrupt,
+                offset: bytes.start as u32,
+                bytes: message.payload.bytes,
+            }),
+            asks: is_last || link.frames.wants_acknowledgement(),
+            sequence: frame_number.get(),
+            failures: 0,
+            reason: 0,
+        };
+        if is_last {
+            link.endings.push_back(Ending { frame: frame_number, message: number });
+            self.effects.card().messages_sent += 1;
+        }
+        self.effects.card().bytes_sent += payload_bytes;
+        self.effects.counters.frames_sent += 1;
+        self.effects.attribute(Some(tag));
+        let head = self.work(self.firmware.send, head_at, payload_bytes, looked);
+        let passage = Passage { head, tail: head.max(tail_at) };
+        let mut kept = Kept { frame: SharedFrame::default(), message: Some(tag) };
+        if payload_bytes == 0 {
+            kept.frame = header.emit().into();
+            self.effects.frame(passage, kept.frame.clone(), kept.message);
+        } else {
+            let token = self.effects.next_token();
+            let begin = u64::from(message.payload.offset) + bytes.start;
+            let range = WindowRange {
+                window: WINDOW_CHANNEL_PAYLOAD,
+                port: index as u32,
+                bytes: begin..begin + payload_bytes,
+            };
+            self.effects.window_read(head, token, range, header.head());
+            self.readings.push_back((token, Reading { place, number: frame_number, passage, message: tag }));
+        }
+        self.links[place].frames.send(passage.tail, kept);
+        self.mind_timer(place);
+    }
+
+    /// The payload of a frame is here, behind its head. It goes before all that was decided meanwhile.
+    pub(super) fn on_payload(&mut self, token: u64, bytes: FrameBytes, is_whole: bool) {
+        let place = self.readings.iter().position(|(known, _)| *known == token);
+        let Some((_, reading)) = place.and_then(|place| self.readings.remove(place)) else { return };
+        let Reading { place, number, passage, message } = reading;
+        debug_assert!(is_whole, "a card's own window is there for as long as the card is");
+        let mut bytes = bytes;
+        seal(&mut bytes);
+        let frame = SharedFrame::from(bytes);
+        if let Some(kept) = self.links[place].frames.kept_mut(number) {
+            kept.frame = frame.clone();
+        }
+        self.effects.frame_first(passage, frame, Some(message));
+    }
+
+    /// Lets the timer of a link run as long as the link says.
+    fn mind_timer(&mut self, place: usize) {
+        self.timers.set(Timer::Again, place, self.links[place].frames.deadline());
+    }
+
+    /// Frames of a link go again: they were not acknowledged in time, or a pause is over.
+    pub(super) fn send_again(&mut self, now: Time, place: usize) {
+        let was_refused = self.links[place].frames.is_paused();
+        let frames: Vec<Kept> = self.links[place].frames.expire(now).cloned().collect();
+        let counters = &mut self.effects.counters;
+        *(if was_refused { &mut counters.sent_after_refusal } else { &mut counters.repeated }) +=
+            frames.len() as u64;
+        for Kept { frame, message } in frames {
+            self.effects.attribute(message);
+            let bytes = frame.len() as u64;
+            let ready = self.work(self.firmware.send, now, bytes, Span::ZERO);
+            self.effects.frame(ready, frame, message);
+        }
+        self.mind_timer(place);
+    }
+
+    /// The other card says what it has taken, or that it had no room.
+    pub(super) fn on_answer(&mut self, now: Time, header: &Header) {
+        let Some(&place) = self.places.get(&(header.source, header.channel)) else {
+            self.effects.counters.stray_acknowledgements += 1;
+            return;
+        };
+        let at = self.work(self.firmware.acknowledge, now, 0, Span::ZERO);
+        let number = Sequence::new(header.sequence);
+        let link = &mut self.links[place];
+        let has_moved = if header.kind == Kind::Refusal {
+            self.effects.counters.refusals_received += 1;
+            link.frames.on_refused(at, number)
+        } else {
+            link.frames.on_acknowledged(at, number)
+        };
+        if !has_moved {
+            self.effects.counters.stray_acknowledgements += u64::from(header.kind == Kind::Acknowledgement);
+            return self.mind_timer(place);
+        }
+        self.settle(at, place, header);
+        self.send_void(at, place);
+        self.mind_timer(place);
+        self.pump(now);
+    }
+
+    /// The window of a link has moved: messages have left, or could not be delivered.
+    fn settle(&mut self, at: Time, place: usize, header: &Header) {
+        let Self { links, ports, effects, .. } = self;
+        let link = &mut links[place];
+        let oldest = link.frames.oldest();
+        let is_owners = oldest.is_after(link.owner_since);
+        let failures = header.failures.wrapping_sub(link.failures_told);
+        link.failures_told = header.failures;
+        let port = ports.get_mut(usize::from(header.channel)).and_then(Option::as_mut);
+        let Some(Port { channel, .. }) = port else {
+            link.endings.clear();
+            return;
+        };
+        let mut is_line_due = false;
+        while let Some(ending) = link.endings.pop_front_if(|ending| oldest.is_after(ending.frame)) {
+            is_line_due |= channel.leave(ending.message);
+        }
+        effects.attribute(None);
+        if failures > 0 && is_owners {
+            // One line for all: a card that lies about how many there are makes no work.
+            effects.card().unordered += 1;
+            channel.page.line.refused += u64::from(failures) - 1;
+            channel.page.refuse(at, header.reason.into(), effects);
+        } else if is_line_due {
+            // It and lines of later launches meet on the bus in the order in which they are fed.
+            effects.card().unordered += 1;
+            channel.page.write(at, effects);
+        }
+    }
+
+    /// Tells the other card that a message was given up, once the window has room for it.
+    fn send_void(&mut self, now: Time, place: usize) {
+        let link = &mut self.links[place];
+        if !link.owes_void || !link.frames.can_send() {
+            return;
+        }
+        link.owes_void = false;
+        let (node, channel, number) = (link.node, link.channel, link.frames.next_sequence());
+        let frame = SharedFrame::from(self.void(node, channel, number).emit());
+        self.effects.attribute(None);
+        let ready = self.work(self.firmware.send, now, 0, Span::ZERO);
+        self.effects.frame(ready, frame.clone(), None);
+        self.links[place].frames.send(ready, Kept { frame, message: None });
+        self.mind_timer(place);
+    }
+
+    /// What goes in the place of a frame whose message was given up.
+    const fn void(&self, node: u16, channel: u8, number: FrameNumber) -> Header {
+        Header {
+            source: self.config.node,
+            destination: node,
+            channel,
+            kind: Kind::Void,
+            asks: true,
+            sequence: number.get(),
+            failures: 0,
+            reason: 0,
+        }
+    }
+
+    /// No more was pushed of a message that was begun: it is given up, and its program told.
+    pub(super) fn give_up(&mut self, now: Time, index: usize) {
+        let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Some((message, has_begun)) = channel.give_up() else { return };
+        self.effects.attribute(None);
+        self.effects.counters.stalled += 1;
+        channel.page.refuse(now, REFUSED_SEGMENT, &mut self.effects);
+        if has_begun {
+            let place = self.place_of(message.node, index as u8);
+            self.links[place].owes_void = true;
+            self.send_void(now, place);
+        }
+    }
+
+    /// The program of a channel has ended: what it sent and was not acknowledged is void, so that nobody waits for it.
+    pub(super) fn void_messages(&mut self, now: Time, index: usize, channel: &Channel) {
+        self.effects.card().discarded_at_close += channel.queue.len() as u64;
+        let begun = channel.queue.front().filter(|outgoing| outgoing.cutter.begun().is_some());
+        let begun = begun.map(|outgoing| self.place_of(outgoing.message.node, index as u8));
+        for place in 0..self.links.len() {
+            if usize::from(self.links[place].channel) != index {
+                continue;
+            }
+            let node = self.links[place].node;
+            let header = self.void(node, index as u8, Sequence::ZERO);
+            let link = &mut self.links[place];
+            self.effects.counters.voided += link.endings.len() as u64;
+            link.endings.clear();
+            for (number, kept) in link.frames.all_kept_mut() {
+                let frame = Header { sequence: number.get(), ..header }.emit().into();
+                *kept = Kept { frame, message: None };
+            }
+            link.owner_since = link.frames.next_sequence();
+            link.owes_void |= begun == Some(place);
+            self.send_void(now, place);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Whose turn it is on the wire: round robin over the channels, each for as many frames in a row as its weight says. The processor
+//! finds the next one by looking at channel after channel, round and round while it has nothing else to do (section 6.1, figure 6).
+
+use crate::time::{Span, Time};
+
+/// Where the processor looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    channels: usize,
+    /// What it takes to look at one channel.
+    look: Span,
+    /// The channel that was served last.
+    last: usize,
+    /// Frames that it may still send in a row.
+    left: u32,
+}
+
+/// A channel that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) channel: usize,
+    /// Channels that were looked at for it.
+    pub(super) looked_at: u32,
+}
+
+impl Schedule {
+    /// Of so many channels.
+    pub(super) const fn new(channels: usize, look: Span) -> Self {
+        // The first channel comes first.
+        Self { channels, look, last: channels.saturating_sub(1), left: 0 }
+    }
+
+    /// What it takes to look at so many channels.
+    pub(super) const fn span(&self, looked_at: u32) -> Span {
+        self.look.times(looked_at as u64)
+    }
+
+    /// Finds a channel that has something to send since `ready`. The processor has been looking since `idle_since`. `weight` says
+    /// how many frames in a row a channel has.
+    pub(super) fn find(
+        &mut self,
+        idle_since: Time,
+        ready: impl Fn(usize) -> Option<Time>,
+        weight: impl Fn(usize) -> u32,
+    ) -> Option<Found> {
+        if self.left > 0 && ready(self.last).is_some_and(|ready| ready <= idle_since) {
+            self.left -= 1;
+            return Some(Found { channel: self.last, looked_at: 0 });
+        }
+        let (distance, since) = (1..=self.channels)
+            .find_map(|distance| Some((distance, ready((self.last + distance) % self.channels)?)))?;
+        let channel = (self.last + distance) % self.channels;
+        // While there was nothing it went round; where it is by now follows from how long that was.
+        let idle = since.max(idle_since).since(idle_since).as_ps();
+        let rounds = idle.checked_div(self.look.as_ps()).unwrap_or(0) % self.channels as u64;
+        let ahead = (distance + self.channels - 1 - rounds as usize) % self.channels;
+        self.last = channel;
+        self.left = weight(channel).saturating_sub(1);
+        Some(Found { channel, looked_at: ahead as u32 + 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const LOOK: Span = Span::from_ns(10);
+
+    fn at(ns: u64) -> Time {
+        Time::ZERO + Span::from_ns(ns)
+    }
+
+    #[test]
+    fn all_that_have_something_get_as_much_as_they_weigh() {
+        let mut schedule = Schedule::new(4, LOOK);
+        let served: Vec<_> = (0..12)
+            .map(|_| {
+                let ready = |channel| [0, 1, 3].contains(&channel).then_some(Time::ZERO);
+                schedule.find(at(5), ready, |channel| [1, 3, 1, 2][channel]).unwrap()
+            })
+            .map(|found| (found.channel, found.looked_at))
+            .collect();
+        let round = [(0, 1), (1, 1), (1, 0), (1, 0), (3, 2), (3, 0)];
+        assert_eq!(served, [round, round].concat());
+    }
+
+    #[test]
+    fn a_channel_that_becomes_ready_waits_until_the_processor_comes_by() {
+        let found = |channels, ready_at| {
+            let mut schedule = Schedule::new(channels, LOOK);
+            let ready = |channel| (channel == 0).then_some(at(ready_at));
+            schedule.find(at(0), ready, |_| 1).unwrap().looked_at
+        };
+        assert_eq!([0, 9, 10, 15, 20, 39, 40].map(|ready| found(4, ready)), [1, 1, 4, 4, 3, 2, 1]);
+        assert_eq!(found(1, 12_345), 1, "of one channel it looks at nothing else");
+        let sum = |channels: usize| (0..640).map(|ready| found(channels, 10 * ready)).sum::<u32>();
+        assert_eq!([sum(1), sum(4), sum(64)].map(|sum| 2 * sum / 640), [2, 5, 65], "(n + 1) / 2 on average");
+    }
+
+    #[test]
+    fn nothing_to_send_is_found_nowhere() {
+        let mut schedule = Schedule::new(8, LOOK);
+        assert_eq!(schedule.find(at(3), |_| None, |_| 1), None);
+        let mut free = Schedule::new(8, Span::ZERO);
+        assert_eq!(free.find(at(3), |channel| (channel == 5).then_some(at(9)), |_| 1).unwrap().channel, 5);
+    }
+}

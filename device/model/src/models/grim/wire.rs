@@ -1,0 +1,382 @@
+//! Frames of a GRIM card: field offsets, checked view, valid representation.
+//!
+//! Behind the Ethernet header, most significant byte first:
+//!
+//! ```text
+//! word 0            protocol 8 | kind 4, flags 4 | channel 8 | reason 8 | destination node 16 | source node 16
+//! word 1            sequence 32 | failures 32
+//! of a message      the 28 bytes of its header (section 5.1): channel 32 | node 16 | endpoint 16 | handler 32 | four integers of 32;
+//!                   of a memory message handler and integers are region 32 | place 64 | zero 64
+//!                   then offset 32 | bytes 32 of its payload: where this fragment begins, and how many there are in all; zero 32
+//! then              payload
+//! last four bytes   CRC-32 of all of these
+//! ```
+//!
+//! Of a message the sequence is the frame's own number, on its channel to this node. Of an acknowledgement or a refusal it is the
+//! number of the first frame that has not been taken, and failures counts the messages of the channel that this card could not
+//! deliver, for the reason that it names last.
+
+use thiserror::Error;
+
+use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
+use crate::nic::FrameBytes;
+
+/// First byte behind the Ethernet header of every frame of this model.
+pub const PROTOCOL: u8 = 10;
+
+const CHECK_BYTES: usize = 4;
+/// Bytes of a frame's first two words.
+const LINK_BYTES: usize = 16;
+/// Bytes of a message's own head.
+const MESSAGE_BYTES: usize = 40;
+/// Bytes of a frame before the payload of its message.
+pub const HEAD_BYTES: usize = ethernet::HEADER_BYTES + LINK_BYTES + MESSAGE_BYTES;
+/// Bytes behind the Ethernet header that are not payload.
+pub const OVERHEAD_BYTES: usize = LINK_BYTES + MESSAGE_BYTES + CHECK_BYTES;
+
+/// Its receiver shall acknowledge at once.
+const FLAG_ASKS: u8 = 1 << 0;
+/// The message interrupts its receiver.
+const FLAG_INTERRUPT: u8 = 1 << 1;
+
+/// Why a frame is none of this card's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// It is not as long as its kind.
+    #[error("a frame of {bytes} bytes is not as long as its kind")]
+    Length {
+        /// Bytes of the frame.
+        bytes: usize,
+    },
+    /// The check sequence is wrong.
+    #[error("the check sequence does not fit the frame")]
+    Check,
+    /// A field holds what it cannot.
+    #[error("a field holds what it cannot")]
+    BadField,
+    /// Another model's frame.
+    #[error("the frame is of another model's protocol")]
+    Foreign,
+    /// The Ethernet header is not the one of these nodes.
+    #[error("the Ethernet header does not belong to the nodes in the frame")]
+    Addresses,
+}
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A handler, with its integers.
+    Handler {
+        /// Its number.
+        handler: u32,
+        /// The integers.
+        arguments: [u32; 4],
+    },
+    /// A place in a region.
+    Memory {
+        /// Name of the region.
+        region: u32,
+        /// Where the message's first byte goes.
+        place: u64,
+    },
+}
+
+/// A fragment of a message, or all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// The target endpoint.
+    pub endpoint: u16,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Whether it interrupts its receiver.
+    pub interrupt: bool,
+    /// Where in the message's payload this frame's begins.
+    pub offset: u32,
+    /// Bytes of the message's payload.
+    pub bytes: u32,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Part of a message, with the payload of the frame.
+    Message(Fragment),
+    /// The place of a frame whose message was given up: what came of the message is dropped.
+    Void,
+    /// All frames before this number have been taken.
+    Acknowledgement,
+    /// The same, and for the next there was no room.
+    Refusal,
+}
+
+impl Kind {
+    const fn number(&self) -> u8 {
+        match self {
+            Self::Message(Fragment { purpose: Purpose::Handler { .. }, .. }) => 1,
+            Self::Message(Fragment { purpose: Purpose::Memory { .. }, .. }) => 2,
+            Self::Void => 3,
+            Self::Acknowledgement => 4,
+            Self::Refusal => 5,
+        }
+    }
+}
+
+/// A frame's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The sending node.
+    pub source: u16,
+    /// The receiving node.
+    pub destination: u16,
+    /// The channel: of a message or what takes its place the sender's, of an acknowledgement or a refusal the receiver's.
+    pub channel: u8,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether it wants to be acknowledged at once.
+    pub asks: bool,
+    /// Number of the frame, or of the first that has not been taken.
+    pub sequence: u32,
+    /// Messages of the channel that could not be delivered.
+    pub failures: u32,
+    /// Why the last of them could not: a `REFUSED_` of [`niclab_abi::receive`].
+    pub reason: u8,
+}
+
+impl Header {
+    const fn ethernet(&self) -> ethernet::Header {
+        ethernet::Header {
+            destination: mac_of_node(self.destination),
+            source: mac_of_node(self.source),
+            ether_type: ETHER_TYPE_CLUSTER,
+        }
+    }
+
+    /// The head, behind which payload is put.
+    pub fn head(&self) -> FrameBytes {
+        let mut frame = FrameBytes::from_slice(&self.ethernet().emit());
+        let is_interrupting = matches!(self.kind, Kind::Message(Fragment { interrupt: true, .. }));
+        let flags = if self.asks { FLAG_ASKS } else { 0 } | if is_interrupting { FLAG_INTERRUPT } else { 0 };
+        frame.extend_from_slice(&[PROTOCOL, self.kind.number() << 4 | flags, self.channel, self.reason]);
+        frame.extend_from_slice(&self.destination.to_be_bytes());
+        frame.extend_from_slice(&self.source.to_be_bytes());
+        frame.extend_from_slice(&self.sequence.to_be_bytes());
+        frame.extend_from_slice(&self.failures.to_be_bytes());
+        let Kind::Message(fragment) = &self.kind else { return frame };
+        frame.extend_from_slice(&u32::from(self.channel).to_be_bytes());
+        frame.extend_from_slice(&self.destination.to_be_bytes());
+        frame.extend_from_slice(&fragment.endpoint.to_be_bytes());
+        let words = match fragment.purpose {
+            Purpose::Handler { handler, arguments: [first, second, third, fourth] } => {
+                [handler, first, second, third, fourth]
+            }
+            Purpose::Memory { region, place } => [region, (place >> 32) as u32, place as u32, 0, 0],
+        };
+        for word in words.into_iter().chain([fragment.offset, fragment.bytes, 0]) {
+            frame.extend_from_slice(&word.to_be_bytes());
+        }
+        frame
+    }
+
+    /// A frame without payload.
+    pub fn emit(&self) -> FrameBytes {
+        let mut frame = self.head();
+        seal(&mut frame);
+        frame
+    }
+
+    /// Checks a frame and reads its head. Behind it, up to the check sequence, is payload.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), WireError> {
+        let wrong_length = WireError::Length { bytes: frame.len() };
+        let ethernet = ethernet::Frame::new_checked(frame).ok_or(wrong_length)?;
+        if ethernet::is_foreign(ethernet.payload(), PROTOCOL) {
+            return Err(WireError::Foreign);
+        }
+        let (covered, check) = ethernet.payload().split_last_chunk::<CHECK_BYTES>().ok_or(wrong_length)?;
+        if crc32fast::hash(covered) != u32::from_be_bytes(*check) {
+            return Err(WireError::Check);
+        }
+        let (link, rest) = covered.split_first_chunk::<LINK_BYTES>().ok_or(wrong_length)?;
+        let [protocol, kind, channel, reason, link @ ..] = *link;
+        let [d0, d1, s0, s1, q0, q1, q2, q3, f0, f1, f2, f3] = link;
+        let (flags, number) = (kind & 0xf, kind >> 4);
+        let (source, destination) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+        let (kind, payload) = match number {
+            1 | 2 => {
+                let (head, payload) = rest.split_first_chunk::<MESSAGE_BYTES>().ok_or(wrong_length)?;
+                let fragment = fragment(number, flags, channel, destination, head)?;
+                (Kind::Message(fragment), payload)
+            }
+            3 => (Kind::Void, rest),
+            4 => (Kind::Acknowledgement, rest),
+            5 => (Kind::Refusal, rest),
+            _ => return Err(WireError::BadField),
+        };
+        let header = Self {
+            source,
+            destination,
+            channel,
+            kind,
+            asks: flags & FLAG_ASKS != 0,
+            sequence: u32::from_be_bytes([q0, q1, q2, q3]),
+            failures: u32::from_be_bytes([f0, f1, f2, f3]),
+            reason,
+        };
+        header.check(protocol, flags, payload.len())?;
+        if ethernet::Header::parse(&ethernet) != header.ethernet() {
+            return Err(WireError::Addresses);
+        }
+        Ok((header, payload))
+    }
+
+    /// Checks fields against one another.
+    fn check(&self, protocol: u8, flags: u8, payload: usize) -> Result<(), WireError> {
+        let known = match self.kind {
+            Kind::Message(_) => FLAG_ASKS | FLAG_INTERRUPT,
+            Kind::Void => FLAG_ASKS,
+            Kind::Acknowledgement | Kind::Refusal => 0,
+        };
+        let is_right = match &self.kind {
+            Kind::Message(fragment) => {
+                let end = u64::from(fragment.offset) + payload as u64;
+                let is_memory = matches!(fragment.purpose, Purpose::Memory { .. });
+                let is_empty = fragment.bytes == 0;
+                end <= fragment.bytes.into()
+                    && (payload > 0) != is_empty
+                    && !(is_memory && (is_empty || fragment.interrupt))
+                    && (self.failures, self.reason) == (0, 0)
+            }
+            Kind::Void => payload == 0 && (self.failures, self.reason) == (0, 0),
+            Kind::Acknowledgement | Kind::Refusal => payload == 0,
+        };
+        if is_right && protocol == PROTOCOL && flags & !known == 0 {
+            Ok(())
+        } else {
+            Err(WireError::BadField)
+        }
+    }
+}
+
+/// The message head of a frame.
+fn fragment(
+    number: u8,
+    flags: u8,
+    channel: u8,
+    destination: u16,
+    head: &[u8; MESSAGE_BYTES],
+) -> Result<Fragment, WireError> {
+    let (words, _) = head.as_chunks::<4>();
+    let mut words = words.iter().map(|word| u32::from_be_bytes(*word));
+    let [own_channel, target, first, second, third, fourth, fifth, offset, bytes, zero] =
+        core::array::from_fn(|_| words.next().unwrap_or(0));
+    let purpose = if number == 1 {
+        Purpose::Handler { handler: first, arguments: [second, third, fourth, fifth] }
+    } else if (fourth, fifth) == (0, 0) {
+        Purpose::Memory { region: first, place: u64::from(second) << 32 | u64::from(third) }
+    } else {
+        return Err(WireError::BadField);
+    };
+    if own_channel != channel.into() || target >> 16 != destination.into() || zero != 0 {
+        return Err(WireError::BadField);
+    }
+    let interrupt = flags & FLAG_INTERRUPT != 0;
+    Ok(Fragment { endpoint: target as u16, purpose, interrupt, offset, bytes })
+}
+
+/// Puts the check sequence behind a frame that is whole otherwise.
+pub fn seal(frame: &mut FrameBytes) {
+    let check = crc32fast::hash(frame.get(ethernet::HEADER_BYTES..).unwrap_or_default());
+    frame.extend_from_slice(&check.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_kind() -> impl Strategy<Value = (Kind, Vec<u8>)> {
+        let handler = (any::<u32>(), any::<[u32; 4]>())
+            .prop_map(|(handler, arguments)| Purpose::Handler { handler, arguments });
+        let memory =
+            (any::<u32>(), any::<u64>()).prop_map(|(region, place)| Purpose::Memory { region, place });
+        let message = (
+            any::<u16>(),
+            prop_oneof![handler, memory],
+            any::<bool>(),
+            prop::collection::vec(any::<u8>(), 0..200),
+            (0..50_000_u32, 0..50_000_u32),
+        )
+            .prop_map(|(endpoint, purpose, interrupt, payload, (offset, more))| {
+                let is_memory = matches!(purpose, Purpose::Memory { .. });
+                let payload = if is_memory && payload.is_empty() { [7].to_vec() } else { payload };
+                let (offset, more) = if payload.is_empty() { (0, 0) } else { (offset, more) };
+                let bytes = offset + payload.len() as u32 + more;
+                let interrupt = interrupt && !is_memory;
+                (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes }), payload)
+            });
+        let alone = |kind| Just((kind, Vec::new()));
+        prop_oneof![message, alone(Kind::Void), alone(Kind::Acknowledgement), alone(Kind::Refusal)]
+    }
+
+    fn any_frame() -> impl Strategy<Value = (Header, Vec<u8>)> {
+        let rest =
+            (any::<u16>(), any::<u16>(), any::<u8>(), any::<bool>(), any::<u32>(), any::<u32>(), any::<u8>());
+        (any_kind(), rest).prop_map(
+            |((kind, payload), (source, destination, channel, asks, sequence, failures, reason))| {
+                let is_answer = matches!(kind, Kind::Acknowledgement | Kind::Refusal);
+                let (failures, reason) = if is_answer { (failures, reason) } else { (0, 0) };
+                let asks = asks && !is_answer;
+                let header = Header { source, destination, channel, kind, asks, sequence, failures, reason };
+                (header, payload)
+            },
+        )
+    }
+
+    fn whole(header: &Header, payload: &[u8]) -> FrameBytes {
+        let mut frame = header.head();
+        frame.extend_from_slice(payload);
+        seal(&mut frame);
+        frame
+    }
+
+    proptest! {
+        #[test]
+        fn frames_round_trip((header, payload) in any_frame()) {
+            let frame = whole(&header, &payload);
+            prop_assert_eq!(Header::parse(&frame), Ok((header, &*payload)));
+            let head = matches!(header.kind, Kind::Message(_)).then_some(HEAD_BYTES);
+            prop_assert_eq!(header.head().len(), head.unwrap_or(ethernet::HEADER_BYTES + LINK_BYTES));
+        }
+
+        #[test]
+        fn any_single_corrupted_bit_is_refused((header, payload) in any_frame()) {
+            let mut frame = whole(&header, &payload);
+            for bit in 0..frame.len() * 8 {
+                frame[bit / 8] ^= 1 << (bit % 8);
+                prop_assert!(Header::parse(&frame).is_err(), "bit {} passed", bit);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+
+        #[test]
+        fn a_cut_or_longer_frame_is_refused((header, payload) in any_frame(), bytes in 0..300_usize) {
+            let mut frame = whole(&header, &payload);
+            let len = frame.len();
+            frame.resize(bytes, 0);
+            prop_assert_eq!(Header::parse(&frame).is_ok(), bytes == len);
+        }
+
+        #[test]
+        fn any_bytes_under_a_right_check_sequence_are_parsed_without_panic(bytes: Vec<u8>) {
+            let mut frame = FrameBytes::from_slice(&[0; ethernet::HEADER_BYTES]);
+            frame.extend_from_slice(&bytes);
+            seal(&mut frame);
+            let _ = Header::parse(&frame);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Messages as they stand in slots.
+
+use niclab_abi::channels::{
+    BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_SEGMENT, CHANNEL_SHORT,
+    MemoryHeader, MessageHeader, Segment,
+};
+use niclab_abi::{ToBytes, to_words};
+
+use crate::command::WORDS;
+use crate::{Address, BadValue, Page, Requester};
+
+/// A message without payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The endpoint that gets it.
+    pub target: Address,
+    /// Number of its handler there.
+    pub handler: u32,
+    /// What the handler is given.
+    pub arguments: [u32; 4],
+    /// Whether it interrupts its receiver.
+    pub interrupt: bool,
+}
+
+/// A message with payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bulk {
+    /// All but the payload.
+    pub short: Short,
+    /// Bytes of the payload: 1..=[`super::MAX_BULK_BYTES`].
+    pub bytes: u64,
+}
+
+/// Bytes for a region of another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The endpoint whose program registered the region.
+    pub target: Address,
+    /// Its name there.
+    pub region: u32,
+    /// Where in it the first byte goes.
+    pub place: u64,
+    /// How many: 1..=[`super::MAX_BULK_BYTES`].
+    pub bytes: u64,
+}
+
+/// A message of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// Without payload.
+    Short(Short),
+    /// With payload.
+    Bulk(Bulk),
+    /// For a region.
+    Memory(Memory),
+}
+
+/// A slot that was filled and not launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    words: [u64; WORDS],
+    /// Words of it that are stored: the last.
+    count: usize,
+    code: u32,
+}
+
+impl Slot {
+    fn new<T: ToBytes>(header: &T, code: u32) -> Self {
+        let count = T::BYTES / 8;
+        let mut words = to_words::<WORDS>(header);
+        // The burst ends where payload and tag of a slot end.
+        words.rotate_right(WORDS - count);
+        Self { words, count, code }
+    }
+
+    /// So much of the message before is pushed.
+    pub(super) fn segment(pushed: u64) -> Self {
+        Self::new(&Segment { pushed: pushed as u32, reserved: 0 }, CHANNEL_SEGMENT)
+    }
+
+    /// Launches it from the next slot of the page, which must be free. Returns the launch's number.
+    pub(super) fn launch(&self, requester: &mut Requester, page: &mut impl Page, received: u64) -> u64 {
+        let begin = WORDS - self.count;
+        requester.launch(page, begin, self.words.iter().skip(begin).copied(), self.code, received)
+    }
+}
+
+fn node_and_endpoint(target: Address) -> Result<(u16, u16), BadValue> {
+    let most = u64::from(u16::MAX);
+    let node = BadValue::check("the target node", target.node.into(), most)?;
+    let endpoint = BadValue::check("the target endpoint", target.port.into(), most)?;
+    Ok((node as u16, endpoint as u16))
+}
+
+impl Outgoing {
+    /// Bytes of its payload.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> u64 {
+        match self {
+            Self::Short(_) => 0,
+            Self::Bulk(Bulk { bytes, .. }) | Self::Memory(Memory { bytes, .. }) => *bytes,
+        }
+    }
+
+    /// Its slot, with its payload at `offset` of the payload region, of which so much is pushed.
+    pub(super) fn slot(&self, offset: u64, pushed: u64) -> Result<Slot, BadValue> {
+        let bytes =
+            BadValue::check("the payload in bytes", self.payload_bytes(), super::MAX_BULK_BYTES)? as u32;
+        let (offset, pushed) = (offset as u32, pushed as u32);
+        if let Self::Memory(Memory { target, region, place, .. }) = *self {
+            let (node, endpoint) = node_and_endpoint(target)?;
+            let header = MemoryHeader { node, endpoint, region, place, offset, bytes, pushed, reserved: 0 };
+            return Ok(Slot::new(&header, CHANNEL_MEMORY));
+        }
+        let (Self::Short(short) | Self::Bulk(Bulk { short, .. })) = *self else {
+            return Err(BadValue { what: "the kind of a message", value: 0, most: 0 });
+        };
+        let Short { target, handler, arguments, interrupt } = short;
+        let [argument0, argument1, argument2, argument3] = arguments;
+        let (node, endpoint) = node_and_endpoint(target)?;
+        let flags = if interrupt { CHANNEL_INTERRUPT } else { 0 };
+        if bytes == 0 {
+            let header = MessageHeader {
+                node,
+                endpoint,
+                handler,
+                argument0,
+                argument1,
+                argument2,
+                argument3,
+                ..Default::default()
+            };
+            return Ok(Slot::new(&header, CHANNEL_SHORT | flags));
+        }
+        let header = BulkHeader {
+            node,
+            endpoint,
+            handler,
+            argument0,
+            argument1,
+            argument2,
+            argument3,
+            offset,
+            bytes,
+            pushed,
+            reserved: 0,
+        };
+        Ok(Slot::new(&header, CHANNEL_BULK | flags))
+    }
+}

@@ -1,0 +1,203 @@
+//! Messages over a port that is a logical channel: pushed into the card, and handed to a handler at the other end. A message
+//! without payload is a short one; all others are bulk messages.
+//!
+//! Nobody is held back but by room: in the outbound queue, which the program sees, and at the receiver, which is the cards'
+//! concern. The four integers are the tag of the mark.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use niclab_abi::channels::{ChannelPayload, OP_CHANNEL_PAYLOAD};
+use niclab_abi::{FromBytes as _, ToBytes as _};
+use niclab_port::channels::{
+    self, Bulk, FIRST_HANDLER, Incoming, Outgoing, Payload, PayloadRoom, Pushing, Segments, Short,
+};
+use niclab_port::slices::Slice;
+use niclab_port::{Queue, Reports, Requester};
+
+use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
+
+/// The handler of all messages.
+const HANDLER: u32 = FIRST_HANDLER;
+/// The longest messages that a port has room for at a time.
+const ROOM_MESSAGES: u64 = 16;
+/// Payload begins on whole cache lines.
+const ALIGNMENT: u64 = 64;
+
+/// What every port of a run is opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelTerms {
+    max_bytes: u64,
+    /// Of the payload region of messages that come: so many of the longest ones.
+    places: u64,
+    /// Of the payload region of the outbound queue.
+    outbound_bytes: u64,
+    first_segment_bytes: u64,
+}
+
+impl ChannelTerms {
+    /// For a receive queue of so many slices, messages of at most so many bytes, and an outbound queue with so much payload.
+    #[must_use]
+    pub fn new(slices: u32, max_bytes: u64, outbound_bytes: u64, first_segment_bytes: u64) -> Self {
+        let places = u64::from(slices).clamp(1, ROOM_MESSAGES);
+        Self { max_bytes, places, outbound_bytes, first_segment_bytes }
+    }
+
+    /// The payload region of messages that come.
+    const fn room_bytes(&self) -> u64 {
+        self.places * self.max_bytes.next_multiple_of(ALIGNMENT)
+    }
+}
+
+/// A port.
+#[derive(Debug)]
+pub struct ChannelTransport {
+    end: End,
+    terms: ChannelTerms,
+    /// The card's name of the region.
+    region: u32,
+    /// Where each flow goes.
+    targets: BTreeMap<FlowId, End>,
+    receives: bool,
+    room: PayloadRoom,
+    /// The message that is being pushed.
+    pushing: Option<(Mark, Pushing)>,
+}
+
+impl ChannelTransport {
+    /// Over a port of `node`.
+    #[must_use]
+    pub fn new(node: u16, plan: &PortPlan, terms: ChannelTerms) -> Self {
+        Self {
+            end: End { node, port: plan.number as u16 },
+            terms,
+            region: 0,
+            targets: plan.sends.iter().copied().collect(),
+            receives: !plan.partners.is_empty(),
+            room: PayloadRoom::new(terms.outbound_bytes),
+            pushing: None,
+        }
+    }
+
+    /// What is wrong with a message, if anything is.
+    fn check(&self, incoming: &Incoming, mark: &Mark) -> Result<Payload, &'static str> {
+        let payload = incoming.payload.unwrap_or(Payload { offset: 0, bytes: 0 });
+        let end = u64::from(payload.offset) + u64::from(payload.bytes);
+        if incoming.handler != HANDLER {
+            return Err("is for another handler");
+        }
+        if payload.bytes != mark.bytes || end > self.terms.room_bytes() {
+            return Err("has payload of another length, or elsewhere");
+        }
+        Ok(payload)
+    }
+}
+
+impl Transport for ChannelTransport {
+    type Records = Slice;
+
+    const HAS_WHOLE_RECORDS: bool = false;
+    const STANDS_ALONE: bool = true;
+    const OWES_LAUNCHES: bool = true;
+
+    /// The room of payload comes back with slices, and there may be less of it than slices.
+    fn release_interval(&self, slices: u32) -> u64 {
+        let slices = u64::from(slices / 4);
+        let slices = if self.terms.max_bytes == 0 { slices } else { slices.min(self.terms.places / 4) };
+        slices.max(1)
+    }
+
+    fn credits(&self, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn mark_of(words: &[u64]) -> Option<Mark> {
+        let [.., first, second, _] = words else { return None };
+        Some(Mark::from_tag([*first, *second]))
+    }
+
+    fn region_bytes(&self) -> u64 {
+        if self.receives { self.terms.room_bytes() } else { 0 }
+    }
+
+    /// The card may store anywhere in the region: what it must not store to yet, the contents of messages tell.
+    fn is_posted(&self, offset: u64, bytes: u64) -> bool {
+        offset + bytes <= self.region_bytes()
+    }
+
+    fn begin(&mut self, region: u32) {
+        self.region = region;
+    }
+
+    fn requests(&self) -> Vec<(u32, Vec<u8>)> {
+        let bytes = self.region_bytes();
+        if bytes == 0 {
+            return Vec::new();
+        }
+        let request = channels::payload_request(self.end.port.into(), self.region, 0, bytes);
+        let mut body = vec![0; ChannelPayload::BYTES];
+        request.to_bytes(&mut body);
+        vec![(OP_CHANNEL_PAYLOAD, body)]
+    }
+
+    fn has_launches(&self) -> bool {
+        self.pushing.is_some()
+    }
+
+    fn is_blocked(&self, page: &impl Reports) -> bool {
+        self.pushing.is_some() || !self.room.has_room(self.terms.max_bytes, page)
+    }
+
+    fn waits_for_news(&self, requester: &Requester) -> bool {
+        requester.is_full() || !self.room.is_empty()
+    }
+
+    fn send(&mut self, mark: &Mark, interrupts: bool, memory: &mut impl Memory) {
+        let Some(target) = self.targets.get(&mark.flow).copied() else { return };
+        let Some(offset) = self.room.take(mark.bytes.into(), memory) else { return };
+        let [first, second] = mark.tag();
+        let arguments = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
+        let short = Short { target: target.into(), handler: HANDLER, arguments, interrupt: interrupts };
+        let message = if mark.bytes == 0 {
+            Outgoing::Short(short)
+        } else {
+            Outgoing::Bulk(Bulk { short, bytes: mark.bytes.into() })
+        };
+        let segments = Segments::from(self.terms.first_segment_bytes);
+        self.pushing = Pushing::new(message, segments, offset).ok().map(|pushing| (*mark, pushing));
+    }
+
+    fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {
+        let Some((mark, mut pushing)) = self.pushing.take() else { return false };
+        let (place, bytes) = pushing.next();
+        let words = (bytes.start / 8) as usize..bytes.end.div_ceil(8) as usize;
+        memory.push(place, mark.payload().take(words.end).skip(words.start));
+        pushing.launch(requester, memory, received);
+        self.pushing = Some((mark, pushing)).filter(|_| !pushing.is_done());
+        true
+    }
+
+    fn read(
+        &mut self,
+        queue: &mut Queue<Slice>,
+        memory: &mut impl Memory,
+        listener: &mut impl Listener,
+    ) -> Option<Read> {
+        let incoming = channels::front(queue, memory)?;
+        let [first, second, third, fourth] = incoming.arguments.map(u64::from);
+        let mark = Mark::from_tag([first | second << 32, third | fourth << 32]);
+        match self.check(&incoming, &mark) {
+            Ok(Payload { offset, bytes }) => {
+                let words = memory.words(offset.into(), bytes.into());
+                listener.on_message(self.end, incoming.source.into(), &mark, words);
+            }
+            Err(what) => {
+                let end = self.end;
+                listener.on_wrong(Wrong::Contents, || format!("{end:?}: {incoming:?} {what}"));
+            }
+        }
+        let _ = queue.advance(memory);
+        Some(Read::Message)
+    }
+}
