@@ -10,6 +10,7 @@
  * niclab_port.c     opening and closing a port, its receive memory
  * niclab_region.c   memory of programs, pinned and registered with the device
  * niclab_post.c     requests of programs that post messages
+ * niclab_channel.c  requests of programs that own a logical channel
  * niclab_spill.c    memory for list entries that do not fit into the device
  * niclab_firmware.c firmware of the card
  * niclab_counters.c what the device counts, by name
@@ -264,6 +265,7 @@ int niclab_port_open(struct niclab_file *file, struct niclab_open_port *argument
 void niclab_port_close(struct niclab_file *file, struct list_head *regions);
 void niclab_port_abandon(struct niclab_file *file, bool quiet, struct list_head *regions);
 void niclab_memory_free(struct niclab *nic, void *memory, size_t bytes, bool quiet);
+int niclab_port_request(struct niclab_file *file, u32 operation, void *request, u32 bytes);
 
 /* niclab_region.c */
 int niclab_region_register(struct niclab_file *file, struct niclab_registration *argument);
@@ -274,6 +276,10 @@ void niclab_region_release(struct niclab *nic, struct list_head *regions);
 /* niclab_post.c */
 int niclab_post_rules(struct niclab_file *file, void __user *user);
 int niclab_post_group(struct niclab_file *file, void __user *user);
+
+/* niclab_channel.c */
+int niclab_channel_payload(struct niclab_file *file, void __user *user);
+int niclab_channel_expose(struct niclab_file *file, void __user *user);
 
 /* niclab_spill.c */
 int niclab_spill_open(struct niclab *nic);

@@ -219,6 +219,10 @@ static long niclab_ioctl(struct file *filp, unsigned int command, unsigned long 
 		return niclab_post_rules(file, user);
 	case NICLAB_IOCTL_GROUP:
 		return niclab_post_group(file, user);
+	case NICLAB_IOCTL_CHANNEL_PAYLOAD:
+		return niclab_channel_payload(file, user);
+	case NICLAB_IOCTL_CHANNEL_EXPOSE:
+		return niclab_channel_expose(file, user);
 	default:
 		return -ENOTTY;
 	}

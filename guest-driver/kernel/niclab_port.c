@@ -178,3 +178,25 @@ void niclab_port_abandon(struct niclab_file *file, bool quiet, struct list_head 
 	niclab_port_unmap(file);
 	niclab_port_forget(file, quiet, regions);
 }
+
+/**
+ * niclab_port_request - makes a request for a file's port.
+ * @file: the file; its NIC is not locked.
+ * @operation: NICLAB_OP_.
+ * @request: the body, which begins with the port's number: it is put there.
+ * @bytes: of the body.
+ *
+ * Return: 0, or the error of that request; -ENOTCONN when the file has no port.
+ */
+int niclab_port_request(struct niclab_file *file, u32 operation, void *request, u32 bytes)
+{
+	u32 *port = request;
+	int err = niclab_lock(file->nic);
+
+	if (err)
+		return err;
+	*port = file->port;
+	err = file->open ? niclab_control(file->nic, operation, request, bytes, NULL, 0) : -ENOTCONN;
+	mutex_unlock(&file->nic->lock);
+	return err;
+}

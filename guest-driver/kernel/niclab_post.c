@@ -15,20 +15,6 @@ struct niclab_group_request {
 static_assert(sizeof(struct niclab_group_request) <= NICLAB_CONTROL_BODY_BYTES);
 static_assert(sizeof(struct niclab_post_member) == sizeof(u32));
 
-/* Makes a request for a file's port, which begins with the port's number. */
-static int niclab_post_request(struct niclab_file *file, u32 operation, void *request, u32 bytes)
-{
-	u32 *port = request;
-	int err = niclab_lock(file->nic);
-
-	if (err)
-		return err;
-	*port = file->port;
-	err = file->open ? niclab_control(file->nic, operation, request, bytes, NULL, 0) : -ENOTCONN;
-	mutex_unlock(&file->nic->lock);
-	return err;
-}
-
 /**
  * niclab_post_rules - changes when the device interrupts for a file's port.
  * @file: the file; its NIC is not locked.
@@ -45,7 +31,7 @@ int niclab_post_rules(struct niclab_file *file, void __user *user)
 		return -EFAULT;
 	if (request.port)
 		return -EINVAL;
-	return niclab_post_request(file, NICLAB_OP_POST_RULES, &request, sizeof(request));
+	return niclab_port_request(file, NICLAB_OP_POST_RULES, &request, sizeof(request));
 }
 
 /**
@@ -76,7 +62,7 @@ int niclab_post_group(struct niclab_file *file, void __user *user)
 	if (copy_from_user(request->members, u64_to_user_ptr(argument.nodes), bytes))
 		err = -EFAULT;
 	else
-		err = niclab_post_request(file, NICLAB_OP_POST_GROUP, request, sizeof(request->head) + bytes);
+		err = niclab_port_request(file, NICLAB_OP_POST_GROUP, request, sizeof(request->head) + bytes);
 	kfree(request);
 	return err;
 }

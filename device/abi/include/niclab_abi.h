@@ -30,7 +30,8 @@
  * 4. [`control`]: requests on the control queue;
  * 5. [`event`]: what an interrupt tells;
  * 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
- * commands and events; [`posts`], messages to any node, the same; [`firmware`];
+ * commands and events; [`posts`], messages to any node, the same; [`channels`], active messages that are pushed;
+ * [`firmware`];
  * 7. [`ioctl`]: the character device between the kernel driver and a user program.
  *
  * `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
@@ -121,6 +122,9 @@
  * With [`FEATURE_POSTS`].
  */
 #define NICLAB_FEATURE_COLLECTIVES 256U
+
+/* Active messages over logical channels, pushed into the card, from each port to any ([`crate::channels`]). */
+#define NICLAB_FEATURE_CHANNELS 512U
 
 /*
  * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
@@ -574,6 +578,30 @@ NICLAB_ASSERT_SIZE(struct niclab_status_line, 64);
 
 /* [`StatusLine::refusal`]: the command was refused; the event says why. */
 #define NICLAB_REFUSED_COMMAND 5U
+
+/* [`StatusLine::refusal`]: there is no such command, or a reserved field of it is not zero. */
+#define NICLAB_REFUSED_HEADER 6U
+
+/* [`StatusLine::refusal`]: there is no such node, or no such endpoint on a node. */
+#define NICLAB_REFUSED_TARGET 7U
+
+/* [`StatusLine::refusal`]: the payload is empty, too long, or beyond the payload region. */
+#define NICLAB_REFUSED_PAYLOAD 8U
+
+/*
+ * [`StatusLine::refusal`]: a segment that runs backwards, goes past its message, or belongs to none; a message launched
+ * before the one before it was pushed whole; or one of which no more was pushed for so long that the card gave it up.
+ */
+#define NICLAB_REFUSED_SEGMENT 9U
+
+/* [`StatusLine::refusal`]: no program has the target endpoint open. */
+#define NICLAB_REFUSED_CLOSED 10U
+
+/* [`StatusLine::refusal`]: the target endpoint has no payload region, or a smaller one than the payload. */
+#define NICLAB_REFUSED_NO_PAYLOAD 11U
+
+/* [`StatusLine::refusal`]: the target endpoint has not exposed the memory that a message was for. */
+#define NICLAB_REFUSED_MEMORY 12U
 
 /*
  * Requests on the control queue.
@@ -1664,6 +1692,222 @@ struct niclab_post_member {
 NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 
 /*
+ * Channels ([`crate::config::FEATURE_CHANNELS`]): active messages over logical channels (GRIM).
+ *
+ * Each port of the card is a logical channel, owned by the program that opened the port. A message is *pushed*: the program
+ * stores its header into a slot of the requester page, the header ring of the channel's outbound queue, and what more belongs to
+ * it into the queue's payload region, a window of its own ([`WINDOW_CHANNEL_PAYLOAD`]). Nothing is read from the program's
+ * memory.
+ *
+ * A long message may be pushed in segments, so that the card sends its begin while the program still pushes its end: the first
+ * launch says how much of it is there, and each [`CHANNEL_SEGMENT`] behind it how much there is by then. A header and its
+ * segments are launched one behind the other, with nothing between them.
+ *
+ * A message that comes is a slice of the receive queue ([`crate::receive`]) with one payload word, the handler, and the four
+ * integers as its tag; one with payload has another word before these, which says where in the endpoint's payload region it is
+ * ([`payload_place`]). The program gives the room of a payload back with its slice. [`crate::receive::SliceStatus`] names the
+ * sender's channel.
+ *
+ * A message stays in the outbound queue until the other card has acknowledged all of it. [`crate::receive::StatusLine::sent`]
+ * counts the messages that have left it, in the order of their launches: by that the program knows which part of the payload
+ * region is free. The card writes a status line for each message with payload that leaves. What another card refuses for
+ * good is counted as refused there, with the reason.
+ */
+
+/*
+ * [`crate::bar::Window::kind`]: the payload region of a channel's outbound queue. [`CHANNEL_PAYLOAD_BYTES`] for each port,
+ * of which a card may offer less.
+ */
+#define NICLAB_WINDOW_CHANNEL_PAYLOAD 16U
+
+/* Pages of a channel's payload region in the BAR. */
+#define NICLAB_CHANNEL_PAYLOAD_PAGES 16U
+
+/* Bytes of a channel's payload region in the BAR. */
+#define NICLAB_CHANNEL_PAYLOAD_BYTES 0x10000U
+
+/* Launch word, bits 0..8: what is pushed. Bits 8..32 are flags. */
+#define NICLAB_CHANNEL_MASK 255U
+
+/* A message without payload, [`MessageHeader`]. */
+#define NICLAB_CHANNEL_SHORT 1U
+
+/* A message with payload, [`BulkHeader`]. */
+#define NICLAB_CHANNEL_BULK 2U
+
+/* Bytes for a region of another program's memory, [`MemoryHeader`]: no handler, and nothing tells the receiver. */
+#define NICLAB_CHANNEL_MEMORY 3U
+
+/* More of the message launched last is in the payload region, [`Segment`]. */
+#define NICLAB_CHANNEL_SEGMENT 4U
+
+/* Flag of [`CHANNEL_SHORT`] and [`CHANNEL_BULK`]: the receiving card interrupts its host once the message is stored. */
+#define NICLAB_CHANNEL_INTERRUPT 256U
+
+/* Most bytes of the payload of one message (section 5.1). */
+#define NICLAB_CHANNEL_MAX_BULK_BYTES 0xc000U
+
+/* Handlers below this number are the library's own, the same everywhere. */
+#define NICLAB_CHANNEL_FIRST_HANDLER 16U
+
+/*
+ * The words of [`CHANNEL_SHORT`]. Of the 28 bytes of a short message (section 5.1) four are the channel, which the place of
+ * the store says, four the handler and 16 the integers; the others are the destination. With the word that tells the card of
+ * it the burst has 32.
+ */
+struct niclab_message_header {
+
+	/* Target node. */
+	__u16 node;
+
+	/* Target endpoint: its port. */
+	__u16 endpoint;
+
+	/* Number of the handler. */
+	__u32 handler;
+
+	/* First integer for the handler. */
+	__u32 argument0;
+
+	/* Second. */
+	__u32 argument1;
+
+	/* Third. */
+	__u32 argument2;
+
+	/* Fourth. */
+	__u32 argument3;
+
+	/* Bytes of the payload that are in the region: zero. */
+	__u32 pushed;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_message_header, 32);
+
+/* The words of [`CHANNEL_BULK`]. */
+struct niclab_bulk_header {
+
+	/* Target node. */
+	__u16 node;
+
+	/* Target endpoint: its port. */
+	__u16 endpoint;
+
+	/* Number of the handler. */
+	__u32 handler;
+
+	/* First integer for the handler. */
+	__u32 argument0;
+
+	/* Second. */
+	__u32 argument1;
+
+	/* Third. */
+	__u32 argument2;
+
+	/* Fourth. */
+	__u32 argument3;
+
+	/* Where in the payload region the payload begins. */
+	__u32 offset;
+
+	/* Its bytes: 1..=[`CHANNEL_MAX_BULK_BYTES`]. */
+	__u32 bytes;
+
+	/* Of these, from the first on, so many are in the region. */
+	__u32 pushed;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_bulk_header, 40);
+
+/* The words of [`CHANNEL_MEMORY`]. */
+struct niclab_memory_header {
+
+	/* Target node. */
+	__u16 node;
+
+	/* Target endpoint: the port whose program registered the region. */
+	__u16 endpoint;
+
+	/* Name of the region there, which must be exposed ([`OP_CHANNEL_EXPOSE`]). */
+	__u32 region;
+
+	/* Offset in that region. */
+	__u64 place;
+
+	/* Where in the payload region the bytes begin. */
+	__u32 offset;
+
+	/* How many: 1..=[`CHANNEL_MAX_BULK_BYTES`]. */
+	__u32 bytes;
+
+	/* Of these, from the first on, so many are in the region. */
+	__u32 pushed;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_memory_header, 32);
+
+/* The words of [`CHANNEL_SEGMENT`]. */
+struct niclab_segment {
+
+	/* Bytes of the message that are in the payload region by now: more than before, and not more than it has. */
+	__u32 pushed;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_segment, 8);
+
+/*
+ * Says where the payload of messages for a port goes: [`ChannelPayload`]. Until then messages with payload for it are refused.
+ * Refused itself with [`crate::control::STATUS_PORT_BUSY`] while payload is in the region before.
+ */
+#define NICLAB_OP_CHANNEL_PAYLOAD 16U
+
+/* Lets memory messages write into a region, or takes that back: [`ChannelExpose`]. */
+#define NICLAB_OP_CHANNEL_EXPOSE 17U
+
+/* Body of [`OP_CHANNEL_PAYLOAD`]. */
+struct niclab_channel_payload {
+
+	/* The port. */
+	__u32 port;
+
+	/* A region of the port. */
+	__u32 region;
+
+	/* Where in it the payload region begins, a multiple of 64. */
+	__u64 offset;
+
+	/* Its bytes, a multiple of 64. */
+	__u64 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_channel_payload, 24);
+
+/* Body of [`OP_CHANNEL_EXPOSE`]. */
+struct niclab_channel_expose {
+
+	/* The port. */
+	__u32 port;
+
+	/* A region of the port. */
+	__u32 region;
+
+	/* One: memory messages may write into it. Zero: they may not. */
+	__u32 is_exposed;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
+
+/*
  * Firmware ([`crate::config::FEATURE_FIRMWARE`]): the program that the card's processor runs.
  */
 
@@ -1893,5 +2137,17 @@ NICLAB_ASSERT_SIZE(struct niclab_group_of, 16);
  * `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
  */
 #define NICLAB_IOCTL_GROUP 0x4010f50aU
+
+/*
+ * Says where the payload of messages for the file's port goes, [`crate::channels::ChannelPayload`], whose port is zero. `EBUSY`:
+ * payload is in the region before; `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+ */
+#define NICLAB_IOCTL_CHANNEL_PAYLOAD 0x4018f50bU
+
+/*
+ * Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`], whose port
+ * is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+ */
+#define NICLAB_IOCTL_CHANNEL_EXPOSE 0x4010f50cU
 
 #endif /* NICLAB_ABI_H */

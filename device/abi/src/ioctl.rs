@@ -134,3 +134,9 @@ pub const IOCTL_RULES: u32 = request(WRITE, 9, size_of::<crate::posts::PostRules
 /// group of this name, or they are none of one; `ENOSPC`: there are as many groups as may be; `ENOENT`: there is none to drop;
 /// `EOPNOTSUPP`: this model has no groups, or its protocol loses messages.
 pub const IOCTL_GROUP: u32 = request(WRITE, 10, size_of::<GroupOf>());
+/// Says where the payload of messages for the file's port goes, [`crate::channels::ChannelPayload`], whose port is zero. `EBUSY`:
+/// payload is in the region before; `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+pub const IOCTL_CHANNEL_PAYLOAD: u32 = request(WRITE, 11, size_of::<crate::channels::ChannelPayload>());
+/// Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`], whose port
+/// is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
+pub const IOCTL_CHANNEL_EXPOSE: u32 = request(WRITE, 12, size_of::<crate::channels::ChannelExpose>());

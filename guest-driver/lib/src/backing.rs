@@ -5,9 +5,10 @@ use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use niclab_abi::channels::{ChannelExpose, ChannelPayload};
 use niclab_abi::ioctl::{
-    GroupOf, IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE,
-    IOCTL_ROUTE, IOCTL_RULES, MAP_DOORBELL, Peer, Registration,
+    GroupOf, IOCTL_AUTHORIZE, IOCTL_CHANNEL_EXPOSE, IOCTL_CHANNEL_PAYLOAD, IOCTL_CHECK, IOCTL_DEREGISTER,
+    IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, IOCTL_RULES, MAP_DOORBELL, Peer, Registration,
 };
 use niclab_abi::posts::PostRules;
 use nix::errno::Errno;
@@ -106,13 +107,34 @@ pub trait Backing: Send + Sync {
         let _ = nodes;
         Err(request_error(self.name(), Errno::EOPNOTSUPP, format!("make or drop group {group}")))
     }
+
+    /// Says where the payload of messages goes: the port in `payload` is zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn set_payload(&self, payload: &ChannelPayload) -> Result<(), Error> {
+        let _ = payload;
+        Err(request_error(self.name(), Errno::EOPNOTSUPP, "set a payload region".into()))
+    }
+
+    /// Lets memory messages write into a region, or takes that back: the port in `expose` is zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    fn expose(&self, expose: &ChannelExpose) -> Result<(), Error> {
+        let _ = expose;
+        Err(request_error(self.name(), Errno::EOPNOTSUPP, "expose a region".into()))
+    }
 }
 
 mod requests {
     //! System calls of `niclab_abi::ioctl`, each with its argument's type.
     use super::{
-        GroupOf, IOCTL_AUTHORIZE, IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE,
-        IOCTL_ROUTE, IOCTL_RULES, Peer, PostRules, Registration,
+        ChannelExpose, ChannelPayload, GroupOf, IOCTL_AUTHORIZE, IOCTL_CHANNEL_EXPOSE, IOCTL_CHANNEL_PAYLOAD,
+        IOCTL_CHECK, IOCTL_DEREGISTER, IOCTL_GROUP, IOCTL_REGISTER, IOCTL_REVOKE, IOCTL_ROUTE, IOCTL_RULES,
+        Peer, PostRules, Registration,
     };
     nix::ioctl_write_ptr_bad!(route, IOCTL_ROUTE, Peer);
     nix::ioctl_write_ptr_bad!(authorize, IOCTL_AUTHORIZE, Peer);
@@ -122,6 +144,8 @@ mod requests {
     nix::ioctl_write_ptr_bad!(deregister, IOCTL_DEREGISTER, Registration);
     nix::ioctl_write_ptr_bad!(rules, IOCTL_RULES, PostRules);
     nix::ioctl_write_ptr_bad!(group, IOCTL_GROUP, GroupOf);
+    nix::ioctl_write_ptr_bad!(payload, IOCTL_CHANNEL_PAYLOAD, ChannelPayload);
+    nix::ioctl_write_ptr_bad!(expose, IOCTL_CHANNEL_EXPOSE, ChannelExpose);
 }
 
 /// A port behind the kernel driver: an open file of the character device that owns it.
@@ -250,6 +274,18 @@ impl Backing for CharacterDevice {
             0 => format!("drop group {group}"),
             _ => format!("make group {group} of {members} nodes"),
         })
+    }
+
+    fn set_payload(&self, payload: &ChannelPayload) -> Result<(), Error> {
+        // SAFETY: as in `route`.
+        let result = unsafe { requests::payload(descriptor(&self.file), &raw const *payload) };
+        self.result(result, || format!("set a payload region of {} bytes", payload.bytes))
+    }
+
+    fn expose(&self, expose: &ChannelExpose) -> Result<(), Error> {
+        // SAFETY: as in `route`.
+        let result = unsafe { requests::expose(descriptor(&self.file), &raw const *expose) };
+        self.result(result, || format!("expose region {:#x}", expose.region))
     }
 }
 

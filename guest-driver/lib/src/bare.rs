@@ -1,7 +1,11 @@
 //! A port without the library's waiting: for programs that go on by themselves.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use niclab_abi::FromBytes;
+use niclab_abi::channels::{ChannelPayload, OP_CHANNEL_PAYLOAD};
+use niclab_abi::posts::{OP_POST_GROUP, PostGroup, PostMember};
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
 
 use crate::port::{self, Link, Parts, PortOptions};
@@ -16,6 +20,7 @@ pub struct BarePort {
     completer: Memory,
     status: Memory,
     records: Memory,
+    payload: Memory,
 }
 
 impl BarePort {
@@ -35,8 +40,8 @@ impl BarePort {
     /// [`Error::Inconsistent`] names the part that is too small.
     pub fn from_parts(parts: Parts) -> Result<Self, Error> {
         let (requester, completer) = (parts.requester.clone(), parts.completer.clone());
-        let (status, records) = (parts.status.clone(), parts.slices.clone());
-        Ok(Self { link: parts.link()?, requester, completer, status, records })
+        let (status, records, payload) = (parts.status.clone(), parts.slices.clone(), parts.payload.clone());
+        Ok(Self { link: parts.link()?, requester, completer, status, records, payload })
     }
 
     /// This port on the cluster network.
@@ -52,6 +57,40 @@ impl BarePort {
     /// The receive queue and its registers.
     pub fn records(&self) -> AtomicRecords<'_> {
         AtomicRecords { records: self.records.words(), completer: self.completer.words() }
+    }
+
+    /// The payload region of the outbound queue; empty where the model has none.
+    pub fn payload(&self) -> &[AtomicU64] {
+        self.payload.words()
+    }
+
+    /// Makes a control request that a workload's transport asks for once its region is registered, an `OP_` of the contract.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::DeviceGone`].
+    pub fn request(&self, operation: u32, body: &[u8]) -> Result<(), Error> {
+        let backing = &self.link.backing;
+        let bad = || Error::BadValue {
+            what: "the control request of a transport",
+            value: operation.into(),
+            range: "one that ports can make, with its whole body".into(),
+        };
+        match operation {
+            OP_CHANNEL_PAYLOAD => {
+                let payload = ChannelPayload::from_bytes(body).ok_or_else(bad)?;
+                backing.set_payload(&ChannelPayload { port: 0, ..payload })
+            }
+            OP_POST_GROUP => {
+                let PostGroup { group, .. } = PostGroup::from_bytes(body).ok_or_else(bad)?;
+                let members =
+                    body.get(PostGroup::BYTES..).unwrap_or_default().chunks_exact(PostMember::BYTES);
+                let nodes: Vec<u32> =
+                    members.filter_map(PostMember::from_bytes).map(|member| member.node).collect();
+                backing.set_group(group, &nodes)
+            }
+            _ => Err(bad()),
+        }
     }
 
     /// Tells the device of stores to a page, unless it polls them.
@@ -84,15 +123,6 @@ impl BarePort {
     /// [`Error::Refused`], [`Error::DeviceGone`].
     pub fn authorize(&self, source: Address, credits: u32) -> Result<(), Error> {
         self.link.backing.authorize(source, credits)
-    }
-
-    /// Makes a group of these nodes, of which this one is one.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`], [`Error::DeviceGone`].
-    pub fn make_group(&self, group: u32, nodes: &[u32]) -> Result<(), Error> {
-        self.link.backing.set_group(group, nodes)
     }
 
     /// Registers fresh pages for this port, and their name with the device.

@@ -57,8 +57,8 @@ pub use device::{Device, DeviceInfo};
 pub use error::Error;
 pub use memory::Memory;
 pub use niclab_abi::config::{
-    FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_POSTS, FEATURE_REGIONS, FEATURE_SLICES, FEATURE_SPILL,
-    FEATURE_TURNS,
+    FEATURE_CHANNELS, FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_POSTS, FEATURE_REGIONS, FEATURE_SLICES,
+    FEATURE_SPILL, FEATURE_TURNS,
 };
 pub use niclab_port::Address;
 pub use statistics::Statistics;

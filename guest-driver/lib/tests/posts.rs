@@ -209,7 +209,16 @@ fn port_with_device() -> (Port, Arc<Loopback>) {
     let address = Address { node: 3, port: 0 };
     let device = Arc::new(device);
     let backing = Box::new(Device(Arc::clone(&device)));
-    let parts = Parts { address, info, requester, completer, status, slices: records, backing };
+    let parts = Parts {
+        address,
+        info,
+        requester,
+        completer,
+        status,
+        slices: records,
+        payload: Memory::from_words(Arc::default()),
+        backing,
+    };
     (Port::from_parts(parts).expect("large enough"), device)
 }
 

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use niclab_user::lists::Region;
 use niclab_user::slices::PortOptions;
-use niclab_user::{BarePort, Device, FEATURE_LISTS, FEATURE_POSTS, FEATURE_TURNS};
+use niclab_user::{BarePort, Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_TURNS};
+use niclab_workloads::channels::ChannelTransport;
 use niclab_workloads::lists::ListTransport;
-use niclab_workloads::posts::{GROUP, PostTransport};
+use niclab_workloads::posts::PostTransport;
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Pattern, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload,
@@ -76,6 +77,9 @@ pub fn run(
     if device.info().has(FEATURE_POSTS) {
         return perform(&stage, |port| PostTransport::new(rank, port, workload.post_terms()));
     }
+    if device.info().has(FEATURE_CHANNELS) {
+        return perform(&stage, |port| ChannelTransport::new(rank, port, workload.channel_terms()));
+    }
     if !device.info().has(FEATURE_LISTS) {
         return perform(&stage, |port| SliceTransport::new(rank, port));
     }
@@ -105,7 +109,7 @@ impl Ports for OpenPorts {
     fn memory(&mut self, place: usize) -> AtomicMemory<'_> {
         let (port, region) = &self.0[place];
         let region = region.as_ref().map_or(&[][..], |region| region.memory().words());
-        AtomicMemory { page: port.page(), records: port.records(), region }
+        AtomicMemory { page: port.page(), records: port.records(), region, payload: port.payload() }
     }
 
     fn announce(&mut self) {
@@ -182,11 +186,10 @@ impl<T: Transport> Performer<T> {
             plan.partners.iter().try_for_each(|(_, partner)| port.authorize((*partner).into(), credits))?;
             plan.sends.iter().try_for_each(|(_, target)| port.route((*target).into()))?;
         }
-        if let (Some((port, _)), false) = (self.ports.0.last(), plan.group.is_empty()) {
-            let nodes: Vec<u32> = plan.group.iter().copied().map(u32::from).collect();
-            port.make_group(GROUP, &nodes)?;
+        let requests = self.program.begin(place, name);
+        if let Some((port, _)) = self.ports.0.last() {
+            requests.iter().try_for_each(|(operation, body)| port.request(*operation, body))?;
         }
-        self.program.begin(place, name);
         Ok(())
     }
 

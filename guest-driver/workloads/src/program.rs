@@ -90,9 +90,12 @@ impl<T: Transport> Program<T> {
         self.ports.push(Open { transport, requester: Requester::new(0), queue });
     }
 
-    /// The region of a port is registered by this name, and its partners may send to it.
-    pub fn begin(&mut self, place: usize, region: u32) {
-        self.ports.iter_mut().skip(place).take(1).for_each(|port| port.transport.begin(region));
+    /// The region of a port is registered by this name, and its partners may send to it. Returns what the card is then asked for:
+    /// control requests, each with its body.
+    pub fn begin(&mut self, place: usize, region: u32) -> Vec<(u32, Vec<u8>)> {
+        let Some(port) = self.ports.get_mut(place) else { return Vec::new() };
+        port.transport.begin(region);
+        port.transport.requests()
     }
 
     /// Performs this from now on.

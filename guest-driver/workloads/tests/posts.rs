@@ -69,6 +69,7 @@ impl Ports for Node {
             page: AtomicPage { requester: &self.requester, status: &self.status },
             records: AtomicRecords { records: &self.records, completer: &self.completer },
             region: &self.region,
+            payload: &[],
         }
     }
 

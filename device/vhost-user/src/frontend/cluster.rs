@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use niclab_abi::bar::INFO_DOORBELL_OFFSET;
+use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::config::{CONFIG_BYTES, DeviceConfig, name_in};
 use niclab_abi::control::{
     COUNTERS_PER_REPLY, Counter, CountersFrom, CountersHead, MAX_COUNTERS, OP_COUNTERS, OP_PING, OP_RESET,
@@ -130,6 +132,12 @@ impl ClusterGuest {
     /// [`FrontendError::Bar`].
     pub fn page_of(&self, kind: u32, port: u32) -> Result<u32, FrontendError> {
         Ok(self.windows.place(kind, port)?.pages.start)
+    }
+
+    /// The payload region of a port's outbound queue; nothing where the card has none.
+    pub fn payload_of(&self, port: u32) -> &[AtomicU64] {
+        let pages = self.windows.place(WINDOW_CHANNEL_PAYLOAD, port).map(|place| place.pages);
+        pages.map_or(&[], |pages| self.bar.pages(pages))
     }
 
     /// The connection, for what QEMU rather than a driver would do.

@@ -1,6 +1,7 @@
 //! What every vhost-user connection goes through, and the channel on which the daemon asks for its BAR to be mapped.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -39,6 +40,12 @@ impl MappedBar {
     pub fn page(&self, page: u32) -> &[AtomicU64] {
         let words = niclab_abi::PAGE_BYTES as usize / 8;
         self.words().get(page as usize * words..(page as usize + 1) * words).unwrap_or_default()
+    }
+
+    /// The words of these pages; empty when there are not so many.
+    pub fn pages(&self, pages: Range<u32>) -> &[AtomicU64] {
+        let words = niclab_abi::PAGE_BYTES as usize / 8;
+        self.words().get(pages.start as usize * words..pages.end as usize * words).unwrap_or_default()
     }
 
     /// How QEMU would show the BAR to the daemon, as one more region of the guest's memory at `address`.

@@ -223,6 +223,7 @@ impl<K: Kind> GuestPort<K> {
                 completer: bar.page(self.completer_page),
             },
             region: words(region.0, (region.1 / 8) as usize),
+            payload: self.guest.payload_of(self.port),
         }
     }
 

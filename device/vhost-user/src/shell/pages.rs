@@ -332,11 +332,12 @@ impl Pages {
         let end = first_page * PAGE_BYTES + range.bytes.end;
         let words = (begin / 8) as usize..end.div_ceil(8) as usize;
         let Some(words) = self.words().get(words) else { return false };
-        let (skipped, count) = ((begin % 8) as usize, (end - begin) as usize);
-        into.reserve(count);
         // Frames begin on whole words, but for those of a message whose program pushed it to an odd place.
-        let bytes = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
-        into.extend(bytes.skip(skipped).take(count));
+        let (skipped, before) = ((begin % 8) as usize, into.len());
+        into.reserve(8 * words.len());
+        words.iter().for_each(|word| into.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()));
+        into.drain(before..before + skipped);
+        into.truncate(before + (end - begin) as usize);
         true
     }
 

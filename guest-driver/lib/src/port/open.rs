@@ -1,9 +1,11 @@
 //! Opening a port through the character device.
 
 use std::fs::File;
+use std::sync::Arc;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_abi::bar::{WINDOW_COMPLETER, WINDOW_REQUESTER};
+use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::control::PORT_ANY;
 use niclab_abi::ioctl::{
     IOCTL_OPEN_PORT, MAP_INFO, MAP_RECEIVE, MAP_WINDOW_STRIDE, MAP_WINDOWS, OpenPort, RECEIVE_SLICES_OFFSET,
@@ -84,6 +86,10 @@ pub(crate) fn open(device: &Device, options: PortOptions) -> Result<Parts, Error
     };
     let requester = map_window("requester page", WINDOW_REQUESTER)?;
     let completer = map_window("completer page", WINDOW_COMPLETER)?;
+    let payload = match windows.place(WINDOW_CHANNEL_PAYLOAD, opened.port) {
+        Ok(_) => map_window("payload region", WINDOW_CHANNEL_PAYLOAD)?,
+        Err(_) => Memory::from_words(Arc::default()),
+    };
     let receive_bytes = usize::try_from(opened.receive_bytes).unwrap_or(usize::MAX) & !7;
     let receive = map("receive memory", MAP_RECEIVE, receive_bytes, false)?;
     let (status, slices) = receive_parts(&receive, opened.slices).ok_or_else(|| {
@@ -99,6 +105,7 @@ pub(crate) fn open(device: &Device, options: PortOptions) -> Result<Parts, Error
         completer,
         status,
         slices,
+        payload,
         backing: Box::new(CharacterDevice::new(device.name().into(), file)?),
     })
 }

@@ -24,6 +24,8 @@ pub struct Parts {
     pub status: Memory,
     /// The port's slices or events, a power of two of them; only read.
     pub slices: Memory,
+    /// The payload region of the port's outbound queue, `niclab_abi::channels`; empty where the model has none.
+    pub payload: Memory,
     /// The far side.
     pub backing: Box<dyn Backing>,
 }
@@ -46,7 +48,7 @@ impl Parts {
     ///
     /// [`Error::Inconsistent`] names the part that is too small.
     pub(crate) fn assemble<K: Kind>(self) -> Result<(Arc<Link>, Requester, Queue<K>), Error> {
-        let Self { address, info, requester, completer, status, slices, backing } = self;
+        let Self { address, info, requester, completer, status, slices, payload: _, backing } = self;
         let device = backing.name().to_owned();
         let need = |what: &str, memory: &Memory, bytes: usize| {
             let have = memory.words().len() * 8;

@@ -123,6 +123,7 @@ impl InProcess {
             completer: shared(memory.records.completer),
             status: shared(memory.page.status),
             slices: shared(memory.records.records),
+            payload: shared(memory.payload),
             backing: Box::new(Self { name: format!("node{node}"), port }),
         }
     }

@@ -68,6 +68,7 @@ impl Still {
             completer: zeros(512),
             status: status.clone(),
             slices: slices.clone(),
+            payload: zeros(0),
             backing: Box::new(bell),
         });
         Self { port: port.expect("all parts are large enough"), info, status, slices, rings }
