@@ -333,12 +333,15 @@ fn run_step(
     Ok(outcome)
 }
 
+/// How a channel runs a step of a benchmark.
+type Run<C> = fn(Benchmark, &mut C, &Step, &mut Buffers) -> Result<Option<Outcome>, Failure>;
+
 /// Runs all steps; at the first end, their rows. Also the number of steps.
 fn run_parts<C>(
     channel: &mut C,
     plan: &Plan,
     pair: Pair,
-    run: fn(Benchmark, &mut C, &Step, &mut Buffers) -> Result<Option<Outcome>, Failure>,
+    run: Run<C>,
 ) -> Result<(Vec<Section>, u8), Failure> {
     let mut buffers = Buffers::new(plan.payload_bytes());
     let mut sections = Vec::new();
