@@ -19,7 +19,7 @@ use crate::bench::{Buffers, End, Outcome, Step};
 use crate::channel::{Channel, Kind, Tag, receive};
 use crate::tcp::{TAG_BYTES, TcpChannel, socket_failure};
 
-/// Bytes of a datagram: those of the packets of INIC's paper, tag included.
+/// Bytes of a datagram, tag included: every Ethernet frame has room for them.
 const DATAGRAM_BYTES: usize = 1408;
 /// Largest payload.
 pub const MAX_PAYLOAD_BYTES: usize = DATAGRAM_BYTES - TAG_BYTES;
