@@ -314,6 +314,12 @@ fn counted(node: &NodeFigures, is_ethernet: bool) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        path::Path,
+        process::{Child, Command, Stdio},
+    };
+
     use niclab_spec::report::{WallFigures, WallResult};
 
     use super::*;
@@ -392,5 +398,86 @@ mod tests {
             assert!(u64::from(way.messages()) * u64::from(way.message_bytes()) >= TRANSFER_BYTES.into());
         }
         assert_eq!(Way::Udp.messages(), 71_023, "the paper's packets");
+    }
+
+    /// An MPI of two ranks over two pipes: all that the program uses of it.
+    const PIPES_FOR_MPI: &str = r#"
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static int pipes[2];
+        int MPI_Init(int *count, char ***arguments) {
+            pipes[0] = open(getenv("PIPE_0"), O_RDWR);
+            pipes[1] = open(getenv("PIPE_1"), O_RDWR);
+            return 0;
+        }
+        int MPI_Comm_rank(int world, int *rank) { *rank = atoi(getenv("NICLAB_RANK")); return 0; }
+        int MPI_Send(const char *data, int count, int type, int to, int tag, int world) {
+            return write(pipes[to], count ? data : "x", count ? count : 1) < 0;
+        }
+        int MPI_Recv(char *data, int count, int type, int from, int tag, int world, void *status) {
+            for (int read_bytes = 0; read_bytes < (count ? count : 1);)
+                read_bytes += read(pipes[!from], data + read_bytes, (count ? count : 1) - read_bytes);
+            return 0;
+        }
+        int MPI_Finalize(void) { return 0; }
+    "#;
+
+    /// What the guests' packages bring, for a node each in a folder of its own.
+    const PROGRAMS_FOR_MPI: [(&str, &str); 2] = [
+        ("tcc", "exec cc -o \"$2\" \"$3\" \"$FOLDER/mpi.c\""),
+        (
+            "mpiexec",
+            "while [ \"$1\" != ./stream ]; do shift; done\n(cd \"$FOLDER/1/niclab-mpi\" && NICLAB_RANK=1 exec \"$@\") & \"$@\"",
+        ),
+    ];
+
+    /// Starts the script as on a node of this rank.
+    fn mpi_node(folder: &Path, rank: &str) -> Child {
+        let own = folder.join(rank);
+        std::fs::create_dir(&own).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        Command::new("sh")
+            .args(["-c", MPI_SCRIPT, "mpi", "4096", "50", "5", MPI_PROGRAM])
+            .envs([("NICLAB_RANK", rank), ("NICLAB_ADDRESSES", "10.0.0.1,10.0.0.2")])
+            .envs([("PIPE_0", folder.join("0.pipe")), ("PIPE_1", folder.join("1.pipe"))])
+            .envs([("TMPDIR", own.as_path()), ("FOLDER", folder)])
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    #[test]
+    fn the_program_for_mpi_stops_at_each_cue_on_both_nodes_and_reports() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mpi.c"), PIPES_FOR_MPI).unwrap();
+        for (name, script) in PROGRAMS_FOR_MPI {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            assert!(Command::new("chmod").arg("755").arg(path).status().unwrap().success());
+        }
+        for pipe in ["0.pipe", "1.pipe"] {
+            assert!(Command::new("mkfifo").arg(folder.path().join(pipe)).status().unwrap().success());
+        }
+        let mut nodes = ["0", "1"].map(|rank| mpi_node(folder.path(), rank));
+        let mut ends = nodes
+            .each_mut()
+            .map(|node| (BufReader::new(node.stderr.take().unwrap()).lines(), node.stdin.take().unwrap()));
+        for cue in ["built", "connected", "warm", "measured"] {
+            for (lines, _) in &mut ends {
+                assert_eq!(lines.next().unwrap().unwrap(), format!("niclab-perf: cue {cue}"));
+            }
+            ends.iter_mut().for_each(|(_, answers)| answers.write_all(b"go\n").unwrap());
+        }
+        let [sender, receiver] = nodes.map(|node| node.wait_with_output().unwrap());
+        assert!(sender.status.success() && receiver.status.success() && receiver.stdout.is_empty());
+        let report: serde_json::Value = serde_json::from_slice(&sender.stdout).unwrap();
+        let row = &report["sections"][0]["rows"][0];
+        assert_eq!((&report["transport"], &row["payload_bytes"]), (&"mpi".into(), &4096.into()), "{report}");
+        assert_eq!(row["iterations"], 50, "{report}");
+        assert!(row["elapsed_wall_ns"].as_f64() > Some(0.0), "{report}");
     }
 }

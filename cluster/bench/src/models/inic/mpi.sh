@@ -1,7 +1,7 @@
 # One stream over Debian's MPICH, conducted as niclab-perf is: run on both nodes, with the bytes of a message, the messages, those of
 # the warm-up, and the program's source.
 set -e
-folder=/tmp/niclab-mpi
+folder=${TMPDIR:-/tmp}/niclab-mpi
 rm -rf $folder
 mkdir $folder
 cd $folder
