@@ -304,7 +304,9 @@ mod tests {
     #[test]
     fn a_refusal_pauses_the_sender_and_the_pause_doubles_until_something_is_taken() {
         let mut link = GoBackN::<_>::new(CONFIG);
-        (0..3).for_each(|frame| drop(link.send(at(0), frame)));
+        for frame in 0..3 {
+            link.send(at(0), frame);
+        }
         assert!(link.on_refused(at(1), Sequence::new(1)), "the first was taken");
         assert!(!link.can_send() && link.is_paused());
         assert!(!link.on_refused(at(2), Sequence::new(1)), "a doubled refusal changes nothing");
@@ -329,7 +331,9 @@ mod tests {
     #[test]
     fn what_is_kept_is_found_by_its_number() {
         let mut link = starting_at::<_, 8>(CONFIG, 254);
-        (0..4).for_each(|frame| drop(link.send(at(0), frame)));
+        for frame in 0..4 {
+            link.send(at(0), frame);
+        }
         assert_eq!(
             [254, 255, 0, 1, 2, 253].map(|number| link.kept_mut(Sequence::new(number)).copied()),
             [Some(0), Some(1), Some(2), Some(3), None, None]
