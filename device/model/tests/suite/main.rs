@@ -6,6 +6,7 @@
 mod cases;
 mod descriptor_ring;
 mod grim_conformance;
+mod grim_hostile;
 mod inic_collectives;
 mod inic_conformance;
 mod inic_counts;

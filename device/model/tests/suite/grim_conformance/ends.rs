@@ -174,7 +174,8 @@ fn an_endpoint_that_never_releases_holds_up_its_own_senders_and_nobody_else() {
 #[test]
 fn a_message_of_which_a_segment_never_comes_is_given_up_and_its_program_told() {
     for (pushed, frames) in [(32, 0), (1_500, 1), (4_999, 3)] {
-        let mut wire = wire(Faults::default(), 1, Opening { slices: 8, payload_bytes: 5_056, ..PLAIN }, |card| card);
+        let mut wire =
+            wire(Faults::default(), 1, Opening { slices: 8, payload_bytes: 5_056, ..PLAIN }, |card| card);
         let message = bulk(1, 0, 1, 5_000);
         wire.fill(0, 0, 0, &message.payload);
         assert!(wire.begin(0, 0, &message, 0, pushed));
@@ -199,7 +200,8 @@ fn a_message_of_which_a_segment_never_comes_is_given_up_and_its_program_told() {
 
 /// All of a queue of eight slices has room: eight messages go straight to it.
 fn check_room(wire: &mut Wire, node: usize, port: u32) {
-    let straight = |wire: &Wire| (wire.hosts[node].counter("cut_through"), wire.hosts[node].counter("queued"));
+    let straight =
+        |wire: &Wire| (wire.hosts[node].counter("cut_through"), wire.hosts[node].counter("queued"));
     let before = straight(wire);
     for first in 0..8 {
         send(wire, 2, 1, &short(node as u16, port as u16, 900 + first));
@@ -229,7 +231,7 @@ proptest! {
     #[test]
     fn whatever_ends_the_next_owner_and_all_others_go_on(
         seed: u64,
-        faults in prop_oneof![Just((0, 0, 0)), (0..150_u32, 0..150_u32, 0..200_u32)],
+        (lost, doubled, late) in prop_oneof![Just((0, 0, 0)), (0..150_u32, 0..150_u32, 0..200_u32)],
         more in prop_oneof![Just(0), 0..5_000_u64, Just(100_000)],
         end in prop::sample::select(vec![End::Port, End::Host]),
         (is_sender, reads) in any::<(bool, bool)>(),
@@ -237,88 +239,154 @@ proptest! {
         steps in 0..300_u32,
         (partial, later) in (0..4_000_u32, 0..100_u32),
     ) {
-        let (lost, doubled, late) = faults;
-        let opening = Opening { slices: 8, payload_bytes: 4_096, ..PLAIN };
-        let mut wire = wire(Faults { lost, doubled, damaged: 0, late }, seed, opening, |card| tight(Config { payload_bytes: REGION + 4_096, ..card }, more));
-        let mut random = Random::new(seed, 1);
-        for (first, (endpoint, bytes)) in (0..).zip(sizes) {
-            // The other channel of the card goes on, whatever happens to this one.
-            wire.send(0, 0, &bulk(1, endpoint, first, bytes), REGION);
-            wire.send(0, 1, &bulk(1, 1, 500 + first, bytes / 2), REGION);
-            (0..random.below(8)).for_each(|_| { wire.step(); });
-        }
-        let message = bulk(1, 0, 400, 4_096);
-        if partial > 0 && wire.hosts[0].nic.accepts_store(0) {
-            // Where no other message is.
-            wire.fill(0, 0, REGION, &message.payload);
-            wire.begin(0, 0, &message, REGION as u32, partial);
-            wire.program(0, 0).launched += 1;
-        }
-        let mut others: Vec<u32> = Vec::new();
-        let mut sent_others = wire.program(0, 1).launched;
+        let card = |card| tight(Config { payload_bytes: REGION + 4_096, ..card }, more);
+        let mut wire = wire(Faults { lost, doubled, damaged: 0, late }, seed, LITTLE, card);
+        begin(&mut wire, seed, &sizes, partial);
+        let mut came = Came::default();
         for _ in 0..steps {
             wire.step();
             if reads {
-                others.extend(read(&mut wire, 1, 1));
-                read(&mut wire, 1, 0);
+                came.read(&mut wire);
             }
         }
+        let mut sent_others = wire.program(0, 1).launched;
         // Port 0 of the sender, or that of the receiver; of a host that is gone all ports are.
         let node = usize::from(!is_sender);
-        match end {
-            End::Port => wire.close(node, 0),
-            End::Host => {
-                wire.host_reset(node);
-                wire.open(node, 1, opening);
-                (others, sent_others) = (Vec::new(), 0);
-            }
+        if end == End::Port {
+            wire.close(node, 0);
+        } else {
+            wire.host_reset(node);
+            wire.open(node, 1, LITTLE);
+            sent_others = 0;
         }
-        (0..later).for_each(|_| { wire.step(); });
-        wire.open(node, 0, opening);
+        (0..later).for_each(|_| {
+            wire.step();
+        });
+        wire.open(node, 0, LITTLE);
         wire.faults = Faults::default();
-        let mut came = Vec::new();
-        let mut rest = |wire: &mut Wire| {
-            let mut steps = 0;
-            loop {
-                let before = came.len() + others.len();
-                came.extend(read(wire, 1, 0));
-                others.extend(read(wire, 1, 1));
-                // What is given back by one may have held up the other.
-                if !wire.step() && before == came.len() + others.len() {
-                    return (core::mem::take(&mut came), core::mem::take(&mut others));
-                }
-                steps += 1;
-                assert!(steps < MOST_STEPS, "it never rests");
-            }
-        };
-        let (before, of_others) = rest(&mut wire);
+        came.to_the_first.clear();
+        if end == End::Host {
+            came.to_the_second.clear();
+        }
+        came.rest(&mut wire);
         let in_order = |came: &[u32], from: u32| {
-            let of = came.iter().filter(|first| **first / 500 == from / 500);
+            let of = came.iter().filter(|first| **first / OTHERS == from / OTHERS);
             of.clone().is_sorted_by(|one, other| one < other)
         };
-        prop_assert!(in_order(&before, 0) && in_order(&of_others, 0) && in_order(&of_others, 500));
+        prop_assert!(in_order(&came.to_the_first, 0) && in_order(&came.to_the_second, 0));
+        prop_assert!(in_order(&came.to_the_second, OTHERS));
         if end == End::Port {
-            let of_others = of_others.iter().filter(|first| **first >= 500).count() as u64;
+            let of_others = came.to_the_second.iter().filter(|first| **first >= OTHERS).count() as u64;
             prop_assert_eq!(of_others, sent_others, "another channel's messages were lost");
         }
-        // All that is left is whole and empty; the new owner is told of nothing that was not its own.
-        wire.check_memory();
-        if is_sender {
-            prop_assert_eq!(told(&wire, 0, 0), (0, 0));
-        }
-        check_room(&mut wire, 1, 0);
-        let mut after = Vec::new();
-        for first in 600..620 {
-            while !wire.send(0, 0, &bulk(1, 0, first, 3_000), REGION) {
-                prop_assert!(wire.step());
-                after.extend(read(&mut wire, 1, 0));
-            }
-            if is_sender {
-                prop_assert_eq!(told(&wire, 0, 0), (0, 0));
-            }
-        }
-        after.extend(rest(&mut wire).0);
-        prop_assert_eq!(after, (600..620).collect::<Vec<_>>());
-        wire.check_memory();
+        next_owner(&mut wire, is_sender);
     }
+}
+
+const LITTLE: Opening = Opening { slices: 8, payload_bytes: 4_096, exposed_bytes: 128 << 10 };
+/// Messages of the channel that goes on are numbered from here.
+const OTHERS: u32 = 500;
+
+/// Two channels of node 0 send to the two endpoints of node 1. The first, whose program or receiver will end, pushes a part of a
+/// message at last.
+fn begin(wire: &mut Wire, seed: u64, sizes: &[(u16, usize)], partial: u32) {
+    let mut random = Random::new(seed, 1);
+    for (first, &(endpoint, bytes)) in (0..).zip(sizes) {
+        wire.send(0, 0, &bulk(1, endpoint, first, bytes), REGION);
+        wire.send(0, 1, &bulk(1, 1, OTHERS + first, bytes / 2), REGION);
+        for _ in 0..random.below(8) {
+            wire.step();
+        }
+    }
+    if partial > 0 && wire.hosts[0].nic.accepts_store(0) {
+        // Where no other message is.
+        let message = bulk(1, 0, 400, 4_096);
+        wire.fill(0, 0, REGION, &message.payload);
+        wire.begin(0, 0, &message, REGION as u32, partial);
+        wire.program(0, 0).launched += 1;
+    }
+}
+
+/// What came to the endpoints of node 1.
+#[derive(Debug, Default)]
+struct Came {
+    to_the_first: Vec<u32>,
+    to_the_second: Vec<u32>,
+}
+
+impl Came {
+    fn read(&mut self, wire: &mut Wire) -> bool {
+        let (first, second) = (read(wire, 1, 0), read(wire, 1, 1));
+        self.to_the_first.extend(&first);
+        self.to_the_second.extend(&second);
+        !first.is_empty() || !second.is_empty()
+    }
+
+    /// Until all is still. What is given back by one may have held up the other.
+    fn rest(&mut self, wire: &mut Wire) {
+        let mut steps = 0;
+        while self.read(wire) | wire.step() {
+            steps += 1;
+            assert!(steps < MOST_STEPS, "it never rests");
+        }
+    }
+}
+
+/// All that is left is whole and empty, and the next owner of a port, which is told of nothing that was not its own, is served.
+fn next_owner(wire: &mut Wire, is_sender: bool) {
+    let check = |wire: &Wire| assert!(!is_sender || told(wire, 0, 0) == (0, 0), "{:?}", told(wire, 0, 0));
+    wire.check_memory();
+    check(wire);
+    check_room(wire, 1, 0);
+    let mut came = Came::default();
+    for first in 600..620 {
+        while !wire.send(0, 0, &bulk(1, 0, first, 3_000), REGION) {
+            assert!(wire.step());
+            came.read(wire);
+        }
+        check(wire);
+    }
+    came.rest(wire);
+    assert_eq!(came.to_the_first, (600..620).collect::<Vec<_>>());
+    check(wire);
+    wire.check_memory();
+}
+
+#[test]
+fn what_became_of_an_earlier_owners_messages_is_not_told_to_the_next() {
+    for later in 0..60 {
+        let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
+        wire.close(1, 1);
+        for first in 0..4 {
+            send(&mut wire, 0, 0, &bulk(1, 1, first, 4_000));
+        }
+        (0..later).for_each(|_| {
+            wire.step();
+        });
+        wire.close(0, 0);
+        wire.open(0, 0, LITTLE);
+        (0..4).for_each(|first| send(&mut wire, 0, 0, &short(1, 0, first)));
+        rest(&mut wire);
+        assert_eq!(read(&mut wire, 1, 0), [0, 1, 2, 3]);
+        assert_eq!(told(&wire, 0, 0), (0, 0), "after {later} steps");
+        send(&mut wire, 0, 0, &short(1, 1, 4));
+        rest(&mut wire);
+        assert_eq!(told(&wire, 0, 0), (1, REFUSED_CLOSED));
+    }
+}
+
+#[test]
+fn what_waits_for_room_in_a_region_that_closes_is_given_up() {
+    let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
+    (0..3).for_each(|first| send(&mut wire, 0, 0, &bulk(1, 0, first, 4_000)));
+    rest(&mut wire);
+    assert!(wire.hosts[1].counter("queue_bytes_taken") > wire.hosts[1].counter("queue_bytes_freed"));
+    let region = wire.program(1, 0).payload_region;
+    let close = request(OP_REGION_CLOSE, &RegionName { port: 0, region, extents: 0, reserved: 0 });
+    assert_eq!(wire.control(1, &close).0, 0);
+    wire.check_memory();
+    assert_eq!(wire.hosts[1].counter("no_payload_region"), 2);
+    send(&mut wire, 0, 0, &short(1, 1, 7));
+    rest(&mut wire);
+    assert_eq!((told(&wire, 0, 0), read(&mut wire, 1, 1)), ((2, REFUSED_NO_PAYLOAD), vec![7]));
 }

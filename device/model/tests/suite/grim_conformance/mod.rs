@@ -101,7 +101,8 @@ impl World {
         for _ in 0..most {
             let Some(came) = self.wire.receive(end.0, end.1) else { return };
             let from = (usize::from(came.node), u32::from(came.channel));
-            let (message, written) = self.stream(from, end).waiting.pop_front().expect("a message that nobody sent");
+            let (message, written) =
+                self.stream(from, end).waiting.pop_front().expect("a message that nobody sent");
             let To::Handler { handler, arguments } = message.to else { panic!("{message:?}") };
             let (node, channel) = (from.0 as u16, from.1 as u8);
             let Message { payload, interrupt, .. } = message;
@@ -172,7 +173,9 @@ fn run(seed: u64, world: &mut World, longest: u64, segment: usize, count: usize)
             assert!(world.wire.step() && steps < MOST_STEPS, "room comes");
             steps += 1;
         }
-        (0..random.below(5)).for_each(|_| { world.wire.step(); });
+        (0..random.below(5)).for_each(|_| {
+            world.wire.step();
+        });
         let reader = end(&mut random);
         world.read(reader, random.below(6).into());
         if random.below(3) == 0 {

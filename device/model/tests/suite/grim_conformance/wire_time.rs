@@ -96,6 +96,7 @@ fn a_message_pushed_in_segments_begins_on_the_wire_before_its_end_is_there() {
     assert!(cut[0].1.head < cut[0].1.tail, "its first byte goes while its last is pushed");
     assert!(cut[0].1.head < whole[0].1.head && cut_came < whole_came);
     // What is on the wire is the same.
-    let bytes = |frames: &[(Header, Sent)]| frames.iter().map(|(_, sent)| sent.frame.to_vec()).collect::<Vec<_>>();
+    let bytes =
+        |frames: &[(Header, Sent)]| frames.iter().map(|(_, sent)| sent.frame.to_vec()).collect::<Vec<_>>();
     assert!(bytes(&whole) == bytes(&cut));
 }

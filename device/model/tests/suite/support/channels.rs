@@ -192,7 +192,8 @@ impl Host {
     /// Stores what the card wants stored, where a program has given it memory.
     fn store(&mut self, address: u64, bytes: &[u8], parts: impl Fn(&Opening) -> Vec<Range<u64>>) {
         let (port, place) = ((address / PROGRAM_BYTES) as u32, address % PROGRAM_BYTES);
-        let program = self.programs.get(&port).unwrap_or_else(|| panic!("{address:#x}: port {port} is closed"));
+        let program =
+            self.programs.get(&port).unwrap_or_else(|| panic!("{address:#x}: port {port} is closed"));
         let end = place + bytes.len() as u64;
         let is_inside = parts(&program.opening).iter().any(|part| part.start <= place && end <= part.end);
         assert!(is_inside, "{address:#x}: {} bytes outside of what port {port} has given", bytes.len());
@@ -350,7 +351,13 @@ impl Wire {
         }
     }
 
-    fn fly(&mut self, from: usize, (head, tail): (Time, Time), frame: SharedFrame, message: Option<TraceTag>) {
+    fn fly(
+        &mut self,
+        from: usize,
+        (head, tail): (Time, Time),
+        frame: SharedFrame,
+        message: Option<TraceTag>,
+    ) {
         assert!(head <= tail && !frame.is_empty());
         self.frames += 1;
         if let Some(record) = &mut self.record {
@@ -457,8 +464,16 @@ impl Wire {
         let (node_of, endpoint) = (*to, *endpoint);
         match message.to {
             To::Memory { region, place } => {
-                let header =
-                    MemoryHeader { node: node_of, endpoint, region, place, offset, bytes, pushed, reserved: 0 };
+                let header = MemoryHeader {
+                    node: node_of,
+                    endpoint,
+                    region,
+                    place,
+                    offset,
+                    bytes,
+                    pushed,
+                    reserved: 0,
+                };
                 self.launch(node, port, CHANNEL_MEMORY, &header)
             }
             To::Handler { handler, arguments: [argument0, argument1, argument2, argument3] } => {
@@ -535,7 +550,8 @@ impl Wire {
             return None;
         }
         assert!(read - released < opening.slices.into(), "more slices than there are");
-        let words: Vec<u64> = (SLICE_TAG_WORD - usize::from(status.words)..SLICE_TAG_WORD).map(word).collect();
+        let words: Vec<u64> =
+            (SLICE_TAG_WORD - usize::from(status.words)..SLICE_TAG_WORD).map(word).collect();
         let (handler, payload) = match *words {
             [handler] => (handler, &[][..]),
             [place, handler] => {
