@@ -333,7 +333,7 @@ impl Controlled for Grim {
 
     fn carry_out(
         &mut self,
-        _at: &mut Time,
+        at: &mut Time,
         own: Operation,
         _due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
@@ -355,6 +355,8 @@ impl Controlled for Grim {
                         if let Some(Port { endpoint, .. }) = &mut self.ports[port] {
                             endpoint.forget_region(region);
                         }
+                        // What waits for room in it waits for nothing.
+                        self.drain(*at);
                     }
                 }
             }
