@@ -15,6 +15,7 @@ fn committed_header_is_current() {
         .with_src(root.join("src/capi/region.rs"))
         .with_src(root.join("src/capi/matching.rs"))
         .with_src(root.join("src/capi/posts.rs"))
+        .with_src(root.join("src/capi/channels.rs"))
         .generate()
         .expect("a header");
     let mut header = Vec::new();
@@ -53,7 +54,7 @@ fn the_examples_compile_link_and_name_what_is_missing() {
         .expect("make");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
 
-    for example in ["ultra_pingpong", "match_exchange", "inic_collective"] {
+    for example in ["ultra_pingpong", "match_exchange", "inic_collective", "grim_handlers"] {
         let run = Command::new(out.join(example)).arg("/dev/niclab-absent").output().expect("the example");
         let text = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(1), "{text}");

@@ -58,7 +58,8 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     has_left: bool,
-    has_payload: bool,
+    /// Its program waits to hear that it has left.
+    is_told: bool,
 }
 
 /// An open channel.
@@ -95,7 +96,8 @@ impl Channel {
             return Err(REFUSED_SEGMENT);
         }
         let number = self.left + self.flights.len() as u64;
-        self.flights.push_back(Flight { has_left: false, has_payload: message.payload.bytes > 0 });
+        self.flights
+            .push_back(Flight { has_left: false, is_told: message.notify || message.payload.bytes > 0 });
         self.queue.push_back(Outgoing {
             number,
             message,
@@ -104,6 +106,16 @@ impl Channel {
             cutter: Cutter::new(message.payload.bytes.into()),
         });
         Ok(())
+    }
+
+    /// A header was refused: as a message it counts as one that has left, behind those before it. Not while one is being pushed,
+    /// when the ring may be full: a program that launches nothing but headers then would fill the card's own memory.
+    pub(super) fn pass_over(&mut self) {
+        if self.is_whole() {
+            let number = self.left + self.flights.len() as u64;
+            self.flights.push_back(Flight { has_left: false, is_told: false });
+            self.leave(number);
+        }
     }
 
     /// Checks a segment: how much more it pushes of the message launched last, and whose that is.
@@ -147,7 +159,7 @@ impl Channel {
         let mut is_due = false;
         while let Some(flight) = self.flights.pop_front_if(|flight| flight.has_left) {
             self.left += 1;
-            is_due |= flight.has_payload;
+            is_due |= flight.is_told;
         }
         self.page.line.sent = self.left;
         is_due
