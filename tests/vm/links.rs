@@ -86,3 +86,24 @@ fn a_cut_link_stops_all_traffic_and_counts_it_until_it_is_healed() {
     assert!(unknown.code() != 0 && unknown.stderr.contains("node0, node1"), "{unknown}");
     niclab.run(["down"]).success();
 }
+
+/// The Ethernet functions' link loses frames; a stream of datagrams ends all the same, and says how many it lost: as many as the link,
+/// but for those of the connection that goes beside.
+#[test]
+fn a_stream_of_datagrams_counts_what_the_link_loses() {
+    let niclab = Niclab::new();
+    let file = "nodes = 2\n[[link]]\nnode = \"node1\"\nfaults = { loss = 0.05 }\n";
+    fs::write(niclab.folder().join("lossy.toml"), file).expect("a cluster file");
+    let run = ["run", "--cluster", "lossy.toml", "--report", "json", "--"];
+    let stream =
+        ["niclab-perf", "stream", "--transport", "udp", "-s", "1392", "-n", "2000", "-w", "100", "--json"];
+    let outcome = niclab.run([&run[..], &stream].concat()).success();
+    let report = outcome.json();
+    let result = &report["wall"]["results"][0];
+    assert_eq!((&result["transport"], &result["messages"]), (&"udp".into(), &2000.into()), "{outcome}");
+    let lost = result["lost_datagrams"].as_u64().expect("a count");
+    assert!((20..2000).contains(&lost), "{outcome}");
+    let ethernet = |node: usize, key: &str| report["nodes"][node]["ethernet"][key].as_u64().expect("a count");
+    let came = ethernet(1, "received_frames");
+    assert!(ethernet(0, "sent_frames") >= 2100 && came >= 2000 - lost, "{outcome}");
+}

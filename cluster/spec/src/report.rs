@@ -143,7 +143,7 @@ pub struct WallResult {
     pub node: String,
     /// `pingpong`, `stream` or `rate`.
     pub benchmark: String,
-    /// What carried the messages: the transport of the card, by its name, or `tcp`.
+    /// What carried the messages: the transport of the card, by its name, `tcp`, `udp` or `mpi`.
     pub transport: String,
     /// Payload of one message.
     pub payload_bytes: u64,
@@ -158,6 +158,9 @@ pub struct WallResult {
     /// Round trips, request and answer, of a benchmark that has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<WallLatency>,
+    /// Of these messages, datagrams that never came: over UDP. The rates are of those that came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_datagrams: Option<u64>,
 }
 
 /// Times of the same thing, many times over, in wall time.

@@ -98,10 +98,19 @@ impl LiveCluster {
     /// As [`Self::measure`].
     pub fn benchmark(&mut self, more: &[&str]) -> Result<Report> {
         let command = benchmark_command(&self.workload, more);
-        self.conducted(&command, &[])
+        self.perform(&command)
     }
 
-    /// Runs a `niclab-perf` that is conducted. What is reported lies between its cues.
+    /// Runs this command on every node: a `niclab-perf` that is conducted, or what has its cues and its report. What is reported
+    /// lies between the cues.
+    ///
+    /// # Errors
+    /// As [`Self::measure`].
+    pub fn perform(&mut self, command: &[String]) -> Result<Report> {
+        self.conducted(command, &[])
+    }
+
+    /// [`Self::perform`] with this on standard input before the answers to cues.
     fn conducted(&mut self, command: &[String], stdin: &[u8]) -> Result<Report> {
         let (mut measurement, mut readings) = (None, None);
         let mut at_cue = |running: &mut RunningCluster, cue: &str| -> Result<()> {

@@ -78,6 +78,7 @@ pub(crate) mod samples {
             messages_per_s: 40_000,
             payload_bytes_per_s: 640_000,
             round_trip: Some(WallLatency { p50_ns: 12_345, ..WallLatency::default() }),
+            lost_datagrams: Some(13),
         };
         let mut report = Report {
             version: REPORT_VERSION,

@@ -24,6 +24,7 @@ struct Row {
     messages_per_s_wall: f64,
     payload_bytes_per_s_wall: f64,
     round_trip: Option<RoundTrip>,
+    lost_datagrams: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -79,6 +80,7 @@ fn of_row(row: &Row) -> WallResult {
             p999_ns: latency.p999_wall_ns,
             max_ns: latency.max_wall_ns,
         }),
+        lost_datagrams: row.lost_datagrams,
         ..WallResult::default()
     }
 }
@@ -106,6 +108,9 @@ mod tests {
             (16, 100, 99, 1598)
         );
         assert_eq!(row.round_trip.map(|latency| (latency.p50_ns, latency.p999_ns)), Some((2, 5)));
+        assert_eq!(row.lost_datagrams, None);
+        let lossy = DOCUMENT.replace("\"round_trip\"", "\"lost_datagrams\": 7, \"round_trip\"");
+        assert_eq!(super::results("node0", lossy.as_bytes()).unwrap()[0].lost_datagrams, Some(7));
     }
 
     #[test]

@@ -169,6 +169,11 @@ fn wall_text(wall: &WallFigures) -> String {
         rows.push(row);
     }
     text += &table(&rows);
+    for result in &wall.results {
+        if let Some(lost) = result.lost_datagrams {
+            text += &format!("{}: {lost} of {} datagrams were lost\n", result.node, result.messages);
+        }
+    }
     text
 }
 

@@ -1692,7 +1692,7 @@ struct niclab_post_member {
 NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 
 /*
- * Channels ([`crate::config::FEATURE_CHANNELS`]): active messages over logical channels (GRIM).
+ * Channels ([`crate::config::FEATURE_CHANNELS`]): active messages over logical channels (Ulmer, Yalamanchili).
  *
  * Each port of the card is a logical channel, owned by the program that opened the port. A message is *pushed*: the program
  * stores its header into a slot of the requester page, the header ring of the channel's outbound queue, and what more belongs to

@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_src(source.join("capi/region.rs"))
         .with_src(source.join("capi/matching.rs"))
         .with_src(source.join("capi/posts.rs"))
+        .with_src(source.join("capi/channels.rs"))
         .generate()?;
     bindings.write(std::io::stdout());
     Ok(())

@@ -56,8 +56,8 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 48 KiB through a
-    /// channel, 1 MiB with TCP, 64 MiB with lists
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 48 KiB through
+    /// a channel, 1 MiB with TCP, 64 MiB with lists
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -256,7 +256,7 @@ pub struct WorldArguments {
     /// Rank to talk to, instead of the neighbour
     #[arg(long)]
     pub peer: Option<u32>,
-    /// IP addresses of the ranks in their order, for TCP
+    /// IP addresses of the ranks in their order, for TCP and UDP
     #[arg(long, env = "NICLAB_ADDRESSES", value_delimiter = ',', value_name = "IP,IP,...")]
     pub addresses: Vec<IpAddr>,
     /// First TCP port: the lower rank r of a pair listens at this port plus r
@@ -272,7 +272,7 @@ pub struct WorldArguments {
     #[arg(long, default_value_t = 256)]
     pub slices: u32,
     /// How to wait: `spin` wants a core for each spinning end, and one for the daemon [default: spin with a NIC,
-    /// block with TCP]
+    /// block with TCP and UDP]
     #[arg(long, value_enum)]
     pub poll: Option<Poll>,
     /// Longest wait for the peer, and for any message, in seconds
@@ -300,6 +300,8 @@ pub enum Transport {
     Channels,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
+    /// UDP datagrams, of which some may be lost: a stream only
+    Udp,
 }
 
 impl Transport {
@@ -311,7 +313,13 @@ impl Transport {
             Self::Posts => "posts",
             Self::Channels => "grim",
             Self::Tcp => "tcp",
+            Self::Udp => "udp",
         }
+    }
+
+    /// Whether messages go by the Ethernet function and not by the NIC.
+    pub fn is_of_sockets(self) -> bool {
+        matches!(self, Self::Tcp | Self::Udp)
     }
 }
 
@@ -342,7 +350,7 @@ impl WorldArguments {
     pub fn policy(&self) -> WaitPolicy {
         match self.poll {
             Some(poll) => poll.policy(),
-            None if self.transport == Some(Transport::Tcp) => WaitPolicy::Block,
+            None if self.transport.is_some_and(Transport::is_of_sockets) => WaitPolicy::Block,
             None => WaitPolicy::Spin,
         }
     }
@@ -413,6 +421,7 @@ mod tests {
     #[test]
     fn tcp_blocks_and_a_nic_is_polled() {
         assert_eq!(world("--transport tcp").policy(), WaitPolicy::Block);
+        assert_eq!(world("--transport udp").policy(), WaitPolicy::Block);
         assert_eq!(world("--transport match").policy(), WaitPolicy::Spin);
         assert_eq!(world("").policy(), WaitPolicy::Spin);
         assert_eq!(world("--transport tcp --poll spin").policy(), WaitPolicy::Spin);

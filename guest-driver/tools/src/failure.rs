@@ -49,9 +49,9 @@ pub enum Failure {
         cue: &'static str,
     },
 
-    /// A TCP socket.
+    /// A socket.
     #[error("cannot {operation} {address}: {source}")]
-    Tcp {
+    Socket {
         /// What was tried.
         operation: &'static str,
         /// With whom.

@@ -36,7 +36,7 @@ pub struct Document {
     /// Interrupts, where they are what is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<interrupts::Account>,
-    /// Counts of this node's NIC; none over TCP.
+    /// Counts of this node's NIC; none over TCP or UDP.
     pub device: Option<Span>,
     /// Counts of the peer's NIC over the same run.
     pub peer_device: Option<Span>,
@@ -66,6 +66,9 @@ pub struct Row {
     pub payload_bytes_per_s_wall: f64,
     /// Round trips: request and answer.
     pub round_trip: Option<Latency>,
+    /// Datagrams that never came, of those measured: over UDP. The rates are of those that came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_datagrams: Option<u64>,
 }
 
 impl Row {
@@ -81,6 +84,7 @@ impl Row {
             messages_per_s_wall,
             payload_bytes_per_s_wall: messages_per_s_wall * payload_bytes as f64,
             round_trip: outcome.round_trip,
+            lost_datagrams: outcome.lost,
         }
     }
 }
@@ -136,6 +140,13 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
         }
         for row in &section.rows {
             write_row(row, out)?;
+            if let Some(lost) = row.lost_datagrams {
+                writeln!(
+                    out,
+                    "lost datagrams: {lost} of {}; the rates are of those that came",
+                    row.iterations
+                )?;
+            }
         }
         if has_latency {
             writeln!(out, "a latency is that of a round trip, request and answer")?;

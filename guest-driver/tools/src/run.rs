@@ -23,6 +23,7 @@ use crate::posts::{self, PostChannel};
 use crate::report::{self, Document, Row, Section};
 use crate::slices::{self, SliceChannel};
 use crate::tcp::{self, TcpChannel, TcpOptions};
+use crate::udp::{self, UdpChannel};
 use crate::workload;
 
 /// A benchmark that any channel can run.
@@ -51,9 +52,9 @@ impl Benchmark {
         }
     }
 
-    fn run(
+    fn run<C: Channel>(
         self,
-        channel: &mut impl Channel,
+        channel: &mut C,
         step: &Step,
         buffers: &mut Buffers,
     ) -> Result<Option<Outcome>, Failure> {
@@ -148,9 +149,9 @@ fn bench_as_told(arguments: &RunArguments, benchmark: Benchmark) -> Result<(), F
 }
 
 fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
-    if world.transport == Some(Transport::Tcp) {
-        refuse_matching(Transport::Tcp, plan)?;
-        return bench_tcp(world, plan);
+    if let Some(transport) = world.transport.filter(|transport| transport.is_of_sockets()) {
+        refuse_matching(transport, plan)?;
+        return bench_sockets(world, plan, transport);
     }
     if world.transport == Some(Transport::Slices) {
         // Known to be wrong before there is a NIC.
@@ -186,7 +187,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             plan.sizes().try_for_each(|bytes| channels::check_size(&device, bytes))?;
             bench_nic(&setting, plan, GrimChannel::open(&device, &options, pair.peer)?)
         }
-        Transport::Slices | Transport::Tcp => {
+        Transport::Slices | Transport::Tcp | Transport::Udp => {
             refuse_matching(transport, plan)?;
             plan.sizes().try_for_each(slices::check_size)?;
             bench_nic(&setting, plan, SliceChannel::open(&device, &options, pair.peer)?)
@@ -235,7 +236,7 @@ fn bench_nic(setting: &Setting<'_>, plan: &Plan, mut channel: impl Channel) -> R
         meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
     }
     let before = Counters::read(device)?;
-    let (sections, steps) = run_parts(&mut channel, plan, pair)?;
+    let (sections, steps) = run_parts(&mut channel, plan, pair, Benchmark::run)?;
     let span = Span { before, after: Counters::read(device)? };
     let peer_span = Span::from_words(meeting::part(&mut channel, steps, span.to_words())?);
     let document = Document {
@@ -265,18 +266,8 @@ fn perform(arguments: &WorkloadArguments) -> Result<(), Failure> {
     write(*json, &Document { sections, ..document(transport, "workload", pair) })
 }
 
-fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
-    if plan.flags != FlagPlan::default() {
-        let remedy = "drop --interrupt-every, --notify and --acknowledge, or choose another --transport";
-        return Err(Failure::Usage(format!("TCP has no message flags: {remedy}")));
-    }
-    let payload_bytes = plan.payload_bytes();
-    if payload_bytes > tcp::MAX_PAYLOAD_BYTES {
-        let most = tcp::MAX_PAYLOAD_BYTES;
-        return Err(Failure::Usage(format!(
-            "--size {payload_bytes}: the largest payload over TCP is {most} bytes"
-        )));
-    }
+fn bench_sockets(world: &WorldArguments, plan: &Plan, transport: Transport) -> Result<(), Failure> {
+    check_sockets(world, plan, transport)?;
     let rank = world.rank.ok_or(Failure::NoRank)?;
     let Some(pair) = world.pair(rank, world.ranks)? else {
         announce_idle(rank);
@@ -289,40 +280,82 @@ fn bench_tcp(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
         listen: SocketAddr::new(world.address(lower)?, port),
         is_listener: pair.rank == lower,
         peer: world.address(pair.peer)?,
-        payload_bytes,
+        payload_bytes: plan.payload_bytes(),
         policy: world.policy(),
         timeout: world.timeout(),
     };
     let mut channel = TcpChannel::open(&options, plan.command)?;
-    meeting::meet(&mut channel, plan.command, &format!("{plan:?}"), world.timeout())?;
-    let (sections, steps) = run_parts(&mut channel, plan, pair)?;
-    meeting::part(&mut channel, steps, [0; 6])?;
-    print(world, pair, &Document { sections, ..document(Transport::Tcp, plan.command, pair) })
+    let told = format!("{} {plan:?}", transport.name());
+    meeting::meet(&mut channel, plan.command, &told, world.timeout())?;
+    let sections = if transport == Transport::Udp {
+        let own = world.address(pair.rank)?;
+        let mut channel = UdpChannel::open(channel, own, options.peer, world.timeout())?;
+        let (sections, steps) =
+            run_parts(&mut channel, plan, pair, |_, channel, step, buffers| channel.stream(step, buffers))?;
+        meeting::part(channel.control(), steps, [0; 6])?;
+        sections
+    } else {
+        let (sections, steps) = run_parts(&mut channel, plan, pair, Benchmark::run)?;
+        meeting::part(&mut channel, steps, [0; 6])?;
+        sections
+    };
+    print(world, pair, &Document { sections, ..document(transport, plan.command, pair) })
+}
+
+/// Refuses what sockets, or those of UDP, do not carry.
+fn check_sockets(world: &WorldArguments, plan: &Plan, transport: Transport) -> Result<(), Failure> {
+    let is_udp = transport == Transport::Udp;
+    let (name, most) = if is_udp { ("UDP", udp::MAX_PAYLOAD_BYTES) } else { ("TCP", tcp::MAX_PAYLOAD_BYTES) };
+    if plan.flags != FlagPlan::default() {
+        let remedy = "drop --interrupt-every, --notify and --acknowledge, or choose another --transport";
+        return Err(Failure::Usage(format!("{name} has no message flags: {remedy}")));
+    }
+    if plan.payload_bytes() > most {
+        let size = plan.payload_bytes();
+        return Err(Failure::Usage(format!(
+            "--size {size}: the largest payload over {name} is {most} bytes"
+        )));
+    }
+    if is_udp && plan.parts.iter().any(|part| part.benchmark != Benchmark::Stream) {
+        let only =
+            "datagrams may be lost, which only a stream can be measured with: run `niclab-perf stream`";
+        return Err(Failure::Usage(only.into()));
+    }
+    if is_udp && world.policy() != WaitPolicy::Block {
+        return Err(Failure::Usage("datagrams are waited for by poll(2): drop --poll".into()));
+    }
+    Ok(())
 }
 
 /// Runs a step; where it is conducted, in two parts with cues around them, each numbered from 1.
 fn run_step(
-    benchmark: Benchmark,
-    channel: &mut impl Channel,
     step: &Step,
-    buffers: &mut Buffers,
     is_conducted: bool,
+    run: &mut dyn FnMut(&Step) -> Result<Option<Outcome>, Failure>,
 ) -> Result<Option<Outcome>, Failure> {
     if !is_conducted {
-        return benchmark.run(channel, step, buffers);
+        return run(step);
     }
     cue::wait(cue::CONNECTED)?;
     if step.warmup > 0 {
-        benchmark.run(channel, &Step { iterations: step.warmup, warmup: 0, ..*step }, buffers)?;
+        run(&Step { iterations: step.warmup, warmup: 0, ..*step })?;
     }
     cue::wait(cue::WARM)?;
-    let outcome = benchmark.run(channel, &Step { warmup: 0, ..*step }, buffers)?;
+    let outcome = run(&Step { warmup: 0, ..*step })?;
     cue::wait(cue::MEASURED)?;
     Ok(outcome)
 }
 
+/// How a channel runs a step of a benchmark.
+type Run<C> = fn(Benchmark, &mut C, &Step, &mut Buffers) -> Result<Option<Outcome>, Failure>;
+
 /// Runs all steps; at the first end, their rows. Also the number of steps.
-fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec<Section>, u8), Failure> {
+fn run_parts<C>(
+    channel: &mut C,
+    plan: &Plan,
+    pair: Pair,
+    run: Run<C>,
+) -> Result<(Vec<Section>, u8), Failure> {
     let mut buffers = Buffers::new(plan.payload_bytes());
     let mut sections = Vec::new();
     let mut number = 0;
@@ -338,7 +371,8 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
                 warmup: part.warmup,
                 flags: plan.flags,
             };
-            let outcome = run_step(part.benchmark, channel, &step, &mut buffers, plan.is_conducted)?;
+            let mut run = |step: &Step| run(part.benchmark, channel, step, &mut buffers);
+            let outcome = run_step(&step, plan.is_conducted, &mut run)?;
             rows.extend(outcome.map(|outcome| Row::new(payload_bytes, part.iterations, &outcome)));
         }
         sections.push(Section { benchmark: part.benchmark.name(), rows });
@@ -348,8 +382,11 @@ fn run_parts(channel: &mut impl Channel, plan: &Plan, pair: Pair) -> Result<(Vec
 
 fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
     let world = &arguments.world;
-    if world.transport == Some(Transport::Tcp) {
-        return Err(Failure::Usage("TCP interrupts nobody through a NIC: choose another --transport".into()));
+    if let Some(transport) = world.transport.filter(|transport| transport.is_of_sockets()) {
+        let name = transport.name();
+        return Err(Failure::Usage(format!(
+            "{name} interrupts nobody through a NIC: choose another --transport"
+        )));
     }
     if world.poll.is_some_and(|poll| poll != crate::cli::Poll::Spin) {
         return Err(Failure::Usage(
@@ -374,7 +411,7 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
         Transport::Channels => {
             count_interrupts_over(&setting, arguments, GrimChannel::open(&device, &options, pair.peer)?)
         }
-        Transport::Slices | Transport::Tcp => {
+        Transport::Slices | Transport::Tcp | Transport::Udp => {
             count_interrupts_over(&setting, arguments, SliceChannel::open(&device, &options, pair.peer)?)
         }
     }

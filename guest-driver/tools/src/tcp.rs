@@ -5,7 +5,7 @@
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::Failure;
 use crate::channel::{Channel, Tag};
 
 /// Bytes of a tag on the wire.
-const TAG_BYTES: usize = 16;
+pub const TAG_BYTES: usize = 16;
 /// Largest payload.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 /// Pause between two attempts to connect to a peer that does not listen yet.
@@ -61,7 +61,7 @@ impl TcpChannel {
     ///
     /// # Errors
     ///
-    /// [`Failure::Tcp`], [`Failure::PeerAbsent`].
+    /// [`Failure::Socket`], [`Failure::PeerAbsent`].
     pub fn open(options: &TcpOptions, command: &'static str) -> Result<Self, Failure> {
         let stream = if options.is_listener { accept(options, command)? } else { connect(options, command)? };
         let peer =
@@ -72,7 +72,7 @@ impl TcpChannel {
             stream.set_write_timeout(Some(options.timeout))?;
             stream.set_read_timeout(Some(options.timeout))
         };
-        prepare().map_err(tcp_failure("set up the connection to", &peer))?;
+        prepare().map_err(socket_failure("set up the connection to", &peer))?;
         let frame = TAG_BYTES + options.payload_bytes.max(64);
         Ok(Self {
             stream,
@@ -133,7 +133,7 @@ impl TcpChannel {
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(false),
             Err(Errno::ECONNRESET) => Err(Failure::PeerLeft { peer: self.peer.clone() }),
-            Err(errno) => Err(tcp_failure("receive from", &self.peer)(errno.into())),
+            Err(errno) => Err(socket_failure("receive from", &self.peer)(errno.into())),
         }
     }
 
@@ -144,7 +144,7 @@ impl TcpChannel {
                 Ok(bytes) => self.sent += bytes,
                 Err(Errno::EAGAIN) => return Ok(false),
                 Err(Errno::EINTR) => {}
-                Err(errno) => return Err(tcp_failure("send to", &self.peer)(errno.into())),
+                Err(errno) => return Err(socket_failure("send to", &self.peer)(errno.into())),
             }
         }
         Ok(true)
@@ -165,6 +165,12 @@ impl TcpChannel {
             std::hint::spin_loop();
         }
         Ok(None)
+    }
+}
+
+impl AsFd for TcpChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -204,7 +210,7 @@ impl Channel for TcpChannel {
                 return Ok(tag);
             }
             if !self.fill(MsgFlags::empty())? {
-                return Err(tcp_failure("receive from", &self.peer)(io::ErrorKind::TimedOut.into()));
+                return Err(socket_failure("receive from", &self.peer)(io::ErrorKind::TimedOut.into()));
             }
         }
     }
@@ -212,20 +218,21 @@ impl Channel for TcpChannel {
     fn flush(&mut self) -> Result<(), Failure> {
         let rest = self.outgoing.get(self.sent..).unwrap_or_default();
         if !rest.is_empty() {
-            (&self.stream).write_all(rest).map_err(tcp_failure("send to", &self.peer))?;
+            (&self.stream).write_all(rest).map_err(socket_failure("send to", &self.peer))?;
             self.sent = self.outgoing.len();
         }
         Ok(())
     }
 }
 
-fn tcp_failure(operation: &'static str, address: &str) -> impl Fn(io::Error) -> Failure {
-    move |source| Failure::Tcp { operation, address: address.to_owned(), source }
+/// What a socket could not do with whom.
+pub fn socket_failure(operation: &'static str, address: &str) -> impl Fn(io::Error) -> Failure {
+    move |source| Failure::Socket { operation, address: address.to_owned(), source }
 }
 
 fn accept(options: &TcpOptions, command: &'static str) -> Result<TcpStream, Failure> {
     let place = options.listen.to_string();
-    let failure = tcp_failure("listen at", &place);
+    let failure = socket_failure("listen at", &place);
     let listener = TcpListener::bind(options.listen).map_err(&failure)?;
     let deadline = Instant::now() + options.timeout;
     loop {
@@ -257,7 +264,7 @@ fn connect(options: &TcpOptions, command: &'static str) -> Result<TcpStream, Fai
             Ok(stream) => return Ok(stream),
             // The peer does not listen, or its node is not up, yet: nothing announces when it will.
             Err(error) if is_early(&error) => thread::sleep(RETRY.min(left)),
-            Err(source) => return Err(tcp_failure("connect to", &options.listen.to_string())(source)),
+            Err(source) => return Err(socket_failure("connect to", &options.listen.to_string())(source)),
         }
     }
 }

@@ -167,7 +167,7 @@ fn perform<T: Transport>(
     let elapsed = began.elapsed();
     cue::wait(cue::MEASURED)?;
     let messages = if takes_trips { 2 * workload.count } else { workload.count };
-    Ok(is_measured.then(|| Outcome { messages, elapsed, round_trip: Latency::of(&mut trips) }))
+    Ok(is_measured.then(|| Outcome { messages, elapsed, round_trip: Latency::of(&mut trips), lost: None }))
 }
 
 impl<T: Transport> Performer<T> {

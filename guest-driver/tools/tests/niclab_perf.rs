@@ -20,8 +20,9 @@ fn program(arguments: &str) -> Command {
 }
 
 fn start(rank: u32, port: u16, arguments: &str) -> Child {
-    program(arguments)
-        .args(["--transport", "tcp", "--timeout", "20", "--tcp-port", &port.to_string()])
+    let transport = if arguments.contains("--transport") { "" } else { " --transport tcp" };
+    program(&format!("{arguments}{transport}"))
+        .args(["--timeout", "20", "--tcp-port", &port.to_string()])
         .env("NICLAB_RANK", rank.to_string())
         .env("NICLAB_SIZE", "2")
         .env("NICLAB_ADDRESSES", "127.0.0.1,127.0.0.1")
@@ -75,6 +76,33 @@ fn a_stream_of_large_messages_arrives() {
         let row = &document["sections"][0]["rows"][0];
         assert!(row["payload_bytes_per_s_wall"].as_f64().expect("a rate") > 0.0);
         assert_eq!(row["round_trip"], Value::Null);
+    }
+}
+
+#[test]
+fn datagrams_that_came_and_those_that_did_not_are_all_that_were_sent() {
+    let document = document("stream --transport udp --size 1392 -n 2000 -w 20 --json");
+    assert_eq!(document["transport"], "udp");
+    let row = &document["sections"][0]["rows"][0];
+    let number = |key: &str| row[key].as_f64().expect("a number");
+    let came = number("messages_per_s_wall") * number("elapsed_wall_ns") / 1e9;
+    assert_eq!(came.round() + number("lost_datagrams"), 2000.0);
+    let [zero, _] = run_pair(["stream --transport udp -n 100"; 2]);
+    let text = String::from_utf8_lossy(&zero.stdout);
+    assert!(text.contains("stream, udp") && text.contains("lost datagrams: "), "{text}{}", stderr(&zero));
+}
+
+#[test]
+fn datagrams_carry_what_they_can() {
+    for (arguments, part) in [
+        ("pingpong", "niclab-perf stream"),
+        ("demo", "niclab-perf stream"),
+        ("stream --size 1393", "1392"),
+        ("stream --poll spin", "drop --poll"),
+        ("stream --notify", "no message flags"),
+    ] {
+        let output = program(&format!("{arguments} --transport udp --rank 0")).output().expect("the program");
+        assert!(!output.status.success() && stderr(&output).contains(part), "{}", stderr(&output));
     }
 }
 

@@ -268,6 +268,8 @@ fn workload(pattern: Pattern) -> Workload {
         sends_to_many: true,
         entries: 0,
         unexpected_messages: 0,
+        payload_bytes: 0,
+        first_segment_bytes: 0,
         // One that waits for room is passed by others.
         promise: UNORDERED,
     }

@@ -42,7 +42,7 @@ pub(super) const BENCHES: Benches = Benches {
         },
         PaperFigures {
             name: "inic-live",
-            help: "INIC cards and TCP in guests that are booted for it: real, user and system time, and interrupts, of 100 MB",
+            help: "UDP, TCP, MPI and INIC cards in guests that are booted for it: real, user and system time, and interrupts, of 100 MB",
             make: |offline| {
                 let figures = live::LiveFigures::measure(offline)?;
                 Made::new(&figures, figures.text(), &[], figures.hold())

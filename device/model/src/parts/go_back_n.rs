@@ -301,9 +301,52 @@ mod tests {
         assert_eq!((link.deadline(), link.next_sequence().get()), (None, 2));
     }
 
-    /// What is on a wire: to which card, number, acknowledgement, and the frame unless it is an acknowledgement alone.
+    #[test]
+    fn a_refusal_pauses_the_sender_and_the_pause_doubles_until_something_is_taken() {
+        let mut link = GoBackN::<_>::new(CONFIG);
+        for frame in 0..3 {
+            link.send(at(0), frame);
+        }
+        assert!(link.on_refused(at(1), Sequence::new(1)), "the first was taken");
+        assert!(!link.can_send() && link.is_paused());
+        assert!(!link.on_refused(at(2), Sequence::new(1)), "a doubled refusal changes nothing");
+        assert_eq!(link.deadline(), Some(at(4)));
+        assert!(link.expire(at(4)).eq(&[1, 2]));
+        assert!(link.can_send(), "what was refused is on its way again");
+        assert_eq!(link.deadline(), Some(at(14)));
+        link.on_refused(at(5), Sequence::new(1));
+        assert_eq!(link.deadline(), Some(at(11)), "twice as long");
+        assert!(link.on_acknowledged(at(6), Sequence::new(2)));
+        assert!(link.can_send(), "one that was late was taken after all");
+        link.on_refused(at(7), Sequence::new(2));
+        assert_eq!(link.deadline(), Some(at(10)), "as long as at first");
+        for absurd in [0, 1, 4, u32::MAX] {
+            assert!(!link.on_refused(at(8), Sequence::new(absurd)), "{absurd}");
+        }
+        assert!(link.on_acknowledged(at(9), Sequence::new(3)));
+        assert!(!link.on_refused(at(9), Sequence::new(3)), "nothing is under way");
+        assert_eq!((link.deadline(), link.is_paused()), (None, false));
+    }
+
+    #[test]
+    fn what_is_kept_is_found_by_its_number() {
+        let mut link = starting_at::<_, 8>(CONFIG, 254);
+        for frame in 0..4 {
+            link.send(at(0), frame);
+        }
+        assert_eq!(
+            [254, 255, 0, 1, 2, 253].map(|number| link.kept_mut(Sequence::new(number)).copied()),
+            [Some(0), Some(1), Some(2), Some(3), None, None]
+        );
+        let numbers = link.all_kept_mut().map(|(number, kept)| (number.get(), *kept));
+        assert!(numbers.eq([(254, 0), (255, 1), (0, 2), (1, 3)]));
+    }
+
+    /// What is on a wire: to which card, number, acknowledgement, whether that refuses the next frame, and the frame unless it is an
+    /// acknowledgement alone.
     #[derive(Clone, Copy, Debug)]
     struct Flight<const BITS: u32> {
+        refuses: bool,
         to: usize,
         sequence: Sequence<BITS>,
         acknowledged: Sequence<BITS>,
@@ -341,24 +384,41 @@ mod tests {
             self.sent[from] += 1;
             let acknowledged = link.acknowledge();
             let sequence = link.send(self.now, frame);
-            self.wire.push_back(Flight { to: 1 - from, sequence, acknowledged, frame: Some(frame) });
+            let frame = Some(frame);
+            self.wire.push_back(Flight { refuses: false, to: 1 - from, sequence, acknowledged, frame });
         }
 
-        fn deliver(&mut self, flight: Flight<BITS>) {
+        fn deliver(&mut self, flight: Flight<BITS>, has_room: bool) {
             let link = &mut self.links[flight.to];
-            link.on_acknowledged(self.now, flight.acknowledged);
+            if flight.refuses {
+                link.on_refused(self.now, flight.acknowledged);
+            } else {
+                link.on_acknowledged(self.now, flight.acknowledged);
+            }
             let Some((number, is_asked)) = flight.frame else { return };
+            if !has_room && link.foresee(flight.sequence) == Reception::Next {
+                let acknowledged = link.acknowledge();
+                return self.wire.push_back(Flight {
+                    refuses: true,
+                    to: 1 - flight.to,
+                    acknowledged,
+                    frame: None,
+                    ..flight
+                });
+            }
             let reception = link.receive(flight.sequence);
             if reception == Reception::Next {
                 self.delivered[flight.to].push(number);
             }
             if is_asked || reception != Reception::Next {
                 let acknowledged = link.acknowledge();
+                let frame = None;
                 self.wire.push_back(Flight {
+                    refuses: false,
                     to: 1 - flight.to,
                     acknowledged,
-                    frame: None,
-                    ..Flight { sequence: Sequence::ZERO, ..flight }
+                    frame,
+                    ..flight
                 });
             }
         }
@@ -369,6 +429,7 @@ mod tests {
             self.now = self.now.max(due);
             let (oldest, acknowledged) = (link.oldest, link.acknowledge());
             let again = link.expire(self.now).copied().enumerate().map(|(number, frame)| Flight {
+                refuses: false,
                 to: 1 - from,
                 sequence: oldest.plus(number as u32),
                 acknowledged,
@@ -390,13 +451,13 @@ mod tests {
                 }
                 8 | 9 => {
                     if let Some(flight) = self.wire.remove(place) {
-                        self.deliver(flight);
+                        self.deliver(flight, true);
                     }
                 }
                 10 => self.expire(node),
                 _ => {
                     if let Some(flight) = self.wire.pop_front() {
-                        self.deliver(flight);
+                        self.deliver(flight, action < 17);
                     }
                 }
             }
@@ -406,7 +467,7 @@ mod tests {
         fn finish(&mut self) {
             for _ in 0..4 {
                 while let Some(flight) = self.wire.pop_front() {
-                    self.deliver(flight);
+                    self.deliver(flight, true);
                 }
                 (0..2).for_each(|node| self.expire(node));
             }
@@ -450,7 +511,7 @@ mod tests {
             for _ in 0..world.wire.len() {
                 let Some(flight) = world.wire.pop_front() else { break };
                 if losses.next() == Some(&0) {
-                    world.deliver(flight);
+                    world.deliver(flight, true);
                 }
             }
             (0..2).for_each(|node| world.expire(node));

@@ -147,7 +147,10 @@ impl Guard {
                 }
                 Output::Interrupt { port, .. } => assert!(port < 8),
                 Output::Frame { .. } => {}
-                other @ (Output::DmaFrame { .. } | Output::DmaRead { .. } | Output::Complete { .. }) => {
+                other @ (Output::DmaFrame { .. }
+                | Output::DmaRead { .. }
+                | Output::WindowRead { .. }
+                | Output::Complete { .. }) => {
                     panic!("{other:?}")
                 }
             }

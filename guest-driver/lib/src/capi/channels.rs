@@ -181,7 +181,9 @@ pub unsafe extern "C" fn grim_get_handler_by_name(
         let number = place(number)?;
         let found = match deadline(timeout_us) {
             Some(deadline) => grim.0.wait_for_handler(name, deadline)?,
-            None => grim.0.handler_by_name(name).ok_or(Failure::again(c"no handler of this name is known"))?,
+            None => {
+                grim.0.handler_by_name(name).ok_or(Failure::again(c"no handler of this name is known"))?
+            }
         };
         // SAFETY: not null, and the caller says that it is valid for a store then.
         unsafe { number.write(found) };
@@ -379,8 +381,7 @@ pub unsafe extern "C" fn grim_outbox_bulk(
 
 fn c_message(message: &Message<'_>) -> grim_message {
     let words = message.payload.words();
-    let payload =
-        if message.payload.is_empty() { std::ptr::null() } else { words.as_ptr().cast::<c_void>() };
+    let payload = if message.payload.is_empty() { std::ptr::null() } else { words.as_ptr().cast::<c_void>() };
     grim_message {
         payload,
         bytes: message.payload.len() as u64,

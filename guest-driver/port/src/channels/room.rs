@@ -74,7 +74,9 @@ impl PayloadRoom {
         let left = page.status_word(STATUS_SENT);
         // What is stored there now is not stored before the device is known to be done with it.
         page.acquire();
-        while self.taken.pop_front_if(|(number, ..)| *number < left).is_some() {}
+        while self.taken.front().is_some_and(|(number, ..)| *number < left) {
+            self.taken.pop_front();
+        }
         let begin = if bytes == 0 { 0 } else { self.place(bytes, left)? };
         if bytes > 0 {
             let end = (begin + bytes).next_multiple_of(ALIGNMENT);

@@ -92,6 +92,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Round trips, where the benchmark takes them one by one.
     pub round_trip: Option<Latency>,
+    /// Messages that were sent and never came, where that may be.
+    pub lost: Option<u64>,
 }
 
 /// Memory for payloads, set up once.
@@ -111,6 +113,11 @@ impl Buffers {
     fn of(&mut self, step: &Step) -> (&[u8], &mut [u8]) {
         let outgoing = self.outgoing.get(..step.payload_bytes).unwrap_or(&self.outgoing);
         (outgoing, &mut self.incoming)
+    }
+
+    /// The payload to send.
+    pub fn payload(&mut self, step: &Step) -> &[u8] {
+        self.of(step).0
     }
 }
 

@@ -1,8 +1,9 @@
-//! The paper's figures 7 and 8 in guests: what 100 MB take, at both ends, over TCP and over INIC cards, in turns in one boot.
+//! The paper's figures 7 and 8 in guests: what 100 MB take, at both ends, over UDP, TCP, Debian's MPI and INIC cards, in turns in
+//! one boot.
 //!
 //! Wall time, of guests that are emulated where there is no KVM: what is to be compared stands in one column. A program that polls
 //! spends all of its time as user time, whatever it waits for; one that sleeps has its card interrupt it. The interrupts of the
-//! polling one are those that its receiver asked for, one for each message, and exact; the Ethernet function is used by TCP alone.
+//! polling one are those that its receiver asked for, one for each message, and exact; the Ethernet function is used by UDP, TCP and MPI.
 
 use anyhow::{Context, Result, bail};
 use niclab_cluster::{check::live::LiveCluster, output::table};
@@ -15,38 +16,83 @@ use serde::Serialize;
 use super::TRANSFER_BYTES;
 
 /// The version of [`LiveFigures`].
-pub const LIVE_FIGURES_VERSION: u32 = 1;
+pub const LIVE_FIGURES_VERSION: u32 = 2;
 
 const MESSAGE_BYTES: u32 = 64 << 10;
+/// The paper's packets.
+const DATAGRAM_BYTES: u32 = 1408;
 const TAG_BYTES: u32 = 16;
+/// What a guest needs for MPI: MPICH, by ssh from one node to the other, and the smallest compiler for the program that uses it.
+const MPI_PACKAGES: [&str; 4] = ["mpich", "openssh-server", "tcc", "libc6-dev"];
+/// The program, and what runs it on each node.
+const MPI_PROGRAM: &str = include_str!("mpi.c");
+const MPI_SCRIPT: &str = include_str!("mpi.sh");
+/// Messages before those that are measured.
+const WARMUP: u32 = 100;
 /// Of each way; what is shown are medians.
 const ROUNDS: usize = 3;
 
 /// How the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
+    Udp,
     Tcp,
+    Mpi,
     Polling,
     Sleeping,
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::Tcp, Self::Polling, Self::Sleeping];
+    const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Mpi, Self::Polling, Self::Sleeping];
 
     const fn name(self) -> &'static str {
         match self {
+            Self::Udp => "udp",
             Self::Tcp => "tcp",
+            Self::Mpi => "mpi",
             Self::Polling => "inic, polling, an interrupt a message",
             Self::Sleeping => "inic, sleeping",
         }
     }
 
+    /// Bytes of what is sent in one piece, tag included.
+    const fn message_bytes(self) -> u32 {
+        if matches!(self, Self::Udp) { DATAGRAM_BYTES } else { MESSAGE_BYTES }
+    }
+
+    const fn messages(self) -> u32 {
+        TRANSFER_BYTES.div_ceil(self.message_bytes())
+    }
+
+    const fn is_ethernet(self) -> bool {
+        matches!(self, Self::Udp | Self::Tcp | Self::Mpi)
+    }
+
     fn run(self, cluster: &mut LiveCluster) -> Result<Report> {
         match self {
+            Self::Udp => {
+                let [size, messages, warmup] = self.numbers(TAG_BYTES);
+                let fixed = ["niclab-perf", "stream", "--json", "--conducted", "--transport", "udp"];
+                let numbers = ["--size", &size, "--iterations", &messages, "--warmup", &warmup];
+                cluster
+                    .perform(&fixed.iter().chain(&numbers).map(|word| (*word).to_owned()).collect::<Vec<_>>())
+            }
+            Self::Mpi => {
+                let [size, messages, warmup] = self.numbers(0);
+                cluster.perform(
+                    &["sh", "-c", MPI_SCRIPT, "mpi", &size, &messages, &warmup, MPI_PROGRAM]
+                        .map(str::to_owned),
+                )
+            }
             Self::Tcp => cluster.benchmark(&["--transport", "tcp"]),
             Self::Polling => cluster.measure(),
             Self::Sleeping => cluster.benchmark(&["--poll", "block"]),
         }
+    }
+
+    /// Bytes of a message beside a tag of so many, how many of them, and how many before.
+    fn numbers(self, tag_bytes: u32) -> [String; 3] {
+        [self.message_bytes() - tag_bytes, self.messages(), WARMUP].map(|number| number.to_string())
     }
 }
 
@@ -59,10 +105,6 @@ pub struct LiveFigures {
     pub accelerator: String,
     /// How often each was measured.
     pub rounds: usize,
-    /// Messages, or writes.
-    pub messages: u64,
-    /// Of how many bytes, tags included.
-    pub message_bytes: u32,
     /// Each way, its sender first.
     pub hosts: Vec<LiveHost>,
 }
@@ -74,6 +116,12 @@ pub struct LiveHost {
     pub way: &'static str,
     /// Whether it receives.
     pub is_receiver: bool,
+    /// Messages, writes or datagrams.
+    pub messages: u32,
+    /// Of how many bytes, tags included.
+    pub message_bytes: u32,
+    /// Of these, datagrams that never came: over UDP.
+    pub lost_datagrams: Option<u64>,
     /// From the first message to the last one's confirmation.
     pub wall_real_ns: u64,
     /// In programs.
@@ -97,7 +145,6 @@ impl LiveFigures {
     /// When the cluster cannot be booted, or a run fails.
     pub fn measure(offline: bool) -> Result<Self> {
         let scenario = scenario()?;
-        let messages = scenario.workload.count;
         let mut cluster = LiveCluster::boot(&scenario, offline)?;
         let measured = rounds(&mut |way| way.run(&mut cluster));
         cluster.shut_down();
@@ -106,7 +153,7 @@ impl LiveFigures {
         let mut hosts = Vec::new();
         for (way, reports) in Way::ALL.into_iter().zip(&reports) {
             for rank in [0, 1] {
-                let samples = reports.iter().map(|report| LiveHost::of(way, rank, report, messages));
+                let samples = reports.iter().map(|report| LiveHost::of(way, rank, report));
                 hosts.push(LiveHost::median(&samples.collect::<Result<Vec<_>>>()?)?);
             }
         }
@@ -114,8 +161,6 @@ impl LiveFigures {
             version: LIVE_FIGURES_VERSION,
             accelerator: accelerator.map_or_else(String::new, |accelerator| accelerator.name),
             rounds: ROUNDS,
-            messages,
-            message_bytes: MESSAGE_BYTES,
             hosts,
         })
     }
@@ -132,28 +177,42 @@ impl LiveFigures {
     /// As a table.
     #[must_use]
     pub fn text(&self) -> String {
-        let heading =
-            ["", "real s", "user s", "system s", "interrupts s", "device's interrupts", "guest's", "formula"];
+        let heading = [
+            "",
+            "messages",
+            "of bytes",
+            "lost",
+            "real s",
+            "user s",
+            "system s",
+            "interrupts s",
+            "device's interrupts",
+            "guest's",
+            "formula",
+        ];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         let seconds = |ns: u64| format!("{:.2}", ns as f64 / 1e9);
+        let optional = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
         rows.extend(self.hosts.iter().map(|host| {
             vec![
                 format!("{}: {}", host.way, if host.is_receiver { "receiver" } else { "sender" }),
+                host.messages.to_string(),
+                host.message_bytes.to_string(),
+                optional(host.lost_datagrams),
                 seconds(host.wall_real_ns),
                 seconds(host.wall_user_ns),
                 seconds(host.wall_system_ns),
                 seconds(host.wall_interrupts_ns),
                 host.interrupts.to_string(),
                 host.guest_interrupts.to_string(),
-                host.expected_interrupts.map_or("-".to_owned(), |expected| expected.to_string()),
+                optional(host.expected_interrupts),
             ]
         }));
         format!(
-            "INIC (CONF4) and TCP in guests ({}): {} messages or writes of {} bytes, tags included; wall time, medians of {} rounds \
-             in turns;\ntime of all processors of a guest, in steps of 10 ms. INIC: cluster function; TCP: Ethernet function.\n\n{}",
+            "UDP, TCP, MPI (Debian's MPICH) and INIC (CONF4) in guests ({}): 100 MB in messages, writes or datagrams, tags included; \
+             wall time, medians of\n{} rounds in turns; time of all processors of a guest, in steps of 10 ms. INIC: cluster function; \
+             the others: Ethernet function.\n\n{}",
             self.accelerator,
-            self.messages,
-            self.message_bytes,
             self.rounds,
             table(&rows)
         )
@@ -161,8 +220,8 @@ impl LiveFigures {
 }
 
 /// Each way in each round, another one first each time.
-fn rounds(run: &mut dyn FnMut(Way) -> Result<Report>) -> Result<[Vec<Report>; 3]> {
-    let mut reports = [Vec::new(), Vec::new(), Vec::new()];
+fn rounds(run: &mut dyn FnMut(Way) -> Result<Report>) -> Result<[Vec<Report>; Way::ALL.len()]> {
+    let mut reports = [const { Vec::new() }; Way::ALL.len()];
     for round in 0..ROUNDS {
         for turn in 0..Way::ALL.len() {
             let place = (round + turn) % Way::ALL.len();
@@ -178,12 +237,13 @@ fn scenario() -> Result<Scenario> {
     nic.set("assembly", Value::Word("conf4".to_owned()))?;
     // With a tag before it, and as much room as whole cache lines are.
     nic.set("max_message_bytes", Value::Number((2 * MESSAGE_BYTES).into()))?;
-    let file = ClusterFile { nodes: Some(2), nic, ..ClusterFile::default() };
+    let packages = MPI_PACKAGES.map(str::to_owned).to_vec();
+    let file = ClusterFile { nodes: Some(2), nic, packages, ..ClusterFile::default() };
     let cluster = Source::default().resolve_booted(&file)?;
     let workload = Workload {
         message_bytes: MESSAGE_BYTES - TAG_BYTES,
-        count: TRANSFER_BYTES.div_ceil(MESSAGE_BYTES).into(),
-        warmup: 100,
+        count: Way::Polling.messages().into(),
+        warmup: WARMUP.into(),
         interrupt_every: 1,
         ..Workload::new(WorkloadKind::Stream)
     };
@@ -192,7 +252,7 @@ fn scenario() -> Result<Scenario> {
 }
 
 impl LiveHost {
-    fn of(way: Way, rank: usize, report: &Report, messages: u64) -> Result<Self> {
+    fn of(way: Way, rank: usize, report: &Report) -> Result<Self> {
         let wall = report.wall.as_ref().context("a live report has wall times")?;
         let result =
             wall.results.first().context("niclab-perf measured nothing; its messages stand above")?;
@@ -203,13 +263,16 @@ impl LiveHost {
         let guest = wall.guests.iter().find(|guest| guest.node == node.name);
         let guest = guest.context("a guest does not say what its processors did")?;
         let &GuestTime { user_ns, system_ns, interrupts_ns, .. } = guest;
-        let (interrupts, guest_interrupts) = counted(node, way == Way::Tcp);
+        let (interrupts, guest_interrupts) = counted(node, way.is_ethernet());
         let is_receiver = rank == 1;
         // A stream's receiver says at its end that all came: a message to the sender.
-        let expected = if is_receiver { messages } else { 1 };
+        let expected = if is_receiver { way.messages().into() } else { 1 };
         Ok(Self {
             way: way.name(),
             is_receiver,
+            messages: way.messages(),
+            message_bytes: way.message_bytes(),
+            lost_datagrams: result.lost_datagrams,
             wall_real_ns: result.elapsed_ns,
             wall_user_ns: user_ns,
             wall_system_ns: system_ns,
@@ -228,6 +291,7 @@ impl LiveHost {
             values.get(values.len() / 2).copied().unwrap_or_default()
         };
         Ok(Self {
+            lost_datagrams: first.lost_datagrams.map(|_| of(|host| host.lost_datagrams.unwrap_or_default())),
             wall_real_ns: of(|host| host.wall_real_ns),
             wall_user_ns: of(|host| host.wall_user_ns),
             wall_system_ns: of(|host| host.wall_system_ns),
@@ -250,6 +314,12 @@ fn counted(node: &NodeFigures, is_ethernet: bool) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        path::Path,
+        process::{Child, Command, Stdio},
+    };
+
     use niclab_spec::report::{WallFigures, WallResult};
 
     use super::*;
@@ -278,26 +348,24 @@ mod tests {
     }
 
     fn figures(interrupts: u64, guest: u64) -> LiveFigures {
-        let host = |way, rank| LiveHost::of(way, rank, &report(interrupts, guest), 20).unwrap();
+        let host = |way, rank| LiveHost::of(way, rank, &report(interrupts, guest)).unwrap();
         LiveFigures {
             version: LIVE_FIGURES_VERSION,
             accelerator: "tcg".to_owned(),
             rounds: ROUNDS,
-            messages: 20,
-            message_bytes: MESSAGE_BYTES,
             hosts: vec![host(Way::Tcp, 1), host(Way::Polling, 1)],
         }
     }
 
     #[test]
     fn the_device_counts_the_formula_and_guests_no_more() {
-        assert!(figures(20, 20).hold() && figures(20, 12).hold());
-        assert!(!figures(19, 12).hold(), "not the formula");
-        assert!(!figures(20, 21).hold(), "more than the device raised");
-        let [tcp, polling] = <[LiveHost; 2]>::try_from(figures(20, 12).hosts).unwrap();
+        assert!(figures(1526, 1526).hold() && figures(1526, 12).hold());
+        assert!(!figures(1525, 12).hold(), "not the formula");
+        assert!(!figures(1526, 1527).hold(), "more than the device raised");
+        let [tcp, polling] = <[LiveHost; 2]>::try_from(figures(1526, 12).hosts).unwrap();
         assert_eq!((tcp.interrupts, tcp.guest_interrupts, tcp.expected_interrupts), (9, 8, None));
         assert_eq!((polling.wall_real_ns, polling.wall_user_ns, polling.wall_system_ns), (7, 3, 2));
-        assert!(figures(20, 12).text().contains("inic, polling, an interrupt a message: receiver"));
+        assert!(figures(1526, 12).text().contains("inic, polling, an interrupt a message: receiver"));
     }
 
     #[test]
@@ -308,10 +376,16 @@ mod tests {
             Ok(report(order.len() as u64, 0))
         })
         .unwrap();
-        assert_eq!([order[0], order[3], order[6]], Way::ALL);
+        assert_eq!([order[0], order[5], order[10]], Way::ALL[..3]);
+        for way in Way::ALL {
+            assert_eq!(order.iter().filter(|ran| **ran == way).count(), ROUNDS);
+        }
         let samples: Vec<LiveHost> =
-            reports[0].iter().map(|report| LiveHost::of(Way::Tcp, 1, report, 0).unwrap()).collect();
+            reports[0].iter().map(|report| LiveHost::of(Way::Tcp, 1, report).unwrap()).collect();
         assert_eq!(LiveHost::median(&samples).unwrap().interrupts, 9);
+        let lossy = |lost| LiveHost { lost_datagrams: Some(lost), ..samples[0].clone() };
+        let lost = LiveHost::median(&[lossy(5), lossy(1), lossy(2)]).unwrap().lost_datagrams;
+        assert_eq!((lost, samples[0].lost_datagrams), (Some(2), None));
         assert!(LiveHost::median(&[]).is_err());
     }
 
@@ -320,6 +394,90 @@ mod tests {
         let Scenario { cluster, workload, .. } = scenario().unwrap();
         let config = niclab_spec::SimConfig::new(&cluster, "c", &workload);
         assert_eq!(workload.problems(&config.workload_nodes()), Vec::new());
-        assert!(workload.count * u64::from(MESSAGE_BYTES) >= TRANSFER_BYTES.into());
+        for way in Way::ALL {
+            assert!(u64::from(way.messages()) * u64::from(way.message_bytes()) >= TRANSFER_BYTES.into());
+        }
+        assert_eq!(Way::Udp.messages(), 71_023, "the paper's packets");
+    }
+
+    /// An MPI of two ranks over two pipes: all that the program uses of it.
+    const PIPES_FOR_MPI: &str = r#"
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static int pipes[2];
+        int MPI_Init(int *count, char ***arguments) {
+            pipes[0] = open(getenv("PIPE_0"), O_RDWR);
+            pipes[1] = open(getenv("PIPE_1"), O_RDWR);
+            return 0;
+        }
+        int MPI_Comm_rank(int world, int *rank) { *rank = atoi(getenv("NICLAB_RANK")); return 0; }
+        int MPI_Send(const char *data, int count, int type, int to, int tag, int world) {
+            return write(pipes[to], count ? data : "x", count ? count : 1) < 0;
+        }
+        int MPI_Recv(char *data, int count, int type, int from, int tag, int world, void *status) {
+            for (int read_bytes = 0; read_bytes < (count ? count : 1);)
+                read_bytes += read(pipes[!from], data + read_bytes, (count ? count : 1) - read_bytes);
+            return 0;
+        }
+        int MPI_Finalize(void) { return 0; }
+    "#;
+
+    /// What the guests' packages bring, for a node each in a folder of its own.
+    const PROGRAMS_FOR_MPI: [(&str, &str); 2] = [
+        ("tcc", "exec cc -o \"$2\" \"$3\" \"$FOLDER/mpi.c\""),
+        (
+            "mpiexec",
+            "while [ \"$1\" != ./stream ]; do shift; done\n(cd \"$FOLDER/1/niclab-mpi\" && NICLAB_RANK=1 exec \"$@\") & \"$@\"",
+        ),
+    ];
+
+    /// Starts the script as on a node of this rank.
+    fn mpi_node(folder: &Path, rank: &str) -> Child {
+        let own = folder.join(rank);
+        std::fs::create_dir(&own).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        Command::new("sh")
+            .args(["-c", MPI_SCRIPT, "mpi", "4096", "50", "5", MPI_PROGRAM])
+            .envs([("NICLAB_RANK", rank), ("NICLAB_ADDRESSES", "10.0.0.1,10.0.0.2")])
+            .envs([("PIPE_0", folder.join("0.pipe")), ("PIPE_1", folder.join("1.pipe"))])
+            .envs([("TMPDIR", own.as_path()), ("FOLDER", folder)])
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    #[test]
+    fn the_program_for_mpi_stops_at_each_cue_on_both_nodes_and_reports() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mpi.c"), PIPES_FOR_MPI).unwrap();
+        for (name, script) in PROGRAMS_FOR_MPI {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            assert!(Command::new("chmod").arg("755").arg(path).status().unwrap().success());
+        }
+        for pipe in ["0.pipe", "1.pipe"] {
+            assert!(Command::new("mkfifo").arg(folder.path().join(pipe)).status().unwrap().success());
+        }
+        let mut nodes = ["0", "1"].map(|rank| mpi_node(folder.path(), rank));
+        let mut ends = nodes
+            .each_mut()
+            .map(|node| (BufReader::new(node.stderr.take().unwrap()).lines(), node.stdin.take().unwrap()));
+        for cue in ["built", "connected", "warm", "measured"] {
+            for (lines, _) in &mut ends {
+                assert_eq!(lines.next().unwrap().unwrap(), format!("niclab-perf: cue {cue}"));
+            }
+            ends.iter_mut().for_each(|(_, answers)| answers.write_all(b"go\n").unwrap());
+        }
+        let [sender, receiver] = nodes.map(|node| node.wait_with_output().unwrap());
+        assert!(sender.status.success() && receiver.status.success() && receiver.stdout.is_empty());
+        let report: serde_json::Value = serde_json::from_slice(&sender.stdout).unwrap();
+        let row = &report["sections"][0]["rows"][0];
+        assert_eq!((&report["transport"], &row["payload_bytes"]), (&"mpi".into(), &4096.into()), "{report}");
+        assert_eq!(row["iterations"], 50, "{report}");
+        assert!(row["elapsed_wall_ns"].as_f64() > Some(0.0), "{report}");
     }
 }

@@ -145,7 +145,10 @@ impl Channel {
 
     /// Gives up the message that is still being pushed. Says where it was going, and whether it had begun.
     pub(super) fn give_up(&mut self) -> Option<(Message, bool)> {
-        let outgoing = self.queue.pop_back_if(|outgoing| !outgoing.is_pushed())?;
+        if self.is_whole() {
+            return None;
+        }
+        let outgoing = self.queue.pop_back()?;
         self.leave(outgoing.number);
         Some((outgoing.message, outgoing.cutter.begun().is_some()))
     }
@@ -157,9 +160,10 @@ impl Channel {
             flight.has_left = true;
         }
         let mut is_due = false;
-        while let Some(flight) = self.flights.pop_front_if(|flight| flight.has_left) {
-            self.left += 1;
+        while let Some(flight) = self.flights.front().filter(|flight| flight.has_left) {
             is_due |= flight.is_told;
+            self.left += 1;
+            self.flights.pop_front();
         }
         self.page.line.sent = self.left;
         is_due

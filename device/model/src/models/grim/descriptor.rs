@@ -27,7 +27,7 @@ pub static MODEL: Model = Model {
     article: "a",
     protocol: PROTOCOL,
     summary: "active messages over logical channels, pushed into the card, with flow control between the cards",
-    paper: "C. Ulmer, S. Yalamanchili, An Extensible Message Layer for High-Performance Clusters",
+    paper: "C. Ulmer, S. Yalamanchili, A Messaging Layer for Heterogeneous Endpoints in Resource Rich Clusters",
     ports: MAX_CHANNELS as u32,
     windows: WINDOWS,
     parameters: PARAMETERS,

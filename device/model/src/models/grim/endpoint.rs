@@ -132,7 +132,8 @@ impl Endpoint {
 
     /// The program has released slices: so many are released now.
     pub(super) fn on_released(&mut self, released: u64) {
-        while let Some((_, place)) = self.pieces.pop_front_if(|(stored, _)| *stored <= released) {
+        while let Some(&(_, place)) = self.pieces.front().filter(|(stored, _)| *stored <= released) {
+            self.pieces.pop_front();
             self.give_room_back(place);
         }
     }

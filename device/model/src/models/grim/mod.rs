@@ -1,7 +1,7 @@
 //! GRIM: logical channels, active messages and peripheral endpoints.
 //!
-//! C. Ulmer, S. Yalamanchili, *An Extensible Message Layer for High-Performance Clusters* (GRIM: General-purpose Reliable
-//! In-order Messages). Sections are the paper's.
+//! C. Ulmer, S. Yalamanchili, *A Messaging Layer for Heterogeneous Endpoints in Resource Rich Clusters* (GRIM: General-purpose
+//! Reliable In-order Messages). Sections are the paper's.
 //!
 //! * `descriptor`: what the registry knows of the model;
 //! * [`config`]: its parameters;

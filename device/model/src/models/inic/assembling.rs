@@ -121,13 +121,7 @@ fn component(part: &Part, assembly: &Checked, dialect: Dialect, site: &Site<'_>)
         Kind::WireOut => Box::new(WireOut),
         Kind::Stub => Box::new(Stub),
         Kind::HostReceive => {
-            let is_lossy = !assembly.promises().delivered;
-            Box::new(HostReceive::new(
-                is(Parameter::Placement),
-                is_lossy,
-                packet_bytes(assembly).into(),
-                first,
-            ))
+            Box::new(HostReceive::new(is(Parameter::Placement), packet_bytes(assembly).into(), first))
         }
         Kind::Genp => {
             let parameters = Parameters {

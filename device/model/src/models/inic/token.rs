@@ -92,7 +92,6 @@ pub(super) struct Header {
 #[derive(Clone, Debug)]
 pub(super) struct Data {
     pub(super) source: u16,
-    pub(super) number: Number,
     pub(super) frame: SharedFrame,
     /// None of them where the packet is void: its message failed.
     pub(super) bytes: Range<usize>,

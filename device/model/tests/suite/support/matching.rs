@@ -139,7 +139,9 @@ impl Cluster {
                 self.wire.push_back(Flying { at, frame, message });
             }
             Output::Interrupt { cause, port, .. } => host.interrupts.push((cause, port)),
-            other @ Output::Complete { .. } => panic!("nobody asked for {other:?}"),
+            other @ (Output::Complete { .. } | Output::WindowRead { .. }) => {
+                panic!("nobody asked for {other:?}")
+            }
             Output::Reply { token, bytes, .. } => host.replies.push((token, bytes.to_vec())),
         }
     }

@@ -176,7 +176,9 @@ impl Wire {
                 Output::Interrupt { cause: CAUSE_HANDED_OVER, .. } => host.hand_overs += 1,
                 Output::Interrupt { .. } => host.interrupts += 1,
                 Output::Reply { bytes, .. } => host.reply = Some(bytes.to_vec()),
-                other @ Output::Complete { .. } => panic!("nobody asked for {other:?}"),
+                other @ (Output::Complete { .. } | Output::WindowRead { .. }) => {
+                    panic!("nobody asked for {other:?}")
+                }
             }
         }
     }

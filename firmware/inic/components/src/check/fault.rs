@@ -317,7 +317,10 @@ impl Problem {
             Self::Number { kind, .. } => format!("keep one {kind}"),
             Self::Value { values, .. } => format!("say {}", values.in_words()),
             Self::BelowThreshold { threshold, .. } => {
-                format!("raise outstanding_limit to {} or more, or lower the threshold", 2 * threshold)
+                format!(
+                    "raise outstanding_limit to {} or more, or lower the threshold",
+                    threshold.saturating_mul(2)
+                )
             }
             Self::BeyondMask { .. } => format!(
                 "lower outstanding_limit to {ACK_MASK_BITS}, or acknowledge in order: order_pkts with policy = \"go_back_n\""

@@ -196,8 +196,9 @@ impl Grim {
             return;
         };
         let mut is_line_due = false;
-        while let Some(ending) = link.endings.pop_front_if(|ending| oldest.is_after(ending.frame)) {
+        while let Some(ending) = link.endings.front().filter(|ending| oldest.is_after(ending.frame)) {
             is_line_due |= channel.leave(ending.message);
+            link.endings.pop_front();
         }
         effects.attribute(None);
         if failures > 0 && is_owners {

@@ -83,8 +83,6 @@ struct Peer {
     open: BTreeMap<u32, Open>,
     /// Where packets come in order: the rest of a message that nobody wants.
     is_skipping: bool,
-    /// Where packets come in order: the number of the next, where none was lost.
-    due: Number,
     /// Messages of several packets that ended.
     ended: VecDeque<u32>,
     /// The latest message that has begun.
@@ -95,7 +93,7 @@ struct Peer {
 
 impl Begin for Peer {
     fn at(first: Number) -> Self {
-        Self { due: first, latest: first.get(), ..Self::default() }
+        Self { latest: first.get(), ..Self::default() }
     }
 }
 
@@ -115,8 +113,6 @@ fn place_of(data: &Data) -> Option<Place> {
 
 pub(in crate::models::inic) struct HostReceive {
     is_placed: bool,
-    /// A packet whose number is not the next one has others before it that are lost. Where none is, others were for the card.
-    is_lossy: bool,
     /// Bytes of a message in each of its packets but the last.
     packet_bytes: u64,
     peers: Numbered<Peer>,
@@ -126,13 +122,8 @@ pub(in crate::models::inic) struct HostReceive {
 
 impl HostReceive {
     /// Of packets with so many bytes of a message.
-    pub(in crate::models::inic) fn new(
-        is_placed: bool,
-        is_lossy: bool,
-        packet_bytes: u64,
-        first: Number,
-    ) -> Self {
-        Self { is_placed, is_lossy, packet_bytes, peers: Numbered::new(first), waiting: VecDeque::new() }
+    pub(in crate::models::inic) fn new(is_placed: bool, packet_bytes: u64, first: Number) -> Self {
+        Self { is_placed, packet_bytes, peers: Numbered::new(first), waiting: VecDeque::new() }
     }
 
     /// Takes a packet, or gives it back when there is no room for its message.
@@ -142,26 +133,13 @@ impl HostReceive {
         if self.is_placed {
             Self::on_placed(peer, self.packet_bytes, at, data, card)
         } else {
-            Self::on_ordered(peer, self.is_lossy, at, data, card)
+            Self::on_ordered(peer, at, data, card)
         }
     }
 
-    /// Packets come in order.
-    fn on_ordered(
-        peer: &mut Peer,
-        is_lossy: bool,
-        at: Time,
-        data: Box<Data>,
-        card: &mut Card,
-    ) -> Option<Box<Data>> {
-        if is_lossy && data.number != peer.due {
-            // Which messages the lost ones were of nobody knows: this one's begin may be among them.
-            if let Some(open) = peer.open.remove(&0) {
-                end(at, open, data.source, 0, POST_INCOMPLETE, card);
-            }
-            peer.is_skipping = true;
-        }
-        peer.due = data.number.next();
+    /// Packets come in order, and none is missing: an assembly that loses some, or lets them overtake, must say in each where it goes
+    /// (the check's `Unplaced`).
+    fn on_ordered(peer: &mut Peer, at: Time, data: Box<Data>, card: &mut Card) -> Option<Box<Data>> {
         if peer.is_skipping {
             peer.is_skipping = !data.is_last;
             card.effects.counters.discarded += 1;
@@ -176,10 +154,7 @@ impl HostReceive {
             return None;
         }
         if let alloc::collections::btree_map::Entry::Vacant(vacant) = peer.open.entry(0) {
-            let Some(room) = card.take_room() else {
-                peer.due = data.number;
-                return Some(data);
-            };
+            let Some(room) = card.take_room() else { return Some(data) };
             vacant.insert(Open::new(room, data.message));
         }
         let open = peer.open.get_mut(&0)?;
@@ -377,7 +352,6 @@ impl Component for HostReceive {
                 io.card.effects.counters.discarded += 1;
                 // What follows of its message is nobody's, and what follows that is the next program's.
                 peer.is_skipping = !data.is_last;
-                peer.due = data.number.next();
             }
         }
     }

@@ -93,14 +93,13 @@ impl Component for SplitPacket {
         let told = Header { source, number, is_last, is_again, is_dropped, ack };
         io.put(HEADERS, worked, Token::Header(told));
         io.card.effects.card().overruns += u64::from(is_dropped);
-        if let Some(number) = number.filter(|_| !is_dropped) {
+        if number.is_some() && !is_dropped {
             io.card.effects.counters.packets_received += 1;
             let begin = head_bytes(self.dialect.format);
             let bytes = begin..packet.frame.len().saturating_sub(CHECK_BYTES).max(begin);
             let wire::Header { is_last, for_card, .. } = header;
             let data = Data {
                 source,
-                number,
                 frame: packet.frame,
                 bytes,
                 is_last,

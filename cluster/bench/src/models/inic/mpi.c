@@ -1,0 +1,92 @@
+/*
+ * One direction over MPI, as `niclab-perf stream` does it, and with the same cues and report: rank 0 sends, rank 1 receives and
+ * confirms the last message. What of MPI is used is declared here, as all MPICH libraries of its ABI have it: so no headers and
+ * no compiler of their size are needed in guests.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MPI_COMM_WORLD 0x44000000
+#define MPI_BYTE 0x4c00010d
+#define MPI_STATUS_IGNORE ((void *)1)
+
+int MPI_Init(int *count, char ***arguments);
+int MPI_Comm_rank(int communicator, int *rank);
+int MPI_Send(const void *data, int count, int type, int to, int tag, int communicator);
+int MPI_Recv(void *data, int count, int type, int from, int tag, int communicator, void *status);
+int MPI_Finalize(void);
+
+static int rank;
+
+/* Says a cue and waits for its answer, by two pipes to the script that is conducted on this node. */
+static void cue(FILE *cues, const char *name)
+{
+	char answer[16];
+	FILE *answers;
+
+	fprintf(cues, "niclab-perf: cue %s\n", name);
+	fflush(cues);
+	answers = fopen("answers", "r");
+	if (!answers || !fgets(answer, sizeof(answer), answers)) {
+		perror("niclab: no answer to a cue");
+		exit(1);
+	}
+	fclose(answers);
+}
+
+/* Sends or receives the messages; at the end all have arrived. MPI ends the program at any error. */
+static void stream(char *data, int bytes, long count)
+{
+	for (long number = 0; number < count; number++) {
+		if (rank == 0)
+			MPI_Send(data, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+		else
+			MPI_Recv(data, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+	if (rank == 0)
+		MPI_Recv(data, 0, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	else
+		MPI_Send(data, 0, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+int main(int count, char **arguments)
+{
+	MPI_Init(&count, &arguments);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+
+	int bytes = atoi(arguments[1]);
+	long messages = atol(arguments[2]), warmup = atol(arguments[3]);
+	char *data = malloc(bytes);
+	FILE *cues = fopen("cues", "w");
+
+	if (!data || !cues) {
+		perror("niclab: cannot begin");
+		return 1;
+	}
+	memset(data, 0xa5, bytes);
+	cue(cues, "connected");
+	if (warmup > 0)
+		stream(data, bytes, warmup);
+	cue(cues, "warm");
+	double began = seconds();
+	stream(data, bytes, messages);
+	double elapsed = seconds() - began;
+	cue(cues, "measured");
+	if (rank == 0)
+		printf("{\"tool\": \"niclab-perf\", \"transport\": \"mpi\", \"sections\": [{\"benchmark\": \"stream\", \"rows\": [{"
+		       "\"payload_bytes\": %d, \"iterations\": %ld, \"elapsed_wall_ns\": %.0f, "
+		       "\"messages_per_s_wall\": %f, \"payload_bytes_per_s_wall\": %f}]}]}\n",
+		       bytes, messages, elapsed * 1e9, messages / elapsed, messages / elapsed * bytes);
+	MPI_Finalize();
+	return 0;
+}
