@@ -25,7 +25,7 @@ pub struct grim(pub Grim);
 
 /// What a handler sends by, while it runs.
 #[allow(non_camel_case_types)]
-pub struct grim_outbox(Outbox);
+pub struct grim_outbox(());
 
 /// A message, as a handler sees it.
 #[repr(C)]
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn grim_register_handler(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that both are null or valid.
-        let (grim, name) = unsafe { (exclusive(handle)?, text(name)?) };
+        let (own, name) = unsafe { (exclusive(handle)?, text(name)?) };
         let handler = handler.ok_or(Failure::value(c"the handler is null"))?;
         let user = User(user);
         let run = move |outbox: &mut Outbox, message: &Message<'_>| {
@@ -144,8 +144,8 @@ pub unsafe extern "C" fn grim_register_handler(
             unsafe { handler(outbox, &raw const message, user.0) };
         };
         match number {
-            GRIM_ANY_NUMBER => grim.0.register_handler(name, run)?,
-            number => grim.0.register_numbered(name, number, run)?,
+            GRIM_ANY_NUMBER => own.0.register_handler(name, run)?,
+            number => own.0.register_numbered(name, number, run)?,
         }
         Ok(())
     })
@@ -177,13 +177,11 @@ pub unsafe extern "C" fn grim_get_handler_by_name(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that both are null or valid.
-        let (grim, name) = unsafe { (exclusive(handle)?, text(name)?) };
+        let (own, name) = unsafe { (exclusive(handle)?, text(name)?) };
         let number = place(number)?;
         let found = match deadline(timeout_us) {
-            Some(deadline) => grim.0.wait_for_handler(name, deadline)?,
-            None => {
-                grim.0.handler_by_name(name).ok_or(Failure::again(c"no handler of this name is known"))?
-            }
+            Some(deadline) => own.0.wait_for_handler(name, deadline)?,
+            None => own.0.handler_by_name(name).ok_or(Failure::again(c"no handler of this name is known"))?,
         };
         // SAFETY: not null, and the caller says that it is valid for a store then.
         unsafe { number.write(found) };
@@ -209,8 +207,8 @@ pub unsafe extern "C" fn grim_send_short(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that both are null or valid.
-        let (grim, short) = unsafe { (exclusive(handle)?, short(node, port, handler, arguments)?) };
-        Ok(grim.0.send_short(channel as usize, short, limit(timeout_us))?)
+        let (own, short) = unsafe { (exclusive(handle)?, short(node, port, handler, arguments)?) };
+        Ok(own.0.send_short(channel as usize, short, limit(timeout_us))?)
     })
 }
 
@@ -233,10 +231,10 @@ pub unsafe extern "C" fn grim_send_bulk(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that all are null or valid.
-        let (grim, short) = unsafe { (exclusive(handle)?, short(node, port, handler, arguments)?) };
+        let (own, short) = unsafe { (exclusive(handle)?, short(node, port, handler, arguments)?) };
         // SAFETY: the caller says so.
         let payload = unsafe { slice(payload, bytes)? };
-        Ok(grim.0.send_bulk(channel as usize, short, payload, limit(timeout_us))?)
+        Ok(own.0.send_bulk(channel as usize, short, payload, limit(timeout_us))?)
     })
 }
 
@@ -260,9 +258,9 @@ pub unsafe extern "C" fn grim_send_memory(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that both are null or valid.
-        let (grim, memory) = unsafe { (exclusive(handle)?, slice(memory, bytes)?) };
+        let (own, memory) = unsafe { (exclusive(handle)?, slice(memory, bytes)?) };
         let place = Place { target: Address { node, port }, region, offset };
-        Ok(grim.0.send_memory(channel as usize, &place, memory, limit(timeout_us))?)
+        Ok(own.0.send_memory(channel as usize, &place, memory, limit(timeout_us))?)
     })
 }
 
@@ -276,10 +274,10 @@ pub unsafe extern "C" fn grim_send_memory(
 pub unsafe extern "C" fn grim_poll(handle: *mut grim, handled: *mut u32, timeout_us: i64) -> c_int {
     call(|| {
         // SAFETY: the caller says that it is null or valid.
-        let grim = unsafe { exclusive(handle)? };
+        let own = unsafe { exclusive(handle)? };
         let count = match deadline(timeout_us) {
-            Some(deadline) => grim.0.wait(deadline)?,
-            None => grim.0.poll()?,
+            Some(deadline) => own.0.wait(deadline)?,
+            None => own.0.poll()?,
         };
         if let Ok(handled) = place(handled) {
             // SAFETY: not null, and the caller says that it is valid for a store then.
@@ -316,10 +314,10 @@ pub unsafe extern "C" fn grim_expose(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller says that it is null or valid.
-        let grim = unsafe { exclusive(handle)? };
+        let own = unsafe { exclusive(handle)? };
         let name = place(name)?;
         let bytes = usize::try_from(bytes).map_err(|_| Failure::value(c"so much memory has no address"))?;
-        let sender = grim.0.outbox().sender(channel as usize)?;
+        let sender = own.0.outbox().sender(channel as usize)?;
         let found = sender.allocate(bytes)?;
         let exposed = sender.expose(&found, true)?;
         // SAFETY: the caller says so.

@@ -236,9 +236,10 @@ mod tests {
                     }
                     Err(Conflict { problem, .. }) => {
                         prop_assert_eq!(NameProblem::from_number(problem.number()), problem);
-                        prop_assert!(entry.number.is_some_and(|wanted| {
+                        let is_in_the_way = entry.number.is_some_and(|wanted| {
                             wanted < FIRST_HANDLER || before.name(wanted).is_some() || known.is_some()
-                        }));
+                        });
+                        prop_assert!(is_in_the_way);
                         prop_assert!(names.entries().eq(before.entries()));
                     }
                 }
