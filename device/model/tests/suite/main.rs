@@ -5,6 +5,8 @@
 #[path = "support/match_cases.rs"]
 mod cases;
 mod descriptor_ring;
+mod grim_conformance;
+mod grim_hostile;
 mod inic_collectives;
 mod inic_conformance;
 mod inic_counts;

@@ -4,7 +4,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::models::grim::wire::Fragment;
+use crate::models::grim::wire::{Fragment, HEAD_BYTES};
 use crate::nic::frame::SharedFrame;
 use crate::parts::go_back_n::{self, GoBackN};
 use crate::parts::port::Promise;
@@ -36,6 +36,19 @@ pub(super) struct Held {
     pub(super) fragment: Fragment,
     pub(super) frame: SharedFrame,
     pub(super) message: Option<TraceTag>,
+}
+
+impl Held {
+    /// Payload bytes of the frame.
+    pub(super) fn payload_bytes(&self) -> usize {
+        const CHECK_BYTES: usize = 4;
+        self.frame.len().saturating_sub(HEAD_BYTES + CHECK_BYTES)
+    }
+
+    /// Whether its message ends with it.
+    pub(super) fn is_last(&self) -> bool {
+        u64::from(self.fragment.offset) + self.payload_bytes() as u64 == self.fragment.bytes.into()
+    }
 }
 
 /// Where a message that comes in fragments goes.
@@ -77,8 +90,9 @@ pub(super) struct Link {
     pub(super) owes_void: bool,
     /// What the other card has said of messages that it could not deliver.
     pub(super) failures_told: u32,
-    /// Frames before this one were an earlier owner's.
-    pub(super) owner_since: FrameNumber,
+    /// Frames before this one are an earlier owner's. Until they are acknowledged, nothing goes for the next, who would be told
+    /// what came of them.
+    pub(super) owner_since: Option<FrameNumber>,
     /// Frames that came and wait for their endpoint.
     pub(super) queue: VecDeque<Held>,
     pub(super) joining: Option<Joining>,
@@ -96,7 +110,7 @@ impl Link {
             endings: VecDeque::new(),
             owes_void: false,
             failures_told: 0,
-            owner_since: Sequence::ZERO,
+            owner_since: None,
             queue: VecDeque::new(),
             joining: None,
             failures: 0,
@@ -106,7 +120,20 @@ impl Link {
 
     /// Whether the owner's next frame may go.
     pub(super) fn can_send(&self) -> bool {
-        self.frames.can_send() && !self.owes_void
+        self.frames.can_send() && !self.owes_void && self.owner_since.is_none()
+    }
+
+    /// The owner has ended: what it has sent, and the void that it may owe, are an earlier owner's.
+    pub(super) fn end_owner(&mut self) {
+        let since = self.frames.next_sequence().plus(self.owes_void.into());
+        self.owner_since = Some(since).filter(|since| since.is_after(self.frames.oldest()));
+    }
+
+    /// The window has moved. Whether what the other card says is of what the present owner has sent.
+    pub(super) fn is_owners(&mut self) -> bool {
+        let before = self.owner_since;
+        self.owner_since = before.filter(|since| since.is_after(self.frames.oldest()));
+        before.is_none()
     }
 
     /// A message of the other card's could not be delivered.

@@ -338,7 +338,7 @@ impl Controlled for Grim {
 
     fn carry_out(
         &mut self,
-        _at: &mut Time,
+        at: &mut Time,
         own: Operation,
         _due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
@@ -360,6 +360,8 @@ impl Controlled for Grim {
                         if let Some(Port { endpoint, .. }) = &mut self.ports[port] {
                             endpoint.forget_region(region);
                         }
+                        // What waits for room in it waits for nothing.
+                        self.drain(*at);
                     }
                 }
             }

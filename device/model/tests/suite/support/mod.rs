@@ -1,5 +1,6 @@
 //! What the tests of this crate share: a host with memory and a program that uses an ULTRA card.
 
+pub mod channels;
 pub mod matching;
 pub mod posts;
 pub mod world;

@@ -18,12 +18,6 @@ use crate::parts::slice::Slice;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
-/// Payload bytes of a frame.
-fn payload_bytes(frame: &SharedFrame) -> usize {
-    const CHECK_BYTES: usize = 4;
-    frame.len().saturating_sub(HEAD_BYTES + CHECK_BYTES)
-}
-
 impl Grim {
     /// A frame from the network.
     pub(super) fn on_frame(&mut self, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
@@ -78,7 +72,7 @@ impl Grim {
                     self.accept(at, place, held)
                 }
                 None => {
-                    self.end_reception(place);
+                    self.end_last(place);
                     true
                 }
             },
@@ -91,8 +85,8 @@ impl Grim {
         if header.asks {
             self.answer(at, place, Kind::Acknowledgement);
         }
-        // A message that was given up leaves room for others; there are at most as many as links.
-        while core::mem::take(&mut self.has_room_back) {
+        // A message that was given up leaves room for others.
+        if self.has_room_back {
             self.drain(at);
         }
     }
@@ -142,6 +136,17 @@ impl Grim {
 
     /// Endpoints may have room again: what waits in card memory goes to them, the oldest first.
     pub(super) fn drain(&mut self, at: Time) {
+        // A round in which a message is given up leaves room for others: there are as many as messages that have begun, at most.
+        loop {
+            self.has_room_back = false;
+            self.drain_once(at);
+            if !self.has_room_back {
+                return;
+            }
+        }
+    }
+
+    fn drain_once(&mut self, at: Time) {
         // Each frame that waits is looked at once, and each queue once more.
         for _ in 0..self.waiting.len() {
             let Some(place) = self.waiting.pop_front() else { break };
@@ -216,7 +221,7 @@ impl Grim {
 
     /// The next fragment of a message that has begun.
     fn join(&mut self, at: Time, place: usize, held: &Held) {
-        let bytes = payload_bytes(&held.frame);
+        let bytes = held.payload_bytes();
         let link = &mut self.links[place];
         let Some(mut joining) = link.joining.take() else {
             // Its message was given up.
@@ -324,6 +329,27 @@ impl Grim {
         slice.store(visible, words, (index, &mut endpoint.queue, promise), effects);
         if fragment.bytes > 0 {
             endpoint.keep_room(begin);
+        }
+    }
+
+    /// A link's last message was given up by its sender: what came of it is dropped, in card memory and at its endpoint.
+    fn end_last(&mut self, place: usize) {
+        let queue = &mut self.links[place].queue;
+        while let Some(held) = queue.pop_back() {
+            if held.is_last() {
+                // The message before is whole.
+                return queue.push_back(held);
+            }
+            let bytes = held.frame.len() as u64;
+            self.held_bytes -= bytes;
+            self.effects.counters.queue_bytes_freed += bytes;
+            if held.fragment.offset == 0 {
+                break;
+            }
+        }
+        if queue.is_empty() {
+            self.waiting.retain(|other| *other != place);
+            self.end_reception(place);
         }
     }
 

@@ -187,7 +187,7 @@ impl Grim {
         let Self { links, ports, effects, .. } = self;
         let link = &mut links[place];
         let oldest = link.frames.oldest();
-        let is_owners = oldest.is_after(link.owner_since);
+        let is_owners = link.is_owners();
         let failures = header.failures.wrapping_sub(link.failures_told);
         link.failures_told = header.failures;
         let port = ports.get_mut(usize::from(header.channel)).and_then(Option::as_mut);
@@ -275,8 +275,8 @@ impl Grim {
                 let frame = Header { sequence: number.get(), ..header }.emit().into();
                 *kept = Kept { frame, message: None };
             }
-            link.owner_since = link.frames.next_sequence();
             link.owes_void |= begun == Some(place);
+            link.end_owner();
             self.send_void(now, place);
         }
     }

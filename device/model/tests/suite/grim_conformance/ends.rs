@@ -1,0 +1,392 @@
+//! What has no receiver, ends in the middle, or never goes on: its sender is told, and nobody else is harmed.
+
+use niclab_abi::receive::{
+    REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD, REFUSED_SEGMENT, REFUSED_TARGET,
+};
+use niclab_abi::region::{OP_REGION_CLOSE, RegionName};
+use niclab_model::models::grim::Config;
+use niclab_model::nic::{Nic, Observed};
+use niclab_model::random::Random;
+use niclab_model::time::Span;
+use proptest::prelude::*;
+
+use super::tight;
+use crate::support::channels::{Faults, Message, Opening, PLAIN, To, Wire, config};
+use crate::support::matching::pattern;
+use crate::support::request;
+
+const NODES: u16 = 3;
+const REGION: u64 = 48 << 10;
+const MOST_STEPS: u32 = 200_000;
+/// Longer than a message takes while others are sent again and again.
+const PATIENCE: Span = Span::from_ns(2_000_000);
+
+fn short(node: u16, endpoint: u16, first: u32) -> Message {
+    bulk(node, endpoint, first, 0)
+}
+
+fn bulk(node: u16, endpoint: u16, first: u32, bytes: usize) -> Message {
+    let to = To::Handler { handler: 20, arguments: [first, 0, 0, 0] };
+    Message { node, endpoint, to, payload: pattern(first.into(), bytes), segment: 32, interrupt: false }
+}
+
+fn memory(node: u16, endpoint: u16, region: u32, place: u64, bytes: usize) -> Message {
+    let to = To::Memory { region, place };
+    Message { node, endpoint, to, payload: pattern(5, bytes), segment: 0, interrupt: false }
+}
+
+fn wire(faults: Faults, seed: u64, opening: Opening, card: impl Fn(Config) -> Config) -> Wire {
+    let mut wire = Wire::new(seed, faults, NODES, |node| card(config(node, NODES.into())));
+    for node in 0..usize::from(NODES) {
+        (0..2).for_each(|port| wire.open(node, port, opening));
+    }
+    wire
+}
+
+fn rest(wire: &mut Wire) {
+    let mut steps = 0;
+    while wire.step() {
+        steps += 1;
+        assert!(steps < MOST_STEPS, "it never rests");
+    }
+}
+
+fn send(wire: &mut Wire, node: usize, port: u32, message: &Message) {
+    assert!(wire.send(node, port, message, REGION));
+}
+
+/// The first arguments of all that came to a port, given back as they are read; payload is checked.
+fn read(wire: &mut Wire, node: usize, port: u32) -> Vec<u32> {
+    let mut came = Vec::new();
+    while let Some(found) = wire.receive(node, port) {
+        assert!(found.payload == pattern(found.arguments[0].into(), found.payload.len()));
+        came.push(found.arguments[0]);
+        wire.release(node, port);
+    }
+    came
+}
+
+/// What a program was told: how many of its messages were refused, and why the last.
+fn told(wire: &Wire, node: usize, port: u32) -> (u64, u64) {
+    let line = wire.hosts[node].line(port);
+    (line.refused, line.refusal)
+}
+
+#[test]
+fn what_cannot_be_delivered_is_told_to_its_sender_with_the_reason() {
+    let opening = Opening { payload_bytes: 1_024, ..PLAIN };
+    let check = |message: Message, reason: u64| {
+        let mut wire = wire(Faults::default(), 1, opening, |card| card);
+        wire.close(2, 1);
+        wire.open(2, 1, Opening { payload_bytes: 0, exposed_bytes: 0, ..PLAIN });
+        wire.close(1, 1);
+        send(&mut wire, 0, 0, &message);
+        send(&mut wire, 0, 0, &short(1, 0, 7));
+        send(&mut wire, 0, 1, &short(1, 0, 8));
+        rest(&mut wire);
+        let mut came = read(&mut wire, 1, 0);
+        came.sort_unstable();
+        assert_eq!(came, [7, 8], "{message:?}");
+        assert_eq!((told(&wire, 0, 0), told(&wire, 0, 1)), ((1, reason), (0, 0)), "{message:?}");
+        let untouched = |node: usize, port| wire.hosts[node].exposed(port).iter().all(|byte| *byte == 0);
+        assert!(untouched(1, 0) && untouched(2, 1));
+        wire.check_memory();
+    };
+    check(short(1, 1, 1), REFUSED_CLOSED);
+    check(bulk(1, 1, 1, 5_000), REFUSED_CLOSED);
+    check(short(1, 63, 1), REFUSED_CLOSED);
+    check(bulk(1, 0, 1, 1_025), REFUSED_NO_PAYLOAD);
+    check(bulk(2, 1, 1, 64), REFUSED_NO_PAYLOAD);
+    check(short(1, 64, 1), REFUSED_TARGET);
+    check(short(NODES, 0, 1), REFUSED_TARGET);
+    let region = wire(Faults::default(), 1, opening, |card| card).program(1, 0).exposed_region;
+    check(memory(1, 1, region, 0, 64), REFUSED_CLOSED);
+    check(memory(1, 0, region + 1, 0, 64), REFUSED_MEMORY);
+    check(memory(1, 0, region, (128 << 10) - 63, 64), REFUSED_MEMORY);
+    check(memory(1, 0, region, u64::MAX, 64), REFUSED_MEMORY);
+    check(memory(1, 0, region, u64::MAX - 63, 64), REFUSED_MEMORY);
+    check(memory(2, 1, 0, 0, 64), REFUSED_MEMORY);
+}
+
+#[test]
+fn memory_is_written_while_it_is_exposed_and_not_before_or_after() {
+    let mut wire = wire(Faults::default(), 1, PLAIN, |card| card);
+    let region = wire.program(1, 0).exposed_region;
+    let message = memory(1, 0, region, 4_000, 9_000);
+    for (is_exposed, refused) in [(true, 0), (false, 1), (true, 1), (false, 2)] {
+        assert_eq!(wire.expose(1, 0, region, is_exposed), 0);
+        let before = wire.hosts[1].counter("memory_received");
+        send(&mut wire, 0, 0, &message);
+        rest(&mut wire);
+        assert_eq!(wire.hosts[1].counter("memory_received") - before, is_exposed.into());
+        assert_eq!(told(&wire, 0, 0).0, refused);
+    }
+    assert!(wire.hosts[1].exposed(0)[4_000..][..9_000] == message.payload);
+    assert_eq!(read(&mut wire, 1, 0), [], "nothing tells its program");
+    // In the middle of a message its region closes.
+    assert_eq!(wire.expose(1, 0, region, true), 0);
+    send(&mut wire, 0, 0, &message);
+    while wire.hosts[1].counter("cut_through") < 24 {
+        assert!(wire.step());
+    }
+    let close = request(OP_REGION_CLOSE, &RegionName { port: 0, region, extents: 0, reserved: 0 });
+    assert_eq!(wire.control(1, &close).0, 0);
+    let before = wire.hosts[1].exposed(0).to_vec();
+    rest(&mut wire);
+    assert!(wire.hosts[1].exposed(0) == before, "written after its end");
+    assert_eq!(told(&wire, 0, 0), (3, REFUSED_MEMORY));
+}
+
+#[test]
+fn an_endpoint_that_never_releases_holds_up_its_own_senders_and_nobody_else() {
+    let opening = Opening { slices: 8, payload_bytes: 4_096, ..PLAIN };
+    let mut wire = wire(Faults::default(), 1, opening, |card| tight(card, 0));
+    for first in 0..20 {
+        send(&mut wire, 0, 0, &bulk(1, 0, first, 1_400));
+        send(&mut wire, 2, 0, &bulk(1, 0, 100 + first, 900));
+    }
+    for first in 0..60 {
+        send(&mut wire, 0, 1, &bulk(1, 1, first, 700));
+        let begin = wire.now;
+        while wire.hosts[1].nic.delivered(1) <= first.into() {
+            assert!(wire.step() && wire.now.since(begin) < PATIENCE, "another channel's message waits");
+        }
+        assert_eq!(read(&mut wire, 1, 1), [first]);
+    }
+    assert!(wire.hosts[1].counter("refusals_sent") > 10, "there is no room left");
+    assert_eq!(wire.program(1, 0).read, 0);
+    // It comes to its senses.
+    let mut came = Vec::new();
+    let mut steps = 0;
+    loop {
+        came.extend(read(&mut wire, 1, 0));
+        if !wire.step() {
+            break;
+        }
+        steps += 1;
+        assert!(steps < MOST_STEPS, "it never rests");
+    }
+    let of = |begin: u32| came.iter().copied().filter(|first| first / 100 == begin / 100).collect::<Vec<_>>();
+    assert_eq!((of(0), of(100)), ((0..20).collect(), (100..120).collect()));
+    wire.check_memory();
+}
+
+#[test]
+fn a_message_of_which_a_segment_never_comes_is_given_up_and_its_program_told() {
+    for (pushed, frames) in [(32, 0), (1_500, 1), (4_999, 3)] {
+        let mut wire =
+            wire(Faults::default(), 1, Opening { slices: 8, payload_bytes: 5_056, ..PLAIN }, |card| card);
+        let message = bulk(1, 0, 1, 5_000);
+        wire.fill(0, 0, 0, &message.payload);
+        assert!(wire.begin(0, 0, &message, 0, pushed));
+        // Meanwhile its channel is taken, and others' are not.
+        assert!(wire.begin(0, 0, &short(1, 0, 2), 0, 0));
+        send(&mut wire, 0, 1, &short(1, 0, 3));
+        rest(&mut wire);
+        assert_eq!(read(&mut wire, 1, 0), [3]);
+        assert_eq!(told(&wire, 0, 0), (2, REFUSED_SEGMENT));
+        let counter = |node: usize, name| wire.hosts[node].counter(name);
+        assert_eq!((counter(0, "stalled"), counter(0, "frames_sent")), (1, frames + 1));
+        wire.push(0, 0, 5_000);
+        assert_eq!(told(&wire, 0, 0), (3, REFUSED_SEGMENT), "it is nobody's");
+        // All room is there again, at either end.
+        wire.program(0, 0).launched = 1;
+        send(&mut wire, 0, 0, &bulk(1, 0, 4, 5_050));
+        rest(&mut wire);
+        assert_eq!(read(&mut wire, 1, 0), [4]);
+        check_room(&mut wire, 1, 0);
+    }
+}
+
+/// All of a queue of eight slices has room: eight messages go straight to it.
+fn check_room(wire: &mut Wire, node: usize, port: u32) {
+    let straight =
+        |wire: &Wire| (wire.hosts[node].counter("cut_through"), wire.hosts[node].counter("queued"));
+    let before = straight(wire);
+    for first in 0..8 {
+        send(wire, 2, 1, &short(node as u16, port as u16, 900 + first));
+    }
+    rest(wire);
+    assert_eq!(straight(wire), (before.0 + 8, before.1), "a place of the queue is lost");
+    assert_eq!(read(wire, node, port), (900..908).collect::<Vec<_>>());
+    // And all of its payload region.
+    send(wire, 2, 1, &bulk(node as u16, port as u16, 950, 4_096));
+    rest(wire);
+    assert_eq!(wire.hosts[node].counter("queued"), before.1, "room of the payload region is lost");
+    assert_eq!(read(wire, node, port), [950]);
+    wire.check_memory();
+}
+
+/// How a program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Port,
+    Host,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// A sender or a receiver ends in the middle of anything, and another program is there at once.
+    #[test]
+    fn whatever_ends_the_next_owner_and_all_others_go_on(
+        seed: u64,
+        (lost, doubled, late) in prop_oneof![Just((0, 0, 0)), (0..150_u32, 0..150_u32, 0..200_u32)],
+        more in prop_oneof![Just(0), 0..5_000_u64, Just(100_000)],
+        end in prop::sample::select(vec![End::Port, End::Host]),
+        (is_sender, reads) in any::<(bool, bool)>(),
+        sizes in prop::collection::vec((0..2_u16, prop_oneof![Just(0_usize), 1..4_097_usize]), 1..20),
+        steps in 0..300_u32,
+        (partial, later) in (0..4_000_u32, 0..100_u32),
+    ) {
+        let card = |card| tight(Config { payload_bytes: REGION + 4_096, ..card }, more);
+        let mut wire = wire(Faults { lost, doubled, damaged: 0, late }, seed, LITTLE, card);
+        begin(&mut wire, seed, &sizes, partial);
+        let mut came = Came::default();
+        for _ in 0..steps {
+            wire.step();
+            if reads {
+                came.read(&mut wire);
+            }
+        }
+        let mut sent_others = wire.program(0, 1).launched;
+        // Port 0 of the sender, or that of the receiver; of a host that is gone all ports are.
+        let node = usize::from(!is_sender);
+        if end == End::Port {
+            wire.close(node, 0);
+        } else {
+            wire.host_reset(node);
+            wire.open(node, 1, LITTLE);
+            sent_others = 0;
+        }
+        (0..later).for_each(|_| {
+            wire.step();
+        });
+        wire.open(node, 0, LITTLE);
+        wire.faults = Faults::default();
+        came.to_the_first.clear();
+        if end == End::Host {
+            came.to_the_second.clear();
+        }
+        came.rest(&mut wire);
+        let in_order = |came: &[u32], from: u32| {
+            let of = came.iter().filter(|first| **first / OTHERS == from / OTHERS);
+            of.clone().is_sorted_by(|one, other| one < other)
+        };
+        prop_assert!(in_order(&came.to_the_first, 0) && in_order(&came.to_the_second, 0));
+        prop_assert!(in_order(&came.to_the_second, OTHERS));
+        if end == End::Port {
+            let of_others = came.to_the_second.iter().filter(|first| **first >= OTHERS).count() as u64;
+            prop_assert_eq!(of_others, sent_others, "another channel's messages were lost");
+        }
+        next_owner(&mut wire, is_sender);
+    }
+}
+
+const LITTLE: Opening = Opening { slices: 8, payload_bytes: 4_096, exposed_bytes: 128 << 10 };
+/// Messages of the channel that goes on are numbered from here.
+const OTHERS: u32 = 500;
+
+/// Two channels of node 0 send to the two endpoints of node 1. The first, whose program or receiver will end, pushes a part of a
+/// message at last.
+fn begin(wire: &mut Wire, seed: u64, sizes: &[(u16, usize)], partial: u32) {
+    let mut random = Random::new(seed, 1);
+    for (first, &(endpoint, bytes)) in (0..).zip(sizes) {
+        wire.send(0, 0, &bulk(1, endpoint, first, bytes), REGION);
+        wire.send(0, 1, &bulk(1, 1, OTHERS + first, bytes / 2), REGION);
+        for _ in 0..random.below(8) {
+            wire.step();
+        }
+    }
+    if partial > 0 && wire.hosts[0].nic.accepts_store(0) {
+        // Where no other message is.
+        let message = bulk(1, 0, 400, 4_096);
+        wire.fill(0, 0, REGION, &message.payload);
+        wire.begin(0, 0, &message, REGION as u32, partial);
+        wire.program(0, 0).launched += 1;
+    }
+}
+
+/// What came to the endpoints of node 1.
+#[derive(Debug, Default)]
+struct Came {
+    to_the_first: Vec<u32>,
+    to_the_second: Vec<u32>,
+}
+
+impl Came {
+    fn read(&mut self, wire: &mut Wire) -> bool {
+        let (first, second) = (read(wire, 1, 0), read(wire, 1, 1));
+        self.to_the_first.extend(&first);
+        self.to_the_second.extend(&second);
+        !first.is_empty() || !second.is_empty()
+    }
+
+    /// Until all is still. What is given back by one may have held up the other.
+    fn rest(&mut self, wire: &mut Wire) {
+        let mut steps = 0;
+        while self.read(wire) | wire.step() {
+            steps += 1;
+            assert!(steps < MOST_STEPS, "it never rests");
+        }
+    }
+}
+
+/// All that is left is whole and empty, and the next owner of a port, which is told of nothing that was not its own, is served.
+fn next_owner(wire: &mut Wire, is_sender: bool) {
+    let check = |wire: &Wire| assert!(!is_sender || told(wire, 0, 0) == (0, 0), "{:?}", told(wire, 0, 0));
+    wire.check_memory();
+    check(wire);
+    check_room(wire, 1, 0);
+    let mut came = Came::default();
+    for first in 600..620 {
+        while !wire.send(0, 0, &bulk(1, 0, first, 3_000), REGION) {
+            assert!(wire.step());
+            came.read(wire);
+        }
+        check(wire);
+    }
+    came.rest(wire);
+    assert_eq!(came.to_the_first, (600..620).collect::<Vec<_>>());
+    check(wire);
+    wire.check_memory();
+}
+
+#[test]
+fn what_became_of_an_earlier_owners_messages_is_not_told_to_the_next() {
+    for later in 0..60 {
+        let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
+        wire.close(1, 1);
+        for first in 0..4 {
+            send(&mut wire, 0, 0, &bulk(1, 1, first, 4_000));
+        }
+        (0..later).for_each(|_| {
+            wire.step();
+        });
+        wire.close(0, 0);
+        wire.open(0, 0, LITTLE);
+        (0..4).for_each(|first| send(&mut wire, 0, 0, &short(1, 0, first)));
+        rest(&mut wire);
+        assert_eq!(read(&mut wire, 1, 0), [0, 1, 2, 3]);
+        assert_eq!(told(&wire, 0, 0), (0, 0), "after {later} steps");
+        send(&mut wire, 0, 0, &short(1, 1, 4));
+        rest(&mut wire);
+        assert_eq!(told(&wire, 0, 0), (1, REFUSED_CLOSED));
+    }
+}
+
+#[test]
+fn what_waits_for_room_in_a_region_that_closes_is_given_up() {
+    let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
+    (0..3).for_each(|first| send(&mut wire, 0, 0, &bulk(1, 0, first, 4_000)));
+    rest(&mut wire);
+    assert!(wire.hosts[1].counter("queue_bytes_taken") > wire.hosts[1].counter("queue_bytes_freed"));
+    let region = wire.program(1, 0).payload_region;
+    let close = request(OP_REGION_CLOSE, &RegionName { port: 0, region, extents: 0, reserved: 0 });
+    assert_eq!(wire.control(1, &close).0, 0);
+    wire.check_memory();
+    assert_eq!(wire.hosts[1].counter("no_payload_region"), 2);
+    send(&mut wire, 0, 0, &short(1, 1, 7));
+    rest(&mut wire);
+    assert_eq!((told(&wire, 0, 0), read(&mut wire, 1, 1)), ((2, REFUSED_NO_PAYLOAD), vec![7]));
+}

@@ -1,0 +1,240 @@
+//! GRIM cards between which frames are lost, doubled, late and damaged: messages come whole, once and in the order of their channel,
+//! and no byte of card memory is left behind.
+
+mod ends;
+mod wire_time;
+
+use std::collections::VecDeque;
+
+use niclab_model::models::grim::Config;
+use niclab_model::models::grim::wire::{HEAD_BYTES, OVERHEAD_BYTES};
+use niclab_model::random::Random;
+use proptest::prelude::*;
+
+use crate::support::channels::{Came, Faults, Message, Opening, PLAIN, To, Wire, config};
+use crate::support::matching::pattern;
+
+const NODES: u16 = 3;
+const PORTS: u32 = 2;
+const MOST_STEPS: u32 = 400_000;
+/// Each sender writes into a part of its own of exposed memory.
+const AREA: u64 = 16 << 10;
+
+/// A port of a node.
+type End = (usize, u32);
+
+fn ends() -> impl Iterator<Item = End> {
+    (0..NODES.into()).flat_map(|node| (0..PORTS).map(move |port| (node, port)))
+}
+
+fn number_of(end: End) -> usize {
+    end.0 * PORTS as usize + end.1 as usize
+}
+
+/// What one channel sent to one endpoint.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    /// Messages for handlers that have not come, each with how many memory messages went before it.
+    waiting: VecDeque<(Message, u32)>,
+    /// The memory messages, of which the next covers what the one before wrote.
+    written: Vec<Vec<u8>>,
+}
+
+/// Programs that check what the others send.
+struct World {
+    wire: Wire,
+    region_bytes: u64,
+    streams: Vec<Stream>,
+    came: usize,
+}
+
+impl World {
+    fn new(seed: u64, faults: Faults, opening: Opening, card: impl Fn(u16) -> Config) -> Self {
+        let region_bytes = card(0).payload_bytes;
+        let mut wire = Wire::new(seed, faults, NODES, card);
+        ends().for_each(|(node, port)| wire.open(node, port, opening));
+        let streams = vec![Stream::default(); ends().count() * ends().count()];
+        Self { wire, region_bytes, streams, came: 0 }
+    }
+
+    fn stream(&mut self, from: End, to: End) -> &mut Stream {
+        &mut self.streams[number_of(from) * ends().count() + number_of(to)]
+    }
+
+    /// Sends so many bytes; false while there is no room.
+    fn send(&mut self, from: End, to: End, bytes: u64, segment: usize, random: u32) -> bool {
+        let arguments = [random, random >> 3, !random, random.wrapping_mul(7)];
+        let mut message = Message {
+            node: to.0 as u16,
+            endpoint: to.1 as u16,
+            to: To::Handler { handler: random >> 8, arguments },
+            payload: pattern(random.into(), bytes as usize),
+            segment,
+            interrupt: random.is_multiple_of(5),
+        };
+        let is_memory = random.is_multiple_of(4) && (4..=AREA).contains(&bytes);
+        let region = self.wire.program(to.0, to.1).exposed_region;
+        let number = self.stream(from, to).written.len() as u32;
+        if is_memory {
+            message.payload[..4].copy_from_slice(&number.to_le_bytes());
+            message.to = To::Memory { region, place: number_of(from) as u64 * AREA };
+            message.interrupt = false;
+        }
+        if !self.wire.send(from.0, from.1, &message, self.region_bytes) {
+            return false;
+        }
+        let stream = self.stream(from, to);
+        if is_memory {
+            stream.written.push(message.payload);
+        } else {
+            stream.waiting.push_back((message, number));
+        }
+        true
+    }
+
+    fn area(&self, from: End, to: End) -> &[u8] {
+        &self.wire.hosts[to.0].exposed(to.1)[number_of(from) * AREA as usize..][..AREA as usize]
+    }
+
+    /// Reads at most so many messages of a port.
+    fn read(&mut self, end: End, most: u64) {
+        for _ in 0..most {
+            let Some(came) = self.wire.receive(end.0, end.1) else { return };
+            let from = (usize::from(came.node), u32::from(came.channel));
+            let (message, written) =
+                self.stream(from, end).waiting.pop_front().expect("a message that nobody sent");
+            let To::Handler { handler, arguments } = message.to else { panic!("{message:?}") };
+            let (node, channel) = (from.0 as u16, from.1 as u8);
+            let Message { payload, interrupt, .. } = message;
+            let sent = Came { node, channel, handler, arguments, payload, interrupt };
+            assert!(came == sent, "{from:?} to {end:?}: not what is next");
+            // What its channel wrote before it is there.
+            let number = u32::from_le_bytes(self.area(from, end)[..4].try_into().unwrap());
+            assert!(number + 1 >= written, "overtook memory message {written}, of which {number} is there");
+            self.came += 1;
+        }
+    }
+
+    fn read_all(&mut self) {
+        for end in ends() {
+            self.read(end, u64::MAX);
+            let program = self.wire.program(end.0, end.1);
+            if program.read > program.released {
+                self.wire.release(end.0, end.1);
+            }
+        }
+    }
+
+    /// Lets all that is under way come to its end.
+    fn settle(&mut self) {
+        let mut steps = 0;
+        self.read_all();
+        while self.wire.step() {
+            self.read_all();
+            steps += 1;
+            assert!(steps < MOST_STEPS, "it never rests");
+        }
+    }
+
+    /// All came, all left, all is given back.
+    fn check(&mut self) {
+        for (from, to) in ends().flat_map(|from| ends().map(move |to| (from, to))) {
+            let stream = self.stream(from, to).clone();
+            assert_eq!(stream.waiting, [], "{from:?} to {to:?}");
+            if let Some(last) = stream.written.last() {
+                assert!(self.area(from, to).starts_with(last), "{from:?} to {to:?}: memory");
+            }
+        }
+        for (node, port) in ends() {
+            let line = self.wire.hosts[node].line(port);
+            let program = self.wire.program(node, port);
+            assert_eq!((line.refused, program.read), (0, program.released));
+        }
+        self.wire.check_memory();
+    }
+
+    fn sum(&self, name: &str) -> u64 {
+        self.wire.hosts.iter().map(|host| host.counter(name)).sum()
+    }
+}
+
+/// Random messages between all, whose receivers read now and then, until `count` are sent.
+fn run(seed: u64, world: &mut World, longest: u64, segment: usize, count: usize) {
+    let mut random = Random::new(seed, 1);
+    let end = |random: &mut Random| (random.below(NODES.into()) as usize, random.below(PORTS));
+    for _ in 0..count {
+        let (from, to) = (end(&mut random), end(&mut random));
+        let bytes = if random.below(2) == 0 { 0 } else { random.below(longest as u32 + 1).into() };
+        let draw = random.next() as u32;
+        let mut steps = 0;
+        while !world.send(from, to, bytes, segment, draw) {
+            // A program waits for room, and may not be idle meanwhile: others may wait for it.
+            world.read_all();
+            assert!(world.wire.step() && steps < MOST_STEPS, "room comes");
+            steps += 1;
+        }
+        (0..random.below(5)).for_each(|_| {
+            world.wire.step();
+        });
+        let reader = end(&mut random);
+        world.read(reader, random.below(6).into());
+        if random.below(3) == 0 {
+            world.wire.release(reader.0, reader.1);
+        }
+    }
+    world.wire.faults = Faults::default();
+    world.settle();
+    world.check();
+}
+
+/// A card whose memory for what comes is of so many bytes beside one frame.
+fn tight(card: Config, more: u64) -> Config {
+    let outbound = u64::from(card.channels) * (u64::from(card.headers) * 32 + card.payload_bytes);
+    let frame = u64::from(card.mtu_bytes) - OVERHEAD_BYTES as u64 + HEAD_BYTES as u64 + 4;
+    Config { card_memory_bytes: outbound + frame + more, ..card }
+}
+
+#[test]
+fn on_a_sound_wire_nothing_goes_twice_and_all_comes() {
+    let mut world = World::new(1, Faults::default(), PLAIN, |node| config(node, NODES.into()));
+    run(1, &mut world, 9_000, 32, 600);
+    assert_eq!([world.sum("repeated"), world.sum("doubled"), world.sum("ahead")], [0; 3]);
+    assert!(world.sum("segments") > 100 && world.sum("memory_received") > 20);
+}
+
+#[test]
+fn memory_of_one_frame_and_queues_of_eight_slices_are_enough() {
+    let opening = Opening { slices: 8, payload_bytes: 6_016, ..PLAIN };
+    let mut world = World::new(2, Faults::default(), opening, |node| tight(config(node, NODES.into()), 0));
+    run(2, &mut world, 6_000, 32, 800);
+    assert!(world.sum("refusals_sent") > 20 && world.sum("queued") > 20, "{}", world.sum("queued"));
+    assert_eq!(world.sum("refusals_sent"), world.sum("refusals_received"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn messages_come_whole_once_and_in_the_order_of_their_channel(
+        seed: u64,
+        (lost, doubled, damaged, late) in (0..150_u32, 0..150_u32, 0..100_u32, 0..200_u32),
+        mtu_bytes in prop_oneof![124..300_u32, 300..9_000_u32],
+        (headers, window_frames) in (1..40_u32, 1..80_u32),
+        more in prop_oneof![Just(0), 0..20_000_u64],
+        slices in prop::sample::select(vec![8_u32, 16, 64]),
+        longest in prop::sample::select(vec![0_u64, 100, 3_000, 12_000]),
+        segment in prop::sample::select(vec![0_usize, 32, 200]),
+        weights in prop::collection::vec(0..5_u32, 1..8),
+        is_narrow: bool,
+    ) {
+        let longest = longest.min(40 * u64::from(mtu_bytes));
+        let payload_bytes = longest.max(1).next_multiple_of(64);
+        let card = |node| {
+            let card = Config { mtu_bytes, headers, window_frames, weights: weights.clone().into(), ..config(node, NODES.into()) };
+            tight(Config { payload_bytes: if is_narrow { payload_bytes } else { 48 << 10 }, ..card }, more)
+        };
+        let opening = Opening { slices, payload_bytes: if is_narrow { payload_bytes } else { 3 * payload_bytes }, ..PLAIN };
+        let mut world = World::new(seed, Faults { lost, doubled, damaged, late }, opening, card);
+        run(seed, &mut world, longest, segment, 120);
+    }
+}

@@ -1,0 +1,445 @@
+//! GRIM cards, and programs and a card that mean harm: whatever slots and frames say, what is none is refused or counted by name,
+//! memory is bounded and written where it was given, and other channels' messages come all the same.
+
+use std::collections::BTreeMap;
+
+use niclab_abi::channels::{CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_SEGMENT, CHANNEL_SHORT};
+use niclab_abi::receive::{REFUSED_HEADER, REFUSED_PAYLOAD, REFUSED_SEGMENT, REFUSED_TARGET};
+use niclab_model::models::grim::Config;
+use niclab_model::models::grim::wire::{Fragment, Header, Kind, Purpose, seal};
+use niclab_model::nic::FrameBytes;
+use proptest::prelude::*;
+
+use crate::support::channels::{Faults, Message, Opening, To, Wire, config};
+use crate::support::matching::pattern;
+
+const NODES: u16 = 4;
+/// Whose frames are made up, and whose own card nothing reaches.
+const ENEMY: u16 = 3;
+/// Whom they go to: its first endpoint.
+const VICTIM: usize = 1;
+const REGION: u64 = 48 << 10;
+const MOST_STEPS: u32 = 100_000;
+/// The victim's memory for what comes.
+const INBOUND: u64 = 20_000;
+const OPENING: Opening = Opening { slices: 8, payload_bytes: 8_192, exposed_bytes: 16 << 10 };
+
+fn card(node: u16) -> Config {
+    let card = config(node, NODES.into());
+    let outbound = u64::from(card.channels) * (u64::from(card.headers) * 32 + card.payload_bytes);
+    Config { card_memory_bytes: outbound + INBOUND, ..card }
+}
+
+struct World {
+    wire: Wire,
+    /// What the victim has said that it takes next, by channel.
+    next: BTreeMap<u8, u32>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut wire = Wire::new(1, Faults::default(), NODES, card);
+        for node in 0..usize::from(NODES) {
+            (0..2).for_each(|port| wire.open(node, port, OPENING));
+        }
+        wire.cut.insert(ENEMY.into());
+        wire.record = Some(Vec::new());
+        Self { wire, next: BTreeMap::new() }
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.wire.hosts[VICTIM].counter(name)
+    }
+
+    fn listen(&mut self) {
+        for sent in self.wire.record.as_mut().unwrap().drain(..).filter(|sent| sent.from == VICTIM) {
+            let (header, _) = Header::parse(&sent.frame).expect("a card sends sound frames");
+            if matches!(header.kind, Kind::Acknowledgement | Kind::Refusal) && header.destination == ENEMY {
+                self.next.insert(header.channel, header.sequence);
+            }
+        }
+    }
+
+    /// A frame of the enemy's. What follows from it is bounded.
+    fn inject(&mut self, frame: FrameBytes) {
+        self.wire.inject(VICTIM, &frame.into());
+        let held = self.count("queue_bytes_taken") - self.count("queue_bytes_freed");
+        assert!(held <= INBOUND, "{held} bytes of card memory");
+        // At most all that waits is stored, each with a slice.
+        assert!(self.wire.outputs < 600, "{} outputs", self.wire.outputs);
+        self.listen();
+    }
+
+    /// All that the others send to one another's endpoints comes. The first endpoint of the victim is left out, where asked.
+    fn exchange(&mut self, without: Option<u32>) {
+        let mut expected = 0;
+        let mut came = 0;
+        for round in 0..6_usize {
+            for (from, port) in (0..usize::from(ENEMY)).flat_map(|from| [(from, 0), (from, 1)]) {
+                let to = (from + 1 + round % 2) % usize::from(ENEMY);
+                let endpoint = (port + round as u32) % 2;
+                let is_left_out = without
+                    .is_some_and(|left| (to, endpoint) == (VICTIM, left) || (from, port) == (VICTIM, left));
+                if is_left_out {
+                    continue;
+                }
+                let arguments = [0xfeed, from as u32, port, round as u32];
+                let to_handler = To::Handler { handler: 30, arguments };
+                let payload = pattern(7, round * 900);
+                let (node, endpoint) = (to as u16, endpoint as u16);
+                let message =
+                    Message { node, endpoint, to: to_handler, payload, segment: 32, interrupt: false };
+                while !self.wire.send(from, port, &message, REGION) {
+                    assert!(self.wire.step(), "room comes");
+                    came += self.read(without);
+                }
+                expected += 1;
+            }
+        }
+        came += self.settle(without);
+        assert_eq!(came, expected);
+        self.wire.record.as_mut().unwrap().clear();
+    }
+
+    /// Reads all; messages of an exchange.
+    fn read(&mut self, without: Option<u32>) -> u32 {
+        let mut came = 0;
+        for (node, port) in (0..usize::from(ENEMY)).flat_map(|node| [(node, 0), (node, 1)]) {
+            while let Some(found) = self.wire.receive(node, port) {
+                if found.handler == 30 && found.arguments[0] == 0xfeed && found.node != ENEMY {
+                    assert!(found.payload == pattern(7, found.payload.len()));
+                    came += 1;
+                }
+                if (node, Some(port)) != (VICTIM, without) {
+                    self.wire.release(node, port);
+                }
+            }
+        }
+        came
+    }
+
+    fn settle(&mut self, without: Option<u32>) -> u32 {
+        let (mut came, mut steps, begin) = (0, 0, self.wire.now);
+        loop {
+            let before = came;
+            came += self.read(without);
+            // What the enemy will never acknowledge goes again for ever.
+            let is_over = self.wire.now.since(begin) > niclab_model::time::Span::from_ns(60_000_000);
+            if (!self.wire.step() || is_over) && before == came {
+                return came;
+            }
+            steps += 1;
+            assert!(steps < MOST_STEPS, "it never rests");
+        }
+    }
+
+    /// The enemy gives up what it has begun, and a new program has the first port.
+    fn mend(&mut self) {
+        for channel in 0..=u8::MAX {
+            let sequence = self.next.get(&channel).copied().unwrap_or(0);
+            self.inject(frame(header(channel, sequence, Kind::Void), &[]));
+        }
+        self.wire.close(VICTIM, 0);
+        self.settle(None);
+        self.wire.open(VICTIM, 0, OPENING);
+        self.settle(None);
+        self.exchange(None);
+        let held = self.count("queue_bytes_taken") - self.count("queue_bytes_freed");
+        assert_eq!(held, 0, "card memory is leaked");
+    }
+}
+
+fn header(channel: u8, sequence: u32, kind: Kind) -> Header {
+    let (source, destination) = (ENEMY, VICTIM as u16);
+    let asks = matches!(kind, Kind::Message(_) | Kind::Void);
+    Header { source, destination, channel, kind, asks, sequence, failures: 0, reason: 0 }
+}
+
+fn frame(header: Header, payload: &[u8]) -> FrameBytes {
+    let mut frame = header.head();
+    frame.extend_from_slice(payload);
+    seal(&mut frame);
+    frame
+}
+
+fn fragment(bytes: u32) -> Fragment {
+    let purpose = Purpose::Handler { handler: 77, arguments: [1, 2, 3, 4] };
+    Fragment { endpoint: 0, purpose, interrupt: false, offset: 0, bytes }
+}
+
+#[test]
+fn frames_that_are_none_are_counted_by_name() {
+    let sound = frame(header(2, 0, Kind::Message(fragment(100))), &[1; 100]);
+    let with = |change: &dyn Fn(&mut FrameBytes)| {
+        let mut frame = FrameBytes::from_slice(&sound[..sound.len() - 4]);
+        change(&mut frame);
+        seal(&mut frame);
+        frame
+    };
+    let malformed = [
+        with(&|frame| frame.truncate(60)),
+        with(&|frame| frame.truncate(20)),
+        with(&|frame| frame.extend_from_slice(&[0])),
+        with(&|frame| frame[15] = 0x60),
+        with(&|frame| frame[15] |= 8),
+        with(&|frame| frame[11] ^= 1),
+        frame(Header { source: NODES, ..header(2, 0, Kind::Message(fragment(100))) }, &[1; 100]),
+        frame(Header { destination: 2, ..header(2, 0, Kind::Message(fragment(100))) }, &[1; 100]),
+        frame(header(64, 0, Kind::Message(fragment(100))), &[1; 100]),
+        frame(header(2, 0, Kind::Message(Fragment { offset: 1, ..fragment(100) })), &[1; 100]),
+        frame(header(2, 0, Kind::Void), &[1]),
+    ];
+    for wrong in malformed {
+        let mut world = World::new();
+        world.inject(wrong.clone());
+        let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
+        assert_eq!((card.malformed, world.wire.outputs), (1, 0), "{wrong:02x?}");
+    }
+    let mut damaged = sound.clone();
+    damaged[70] ^= 1;
+    let mut world = World::new();
+    world.inject(damaged);
+    world.inject(with(&|frame| frame[14] = 7));
+    let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
+    assert_eq!((card.damaged, card.foreign_frames, card.malformed), (1, 1, 0));
+    world.inject(sound);
+    assert_eq!(world.wire.receive(VICTIM, 0).unwrap().payload, [1; 100]);
+}
+
+#[test]
+fn fragments_that_overlap_skip_or_change_their_message_end_it_and_are_counted() {
+    let part = |offset, bytes| Fragment { offset, ..fragment(bytes) };
+    let wrong = [
+        part(50, 300),
+        part(101, 300),
+        part(0, 300),
+        part(100, 301),
+        Fragment { endpoint: 1, ..part(100, 300) },
+        part(u32::MAX - 100, u32::MAX),
+    ];
+    for second in wrong {
+        let mut world = World::new();
+        world.inject(frame(header(2, 0, Kind::Message(part(0, 300))), &[1; 100]));
+        world.inject(frame(header(2, 1, Kind::Message(second)), &[2; 100]));
+        world.inject(frame(header(2, 2, Kind::Message(part(200, 300))), &[3; 100]));
+        world.inject(frame(header(2, 3, Kind::Message(fragment(0))), &[]));
+        let came = world.wire.receive(VICTIM, 0).expect("the next message comes");
+        assert_eq!((came.payload.len(), world.wire.receive(VICTIM, 0)), (0, None), "{second:?}");
+        let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
+        // A message that begins anew is one: of its own kind.
+        assert_eq!(
+            card.malformed,
+            u64::from(second.offset > 0) + u64::from(second.offset == 0),
+            "{second:?}"
+        );
+        world.wire.release(VICTIM, 0);
+        world.exchange(None);
+        world.wire.check_memory();
+    }
+}
+
+#[test]
+fn failures_that_jump_are_told_in_one_line_each_and_harm_nobody() {
+    let mut world = World::new();
+    let to = To::Handler { handler: 30, arguments: [0; 4] };
+    let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
+    (0..8).for_each(|_| assert!(world.wire.send(VICTIM, 0, &message, REGION)));
+    world.settle(None);
+    for (sequence, failures) in [(1, u32::MAX), (2, 0), (3, 1 << 31), (4, 5), (5, 5), (6, 4)] {
+        let answer = Header { failures, reason: 0xff, ..header(0, sequence, Kind::Acknowledgement) };
+        world.inject(frame(answer, &[]));
+        assert!(world.wire.outputs < 40, "{}", world.wire.outputs);
+    }
+    let line = world.wire.hosts[VICTIM].line(0);
+    // The last that said something new.
+    assert_eq!((line.sent, line.refusal), (6, 0xff));
+    world.exchange(Some(0));
+}
+
+/// The words of a slot, and the code of its launch word.
+type Slot = (u32, [u64; 10]);
+
+fn any_slot() -> impl Strategy<Value = Slot> {
+    let code = prop_oneof![
+        8 => prop::sample::select(vec![CHANNEL_SHORT, CHANNEL_BULK, CHANNEL_MEMORY, CHANNEL_SEGMENT, CHANNEL_SEGMENT]),
+        2 => (0..6_u32, 0..4_u32).prop_map(|(code, flags)| code | flags << 8),
+        1 => any::<u32>(),
+    ];
+    let target = prop_oneof![
+        8 => (0..u32::from(ENEMY), 0..64_u32),
+        1 => (0..u32::from(NODES) + 2, 60..70_u32),
+        1 => (0..0x1_0000_u32, 0..0x1_0000_u32),
+    ];
+    let edge = |limit: u32| prop_oneof![4 => 0..2_000_u32, 2 => (0..3_u32).prop_map(move |off| limit + off - 1), 1 => any::<u32>()];
+    let zero = || prop_oneof![12 => Just(0_u32), 1 => any::<u32>()];
+    let rest = (edge(REGION as u32), edge(REGION as u32), edge(1_000), zero(), zero());
+    (code, target, any::<[u32; 5]>(), rest).prop_map(
+        |(code, (node, endpoint), five, (offset, bytes, pushed, pushed_zero, reserved))| {
+            let join = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+            let [handler, first, second, third, fourth] = five;
+            let head = join(node | endpoint << 16, handler);
+            let mut words = [u64::from(first); 10];
+            match code & 0xff {
+                CHANNEL_SHORT => {
+                    let tail = [head, join(first, second), join(third, fourth), join(pushed_zero, reserved)];
+                    words[6..].copy_from_slice(&tail);
+                }
+                CHANNEL_BULK => {
+                    words[5..8].copy_from_slice(&[head, join(first, second), join(third, fourth)]);
+                    words[8..].copy_from_slice(&[join(offset, bytes), join(pushed, reserved)]);
+                }
+                CHANNEL_MEMORY => {
+                    let tail = [head, first.into(), join(offset, bytes), join(pushed, reserved)];
+                    words[6..].copy_from_slice(&tail);
+                }
+                _ => words[9] = join(pushed, reserved),
+            }
+            (code, words)
+        },
+    )
+}
+
+/// What the contract says of a slot behind a message of which so much of so much is pushed: why it is refused, or the message
+/// behind it.
+fn contract((code, words): Slot, pushing: Option<(u32, u32)>) -> Result<Option<(u32, u32)>, Vec<u64>> {
+    let (number, flags) = (code & 0xff, code & !0xff);
+    let halves = |word: u64| (word as u32, (word >> 32) as u32);
+    let ((offset, bytes), (pushed, reserved)) = (halves(words[8]), halves(words[9]));
+    let takes = if [CHANNEL_SHORT, CHANNEL_BULK].contains(&number) { CHANNEL_INTERRUPT } else { 0 };
+    let mut reasons = Vec::new();
+    let is_known = (CHANNEL_SHORT..=CHANNEL_SEGMENT).contains(&number);
+    if !is_known || flags & !takes != 0 || reserved != 0 || (number == CHANNEL_SHORT && pushed != 0) {
+        reasons.push(REFUSED_HEADER);
+    }
+    if number == CHANNEL_SEGMENT {
+        let (before, all) = pushing.unwrap_or((0, 0));
+        if pushed <= before || pushed > all {
+            reasons.push(REFUSED_SEGMENT);
+        }
+        let after = if pushed == all { None } else { Some((pushed, all)) };
+        return if reasons.is_empty() { Ok(after) } else { Err(reasons) };
+    }
+    let target = words[if number == CHANNEL_BULK { 5 } else { 6 }] as u32;
+    if target & 0xffff >= NODES.into() || target >> 16 >= 64 {
+        reasons.push(REFUSED_TARGET);
+    }
+    let is_long = [CHANNEL_BULK, CHANNEL_MEMORY].contains(&number);
+    let end = u64::from(offset) + u64::from(bytes);
+    if is_long && (u64::from(bytes) > REGION || end > REGION || pushed > bytes || pushed == 0) {
+        reasons.push(REFUSED_PAYLOAD);
+    }
+    if pushing.is_some() {
+        reasons.push(REFUSED_SEGMENT);
+    }
+    let after = (is_long && pushed < bytes).then_some((pushed, bytes));
+    if reasons.is_empty() { Ok(after) } else { Err(reasons) }
+}
+
+/// A frame of the enemy's: a header with any fields, most of them what they could be, and whether the frame is what comes next.
+type Wild = (Header, Vec<u8>, bool);
+
+fn any_wild() -> impl Strategy<Value = Wild> {
+    let number =
+        || prop_oneof![4 => 0..40_u32, 1 => any::<u32>(), 1 => (0..9_u32).prop_map(|back| u32::MAX - back)];
+    let handler = (any::<u32>(), any::<[u32; 4]>())
+        .prop_map(|(handler, arguments)| Purpose::Handler { handler, arguments });
+    let place = prop_oneof![3 => 0..20_000_u64, 1 => any::<u64>()];
+    let region = prop_oneof![3 => Just(1_u32 << 16 | 1), 3 => Just(1), 1 => any::<u32>()];
+    let memory = (region, place).prop_map(|(region, place)| Purpose::Memory { region, place });
+    let purpose = prop_oneof![3 => handler, 1 => memory];
+    let endpoint = prop_oneof![8 => Just(0_u16), 1 => 2..64_u16, 1 => 64..=u16::MAX];
+    let length = prop_oneof![Just(0_usize), 1..1_440_usize];
+    let more = prop_oneof![3 => Just(0_u32), 2 => 0..9_000_u32, 1 => any::<u32>()];
+    let offset = prop_oneof![3 => Just(0_u32), 1 => 0..3_000_u32, 1 => any::<u32>()];
+    let message = (endpoint, purpose, any::<bool>(), length, (offset, more)).prop_map(
+        |(endpoint, purpose, interrupt, length, (offset, more))| {
+            let bytes = offset.saturating_add(length as u32).saturating_add(more);
+            (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes }), length)
+        },
+    );
+    let other = prop::sample::select(vec![Kind::Void, Kind::Acknowledgement, Kind::Refusal]);
+    let kind = prop_oneof![4 => message, 2 => (other, prop_oneof![9 => Just(0_usize), 1 => 1..9_usize])];
+    let channel = prop_oneof![4 => 0..3_u8, 1 => any::<u8>()];
+    let nodes = prop_oneof![20 => Just((ENEMY, VICTIM as u16)), 1 => any::<(u16, u16)>()];
+    let rest = (nodes, channel, any::<bool>(), number(), number(), any::<u8>());
+    (kind, rest, any::<u8>()).prop_map(
+        |((kind, length), ((source, destination), channel, asks, sequence, failures, reason), is_next)| {
+            let is_answer = matches!(kind, Kind::Acknowledgement | Kind::Refusal);
+            let (failures, reason) = if is_answer { (failures, reason) } else { (0, 0) };
+            let asks = asks && !is_answer;
+            let header = Header { source, destination, channel, kind, asks, sequence, failures, reason };
+            (header, pattern(sequence.into(), length), is_next > 40)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn slots_of_all_values_are_taken_or_refused_as_the_contract_says(
+        slots in prop::collection::vec((any_slot(), 0..3_u32), 1..60),
+    ) {
+        let mut world = World::new();
+        let mut pushing: Option<(u32, u32)> = None;
+        for ((code, words), relative) in slots {
+            let mut slot = (code, words);
+            // Segments are of the message before, more often than not.
+            if let (Some((pushed, bytes)), CHANNEL_SEGMENT, 1..) = (pushing, code & 0xff, relative) {
+                let next = if relative == 1 { bytes } else { pushed + (bytes - pushed).div_ceil(2) };
+                slot.1[9] = slot.1[9] & !0xffff_ffff | u64::from(next);
+            }
+            let before = world.wire.hosts[VICTIM].line(0).refused;
+            prop_assert!(world.wire.launch_words(VICTIM, 0, slot.0, slot.1));
+            let line = world.wire.hosts[VICTIM].line(0);
+            match contract(slot, pushing) {
+                Ok(after) => {
+                    prop_assert_eq!(line.refused, before, "{:x?} was refused for {}", slot, line.refusal);
+                    pushing = after;
+                }
+                Err(reasons) => {
+                    prop_assert_eq!(line.refused, before + 1, "{:x?} was taken", slot);
+                    prop_assert!(reasons.contains(&line.refusal), "{:x?}: {}, not {:?}", slot, line.refusal, reasons);
+                }
+            }
+        }
+        world.exchange(Some(0));
+        world.mend();
+    }
+
+    #[test]
+    fn whatever_another_card_says_others_messages_come(
+        frames in prop::collection::vec((any_wild(), prop::option::of(any::<prop::sample::Index>())), 1..120),
+        (sends, releases) in any::<(bool, bool)>(),
+    ) {
+        let mut world = World::new();
+        if sends {
+            // It has something to answer.
+            let to = To::Handler { handler: 31, arguments: [0; 4] };
+            let message = Message { node: ENEMY, endpoint: 0, to, payload: pattern(1, 3_000), segment: 32, interrupt: false };
+            (0..6).for_each(|_| assert!(world.wire.send(VICTIM, 0, &message, REGION)));
+            (0..40).for_each(|_| { world.wire.step(); });
+        }
+        for ((header, payload, is_next), flipped) in frames {
+            let next = world.next.get(&header.channel).copied().unwrap_or(0);
+            let is_message = matches!(header.kind, Kind::Message(_) | Kind::Void);
+            let sequence = if is_next && is_message { next } else { header.sequence };
+            let mut frame = frame(Header { sequence, asks: header.asks || is_message, ..header }, &payload);
+            if let Some(place) = flipped.filter(|_| !is_next) {
+                // Damage that the check sequence does not find.
+                frame.truncate(frame.len() - 4);
+                let bit = place.index(frame.len() * 8);
+                frame[bit / 8] ^= 1 << (bit % 8);
+                seal(&mut frame);
+            }
+            world.inject(frame);
+            if releases {
+                world.read(None);
+            }
+            world.wire.step();
+            world.listen();
+        }
+        world.exchange(Some(0));
+        world.mend();
+    }
+}
