@@ -169,3 +169,116 @@ impl Channel {
         is_due
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::grim::command::Payload;
+    use crate::models::grim::wire::Purpose;
+    use crate::time::Span;
+
+    fn at(ns: u64) -> Time {
+        Time::ZERO + Span::from_ns(ns)
+    }
+
+    fn channel(headers: u32) -> Channel {
+        Channel::new(RequesterPage::new(0x1000), headers)
+    }
+
+    fn launch(channel: &mut Channel, bytes: u32, pushed: u32, arrived: Time) -> Result<(), u64> {
+        let purpose = Purpose::Handler { handler: 20, arguments: [0; 4] };
+        let payload = Payload { offset: 0, bytes };
+        let message = Message { node: 1, endpoint: 0, purpose, interrupt: false, payload, pushed };
+        let tag = TraceTag { node: 0, port: 0, number: 1, launched: arrived, bytes };
+        channel.launch(message, tag, arrived)
+    }
+
+    fn pushes(channel: &Channel, pushed: u32) -> Result<u32, u64> {
+        channel.check_segment(pushed).map(|(more, _)| more)
+    }
+
+    #[test]
+    fn segments_run_forwards_to_the_end_of_the_message_before_them() {
+        let mut channel = channel(4);
+        assert_eq!(pushes(&channel, 1), Err(REFUSED_SEGMENT), "there is no message");
+        assert_eq!(launch(&mut channel, 0, 0, at(0)), Ok(()));
+        assert_eq!(pushes(&channel, 1), Err(REFUSED_SEGMENT), "it has no payload");
+        assert_eq!(launch(&mut channel, 100, 40, at(1)), Ok(()));
+        assert_eq!(
+            [0, 39, 40, 101, u32::MAX].map(|pushed| pushes(&channel, pushed)),
+            [Err(REFUSED_SEGMENT); 5]
+        );
+        assert_eq!([41, 100].map(|pushed| pushes(&channel, pushed)), [Ok(1), Ok(60)]);
+        channel.push(60, at(2));
+        assert_eq!((pushes(&channel, 60), pushes(&channel, 61)), (Err(REFUSED_SEGMENT), Ok(1)));
+        assert_eq!(launch(&mut channel, 0, 0, at(3)), Err(REFUSED_SEGMENT), "the one before is not whole");
+        channel.push(100, at(4));
+        assert_eq!((channel.is_pushing(), pushes(&channel, 101)), (false, Err(REFUSED_SEGMENT)));
+        assert_eq!(launch(&mut channel, 0, 0, at(5)), Ok(()));
+    }
+
+    #[test]
+    fn a_byte_is_there_since_the_first_segment_with_it() {
+        let mut channel = channel(4);
+        launch(&mut channel, 100, 32, at(10)).unwrap();
+        channel.push(64, at(20));
+        let outgoing = channel.queue.front_mut().unwrap();
+        assert_eq!(
+            [0, 1, 32, 33, 64, 65].map(|end| outgoing.since(end)).map(|at| at.map(|at| at.as_ps() / 1_000)),
+            [Some(10), Some(10), Some(10), Some(20), Some(20), None]
+        );
+        outgoing.forget(50);
+        assert_eq!([51, 64].map(|end| outgoing.since(end)), [Some(at(20)); 2]);
+        channel.push(100, at(30));
+        assert_eq!(channel.queue.front().unwrap().since(100), Some(at(30)));
+    }
+
+    #[test]
+    fn of_a_message_pushed_byte_by_byte_few_segments_are_told_apart_and_none_too_early() {
+        let mut channel = channel(4);
+        launch(&mut channel, 1_000, 1, at(1)).unwrap();
+        for pushed in 2..=1_000 {
+            channel.push(pushed, at(pushed.into()));
+        }
+        let outgoing = channel.queue.front().unwrap();
+        assert!(outgoing.segments.len() <= MAX_SEGMENTS);
+        assert_eq!((outgoing.since(1), outgoing.since(1_000)), (Some(at(1)), Some(at(1_000))));
+        assert!((1..=1_000).all(|end| outgoing.since(end).unwrap() >= at(end)));
+    }
+
+    #[test]
+    fn messages_leave_the_header_ring_in_the_order_of_their_launches() {
+        let mut channel = channel(3);
+        for bytes in [64, 0, 0] {
+            assert!(channel.has_room());
+            launch(&mut channel, bytes, bytes, at(0)).unwrap();
+        }
+        assert!(!channel.has_room());
+        assert_eq!(channel.queue.iter().map(|outgoing| outgoing.number).sum::<u64>(), 3);
+        assert!(!channel.leave(1));
+        assert_eq!((channel.page.line.sent, channel.has_room()), (0, false), "the first has not");
+        assert!(channel.leave(0), "its payload's room is free");
+        assert_eq!((channel.page.line.sent, channel.has_room()), (2, true));
+        assert!(!channel.leave(2) && !channel.leave(2) && !channel.leave(77));
+        assert_eq!(channel.page.line.sent, 3);
+        launch(&mut channel, 0, 0, at(0)).unwrap();
+        assert_eq!(channel.queue.back().unwrap().number, 3);
+    }
+
+    #[test]
+    fn a_message_that_is_given_up_has_left() {
+        let mut channel = channel(2);
+        launch(&mut channel, 0, 0, at(0)).unwrap();
+        assert!(channel.give_up().is_none(), "it is whole");
+        launch(&mut channel, 100, 40, at(0)).unwrap();
+        assert!(channel.has_room(), "for a segment");
+        channel.queue.back_mut().unwrap().cutter.next(40);
+        let (message, has_begun) = channel.give_up().unwrap();
+        assert_eq!((message.pushed, has_begun, channel.is_pushing()), (40, true, false));
+        assert!(channel.has_room() || channel.page.line.sent == 0);
+        channel.leave(0);
+        assert_eq!(channel.page.line.sent, 2);
+        launch(&mut channel, 100, 40, at(0)).unwrap();
+        assert!(!channel.give_up().unwrap().1, "nothing of it was sent");
+    }
+}

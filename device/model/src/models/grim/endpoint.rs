@@ -138,3 +138,131 @@ impl Endpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use niclab_abi::control::PortOpen;
+
+    use super::*;
+    use crate::nic::HostRange;
+
+    const PAGE: u64 = 4_096;
+
+    /// An endpoint of eight slices, and regions of which this is the name of one of two pages.
+    fn endpoint() -> (Endpoint, Regions, u32) {
+        let open = PortOpen { slices: 8, slices_address: 0x1000, ..PortOpen::default() };
+        let mut regions = Regions::new(4, 16);
+        let name = regions.open(2 * PAGE, &[HostRange { address: 0x10_0000, bytes: 2 * PAGE }]).unwrap();
+        (Endpoint::new(ReceiveQueue::new(&open)), regions, name)
+    }
+
+    fn bulk(bytes: u32) -> Fragment {
+        let purpose = Purpose::Handler { handler: 20, arguments: [0; 4] };
+        Fragment { endpoint: 0, purpose, interrupt: false, offset: 0, bytes }
+    }
+
+    fn memory(region: u32, place: u64, bytes: u32) -> Fragment {
+        Fragment { purpose: Purpose::Memory { region, place }, ..bulk(bytes) }
+    }
+
+    fn store(endpoint: &mut Endpoint) {
+        let promise = endpoint.queue.promise(1);
+        endpoint.queue.store(promise);
+    }
+
+    #[test]
+    fn payload_has_room_while_the_region_has_and_never_where_it_is_too_long() {
+        let (mut endpoint, mut regions, name) = endpoint();
+        let none = Verdict::Never(REFUSED_NO_PAYLOAD);
+        assert_eq!(endpoint.judge(&bulk(0), &regions), Verdict::Now);
+        assert_eq!(endpoint.judge(&bulk(1), &regions), none, "it has no payload region");
+        endpoint.set_payload(name, 64..192, &regions).unwrap();
+        let judged = [0, 1, 128, 129, u32::MAX].map(|bytes| endpoint.judge(&bulk(bytes), &regions));
+        assert_eq!(judged, [Verdict::Now, Verdict::Now, Verdict::Now, none, none]);
+        let place = endpoint.take_room(65).unwrap();
+        assert_eq!(
+            [0, 1, 129].map(|bytes| endpoint.judge(&bulk(bytes), &regions)),
+            [Verdict::Now, Verdict::Wait, none]
+        );
+        let (_, offset) = endpoint.payload_place(place, &regions).unwrap();
+        assert_eq!(offset, 64, "behind where the payload region begins");
+        endpoint.give_room_back(place);
+        (0..8).for_each(|_| store(&mut endpoint));
+        assert_eq!(
+            [0, 1].map(|bytes| endpoint.judge(&bulk(bytes), &regions)),
+            [Verdict::Wait; 2],
+            "no slice"
+        );
+        regions.close(name);
+        assert_eq!([0, 1].map(|bytes| endpoint.judge(&bulk(bytes), &regions)), [Verdict::Wait, none]);
+        assert!(endpoint.payload_place(0, &regions).is_none());
+    }
+
+    #[test]
+    fn a_payload_region_is_of_whole_lines_inside_of_a_region_and_moves_when_it_is_empty() {
+        let (mut endpoint, regions, name) = endpoint();
+        for wrong in [0..0, 0..100, 32..96, 0..2 * PAGE + 64, 2 * PAGE..2 * PAGE + 64, 128..64] {
+            assert_eq!(
+                endpoint.set_payload(name, wrong.clone(), &regions),
+                Err(ControlError::BadValue),
+                "{wrong:?}"
+            );
+        }
+        assert_eq!(endpoint.set_payload(name + 1, 0..64, &regions), Err(ControlError::NotFound));
+        assert_eq!(endpoint.set_payload(name, 0..2 * PAGE, &regions), Ok(()));
+        let place = endpoint.take_room(1).unwrap();
+        assert_eq!(endpoint.set_payload(name, 0..64, &regions), Err(ControlError::PortBusy));
+        endpoint.give_room_back(place);
+        assert_eq!(endpoint.set_payload(name, 0..64, &regions), Ok(()));
+    }
+
+    #[test]
+    fn memory_is_there_for_others_while_it_is_exposed_and_inside_of_it() {
+        let (mut endpoint, mut regions, name) = endpoint();
+        (0..8).for_each(|_| store(&mut endpoint));
+        let judge = |endpoint: &Endpoint, regions: &Regions| {
+            endpoint.judge(&memory(name, 2 * PAGE - 8, 8), regions) == Verdict::Now
+        };
+        assert!(!judge(&endpoint, &regions));
+        endpoint.expose(name, true);
+        assert!(judge(&endpoint, &regions), "it takes no slice");
+        let none = Verdict::Never(REFUSED_MEMORY);
+        for (place, bytes) in
+            [(2 * PAGE - 8, 9), (2 * PAGE, 1), (u64::MAX, 1), (u64::MAX - 7, 8), (0, u32::MAX)]
+        {
+            assert_eq!(endpoint.judge(&memory(name, place, bytes), &regions), none, "{place} {bytes}");
+        }
+        assert_eq!(endpoint.judge(&memory(name + 1, 0, 8), &regions), none);
+        endpoint.expose(name, false);
+        assert!(!judge(&endpoint, &regions));
+        endpoint.expose(name, true);
+        endpoint.forget_region(name);
+        assert!(!judge(&endpoint, &regions));
+        endpoint.expose(name, true);
+        regions.close(name);
+        assert!(!judge(&endpoint, &regions));
+    }
+
+    #[test]
+    fn room_comes_back_with_the_slice_that_has_it() {
+        let (mut endpoint, regions, name) = endpoint();
+        endpoint.set_payload(name, 0..192, &regions).unwrap();
+        let places = [0, 1, 2].map(|_| endpoint.take_room(64).unwrap());
+        // They become whole in another order, with one without payload between them.
+        for place in [Some(places[2]), None, Some(places[0]), Some(places[1])] {
+            store(&mut endpoint);
+            if let Some(place) = place {
+                endpoint.keep_room(place);
+            }
+        }
+        let mut free = |released| {
+            endpoint.on_released(released);
+            [64, 128, 192].map(|bytes| endpoint.judge(&bulk(bytes), &regions) == Verdict::Now)
+        };
+        assert_eq!(free(0), [false; 3]);
+        assert_eq!(free(1), [true, false, false]);
+        assert_eq!(free(2), [true, false, false]);
+        assert_eq!(free(3), [true, false, false], "the first and the last third are not one piece");
+        assert_eq!(free(4), [true; 3]);
+    }
+}

@@ -101,6 +101,15 @@ pub(super) struct Link {
     pub(super) reason: u8,
 }
 
+impl Drop for Link {
+    /// The card is gone, and with it who was promised something.
+    fn drop(&mut self) {
+        if let Some(Joining { sink: Sink::Endpoint { promise, .. }, .. }) = self.joining.take() {
+            promise.void();
+        }
+    }
+}
+
 impl Link {
     pub(super) const fn new(node: u16, channel: u8, config: go_back_n::Config) -> Self {
         Self {

@@ -376,6 +376,16 @@ fn what_became_of_an_earlier_owners_messages_is_not_told_to_the_next() {
 }
 
 #[test]
+fn a_card_that_is_gone_in_the_middle_of_a_message_owes_nothing() {
+    let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
+    send(&mut wire, 0, 0, &bulk(1, 0, 1, 4_000));
+    while wire.hosts[1].counter("cut_through") == 0 {
+        assert!(wire.step());
+    }
+    drop(wire);
+}
+
+#[test]
 fn what_waits_for_room_in_a_region_that_closes_is_given_up() {
     let mut wire = wire(Faults::default(), 1, LITTLE, |card| card);
     (0..3).for_each(|first| send(&mut wire, 0, 0, &bulk(1, 0, first, 4_000)));

@@ -1,0 +1,403 @@
+//! The GRIM paper's section 6: latency, overhead and gap of short messages, latency over channels, bandwidth over size.
+//!
+//! As the paper did, latency and bandwidth are taken from round trips. A gap is the time between two launches, from the first of
+//! a burst to its last: when the last is launched follows from when it came and how long it took. So a gap is out by at most the
+//! processor's round over the channels, divided by the burst.
+//!
+//! In a simulation a card's processor is always as far in its round when a message comes. On real hosts it is anywhere: latencies
+//! of short messages are means over runs in which software takes a part of a round longer, which is taken off again.
+
+mod text;
+
+use anyhow::{Context, Result, ensure};
+use niclab_cluster::programs::simulator::Simulator;
+use niclab_spec::{
+    ClusterFile, NicConfig, NicModel, Report, SimConfig, Source, Value, Workload, WorkloadKind,
+};
+use serde::Serialize;
+
+use super::Benches;
+use crate::figures::{
+    Made, PaperFigures,
+    plot::{Legend, Panel, Scale, Series, Style},
+};
+
+pub(super) const BENCHES: Benches = Benches {
+    figures: &[PaperFigures {
+        name: "grim",
+        help: "GRIM: latency, overhead and gap of short messages, latency over channels, bandwidth over size",
+        make: |offline| {
+            let simulator = Simulator::locate(offline)?;
+            let figures = GrimFigures::measure(&mut |config| simulator.run(config))?;
+            Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+        },
+    }],
+    sections: &[],
+    device: &[],
+    simulated: &[],
+};
+
+/// The version of [`GrimFigures`].
+pub const GRIM_FIGURES_VERSION: u32 = 1;
+
+/// The paper's platform, and one of today.
+const PROFILES: [&str; 2] = ["lanai4-pci", "pcie4-100g"];
+/// Those of the paper's card while nothing is said of them.
+const CHANNELS: u64 = 4;
+const CHANNEL_COUNTS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// So much payload leaves room for 64 channels in 1 MB.
+const CHANNEL_PAYLOAD: u64 = 4_096;
+/// Runs over which the processor's round is spread.
+const PHASES: (u64, u64) = (8, 32);
+const ROUND_TRIPS: u64 = 20;
+const WARMUP: u64 = 2;
+const BURSTS: [u64; 10] = [10, 50, 100, 200, 300, 400, 600, 1_000, 1_500, 2_000];
+/// Such a burst is injected at the overhead alone.
+const OVERHEAD_BURST: u64 = 100;
+const SIZES: [u32; 11] = [4, 16, 64, 256, 1_024, 4_096, 8_192, 16_384, 24_576, 32_768, 49_152];
+const LONGEST: u32 = 49_152;
+const MTU_BYTES: u32 = 4_096;
+/// Messages that a program's receive queue holds.
+const SLICES: u32 = 64;
+/// The first segment where a message cuts through (section 5.2); 0: it is stored whole.
+const CUT_THROUGH: u64 = 32;
+const STORED: u64 = 0;
+const PS_PER_S: u128 = 1_000_000_000_000;
+
+type Simulate<'a> = &'a mut dyn FnMut(&SimConfig) -> Result<Report>;
+
+/// All of it. Times are model time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GrimFigures {
+    /// [`GRIM_FIGURES_VERSION`].
+    pub version: u32,
+    /// Bursts of short messages.
+    pub bursts: Vec<Burst>,
+    /// Latency of short messages over channels.
+    pub channels: Vec<Latency>,
+    /// Bandwidth over size.
+    pub sizes: Vec<Size>,
+    /// What stores of the host carry, by the profile of the paper alone.
+    pub stores: Stores,
+    /// Gap and bandwidth where something else acts, on the paper's platform.
+    pub assumed: Assumed,
+}
+
+/// A burst of short messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Burst {
+    /// The platform.
+    pub profile: &'static str,
+    /// How many.
+    pub messages: u64,
+    /// From one launch to the next, on average.
+    pub model_gap_ps: u64,
+}
+
+/// Short messages of a card with so many channels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// The platform.
+    pub profile: &'static str,
+    /// Channels of each card.
+    pub channels: u64,
+    /// One way, on average over the processor's round.
+    pub model_latency_ps: u64,
+}
+
+/// Round trips of messages of one size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Size {
+    /// The platform.
+    pub profile: &'static str,
+    /// Bytes of payload.
+    pub bytes: u32,
+    /// Payload over half of a round trip, in segments that grow from 32 bytes.
+    pub cut_through_model_bytes_per_s: u64,
+    /// The same, each message pushed whole before it goes.
+    pub stored_model_bytes_per_s: u64,
+}
+
+/// What stores of the host carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Stores {
+    /// Word by word.
+    pub model_bytes_per_s: u64,
+    /// Combined.
+    pub combined_model_bytes_per_s: u64,
+}
+
+/// The paper's numbers that do not come out, where something else acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Assumed {
+    /// The gap of the longest burst, if a frame waits for the acknowledgement of the one before.
+    pub one_frame_gap_ps: u64,
+    /// The same, if the receiving program takes 20 us for a message and its card has memory for 312.
+    pub slow_receiver_gap_ps: u64,
+    /// The longest messages, if stores are combined to 125 MB/s, the bus is never taken away, and firmware takes nothing: in
+    /// segments, and stored whole.
+    pub free_model_bytes_per_s: [u64; 2],
+    /// A stream of messages of 16 KiB, of which several are under way: in segments, and stored whole.
+    pub stream_model_bytes_per_s: [u64; 2],
+}
+
+impl GrimFigures {
+    /// Measures them with a simulator.
+    ///
+    /// # Errors
+    /// When a simulation fails, or its report lacks what belongs in it.
+    pub fn measure(simulate: Simulate<'_>) -> Result<Self> {
+        let (mut bursts, mut channels, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        for profile in PROFILES {
+            let config = configuration(profile, &[], 0)?;
+            for messages in BURSTS {
+                bursts.push(Burst { profile, messages, model_gap_ps: gap(&config, messages, simulate)? });
+            }
+            for count in CHANNEL_COUNTS {
+                let model_latency_ps = latency(profile, count, simulate)?;
+                channels.push(Latency { profile, channels: count, model_latency_ps });
+            }
+            for bytes in SIZES {
+                let mut rate = |segment| round_trips(&segmented(profile, segment, bytes)?, simulate);
+                sizes.push(Size {
+                    profile,
+                    bytes,
+                    cut_through_model_bytes_per_s: rate(CUT_THROUGH)?,
+                    stored_model_bytes_per_s: rate(STORED)?,
+                });
+            }
+        }
+        let (stores, assumed) = (Stores::of_paper()?, Assumed::measure(simulate)?);
+        Ok(Self { version: GRIM_FIGURES_VERSION, bursts, channels, sizes, stores, assumed })
+    }
+
+    /// The gap of a burst on a platform.
+    fn gap_ps(&self, profile: &str, messages: u64) -> u64 {
+        let mut bursts = self.bursts.iter();
+        let burst = bursts.find(|burst| (burst.profile, burst.messages) == (profile, messages));
+        burst.map_or(0, |burst| burst.model_gap_ps)
+    }
+
+    fn latency_ps(&self, profile: &str, channels: u64) -> u64 {
+        let mut rows = self.channels.iter();
+        let row = rows.find(|row| (row.profile, row.channels) == (profile, channels));
+        row.map_or(0, |row| row.model_latency_ps)
+    }
+
+    /// The longest messages of the paper's platform: cutting through, and stored.
+    fn longest(&self) -> [u64; 2] {
+        let mut sizes = self.sizes.iter();
+        let size = sizes.find(|size| (size.profile, size.bytes) == (PROFILES[0], LONGEST));
+        size.map_or([0; 2], |size| [size.cut_through_model_bytes_per_s, size.stored_model_bytes_per_s])
+    }
+
+    /// Whether what the paper says without numbers holds on its platform: a burst of 200 takes no longer than its overhead,
+    /// latency grows with channels, long messages that cut through are quicker than those that are stored.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        let of_paper = self.channels.iter().filter(|row| row.profile == PROFILES[0]);
+        let latencies: Vec<u64> = of_paper.map(|row| row.model_latency_ps).collect();
+        let [cut_through, stored] = self.longest();
+        self.is_gap_negligible() && latencies.is_sorted() && cut_through > stored
+    }
+
+    /// Whether a burst of 200 is injected as fast as one of half as many, to a hundredth.
+    fn is_gap_negligible(&self) -> bool {
+        let [gap, overhead] = [200, OVERHEAD_BURST].map(|messages| self.gap_ps(PROFILES[0], messages));
+        gap <= overhead + overhead / 100
+    }
+
+    /// Gap, latency over channels, and bandwidth over size.
+    #[must_use]
+    pub fn panels(&self) -> Vec<Panel> {
+        let both = |points: &dyn Fn(&str) -> Vec<(f64, f64)>| -> Vec<Series> {
+            let colours = ["#1f77b4", "#2ca02c"];
+            let line = |(profile, colour): (&str, _)| line(profile, colour, points(profile));
+            PROFILES.into_iter().zip(colours).map(line).collect()
+        };
+        let mut gap = both(&|profile| {
+            let bursts = self.bursts.iter().filter(|burst| burst.profile == profile);
+            bursts.map(|burst| (burst.messages as f64, burst.model_gap_ps as f64 / 1e6)).collect()
+        });
+        gap.push(rings(&[(1_000.0, 20.0), (2_000.0, 20.0)]));
+        let latency = both(&|profile| {
+            let rows = self.channels.iter().filter(|row| row.profile == profile);
+            rows.map(|row| (row.channels as f64, row.model_latency_ps as f64 / 1e6)).collect()
+        });
+        let mut panels = vec![
+            panel("gap of short messages", "messages of a burst", "model time (us)", gap),
+            panel("latency of short messages", "channels", "model time (us)", latency),
+        ];
+        for profile in PROFILES {
+            let points = |of: fn(&Size) -> u64| {
+                let sizes = self.sizes.iter().filter(|size| size.profile == profile);
+                sizes.map(|size| (f64::from(size.bytes), of(size) as f64 / 1e6)).collect()
+            };
+            let mut series = vec![
+                line("cut-through", "#1f77b4", points(|size| size.cut_through_model_bytes_per_s)),
+                line("store-and-forward", "#ff7f0e", points(|size| size.stored_model_bytes_per_s)),
+            ];
+            if profile == PROFILES[0] {
+                series.push(rings(&[(f64::from(LONGEST), 106.0), (f64::from(LONGEST), 74.0)]));
+            }
+            let what = format!("bandwidth of round trips, {profile}");
+            panels.push(panel(&what, "message (bytes)", "MB/s of model time", series));
+        }
+        panels
+    }
+}
+
+fn line(name: &str, colour: &'static str, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.to_owned(), style: Style::Line(colour), points }
+}
+
+fn rings(points: &[(f64, f64)]) -> Series {
+    let name = "the paper's numbers".to_owned();
+    Series { name, style: Style::Rings("#d62728"), points: points.to_vec() }
+}
+
+fn panel(what: &str, x_label: &str, y_label: &str, series: Vec<Series>) -> Panel {
+    Panel {
+        title: format!("GRIM: {what}, in the simulator"),
+        x_label: x_label.to_owned(),
+        y_label: y_label.to_owned(),
+        scale: Scale::Logarithmic,
+        legend: Legend::Inside,
+        series,
+    }
+}
+
+impl Stores {
+    /// Of a line of the cache, and of a word that is not combined.
+    fn of_paper() -> Result<Self> {
+        let bus = configuration(PROFILES[0], &[], 0)?.profile.bus;
+        let single = bus.pio_write_uncombined.as_ref().context("the profile prices no single stores")?;
+        let rate = |price: &niclab_spec::profile::Price| {
+            let (bytes, words) = (price.burst_bytes.value, price.burst_bytes.value / 8);
+            let burst_ps = price.fixed_ps.value + words * price.per_word_ps.value;
+            u64::try_from(u128::from(bytes) * PS_PER_S / u128::from(burst_ps.max(1)))
+        };
+        Ok(Self { model_bytes_per_s: rate(single)?, combined_model_bytes_per_s: rate(&bus.pio_write)? })
+    }
+}
+
+impl Assumed {
+    fn measure(simulate: Simulate<'_>) -> Result<Self> {
+        const SLOW_PS: u64 = 20_000_000;
+        /// What a card of 4 channels takes for its queues, and frames of 74 bytes of 312 short messages: 256, and in the place of
+        /// the longest frame, which a card must have room for, 56.
+        const SMALL_MEMORY: u64 = CHANNELS * (256 * 32 + (48 << 10)) + 312 * 74;
+        let longest_burst = BURSTS[BURSTS.len() - 1];
+        let one_frame = configuration(PROFILES[0], &[("window_frames", 1)], 0)?;
+        let mut slow = configuration(PROFILES[0], &[("card_memory_bytes", SMALL_MEMORY)], 0)?;
+        slow.profile.host.receive_ps.value = SLOW_PS;
+        let mut free = [0; 2];
+        let mut stream = [0; 2];
+        for (place, segment) in [CUT_THROUGH, STORED].into_iter().enumerate() {
+            let mut config = segmented(PROFILES[0], segment, LONGEST)?;
+            // 32 bytes in 256 ns.
+            config.profile.bus.pio_write.fixed_ps.value = 16_000;
+            config.profile.bus.dma_write.burst_bytes.value = MTU_BYTES.into();
+            for (name, machine) in &mut config.profile.ni.machines {
+                if name.starts_with("processor_") || name == "scan" {
+                    machine.fixed_millicycles.value = 0;
+                }
+            }
+            free[place] = round_trips(&config, simulate)?;
+            stream[place] = streamed(&segmented(PROFILES[0], segment, 16 << 10)?, simulate)?;
+        }
+        Ok(Self {
+            one_frame_gap_ps: gap(&one_frame, longest_burst, simulate)?,
+            slow_receiver_gap_ps: gap(&slow, longest_burst, simulate)?,
+            free_model_bytes_per_s: free,
+            stream_model_bytes_per_s: stream,
+        })
+    }
+}
+
+fn configuration(profile: &str, values: &[(&str, u64)], message_bytes: u32) -> Result<SimConfig> {
+    let model = NicModel::named("grim").context("there is no model `grim`")?;
+    let mut nic = NicConfig::of(model);
+    nic.set("channels", Value::Number(CHANNELS))?;
+    for (key, value) in values {
+        nic.set(key, Value::Number(*value))?;
+    }
+    let file =
+        ClusterFile { nodes: Some(2), profile: Some(profile.to_owned()), nic, ..ClusterFile::default() };
+    let mut workload = Workload::new(WorkloadKind::Stream);
+    workload.message_bytes = message_bytes;
+    workload.slices = SLICES;
+    let mut config = SimConfig::new(&Source::default().resolve(&file)?, "figures-grim", &workload);
+    for node in &mut config.nodes {
+        node.link.mtu_bytes = MTU_BYTES;
+    }
+    Ok(config)
+}
+
+fn segmented(profile: &str, segment: u64, message_bytes: u32) -> Result<SimConfig> {
+    configuration(profile, &[("first_segment_bytes", segment)], message_bytes)
+}
+
+fn run(
+    config: &SimConfig,
+    kind: WorkloadKind,
+    count: u64,
+    warmup: u64,
+    simulate: Simulate<'_>,
+) -> Result<Report> {
+    let workload = Workload { kind, count, warmup, ..config.workload.clone() };
+    let report = simulate(&SimConfig { workload, ..config.clone() })?;
+    let receiver = report.nodes.get(1).context("the simulator's report lacks the receiver")?;
+    ensure!(receiver.messages_received >= count, "{} of {count} came", receiver.messages_received);
+    Ok(report)
+}
+
+/// The average time from one launch of a burst to the next.
+fn gap(config: &SimConfig, messages: u64, simulate: Simulate<'_>) -> Result<u64> {
+    // The last message is the one that takes longest, and what follows it is the same whatever the burst.
+    let mut last_launch = |count| -> Result<u64> {
+        let model = run(config, WorkloadKind::Stream, count, 0, simulate)?.model;
+        Ok(model.time_ps.saturating_sub(model.latency.max_ps))
+    };
+    let (first, last) = (last_launch(1)?, last_launch(messages)?);
+    Ok(last.saturating_sub(first) / messages.saturating_sub(1).max(1))
+}
+
+/// The average latency of short messages over the processor's round.
+fn latency(profile: &str, channels: u64, simulate: Simulate<'_>) -> Result<u64> {
+    let values = [("channels", channels), ("payload_bytes_per_channel", CHANNEL_PAYLOAD)];
+    let config = configuration(profile, &values, 0)?;
+    let ni = &config.profile.ni;
+    let scan = ni.machines.get("scan").context("the profile does not price the search of channels")?;
+    let round_ps = channels * scan.fixed_millicycles.value * ni.clock_ps.value / 1_000;
+    let phases = channels.clamp(PHASES.0, PHASES.1);
+    let mut sum_ps = 0;
+    for phase in 0..phases {
+        let later_ps = phase * round_ps / phases;
+        let mut config = config.clone();
+        config.profile.host.receive_ps.value += later_ps;
+        let latency = run(&config, WorkloadKind::PingPong, ROUND_TRIPS, WARMUP, simulate)?.model.latency;
+        ensure!(latency.count == 2 * ROUND_TRIPS, "a ping-pong over {channels} channels lost some");
+        sum_ps += (latency.sum_ps / latency.count).saturating_sub(later_ps);
+    }
+    Ok(sum_ps / phases)
+}
+
+/// Payload over half of a round trip.
+fn round_trips(config: &SimConfig, simulate: Simulate<'_>) -> Result<u64> {
+    let time_ps = run(config, WorkloadKind::PingPong, ROUND_TRIPS, WARMUP, simulate)?.model.time_ps;
+    per_s(u64::from(config.workload.message_bytes) * 2 * ROUND_TRIPS, time_ps)
+}
+
+/// Payload of a stream, between two of different length.
+fn streamed(config: &SimConfig, simulate: Simulate<'_>) -> Result<u64> {
+    let mut time_ps =
+        |count| -> Result<u64> { Ok(run(config, WorkloadKind::Stream, count, 0, simulate)?.model.time_ps) };
+    let (few, many) = (time_ps(20)?, time_ps(60)?);
+    per_s(u64::from(config.workload.message_bytes) * 40, many.saturating_sub(few))
+}
+
+fn per_s(bytes: u64, time_ps: u64) -> Result<u64> {
+    ensure!(time_ps > 0, "{bytes} bytes took no time");
+    Ok(u64::try_from(u128::from(bytes) * PS_PER_S / u128::from(time_ps))?)
+}
