@@ -188,7 +188,8 @@ mod tests {
     fn launch(channel: &mut Channel, bytes: u32, pushed: u32, arrived: Time) -> Result<(), u64> {
         let purpose = Purpose::Handler { handler: 20, arguments: [0; 4] };
         let payload = Payload { offset: 0, bytes };
-        let message = Message { node: 1, endpoint: 0, purpose, interrupt: false, payload, pushed };
+        let message =
+            Message { node: 1, endpoint: 0, purpose, interrupt: false, notify: false, payload, pushed };
         let tag = TraceTag { node: 0, port: 0, number: 1, launched: arrived, bytes };
         channel.launch(message, tag, arrived)
     }
