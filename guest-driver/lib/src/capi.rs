@@ -6,7 +6,7 @@
 //! A handle is used by one thread at a time. Time-outs are microseconds of wall time; a negative one waits as long as
 //! the device lives.
 
-pub mod channels;
+pub mod grim;
 pub mod matching;
 pub mod posts;
 pub mod region;

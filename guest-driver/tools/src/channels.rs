@@ -18,7 +18,7 @@ use crate::pattern::{WHOLE_EVERY, compare};
 const HANDLER: u32 = FIRST_HANDLER;
 
 /// A channel to the same channel of one peer.
-pub struct GrimChannel {
+pub struct PushChannel {
     port: Port,
     peer_address: Address,
     peer: String,
@@ -28,7 +28,7 @@ pub struct GrimChannel {
     is_met: bool,
 }
 
-impl GrimChannel {
+impl PushChannel {
     /// Opens the channel.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
     )))
 }
 
-impl Channel for GrimChannel {
+impl Channel for PushChannel {
     fn peer(&self) -> &str {
         &self.peer
     }
@@ -170,7 +170,7 @@ impl Channel for GrimChannel {
     }
 }
 
-impl Interrupting for GrimChannel {
+impl Interrupting for PushChannel {
     fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure> {
         Ok(self.port.receiver.wait_interrupts(timeout)?)
     }

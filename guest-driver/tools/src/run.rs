@@ -9,7 +9,7 @@ use niclab_user::{Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, WaitPo
 use crate::Failure;
 use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
 use crate::channel::{Channel, Interrupting};
-use crate::channels::{self, GrimChannel};
+use crate::channels::{self, PushChannel};
 use crate::cli::{
     Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
 };
@@ -185,7 +185,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
                 return Err(Failure::Usage("channels acknowledge nothing: drop --acknowledge".into()));
             }
             plan.sizes().try_for_each(|bytes| channels::check_size(&device, bytes))?;
-            bench_nic(&setting, plan, GrimChannel::open(&device, &options, pair.peer)?)
+            bench_nic(&setting, plan, PushChannel::open(&device, &options, pair.peer)?)
         }
         Transport::Slices | Transport::Tcp | Transport::Udp => {
             refuse_matching(transport, plan)?;
@@ -409,7 +409,7 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
             "a sender of posted messages cannot ask for interrupts: the receiver does, as `niclab-perf workload` shows".into(),
         )),
         Transport::Channels => {
-            count_interrupts_over(&setting, arguments, GrimChannel::open(&device, &options, pair.peer)?)
+            count_interrupts_over(&setting, arguments, PushChannel::open(&device, &options, pair.peer)?)
         }
         Transport::Slices | Transport::Tcp | Transport::Udp => {
             count_interrupts_over(&setting, arguments, SliceChannel::open(&device, &options, pair.peer)?)

@@ -36,7 +36,7 @@ impl Terms {
     }
 }
 
-/// An open channel, without handlers: [`super::Grim`] has these. It is closed once it and all its regions are dropped; what it has
+/// An open channel, without handlers: [`super::Node`] has these. It is closed once it and all its regions are dropped; what it has
 /// sent and has not left by then never arrives ([`Sender::flush`]).
 #[derive(Debug)]
 pub struct Port {

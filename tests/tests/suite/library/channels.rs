@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use niclab_user::channels::{
-    FIRST_HANDLER, Grim, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Options, Place, Refusal, Short, Terms,
+    FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Place, Refusal, Short, Terms,
 };
 use niclab_user::{Address, Error};
 
@@ -14,13 +14,13 @@ use super::{Cluster, PATIENCE, SHORT, node, until};
 const HANDLER: u32 = FIRST_HANDLER + 4;
 
 /// The channels of a program on this node, each of so many slices.
-fn grim(cluster: &Cluster, node: usize, channels: usize, slices: u32) -> Grim {
+fn grim(cluster: &Cluster, node: usize, channels: usize, slices: u32) -> Node {
     let parts = (0..channels).map(|_| cluster.open(node, slices)).collect();
     let terms = Terms { payload_bytes: 1 << 18, ..Terms::for_messages(MAX_BULK_BYTES) };
-    Grim::from_parts(parts, terms, &Options::default()).expect("channels")
+    Node::from_parts(parts, terms, &Options::default()).expect("channels")
 }
 
-fn pair(slices: u32) -> (Cluster, Grim, Grim) {
+fn pair(slices: u32) -> (Cluster, Node, Node) {
     let cluster = Cluster::new(2, "grim", |_| {});
     let (near, far) = (grim(&cluster, 0, 1, slices), grim(&cluster, 1, 1, slices));
     (cluster, near, far)
@@ -29,7 +29,7 @@ fn pair(slices: u32) -> (Cluster, Grim, Grim) {
 type Got = Arc<Mutex<Vec<(Address, Address, [u32; 4], Vec<u8>)>>>;
 
 /// A handler that keeps what comes.
-fn keep(grim: &mut Grim, number: u32) -> Got {
+fn keep(grim: &mut Node, number: u32) -> Got {
     let got = Got::default();
     let kept = Arc::clone(&got);
     let handler = move |_: &mut _, message: &niclab_user::channels::Message<'_>| {
@@ -40,7 +40,7 @@ fn keep(grim: &mut Grim, number: u32) -> Got {
     got
 }
 
-fn poll_until(grims: &mut [&mut Grim], what: &str, mut done: impl FnMut() -> bool) {
+fn poll_until(grims: &mut [&mut Node], what: &str, mut done: impl FnMut() -> bool) {
     until(what, || {
         grims.iter_mut().for_each(|grim| assert!(grim.poll().expect("no trouble") < u32::MAX));
         done()
@@ -132,7 +132,7 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
     let name = sender.expose(&region, true).expect("exposed");
     assert_eq!(sender.expose(&region, false).expect("hidden"), name);
     let place = Place { target: node(1), region: name, offset: 0 };
-    let refused = |near: &mut Grim, why: Refusal| {
+    let refused = |near: &mut Node, why: Refusal| {
         let mut error = None;
         until("the refusal", || {
             error = near.poll().err();
@@ -229,7 +229,7 @@ fn an_outbox_has_a_bound_and_says_it() {
     let cluster = Cluster::new(2, "grim", |_| {});
     let terms = Terms::for_messages(MAX_BULK_BYTES);
     let options = Options { outbox_messages: 5, ..Options::default() };
-    let mut near = Grim::from_parts(vec![cluster.open(0, 8)], terms, &options).expect("a channel");
+    let mut near = Node::from_parts(vec![cluster.open(0, 8)], terms, &options).expect("a channel");
     let _far = cluster.open(1, 8);
     let short = Short::new(node(1), HANDLER);
     let error = (0..100_000).find_map(|_| near.outbox().send_short(0, short).err()).expect("nobody receives");

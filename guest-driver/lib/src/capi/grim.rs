@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::region::niclab_region;
 use super::{Failure, call, deadline, exclusive, give, niclab_device, place, policy_of, shared, take_back};
-use crate::channels::{FIRST_HANDLER, Grim, Message, Options, Outbox, Place, Short};
+use crate::channels::{FIRST_HANDLER, Message, Node, Options, Outbox, Place, Short};
 use crate::{Address, Deadline};
 
 /// Any free ports.
@@ -21,7 +21,7 @@ const _: () = assert!(GRIM_FIRST_HANDLER == FIRST_HANDLER);
 
 /// The channels of a program, with its handlers.
 #[allow(non_camel_case_types)]
-pub struct grim(pub Grim);
+pub struct grim(pub Node);
 
 /// What a handler sends by, while it runs.
 #[allow(non_camel_case_types)]
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn grim_enable(
             keeper: Address { node: keeper_node, port: keeper_port },
             ..Options::default()
         };
-        let enabled = Grim::enable(&device.0, &options)?;
+        let enabled = Node::enable(&device.0, &options)?;
         // SAFETY: the caller says so.
         unsafe { give(result, grim(enabled)) }
     })

@@ -66,10 +66,10 @@ impl Options {
 
 /// The channels of a program, with its handlers.
 ///
-/// Handlers are run by every call that waits and by [`Grim::poll`], one after the other, in the order in which messages came at a
+/// Handlers are run by every call that waits and by [`Node::poll`], one after the other, in the order in which messages came at a
 /// channel; never from within a handler. While a call waits for room, messages are taken out of the receive queues, so that programs
-/// that send to one another under full queues go on. Dropping it takes back what has not left: [`Grim::close`] waits for that.
-pub struct Grim {
+/// that send to one another under full queues go on. Dropping it takes back what has not left: [`Node::close`] waits for that.
+pub struct Node {
     outbox: Outbox,
     receivers: Vec<Receiver>,
     handlers: Handlers,
@@ -77,13 +77,13 @@ pub struct Grim {
     quiet: Quiet,
 }
 
-impl std::fmt::Debug for Grim {
+impl std::fmt::Debug for Node {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Grim").field("outbox", &self.outbox).finish_non_exhaustive()
+        formatter.debug_struct("Node").field("outbox", &self.outbox).finish_non_exhaustive()
     }
 }
 
-impl Grim {
+impl Node {
     /// Opens the channels of a program.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Grim {
     ///
     /// # Errors
     ///
-    /// As [`Grim::enable`]; [`Error::Inconsistent`] names a part that is too small.
+    /// As [`Node::enable`]; [`Error::Inconsistent`] names a part that is too small.
     pub fn from_parts(parts: Vec<Parts>, terms: Terms, options: &Options) -> Result<Self, Error> {
         let ports = parts.into_iter().map(|parts| Port::from_parts(parts, terms));
         Self::of_ports(ports.collect::<Result<_, _>>()?, options)
@@ -145,7 +145,7 @@ impl Grim {
         self.policy = policy;
     }
 
-    /// Registers a handler, at any time. It has no number, and nobody can call it, before [`Grim::synch_handlers`].
+    /// Registers a handler, at any time. It has no number, and nobody can call it, before [`Node::synch_handlers`].
     ///
     /// # Errors
     ///
@@ -193,14 +193,14 @@ impl Grim {
         // Of what the calls before could not deliver this call knows nothing.
         self.outbox.push_on()?;
         let known = self.outbox.troubles.len();
-        self.wait_until("wait for the keeper of the handlers", deadline.into(), false, |grim| {
-            if let Some(outcome) = grim.handlers.outcome().filter(|_| asked.is_some()) {
+        self.wait_until("wait for the keeper of the handlers", deadline.into(), false, |node| {
+            if let Some(outcome) = node.handlers.outcome().filter(|_| asked.is_some()) {
                 return outcome.map(Some);
             }
-            grim.forgive_absence(known);
+            node.forgive_absence(known);
             if asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN) {
-                for (message, payload) in grim.handlers.ask(most) {
-                    grim.outbox.post(0, message, &payload)?;
+                for (message, payload) in node.handlers.ask(most) {
+                    node.outbox.post(0, message, &payload)?;
                 }
                 asked = Some(Instant::now());
             }
@@ -225,14 +225,14 @@ impl Grim {
         self.handlers.names().number(name)
     }
 
-    /// The number of a handler; waits until it is part of the list. This program must have called [`Grim::synch_handlers`].
+    /// The number of a handler; waits until it is part of the list. This program must have called [`Node::synch_handlers`].
     ///
     /// # Errors
     ///
     /// [`Error::TimedOut`], [`Error::DeviceGone`].
     pub fn wait_for_handler(&mut self, name: &str, deadline: impl Into<Deadline>) -> Result<u32, Error> {
-        self.wait_until("wait for a handler to be registered", deadline.into(), true, |grim| {
-            Ok(grim.handler_by_name(name))
+        self.wait_until("wait for a handler to be registered", deadline.into(), true, |node| {
+            Ok(node.handler_by_name(name))
         })
     }
 
@@ -256,7 +256,7 @@ impl Grim {
     ///
     /// # Errors
     ///
-    /// As [`Grim::send_short`].
+    /// As [`Node::send_short`].
     #[inline]
     pub fn send_bulk(
         &mut self,
@@ -273,7 +273,7 @@ impl Grim {
     ///
     /// # Errors
     ///
-    /// As [`Grim::send_short`], after some of it was sent.
+    /// As [`Node::send_short`], after some of it was sent.
     pub fn send_memory(
         &mut self,
         channel: usize,
@@ -300,8 +300,8 @@ impl Grim {
         if self.outbox.try_post(channel, message, payload)? {
             return Ok(());
         }
-        self.wait_until("push a message", deadline, false, |grim| {
-            Ok(grim.outbox.try_post(channel, message, payload)?.then_some(()))
+        self.wait_until("push a message", deadline, false, |node| {
+            Ok(node.outbox.try_post(channel, message, payload)?.then_some(()))
         })
     }
 
@@ -320,19 +320,19 @@ impl Grim {
         }
     }
 
-    /// As [`Grim::poll`], but waits for the first message. With one channel a wait that sleeps does so until an interrupt; with more
+    /// As [`Node::poll`], but waits for the first message. With one channel a wait that sleeps does so until an interrupt; with more
     /// it naps, as there is none for all of them.
     ///
     /// # Errors
     ///
-    /// As [`Grim::poll`]; [`Error::TimedOut`], [`Error::DeviceGone`].
+    /// As [`Node::poll`]; [`Error::TimedOut`], [`Error::DeviceGone`].
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<u32, Error> {
         let handled = self.poll()?;
         if handled > 0 {
             return Ok(handled);
         }
-        self.wait_until("wait for a message", deadline.into(), true, |grim| {
-            let handled = grim.poll()?;
+        self.wait_until("wait for a message", deadline.into(), true, |node| {
+            let handled = node.poll()?;
             Ok((handled > 0).then_some(handled))
         })
     }
@@ -341,9 +341,9 @@ impl Grim {
     ///
     /// # Errors
     ///
-    /// As [`Grim::wait`].
+    /// As [`Node::wait`].
     pub fn flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
-        self.wait_until("flush", deadline.into(), false, |grim| Ok(grim.outbox.is_flushed()?.then_some(())))?;
+        self.wait_until("flush", deadline.into(), false, |node| Ok(node.outbox.is_flushed()?.then_some(())))?;
         self.outbox.troubles.pop_front().map_or(Ok(()), Err)
     }
 
@@ -351,7 +351,7 @@ impl Grim {
     ///
     /// # Errors
     ///
-    /// As [`Grim::flush`]; the channels are closed all the same.
+    /// As [`Node::flush`]; the channels are closed all the same.
     pub fn close(mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if let Some(short) = self.handlers.leave() {
             self.outbox.send_short(0, short)?;
