@@ -31,7 +31,7 @@ static int niclab_port_check(struct niclab *nic, struct niclab_open_port *argume
 }
 
 /* Asks the device for a port; its number goes into @argument. */
-static int niclab_port_request(struct niclab *nic, struct niclab_open_port *argument, void *memory)
+static int niclab_port_ask(struct niclab *nic, struct niclab_open_port *argument, void *memory)
 {
 	struct niclab_port_open request = {
 		.port = argument->port,
@@ -96,7 +96,7 @@ int niclab_port_open(struct niclab_file *file, struct niclab_open_port *argument
 	memory = alloc_pages_exact(argument->receive_bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!memory)
 		return -ENOMEM;
-	err = niclab_port_request(nic, argument, memory);
+	err = niclab_port_ask(nic, argument, memory);
 	if (err) {
 		niclab_memory_free(nic, memory, argument->receive_bytes, niclab_is_refusal(err));
 		return err;

@@ -3,7 +3,7 @@
 //! Nothing here knows how `niclab` works inside. A test is a command line, an exit code, and what was printed.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -92,7 +92,7 @@ impl Niclab {
     }
 
     /// The folder in which the command runs, and which the guests see.
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -177,6 +177,29 @@ pub fn compile(niclab: &Niclab, name: &str, text: &str) {
         .output()
         .expect("cc starts");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+}
+
+/// Builds the library's examples in C into the folder that the guests see.
+///
+/// # Panics
+/// When they cannot be built.
+pub fn build_c_examples(niclab: &Niclab) {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/lib");
+    let built = release_folder().join("libniclab_user.a");
+    let cargo = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--offline", "--release", "--package", "niclab-user", "--lib"])
+        .current_dir(&library)
+        .output()
+        .expect("cargo");
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    let make = Command::new("make")
+        .arg("-C")
+        .arg(library.join("examples"))
+        .arg(format!("LIBRARY={}", built.display()))
+        .arg(format!("OUT={}", niclab.folder().display()))
+        .output()
+        .expect("make");
+    assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
 }
 
 /// Asks `condition` until it holds; true when it did within `limit`.

@@ -1,7 +1,5 @@
 //! Groups of INIC cards in real guests: their cards wait, send and combine for them, and hosts are not woken.
 
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use niclab_tests::{Niclab, Outcome, Started};
@@ -68,22 +66,7 @@ fn a_group_ends_for_all_when_a_member_is_killed_or_cut_off_and_another_can_be_ma
 #[test]
 fn a_c_program_does_so_too() {
     let niclab = Niclab::new();
-    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/lib");
-    let built = niclab_tests::release_folder().join("libniclab_user.a");
-    let cargo = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--offline", "--release", "--package", "niclab-user", "--lib"])
-        .current_dir(&library)
-        .output()
-        .expect("cargo");
-    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
-    let make = Command::new("make")
-        .arg("-C")
-        .arg(library.join("examples"))
-        .arg(format!("LIBRARY={}", built.display()))
-        .arg(format!("OUT={}", niclab.folder().display()))
-        .output()
-        .expect("make");
-    assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
+    niclab_tests::build_c_examples(&niclab);
     let outcome = niclab.run(["run", "--nic", "inic", "--nodes", "4", "--", "./inic_collective"]).success();
     assert_eq!(outcome.stdout.matches("4 nodes have added 100 values").count(), 4, "{outcome}");
 }

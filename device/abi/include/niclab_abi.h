@@ -1710,8 +1710,9 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
  *
  * A message stays in the outbound queue until the other card has acknowledged all of it. [`crate::receive::StatusLine::sent`]
  * counts the messages that have left it, in the order of their launches: by that the program knows which part of the payload
- * region is free. The card writes a status line for each message with payload that leaves. What another card refuses for
- * good is counted as refused there, with the reason.
+ * region is free. The card writes a status line for each message with payload that leaves, and for each that asked for it
+ * ([`CHANNEL_NOTIFY`]). What another card refuses for good is counted as refused there, with the reason, and as one that has left.
+ * A header that the card itself refuses counts likewise, in its place, but for one with [`crate::receive::REFUSED_SEGMENT`].
  */
 
 /*
@@ -1743,6 +1744,9 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 
 /* Flag of [`CHANNEL_SHORT`] and [`CHANNEL_BULK`]: the receiving card interrupts its host once the message is stored. */
 #define NICLAB_CHANNEL_INTERRUPT 256U
+
+/* Flag of the same: the card writes a status line once the message has left, as it does for all with payload. */
+#define NICLAB_CHANNEL_NOTIFY 512U
 
 /* Most bytes of the payload of one message (section 5.1). */
 #define NICLAB_CHANNEL_MAX_BULK_BYTES 0xc000U

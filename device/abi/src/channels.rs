@@ -16,8 +16,9 @@
 //!
 //! A message stays in the outbound queue until the other card has acknowledged all of it. [`crate::receive::StatusLine::sent`]
 //! counts the messages that have left it, in the order of their launches: by that the program knows which part of the payload
-//! region is free. The card writes a status line for each message with payload that leaves. What another card refuses for
-//! good is counted as refused there, with the reason.
+//! region is free. The card writes a status line for each message with payload that leaves, and for each that asked for it
+//! ([`CHANNEL_NOTIFY`]). What another card refuses for good is counted as refused there, with the reason, and as one that has left.
+//! A header that the card itself refuses counts likewise, in its place, but for one with [`crate::receive::REFUSED_SEGMENT`].
 
 use crate::layout;
 
@@ -41,6 +42,8 @@ pub const CHANNEL_MEMORY: u32 = 3;
 pub const CHANNEL_SEGMENT: u32 = 4;
 /// Flag of [`CHANNEL_SHORT`] and [`CHANNEL_BULK`]: the receiving card interrupts its host once the message is stored.
 pub const CHANNEL_INTERRUPT: u32 = 1 << 8;
+/// Flag of the same: the card writes a status line once the message has left, as it does for all with payload.
+pub const CHANNEL_NOTIFY: u32 = 1 << 9;
 
 /// Most bytes of the payload of one message (section 5.1).
 pub const CHANNEL_MAX_BULK_BYTES: u64 = 48 << 10;

@@ -4,13 +4,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = env!("CARGO_MANIFEST_DIR");
     let config = cbindgen::Config::from_root_or_default(root);
     let source = std::path::Path::new(root).join("src");
-    let bindings = cbindgen::Builder::new()
-        .with_config(config)
-        .with_src(source.join("capi.rs"))
-        .with_src(source.join("capi/region.rs"))
-        .with_src(source.join("capi/matching.rs"))
-        .with_src(source.join("capi/posts.rs"))
-        .generate()?;
-    bindings.write(std::io::stdout());
+    let mut parts: Vec<_> = std::fs::read_dir(source.join("capi"))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    parts.sort();
+    let first = cbindgen::Builder::new().with_config(config).with_src(source.join("capi.rs"));
+    parts.into_iter().fold(first, cbindgen::Builder::with_src).generate()?.write(std::io::stdout());
     Ok(())
 }

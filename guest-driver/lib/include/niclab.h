@@ -99,6 +99,26 @@
 #define NICLAB_ADAPTIVE 2
 
 /**
+ * Any free ports.
+ */
+#define GRIM_ANY_PORT 4294967295
+
+/**
+ * grim_register_handler(): the keeper chooses the number.
+ */
+#define GRIM_ANY_NUMBER 0
+
+/**
+ * Handlers below this number are predefined.
+ */
+#define GRIM_FIRST_HANDLER 16
+
+/**
+ * Most bytes of the payload of a message.
+ */
+#define GRIM_MAX_BULK_BYTES 49152
+
+/**
  * Source of a match entry: any node.
  */
 #define NICLAB_MATCH_ANY UINT32_MAX
@@ -284,6 +304,16 @@
 #define NICLAB_POSTS_ANY_NODE 4294967295
 
 /**
+ * The channels of a program, with its handlers.
+ */
+typedef struct grim grim;
+
+/**
+ * What a handler sends by, while it runs.
+ */
+typedef struct grim_outbox grim_outbox;
+
+/**
  * A NIC.
  */
 typedef struct niclab_device niclab_device;
@@ -359,6 +389,46 @@ typedef struct {
    */
   uint32_t source_port;
 } niclab_message;
+
+/**
+ * A message, as a handler sees it.
+ */
+typedef struct {
+  /**
+   * Its payload, in place; null without any. It is overwritten once the handler has returned.
+   */
+  const void *payload;
+  /**
+   * Bytes of the payload.
+   */
+  uint64_t bytes;
+  /**
+   * Number of the handler.
+   */
+  uint32_t handler;
+  /**
+   * Four integers.
+   */
+  uint32_t arguments[4];
+  /**
+   * Node that sent it.
+   */
+  uint32_t source_node;
+  /**
+   * Its channel: the port.
+   */
+  uint32_t source_port;
+  /**
+   * The port that it came to.
+   */
+  uint32_t target_port;
+} grim_message;
+
+/**
+ * A handler. It sends by grim_outbox_short() and grim_outbox_bulk(), and must not call anything else of the library with the handle
+ * that is polled.
+ */
+typedef void (*grim_handler)(grim_outbox *outbox, const grim_message *message, void *user);
 
 /**
  * A match entry to append.
@@ -713,32 +783,190 @@ int niclab_ultra_receive(niclab_ultra_port *port, niclab_message *message, int64
 int niclab_ultra_flush(niclab_ultra_port *port, int64_t timeout_us);
 
 /**
- * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
- * ignored.
+ * Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT. The list of all
+ * handlers is kept by the channel of port `keeper_port` on `keeper_node`, the same for all programs of the cluster.
  *
  * # Safety
  *
- * `region` must be null or from this library, and is not to be used again.
+ * `device` must be null or from niclab_open, `result` null or valid for a store.
  */
-void niclab_region_release(niclab_region *region);
+int grim_enable(const niclab_device *device,
+                uint32_t first_port,
+                uint32_t channels,
+                uint32_t keeper_node,
+                uint32_t keeper_port,
+                grim **result);
 
 /**
- * Where the memory of a region is; null for null.
+ * Closes the channels: what has not left is taken back (grim_flush). Null is ignored.
  *
  * # Safety
  *
- * `region` must be null or from this library.
+ * `handle` must be null or from grim_enable, and is not to be used again.
  */
-void *niclab_region_memory(const niclab_region *region);
+void grim_disable(grim *handle);
 
 /**
- * Bytes of a region; 0 for null.
+ * Sets how calls wait: NICLAB_SPIN, NICLAB_BLOCK or NICLAB_ADAPTIVE.
  *
  * # Safety
  *
- * `region` must be null or from this library.
+ * `handle` must be null or from grim_enable.
  */
-uint64_t niclab_region_bytes(const niclab_region *region);
+int grim_set_wait_policy(grim *handle, int policy);
+
+/**
+ * Registers a handler, at any time. With GRIM_ANY_NUMBER it has a number once grim_synch_handlers() has returned.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable, `name` null or a string. `handler` is called with `user` by calls of the handle until it
+ * is disabled.
+ */
+int grim_register_handler(grim *handle,
+                          const char *name,
+                          uint32_t number,
+                          grim_handler handler,
+                          void *user);
+
+/**
+ * Makes the handlers that are registered part of the cluster's list, and waits until they are, up to `timeout_us`. The program that
+ * keeps the list must poll. Names that could not be merged are in niclab_last_error().
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable.
+ */
+int grim_synch_handlers(grim *handle,
+                        int64_t timeout_us);
+
+/**
+ * The number of a handler. Waits up to `timeout_us` until it is part of the list; 0 does not wait, and fails with NICLAB_ERROR_AGAIN.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable, `name` null or a string, `number` null or valid for a store.
+ */
+int grim_get_handler_by_name(grim *handle,
+                             const char *name,
+                             uint32_t *number,
+                             int64_t timeout_us);
+
+/**
+ * Sends four integers for a handler of the endpoint at `node` and `port`, through the channel of this number, from 0. Waits for room up
+ * to `timeout_us`, and runs handlers meanwhile.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable, `arguments` null or valid for four integers.
+ */
+int grim_send_short(grim *handle,
+                    uint32_t channel,
+                    uint32_t node,
+                    uint32_t port,
+                    uint32_t handler,
+                    const uint32_t *arguments,
+                    int64_t timeout_us);
+
+/**
+ * As grim_send_short(), with a payload of up to GRIM_MAX_BULK_BYTES. It may be used anew once this returns.
+ *
+ * # Safety
+ *
+ * As there; `payload` must be null or valid for reads of `bytes`.
+ */
+int grim_send_bulk(grim *handle,
+                   uint32_t channel,
+                   uint32_t node,
+                   uint32_t port,
+                   uint32_t handler,
+                   const uint32_t *arguments,
+                   const void *payload,
+                   uint64_t bytes,
+                   int64_t timeout_us);
+
+/**
+ * Copies `bytes`, of which there may be any number, to `offset` of a region that the program at `node` and `port` has exposed by this
+ * name. It is not told: a message behind them, which comes behind them, may do that. Waits as grim_send_short() does.
+ *
+ * # Safety
+ *
+ * As grim_send_bulk.
+ */
+int grim_send_memory(grim *handle,
+                     uint32_t channel,
+                     uint32_t node,
+                     uint32_t port,
+                     uint32_t region,
+                     uint64_t offset,
+                     const void *memory,
+                     uint64_t bytes,
+                     int64_t timeout_us);
+
+/**
+ * Runs the handlers of messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how many there were
+ * where `handled` is not null. An error names what went wrong since the last call: nothing stops for it.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable, `handled` null or valid for a store.
+ */
+int grim_poll(grim *handle,
+              uint32_t *handled,
+              int64_t timeout_us);
+
+/**
+ * Waits up to `timeout_us` until all that was sent has left, and runs handlers meanwhile.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable.
+ */
+int grim_flush(grim *handle, int64_t timeout_us);
+
+/**
+ * Allocates and registers at least `bytes` of memory for a channel, zeros all of them, and lets memory messages write into it. `name`
+ * is what those who write give. niclab_region_memory() says where it is, and niclab_region_release() ends it.
+ *
+ * # Safety
+ *
+ * `handle` must be null or from grim_enable, `region` and `name` null or valid for a store.
+ */
+int grim_expose(grim *handle,
+                uint32_t channel,
+                uint64_t bytes,
+                niclab_region **region,
+                uint32_t *name);
+
+/**
+ * As grim_send_short(), from a handler: what finds no room waits, and there is a bound for that (NICLAB_ERROR_REFUSED).
+ *
+ * # Safety
+ *
+ * `outbox` must be null or what the handler was given, `arguments` null or valid for four integers.
+ */
+int grim_outbox_short(grim_outbox *outbox,
+                      uint32_t channel,
+                      uint32_t node,
+                      uint32_t port,
+                      uint32_t handler,
+                      const uint32_t *arguments);
+
+/**
+ * As grim_send_bulk(), from a handler.
+ *
+ * # Safety
+ *
+ * As grim_outbox_short; `payload` must be null or valid for reads of `bytes`.
+ */
+int grim_outbox_bulk(grim_outbox *outbox,
+                     uint32_t channel,
+                     uint32_t node,
+                     uint32_t port,
+                     uint32_t handler,
+                     const uint32_t *arguments,
+                     const void *payload,
+                     uint64_t bytes);
 
 /**
  * What a result of an event means, in English; never null. Valid for ever.
@@ -1066,6 +1294,34 @@ int niclab_posts_reduce(niclab_posts_port *port,
  * `port` must be null or from niclab_posts_open, `event` null or valid for a store.
  */
 int niclab_posts_next_event(niclab_posts_port *port, niclab_posts_event *event, int64_t timeout_us);
+
+/**
+ * Deregisters memory: once this returns, the NIC touches it no more. Its entries are unlinked without events. Null is
+ * ignored.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library, and is not to be used again.
+ */
+void niclab_region_release(niclab_region *region);
+
+/**
+ * Where the memory of a region is; null for null.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library.
+ */
+void *niclab_region_memory(const niclab_region *region);
+
+/**
+ * Bytes of a region; 0 for null.
+ *
+ * # Safety
+ *
+ * `region` must be null or from this library.
+ */
+uint64_t niclab_region_bytes(const niclab_region *region);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -6,6 +6,7 @@
 //! A handle is used by one thread at a time. Time-outs are microseconds of wall time; a negative one waits as long as
 //! the device lives.
 
+pub mod grim;
 pub mod matching;
 pub mod posts;
 pub mod region;
@@ -389,9 +390,13 @@ impl From<Error> for Failure {
             Error::NoDevice { .. } | Error::Open { .. } | Error::NotNiclab { .. } => NICLAB_ERROR_NO_DEVICE,
             Error::AbiVersion { .. } | Error::MissingFeature { .. } => NICLAB_ERROR_MISMATCH,
             Error::PortBusy { .. } => NICLAB_ERROR_BUSY,
-            Error::BadValue { .. } | Error::NothingReported { .. } => NICLAB_ERROR_VALUE,
+            Error::BadValue { .. } | Error::NothingReported { .. } | Error::Handlers { .. } => {
+                NICLAB_ERROR_VALUE
+            }
             Error::Refused { .. }
             | Error::Launch { .. }
+            | Error::UnknownHandler { .. }
+            | Error::OutboxFull { .. }
             | Error::NoMemory { .. }
             | Error::Transfer { .. } => NICLAB_ERROR_REFUSED,
             Error::TimedOut { .. } => NICLAB_ERROR_TIMEOUT,

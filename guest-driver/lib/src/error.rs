@@ -4,6 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use niclab_port::channels::FIRST_HANDLER;
+use niclab_port::channels::names::{Conflict, MAX_NAME_BYTES, MAX_NAMES, NameProblem};
+
 /// Every failure of this library. Nothing here is fatal to the process; after [`Error::DeviceGone`] the port is of no
 /// further use, after any other error it can be used again.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +107,9 @@ pub enum Error {
     },
 
     /// The device refused launches or register writes since the port was opened.
-    #[error("{device}: port {port}: {count} launches or register writes refused, the last because {reason}")]
+    #[error("{device}: port {port}: {count} launches or register writes refused, the last because {}",
+        .refusal.map_or("the device does not say why", niclab_port::Refusal::reason)
+    )]
     Launch {
         /// The device.
         device: String,
@@ -112,8 +117,47 @@ pub enum Error {
         port: u32,
         /// How many were refused.
         count: u64,
-        /// Why the last one was.
-        reason: &'static str,
+        /// Why the last one was; none where the device does not say it.
+        refusal: Option<niclab_port::Refusal>,
+    },
+
+    /// A message was sent to an endpoint whose program has no handler of this number: its card has the message, and nobody else.
+    #[error(
+        "node {node}, port {port} has no handler {number}{}: have its program register it, and synchronise handlers before they \
+         are called", .name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default()
+    )]
+    UnknownHandler {
+        /// The receiver's node.
+        node: u32,
+        /// Its port.
+        port: u32,
+        /// The handler that was called.
+        number: u32,
+        /// Its name, where the cluster's list has one.
+        name: Option<String>,
+    },
+
+    /// Handlers cannot be registered, or not be part of the cluster's list.
+    #[error("{}", describe(.conflicts))]
+    Handlers {
+        /// Each of them, and why.
+        conflicts: Vec<Conflict>,
+    },
+
+    /// A handler has sent more than may wait for room; nothing was sent.
+    #[error(
+        "{messages} messages with {bytes} bytes wait for room already, of at most {most_messages} with {most_bytes}: send less from \
+         handlers, poll more often, or raise outbox_messages and outbox_bytes"
+    )]
+    OutboxFull {
+        /// Messages that wait.
+        messages: usize,
+        /// Bytes of their payload.
+        bytes: usize,
+        /// Messages that may.
+        most_messages: usize,
+        /// Bytes that may.
+        most_bytes: usize,
     },
 
     /// A message could not be moved, by a card with lists.
@@ -193,4 +237,26 @@ impl From<niclab_port::BadValue> for Error {
     fn from(niclab_port::BadValue { what, value, most }: niclab_port::BadValue) -> Self {
         Self::BadValue { what, value, range: format!("at most {most}") }
     }
+}
+
+/// All conflicts in words, each with its mend.
+fn describe(conflicts: &[Conflict]) -> String {
+    let texts = conflicts.iter().map(|Conflict { name, number, problem }| match problem {
+        NameProblem::Length => format!("handler {name:?}: a name has 1 to {MAX_NAME_BYTES} bytes"),
+        NameProblem::Doubled => format!("handler {name:?} is registered here already: choose another name"),
+        NameProblem::Predefined => format!(
+            "handler {name:?}: number {number} is a predefined handler's: choose {FIRST_HANDLER} or more, or none"
+        ),
+        NameProblem::Taken => {
+            format!("handler {name:?}: number {number} is another handler's: choose another, or none")
+        }
+        NameProblem::OtherNumber => {
+            format!("handler {name:?} has the number {number} at others: register it by that, or by none")
+        }
+        NameProblem::Full => format!("handler {name:?}: there are {MAX_NAMES} handlers, and there may be no more"),
+        NameProblem::Other(reason) => {
+            format!("handler {name:?}: of a reason ({reason}) that this library does not know: build all programs alike")
+        }
+    });
+    texts.collect::<Vec<_>>().join("; ")
 }

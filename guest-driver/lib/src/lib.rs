@@ -39,6 +39,7 @@
 mod backing;
 mod bare;
 pub mod capi;
+pub mod channels;
 pub mod commanded;
 mod device;
 mod error;

@@ -8,7 +8,7 @@ use niclab_port::lists::messages::Buffer;
 
 use crate::memory::Memory;
 use crate::port::Link;
-use crate::{Address, Error};
+use crate::{Address, Backing, Error};
 
 /// Registered memory: pinned, and known to the NIC for one port. Cheap to clone; it is deregistered with the last clone.
 ///
@@ -69,6 +69,11 @@ impl Region {
     /// What the device calls it.
     pub(crate) fn name(&self) -> u32 {
         self.0.name
+    }
+
+    /// The far side of its port.
+    pub(crate) fn backing(&self) -> &dyn Backing {
+        &*self.0.link.backing
     }
 
     /// Bytes of the region.

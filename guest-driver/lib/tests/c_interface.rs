@@ -9,14 +9,12 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 fn committed_header_is_current() {
     let root = Path::new(ROOT);
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
-    let bindings = cbindgen::Builder::new()
-        .with_config(config)
-        .with_src(root.join("src/capi.rs"))
-        .with_src(root.join("src/capi/region.rs"))
-        .with_src(root.join("src/capi/matching.rs"))
-        .with_src(root.join("src/capi/posts.rs"))
-        .generate()
-        .expect("a header");
+    let mut parts: Vec<_> = std::fs::read_dir(root.join("src/capi"))
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .expect("the parts");
+    parts.sort();
+    let first = cbindgen::Builder::new().with_config(config).with_src(root.join("src/capi.rs"));
+    let bindings = parts.into_iter().fold(first, cbindgen::Builder::with_src).generate().expect("a header");
     let mut header = Vec::new();
     bindings.write(&mut header);
     let committed = std::fs::read(root.join("include/niclab.h")).expect("the committed header");
@@ -53,7 +51,7 @@ fn the_examples_compile_link_and_name_what_is_missing() {
         .expect("make");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
 
-    for example in ["ultra_pingpong", "match_exchange", "inic_collective"] {
+    for example in ["ultra_pingpong", "match_exchange", "inic_collective", "grim_handlers"] {
         let run = Command::new(out.join(example)).arg("/dev/niclab-absent").output().expect("the example");
         let text = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(1), "{text}");

@@ -56,8 +56,8 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 1 MiB with
-    /// TCP, 64 MiB with lists
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 48 KiB through
+    /// a channel, 1 MiB with TCP, 64 MiB with lists
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -295,6 +295,9 @@ pub enum Transport {
     /// Room that is posted for whatever comes, as of a card with posts
     #[value(name = "posts")]
     Posts,
+    /// Messages that are pushed through a logical channel, as of a GRIM card
+    #[value(name = "grim")]
+    Channels,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
     /// UDP datagrams, of which some may be lost: a stream only
@@ -308,6 +311,7 @@ impl Transport {
             Self::Slices => "ultra",
             Self::Lists => "match",
             Self::Posts => "posts",
+            Self::Channels => "grim",
             Self::Tcp => "tcp",
             Self::Udp => "udp",
         }

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use niclab_user::lists::Region;
-
 use crate::Failure;
 use crate::channel::pattern;
 
@@ -24,20 +22,20 @@ static PATTERN: [u8; PATTERN_BYTES + COMPARED_BYTES] = {
 /// Every n-th message is compared as a whole.
 pub const WHOLE_EVERY: u64 = 256;
 
-/// A message in a region must be the pattern: both ends of it always, and all of it where that is wanted.
+/// A message must be the pattern: both ends of it always, and all of it where that is wanted. `read` copies its bytes from an offset
+/// on.
 ///
 /// # Errors
 ///
 /// [`Failure::Damaged`].
 pub fn compare(
-    region: &Region,
-    message: Range<usize>,
+    read: impl Fn(usize, &mut [u8]) -> Result<(), Failure>,
+    bytes: usize,
     is_whole: bool,
     number: u64,
     peer: &str,
 ) -> Result<(), Failure> {
-    let (begin, bytes) = (message.start, message.len());
-    let part = |part: Range<usize>| compare_part(region, begin, part, number, peer);
+    let part = |part: Range<usize>| compare_part(&read, part, number, peer);
     if is_whole {
         return part(0..bytes);
     }
@@ -47,8 +45,7 @@ pub fn compare(
 }
 
 fn compare_part(
-    region: &Region,
-    begin: usize,
+    read: impl Fn(usize, &mut [u8]) -> Result<(), Failure>,
     part: Range<usize>,
     number: u64,
     peer: &str,
@@ -56,7 +53,7 @@ fn compare_part(
     let mut found = [0; COMPARED_BYTES];
     for first in part.clone().step_by(COMPARED_BYTES) {
         let found = &mut found[..COMPARED_BYTES.min(part.end - first)];
-        region.read(begin + first, found)?;
+        read(first, found)?;
         // As a whole: under emulation, byte by byte would take longer than the message.
         if PATTERN.get(first % PATTERN_BYTES..).is_some_and(|expected| expected.starts_with(found)) {
             continue;

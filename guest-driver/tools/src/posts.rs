@@ -185,14 +185,8 @@ impl PostChannel {
         self.incoming.read(begin + TAG_BYTES, &mut buffer[..front])?;
         self.received += 1;
         if tag.kind == Kind::Data {
-            let message = begin + TAG_BYTES..begin + TAG_BYTES + bytes;
-            compare(
-                &self.incoming,
-                message,
-                self.received.is_multiple_of(WHOLE_EVERY),
-                tag.number,
-                &self.peer,
-            )?;
+            let read = |offset, out: &mut [u8]| Ok(self.incoming.read(begin + TAG_BYTES + offset, out)?);
+            compare(read, bytes, self.received.is_multiple_of(WHOLE_EVERY), tag.number, &self.peer)?;
         }
         self.post(place)?;
         Ok(tag)

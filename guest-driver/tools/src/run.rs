@@ -4,11 +4,12 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use niclab_user::{Device, FEATURE_LISTS, FEATURE_POSTS, WaitPolicy};
+use niclab_user::{Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, WaitPolicy};
 
 use crate::Failure;
 use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
 use crate::channel::{Channel, Interrupting};
+use crate::channels::{self, PushChannel};
 use crate::cli::{
     Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
 };
@@ -178,7 +179,15 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             plan.sizes().try_for_each(|bytes| posts::check_size(&device, bytes))?;
             bench_nic(&setting, plan, PostChannel::open(&device, &options, pair.peer, plan.payload_bytes())?)
         }
-        _ => {
+        Transport::Channels => {
+            refuse_matching(transport, plan)?;
+            if plan.flags.acknowledge {
+                return Err(Failure::Usage("channels acknowledge nothing: drop --acknowledge".into()));
+            }
+            plan.sizes().try_for_each(|bytes| channels::check_size(&device, bytes))?;
+            bench_nic(&setting, plan, PushChannel::open(&device, &options, pair.peer)?)
+        }
+        Transport::Slices | Transport::Tcp | Transport::Udp => {
             refuse_matching(transport, plan)?;
             plan.sizes().try_for_each(slices::check_size)?;
             bench_nic(&setting, plan, SliceChannel::open(&device, &options, pair.peer)?)
@@ -193,7 +202,11 @@ fn transport_of(world: &WorldArguments, device: &Device) -> Transport {
 
 /// As the NIC is used.
 fn natural_transport(device: &Device) -> Transport {
-    let natural = [(FEATURE_LISTS, Transport::Lists), (FEATURE_POSTS, Transport::Posts)];
+    let natural = [
+        (FEATURE_LISTS, Transport::Lists),
+        (FEATURE_POSTS, Transport::Posts),
+        (FEATURE_CHANNELS, Transport::Channels),
+    ];
     let found = natural.into_iter().find(|(feature, _)| device.info().has(*feature));
     found.map_or(Transport::Slices, |(_, transport)| transport)
 }
@@ -395,7 +408,12 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
         Transport::Posts => Err(Failure::Usage(
             "a sender of posted messages cannot ask for interrupts: the receiver does, as `niclab-perf workload` shows".into(),
         )),
-        _ => count_interrupts_over(&setting, arguments, SliceChannel::open(&device, &options, pair.peer)?),
+        Transport::Channels => {
+            count_interrupts_over(&setting, arguments, PushChannel::open(&device, &options, pair.peer)?)
+        }
+        Transport::Slices | Transport::Tcp | Transport::Udp => {
+            count_interrupts_over(&setting, arguments, SliceChannel::open(&device, &options, pair.peer)?)
+        }
     }
 }
 

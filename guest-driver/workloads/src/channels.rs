@@ -158,7 +158,8 @@ impl Transport for ChannelTransport {
         let Some(offset) = self.room.take(mark.bytes.into(), memory) else { return };
         let [first, second] = mark.tag();
         let arguments = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
-        let short = Short { target: target.into(), handler: HANDLER, arguments, interrupt: interrupts };
+        let short =
+            Short { interrupt: interrupts, ..Short::new(target.into(), HANDLER).arguments(arguments) };
         let message = if mark.bytes == 0 {
             Outgoing::Short(short)
         } else {

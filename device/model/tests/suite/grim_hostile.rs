@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use niclab_abi::channels::{CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_SEGMENT, CHANNEL_SHORT};
+use niclab_abi::channels::{
+    CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_NOTIFY, CHANNEL_SEGMENT, CHANNEL_SHORT,
+};
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_PAYLOAD, REFUSED_SEGMENT, REFUSED_TARGET};
 use niclab_model::models::grim::Config;
 use niclab_model::models::grim::wire::{Fragment, Header, Kind, Purpose, seal};
@@ -305,7 +307,8 @@ fn contract((code, words): Slot, pushing: Option<(u32, u32)>) -> Result<Option<(
     let (number, flags) = (code & 0xff, code & !0xff);
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
     let ((offset, bytes), (pushed, reserved)) = (halves(words[8]), halves(words[9]));
-    let takes = if [CHANNEL_SHORT, CHANNEL_BULK].contains(&number) { CHANNEL_INTERRUPT } else { 0 };
+    let takes =
+        if [CHANNEL_SHORT, CHANNEL_BULK].contains(&number) { CHANNEL_INTERRUPT | CHANNEL_NOTIFY } else { 0 };
     let mut reasons = Vec::new();
     let is_known = (CHANNEL_SHORT..=CHANNEL_SEGMENT).contains(&number);
     if !is_known || flags & !takes != 0 || reserved != 0 || (number == CHANNEL_SHORT && pushed != 0) {

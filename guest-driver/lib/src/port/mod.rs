@@ -50,12 +50,7 @@ impl Link {
         let (device, port) = (self.name(), self.address.port);
         match fault {
             Fault::Taken { .. } => Error::Inconsistent { device, what: format!("port {port}: {fault}") },
-            Fault::Refused { count, refusal } => Error::Launch {
-                device,
-                port,
-                count,
-                reason: refusal.map_or("the device does not say why", Refusal::reason),
-            },
+            Fault::Refused { count, refusal } => Error::Launch { device, port, count, refusal },
             Fault::Lost { number, count, loss } => {
                 Error::SlicesLost { device, port, number, count, what: loss.to_string() }
             }

@@ -64,6 +64,16 @@ impl<K: Kind> Queue<K> {
         Some(taken)
     }
 
+    /// What `look` finds in the queue, which stays as it is.
+    #[inline]
+    pub(crate) fn look<T>(
+        &self,
+        look: impl FnOnce(&niclab_port::Queue<K>, &AtomicRecords<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let records = AtomicRecords { records: self.slices.words(), completer: self.completer.words() };
+        look(&self.records, &records)
+    }
+
     /// Looks whether the device has gone past the next slice without writing it, as a faulty device does, and goes past it
     /// too.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
@@ -120,7 +130,7 @@ impl<K: Kind> Queue<K> {
     }
 
     /// Sleeps until the next slice is stored, at most `limit`.
-    fn sleep(&mut self, limit: Duration) -> Result<(), Error> {
+    pub(crate) fn sleep(&mut self, limit: Duration) -> Result<(), Error> {
         if self.with_memory(|records, memory| records.arm(memory)) {
             self.link.announce();
         }

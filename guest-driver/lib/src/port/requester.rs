@@ -106,12 +106,22 @@ impl Requester {
         deadline: Deadline,
         mut done: impl FnMut(&mut Self) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let mut wait = Wait::new(operation, self.policy, deadline);
+        let mut wait = self.wait(operation, deadline);
         while !done(self)? {
-            match wait.next(&mut self.quiet, &*self.link.backing)? {
-                Next::Look => {}
-                Next::Sleep(limit) => thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP)),
-            }
+            self.go_on_waiting(&mut wait)?;
+        }
+        Ok(())
+    }
+
+    /// A wait as this half waits.
+    pub(crate) fn wait(&self, operation: &'static str, deadline: Deadline) -> Wait {
+        Wait::new(operation, self.policy, deadline)
+    }
+
+    /// What is waited for is not there: looks again, or sleeps.
+    pub(crate) fn go_on_waiting(&mut self, wait: &mut Wait) -> Result<(), Error> {
+        if let Next::Sleep(limit) = wait.next(&mut self.quiet, &*self.link.backing)? {
+            thread::sleep(limit.min(WaitPolicy::SENDER_SLEEP));
         }
         Ok(())
     }

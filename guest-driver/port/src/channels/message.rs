@@ -1,8 +1,8 @@
 //! Messages as they stand in slots.
 
 use niclab_abi::channels::{
-    BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_SEGMENT, CHANNEL_SHORT,
-    MemoryHeader, MessageHeader, Segment,
+    BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MEMORY, CHANNEL_NOTIFY, CHANNEL_SEGMENT,
+    CHANNEL_SHORT, MemoryHeader, MessageHeader, Segment,
 };
 use niclab_abi::{ToBytes, to_words};
 
@@ -20,6 +20,28 @@ pub struct Short {
     pub arguments: [u32; 4],
     /// Whether it interrupts its receiver.
     pub interrupt: bool,
+    /// Whether the status line tells as soon as it has left. For a message with payload it does in any case.
+    pub notify: bool,
+}
+
+impl Short {
+    /// For a handler of this number at `target`, with zeros for arguments.
+    #[must_use]
+    pub const fn new(target: Address, handler: u32) -> Self {
+        Self { target, handler, arguments: [0; 4], interrupt: false, notify: false }
+    }
+
+    /// With these arguments.
+    #[must_use]
+    pub const fn arguments(self, arguments: [u32; 4]) -> Self {
+        Self { arguments, ..self }
+    }
+
+    /// It interrupts its receiver.
+    #[must_use]
+    pub const fn interrupt(self) -> Self {
+        Self { interrupt: true, ..self }
+    }
 }
 
 /// A message with payload.
@@ -115,10 +137,10 @@ impl Outgoing {
         let (Self::Short(short) | Self::Bulk(Bulk { short, .. })) = *self else {
             return Err(BadValue { what: "the kind of a message", value: 0, most: 0 });
         };
-        let Short { target, handler, arguments, interrupt } = short;
+        let Short { target, handler, arguments, interrupt, notify } = short;
         let [argument0, argument1, argument2, argument3] = arguments;
         let (node, endpoint) = node_and_endpoint(target)?;
-        let flags = if interrupt { CHANNEL_INTERRUPT } else { 0 };
+        let flags = if interrupt { CHANNEL_INTERRUPT } else { 0 } | if notify { CHANNEL_NOTIFY } else { 0 };
         if bytes == 0 {
             let header = MessageHeader {
                 node,

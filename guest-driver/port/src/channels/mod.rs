@@ -1,6 +1,7 @@
 //! What stands in a slot, in a payload region and in a slice of a port that is a logical channel: active messages, which are pushed.
 
 mod message;
+pub mod names;
 mod pushing;
 mod room;
 

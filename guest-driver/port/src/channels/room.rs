@@ -40,6 +40,12 @@ impl PayloadRoom {
         self.taken.is_empty()
     }
 
+    /// Whether all messages have left, for all that the device has said.
+    #[must_use]
+    pub fn has_all_left(&self, page: &impl Reports) -> bool {
+        page.status_word(STATUS_SENT) >= self.launched
+    }
+
     /// Where a payload of so many bytes has room now, if all messages up to the `left`-th have left.
     fn place(&self, bytes: u64, left: u64) -> Option<u64> {
         let mut taken = self.taken.iter().skip_while(|(number, ..)| *number < left);

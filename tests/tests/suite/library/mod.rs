@@ -3,6 +3,7 @@
 
 mod bare;
 mod c_interface;
+mod channels;
 mod device_faults;
 mod matching;
 mod messages;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use niclab_abi::channels::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
 use niclab_abi::control::{OP_PING, OP_PORT_CLOSE, OP_REVOKE, PortName, Revoke};
 use niclab_device::frontend::lists::ListPort;
 use niclab_device::frontend::{ClusterGuest, FrontendError};
@@ -214,6 +216,18 @@ impl Backing for InProcess {
 
     fn deregister(&self, region: u32) -> Result<(), Error> {
         self.ask("deregister", |port| port.deregister(region))
+    }
+
+    fn set_payload(&self, payload: &ChannelPayload) -> Result<(), Error> {
+        let payload = ChannelPayload { port: self.port.port().number(), ..*payload };
+        self.ask("set a payload region", |port| {
+            port.port().guest().command(OP_CHANNEL_PAYLOAD, &payload).map(drop)
+        })
+    }
+
+    fn expose(&self, expose: &ChannelExpose) -> Result<(), Error> {
+        let expose = ChannelExpose { port: self.port.port().number(), ..*expose };
+        self.ask("expose", |port| port.port().guest().command(OP_CHANNEL_EXPOSE, &expose).map(drop))
     }
 }
 

@@ -58,7 +58,8 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     has_left: bool,
-    has_payload: bool,
+    /// Its program waits to hear that it has left.
+    is_told: bool,
 }
 
 /// An open channel.
@@ -95,7 +96,8 @@ impl Channel {
             return Err(REFUSED_SEGMENT);
         }
         let number = self.left + self.flights.len() as u64;
-        self.flights.push_back(Flight { has_left: false, has_payload: message.payload.bytes > 0 });
+        self.flights
+            .push_back(Flight { has_left: false, is_told: message.notify || message.payload.bytes > 0 });
         self.queue.push_back(Outgoing {
             number,
             message,
@@ -104,6 +106,16 @@ impl Channel {
             cutter: Cutter::new(message.payload.bytes.into()),
         });
         Ok(())
+    }
+
+    /// A header was refused: as a message it counts as one that has left, behind those before it. Not while one is being pushed,
+    /// when the ring may be full: a program that launches nothing but headers then would fill the card's own memory.
+    pub(super) fn pass_over(&mut self) {
+        if self.is_whole() {
+            let number = self.left + self.flights.len() as u64;
+            self.flights.push_back(Flight { has_left: false, is_told: false });
+            self.leave(number);
+        }
     }
 
     /// Checks a segment: how much more it pushes of the message launched last, and whose that is.
@@ -149,7 +161,7 @@ impl Channel {
         }
         let mut is_due = false;
         while let Some(flight) = self.flights.front().filter(|flight| flight.has_left) {
-            is_due |= flight.has_payload;
+            is_due |= flight.is_told;
             self.left += 1;
             self.flights.pop_front();
         }
@@ -176,7 +188,8 @@ mod tests {
     fn launch(channel: &mut Channel, bytes: u32, pushed: u32, arrived: Time) -> Result<(), u64> {
         let purpose = Purpose::Handler { handler: 20, arguments: [0; 4] };
         let payload = Payload { offset: 0, bytes };
-        let message = Message { node: 1, endpoint: 0, purpose, interrupt: false, payload, pushed };
+        let message =
+            Message { node: 1, endpoint: 0, purpose, interrupt: false, notify: false, payload, pushed };
         let tag = TraceTag { node: 0, port: 0, number: 1, launched: arrived, bytes };
         channel.launch(message, tag, arrived)
     }

@@ -1,8 +1,8 @@
 //! What programs push: the words of a slot, checked.
 
 use niclab_abi::channels::{
-    BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MASK, CHANNEL_MEMORY, CHANNEL_SEGMENT,
-    CHANNEL_SHORT, MemoryHeader, MessageHeader, Segment,
+    BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MASK, CHANNEL_MEMORY, CHANNEL_NOTIFY,
+    CHANNEL_SEGMENT, CHANNEL_SHORT, MemoryHeader, MessageHeader, Segment,
 };
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_PAYLOAD, REFUSED_TARGET};
 use niclab_abi::{FromBytes, from_words};
@@ -27,6 +27,8 @@ pub(super) struct Message {
     pub(super) endpoint: u16,
     pub(super) purpose: Purpose,
     pub(super) interrupt: bool,
+    /// Its program is told once it has left.
+    pub(super) notify: bool,
     pub(super) payload: Payload,
     /// Of the payload, so much is pushed.
     pub(super) pushed: u32,
@@ -63,11 +65,12 @@ impl Command {
     /// Decodes a launched slot. Refused for a `REFUSED_` of the ABI.
     pub(super) fn decode(code: u32, words: &[u64], config: &Config) -> Result<Self, u64> {
         let (number, flags) = (code & CHANNEL_MASK, code & !CHANNEL_MASK);
-        let takes = if matches!(number, CHANNEL_SHORT | CHANNEL_BULK) { CHANNEL_INTERRUPT } else { 0 };
+        let has_flags = matches!(number, CHANNEL_SHORT | CHANNEL_BULK);
+        let takes = if has_flags { CHANNEL_INTERRUPT | CHANNEL_NOTIFY } else { 0 };
         if flags & !takes != 0 {
             return Err(REFUSED_HEADER);
         }
-        let interrupt = flags & CHANNEL_INTERRUPT != 0;
+        let (interrupt, notify) = (flags & CHANNEL_INTERRUPT != 0, flags & CHANNEL_NOTIFY != 0);
         let message = match number {
             CHANNEL_SHORT => {
                 let short: MessageHeader = read(words)?;
@@ -80,7 +83,7 @@ impl Command {
                 let purpose =
                     Purpose::Handler { handler, arguments: [argument0, argument1, argument2, argument3] };
                 let payload = Payload { offset: 0, bytes: 0 };
-                Message { node, endpoint, purpose, interrupt, payload, pushed: 0 }
+                Message { node, endpoint, purpose, interrupt, notify, payload, pushed: 0 }
             }
             CHANNEL_BULK => {
                 let bulk: BulkHeader = read(words)?;
@@ -90,14 +93,14 @@ impl Command {
                 let purpose =
                     Purpose::Handler { handler, arguments: [argument0, argument1, argument2, argument3] };
                 let payload = checked(bulk.offset, bulk.bytes, bulk.pushed, bulk.reserved, config)?;
-                Message { node, endpoint, purpose, interrupt, payload, pushed: bulk.pushed }
+                Message { node, endpoint, purpose, interrupt, notify, payload, pushed: bulk.pushed }
             }
             CHANNEL_MEMORY => {
                 let memory: MemoryHeader = read(words)?;
                 let MemoryHeader { node, endpoint, region, place, offset, bytes, pushed, reserved } = memory;
                 let purpose = Purpose::Memory { region, place };
                 let payload = checked(offset, bytes, pushed, reserved, config)?;
-                Message { node, endpoint, purpose, interrupt: false, payload, pushed }
+                Message { node, endpoint, purpose, interrupt, notify, payload, pushed }
             }
             CHANNEL_SEGMENT => {
                 let Segment { pushed, reserved } = read(words)?;

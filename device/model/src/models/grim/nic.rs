@@ -6,7 +6,7 @@ mod outbound;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use niclab_abi::channels::{ChannelExpose, ChannelPayload};
+use niclab_abi::channels::{CHANNEL_MASK, CHANNEL_SEGMENT, ChannelExpose, ChannelPayload};
 use niclab_abi::control::PortOpen;
 use niclab_abi::receive::{MAX_SLICES, REFUSED_SEGMENT, StatusLine};
 
@@ -190,7 +190,12 @@ impl Grim {
         }
         let arrived = effects.interface.transfer(BusTransfer::PioWriteUncombined, ready, header_bytes).end;
         let refused = match (decoded, tag) {
-            (Err(reason), _) => Some(reason),
+            (Err(reason), _) => {
+                if store.code & CHANNEL_MASK != CHANNEL_SEGMENT {
+                    channel.pass_over();
+                }
+                Some(reason)
+            }
             (Ok((Command::Message(message), ..)), Some(tag)) => {
                 count_message(&message, effects);
                 channel.launch(message, tag, arrived).err()

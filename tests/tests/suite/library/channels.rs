@@ -1,0 +1,341 @@
+//! Active messages over channels, against the card itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use niclab_user::channels::{
+    FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Place, Refusal, Short, Terms,
+};
+use niclab_user::{Address, Error};
+
+use super::{Cluster, PATIENCE, SHORT, node, until};
+
+const HANDLER: u32 = FIRST_HANDLER + 4;
+
+/// The channels of a program on this node, each of so many slices.
+fn grim(cluster: &Cluster, node: usize, channels: usize, slices: u32) -> Node {
+    let parts = (0..channels).map(|_| cluster.open(node, slices)).collect();
+    let terms = Terms { payload_bytes: 1 << 18, ..Terms::for_messages(MAX_BULK_BYTES) };
+    Node::from_parts(parts, terms, &Options::default()).expect("channels")
+}
+
+fn pair(slices: u32) -> (Cluster, Node, Node) {
+    let cluster = Cluster::new(2, "grim", |_| {});
+    let (near, far) = (grim(&cluster, 0, 1, slices), grim(&cluster, 1, 1, slices));
+    (cluster, near, far)
+}
+
+type Got = Arc<Mutex<Vec<(Address, Address, [u32; 4], Vec<u8>)>>>;
+
+/// A handler that keeps what comes.
+fn keep(grim: &mut Node, number: u32) -> Got {
+    let got = Got::default();
+    let kept = Arc::clone(&got);
+    let handler = move |_: &mut _, message: &niclab_user::channels::Message<'_>| {
+        let message = (message.source, message.target, message.arguments, message.payload.to_vec());
+        kept.lock().expect("no panic").push(message);
+    };
+    grim.register_numbered(&format!("keep{number}"), number, handler).expect("a free number");
+    got
+}
+
+fn poll_until(grims: &mut [&mut Node], what: &str, mut done: impl FnMut() -> bool) {
+    until(what, || {
+        grims.iter_mut().for_each(|grim| assert!(grim.poll().expect("no trouble") < u32::MAX));
+        done()
+    });
+}
+
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 7 + at / 256) as u8).collect()
+}
+
+#[test]
+fn all_kinds_of_messages_arrive_in_order() {
+    let (_cluster, mut near, mut far) = pair(64);
+    let got = keep(&mut far, HANDLER);
+    let region = far.outbox().sender(0).expect("a channel").allocate(200_000).expect("memory");
+    let name = far.outbox().sender(0).expect("a channel").expose(&region, true).expect("exposed");
+    let to = |number| Short::new(node(1), HANDLER).arguments([number, u32::MAX, 3, 4]);
+    near.send_short(0, to(0), PATIENCE).expect("sent");
+    near.send_bulk(0, to(1), &bytes(1), PATIENCE).expect("sent");
+    near.send_bulk(0, to(2), &bytes(MAX_BULK_BYTES as usize), PATIENCE).expect("sent");
+    let place = Place { target: node(1), region: name, offset: 5 };
+    near.send_memory(0, &place, &bytes(150_001), PATIENCE).expect("sent");
+    near.send_short(0, to(3), PATIENCE).expect("sent");
+    poll_until(&mut [&mut near, &mut far], "four messages", || got.lock().expect("no panic").len() == 4);
+    let expected = [0, 1, MAX_BULK_BYTES as usize, 0];
+    for (number, (source, target, arguments, payload)) in got.lock().expect("no panic").iter().enumerate() {
+        assert_eq!((*source, *target, *arguments), (node(0), node(1), [number as u32, u32::MAX, 3, 4]));
+        assert!(*payload == bytes(expected[number]), "message {number}");
+    }
+    // The last message came behind the memory.
+    let mut memory = vec![0; 150_007];
+    region.read(0, &mut memory).expect("within");
+    assert!(memory[5..150_006] == bytes(150_001) && memory[..5] == [0; 5] && memory[150_006] == 0);
+    near.close(PATIENCE).expect("all has left");
+}
+
+#[test]
+fn channels_of_a_program_are_told_apart_and_handlers_answer() {
+    let cluster = Cluster::new(2, "grim", |_| {});
+    let (mut near, mut far) = (grim(&cluster, 0, 2, 8), grim(&cluster, 1, 2, 8));
+    let got = keep(&mut near, HANDLER);
+    far.register_numbered("echo", HANDLER, |outbox, message| {
+        let channel = message.target.port as usize;
+        let answer = Short::new(message.source, message.handler).arguments(message.arguments);
+        outbox.send_bulk(1 - channel, answer, &message.payload.to_vec()).expect("room to wait");
+    })
+    .expect("a free number");
+    for number in 0..20_u32 {
+        let (channel, port) = ((number % 2) as usize, number / 2 % 2);
+        let short = Short::new(Address { node: 1, port }, HANDLER).arguments([number, port, 0, 0]);
+        near.send_bulk(channel, short, &bytes(number as usize), PATIENCE).expect("sent");
+    }
+    poll_until(&mut [&mut near, &mut far], "all answers", || got.lock().expect("no panic").len() == 20);
+    for (source, target, [number, port, ..], payload) in got.lock().expect("no panic").iter() {
+        assert_eq!(*source, Address { node: 1, port: 1 - port });
+        assert_eq!(target.port, number % 2, "it answers the channel that asked");
+        assert_eq!(*payload, bytes(*number as usize));
+    }
+    assert!(matches!(
+        near.send_short(2, Short::new(node(1), 0), SHORT),
+        Err(Error::BadValue { value: 2, .. })
+    ));
+}
+
+#[test]
+fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
+    let (cluster, mut near, mut far) = pair(8);
+    let got = keep(&mut far, HANDLER);
+    let short = Short::new(node(1), HANDLER);
+    let error =
+        near.send_bulk(0, short, &bytes(MAX_BULK_BYTES as usize + 1), PATIENCE).expect_err("too long");
+    assert!(error.to_string().contains("49153") && error.to_string().contains("49152"), "{error}");
+
+    near.send_short(0, Short::new(node(1), 77), PATIENCE).expect("sent");
+    near.send_short(0, short, PATIENCE).expect("sent");
+    let mut told = None;
+    until("the sender is told", || {
+        far.poll().expect("no trouble here");
+        told = near.poll().err();
+        told.is_some()
+    });
+    let error = told.expect("told");
+    assert!(matches!(error, Error::UnknownHandler { node: 1, port: 0, number: 77, .. }), "{error}");
+    poll_until(&mut [&mut near, &mut far], "the next message", || got.lock().expect("no panic").len() == 1);
+
+    // Memory that is not exposed, a port that nobody has open, a node that there is not.
+    let region = far.outbox().sender(0).expect("a channel").allocate(4096).expect("memory");
+    let sender = far.outbox().sender(0).expect("a channel");
+    let name = sender.expose(&region, true).expect("exposed");
+    assert_eq!(sender.expose(&region, false).expect("hidden"), name);
+    let place = Place { target: node(1), region: name, offset: 0 };
+    let refused = |near: &mut Node, why: Refusal| {
+        let mut error = None;
+        until("the refusal", || {
+            error = near.poll().err();
+            error.is_some()
+        });
+        let is_it =
+            matches!(error, Some(Error::Launch { count: 1, refusal: Some(refusal), .. }) if refusal == why);
+        assert!(is_it, "{error:?}");
+    };
+    near.send_memory(0, &place, &[1; 8], PATIENCE).expect("sent");
+    refused(&mut near, Refusal::Memory);
+    near.send_short(0, Short::new(Address { node: 1, port: 5 }, HANDLER), PATIENCE).expect("sent");
+    cluster.settle(0);
+    let error = near.flush(PATIENCE).expect_err("it was refused");
+    assert!(matches!(error, Error::Launch { refusal: Some(Refusal::Closed), .. }), "{error}");
+    near.send_short(0, Short::new(node(9), HANDLER), PATIENCE).expect("sent");
+    refused(&mut near, Refusal::Target);
+    // What was refused does not hold up what is behind it.
+    near.send_bulk(0, short, &bytes(40_000), PATIENCE).expect("sent");
+    near.flush(PATIENCE).expect("all has left");
+    poll_until(&mut [&mut near, &mut far], "the last message", || got.lock().expect("no panic").len() == 2);
+    let mut memory = [9; 8];
+    region.read(0, &mut memory).expect("within");
+    assert_eq!(memory, [0; 8]);
+}
+
+#[test]
+fn a_peer_that_closes_and_comes_back_costs_what_was_sent_meanwhile() {
+    let (cluster, mut near, far) = pair(8);
+    far.close(PATIENCE).expect("nothing waits");
+    for _ in 0..40 {
+        near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(3000), PATIENCE).expect("the cards go on");
+    }
+    let error = near.flush(PATIENCE).expect_err("nobody is there");
+    assert!(matches!(error, Error::Launch { refusal: Some(Refusal::Closed), .. }), "{error}");
+    let mut far = grim(&cluster, 1, 1, 8);
+    let got = keep(&mut far, HANDLER);
+    until("troubles are told", || near.poll().is_ok());
+    near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(9), PATIENCE).expect("sent");
+    poll_until(&mut [&mut near, &mut far], "a message", || !got.lock().expect("no panic").is_empty());
+    assert_eq!(got.lock().expect("no panic")[0].3, bytes(9));
+}
+
+/// Each end sends as many as it can, and each message is thrown back some times: queues and card are full, both ways.
+#[test]
+fn handlers_that_send_under_full_queues_go_on() {
+    const MESSAGES: u32 = 600;
+    const THROWS: u32 = 3;
+    let cluster = Cluster::new(2, "grim", |_| {});
+    let over = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for this in 0..2_u32 {
+            let mut grim = grim(&cluster, this as usize, 1, 8);
+            let over = &over;
+            scope.spawn(move || {
+                let done = Arc::new(AtomicU64::new(0));
+                let (counted, mut waited) = (Arc::clone(&done), 0);
+                grim.register_numbered("throw", HANDLER, move |outbox, message| {
+                    let [number, throws, length, _] = message.arguments;
+                    assert!(message.payload.to_vec() == bytes(length as usize), "message {number}");
+                    if throws == 0 {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                        return;
+                    }
+                    let back = Short::new(message.source, HANDLER).arguments([number, throws - 1, length, 0]);
+                    outbox.send_bulk(0, back, &message.payload.to_vec()).expect("room to wait");
+                })
+                .expect("a free number");
+                for number in 0..MESSAGES {
+                    let length = number % 7 * 900;
+                    let short = Short::new(node(1 - this), HANDLER).arguments([number, THROWS, length, 0]);
+                    grim.send_bulk(0, short, &bytes(length as usize), PATIENCE).expect("sent");
+                    waited = waited.max(grim.outbox().waiting());
+                }
+                until("all came to their end", || {
+                    grim.poll().expect("no trouble");
+                    waited = waited.max(grim.outbox().waiting());
+                    done.load(Ordering::Relaxed) == u64::from(MESSAGES)
+                });
+                // Others may still throw.
+                over.fetch_add(1, Ordering::Relaxed);
+                until("the other end has them too", || {
+                    grim.poll().expect("no trouble");
+                    over.load(Ordering::Relaxed) == 2
+                });
+                assert!(waited > 0, "nothing ever waited for room");
+            });
+        }
+    });
+}
+
+#[test]
+fn an_outbox_has_a_bound_and_says_it() {
+    let cluster = Cluster::new(2, "grim", |_| {});
+    let terms = Terms::for_messages(MAX_BULK_BYTES);
+    let options = Options { outbox_messages: 5, ..Options::default() };
+    let mut near = Node::from_parts(vec![cluster.open(0, 8)], terms, &options).expect("a channel");
+    let _far = cluster.open(1, 8);
+    let short = Short::new(node(1), HANDLER);
+    let error = (0..100_000).find_map(|_| near.outbox().send_short(0, short).err()).expect("nobody receives");
+    assert!(matches!(error, Error::OutboxFull { messages: 5, .. }), "{error}");
+}
+
+#[test]
+fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
+    const NODES: usize = 5;
+    let cluster = Cluster::new(NODES as u16, "grim", |_| {});
+    let is_over = AtomicBool::new(false);
+    let done = AtomicU64::new(0);
+    let numbers: Mutex<Vec<Vec<Option<u32>>>> = Mutex::default();
+    thread::scope(|scope| {
+        for this in 0..NODES {
+            let mut grim = grim(&cluster, this, 1, 64);
+            let (is_over, done, numbers) = (&is_over, &done, &numbers);
+            scope.spawn(move || {
+                let mut names: Vec<String> =
+                    (0..150).map(|name| format!("handler {name} of {this}")).collect();
+                names.push("everybody's".into());
+                for name in &names {
+                    grim.register_handler(name, |_, _| ()).expect("a name");
+                }
+                // Two nodes want one number.
+                if this == 2 || this == 3 {
+                    grim.register_numbered(&format!("fixed {this}"), 7000, |_, _| ()).expect("free here");
+                }
+                let synched = grim.synch_handlers(PATIENCE);
+                if let Err(error) = synched {
+                    let Error::Handlers { conflicts } = &error else { panic!("{error}") };
+                    assert_eq!(conflicts.len(), 1, "{error}");
+                    assert_eq!((conflicts[0].problem, conflicts[0].number), (NameProblem::Taken, 7000));
+                    assert!(error.to_string().contains(&format!("fixed {this}")), "{error}");
+                    done.fetch_add(1 << 32, Ordering::Relaxed);
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+                for other in 0..NODES {
+                    for name in [0, 149] {
+                        let name = format!("handler {name} of {other}");
+                        grim.wait_for_handler(&name, PATIENCE).expect("all synchronise");
+                    }
+                }
+                let known = (0..NODES).map(|other| grim.handler_by_name(&format!("handler 7 of {other}")));
+                numbers.lock().expect("no panic").push(
+                    known
+                        .chain([grim.handler_by_name("everybody's"), grim.handler_by_name("nobody's")])
+                        .collect(),
+                );
+                until("all know all", || {
+                    grim.poll().expect("no trouble");
+                    is_over.load(Ordering::Relaxed)
+                });
+            });
+        }
+        until("all know all", || numbers.lock().expect("no panic").len() == NODES);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // One of the two had a conflict.
+    assert_eq!(done.load(Ordering::Relaxed), 1 << 32 | NODES as u64);
+    let numbers = numbers.into_inner().expect("no panic");
+    assert!(numbers.iter().all(|known| *known == numbers[0]), "{numbers:?}");
+    assert!(numbers[0][..=NODES].iter().all(Option::is_some) && numbers[0][NODES + 1].is_none());
+}
+
+#[test]
+fn names_that_cannot_be_are_refused_where_they_are_registered() {
+    let (_cluster, mut near, far) = pair(8);
+    drop(far);
+    let mut problem = |name: &str, number: Option<u32>| {
+        let registered = match number {
+            Some(number) => near.register_numbered(name, number, |_, _| ()),
+            None => near.register_handler(name, |_, _| ()),
+        };
+        match registered {
+            Ok(()) => None,
+            Err(Error::Handlers { conflicts }) => Some(conflicts[0].problem),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(problem("a", None), None);
+    assert_eq!(problem("a", None), Some(NameProblem::Doubled));
+    assert_eq!(problem("", None), Some(NameProblem::Length));
+    assert_eq!(problem(&"x".repeat(MAX_NAME_BYTES), None), None);
+    assert_eq!(problem(&"y".repeat(MAX_NAME_BYTES + 1), None), Some(NameProblem::Length));
+    assert_eq!(problem("b", Some(FIRST_HANDLER - 1)), Some(NameProblem::Predefined));
+    assert_eq!(problem("c", Some(40)), None);
+    assert_eq!(problem("d", Some(40)), Some(NameProblem::Taken));
+    // The keeper has a list without anybody else.
+    near.synch_handlers(SHORT).expect("its own");
+    assert_eq!((near.handler_by_name("a"), near.handler_by_name("c")), (Some(FIRST_HANDLER), Some(40)));
+}
+
+#[test]
+fn a_list_that_nobody_keeps_is_waited_for_in_vain_and_then_kept() {
+    let cluster = Cluster::new(2, "grim", |_| {});
+    let mut far = grim(&cluster, 1, 1, 8);
+    far.register_handler("late", |_, _| ()).expect("a name");
+    assert!(matches!(far.synch_handlers(SHORT), Err(Error::TimedOut { .. })));
+    thread::scope(|scope| {
+        let synching = scope.spawn(|| far.synch_handlers(PATIENCE));
+        let mut near = grim(&cluster, 0, 1, 8);
+        until("it is kept", || {
+            let _ = near.poll();
+            near.handler_by_name("late").is_some() && synching.is_finished()
+        });
+        synching.join().expect("no panic").expect("kept");
+    });
+}
