@@ -122,15 +122,13 @@ impl Outbox {
         if !is_first {
             return Ok(false);
         }
-        loop {
-            match sender.try_send(message, payload) {
-                // Each refusal is told once.
-                Err(error @ Error::Launch { .. }) => {
-                    self.trouble(error);
-                    return self.senders[channel].try_send(message, payload);
-                }
-                sent => return sent,
+        match sender.try_send(message, payload) {
+            // Each refusal is told once.
+            Err(error @ Error::Launch { .. }) => {
+                self.trouble(error);
+                self.sender(channel)?.try_send(message, payload)
             }
+            sent => sent,
         }
     }
 
