@@ -201,7 +201,14 @@ mod tests {
     #[test]
     fn a_payload_region_is_of_whole_lines_inside_of_a_region_and_moves_when_it_is_empty() {
         let (mut endpoint, regions, name) = endpoint();
-        for wrong in [0..0, 0..100, 32..96, 0..2 * PAGE + 64, 2 * PAGE..2 * PAGE + 64, 128..64] {
+        for wrong in [
+            0..0,
+            0..100,
+            32..96,
+            0..2 * PAGE + 64,
+            2 * PAGE..2 * PAGE + 64,
+            core::ops::Range { start: 128, end: 64 },
+        ] {
             assert_eq!(
                 endpoint.set_payload(name, wrong.clone(), &regions),
                 Err(ControlError::BadValue),
