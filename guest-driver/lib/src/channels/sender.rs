@@ -21,6 +21,8 @@ pub struct Sender {
     segments: Segments,
     /// A message whose payload is all in the region, and not all of whose segments found a free slot.
     pushing: Option<Pushing>,
+    /// Refusals that were seen while a message was being pushed, and that nobody was told of.
+    refused: Option<Error>,
     /// Where the last message went, if the status line will not tell when it has left.
     untold: Option<Address>,
     /// Messages that were pushed.
@@ -36,6 +38,7 @@ impl Sender {
             room: PayloadRoom::new(room_bytes),
             segments: Segments::from(first_segment),
             pushing: None,
+            refused: None,
             untold: None,
             messages: 0,
         }
@@ -84,6 +87,7 @@ impl Sender {
     /// was refused since, [`Error::Inconsistent`]: nothing was sent.
     pub fn try_send(&mut self, message: Outgoing, payload: &[u8]) -> Result<bool, Error> {
         self.check(&message, payload)?;
+        self.refused.take().map_or(Ok(()), Err)?;
         self.push_on()?;
         if self.pushing.is_some() || !self.requester.has_slot()? {
             return Ok(false);
@@ -170,6 +174,7 @@ impl Sender {
     ///
     /// [`Error::Launch`], [`Error::Inconsistent`].
     pub fn check_refusals(&mut self) -> Result<(), Error> {
+        self.refused.take().map_or(Ok(()), Err)?;
         self.requester.refresh()
     }
 
@@ -195,7 +200,14 @@ impl Sender {
         loop {
             let (place, bytes) = pushing.next();
             let (begin, end) = (bytes.start as usize, bytes.end as usize);
-            let has_slot = self.requester.has_slot()?;
+            let has_slot = match self.requester.has_slot() {
+                // The message has begun: what became of others is told by the next call.
+                Err(refused @ Error::Launch { .. }) => {
+                    self.refused = Some(refused);
+                    false
+                }
+                found => found?,
+            };
             let part = if has_slot { payload.get(begin..end) } else { payload.get(begin..) };
             self.store(place, part.unwrap_or_default());
             if !has_slot {
