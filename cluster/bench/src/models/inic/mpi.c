@@ -20,20 +20,23 @@ int MPI_Finalize(void);
 
 static int rank;
 
-/* Says a cue and waits for its answer, by two pipes to the script that is conducted on this node. */
-static void cue(FILE *cues, const char *name)
+/*
+ * Two pipes to the script that is conducted on this node. They stay open as long as it runs: a pipe opened anew for each answer
+ * could meet the end of the answer before.
+ */
+static FILE *cues, *answers;
+
+/* Says a cue and waits for its answer. */
+static void cue(const char *name)
 {
 	char answer[16];
-	FILE *answers;
 
 	fprintf(cues, "niclab-perf: cue %s\n", name);
 	fflush(cues);
-	answers = fopen("answers", "r");
-	if (!answers || !fgets(answer, sizeof(answer), answers)) {
+	if (!fgets(answer, sizeof(answer), answers)) {
 		perror("niclab: no answer to a cue");
 		exit(1);
 	}
-	fclose(answers);
 }
 
 /* Sends or receives the messages; at the end all have arrived. MPI ends the program at any error. */
@@ -67,21 +70,23 @@ int main(int count, char **arguments)
 	int bytes = atoi(arguments[1]);
 	long messages = atol(arguments[2]), warmup = atol(arguments[3]);
 	char *data = malloc(bytes);
-	FILE *cues = fopen("cues", "w");
 
-	if (!data || !cues) {
+	/* In the order in which the script opens them: each waits for the other end. */
+	cues = fopen("cues", "w");
+	answers = fopen("answers", "r");
+	if (!data || !cues || !answers) {
 		perror("niclab: cannot begin");
 		return 1;
 	}
 	memset(data, 0xa5, bytes);
-	cue(cues, "connected");
+	cue("connected");
 	if (warmup > 0)
 		stream(data, bytes, warmup);
-	cue(cues, "warm");
+	cue("warm");
 	double began = seconds();
 	stream(data, bytes, messages);
 	double elapsed = seconds() - began;
-	cue(cues, "measured");
+	cue("measured");
 	if (rank == 0)
 		printf("{\"tool\": \"niclab-perf\", \"transport\": \"mpi\", \"sections\": [{\"benchmark\": \"stream\", \"rows\": [{"
 		       "\"payload_bytes\": %d, \"iterations\": %ld, \"elapsed_wall_ns\": %.0f, "

@@ -14,8 +14,8 @@ relay() {
     while read -r cue; do
         echo "$cue" >&2
         read -r answer <&3
-        echo "$answer" >answers
-    done <cues
+        echo "$answer"
+    done <cues >answers
 }
 # When both nodes have come here, both have the program.
 echo 'niclab-perf: cue built' >&2
