@@ -208,7 +208,7 @@ fn interrupts_by_page(node: &NodeFigures) -> Vec<Part> {
 }
 
 const DMA: [&str; 4] = ["dma_write", "dma_read", "descriptor_fetch", "descriptor_write_back"];
-const PROGRAMMED: [&str; 4] = ["pio_write", "pio_read", "doorbell", "interrupt"];
+const OTHERS: [&str; 5] = ["pio_write", "pio_read", "doorbell", "interrupt", "device_to_device"];
 
 /// Of all crossings in a ledger: how many, or how many bytes of them, are of this quantity or kind.
 #[must_use]
@@ -218,7 +218,7 @@ pub fn in_ledger(what: &str, ledger: &[LedgerEntry]) -> u64 {
 
 fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {
     let is_dma = |entry: &LedgerEntry| DMA.contains(&entry.crossing.as_str());
-    let is_bus = |entry: &LedgerEntry| is_dma(entry) || PROGRAMMED.contains(&entry.crossing.as_str());
+    let is_bus = |entry: &LedgerEntry| is_dma(entry) || OTHERS.contains(&entry.crossing.as_str());
     let part = |entry: &LedgerEntry| match what {
         "dma_operations" => is_dma(entry).then_some(entry.count),
         "dma_bytes" => is_dma(entry).then_some(entry.bytes),

@@ -29,9 +29,21 @@ pub const fn mac_of_node(node: u16) -> Mac {
 
 /// The node whose card has this address.
 pub fn node_of_mac(mac: &Mac) -> Option<u16> {
-    let (prefix, node) = mac.split_at(NODE_PREFIX.len());
-    let node = <[u8; 2]>::try_from(node).ok()?;
-    (prefix == NODE_PREFIX).then(|| u16::from_be_bytes(node))
+    station_of_mac(mac).filter(|(_, station)| station.is_none()).map(|(node, _)| node)
+}
+
+/// The address of a station of a node's: a card beside its NIC that sends and receives ordinary frames itself, by the port of the NIC
+/// that it has, below 255.
+pub const fn mac_of_station(node: u16, port: u8) -> Mac {
+    let [a, b, c, _, high, low] = mac_of_node(node);
+    [a, b, c, port.wrapping_add(1), high, low]
+}
+
+/// The node that has this address, and which station of it; none of the card's own.
+pub fn station_of_mac(mac: &Mac) -> Option<(u16, Option<u8>)> {
+    let [a, b, c, station, high, low] = *mac;
+    let is_nodes = [a, b, c] == [NODE_PREFIX[0], NODE_PREFIX[1], NODE_PREFIX[2]];
+    is_nodes.then(|| (u16::from_be_bytes([high, low]), station.checked_sub(1)))
 }
 
 /// Whether what follows the header of a cluster's frame is of another protocol than `own`. The protocols of models differ in
@@ -146,6 +158,14 @@ mod tests {
             prop_assert_eq!(node_of_mac(&mac), Some(node));
             prop_assert!(!is_group(&mac));
             prop_assert!(node_of_mac(&other).is_none_or(|node| mac_of_node(node) == other));
+        }
+
+        #[test]
+        fn stations_have_addresses_of_their_own(node: u16, port in 0..255u8) {
+            let mac = mac_of_station(node, port);
+            prop_assert_eq!((station_of_mac(&mac), node_of_mac(&mac)), (Some((node, Some(port))), None));
+            prop_assert_eq!(station_of_mac(&mac_of_node(node)), Some((node, None)));
+            prop_assert!(!is_group(&mac));
         }
     }
 
