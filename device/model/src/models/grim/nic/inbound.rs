@@ -1,6 +1,8 @@
 //! From frames to endpoints, or, where an endpoint has no room, into card memory: buffers are taken as they are needed, and a frame
 //! for which there is none is refused (section 4.1).
 
+use alloc::vec::Vec;
+
 use niclab_abi::bar::TAG_WORDS;
 use niclab_abi::channels::payload_place;
 use niclab_abi::receive::{REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD};
@@ -22,6 +24,9 @@ impl Grim {
     /// A frame from the network.
     pub(super) fn on_frame(&mut self, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
         self.effects.attribute(message);
+        if self.on_ethernet(now, frame) {
+            return;
+        }
         let card = &mut self.effects.counters.card;
         let header = match Header::parse(frame) {
             Ok((header, _)) => header,
@@ -175,7 +180,10 @@ impl Grim {
         match self.ports.get(endpoint).and_then(Option::as_ref) {
             _ if is_begun => Verdict::Now,
             Some(port) => port.endpoint.judge(fragment, &self.regions[endpoint]),
-            None => Verdict::Never(REFUSED_CLOSED),
+            None => match self.peripheral(endpoint) {
+                Some(peripheral) => peripheral.judge(fragment),
+                None => Verdict::Never(REFUSED_CLOSED),
+            },
         }
     }
 
@@ -203,6 +211,12 @@ impl Grim {
                 }
             }
             (Verdict::Never(reason), ..) => self.fail(place, reason),
+            (Verdict::Now, None, Purpose::Handler { .. }) => {
+                if let Some(peripheral) = self.peripheral_mut(fragment.endpoint.into()) {
+                    peripheral.take_room(fragment.bytes);
+                    sink = Sink::Peripheral(Vec::with_capacity(fragment.bytes as usize));
+                }
+            }
             (Verdict::Now, None, _) | (Verdict::Wait, ..) => debug_assert!(false, "room was looked for"),
         }
         self.links[place].joining = Some(Joining { fragment: *fragment, joined: 0, sink, visible: at });
@@ -247,6 +261,9 @@ impl Grim {
 
     /// Stores the payload of a frame.
     fn store(&mut self, at: Time, place: usize, held: &Held, joining: &mut Joining, bytes: usize) {
+        if matches!(joining.sink, Sink::Peripheral(_)) {
+            return self.store_beside(at, held, joining, bytes);
+        }
         let index = usize::from(joining.fragment.endpoint);
         let port = self.ports.get(index).and_then(Option::as_ref);
         let ranges = port.and_then(|Port { endpoint, .. }| {
@@ -285,12 +302,15 @@ impl Grim {
                 self.fail(place, REFUSED_NO_PAYLOAD);
             }
             Sink::Memory => self.fail(place, REFUSED_MEMORY),
-            Sink::Nowhere => {}
+            Sink::Peripheral(_) | Sink::Nowhere => {}
         }
     }
 
     /// All of a message is there.
     fn finish(&mut self, place: usize, held: &Held, joining: Joining) {
+        if matches!(joining.sink, Sink::Peripheral(_)) {
+            return self.finish_beside(place, held, joining);
+        }
         let Joining { fragment, sink, visible, .. } = joining;
         let index = usize::from(fragment.endpoint);
         let Self { ports, effects, links, .. } = self;
@@ -305,7 +325,7 @@ impl Grim {
                 }
                 return;
             }
-            (Sink::Nowhere, _) => return,
+            (Sink::Nowhere | Sink::Peripheral(_), _) => return,
         };
         let (Some(Port { endpoint, .. }), Purpose::Handler { handler, arguments }) = (port, fragment.purpose)
         else {
@@ -356,8 +376,12 @@ impl Grim {
     /// What came of a message is dropped, if it is not whole.
     fn end_reception(&mut self, place: usize) {
         let Some(joining) = self.links[place].joining.take() else { return };
-        let Sink::Endpoint { promise, place: begin } = joining.sink else { return };
         let index = usize::from(joining.fragment.endpoint);
+        if let (Sink::Peripheral(_), Some(peripheral)) = (&joining.sink, self.peripheral_mut(index)) {
+            peripheral.give_room_back(joining.fragment.bytes);
+            self.has_room_back = true;
+        }
+        let Sink::Endpoint { promise, place: begin } = joining.sink else { return };
         match self.ports.get_mut(index).and_then(Option::as_mut) {
             Some(Port { endpoint, .. }) => {
                 endpoint.queue.forgo(promise);

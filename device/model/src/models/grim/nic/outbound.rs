@@ -1,6 +1,7 @@
 //! From outbound queues to frames, and what becomes of these.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::receive::REFUSED_SEGMENT;
@@ -27,7 +28,7 @@ pub(super) struct Reading {
 impl Grim {
     /// When the next frame of a channel could be made, if it could.
     fn ready(&self, channel: usize) -> Option<Time> {
-        let outgoing = self.ports.get(channel)?.as_ref()?.channel.queue.front()?;
+        let outgoing = self.channel(channel)?.queue.front()?;
         let place = self.places.get(&(outgoing.message.node, channel as u8));
         let can_send = place.is_none_or(|place| self.links[*place].can_send());
         let mut cutter = outgoing.cutter;
@@ -63,8 +64,9 @@ impl Grim {
     /// Makes the next frame of a channel, for which the processor has looked for so long.
     fn send_frame(&mut self, index: usize, looked: Span) {
         let most = self.config.fragment_bytes();
-        let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Some(channel) = self.channel_mut(index) else { return };
         let Some(outgoing) = channel.queue.front_mut() else { return };
+        let whole = outgoing.whole.clone();
         let (message, tag, number) = (outgoing.message, outgoing.tag, outgoing.number);
         let (bytes, is_last) = outgoing.cutter.next(most);
         let head_at = outgoing.since((bytes.start + 1).min(bytes.end)).unwrap_or_default();
@@ -105,6 +107,12 @@ impl Grim {
         let mut kept = Kept { frame: SharedFrame::default(), message: Some(tag) };
         if payload_bytes == 0 {
             kept.frame = header.emit().into();
+            self.effects.frame(passage, kept.frame.clone(), kept.message);
+        } else if let Some(payload) = whole {
+            let mut frame = header.head();
+            frame.extend_from_slice(payload.get(range_of(&bytes)).unwrap_or_default());
+            seal(&mut frame);
+            kept.frame = frame.into();
             self.effects.frame(passage, kept.frame.clone(), kept.message);
         } else {
             let token = self.effects.next_token();
@@ -192,8 +200,7 @@ impl Grim {
         link.failures_told = header.failures;
         let port = ports.get_mut(usize::from(header.channel)).and_then(Option::as_mut);
         let Some(Port { channel, .. }) = port else {
-            link.endings.clear();
-            return;
+            return self.settle_beside(at, place, oldest, failures);
         };
         let mut is_line_due = false;
         while let Some(ending) = link.endings.front().filter(|ending| oldest.is_after(ending.frame)) {
@@ -280,4 +287,9 @@ impl Grim {
             self.send_void(now, place);
         }
     }
+}
+
+/// Bytes of a fragment as places in memory.
+fn range_of(bytes: &Range<u64>) -> Range<usize> {
+    bytes.start as usize..bytes.end as usize
 }
