@@ -80,20 +80,6 @@ pub const CHANNEL_APPLY: u32 = 24;
 /// Answer to [`CHANNEL_APPLY`] with what the function makes of it.
 pub const CHANNEL_APPLIED: u32 = 25;
 
-/// The names of the peripherals' handlers.
-pub const PERIPHERAL_HANDLERS: [(u32, &str); 10] = [
-    (CHANNEL_PING, "peripheral.ping"),
-    (CHANNEL_PONG, "peripheral.pong"),
-    (CHANNEL_BRIDGE, "peripheral.bridge"),
-    (CHANNEL_BRIDGED, "peripheral.bridged"),
-    (CHANNEL_STORE, "peripheral.store"),
-    (CHANNEL_STORED, "peripheral.stored"),
-    (CHANNEL_LOAD, "peripheral.load"),
-    (CHANNEL_LOADED, "peripheral.loaded"),
-    (CHANNEL_APPLY, "peripheral.apply"),
-    (CHANNEL_APPLIED, "peripheral.applied"),
-];
-
 /// Bytes of a block of a peripheral's storage.
 pub const STORAGE_BLOCK_BYTES: u32 = 512;
 

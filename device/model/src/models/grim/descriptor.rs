@@ -36,7 +36,15 @@ pub static MODEL: Model = Model {
     limits,
     promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
     default_profile: "lanai4-pci",
-    machines: &["processor_send", "processor_receive", "processor_acknowledge", "scan"],
+    machines: &[
+        "processor_send",
+        "processor_receive",
+        "processor_acknowledge",
+        "scan",
+        "io_card_receive",
+        "io_card_send",
+        "function_card",
+    ],
     features: FEATURE_CHANNELS | FEATURE_REGIONS,
     begun,
     build,
@@ -212,6 +220,7 @@ fn limits(values: &Values) -> Limits {
         message_unit_bytes: 1,
         payload_bytes: values.number(PAYLOAD),
         first_segment_bytes: values.number(SEGMENT),
+        peripheral_ports: peripherals_of(values).into_iter().map(|(port, _)| port.into()).collect(),
     }
 }
 
