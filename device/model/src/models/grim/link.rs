@@ -90,8 +90,8 @@ pub(super) struct Link {
     pub(super) endings: VecDeque<Ending>,
     /// A message was given up that had begun on the wire: the other card has to be told, before anything else is sent.
     pub(super) owes_void: bool,
-    /// The number of the channel's owner here. One who is told of what became of an earlier one's messages would have to be told
-    /// so 256 owners later.
+    /// The number of the channel's owner here: the other card names it with what it could not deliver, so that no owner is told
+    /// of an earlier one's messages.
     pub(super) owner: u8,
     /// Messages of this owner that have begun to go.
     pub(super) begun: u32,
