@@ -62,6 +62,8 @@ pub struct Counters {
     pub peripheral_unsendable: u64,
     /// Frames for which a peripheral's Ethernet port had no room.
     pub peripheral_dropped_frames: u64,
+    /// Messages that came in part, and held room that others waited for.
+    pub unfinished: u64,
 }
 
 impl AsMut<CardCounters> for Counters {
@@ -72,7 +74,7 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 26] {
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 27] {
         [
             ("short_sent", self.short_sent),
             ("bulk_sent", self.bulk_sent),
@@ -100,6 +102,7 @@ impl Counters {
             ("peripheral_handled", self.peripheral_handled),
             ("peripheral_unsendable", self.peripheral_unsendable),
             ("peripheral_dropped_frames", self.peripheral_dropped_frames),
+            ("unfinished", self.unfinished),
         ]
     }
 

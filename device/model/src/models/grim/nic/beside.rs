@@ -1,11 +1,11 @@
 //! The NIC and the cards beside it: what it hands them, and when it takes what they send.
 
-use super::Grim;
+use super::{Grim, Port};
 use crate::fabric::ethernet::{ETHER_TYPE_CLUSTER, Frame, is_group, station_of_mac};
 use crate::models::grim::channel::Channel;
 use crate::models::grim::config::HEADER_BYTES;
 use crate::models::grim::counters::Counters;
-use crate::models::grim::link::{FrameNumber, Held, Joining, Sink};
+use crate::models::grim::link::{Held, Joining, Sink};
 use crate::models::grim::peripherals::Arrival;
 use crate::models::grim::peripherals::port::PeripheralPort;
 use crate::models::grim::wire::{HEAD_BYTES, Purpose};
@@ -34,14 +34,7 @@ impl Grim {
     }
 
     pub(super) fn channel_mut(&mut self, index: usize) -> Option<&mut Channel> {
-        match self.ports.get_mut(index)? {
-            Some(port) => Some(&mut port.channel),
-            None => {
-                let mut peripherals = self.peripherals.iter_mut();
-                let peripheral = peripherals.find(|peripheral| usize::from(peripheral.number) == index)?;
-                Some(&mut peripheral.channel)
-            }
-        }
+        channel_of(&mut self.ports, &mut self.peripherals, index)
     }
 
     /// What the card counts, with what the cards beside it do.
@@ -123,27 +116,35 @@ impl Grim {
         }
     }
 
-    /// The window of a link has moved whose channel no program has: messages of a card beside this one have left, which is told where
-    /// it may wait for that. What could not be delivered is counted: it has nobody to be told to.
-    pub(super) fn settle_beside(&mut self, at: Time, place: usize, oldest: FrameNumber, failures: u32) {
-        let Self { links, peripherals, effects, .. } = self;
-        let link = &mut links[place];
-        let number = peripherals.iter().position(|peripheral| peripheral.number == link.channel);
-        let Some((index, peripheral)) = number.and_then(|index| Some((index, peripherals.get_mut(index)?)))
-        else {
-            return link.endings.clear();
+    /// Messages of a card beside this one may have left its outbound queue, of which it is told where it may wait for that. What
+    /// could not be delivered is counted: it has nobody to be told to.
+    pub(super) fn tell_beside(&mut self, at: Time, place: usize, refused: u32, is_line_due: bool) {
+        let channel = self.links[place].channel;
+        let Some(index) = self.peripherals.iter().position(|peripheral| peripheral.number == channel) else {
+            return;
         };
-        let mut is_line_due = false;
-        while let Some(ending) = link.endings.front().filter(|ending| oldest.is_after(ending.frame)) {
-            is_line_due |= peripheral.channel.leave(ending.message);
-            link.endings.pop_front();
-        }
-        peripheral.unsendable += u64::from(failures);
-        peripheral.on_left();
-        effects.attribute(None);
         if is_line_due {
-            effects.interface.transfer(BusTransfer::DeviceToDevice, at, WORD_BYTES);
+            self.effects.interface.transfer(BusTransfer::DeviceToDevice, at, WORD_BYTES);
         }
+        let peripheral = &mut self.peripherals[index];
+        peripheral.unsendable += u64::from(refused);
+        peripheral.on_left();
         self.push_beside(index);
+    }
+}
+
+/// The outbound queue of a program or of a card beside this one.
+pub(super) fn channel_of<'a>(
+    ports: &'a mut [Option<Port>],
+    peripherals: &'a mut [PeripheralPort],
+    index: usize,
+) -> Option<&'a mut Channel> {
+    match ports.get_mut(index)? {
+        Some(port) => Some(&mut port.channel),
+        None => {
+            let mut peripherals = peripherals.iter_mut();
+            let peripheral = peripherals.find(|peripheral| usize::from(peripheral.number) == index)?;
+            Some(&mut peripheral.channel)
+        }
     }
 }
