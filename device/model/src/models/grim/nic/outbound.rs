@@ -88,7 +88,7 @@ impl Grim {
                 offset: bytes.start as u32,
                 bytes: message.payload.bytes,
             }),
-            asks: is_last || link.frames.wants_acknowledgement(),
+            asks: link.frames.asks(is_last),
             sequence: frame_number.get(),
             failures: 0,
             reason: 0,
