@@ -35,6 +35,18 @@ pub struct Config {
     pub longest_wait: Span,
     /// How long a frame that was refused pauses the first time. The pause doubles while it is refused again.
     pub first_pause: Span,
+    /// Which frames ask for an acknowledgement, beside those that fill the window or that none follows soon.
+    pub asking: Asking,
+}
+
+/// One in a quarter of a window asks for an acknowledgement, so that the window goes on moving.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asking {
+    /// By its number: it takes no count, and what a message costs depends a little on what was sent before it.
+    #[default]
+    ByNumber,
+    /// Counted from the frame that asked last, so that what a message costs does not.
+    FromLast,
 }
 
 /// What a frame that arrives is.
@@ -63,6 +75,8 @@ pub struct GoBackN<F, const BITS: u32 = 32> {
     /// Whether the oldest was refused, and nothing goes until the deadline.
     is_paused: bool,
     deadline: Option<Time>,
+    /// Frames sent since one asked for an acknowledgement.
+    unasked: u32,
     /// Number of the frame that is to arrive next.
     expected: Sequence<BITS>,
 }
@@ -78,6 +92,7 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
             pause: config.first_pause,
             is_paused: false,
             deadline: None,
+            unasked: 0,
             expected: Sequence::ZERO,
         }
     }
@@ -105,13 +120,19 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         sequence
     }
 
-    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of a
-    /// window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
+    /// Whether the next frame asks for an acknowledgement: the one that fills the window, one in a quarter of it ([`Asking`]), and
+    /// one that none follows soon, which its sender knows.
     #[inline]
-    pub fn wants_acknowledgement(&self) -> bool {
+    pub fn asks(&mut self, is_last: bool) -> bool {
         let quarter = (self.config.window_frames / 4).max(1);
         let fills_window = self.kept.len() + 1 >= self.window();
-        fills_window || self.next_sequence().next().get().is_multiple_of(quarter)
+        let is_due = match self.config.asking {
+            Asking::ByNumber => self.next_sequence().next().get().is_multiple_of(quarter),
+            Asking::FromLast => self.unasked + 1 >= quarter,
+        };
+        let asks = is_last || fills_window || is_due;
+        self.unasked = if asks { 0 } else { self.unasked + 1 };
+        asks
     }
 
     /// Takes an acknowledgement: all frames before `number` have arrived. True when the window moved; one that is old,
@@ -231,6 +252,7 @@ mod tests {
         first_wait: Span::from_ns(10),
         longest_wait: Span::from_ns(40),
         first_pause: Span::from_ns(3),
+        asking: Asking::FromLast,
     };
 
     fn at(ns: u64) -> Time {
@@ -277,16 +299,37 @@ mod tests {
         let mut link = GoBackN::<_>::new(CONFIG);
         let mut asked = Vec::new();
         while link.can_send() {
-            asked.push(link.wants_acknowledgement());
+            asked.push(link.asks(false));
             link.send(at(0), 0);
         }
         assert_eq!(asked, [false, true, false, true, false, true, false, true]);
         assert!(link.on_acknowledged(at(1), Sequence::new(3)));
         assert!(link.can_send());
         let mut one = GoBackN::<_>::new(Config { window_frames: 0, ..CONFIG });
-        assert!(one.can_send() && one.wants_acknowledgement());
+        assert!(one.can_send() && one.asks(false));
         one.send(at(0), 0);
         assert!(!one.can_send(), "a window of nothing is one of one frame");
+    }
+
+    #[test]
+    fn what_asks_does_not_depend_on_what_was_sent_before() {
+        let asked = |before: u32| {
+            let mut link = GoBackN::<_>::new(Config { window_frames: 16, ..CONFIG });
+            let mut send = |is_last| {
+                let asks = link.asks(is_last);
+                let number = link.send(at(0), ());
+                if asks {
+                    link.on_acknowledged(at(0), number.next());
+                }
+                asks
+            };
+            for _ in 0..before {
+                send(true);
+            }
+            [false, false, false, false, false, true].map(send)
+        };
+        assert_eq!(asked(0), [false, false, false, true, false, true]);
+        assert!((1..9).all(|before| asked(before) == asked(0)));
     }
 
     #[test]
@@ -380,7 +423,7 @@ mod tests {
             if !link.can_send() {
                 return;
             }
-            let frame = (self.sent[from], is_last || link.wants_acknowledgement());
+            let frame = (self.sent[from], link.asks(is_last));
             self.sent[from] += 1;
             let acknowledged = link.acknowledge();
             let sequence = link.send(self.now, frame);

@@ -157,7 +157,7 @@ impl World {
         let begin = self.model_time();
         self.buses.iter_mut().for_each(|bus| bus.wait_until(begin));
         for card in &mut self.cards {
-            card.begin();
+            card.begin(begin);
             card.nic.ledger_mut().restart_latency();
         }
         self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().restart_latency());
