@@ -17,7 +17,7 @@ use niclab_spec::report::{LedgerEntry, NodeFigures};
 use niclab_spec::{ClusterFile, Faults, SimConfig, Source, Workload, WorkloadKind};
 use serde_json::Value;
 
-const FRAME_BYTES: usize = 200;
+const FRAME_BYTES: usize = 60;
 
 /// What a station heard: its node, the destination, and when the frame was there in picoseconds.
 type Heard = Arc<Mutex<Vec<(u16, Mac, u64)>>>;
@@ -37,7 +37,7 @@ struct Station {
 impl Nic for Station {
     fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
         if let Input::Frame { frame, .. } = &input
-            && frame[12..14] != [0x88, 0xb5]
+            && frame[12..14] == [8, 0]
         {
             self.heard.lock().unwrap().push((self.node, frame[..6].try_into().unwrap(), now.as_ps()));
             self.peripheral.enter(node);
@@ -160,11 +160,11 @@ fn a_station_reaches_functions_and_stations_by_their_addresses_and_all_of_them_b
     for node in nodes {
         let frames = node.ethernet.received_frames;
         assert_eq!(line(&node.ethernet_ledger, "host_receive").map(|entry| entry.count), Some(frames));
-        assert_eq!(line(&node.ethernet_ledger, "dma_write").map(|entry| entry.bytes), Some(200 * frames));
+        assert_eq!(line(&node.ethernet_ledger, "dma_write").map(|entry| entry.bytes), Some(60 * frames));
         assert_eq!(node.ethernet_model_latency.count, frames);
         let interrupts = node.interrupts["ethernet_receive"];
         assert!((1..=frames).contains(&interrupts), "{interrupts}");
-        assert_eq!(node.ethernet.received_bytes, 200 * frames);
+        assert_eq!(node.ethernet.received_bytes, 60 * frames);
         assert_eq!(node.ethernet.sent_frames, 0);
     }
     // The function beside the station hears it as soon as all of it is there, and not over the link.
@@ -202,7 +202,7 @@ fn peripherals_are_part_of_reports_and_have_tracks_in_timelines() {
     assert_eq!(counts, [vec![("io-card", 0)], vec![("io-card", 2)], vec![("io-card", 1)], vec![]]);
     assert_eq!(
         line(&report.total, "device_to_device").map(|entry| (entry.count, entry.bytes)),
-        Some((3, 600))
+        Some((3, 180))
     );
     let timeline: Value = serde_json::from_slice(&timeline).unwrap();
     let events = timeline["traceEvents"].as_array().unwrap();
