@@ -8,8 +8,10 @@ use niclab_abi::channels::{
 };
 use niclab_abi::receive::{REFUSED_HEADER, REFUSED_PAYLOAD, REFUSED_SEGMENT, REFUSED_TARGET};
 use niclab_model::models::grim::Config;
-use niclab_model::models::grim::wire::{Fragment, Header, Kind, Purpose, seal};
-use niclab_model::nic::FrameBytes;
+use niclab_model::models::grim::wire::{Failures, Fragment, Header, Kind, Purpose, seal};
+use niclab_model::nic::{FrameBytes, Input, Nic, PageStore};
+use niclab_model::parts::sequence::Sequence;
+use niclab_model::time::Span;
 use proptest::prelude::*;
 
 use crate::support::channels::{Faults, Message, Opening, To, Wire, config};
@@ -56,7 +58,8 @@ impl World {
     fn listen(&mut self) {
         for sent in self.wire.record.as_mut().unwrap().drain(..).filter(|sent| sent.from == VICTIM) {
             let (header, _) = Header::parse(&sent.frame).expect("a card sends sound frames");
-            if matches!(header.kind, Kind::Acknowledgement | Kind::Refusal) && header.destination == ENEMY {
+            let is_answer = matches!(header.kind, Kind::Acknowledgement(_) | Kind::Refusal(_));
+            if is_answer && header.destination == ENEMY {
                 self.next.insert(header.channel, header.sequence);
             }
         }
@@ -126,7 +129,7 @@ impl World {
             let before = came;
             came += self.read(without);
             // What the enemy will never acknowledge goes again for ever.
-            let is_over = self.wire.now.since(begin) > niclab_model::time::Span::from_ns(60_000_000);
+            let is_over = self.wire.now.since(begin) > Span::from_ns(60_000_000);
             if (!self.wire.step() || is_over) && before == came {
                 return came;
             }
@@ -153,8 +156,12 @@ impl World {
 
 fn header(channel: u8, sequence: u32, kind: Kind) -> Header {
     let (source, destination) = (ENEMY, VICTIM as u16);
-    let asks = matches!(kind, Kind::Message(_) | Kind::Void);
-    Header { source, destination, channel, kind, asks, sequence, failures: 0, reason: 0 }
+    let asks = matches!(kind, Kind::Message(_) | Kind::Void | Kind::Report(_));
+    Header { source, destination, channel, kind, asks, sequence }
+}
+
+fn failures(owner: u8, count: u32, reason: u8) -> Failures {
+    Failures { owner, count: Sequence::new(count), reason }
 }
 
 fn frame(header: Header, payload: &[u8]) -> FrameBytes {
@@ -166,7 +173,7 @@ fn frame(header: Header, payload: &[u8]) -> FrameBytes {
 
 fn fragment(bytes: u32) -> Fragment {
     let purpose = Purpose::Handler { handler: 77, arguments: [1, 2, 3, 4] };
-    Fragment { endpoint: 0, purpose, interrupt: false, offset: 0, bytes }
+    Fragment { endpoint: 0, purpose, interrupt: false, offset: 0, bytes, owner: 0 }
 }
 
 #[test]
@@ -182,20 +189,27 @@ fn frames_that_are_none_are_counted_by_name() {
         with(&|frame| frame.truncate(60)),
         with(&|frame| frame.truncate(20)),
         with(&|frame| frame.extend_from_slice(&[0])),
-        with(&|frame| frame[15] = 0x60),
+        with(&|frame| frame[15] = 0x70),
         with(&|frame| frame[15] |= 8),
         with(&|frame| frame[11] ^= 1),
         frame(Header { source: NODES, ..header(2, 0, Kind::Message(fragment(100))) }, &[1; 100]),
         frame(Header { destination: 2, ..header(2, 0, Kind::Message(fragment(100))) }, &[1; 100]),
         frame(header(64, 0, Kind::Message(fragment(100))), &[1; 100]),
         frame(header(2, 0, Kind::Message(Fragment { offset: 1, ..fragment(100) })), &[1; 100]),
+        frame(header(2, 0, Kind::Message(fragment((48 << 10) + 1))), &[1; 100]),
         frame(header(2, 0, Kind::Void), &[1]),
+        frame(header(2, 0, Kind::Report(failures(0, 1, 10))), &[]),
     ];
     for wrong in malformed {
         let mut world = World::new();
         world.inject(wrong.clone());
         let card = world.wire.hosts[VICTIM].nic.nic.counters().card;
-        assert_eq!((card.malformed, world.wire.outputs), (1, 0), "{wrong:02x?}");
+        // Of a report of messages that were not sent it takes the number.
+        assert_eq!(
+            (card.malformed, world.wire.outputs.min(1)),
+            (1, usize::from(wrong[15] >> 4 == 6)),
+            "{wrong:02x?}"
+        );
     }
     let mut damaged = sound.clone();
     damaged[70] ^= 1;
@@ -217,7 +231,7 @@ fn fragments_that_overlap_skip_or_change_their_message_end_it_and_are_counted() 
         part(0, 300),
         part(100, 301),
         Fragment { endpoint: 1, ..part(100, 300) },
-        part(u32::MAX - 100, u32::MAX),
+        part((48 << 10) - 100, 48 << 10),
     ];
     for second in wrong {
         let mut world = World::new();
@@ -241,21 +255,94 @@ fn fragments_that_overlap_skip_or_change_their_message_end_it_and_are_counted() 
 }
 
 #[test]
-fn failures_that_jump_are_told_in_one_line_each_and_harm_nobody() {
+fn failures_that_jump_or_fall_are_told_to_nobody_and_counted() {
     let mut world = World::new();
     let to = To::Handler { handler: 30, arguments: [0; 4] };
     let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
     (0..8).for_each(|_| assert!(world.wire.send(VICTIM, 0, &message, REGION)));
     world.settle(None);
-    for (sequence, failures) in [(1, u32::MAX), (2, 0), (3, 1 << 31), (4, 5), (5, 5), (6, 4)] {
-        let answer = Header { failures, reason: 0xff, ..header(0, sequence, Kind::Acknowledgement) };
-        world.inject(frame(answer, &[]));
-        assert!(world.wire.outputs < 40, "{}", world.wire.outputs);
+    let told = |world: &World| {
+        let line = world.wire.hosts[VICTIM].line(0);
+        (line.refused, line.refusal, world.wire.hosts[VICTIM].nic.nic.counters().card.malformed)
+    };
+    // Of what owner it tells, how many messages, why, and what the program is told by then; eight have begun.
+    let answers = [
+        (0, 9, 10, (0, 0, 1)),
+        (0, 0xff_ffff, 10, (0, 0, 1)),
+        (0, 0x7f_ffff, 10, (0, 0, 2)),
+        (1, 3, 10, (0, 0, 2)),
+        (0, 3, 0xff, (3, 0xff, 2)),
+        (0, 1, 10, (3, 0xff, 2)),
+        (0, 8, 10, (8, 10, 2)),
+    ];
+    for (sequence, (owner, count, reason, expected)) in (1..).zip(answers) {
+        let kind = Kind::Acknowledgement(failures(owner, count, reason));
+        world.inject(frame(header(0, sequence, kind), &[]));
+        assert!(world.wire.outputs < 10, "{}", world.wire.outputs);
+        assert_eq!(told(&world), expected, "{owner} {count}");
     }
-    let line = world.wire.hosts[VICTIM].line(0);
-    // The last that said something new.
-    assert_eq!((line.sent, line.refusal), (6, 0xff));
+    assert_eq!(world.wire.hosts[VICTIM].line(0).sent, 7);
+    // A report comes in its order and once, and says no more than that.
+    for (sequence, count, expected) in
+        [(1, 8, (8, 10, 2)), (0, 8, (8, 10, 2)), (0, 9, (8, 10, 2)), (1, 9, (8, 10, 3))]
+    {
+        world.inject(frame(header(0, sequence, Kind::Report(failures(0, count, 12))), &[]));
+        assert_eq!(told(&world), expected, "{count}");
+    }
+    // The next owner is told of nothing that was not its own.
+    world.wire.close(VICTIM, 0);
+    world.wire.open(VICTIM, 0, OPENING);
+    world.inject(frame(header(0, 2, Kind::Report(failures(0, 1, 12))), &[]));
+    world.inject(frame(header(0, 3, Kind::Report(failures(1, 1, 12))), &[]));
+    assert_eq!(told(&world), (0, 0, 4));
     world.exchange(Some(0));
+}
+
+#[test]
+fn messages_that_never_end_give_room_back_that_others_wait_for() {
+    let mut world = World::new();
+    // All slices, and nearly all of the payload region.
+    for channel in 0..8 {
+        world.inject(frame(header(channel, 0, Kind::Message(fragment(900))), &[1; 100]));
+    }
+    // Who nobody waits for may take long.
+    world.settle(None);
+    assert_eq!(world.count("unfinished"), 0);
+    let begin = world.wire.now;
+    world.exchange(None);
+    let waited = world.wire.now.since(begin);
+    assert_eq!((world.count("unfinished"), world.count("queue_bytes_taken") > 0), (8, true));
+    // Eight times what a sender waits at most: here the stall, the longest wait, and the time of a window.
+    assert!(waited > Span::from_ns(240_000_000) && waited < Span::from_ns(400_000_000), "{waited:?}");
+    for channel in 0..8 {
+        // The end of what was given up is none, and what is behind it comes.
+        let rest = Fragment { offset: 100, ..fragment(900) };
+        world.inject(frame(header(channel, 1, Kind::Message(rest)), &[1; 800]));
+        world.inject(frame(header(channel, 2, Kind::Message(fragment(0))), &[]));
+        let came = world.wire.receive(VICTIM, 0).expect("a message");
+        assert_eq!((came.channel, came.payload.len(), world.wire.receive(VICTIM, 0)), (channel, 0, None));
+        world.wire.release(VICTIM, 0);
+    }
+    assert_eq!(world.wire.hosts[VICTIM].nic.nic.counters().card.malformed, 0);
+    world.wire.check_memory();
+}
+
+#[test]
+fn a_slot_that_a_full_header_ring_has_no_room_for_is_nobodys() {
+    let mut world = World::new();
+    let to = To::Handler { handler: 30, arguments: [0; 4] };
+    let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
+    let mut launched = 0;
+    while world.wire.send(VICTIM, 0, &message, REGION) {
+        launched += 1;
+    }
+    assert_eq!(launched, card(0).headers);
+    for code in [CHANNEL_SHORT, CHANNEL_SEGMENT, 99] {
+        world.wire.handle(VICTIM, Input::PageStore(PageStore { port: 0, code, words: [0; 10] }));
+        assert_eq!(world.wire.outputs, 0);
+    }
+    assert!(!world.wire.hosts[VICTIM].nic.accepts_store(0));
+    assert_eq!((world.count("short_sent"), world.wire.hosts[VICTIM].line(0).refused), (launched.into(), 0));
 }
 
 /// The words of a slot, and the code of its launch word.
@@ -357,20 +444,28 @@ fn any_wild() -> impl Strategy<Value = Wild> {
     let message = (endpoint, purpose, any::<bool>(), length, (offset, more)).prop_map(
         |(endpoint, purpose, interrupt, length, (offset, more))| {
             let bytes = offset.saturating_add(length as u32).saturating_add(more);
-            (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes }), length)
+            (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes, owner: 0 }), length)
         },
     );
-    let other = prop::sample::select(vec![Kind::Void, Kind::Acknowledgement, Kind::Refusal]);
+    let message =
+        (message, prop_oneof![3 => Just(0_u8), 1 => any::<u8>()]).prop_map(|((kind, length), owner)| {
+            let Kind::Message(fragment) = kind else { return (kind, length) };
+            (Kind::Message(Fragment { owner, ..fragment }), length)
+        });
+    let told = (prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], number(), any::<u8>());
+    let other = (0..4_usize, told).prop_map(|(kind, (owner, count, reason))| {
+        let failures = failures(owner, count, reason);
+        let telling = [Kind::Acknowledgement(failures), Kind::Refusal(failures), Kind::Report(failures)];
+        telling.get(kind).copied().unwrap_or(Kind::Void)
+    });
     let kind = prop_oneof![4 => message, 2 => (other, prop_oneof![9 => Just(0_usize), 1 => 1..9_usize])];
     let channel = prop_oneof![4 => 0..3_u8, 1 => any::<u8>()];
     let nodes = prop_oneof![20 => Just((ENEMY, VICTIM as u16)), 1 => any::<(u16, u16)>()];
-    let rest = (nodes, channel, any::<bool>(), number(), number(), any::<u8>());
+    let rest = (nodes, channel, any::<bool>(), number());
     (kind, rest, any::<u8>()).prop_map(
-        |((kind, length), ((source, destination), channel, asks, sequence, failures, reason), is_next)| {
-            let is_answer = matches!(kind, Kind::Acknowledgement | Kind::Refusal);
-            let (failures, reason) = if is_answer { (failures, reason) } else { (0, 0) };
-            let asks = asks && !is_answer;
-            let header = Header { source, destination, channel, kind, asks, sequence, failures, reason };
+        |((kind, length), ((source, destination), channel, asks, sequence), is_next)| {
+            let asks = asks && !matches!(kind, Kind::Acknowledgement(_) | Kind::Refusal(_));
+            let header = Header { source, destination, channel, kind, asks, sequence };
             (header, pattern(sequence.into(), length), is_next > 40)
         },
     )
@@ -425,7 +520,7 @@ proptest! {
         }
         for ((header, payload, is_next), flipped) in frames {
             let next = world.next.get(&header.channel).copied().unwrap_or(0);
-            let is_message = matches!(header.kind, Kind::Message(_) | Kind::Void);
+            let is_message = matches!(header.kind, Kind::Message(_) | Kind::Void | Kind::Report(_));
             let sequence = if is_next && is_message { next } else { header.sequence };
             let mut frame = frame(Header { sequence, asks: header.asks || is_message, ..header }, &payload);
             if let Some(place) = flipped.filter(|_| !is_next) {

@@ -157,6 +157,12 @@ impl Config {
         }
     }
 
+    /// How long a message that has begun to come may hold room that others wait for while nothing more of it comes. Its sender gives
+    /// up what is not pushed, and sends again what is lost; one that is silent for so long is no sound card.
+    pub(super) fn patience(&self) -> Span {
+        (self.stall + self.link().longest_wait).times(8)
+    }
+
     /// Frames in a row of a channel.
     pub(super) fn weight(&self, channel: usize) -> u32 {
         self.weights.get(channel).or(self.weights.last()).copied().unwrap_or(1).max(1)

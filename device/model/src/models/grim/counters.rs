@@ -56,6 +56,8 @@ pub struct Counters {
     pub no_payload_region: u64,
     /// Memory messages for memory that is not exposed.
     pub bad_memory: u64,
+    /// Messages that came in part, and held room that others waited for.
+    pub unfinished: u64,
 }
 
 impl AsMut<CardCounters> for Counters {
@@ -66,7 +68,7 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 23] {
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 24] {
         [
             ("short_sent", self.short_sent),
             ("bulk_sent", self.bulk_sent),
@@ -91,6 +93,7 @@ impl Counters {
             ("closed", self.closed),
             ("no_payload_region", self.no_payload_region),
             ("bad_memory", self.bad_memory),
+            ("unfinished", self.unfinished),
         ]
     }
 

@@ -158,7 +158,7 @@ mod tests {
 
     fn bulk(bytes: u32) -> Fragment {
         let purpose = Purpose::Handler { handler: 20, arguments: [0; 4] };
-        Fragment { endpoint: 0, purpose, interrupt: false, offset: 0, bytes }
+        Fragment { endpoint: 0, purpose, interrupt: false, offset: 0, bytes, owner: 0 }
     }
 
     fn memory(region: u32, place: u64, bytes: u32) -> Fragment {

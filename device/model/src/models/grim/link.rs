@@ -4,7 +4,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::models::grim::wire::{Fragment, HEAD_BYTES};
+use crate::models::grim::wire::{Failures, Fragment, HEAD_BYTES, Kind};
 use crate::nic::frame::SharedFrame;
 use crate::parts::go_back_n::{self, GoBackN};
 use crate::parts::port::Promise;
@@ -20,6 +20,8 @@ pub(super) type FrameNumber = Sequence<32>;
 pub(super) struct Kept {
     pub(super) frame: SharedFrame,
     pub(super) message: Option<TraceTag>,
+    /// It tells the other card of its own messages, and is not void when the owner of the channel ends.
+    pub(super) is_report: bool,
 }
 
 /// The last frame of a message.
@@ -88,17 +90,20 @@ pub(super) struct Link {
     pub(super) endings: VecDeque<Ending>,
     /// A message was given up that had begun on the wire: the other card has to be told, before anything else is sent.
     pub(super) owes_void: bool,
-    /// What the other card has said of messages that it could not deliver.
-    pub(super) failures_told: u32,
-    /// Frames before this one are an earlier owner's. Until they are acknowledged, nothing goes for the next, who would be told
-    /// what came of them.
-    pub(super) owner_since: Option<FrameNumber>,
+    /// The number of the channel's owner here: the other card names it with what it could not deliver, so that no owner is told
+    /// of an earlier one's messages.
+    pub(super) owner: u8,
+    /// Messages of this owner that have begun to go.
+    pub(super) begun: u32,
+    /// Of these, what the other card has said that it could not deliver.
+    told: Sequence<24>,
     /// Frames that came and wait for their endpoint.
     pub(super) queue: VecDeque<Held>,
     pub(super) joining: Option<Joining>,
-    /// Messages that came and could not be delivered, and why the last of them could not.
-    pub(super) failures: u32,
-    pub(super) reason: u8,
+    /// Messages that came and could not be delivered.
+    pub(super) failures: Failures,
+    /// The other card has to be told of them: it may have had the last acknowledgement of all that it has sent.
+    pub(super) owes_report: bool,
 }
 
 impl Drop for Link {
@@ -111,43 +116,70 @@ impl Drop for Link {
 }
 
 impl Link {
-    pub(super) const fn new(node: u16, channel: u8, config: go_back_n::Config) -> Self {
+    pub(super) fn new(node: u16, channel: u8, config: go_back_n::Config) -> Self {
         Self {
             node,
             channel,
             frames: GoBackN::new(config),
             endings: VecDeque::new(),
             owes_void: false,
-            failures_told: 0,
-            owner_since: None,
+            owner: 0,
+            begun: 0,
+            told: Sequence::ZERO,
             queue: VecDeque::new(),
             joining: None,
-            failures: 0,
-            reason: 0,
+            failures: Failures::default(),
+            owes_report: false,
         }
     }
 
     /// Whether the owner's next frame may go.
     pub(super) fn can_send(&self) -> bool {
-        self.frames.can_send() && !self.owes_void && self.owner_since.is_none()
+        self.frames.can_send() && !self.owes_void
     }
 
-    /// The owner has ended: what it has sent, and the void that it may owe, are an earlier owner's.
-    pub(super) fn end_owner(&mut self) {
-        let since = self.frames.next_sequence().plus(self.owes_void.into());
-        self.owner_since = Some(since).filter(|since| since.is_after(self.frames.oldest()));
+    /// What the other card has to be told next, if the window has room for it: first that a message was given up.
+    pub(super) fn take_owed(&mut self) -> Option<Kind> {
+        if !self.frames.can_send() {
+            None
+        } else if core::mem::take(&mut self.owes_void) {
+            Some(Kind::Void)
+        } else {
+            core::mem::take(&mut self.owes_report).then_some(Kind::Report(self.failures))
+        }
     }
 
-    /// The window has moved. Whether what the other card says is of what the present owner has sent.
-    pub(super) fn is_owners(&mut self) -> bool {
-        let before = self.owner_since;
-        self.owner_since = before.filter(|since| since.is_after(self.frames.oldest()));
-        before.is_none()
+    /// The owner has ended: what it has sent is an earlier owner's.
+    pub(super) const fn end_owner(&mut self) {
+        (self.owner, self.begun, self.told) = (self.owner.wrapping_add(1), 0, Sequence::ZERO);
+    }
+
+    /// The other card tells of messages that it could not deliver: how many of this owner's are new. None where it cannot be: a
+    /// card that lies about its failures would have a program think that messages were refused which it has not sent.
+    pub(super) const fn on_failures(&mut self, failures: &Failures) -> Option<u32> {
+        let told = failures.count.ahead_of(self.told);
+        if failures.owner != self.owner || told == 0 {
+            return Some(0);
+        }
+        if told > self.begun.wrapping_sub(self.told.get()) {
+            return None;
+        }
+        self.told = failures.count;
+        Some(told)
+    }
+
+    /// A frame of a message is next: those of the owner before it are nobody's any more.
+    pub(super) fn on_owner(&mut self, owner: u8) {
+        if self.failures.owner != owner {
+            self.failures = Failures { owner, ..Failures::default() };
+        }
     }
 
     /// A message of the other card's could not be delivered.
-    pub(super) const fn fail(&mut self, reason: u64) {
-        self.failures = self.failures.wrapping_add(1);
-        self.reason = reason as u8;
+    pub(super) const fn fail(&mut self, owner: u8, reason: u64) {
+        if self.failures.owner == owner {
+            self.failures.count = self.failures.count.next();
+            self.failures.reason = reason as u8;
+        }
     }
 }

@@ -44,10 +44,12 @@ enum Timer {
     Again,
     /// Of a port: no more was pushed of a message that was begun.
     Stall,
+    /// Of the card: messages wait for room that others may hold for no reason.
+    Room,
 }
 
 impl TimerName for Timer {
-    const ALL: &'static [Self] = &[Self::Again, Self::Stall];
+    const ALL: &'static [Self] = &[Self::Again, Self::Stall, Self::Room];
 }
 
 /// What the processor's programs take.
@@ -156,6 +158,9 @@ impl Grim {
         let index = store.port as usize;
         let Self { ports, effects, config, .. } = self;
         let Some(Port { channel, .. }) = ports.get_mut(index).and_then(Option::as_mut) else { return };
+        if !channel.has_room() {
+            return;
+        }
         let now = channel.page.launched_at(now);
         let (_, is_line_due) = channel.page.count_launch();
         let decoded = Command::decode(store.code, &store.words, config).and_then(|command| match command {
@@ -223,6 +228,7 @@ impl Grim {
             match timer {
                 Timer::Again => self.send_again(now, place),
                 Timer::Stall => self.give_up(now, place),
+                Timer::Room => self.take_room_back(now),
             }
         }
         self.pump(now);

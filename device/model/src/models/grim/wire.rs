@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! word 0            protocol 8 | kind 4, flags 4 | channel 8 | reason 8 | destination node 16 | source node 16
-//! word 1            sequence 32 | failures 32
+//! word 1            sequence 32 | owner 8 | failures 24
 //! of a message      the 28 bytes of its header (section 5.1): channel 32 | node 16 | endpoint 16 | handler 32 | four integers of 32;
 //!                   of a memory message handler and integers are region 32 | place 64 | zero 64
 //!                   then offset 32 | bytes 32 of its payload: where this fragment begins, and how many there are in all; zero 32
@@ -12,14 +12,17 @@
 //! last four bytes   CRC-32 of all of these
 //! ```
 //!
-//! Of a message the sequence is the frame's own number, on its channel to this node. Of an acknowledgement or a refusal it is the
-//! number of the first frame that has not been taken, and failures counts the messages of the channel that this card could not
-//! deliver, for the reason that it names last.
+//! Of a message, a void and a report the sequence is the frame's own number, on its channel to this node. Of an acknowledgement or a
+//! refusal it is the number of the first frame that has not been taken. These two and a report tell of failures: how many messages of
+//! an owner of the receiver's channel could not be delivered, and why the last of them could not. A report goes where no
+//! acknowledgement may follow any more.
 
+use niclab_abi::channels::CHANNEL_MAX_BULK_BYTES;
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
 use crate::nic::FrameBytes;
+use crate::parts::sequence::Sequence;
 
 /// First byte behind the Ethernet header of every frame of this model.
 pub const PROTOCOL: u8 = 10;
@@ -94,6 +97,19 @@ pub struct Fragment {
     pub offset: u32,
     /// Bytes of the message's payload.
     pub bytes: u32,
+    /// The channel's owner, by a number that another owner does not have soon.
+    pub owner: u8,
+}
+
+/// Messages that could not be delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Of which owner of their channel: the latest from which anything came.
+    pub owner: u8,
+    /// How many, from the first on.
+    pub count: Sequence<24>,
+    /// Why the last of them could not: a `REFUSED_` of [`niclab_abi::receive`].
+    pub reason: u8,
 }
 
 /// What a frame is.
@@ -104,9 +120,11 @@ pub enum Kind {
     /// The place of a frame whose message was given up: what came of the message is dropped.
     Void,
     /// All frames before this number have been taken.
-    Acknowledgement,
+    Acknowledgement(Failures),
     /// The same, and for the next there was no room.
-    Refusal,
+    Refusal(Failures),
+    /// Messages that had been taken could not be delivered later.
+    Report(Failures),
 }
 
 impl Kind {
@@ -115,8 +133,18 @@ impl Kind {
             Self::Message(Fragment { purpose: Purpose::Handler { .. }, .. }) => 1,
             Self::Message(Fragment { purpose: Purpose::Memory { .. }, .. }) => 2,
             Self::Void => 3,
-            Self::Acknowledgement => 4,
-            Self::Refusal => 5,
+            Self::Acknowledgement(_) => 4,
+            Self::Refusal(_) => 5,
+            Self::Report(_) => 6,
+        }
+    }
+
+    /// What stands in the fields of owner, failures and reason.
+    const fn failures(&self) -> Failures {
+        match *self {
+            Self::Message(Fragment { owner, .. }) => Failures { owner, count: Sequence::ZERO, reason: 0 },
+            Self::Void => Failures { owner: 0, count: Sequence::ZERO, reason: 0 },
+            Self::Acknowledgement(failures) | Self::Refusal(failures) | Self::Report(failures) => failures,
         }
     }
 }
@@ -128,7 +156,7 @@ pub struct Header {
     pub source: u16,
     /// The receiving node.
     pub destination: u16,
-    /// The channel: of a message or what takes its place the sender's, of an acknowledgement or a refusal the receiver's.
+    /// The channel: of a message or what takes its place the sender's, of an answer or a report the receiver's.
     pub channel: u8,
     /// What it is.
     pub kind: Kind,
@@ -136,10 +164,6 @@ pub struct Header {
     pub asks: bool,
     /// Number of the frame, or of the first that has not been taken.
     pub sequence: u32,
-    /// Messages of the channel that could not be delivered.
-    pub failures: u32,
-    /// Why the last of them could not: a `REFUSED_` of [`niclab_abi::receive`].
-    pub reason: u8,
 }
 
 impl Header {
@@ -156,11 +180,12 @@ impl Header {
         let mut frame = FrameBytes::from_slice(&self.ethernet().emit());
         let is_interrupting = matches!(self.kind, Kind::Message(Fragment { interrupt: true, .. }));
         let flags = if self.asks { FLAG_ASKS } else { 0 } | if is_interrupting { FLAG_INTERRUPT } else { 0 };
-        frame.extend_from_slice(&[PROTOCOL, self.kind.number() << 4 | flags, self.channel, self.reason]);
+        let Failures { owner, count, reason } = self.kind.failures();
+        frame.extend_from_slice(&[PROTOCOL, self.kind.number() << 4 | flags, self.channel, reason]);
         frame.extend_from_slice(&self.destination.to_be_bytes());
         frame.extend_from_slice(&self.source.to_be_bytes());
         frame.extend_from_slice(&self.sequence.to_be_bytes());
-        frame.extend_from_slice(&self.failures.to_be_bytes());
+        frame.extend_from_slice(&(u32::from(owner) << 24 | count.get()).to_be_bytes());
         let Kind::Message(fragment) = &self.kind else { return frame };
         frame.extend_from_slice(&u32::from(self.channel).to_be_bytes());
         frame.extend_from_slice(&self.destination.to_be_bytes());
@@ -200,18 +225,20 @@ impl Header {
         }
         let (link, rest) = covered.split_first_chunk::<LINK_BYTES>().ok_or(wrong_length)?;
         let [protocol, kind, channel, reason, link @ ..] = *link;
-        let [d0, d1, s0, s1, q0, q1, q2, q3, f0, f1, f2, f3] = link;
+        let [d0, d1, s0, s1, q0, q1, q2, q3, owner, f1, f2, f3] = link;
         let (flags, number) = (kind & 0xf, kind >> 4);
         let (source, destination) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+        let failures = Failures { owner, count: Sequence::new(u32::from_be_bytes([0, f1, f2, f3])), reason };
         let (kind, payload) = match number {
             1 | 2 => {
                 let (head, payload) = rest.split_first_chunk::<MESSAGE_BYTES>().ok_or(wrong_length)?;
-                let fragment = fragment(number, flags, channel, destination, head)?;
+                let fragment = Fragment { owner, ..fragment(number, flags, channel, destination, head)? };
                 (Kind::Message(fragment), payload)
             }
             3 => (Kind::Void, rest),
-            4 => (Kind::Acknowledgement, rest),
-            5 => (Kind::Refusal, rest),
+            4 => (Kind::Acknowledgement(failures), rest),
+            5 => (Kind::Refusal(failures), rest),
+            6 => (Kind::Report(failures), rest),
             _ => return Err(WireError::BadField),
         };
         let header = Self {
@@ -221,9 +248,10 @@ impl Header {
             kind,
             asks: flags & FLAG_ASKS != 0,
             sequence: u32::from_be_bytes([q0, q1, q2, q3]),
-            failures: u32::from_be_bytes([f0, f1, f2, f3]),
-            reason,
         };
+        if header.kind.failures() != failures {
+            return Err(WireError::BadField);
+        }
         header.check(protocol, flags, payload.len())?;
         if ethernet::Header::parse(&ethernet) != header.ethernet() {
             return Err(WireError::Addresses);
@@ -235,21 +263,21 @@ impl Header {
     fn check(&self, protocol: u8, flags: u8, payload: usize) -> Result<(), WireError> {
         let known = match self.kind {
             Kind::Message(_) => FLAG_ASKS | FLAG_INTERRUPT,
-            Kind::Void => FLAG_ASKS,
-            Kind::Acknowledgement | Kind::Refusal => 0,
+            Kind::Void | Kind::Report(_) => FLAG_ASKS,
+            Kind::Acknowledgement(_) | Kind::Refusal(_) => 0,
         };
         let is_right = match &self.kind {
             Kind::Message(fragment) => {
                 let end = u64::from(fragment.offset) + payload as u64;
                 let is_memory = matches!(fragment.purpose, Purpose::Memory { .. });
                 let is_empty = fragment.bytes == 0;
+                // A card that lies about its messages' length would have room kept for what no message has.
                 end <= fragment.bytes.into()
+                    && u64::from(fragment.bytes) <= CHANNEL_MAX_BULK_BYTES
                     && (payload > 0) != is_empty
                     && !(is_memory && (is_empty || fragment.interrupt))
-                    && (self.failures, self.reason) == (0, 0)
             }
-            Kind::Void => payload == 0 && (self.failures, self.reason) == (0, 0),
-            Kind::Acknowledgement | Kind::Refusal => payload == 0,
+            Kind::Void | Kind::Acknowledgement(_) | Kind::Refusal(_) | Kind::Report(_) => payload == 0,
         };
         if is_right && protocol == PROTOCOL && flags & !known == 0 {
             Ok(())
@@ -282,7 +310,7 @@ fn fragment(
         return Err(WireError::BadField);
     }
     let interrupt = flags & FLAG_INTERRUPT != 0;
-    Ok(Fragment { endpoint: target as u16, purpose, interrupt, offset, bytes })
+    Ok(Fragment { endpoint: target as u16, purpose, interrupt, offset, bytes, owner: 0 })
 }
 
 /// Puts the check sequence behind a frame that is whole otherwise.
@@ -309,32 +337,30 @@ mod tests {
             prop_oneof![handler, memory],
             any::<bool>(),
             prop::collection::vec(any::<u8>(), 0..200),
-            (0..50_000_u32, 0..50_000_u32),
+            (0..24_000_u32, 0..24_000_u32, any::<u8>()),
         )
-            .prop_map(|(endpoint, purpose, interrupt, payload, (offset, more))| {
+            .prop_map(|(endpoint, purpose, interrupt, payload, (offset, more, owner))| {
                 let is_memory = matches!(purpose, Purpose::Memory { .. });
                 let payload = if is_memory && payload.is_empty() { [7].to_vec() } else { payload };
                 let (offset, more) = if payload.is_empty() { (0, 0) } else { (offset, more) };
                 let bytes = offset + payload.len() as u32 + more;
                 let interrupt = interrupt && !is_memory;
-                (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes }), payload)
+                (Kind::Message(Fragment { endpoint, purpose, interrupt, offset, bytes, owner }), payload)
             });
-        let alone = |kind| Just((kind, Vec::new()));
-        prop_oneof![message, alone(Kind::Void), alone(Kind::Acknowledgement), alone(Kind::Refusal)]
+        let telling = (any::<(u8, u32, u8)>(), 0..3_usize).prop_map(|((owner, count, reason), kind)| {
+            let failures = Failures { owner, count: Sequence::new(count), reason };
+            let kinds = [Kind::Acknowledgement(failures), Kind::Refusal(failures), Kind::Report(failures)];
+            (kinds[kind], Vec::new())
+        });
+        prop_oneof![2 => message, 1 => Just((Kind::Void, Vec::new())), 3 => telling]
     }
 
     fn any_frame() -> impl Strategy<Value = (Header, Vec<u8>)> {
-        let rest =
-            (any::<u16>(), any::<u16>(), any::<u8>(), any::<bool>(), any::<u32>(), any::<u32>(), any::<u8>());
-        (any_kind(), rest).prop_map(
-            |((kind, payload), (source, destination, channel, asks, sequence, failures, reason))| {
-                let is_answer = matches!(kind, Kind::Acknowledgement | Kind::Refusal);
-                let (failures, reason) = if is_answer { (failures, reason) } else { (0, 0) };
-                let asks = asks && !is_answer;
-                let header = Header { source, destination, channel, kind, asks, sequence, failures, reason };
-                (header, payload)
-            },
-        )
+        let rest = (any::<u16>(), any::<u16>(), any::<u8>(), any::<bool>(), any::<u32>());
+        (any_kind(), rest).prop_map(|((kind, payload), (source, destination, channel, asks, sequence))| {
+            let asks = asks && !matches!(kind, Kind::Acknowledgement(_) | Kind::Refusal(_));
+            (Header { source, destination, channel, kind, asks, sequence }, payload)
+        })
     }
 
     fn whole(header: &Header, payload: &[u8]) -> FrameBytes {

@@ -400,3 +400,71 @@ fn what_waits_for_room_in_a_region_that_closes_is_given_up() {
     rest(&mut wire);
     assert_eq!((told(&wire, 0, 0), read(&mut wire, 1, 1)), ((2, REFUSED_NO_PAYLOAD), vec![7]));
 }
+
+/// Messages of two channels wait in card memory, acknowledged, for an endpoint that has room for one.
+fn waiting(faults: Faults, seed: u64) -> Wire {
+    let mut wire = wire(faults, seed, LITTLE, |card| card);
+    (0..3).for_each(|first| send(&mut wire, 0, 0, &bulk(1, 0, first, 4_000)));
+    rest(&mut wire);
+    (0..2).for_each(|first| send(&mut wire, 0, 1, &bulk(1, 0, OTHERS + first, 4_000)));
+    rest(&mut wire);
+    assert_eq!([0, 1].map(|port| wire.hosts[0].line(port).sent), [3, 2], "all were acknowledged");
+    wire
+}
+
+#[test]
+fn a_message_that_is_refused_after_it_was_acknowledged_is_told_to_a_sender_that_has_nothing_more_to_send() {
+    for seed in 0..40 {
+        let faults = Faults { lost: 300, doubled: 100, damaged: 0, late: 200 };
+        let mut wire = waiting(if seed == 0 { Faults::default() } else { faults }, seed);
+        wire.close(1, 0);
+        wire.check_memory();
+        // The other card's own channel of the same number sends and ends meanwhile: no report is lost for that.
+        if seed % 2 == 1 {
+            (0..4).for_each(|first| send(&mut wire, 1, 1, &short(0, 0, first)));
+            wire.close(1, 1);
+        }
+        rest(&mut wire);
+        let told = [0, 1].map(|port| told(&wire, 0, port));
+        assert_eq!(told, [(2, REFUSED_CLOSED), (2, REFUSED_CLOSED)], "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_refused_after_its_owner_has_ended_is_told_to_nobody() {
+    for sends in [false, true] {
+        let mut wire = waiting(Faults::default(), 1);
+        wire.close(0, 0);
+        wire.open(0, 0, LITTLE);
+        if sends {
+            send(&mut wire, 0, 0, &bulk(1, 0, 7, 4_000));
+            send(&mut wire, 0, 0, &short(1, 1, 8));
+            rest(&mut wire);
+        }
+        wire.close(1, 0);
+        rest(&mut wire);
+        let own = if sends { (1, REFUSED_CLOSED) } else { (0, 0) };
+        assert_eq!([told(&wire, 0, 0), told(&wire, 0, 1)], [own, (2, REFUSED_CLOSED)]);
+        assert_eq!(read(&mut wire, 1, 1), [8; 1][..usize::from(sends)]);
+        // And then of what is its own.
+        send(&mut wire, 0, 0, &short(1, 0, 9));
+        rest(&mut wire);
+        assert_eq!(told(&wire, 0, 0), (own.0 + 1, REFUSED_CLOSED));
+    }
+}
+
+#[test]
+fn a_message_whose_endpoint_closes_while_it_comes_is_told_to_its_sender() {
+    for is_memory in [false, true] {
+        let mut wire = wire(Faults::default(), 1, PLAIN, |card| card);
+        let region = wire.program(1, 0).exposed_region;
+        let message = if is_memory { memory(1, 0, region, 0, 9_000) } else { bulk(1, 0, 1, 9_000) };
+        send(&mut wire, 0, 0, &message);
+        while wire.hosts[1].counter("cut_through") < 3 {
+            assert!(wire.step());
+        }
+        wire.close(1, 0);
+        rest(&mut wire);
+        assert_eq!(told(&wire, 0, 0), (1, REFUSED_CLOSED));
+    }
+}

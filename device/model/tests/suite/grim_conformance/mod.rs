@@ -128,9 +128,13 @@ impl World {
     /// Lets all that is under way come to its end.
     fn settle(&mut self) {
         let mut steps = 0;
-        self.read_all();
-        while self.wire.step() {
+        loop {
+            let before = self.came;
             self.read_all();
+            // What is given back makes room for what waits, with nothing else under way.
+            if !self.wire.step() && self.came == before {
+                return;
+            }
             steps += 1;
             assert!(steps < MOST_STEPS, "it never rests");
         }

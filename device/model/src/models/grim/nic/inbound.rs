@@ -1,14 +1,16 @@
 //! From frames to endpoints, or, where an endpoint has no room, into card memory: buffers are taken as they are needed, and a frame
 //! for which there is none is refused (section 4.1).
 
+use alloc::collections::BTreeSet;
+
 use niclab_abi::bar::TAG_WORDS;
 use niclab_abi::channels::payload_place;
-use niclab_abi::receive::{REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD};
+use niclab_abi::receive::{REFUSED_CLOSED, REFUSED_MEMORY, REFUSED_NO_PAYLOAD, REFUSED_SEGMENT};
 
-use super::{Grim, Port};
+use super::{Grim, Port, Timer};
 use crate::models::grim::endpoint::Verdict;
 use crate::models::grim::link::{Held, Joining, Sink};
-use crate::models::grim::wire::{Fragment, HEAD_BYTES, Header, Kind, Purpose, WireError};
+use crate::models::grim::wire::{Failures, Fragment, HEAD_BYTES, Header, Kind, Purpose, WireError};
 use crate::nic::Address;
 use crate::nic::HostRanges;
 use crate::nic::frame::SharedFrame;
@@ -36,21 +38,15 @@ impl Grim {
             return card.malformed += 1;
         }
         match header.kind {
-            Kind::Message(fragment) => self.on_message(now, &header, Some(fragment), frame, message),
-            Kind::Void => self.on_message(now, &header, None, frame, message),
-            Kind::Acknowledgement | Kind::Refusal => self.on_answer(now, &header),
+            Kind::Message(_) | Kind::Void | Kind::Report(_) => self.on_numbered(now, &header, frame, message),
+            Kind::Acknowledgement(failures) | Kind::Refusal(failures) => {
+                self.on_answer(now, &header, &failures);
+            }
         }
     }
 
-    /// Part of a message, or what goes in its place.
-    fn on_message(
-        &mut self,
-        now: Time,
-        header: &Header,
-        fragment: Option<Fragment>,
-        frame: &SharedFrame,
-        message: Option<TraceTag>,
-    ) {
+    /// A frame that comes in its order: part of a message, what goes in its place, or what became of messages.
+    fn on_numbered(&mut self, now: Time, header: &Header, frame: &SharedFrame, message: Option<TraceTag>) {
         let place = self.place_of(header.source, header.channel);
         let number = Sequence::new(header.sequence);
         let at = self.work(self.firmware.receive, now, frame.len() as u64, Span::ZERO);
@@ -66,12 +62,18 @@ impl Grim {
                 }
                 return;
             }
-            Reception::Next => match fragment {
-                Some(fragment) => {
+            Reception::Next => match header.kind {
+                Kind::Message(fragment) => {
+                    self.links[place].on_owner(fragment.owner);
                     let held = Held { fragment, frame: frame.clone(), message };
                     self.accept(at, place, held)
                 }
-                None => {
+                Kind::Report(failures) => {
+                    self.tell(at, place, &failures, false);
+                    self.effects.attribute(message);
+                    true
+                }
+                _ => {
                     self.end_last(place);
                     true
                 }
@@ -92,22 +94,21 @@ impl Grim {
     }
 
     /// Tells the other card which frames have been taken.
-    fn answer(&mut self, now: Time, place: usize, kind: Kind) {
+    fn answer(&mut self, now: Time, place: usize, kind: impl Fn(Failures) -> Kind) {
         let link = &self.links[place];
         let header = Header {
             source: self.config.node,
             destination: link.node,
             channel: link.channel,
-            kind,
+            kind: kind(link.failures),
             asks: false,
             sequence: link.frames.acknowledge().get(),
-            failures: link.failures,
-            reason: link.reason,
         };
         let message = self.effects.interface.ledger().attributed();
         self.effects.attribute(None);
         let ready = self.work(self.firmware.acknowledge, now, 0, Span::ZERO);
-        self.effects.card().acknowledgements_sent += u64::from(kind == Kind::Acknowledgement);
+        let is_refusal = matches!(header.kind, Kind::Refusal(_));
+        self.effects.card().acknowledgements_sent += u64::from(!is_refusal);
         self.effects.frame(ready, header.emit(), None);
         self.effects.attribute(message);
     }
@@ -115,7 +116,7 @@ impl Grim {
     /// A frame that is next: stored at its endpoint, or kept in card memory. False where there is room in neither.
     fn accept(&mut self, at: Time, place: usize, held: Held) -> bool {
         let is_first_in_line = self.links[place].queue.is_empty();
-        if is_first_in_line && self.judge(place, &held.fragment) != Verdict::Wait {
+        if is_first_in_line && self.judge(&held.fragment) != Verdict::Wait {
             self.effects.counters.cut_through += 1;
             self.deliver(at, place, &held);
             return true;
@@ -130,6 +131,7 @@ impl Grim {
         self.links[place].queue.push_back(held);
         if is_first_in_line {
             self.waiting.push_back(place);
+            self.mind_room(at);
         }
         true
     }
@@ -141,17 +143,54 @@ impl Grim {
             self.has_room_back = false;
             self.drain_once(at);
             if !self.has_room_back {
-                return;
+                break;
             }
         }
+        if self.waiting.is_empty() {
+            self.timers.stop(Timer::Room, 0);
+        }
+    }
+
+    /// A message waits for room, or one that may hold it has come so far.
+    fn mind_room(&mut self, at: Time) {
+        if !self.waiting.is_empty() && !self.timers.is_running(Timer::Room, 0) {
+            self.timers.start(Timer::Room, 0, at + self.config.patience());
+        }
+    }
+
+    /// Messages have waited for long. A card that means harm could begin a long message on each of its channels and end none: it
+    /// would hold all slices and all payload room of an endpoint. What goes on for an endpoint that others wait for has to go on.
+    pub(super) fn take_room_back(&mut self, now: Time) {
+        let waiting = self.waiting.iter().filter_map(|place| self.links[*place].queue.front());
+        let wanted: BTreeSet<u16> = waiting.map(|held| held.fragment.endpoint).collect();
+        let patience = self.config.patience();
+        let mut next: Option<Time> = None;
+        for place in 0..self.links.len() {
+            let is_holding = |joining: &Joining| {
+                matches!(joining.sink, Sink::Endpoint { .. }) && wanted.contains(&joining.fragment.endpoint)
+            };
+            let Some(mut joining) = self.links[place].joining.take_if(|joining| is_holding(joining)) else {
+                continue;
+            };
+            let due = joining.visible + patience;
+            if due > now {
+                next = next.into_iter().chain([due]).min();
+            } else {
+                self.lose(place, &mut joining, REFUSED_SEGMENT);
+            }
+            self.links[place].joining = Some(joining);
+        }
+        self.timers.set(Timer::Room, 0, next);
+        self.drain(now);
     }
 
     fn drain_once(&mut self, at: Time) {
         // Each frame that waits is looked at once, and each queue once more.
         for _ in 0..self.waiting.len() {
             let Some(place) = self.waiting.pop_front() else { break };
+            let failures = self.links[place].failures;
             while let Some(held) = self.links[place].queue.front() {
-                if self.judge(place, &held.fragment) == Verdict::Wait {
+                if self.judge(&held.fragment) == Verdict::Wait {
                     break;
                 }
                 let Some(held) = self.links[place].queue.pop_front() else { break };
@@ -165,15 +204,20 @@ impl Grim {
             if !self.links[place].queue.is_empty() {
                 self.waiting.push_back(place);
             }
+            if self.links[place].failures != failures {
+                // All frames of these messages may have been acknowledged, and their sender has nothing more to send.
+                self.links[place].owes_report = true;
+                self.send_owed(at, place);
+            }
         }
     }
 
-    /// What can be done with a frame of a link.
-    fn judge(&self, place: usize, fragment: &Fragment) -> Verdict {
-        let is_begun = self.links[place].joining.is_some() && fragment.offset > 0;
+    /// What can be done with a frame.
+    fn judge(&self, fragment: &Fragment) -> Verdict {
         let endpoint = usize::from(fragment.endpoint);
         match self.ports.get(endpoint).and_then(Option::as_ref) {
-            _ if is_begun => Verdict::Now,
+            // Its message has begun, or was given up.
+            _ if fragment.offset > 0 => Verdict::Now,
             Some(port) => port.endpoint.judge(fragment, &self.regions[endpoint]),
             None => Verdict::Never(REFUSED_CLOSED),
         }
@@ -183,7 +227,7 @@ impl Grim {
     fn deliver(&mut self, at: Time, place: usize, held: &Held) {
         if held.fragment.offset == 0 {
             self.end_reception(place);
-            let verdict = self.judge(place, &held.fragment);
+            let verdict = self.judge(&held.fragment);
             self.begin_reception(at, place, &held.fragment, verdict);
         }
         self.join(at, place, held);
@@ -202,21 +246,22 @@ impl Grim {
                     sink = Sink::Endpoint { promise: endpoint.queue.promise(1), place };
                 }
             }
-            (Verdict::Never(reason), ..) => self.fail(place, reason),
+            (Verdict::Never(reason), ..) => self.fail(place, fragment, reason),
             (Verdict::Now, None, _) | (Verdict::Wait, ..) => debug_assert!(false, "room was looked for"),
         }
         self.links[place].joining = Some(Joining { fragment: *fragment, joined: 0, sink, visible: at });
     }
 
-    /// A message cannot be delivered: its sender is told, with the next acknowledgement.
-    fn fail(&mut self, place: usize, reason: u64) {
+    /// A message cannot be delivered: its sender is told, with the acknowledgement of its last frame or after that.
+    fn fail(&mut self, place: usize, fragment: &Fragment, reason: u64) {
         let counters = &mut self.effects.counters;
         match reason {
             REFUSED_CLOSED => counters.closed += 1,
             REFUSED_MEMORY => counters.bad_memory += 1,
+            REFUSED_SEGMENT => counters.unfinished += 1,
             _ => counters.no_payload_region += 1,
         }
-        self.links[place].fail(reason);
+        self.links[place].fail(fragment.owner, reason);
     }
 
     /// The next fragment of a message that has begun.
@@ -242,6 +287,7 @@ impl Grim {
             self.finish(place, held, joining);
         } else {
             self.links[place].joining = Some(joining);
+            self.mind_room(at);
         }
     }
 
@@ -261,7 +307,7 @@ impl Grim {
             region.holds(begin, bytes as u64).then(|| region.ranges(begin, bytes as u64))
         });
         let Some(ranges): Option<HostRanges> = ranges else {
-            return self.lose(place, joining);
+            return self.lose(place, joining, REFUSED_NO_PAYLOAD);
         };
         let part = HEAD_BYTES..HEAD_BYTES + bytes;
         let visible = self.effects.dma_frame(at, &held.frame, part, ranges);
@@ -269,8 +315,8 @@ impl Grim {
         self.effects.card().bytes_received += bytes as u64;
     }
 
-    /// The memory of a message that comes is gone: what is left of it goes nowhere.
-    fn lose(&mut self, place: usize, joining: &mut Joining) {
+    /// The memory of a message that comes is gone, or has to be had back: what is left of it goes nowhere.
+    fn lose(&mut self, place: usize, joining: &mut Joining, reason: u64) {
         let index = usize::from(joining.fragment.endpoint);
         match core::mem::replace(&mut joining.sink, Sink::Nowhere) {
             Sink::Endpoint { promise, place: begin } => {
@@ -282,9 +328,9 @@ impl Grim {
                     }
                     None => promise.void(),
                 }
-                self.fail(place, REFUSED_NO_PAYLOAD);
+                self.fail(place, &joining.fragment, reason);
             }
-            Sink::Memory => self.fail(place, REFUSED_MEMORY),
+            Sink::Memory => self.fail(place, &joining.fragment, REFUSED_MEMORY),
             Sink::Nowhere => {}
         }
     }
@@ -370,13 +416,16 @@ impl Grim {
 
     /// An endpoint is closed: what comes for it goes nowhere, and what waits for it is dropped.
     pub(super) fn end_receptions(&mut self, now: Time, index: usize) {
-        for link in &mut self.links {
+        for place in 0..self.links.len() {
             let is_its = |joining: &&mut Joining| usize::from(joining.fragment.endpoint) == index;
-            if let Some(joining) = link.joining.as_mut().filter(is_its)
-                && let Sink::Endpoint { promise, .. } = core::mem::replace(&mut joining.sink, Sink::Nowhere)
-            {
-                promise.void();
+            let Some(joining) = self.links[place].joining.as_mut().filter(is_its) else { continue };
+            let fragment = joining.fragment;
+            match core::mem::replace(&mut joining.sink, Sink::Nowhere) {
+                Sink::Nowhere => continue,
+                Sink::Endpoint { promise, .. } => promise.void(),
+                Sink::Memory => {}
             }
+            self.fail(place, &fragment, REFUSED_CLOSED);
         }
         self.drain(now);
     }

@@ -7,8 +7,8 @@ use niclab_abi::receive::REFUSED_SEGMENT;
 
 use super::{Grim, Port, Timer};
 use crate::models::grim::channel::Channel;
-use crate::models::grim::link::{Ending, FrameNumber, Kept};
-use crate::models::grim::wire::{Fragment, Header, Kind, seal};
+use crate::models::grim::link::{Ending, FrameNumber, Kept, Link};
+use crate::models::grim::wire::{Failures, Fragment, Header, Kind, seal};
 use crate::nic::frame::SharedFrame;
 use crate::nic::{FrameBytes, WindowRange};
 use crate::parts::sequence::Sequence;
@@ -66,6 +66,7 @@ impl Grim {
         let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
         let Some(outgoing) = channel.queue.front_mut() else { return };
         let (message, tag, number) = (outgoing.message, outgoing.tag, outgoing.number);
+        let is_first = outgoing.cutter.begun().is_none();
         let (bytes, is_last) = outgoing.cutter.next(most);
         let head_at = outgoing.since((bytes.start + 1).min(bytes.end)).unwrap_or_default();
         let tail_at = outgoing.since(bytes.end).unwrap_or_default();
@@ -87,12 +88,12 @@ impl Grim {
                 interrupt: message.interrupt,
                 offset: bytes.start as u32,
                 bytes: message.payload.bytes,
+                owner: link.owner,
             }),
             asks: is_last || link.frames.wants_acknowledgement(),
             sequence: frame_number.get(),
-            failures: 0,
-            reason: 0,
         };
+        link.begun = link.begun.wrapping_add(is_first.into());
         if is_last {
             link.endings.push_back(Ending { frame: frame_number, message: number });
             self.effects.card().messages_sent += 1;
@@ -102,7 +103,7 @@ impl Grim {
         self.effects.attribute(Some(tag));
         let head = self.work(self.firmware.send, head_at, payload_bytes, looked);
         let passage = Passage { head, tail: head.max(tail_at) };
-        let mut kept = Kept { frame: SharedFrame::default(), message: Some(tag) };
+        let mut kept = Kept { frame: SharedFrame::default(), message: Some(tag), is_report: false };
         if payload_bytes == 0 {
             kept.frame = header.emit().into();
             self.effects.frame(passage, kept.frame.clone(), kept.message);
@@ -148,7 +149,7 @@ impl Grim {
         let counters = &mut self.effects.counters;
         *(if was_refused { &mut counters.sent_after_refusal } else { &mut counters.repeated }) +=
             frames.len() as u64;
-        for Kept { frame, message } in frames {
+        for Kept { frame, message, .. } in frames {
             self.effects.attribute(message);
             let bytes = frame.len() as u64;
             let ready = self.work(self.firmware.send, now, bytes, Span::ZERO);
@@ -158,7 +159,7 @@ impl Grim {
     }
 
     /// The other card says what it has taken, or that it had no room.
-    pub(super) fn on_answer(&mut self, now: Time, header: &Header) {
+    pub(super) fn on_answer(&mut self, now: Time, header: &Header, failures: &Failures) {
         let Some(&place) = self.places.get(&(header.source, header.channel)) else {
             self.effects.counters.stray_acknowledgements += 1;
             return;
@@ -166,81 +167,81 @@ impl Grim {
         let at = self.work(self.firmware.acknowledge, now, 0, Span::ZERO);
         let number = Sequence::new(header.sequence);
         let link = &mut self.links[place];
-        let has_moved = if header.kind == Kind::Refusal {
+        let is_refusal = matches!(header.kind, Kind::Refusal(_));
+        let has_moved = if is_refusal {
             self.effects.counters.refusals_received += 1;
             link.frames.on_refused(at, number)
         } else {
             link.frames.on_acknowledged(at, number)
         };
         if !has_moved {
-            self.effects.counters.stray_acknowledgements += u64::from(header.kind == Kind::Acknowledgement);
+            self.effects.counters.stray_acknowledgements += u64::from(!is_refusal);
             return self.mind_timer(place);
         }
-        self.settle(at, place, header);
-        self.send_void(at, place);
+        let is_line_due = self.settle(place);
+        self.tell(at, place, failures, is_line_due);
+        self.send_owed(at, place);
         self.mind_timer(place);
         self.pump(now);
     }
 
-    /// The window of a link has moved: messages have left, or could not be delivered.
-    fn settle(&mut self, at: Time, place: usize, header: &Header) {
-        let Self { links, ports, effects, .. } = self;
-        let link = &mut links[place];
+    /// The window of a link has moved: messages have left. Whether a status line is due for them.
+    fn settle(&mut self, place: usize) -> bool {
+        let link = &mut self.links[place];
         let oldest = link.frames.oldest();
-        let is_owners = link.is_owners();
-        let failures = header.failures.wrapping_sub(link.failures_told);
-        link.failures_told = header.failures;
-        let port = ports.get_mut(usize::from(header.channel)).and_then(Option::as_mut);
+        let port = self.ports.get_mut(usize::from(link.channel)).and_then(Option::as_mut);
         let Some(Port { channel, .. }) = port else {
             link.endings.clear();
-            return;
+            return false;
         };
         let mut is_line_due = false;
         while let Some(ending) = link.endings.front().filter(|ending| oldest.is_after(ending.frame)) {
             is_line_due |= channel.leave(ending.message);
             link.endings.pop_front();
         }
+        is_line_due
+    }
+
+    /// Tells the program of a channel of messages that the other card could not deliver, or what else its status line says now.
+    pub(super) fn tell(&mut self, at: Time, place: usize, failures: &Failures, is_line_due: bool) {
+        let Self { links, ports, effects, .. } = self;
+        let link = &mut links[place];
+        let refused = link.on_failures(failures);
+        effects.card().malformed += u64::from(refused.is_none());
+        let refused = refused.unwrap_or(0);
+        let port = ports.get_mut(usize::from(link.channel)).and_then(Option::as_mut);
+        let Some(Port { channel, .. }) = port.filter(|_| refused > 0 || is_line_due) else { return };
         effects.attribute(None);
-        if failures > 0 && is_owners {
-            // One line for all: a card that lies about how many there are makes no work.
-            effects.card().unordered += 1;
-            channel.page.line.refused += u64::from(failures) - 1;
-            channel.page.refuse(at, header.reason.into(), effects);
-        } else if is_line_due {
-            // It and lines of later launches meet on the bus in the order in which they are fed.
-            effects.card().unordered += 1;
+        // It and lines of later launches meet on the bus in the order in which they are fed.
+        effects.card().unordered += 1;
+        if refused > 0 {
+            // One line for all.
+            channel.page.line.refused += u64::from(refused) - 1;
+            channel.page.refuse(at, failures.reason.into(), effects);
+        } else {
             channel.page.write(at, effects);
         }
     }
 
-    /// Tells the other card that a message was given up, once the window has room for it.
-    fn send_void(&mut self, now: Time, place: usize) {
-        let link = &mut self.links[place];
-        if !link.owes_void || !link.frames.can_send() {
-            return;
+    /// Sends what the other card has to be told in the order of frames, once the window has room for it.
+    pub(super) fn send_owed(&mut self, now: Time, place: usize) {
+        while let Some(kind) = self.links[place].take_owed() {
+            let number = self.links[place].frames.next_sequence();
+            let frame = SharedFrame::from(self.told_in_order(place, kind, number).emit());
+            self.effects.attribute(None);
+            let ready = self.work(self.firmware.send, now, 0, Span::ZERO);
+            self.effects.frame(ready, frame.clone(), None);
+            let kept = Kept { frame, message: None, is_report: kind != Kind::Void };
+            self.links[place].frames.send(ready, kept);
         }
-        link.owes_void = false;
-        let (node, channel, number) = (link.node, link.channel, link.frames.next_sequence());
-        let frame = SharedFrame::from(self.void(node, channel, number).emit());
-        self.effects.attribute(None);
-        let ready = self.work(self.firmware.send, now, 0, Span::ZERO);
-        self.effects.frame(ready, frame.clone(), None);
-        self.links[place].frames.send(ready, Kept { frame, message: None });
         self.mind_timer(place);
     }
 
-    /// What goes in the place of a frame whose message was given up.
-    const fn void(&self, node: u16, channel: u8, number: FrameNumber) -> Header {
-        Header {
-            source: self.config.node,
-            destination: node,
-            channel,
-            kind: Kind::Void,
-            asks: true,
-            sequence: number.get(),
-            failures: 0,
-            reason: 0,
-        }
+    /// A frame that is no message's: a void or a report.
+    fn told_in_order(&self, place: usize, kind: Kind, number: FrameNumber) -> Header {
+        let Link { node: destination, channel, .. } = self.links[place];
+        let source = self.config.node;
+        Header { source, destination, channel, kind, asks: true, sequence: number.get() }
     }
 
     /// No more was pushed of a message that was begun: it is given up, and its program told.
@@ -253,7 +254,7 @@ impl Grim {
         if has_begun {
             let place = self.place_of(message.node, index as u8);
             self.links[place].owes_void = true;
-            self.send_void(now, place);
+            self.send_owed(now, place);
         }
     }
 
@@ -266,18 +267,17 @@ impl Grim {
             if usize::from(self.links[place].channel) != index {
                 continue;
             }
-            let node = self.links[place].node;
-            let header = self.void(node, index as u8, Sequence::ZERO);
+            let header = self.told_in_order(place, Kind::Void, Sequence::ZERO);
             let link = &mut self.links[place];
             self.effects.counters.voided += link.endings.len() as u64;
             link.endings.clear();
-            for (number, kept) in link.frames.all_kept_mut() {
-                let frame = Header { sequence: number.get(), ..header }.emit().into();
-                *kept = Kept { frame, message: None };
+            for (number, kept) in link.frames.all_kept_mut().filter(|(_, kept)| !kept.is_report) {
+                kept.frame = Header { sequence: number.get(), ..header }.emit().into();
+                kept.message = None;
             }
             link.owes_void |= begun == Some(place);
             link.end_owner();
-            self.send_void(now, place);
+            self.send_owed(now, place);
         }
     }
 }
