@@ -43,7 +43,7 @@ fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
     assert_eq!(guests[1].receive(PATIENCE).unwrap(), (Offload::default(), to_host));
     let to_station = frame(me, Station::mac(1), 1_000);
     send(&lab, &wires[0], &to_station);
-    assert_eq!(heard(&wires[1]), [to_station.clone()]);
+    assert_eq!(heard(&wires[1]), std::slice::from_ref(&to_station));
     // To itself through the switch, and to the function beside it.
     let to_own_host = frame(me, lab.mac(0), 62);
     send(&lab, &wires[0], &to_own_host);
