@@ -474,6 +474,10 @@ impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
         self.nic.untold()
     }
 
+    fn begin_part(&mut self, at: Time) {
+        self.nic.begin_part(at);
+    }
+
     fn ledger(&self) -> &Ledger {
         self.nic.ledger()
     }

@@ -454,6 +454,10 @@ pub trait Observed {
         0
     }
 
+    /// A measured part begins: what this card does round and round while it has nothing else to do begins anew, so that what a
+    /// part takes does not depend on what came before it.
+    fn begin_part(&mut self, _: Time) {}
+
     /// What every crossing of this card has cost: those of the network and of other masters on the node's bus are in theirs.
     fn ledger(&self) -> &Ledger;
 

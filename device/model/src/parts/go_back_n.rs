@@ -63,6 +63,8 @@ pub struct GoBackN<F, const BITS: u32 = 32> {
     /// Whether the oldest was refused, and nothing goes until the deadline.
     is_paused: bool,
     deadline: Option<Time>,
+    /// Frames sent since one asked for an acknowledgement.
+    unasked: u32,
     /// Number of the frame that is to arrive next.
     expected: Sequence<BITS>,
 }
@@ -78,6 +80,7 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
             pause: config.first_pause,
             is_paused: false,
             deadline: None,
+            unasked: 0,
             expected: Sequence::ZERO,
         }
     }
@@ -105,13 +108,16 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         sequence
     }
 
-    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of a
-    /// window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
+    /// Whether the next frame asks for an acknowledgement, so that the window goes on moving: the one that fills it, one in a
+    /// quarter of it, and one that none follows soon, which its sender knows. They are counted from the one that asked last and
+    /// not by their numbers, so that what a program's frames ask for does not depend on what was sent before.
     #[inline]
-    pub fn wants_acknowledgement(&self) -> bool {
+    pub fn asks(&mut self, is_last: bool) -> bool {
         let quarter = (self.config.window_frames / 4).max(1);
         let fills_window = self.kept.len() + 1 >= self.window();
-        fills_window || self.next_sequence().next().get().is_multiple_of(quarter)
+        let asks = is_last || fills_window || self.unasked + 1 >= quarter;
+        self.unasked = if asks { 0 } else { self.unasked + 1 };
+        asks
     }
 
     /// Takes an acknowledgement: all frames before `number` have arrived. True when the window moved; one that is old,
@@ -277,16 +283,37 @@ mod tests {
         let mut link = GoBackN::<_>::new(CONFIG);
         let mut asked = Vec::new();
         while link.can_send() {
-            asked.push(link.wants_acknowledgement());
+            asked.push(link.asks(false));
             link.send(at(0), 0);
         }
         assert_eq!(asked, [false, true, false, true, false, true, false, true]);
         assert!(link.on_acknowledged(at(1), Sequence::new(3)));
         assert!(link.can_send());
         let mut one = GoBackN::<_>::new(Config { window_frames: 0, ..CONFIG });
-        assert!(one.can_send() && one.wants_acknowledgement());
+        assert!(one.can_send() && one.asks(false));
         one.send(at(0), 0);
         assert!(!one.can_send(), "a window of nothing is one of one frame");
+    }
+
+    #[test]
+    fn what_asks_does_not_depend_on_what_was_sent_before() {
+        let asked = |before: u32| {
+            let mut link = GoBackN::<_>::new(Config { window_frames: 16, ..CONFIG });
+            let mut send = |is_last| {
+                let asks = link.asks(is_last);
+                let number = link.send(at(0), ());
+                if asks {
+                    link.on_acknowledged(at(0), number.next());
+                }
+                asks
+            };
+            for _ in 0..before {
+                send(true);
+            }
+            [false, false, false, false, false, true].map(send)
+        };
+        assert_eq!(asked(0), [false, false, false, true, false, true]);
+        assert!((1..9).all(|before| asked(before) == asked(0)));
     }
 
     #[test]
@@ -380,7 +407,7 @@ mod tests {
             if !link.can_send() {
                 return;
             }
-            let frame = (self.sent[from], is_last || link.wants_acknowledgement());
+            let frame = (self.sent[from], link.asks(is_last));
             self.sent[from] += 1;
             let acknowledged = link.acknowledge();
             let sequence = link.send(self.now, frame);

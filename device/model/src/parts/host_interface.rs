@@ -78,6 +78,11 @@ impl Machine {
     pub const fn idle_at(&self) -> Time {
         self.resource.busy_until()
     }
+
+    /// Lets it do nothing before `at`.
+    pub fn rest_until(&mut self, at: Time) {
+        self.resource.hold_until(at);
+    }
 }
 
 /// One master's prices and ledger, and, while it acts, its node's host and bus.

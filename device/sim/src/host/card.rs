@@ -630,6 +630,7 @@ impl<T: Transport> Host for CardHost<T> {
 
     fn begin_at(&mut self, begin: Time) {
         self.not_before = begin;
+        self.nic.begin_part(begin);
     }
 
     fn deadline(&self) -> Option<Time> {

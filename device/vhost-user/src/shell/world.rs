@@ -170,7 +170,7 @@ impl World {
     pub fn begin_measurement(&mut self) {
         let begin = self.model_time();
         self.buses.iter_mut().for_each(|bus| bus.wait_until(begin));
-        self.cards.iter_mut().for_each(Card::begin);
+        self.cards.iter_mut().for_each(|card| card.begin(begin));
         self.for_each_ledger(Ledger::restart_latency);
     }
 
