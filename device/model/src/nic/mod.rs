@@ -404,8 +404,9 @@ pub trait Nic: Observed {
     /// Whether `port` is open: its pages are worth a look.
     fn is_open(&self, port: u32) -> bool;
 
-    /// Whether frames that ordinary networking sends to all concern it: a station of the node's own beside its Ethernet function
-    /// ([`crate::fabric::ethernet::mac_of_station`]) wants to be found. Frames to a station's address come in any case.
+    /// Whether ordinary frames concern it: it has a station beside the node's Ethernet function
+    /// ([`crate::fabric::ethernet::mac_of_station`]). Then frames come that are addressed to stations of the node or to all, of
+    /// whatever type and from whomever, and with an address that may be of no station; a card without stations never gets any.
     fn has_stations(&self) -> bool {
         false
     }

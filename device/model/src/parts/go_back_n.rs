@@ -35,18 +35,6 @@ pub struct Config {
     pub longest_wait: Span,
     /// How long a frame that was refused pauses the first time. The pause doubles while it is refused again.
     pub first_pause: Span,
-    /// Which frames ask for an acknowledgement, beside those that fill the window or that none follows soon.
-    pub asking: Asking,
-}
-
-/// One in a quarter of a window asks for an acknowledgement, so that the window goes on moving.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asking {
-    /// By its number: it takes no count, and what a message costs depends a little on what was sent before it.
-    #[default]
-    ByNumber,
-    /// Counted from the frame that asked last, so that what a message costs does not.
-    FromLast,
 }
 
 /// What a frame that arrives is.
@@ -120,17 +108,18 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         sequence
     }
 
-    /// Whether the next frame asks for an acknowledgement: the one that fills the window, one in a quarter of it ([`Asking`]), and
-    /// one that none follows soon, which its sender knows.
+    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of a
+    /// window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
+    #[inline]
+    pub fn wants_acknowledgement(&self) -> bool {
+        self.fills_window() || self.next_sequence().next().get().is_multiple_of(self.quarter())
+    }
+
+    /// The same, counted from the frame that asked last and not by numbers: what the frames of a message ask for does not depend on
+    /// what was sent before it. Called once for each frame.
     #[inline]
     pub fn asks(&mut self, is_last: bool) -> bool {
-        let quarter = (self.config.window_frames / 4).max(1);
-        let fills_window = self.kept.len() + 1 >= self.window();
-        let is_due = match self.config.asking {
-            Asking::ByNumber => self.next_sequence().next().get().is_multiple_of(quarter),
-            Asking::FromLast => self.unasked + 1 >= quarter,
-        };
-        let asks = is_last || fills_window || is_due;
+        let asks = is_last || self.fills_window() || self.unasked + 1 >= self.quarter();
         self.unasked = if asks { 0 } else { self.unasked + 1 };
         asks
     }
@@ -234,6 +223,14 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         self.kept.range(..count)
     }
 
+    fn fills_window(&self) -> bool {
+        self.kept.len() + 1 >= self.window()
+    }
+
+    fn quarter(&self) -> u32 {
+        (self.config.window_frames / 4).max(1)
+    }
+
     fn window(&self) -> usize {
         self.config.window_frames.clamp(1, Sequence::<BITS>::MAX_AHEAD) as usize
     }
@@ -252,7 +249,6 @@ mod tests {
         first_wait: Span::from_ns(10),
         longest_wait: Span::from_ns(40),
         first_pause: Span::from_ns(3),
-        asking: Asking::FromLast,
     };
 
     fn at(ns: u64) -> Time {
@@ -299,14 +295,15 @@ mod tests {
         let mut link = GoBackN::<_>::new(CONFIG);
         let mut asked = Vec::new();
         while link.can_send() {
-            asked.push(link.asks(false));
+            asked.push(link.wants_acknowledgement());
+            assert_eq!(link.asks(false), asked[asked.len() - 1], "the first window is the same");
             link.send(at(0), 0);
         }
         assert_eq!(asked, [false, true, false, true, false, true, false, true]);
         assert!(link.on_acknowledged(at(1), Sequence::new(3)));
         assert!(link.can_send());
         let mut one = GoBackN::<_>::new(Config { window_frames: 0, ..CONFIG });
-        assert!(one.can_send() && one.asks(false));
+        assert!(one.can_send() && one.wants_acknowledgement() && one.asks(false));
         one.send(at(0), 0);
         assert!(!one.can_send(), "a window of nothing is one of one frame");
     }
@@ -423,7 +420,7 @@ mod tests {
             if !link.can_send() {
                 return;
             }
-            let frame = (self.sent[from], link.asks(is_last));
+            let frame = (self.sent[from], is_last || link.wants_acknowledgement());
             self.sent[from] += 1;
             let acknowledged = link.acknowledge();
             let sequence = link.send(self.now, frame);

@@ -158,7 +158,6 @@ impl Config {
             first_wait: self.first_wait + window,
             longest_wait: self.longest_wait + window,
             first_pause: self.first_pause,
-            asking: go_back_n::Asking::FromLast,
         }
     }
 

@@ -252,7 +252,6 @@ impl Transport {
                 longest_wait: config.retransmit_most + window_span(config),
                 // Nothing is refused: who has no room for a message says so when it has come.
                 first_pause: config.retransmit_first,
-                asking: go_back_n::Asking::ByNumber,
             },
             places: BTreeMap::new(),
             peers: Vec::new(),
@@ -367,7 +366,7 @@ impl Transport {
             counters.discarded_at_close += 1;
             return;
         }
-        let asks = peer.link.asks(is_last);
+        let asks = is_last || peer.link.wants_acknowledgement();
         if is_last {
             peer.finished.push_back(Finished { sequence: kept.sequence, port, number, owner });
             counters.messages_sent += u64::from(is_counted);
