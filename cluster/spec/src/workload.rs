@@ -298,8 +298,7 @@ impl Workload {
         self.check_nodes(count, &mut problems);
         let has_peripheral = |node: &WorkloadNode<'_>| !node.nic.limits().peripheral_ports.is_empty();
         if self.kind == WorkloadKind::Echo && !nodes.iter().any(has_peripheral) {
-            let remedy =
-                "give a node one, as `[node.nic.grim] io_card_channel = 7` does, or use another kind";
+            let remedy = "give a node one in its NIC's table, whose keys `niclab schema` describes, or use another kind";
             problems.add("kind", "no node has a peripheral that sends messages back".to_owned(), remedy);
         }
         for node in nodes {

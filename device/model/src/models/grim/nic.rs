@@ -19,7 +19,7 @@ use crate::models::grim::control::Operation;
 use crate::models::grim::counters::{Counters, Effects};
 use crate::models::grim::endpoint::Endpoint;
 use crate::models::grim::link::Link;
-use crate::models::grim::peripherals::port::PeripheralPort;
+use crate::models::grim::peripheral_port::PeripheralPort;
 use crate::models::grim::schedule::Schedule;
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};

@@ -1,7 +1,7 @@
 //! Peripherals: endpoints that are cards beside the NIC, with a channel of their own (sections 2 and 5.5).
 //!
 //! A peripheral says what it does with a message ([`Peripheral`]) and what it is ([`Kind`]); all else is alike for all of them and in
-//! `port`: queues in the card's own memory, a processor that handles one message at a time, transfers from card to card over the
+//! `peripheral_port`: queues in the card's own memory, a processor that handles one message at a time, transfers from card to card over the
 //! node's bus, and a ledger. Nothing of it crosses the host.
 //!
 //! A new one is a file of this folder, an entry of [`KINDS`], and a parameter of the model that names its channel.
@@ -9,7 +9,6 @@
 mod bridge;
 mod function_card;
 mod io_card;
-pub(super) mod port;
 mod storage;
 
 use alloc::boxed::Box;
@@ -49,9 +48,9 @@ pub(super) struct Sending {
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Bytes that the processor goes through, beside those of messages that it sends.
-    bytes: u64,
-    sendings: Vec<Sending>,
-    frames: Vec<FrameBytes>,
+    pub(super) bytes: u64,
+    pub(super) sendings: Vec<Sending>,
+    pub(super) frames: Vec<FrameBytes>,
 }
 
 impl Work {

@@ -12,12 +12,12 @@ use alloc::vec::Vec;
 use niclab_abi::channels::CHANNEL_UNKNOWN;
 use niclab_abi::receive::REFUSED_NO_PAYLOAD;
 
-use super::{Arrival, Kind, Peripheral, PeripheralSeat, Sending, Work};
 use crate::fabric::ethernet::mac_of_station;
 use crate::models::grim::channel::Channel;
 use crate::models::grim::command::{Message, Payload};
 use crate::models::grim::config::{Config, HEADER_BYTES};
 use crate::models::grim::endpoint::Verdict;
+use crate::models::grim::peripherals::{Arrival, Kind, Peripheral, PeripheralSeat, Sending, Work};
 use crate::models::grim::wire::{Fragment, Purpose};
 use crate::nic::frame::SharedFrame;
 use crate::nic::{Address, FrameBytes};
@@ -52,21 +52,21 @@ struct Job {
 
 /// What is due when a job is done.
 #[derive(Debug, Default)]
-pub(in crate::models::grim) struct Done {
-    pub(in crate::models::grim) at: Time,
+pub(super) struct Done {
+    pub(super) at: Time,
     /// The message that was handled.
-    pub(in crate::models::grim) tag: Option<TraceTag>,
+    pub(super) tag: Option<TraceTag>,
     /// For the Ethernet port.
-    pub(in crate::models::grim) frames: Vec<FrameBytes>,
+    pub(super) frames: Vec<FrameBytes>,
 }
 
 /// A peripheral and its channel.
-pub(in crate::models::grim) struct PeripheralPort {
-    pub(in crate::models::grim) number: u8,
+pub(super) struct PeripheralPort {
+    pub(super) number: u8,
     kind: &'static Kind,
     card: Box<dyn Peripheral>,
     /// Its outbound queue at the NIC.
-    pub(in crate::models::grim) channel: Channel,
+    pub(super) channel: Channel,
     node: u16,
     interface: HostInterface,
     processor: Machine,
@@ -82,15 +82,15 @@ pub(in crate::models::grim) struct PeripheralPort {
     in_queue: VecDeque<(u64, u64)>,
     queue_bytes: u64,
     /// Messages that it wanted to send and that no channel can carry.
-    pub(in crate::models::grim) unsendable: u64,
+    pub(super) unsendable: u64,
     /// Frames for which its Ethernet port had no room.
-    pub(in crate::models::grim) dropped_frames: u64,
+    pub(super) dropped_frames: u64,
     /// Messages that it handled.
-    pub(in crate::models::grim) handled: u64,
+    pub(super) handled: u64,
 }
 
 impl PeripheralPort {
-    pub(in crate::models::grim) fn new(number: u8, kind: &'static Kind, config: &Config) -> Self {
+    pub(super) fn new(number: u8, kind: &'static Kind, config: &Config) -> Self {
         let seat = PeripheralSeat { mac: mac_of_station(config.node, number), mtu_bytes: config.mtu_bytes };
         let interface = HostInterface::new(Arc::clone(&config.profile));
         let [receive, send] = kind.machines;
@@ -118,24 +118,24 @@ impl PeripheralPort {
         }
     }
 
-    pub(in crate::models::grim) const fn name(&self) -> &'static str {
+    pub(super) const fn name(&self) -> &'static str {
         self.kind.name
     }
 
-    pub(in crate::models::grim) const fn has_station(&self) -> bool {
+    pub(super) const fn has_station(&self) -> bool {
         self.kind.has_station
     }
 
-    pub(in crate::models::grim) const fn ledger(&self) -> &Ledger {
+    pub(super) const fn ledger(&self) -> &Ledger {
         self.interface.ledger()
     }
 
-    pub(in crate::models::grim) const fn ledger_mut(&mut self) -> &mut Ledger {
+    pub(super) const fn ledger_mut(&mut self) -> &mut Ledger {
         self.interface.ledger_mut()
     }
 
     /// What can be done with a message that begins with this fragment.
-    pub(in crate::models::grim) fn judge(&self, fragment: &Fragment) -> Verdict {
+    pub(super) fn judge(&self, fragment: &Fragment) -> Verdict {
         let bytes = HEADER_BYTES + u64::from(fragment.bytes);
         match fragment.purpose {
             // It lets nobody write where no handler looks.
@@ -147,28 +147,23 @@ impl PeripheralPort {
     }
 
     /// A message of so much payload begins to come.
-    pub(in crate::models::grim) const fn take_room(&mut self, bytes: u32) {
+    pub(super) const fn take_room(&mut self, bytes: u32) {
         self.taken += HEADER_BYTES + bytes as u64;
     }
 
     /// It will not become whole.
-    pub(in crate::models::grim) const fn give_room_back(&mut self, bytes: u32) {
+    pub(super) const fn give_room_back(&mut self, bytes: u32) {
         self.taken -= HEADER_BYTES + bytes as u64;
     }
 
     /// A message is there, whole, for which room was taken.
-    pub(in crate::models::grim) fn deliver(
-        &mut self,
-        arrival: Arrival,
-        visible: Time,
-        tag: Option<TraceTag>,
-    ) {
+    pub(super) fn deliver(&mut self, arrival: Arrival, visible: Time, tag: Option<TraceTag>) {
         self.waiting.push_back(Waiting::Message { arrival, visible, tag });
         self.start();
     }
 
     /// A frame has come to its Ethernet port.
-    pub(in crate::models::grim) fn on_frame(&mut self, at: Time, frame: &SharedFrame) {
+    pub(super) fn on_frame(&mut self, at: Time, frame: &SharedFrame) {
         if self.frames == MAX_FRAMES {
             self.dropped_frames += 1;
             return;
@@ -206,12 +201,12 @@ impl PeripheralPort {
     }
 
     /// When it is through with what it is at.
-    pub(in crate::models::grim) fn due(&self) -> Option<Time> {
+    pub(super) fn due(&self) -> Option<Time> {
         self.job.as_ref().map(|job| job.done)
     }
 
     /// It is through with what it was at by `now`, if it is: the room is free, and what it sends is due.
-    pub(in crate::models::grim) fn finish(&mut self, now: Time) -> Option<Done> {
+    pub(super) fn finish(&mut self, now: Time) -> Option<Done> {
         let Job { done, bytes, work, tag } = self.job.take_if(|job| job.done <= now)?;
         self.taken -= bytes;
         self.outbox.extend(work.sendings.into_iter().map(|sending| (sending, done)));
@@ -226,12 +221,7 @@ impl PeripheralPort {
 
     /// Pushes what it wants to send, as far as there is room, over the bus that the NIC has on loan. `messages` numbers the messages
     /// of this node. True when any was pushed.
-    pub(in crate::models::grim) fn push(
-        &mut self,
-        config: &Config,
-        messages: &mut u64,
-        bus: &mut HostInterface,
-    ) -> bool {
+    pub(super) fn push(&mut self, config: &Config, messages: &mut u64, bus: &mut HostInterface) -> bool {
         let mut any = false;
         while let Some((sending, ready)) = self.outbox.pop_front() {
             let bytes = sending.payload.len() as u64;
@@ -284,7 +274,7 @@ impl PeripheralPort {
     }
 
     /// Messages have left the outbound queue: the room of their payload is free.
-    pub(in crate::models::grim) fn on_left(&mut self) {
+    pub(super) fn on_left(&mut self) {
         let left = self.channel.left();
         while let Some((_, bytes)) = self.in_queue.front().filter(|(number, _)| *number < left) {
             self.queue_bytes -= bytes;
