@@ -108,14 +108,18 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         sequence
     }
 
-    /// Whether the next frame asks for an acknowledgement, so that the window goes on moving: the one that fills it, one in a
-    /// quarter of it, and one that none follows soon, which its sender knows. They are counted from the one that asked last and
-    /// not by their numbers, so that what a program's frames ask for does not depend on what was sent before.
+    /// Whether the next frame should ask for an acknowledgement so that the window goes on moving: one in a quarter of a
+    /// window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
+    #[inline]
+    pub fn wants_acknowledgement(&self) -> bool {
+        self.fills_window() || self.next_sequence().next().get().is_multiple_of(self.quarter())
+    }
+
+    /// The same, counted from the frame that asked last and not by numbers: what the frames of a message ask for does not depend on
+    /// what was sent before it. Called once for each frame.
     #[inline]
     pub fn asks(&mut self, is_last: bool) -> bool {
-        let quarter = (self.config.window_frames / 4).max(1);
-        let fills_window = self.kept.len() + 1 >= self.window();
-        let asks = is_last || fills_window || self.unasked + 1 >= quarter;
+        let asks = is_last || self.fills_window() || self.unasked + 1 >= self.quarter();
         self.unasked = if asks { 0 } else { self.unasked + 1 };
         asks
     }
@@ -219,6 +223,14 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         self.kept.range(..count)
     }
 
+    fn fills_window(&self) -> bool {
+        self.kept.len() + 1 >= self.window()
+    }
+
+    fn quarter(&self) -> u32 {
+        (self.config.window_frames / 4).max(1)
+    }
+
     fn window(&self) -> usize {
         self.config.window_frames.clamp(1, Sequence::<BITS>::MAX_AHEAD) as usize
     }
@@ -283,14 +295,15 @@ mod tests {
         let mut link = GoBackN::<_>::new(CONFIG);
         let mut asked = Vec::new();
         while link.can_send() {
-            asked.push(link.asks(false));
+            asked.push(link.wants_acknowledgement());
+            assert_eq!(link.asks(false), asked[asked.len() - 1], "the first window is the same");
             link.send(at(0), 0);
         }
         assert_eq!(asked, [false, true, false, true, false, true, false, true]);
         assert!(link.on_acknowledged(at(1), Sequence::new(3)));
         assert!(link.can_send());
         let mut one = GoBackN::<_>::new(Config { window_frames: 0, ..CONFIG });
-        assert!(one.can_send() && one.asks(false));
+        assert!(one.can_send() && one.wants_acknowledgement() && one.asks(false));
         one.send(at(0), 0);
         assert!(!one.can_send(), "a window of nothing is one of one frame");
     }
@@ -407,7 +420,7 @@ mod tests {
             if !link.can_send() {
                 return;
             }
-            let frame = (self.sent[from], link.asks(is_last));
+            let frame = (self.sent[from], is_last || link.wants_acknowledgement());
             self.sent[from] += 1;
             let acknowledged = link.acknowledge();
             let sequence = link.send(self.now, frame);

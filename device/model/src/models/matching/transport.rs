@@ -366,7 +366,7 @@ impl Transport {
             counters.discarded_at_close += 1;
             return;
         }
-        let asks = peer.link.asks(is_last);
+        let asks = is_last || peer.link.wants_acknowledgement();
         if is_last {
             peer.finished.push_back(Finished { sequence: kept.sequence, port, number, owner });
             counters.messages_sent += u64::from(is_counted);
