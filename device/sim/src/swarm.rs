@@ -352,13 +352,17 @@ impl Dice {
     }
 
     fn nic(&mut self, model: NicModel, workload: &mut Workload) -> NicConfig {
-        let mut drawn =
-            DrawnWorkload { message_bytes: workload.message_bytes, slices: workload.slices, receive: 0 };
+        let Workload { message_bytes, slices, .. } = *workload;
+        let mut drawn = DrawnWorkload { message_bytes, slices, receive: 0, echoes: false };
         let values = (model.swarm.draw)(&mut |bound| self.below(bound), &mut drawn);
         if workload.function == Function::Cluster {
             workload.message_bytes = drawn.message_bytes;
             workload.slices = drawn.slices;
             workload.receive = Receive::ALL[drawn.receive % Receive::ALL.len()];
+            if drawn.echoes {
+                workload.kind = WorkloadKind::Echo;
+                (workload.neighbours, workload.recording) = (None, None);
+            }
         }
         NicConfig::with_values(values)
     }

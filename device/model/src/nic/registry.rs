@@ -455,6 +455,8 @@ pub struct DrawnWorkload {
     pub slices: u32,
     /// How programs receive: the place among the ways that workloads know. Only for [`niclab_abi::config::FEATURE_LISTS`].
     pub receive: usize,
+    /// Messages go to cards beside the NICs, which send them back.
+    pub echoes: bool,
 }
 
 #[cfg(test)]

@@ -276,13 +276,23 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     workload.message_bytes = below(longest + 1);
     let payload = u64::from(workload.message_bytes.max(1) + below(longest + 1)).next_multiple_of(64);
     let payload = payload.min(48 << 10).max(u64::from(workload.message_bytes).next_multiple_of(64));
-    let (channels, most_headers, most_frames) = (8, 1 << below(9), 1 << below(7));
+    let (most_headers, most_frames) = (1 << below(9), 1 << below(7));
     let headers = 1 + below(most_headers);
     let weights = (0..8).map(|_| below(4).into()).collect();
+    // Half of all cards have others beside them, and half of these are all that messages go to. Programs have eight channels.
+    let beside = below(8);
+    workload.echoes = matches!(beside, 0 | 1);
+    let (is_io_card, is_function_card) = (matches!(beside, 0 | 2), matches!(beside, 1..=3));
+    let channels = 8 + u64::from(is_io_card) + u64::from(is_function_card);
     // Of half of all cards the memory for what comes holds a few frames.
     let inbound = DRAWN_FRAME + u64::from(if below(2) == 0 { below(3_000) } else { below(1 << 20) });
     let segment = [0, 32, 1 + below(200)].get(below(3) as usize).copied().unwrap_or(0);
-    let values = Values::defaults(&MODEL).with(CHANNELS, Value::Number(channels));
+    let [io_card, function_card] = peripherals::KINDS.map(|kind| kind.channel_key);
+    let channel = |place: Option<u64>| Value::Number(place.map_or(NO_CHANNEL, |place| 8 + place));
+    let values = Values::defaults(&MODEL)
+        .with(CHANNELS, Value::Number(channels))
+        .with(io_card, channel(is_io_card.then_some(0)))
+        .with(function_card, channel(is_function_card.then_some(u64::from(is_io_card))));
     let number = |number: u32| Value::Number(number.into());
     values
         .with(HEADERS, number(headers))
