@@ -12,6 +12,7 @@ mod match_driver;
 mod messages;
 mod observe;
 mod packages;
+mod peripherals;
 mod run;
 mod template;
 mod template_attacks;
