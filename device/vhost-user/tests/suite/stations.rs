@@ -183,8 +183,6 @@ fn flood(lab: &Lab, wire: &Mutex<Wire>) {
     for _ in 0..FRAMES {
         let frame = frame(lab.mac(0), Station::mac(1), 1_500);
         until("room to send", || hostile.send(&frame).unwrap());
-        let waiting = lab.daemon().shell().world().ethernet.states[0].for_stations.len();
-        assert!(waiting <= 300, "{waiting}: no more than a turn is long");
     }
     let bystander = lab.guest(2).unwrap();
     bystander.statistics().unwrap();
@@ -202,6 +200,28 @@ fn a_guest_that_floods_a_station_waits_for_it_and_nobody_else_does() {
     until("an empty network", || !lab.daemon().shell().world().network.is_moving());
     let sent = lab.daemon().shell().world().cards[1].counts.traffic.sent_frames;
     assert_eq!(sent, 5_000, "each was answered");
+}
+
+#[test]
+fn a_guest_sends_no_more_to_a_station_before_that_has_what_it_sent_in_its_last_turn() {
+    const FRAMES: usize = 2_000;
+    let lab = lab(2);
+    let wire = Station::put(&lab, 1);
+    let mut guest = lab.ethernet(0, MERGEABLE).unwrap();
+    let frame = frame(lab.mac(0), Station::mac(1), 1_500);
+    let mut world = lab.daemon().shell().world();
+    let mut queued = 0;
+    while queued < FRAMES {
+        while queued < FRAMES && guest.queue(&Offload::default(), &frame).unwrap() {
+            queued += 1;
+        }
+        guest.flush().unwrap();
+        world.transmit(0);
+        let waiting = world.ethernet.states[0].for_stations.len();
+        assert!(waiting <= 300, "{waiting} is more than a turn is long");
+    }
+    while world.transmit(0) {}
+    assert_eq!(wire.lock().heard.len(), FRAMES);
 }
 
 #[test]
