@@ -225,6 +225,23 @@ fn a_guest_sends_no_more_to_a_station_before_that_has_what_it_sent_in_its_last_t
 }
 
 #[test]
+fn a_long_frame_for_all_stations_in_the_shortest_segments_takes_no_more_memory_than_many_short_ones() {
+    const SEGMENTS: usize = 1_000;
+    let lab = lab(6);
+    let wires: Vec<_> = (1..6).map(|node| Station::put(&lab, node)).collect();
+    let mut guest = lab.ethernet_with(0, 256, 16_384, Negotiated::OFFERED).unwrap();
+    let (long, checksum) = tcp(lab.mac(0), BROADCAST, 8 * SEGMENTS);
+    let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 8 });
+    let mut world = lab.daemon().shell().world();
+    assert!(guest.queue(&Offload { checksum: Some(checksum), segmentation }, &long).unwrap());
+    guest.flush().unwrap();
+    while world.transmit(0) {}
+    let heard: Vec<usize> = wires.iter().map(|wire| heard(wire).len()).collect();
+    assert!(heard.iter().all(|heard| (800..SEGMENTS).contains(heard)), "{heard:?}");
+    assert_eq!(heard.iter().sum::<usize>(), 4_096);
+}
+
+#[test]
 fn reports_have_what_peripherals_cost_and_ledgers_are_turned_off_with_the_cards() {
     let lab = lab(2);
     let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
