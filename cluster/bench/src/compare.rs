@@ -254,7 +254,7 @@ impl Figures {
         let sum = |count: &dyn Fn(&NodeFigures) -> u64| of_message(report.nodes.iter().map(count).sum());
         let is_of_function = |cause: &str| cause.starts_with("ethernet_") == (function == Function::Ethernet);
         let in_ledgers =
-            |what: &str| sum(&|node| in_ledger(what, &node.ledger) + in_ledger(what, &node.ethernet_ledger));
+            |what: &str| sum(&|node| node.ledgers().map(|(_, ledger)| in_ledger(what, ledger)).sum());
         let latency = match function {
             Function::Cluster => report.model.latency,
             // Whoever receives what is measured: the second node.

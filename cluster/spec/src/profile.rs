@@ -113,6 +113,8 @@ section! {
         descriptor_write_back: Price,
         ? /// Programmed-I/O write into a region where nothing is combined. Without it: `pio_write`, word by word.
         pio_write_uncombined: Price,
+        ? /// From one card on the bus into the memory of another. Without it: as a DMA write.
+        device_to_device: Price,
     }
 }
 

@@ -281,10 +281,22 @@ pub struct NodeFigures {
     pub ledger: Vec<LedgerEntry>,
     /// Every crossing of the Ethernet function and its host, by kind, priced as the conventional NIC that it is.
     pub ethernet_ledger: Vec<LedgerEntry>,
+    /// Cards beside the modelled NIC that are masters on the node's bus themselves, where its model brings any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peripherals: Vec<PeripheralFigures>,
     /// Messages that this node received through the modelled NIC; see `latency` of ModelFigures.
     pub model_latency: Histogram,
     /// Frames that this node received through the Ethernet function; see `latency` of ModelFigures.
     pub ethernet_model_latency: Histogram,
+}
+
+/// A card beside the modelled NIC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PeripheralFigures {
+    /// What it is called. A node may have several of one name: their order stays.
+    pub name: String,
+    /// Every crossing that it began, by kind.
+    pub ledger: Vec<LedgerEntry>,
 }
 
 /// One fault that was put into a NIC.
@@ -377,13 +389,7 @@ pub struct Checked {
 impl Report {
     /// Puts [`Self::total`] to what it has to be: the sum of all nodes' ledgers and the fabric's.
     pub fn add_up(&mut self) {
-        self.total = sum_of(self.parts());
-    }
-
-    /// Every entry of every ledger.
-    fn parts(&self) -> impl Iterator<Item = &LedgerEntry> {
-        let nodes = self.nodes.iter().flat_map(|node| node.ledger.iter().chain(&node.ethernet_ledger));
-        nodes.chain(&self.fabric.ledger)
+        self.total = sum_of(parts(&self.nodes, &self.fabric));
     }
 
     /// The report as JSON, for people and programs, with a newline at the end. The same report gives the same bytes.
@@ -445,6 +451,26 @@ impl NodeFigures {
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
+
+    /// All its ledgers, each with the name under which it is shown.
+    pub fn ledgers(&self) -> impl Iterator<Item = (String, &[LedgerEntry])> {
+        let functions =
+            [(self.name.clone(), &*self.ledger), (format!("{} Ethernet", self.name), &*self.ethernet_ledger)];
+        functions.into_iter().chain(self.peripheral_ledgers())
+    }
+
+    /// Those of its peripherals.
+    pub fn peripheral_ledgers(&self) -> impl Iterator<Item = (String, &[LedgerEntry])> {
+        self.peripherals.iter().map(|card| (format!("{} {}", self.name, card.name), &*card.ledger))
+    }
+}
+
+/// Every entry of every ledger of these nodes and links.
+pub fn parts<'a>(
+    nodes: &'a [NodeFigures],
+    fabric: &'a FabricFigures,
+) -> impl Iterator<Item = &'a LedgerEntry> {
+    nodes.iter().flat_map(NodeFigures::ledgers).flat_map(|(_, ledger)| ledger).chain(&fabric.ledger)
 }
 
 /// The sum of ledgers, kind by kind, sorted by the names of the kinds. Wraps as the devices' counters do, so that a sum is
@@ -504,6 +530,10 @@ pub(crate) mod tests {
             guest_interrupts: Some([("cluster".to_owned(), 2)].into()),
             ledger: vec![entry("pio_write", 3, 24, 1_500_000, 7), entry("dma_write", 1, 8, 1, 0)],
             ethernet_ledger: vec![entry("dma_write", 2, 1500, 9, 1)],
+            peripherals: vec![PeripheralFigures {
+                name: "io-card".into(),
+                ledger: vec![entry("device_to_device", 1, 64, 2, 0)],
+            }],
             model_time_ps: 1_600_000,
             ..NodeFigures::new("node0")
         };
@@ -539,6 +569,7 @@ pub(crate) mod tests {
         assert_eq!(
             total,
             [
+                entry("device_to_device", 1, 64, 2, 0),
                 entry("dma_write", 3, 1508, 10, 1),
                 entry("pio_write", 3, 24, 1_500_000, 7),
                 entry("serialization", 3, 99, 5, 0)
@@ -585,21 +616,26 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn the_total_is_the_sum_of_nodes_and_fabric(
-            nodes in prop::collection::vec((entries(), entries()), 0..5),
+            nodes in prop::collection::vec((entries(), entries(), prop::collection::vec(entries(), 0..3)), 0..5),
             fabric in entries(),
         ) {
             let mut report = sample();
             report.nodes = nodes
                 .iter()
-                .map(|(ledger, ethernet)| NodeFigures {
+                .map(|(ledger, ethernet, peripherals)| NodeFigures {
                     ledger: ledger.clone(),
                     ethernet_ledger: ethernet.clone(),
+                    peripherals: peripherals
+                        .iter()
+                        .map(|ledger| PeripheralFigures { name: "p".into(), ledger: ledger.clone() })
+                        .collect(),
                     ..NodeFigures::new("n")
                 })
                 .collect();
             report.fabric.ledger = fabric.clone();
             report.add_up();
-            let all: Vec<&LedgerEntry> = nodes.iter().flat_map(|(a, b)| a.iter().chain(b)).chain(&fabric).collect();
+            let of_nodes = nodes.iter().flat_map(|(a, b, more)| a.iter().chain(b).chain(more.iter().flatten()));
+            let all: Vec<&LedgerEntry> = of_nodes.chain(&fabric).collect();
             let sum = |of: fn(&LedgerEntry) -> u64, kind: &str| {
                 let parts = all.iter().filter(|entry| entry.crossing == kind);
                 parts.fold(0_u64, |sum, entry| sum.wrapping_add(of(entry)))

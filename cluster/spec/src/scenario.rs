@@ -183,6 +183,7 @@ pub const CROSSINGS: &[&str] = &[
     "dma_read",
     "descriptor_fetch",
     "descriptor_write_back",
+    "device_to_device",
     "interrupt",
     "local_bus",
     "ni_cycles",

@@ -183,7 +183,10 @@ fn parts_of(what: &str, node: &NodeFigures) -> Option<Vec<Part>> {
         "interrupts" => named(&node.interrupts, |cause| !cause.starts_with("ethernet_")),
         "ethernet_interrupts" => named(&node.interrupts, |cause| cause.starts_with("ethernet_")),
         "guest_interrupts" => one(*node.guest_interrupts.as_ref()?.get("cluster").unwrap_or(&0)),
-        _ => Some(ledger_parts(what, name, &node.ledger)),
+        _ => {
+            let ledgers = std::iter::once((name.clone(), &*node.ledger)).chain(node.peripheral_ledgers());
+            Some(ledgers.flat_map(|(whose, ledger)| ledger_parts(what, &whose, ledger)).collect())
+        }
     }
 }
 
@@ -208,7 +211,7 @@ fn interrupts_by_page(node: &NodeFigures) -> Vec<Part> {
 }
 
 const DMA: [&str; 4] = ["dma_write", "dma_read", "descriptor_fetch", "descriptor_write_back"];
-const PROGRAMMED: [&str; 4] = ["pio_write", "pio_read", "doorbell", "interrupt"];
+const OTHERS: [&str; 5] = ["pio_write", "pio_read", "doorbell", "interrupt", "device_to_device"];
 
 /// Of all crossings in a ledger: how many, or how many bytes of them, are of this quantity or kind.
 #[must_use]
@@ -218,7 +221,7 @@ pub fn in_ledger(what: &str, ledger: &[LedgerEntry]) -> u64 {
 
 fn ledger_parts(what: &str, whose: &str, ledger: &[LedgerEntry]) -> Vec<Part> {
     let is_dma = |entry: &LedgerEntry| DMA.contains(&entry.crossing.as_str());
-    let is_bus = |entry: &LedgerEntry| is_dma(entry) || PROGRAMMED.contains(&entry.crossing.as_str());
+    let is_bus = |entry: &LedgerEntry| is_dma(entry) || OTHERS.contains(&entry.crossing.as_str());
     let part = |entry: &LedgerEntry| match what {
         "dma_operations" => is_dma(entry).then_some(entry.count),
         "dma_bytes" => is_dma(entry).then_some(entry.bytes),
@@ -259,15 +262,15 @@ pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
             format!("{} and {}", mine.messages_sent, mine.messages_received),
             format!("{} and {}", theirs.messages_sent, theirs.messages_received),
         );
-        compare(format!("crossings of {name}"), counts(&mine.ledger), counts(&theirs.ledger));
+        for (whose, [mine, theirs]) in ledgers(mine, theirs) {
+            compare(format!("crossings of {whose}"), counts(mine), counts(theirs));
+        }
     }
     if one.model.is_exact && other.model.is_exact {
         for (mine, theirs) in one.nodes.iter().zip(&other.nodes) {
-            compare(
-                format!("model time by crossing of {}", mine.name),
-                prices(&mine.ledger),
-                prices(&theirs.ledger),
-            );
+            for (whose, [mine, theirs]) in ledgers(mine, theirs) {
+                compare(format!("model time by crossing of {whose}"), prices(mine), prices(theirs));
+            }
         }
         compare(
             "model time by crossing of the network".to_owned(),
@@ -279,6 +282,22 @@ pub fn differences(one: &Report, other: &Report) -> Vec<Verdict> {
         compare("model time".to_owned(), format!("{} ps", mine.time_ps), format!("{} ps", theirs.time_ps));
     }
     verdicts
+}
+
+/// The ledgers of one node in two runs, with its name in the first: its NIC's, and those of its peripherals, by place and name. Empty
+/// where only the other run has it.
+fn ledgers<'a>(
+    one: &'a NodeFigures,
+    other: &'a NodeFigures,
+) -> impl Iterator<Item = (String, [&'a [LedgerEntry]; 2])> {
+    let mut pairs: BTreeMap<(usize, &str), [&[LedgerEntry]; 2]> = BTreeMap::new();
+    for (run, node) in [one, other].into_iter().enumerate() {
+        let of_cards = node.peripherals.iter().map(|card| (&*card.name, &*card.ledger));
+        for (place, (name, ledger)) in std::iter::once(("", &*node.ledger)).chain(of_cards).enumerate() {
+            pairs.entry((place, name)).or_default()[run] = ledger;
+        }
+    }
+    pairs.into_iter().map(|((_, name), pair)| (format!("{} {name}", one.name).trim_end().to_owned(), pair))
 }
 
 /// Whether a live run's model time is exact, so that it can be held against another's.
@@ -322,7 +341,7 @@ fn counts(ledger: &[LedgerEntry]) -> String {
 mod tests {
     use niclab_spec::{
         Source,
-        report::{FabricFigures, Mode, ModelFigures, PortFigures, REPORT_VERSION},
+        report::{FabricFigures, Mode, ModelFigures, PeripheralFigures, PortFigures, REPORT_VERSION},
     };
 
     use super::*;
@@ -379,13 +398,25 @@ mod tests {
         }
     }
 
+    /// Where the second node has a card beside its NIC.
+    fn with_peripheral() -> Report {
+        let mut report = report();
+        let ledger = vec![entry("device_to_device", 5, 320), entry("dma_write", 7, 64)];
+        report.nodes[1].peripherals = vec![PeripheralFigures { name: "io-card".into(), ledger }];
+        report
+    }
+
     fn verdict_of(budget: &str) -> Verdict {
+        verdict_in(budget, &report())
+    }
+
+    fn verdict_in(budget: &str, report: &Report) -> Verdict {
         #[derive(serde::Deserialize)]
         struct File {
             budget: Vec<Budget>,
         }
         let file: File = Source::from_text("b", format!("[[budget]]\n{budget}")).parse().unwrap();
-        verdict(&file.budget[0], &report())
+        verdict(&file.budget[0], report)
     }
 
     #[test]
@@ -425,6 +456,40 @@ mod tests {
         let verdict = verdict_of("what = 'pio_write'\nper = 'message'\nat_most = 0.5");
         assert_eq!(verdict.found, "1.000000 per message (200 in all)");
         assert_eq!(verdict.causes, ["node0, pio_write: 100", "node1, pio_write: 100"]);
+    }
+
+    #[test]
+    fn crossings_of_peripherals_count_as_their_nodes() {
+        for (budget, held) in [
+            ("what = 'crossings'\nexact = 512", true),
+            ("what = 'crossings'\nnode = 'node0'\nexact = 250", true),
+            ("what = 'crossings'\nnode = 'node1'\nexact = 262", true),
+            ("what = 'dma_operations'\nexact = 307", true),
+            ("what = 'device_to_device'\nexact = 5", true),
+            ("what = 'crossing_bytes'\nnode = 'node1'\nexact = 7584", true),
+            ("what = 'device_to_device'\nexact = 0", false),
+        ] {
+            let verdict = verdict_in(budget, &with_peripheral());
+            assert_eq!(verdict.is_held(), held, "{budget}: {verdict:?}");
+        }
+        let verdict = verdict_in("what = 'device_to_device'\nexact = 0", &with_peripheral());
+        assert_eq!(verdict.causes, ["node1 io-card, device_to_device: 5"]);
+    }
+
+    #[test]
+    fn peripherals_of_two_runs_are_compared() {
+        let broken = |one: &Report, other: &Report| -> Vec<String> {
+            let verdicts = differences(one, other).into_iter().filter(|verdict| !verdict.is_held());
+            verdicts.map(|verdict| verdict.what).collect()
+        };
+        let one = with_peripheral();
+        assert!(broken(&one, &one).is_empty());
+        let mut other = with_peripheral();
+        other.nodes[1].peripherals[0].ledger[0].model_price_ps += 1;
+        assert_eq!(broken(&one, &other), ["model time by crossing of node1 io-card"]);
+        let crossings = ["crossings of node1 io-card", "model time by crossing of node1 io-card"];
+        assert_eq!(broken(&one, &report()), crossings);
+        assert_eq!(broken(&report(), &one), crossings);
     }
 
     #[test]

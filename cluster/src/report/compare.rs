@@ -290,8 +290,7 @@ impl Figures {
         figures.push(Section::ModelTime, "messages".into(), Unit::PerSecond, report.model.messages_per_s);
         if per_node {
             for node in &report.nodes {
-                figures.ledger(&format!("{} ", node.name), &node.ledger);
-                figures.ledger(&format!("{} Ethernet ", node.name), &node.ethernet_ledger);
+                node.ledgers().for_each(|(name, ledger)| figures.ledger(&format!("{name} "), ledger));
                 figures.latency(&format!("{} latency", node.name), &node.model_latency);
             }
             figures.ledger("fabric ", &report.fabric.ledger);
@@ -479,6 +478,7 @@ mod tests {
         let reports = ["a", "b", "c"].map(|file| (file.to_owned(), sample()));
         let comparison = Comparison::new(&reports, true);
         assert_eq!(row(&comparison, "node0 doorbells").values, [Some(11); 3]);
+        assert_eq!(row(&comparison, "node0 io-card device_to_device").values, [Some(1); 3]);
         assert_eq!(row(&comparison, "node0 page 3 interrupts: message").values, [Some(2); 3]);
         assert!(!comparison.text().contains("difference"));
         assert_eq!(row(&comparison, "doorbells").difference, None);

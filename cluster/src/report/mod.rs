@@ -18,7 +18,8 @@ pub(crate) mod samples {
         Report,
         report::{
             Accelerator, Checked, FabricFigures, GuestTime, Histogram, LedgerEntry, Mode, ModelFigures,
-            NodeFigures, PortFigures, REPORT_VERSION, WallFigures, WallLatency, WallResult,
+            NodeFigures, PeripheralFigures, PortFigures, REPORT_VERSION, WallFigures, WallLatency,
+            WallResult,
         },
     };
 
@@ -40,6 +41,10 @@ pub(crate) mod samples {
             interrupts_ns: 10_000_000,
             idle_ns: 700_000_000,
         }
+    }
+
+    fn peripheral() -> PeripheralFigures {
+        PeripheralFigures { name: "io-card".into(), ledger: vec![entry("device_to_device", 1, 64, 2, 0)] }
     }
 
     /// A report with something in every part.
@@ -64,6 +69,7 @@ pub(crate) mod samples {
             ports: vec![PortFigures { port: 3, launches: 5, interrupts: [("message".to_owned(), 2)].into() }],
             ledger: vec![entry("pio_write", 3, 24, 1_500_000, 7), entry("dma_write", 1, 8, 1, 0)],
             ethernet_ledger: vec![entry("dma_write", 2, 1500, 9, 0)],
+            peripherals: vec![peripheral()],
             model_time_ps: 1_600_000,
             model_latency: latency,
             ..NodeFigures::new("node0")

@@ -1,12 +1,16 @@
 //! One report as tables. Every heading says which clock a time is of.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use niclab_spec::{
     Report,
     monitor::DaemonStats,
     report::{
-        FabricFigures, GuestTime, Histogram, LedgerEntry, ModelFigures, NodeFigures, WallFigures, sum_of,
+        FabricFigures, GuestTime, Histogram, LedgerEntry, ModelFigures, NodeFigures, PeripheralFigures,
+        WallFigures, parts, sum_of,
     },
 };
 
@@ -48,8 +52,7 @@ pub fn report_text(report: &Report) -> String {
 /// The daemon's counters, since it started.
 #[must_use]
 pub fn device_text(stats: &DaemonStats) -> String {
-    let parts = stats.nodes.iter().flat_map(|node| node.ledger.iter().chain(&node.ethernet_ledger));
-    let total = sum_of(parts.chain(&stats.fabric.ledger));
+    let total = sum_of(parts(&stats.nodes, &stats.fabric));
     let nodes = shown(&stats.nodes);
     [model_text(&stats.model, &nodes), counters_text(&nodes), ledger_text(&nodes, &stats.fabric, &total)]
         .join("\n")
@@ -66,6 +69,13 @@ fn shown(nodes: &[NodeFigures]) -> Cow<'_, [NodeFigures]> {
     }
     sum.ledger = sum_of(nodes.iter().flat_map(|node| &node.ledger));
     sum.ethernet_ledger = sum_of(nodes.iter().flat_map(|node| &node.ethernet_ledger));
+    let peripherals = || nodes.iter().flat_map(|node| &node.peripherals);
+    let names: BTreeSet<&String> = peripherals().map(|card| &card.name).collect();
+    let of_name = |name: &String| PeripheralFigures {
+        name: name.clone(),
+        ledger: sum_of(peripherals().filter(|card| card.name == *name).flat_map(|card| &card.ledger)),
+    };
+    sum.peripherals = names.into_iter().map(of_name).collect();
     Cow::Owned(vec![sum])
 }
 
@@ -299,8 +309,7 @@ fn ledger_text(nodes: &[NodeFigures], fabric: &FabricFigures, total: &[LedgerEnt
         rows.extend(ledger.iter().filter(|entry| entry.count > 0).map(|entry| ledger_row(name, entry)));
     };
     for node in nodes {
-        add(&node.name, &node.ledger);
-        add(&format!("{} Ethernet", node.name), &node.ethernet_ledger);
+        node.ledgers().for_each(|(name, ledger)| add(&name, ledger));
     }
     add("fabric", &fabric.ledger);
     add("total", total);
@@ -371,9 +380,10 @@ mod tests {
         for row in [
             "node0 pio_write 3 24 1.500000 0.000007",
             "node0 Ethernet dma_write 2 1500 0.000009 0.000000",
+            "node0 io-card device_to_device 1 64 0.000002 0.000000",
             "fabric serialization 3 99 0.000005 0.000000",
             "total dma_write 3 1508 0.000010 0.000000",
-            "total all 1.500015 0.000007",
+            "total all 1.500017 0.000007",
         ] {
             assert!(lines.iter().any(|line| line.join(" ") == row), "{row}\n{text}");
         }
@@ -392,6 +402,7 @@ mod tests {
         for line in [
             "all 4096 nodes 20480 20480 45056 0 0 8192 - 0 0 0 0",
             "all 4096 nodes pio_write 12288 98304 6144.000000 0.028672",
+            "all 4096 nodes io-card device_to_device 4096 262144 0.008192 0.000000",
         ] {
             assert!(lines.iter().any(|l| l == line), "{line}\n{text}");
         }
@@ -413,6 +424,6 @@ mod tests {
             fabric: report.fabric,
             ..DaemonStats::default()
         };
-        assert!(device_text(&stats).contains("1.500015"), "{}", device_text(&stats));
+        assert!(device_text(&stats).contains("1.500017"), "{}", device_text(&stats));
     }
 }

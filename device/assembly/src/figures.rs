@@ -8,7 +8,7 @@ use niclab_model::nic::Statistics;
 use niclab_model::nic::fault_injector::Record;
 use niclab_model::platform::histogram::Histogram;
 use niclab_model::platform::ledger::{Crossing, Ledger, Line};
-use niclab_spec::report::{self, FabricFigures, LedgerEntry};
+use niclab_spec::report::{self, FabricFigures, LedgerEntry, PeripheralFigures};
 
 /// The kinds of crossings that occurred, in the ledger's order.
 pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
@@ -21,6 +21,15 @@ pub fn entries(ledger: &Ledger) -> Vec<LedgerEntry> {
         model_waited_ps: line.waited_ps,
     };
     lines.map(entry).collect()
+}
+
+/// The cards beside a NIC that its model brings.
+pub fn peripherals(nic: &dyn Nic) -> Vec<PeripheralFigures> {
+    let figures = |(name, ledger): (&str, &Ledger)| PeripheralFigures {
+        name: name.to_owned(),
+        ledger: entries(ledger),
+    };
+    nic.peripherals().into_iter().map(figures).collect()
 }
 
 /// Numbers that are picoseconds.

@@ -123,6 +123,7 @@ pub fn profile(profile: &niclab_spec::Profile) -> Profile {
             dma_read: price!(bus.dma_read),
             descriptor_fetch: price!(bus.descriptor_fetch),
             descriptor_write_back: price!(bus.descriptor_write_back),
+            device_to_device: price!(bus.device_to_device.as_ref().unwrap_or(&bus.dma_write)),
             interrupt_ps: bus.interrupt_ps.value,
         },
         ni: NiPrices {
@@ -189,12 +190,15 @@ mod tests {
         let bundled = niclab_spec::Profile::bundled("htx-200mhz").unwrap();
         let mut own = bundled.clone();
         own.bus.pio_write_uncombined = Some(bundled.bus.doorbell.clone());
+        own.bus.device_to_device = Some(bundled.bus.dma_read.clone());
         own.ni.local_bus = Some(bundled.bus.dma_read.clone());
         let store = bundled.ni.machines["store"].clone();
         own.ni.machines.insert("scan_channels".to_owned(), store);
         let (plain, own) = (profile(&bundled), profile(&own));
         assert_eq!(plain.bus.pio_write_uncombined.burst_bytes, 8);
         assert_eq!(own.bus.pio_write_uncombined, plain.bus.doorbell);
+        assert_eq!(plain.bus.device_to_device, plain.bus.dma_write);
+        assert_eq!(own.bus.device_to_device, plain.bus.dma_read);
         assert_eq!((own.ni.local_bus, plain.ni.local_bus), (plain.bus.dma_read, Price::FREE));
         assert_eq!(own.ni.machines.get("scan_channels"), plain.ni.machines.get("store"));
         assert!(!plain.ni.machines.has("scan_channels"));

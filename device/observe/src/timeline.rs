@@ -1,17 +1,18 @@
 //! Timelines in the JSON form of Chrome's tracing, which <https://ui.perfetto.dev> opens.
 //!
-//! A node is a process and a resource is a thread of it; the network is a process of its own, and so is a node's Ethernet
-//! function where it is priced beside the node's NIC, with a bus and a host processor of its own. A transfer is a slice as
+//! A node is a process and a resource is a thread of it; the network is a process of its own, and so is each other master on a
+//! node's bus that is priced beside the node's NIC: its Ethernet function, its peripherals. A transfer is a slice as
 //! long as it keeps its resource busy, so that slices of one track never overlap; its latency behind that, its price and
 //! its waiting are arguments. The slices of one message are connected by a flow, in the order of model time.
 //!
 //! The form: "Trace Event Format", sections "Complete Events" and "Flow Events". Its times are microseconds; they are
 //! written as decimals with six places, which is the picosecond.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
-use niclab_model::platform::ledger::{Place, StageRecord};
+use niclab_model::nic::Observed;
+use niclab_model::platform::ledger::{Ledger, Place, StageRecord};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Span, Time};
 use serde_json::Value;
@@ -33,6 +34,26 @@ pub enum Owner {
     Node(u16),
     /// The Ethernet function of a node, by rank.
     Ethernet(u16),
+    /// Another card that stands on a node's bus.
+    Peripheral {
+        /// The node, by rank.
+        node: u16,
+        /// Which of its peripherals, in their order.
+        place: u16,
+        /// What it is called.
+        name: &'static str,
+    },
+}
+
+impl Owner {
+    /// Visits the ledger of a node's card and those of its peripherals.
+    pub fn visit<N: Observed + ?Sized>(node: u16, nic: &mut N, mut visit: impl FnMut(Self, &mut Ledger)) {
+        visit(Self::Node(node), nic.ledger_mut());
+        let names: Vec<&'static str> = nic.peripherals().into_iter().map(|(name, _)| name).collect();
+        for ((place, name), ledger) in (0..).zip(names).zip(nic.peripheral_ledgers_mut()) {
+            visit(Self::Peripheral { node, place, name }, ledger);
+        }
+    }
 }
 
 /// Which message: its sending node, whether it is of the Ethernet function, and its number there.
@@ -52,8 +73,10 @@ struct Touch {
 pub struct Timeline<W: Write> {
     out: W,
     names: Vec<String>,
-    /// Ethernet functions whose processes were named.
-    ethernet: BTreeSet<u16>,
+    /// Processes of Ethernet functions and peripherals, which were named.
+    others: BTreeMap<Owner, u32>,
+    /// How many of them are peripherals.
+    peripherals: u32,
     /// Threads that were named, by process and place.
     threads: BTreeMap<(u32, Place), u32>,
     flows: BTreeMap<Key, Vec<Touch>>,
@@ -74,7 +97,8 @@ impl<W: Write> Timeline<W> {
         let mut timeline = Self {
             out,
             names: names.to_vec(),
-            ethernet: BTreeSet::new(),
+            others: BTreeMap::new(),
+            peripherals: 0,
             threads: BTreeMap::new(),
             flows: BTreeMap::new(),
             order: VecDeque::new(),
@@ -158,21 +182,27 @@ impl<W: Write> Timeline<W> {
         self.names.get(usize::from(node)).cloned().unwrap_or_else(|| format!("node {node}"))
     }
 
-    /// The process of an owner. Those of the Ethernet functions stand behind the nodes' and are named when they are seen
-    /// for the first time.
+    /// The process of an owner. Those of the Ethernet functions stand behind the nodes', and the peripherals' behind these in the
+    /// order in which they are seen; they are named when they are seen for the first time.
     fn process(&mut self, owner: Owner) -> io::Result<u32> {
-        match owner {
-            Owner::Network => Ok(NETWORK),
-            Owner::Node(node) => Ok(NETWORK + 1 + u32::from(node)),
-            Owner::Ethernet(node) => {
-                let process = NETWORK + 1 + self.names.len() as u32 + u32::from(node);
-                if self.ethernet.insert(node) {
-                    let name = format!("{}, Ethernet function", self.name(node));
-                    self.name_process(process, &name)?;
-                }
-                Ok(process)
-            }
+        if let Some(process) = self.others.get(&owner) {
+            return Ok(*process);
         }
+        let nodes = self.names.len() as u32;
+        let (process, name) = match owner {
+            Owner::Network => return Ok(NETWORK),
+            Owner::Node(node) => return Ok(NETWORK + 1 + u32::from(node)),
+            Owner::Ethernet(node) => {
+                (NETWORK + 1 + nodes + u32::from(node), format!("{}, Ethernet function", self.name(node)))
+            }
+            Owner::Peripheral { node, name, .. } => {
+                self.peripherals += 1;
+                (NETWORK + 2 * nodes + self.peripherals, format!("{} {name}", self.name(node)))
+            }
+        };
+        self.others.insert(owner, process);
+        self.name_process(process, &name)?;
+        Ok(process)
     }
 
     fn separate(&mut self) -> io::Result<()> {
@@ -276,8 +306,9 @@ impl std::fmt::Display for Us {
 
 #[cfg(test)]
 mod tests {
-    use niclab_model::platform::ledger::{Cost, Crossing, Ledger, Resource};
+    use niclab_model::platform::ledger::{Cost, Crossing, Resource};
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     use super::*;
 
@@ -307,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_functions_of_a_node_have_tracks_and_messages_of_their_own() {
+    fn the_masters_of_a_node_have_tracks_of_their_own_and_the_two_functions_messages() {
         let mut timeline = Timeline::new(Vec::new(), &["a".to_owned(), "b".to_owned()]).unwrap();
         let mut ledger = Ledger::default();
         ledger.record_stages(10);
@@ -319,15 +350,23 @@ mod tests {
             }
         }
         let stages = ledger.take_stages().0;
+        let card = |node, place| Owner::Peripheral { node, place, name: "io-card" };
         let owners = [Owner::Node(0), Owner::Node(0), Owner::Ethernet(0), Owner::Ethernet(0)];
-        owners.into_iter().zip(&stages).for_each(|(owner, stage)| timeline.add(owner, stage).unwrap());
+        let peripherals = [card(1, 0), card(0, 1), card(0, 0), card(0, 1)];
+        let owners =
+            owners.into_iter().zip(&stages).chain(peripherals.into_iter().zip(stages.iter().take(2).cycle()));
+        owners.for_each(|(owner, stage)| timeline.add(owner, stage).unwrap());
         let all: Value = serde_json::from_slice(&timeline.finish().unwrap()).unwrap();
         let events = all["traceEvents"].as_array().unwrap();
         let of = |key: &str, phase: &str| -> BTreeSet<String> {
             events.iter().filter(|event| event["ph"] == phase).map(|event| event[key].to_string()).collect()
         };
-        assert_eq!(of("pid", "X"), ["1".to_owned(), "3".to_owned()].into());
-        assert_eq!(of("tid", "X").len(), 2);
+        assert_eq!(of("pid", "X"), ["1", "3", "5", "6", "7"].map(str::to_owned).into());
+        assert_eq!(of("tid", "X").len(), 5);
+        let names = events.iter().filter(|event| event["name"] == "process_name");
+        let names: Vec<_> = names.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+        let expected = ["network", "a", "b", "a, Ethernet function", "b io-card", "a io-card", "a io-card"];
+        assert_eq!(names, expected.map(|name| format!("{name} (model time)")));
         assert_eq!(of("id", "f"), ["\"0.7\"".to_owned(), "\"0.e7\"".to_owned()].into());
         assert_eq!(events.iter().filter(|event| event["args"]["function"] == "ethernet").count(), 2);
     }
@@ -349,7 +388,7 @@ mod tests {
         #[test]
         fn events_sum_to_the_ledger_tracks_do_not_overlap_and_flows_connect(
             transfers in prop::collection::vec(
-                (0..16_usize, 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
+                (0..Crossing::ALL.len(), 0..3_usize, 0..9_000_000_u64, 0..9_000_u64, 0..900_u64, 0..5_u64), 0..120),
         ) {
             let mut ledger = Ledger::default();
             ledger.record_stages(1000);

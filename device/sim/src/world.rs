@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
+use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkError;
 use niclab_model::fabric::{Deliveries, Fabric, FabricConfig, Transit, Transits};
@@ -307,14 +308,23 @@ impl<'a> World<'a> {
     /// A frame is ready for its sender's link.
     fn depart(&mut self, now: Time, node: u16, place: u32) {
         let Some(flight) = self.flights.get_mut(place) else { return };
-        let Parcel { frame, message, passage } = &flight.parcel;
         self.clock = self.clock.max(now);
+        let Parcel { frame, message, passage, concern } = &flight.parcel;
+        // What a station sends to all the Ethernet function beside it hears without the link.
+        let own =
+            (*concern == Concern::All).then(|| Parcel { concern: Concern::Host, ..flight.parcel.clone() });
         let mut transits = Transits::new();
         self.fabric.enter(*passage, node, frame, *message, &mut transits);
         if let Some(observer) = &mut self.observer {
             observer.on_sent(now, node, frame, transits.is_empty());
         }
+        if let Some(parcel) = own {
+            let at = parcel.passage.tail;
+            let frame = self.flights.put(Flight { parcel, transit: None });
+            self.queue.push(at, node, node, Event::Arrive { frame });
+        }
         let Some((last, others)) = transits.split_last() else { return self.flights.remove(place) };
+        let Some(flight) = self.flights.get_mut(place) else { return };
         flight.transit = Some(*last);
         let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
         for (transit, parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
@@ -420,7 +430,7 @@ impl<'a> World<'a> {
         self.clock = self.rest();
         for node in &mut self.nodes {
             node.host.begin_at(self.clock);
-            node.host.ledger_mut().restart_latency();
+            node.host.visit_ledgers(&mut |_, ledger| ledger.restart_latency());
         }
         for at in self.hand_overs.times(self.clock) {
             self.queue.push(at, 0, 0, Event::HandOver);
@@ -429,21 +439,26 @@ impl<'a> World<'a> {
 
     /// From now on this observer sees everything.
     pub fn observe(&mut self, observer: Observer<'a>) {
-        let nodes = self.nodes.iter_mut().map(|node| node.host.ledger_mut());
-        let ledgers = nodes.chain(self.fabric.ledgers_mut());
-        ledgers.for_each(|ledger| ledger.record_stages(observer.max_stages()));
+        self.record_stages(observer.max_stages());
         self.observer = Some(observer);
+    }
+
+    /// Has all ledgers keep so many stages.
+    fn record_stages(&mut self, most: usize) {
+        for node in &mut self.nodes {
+            node.host.visit_ledgers(&mut |_, ledger| ledger.record_stages(most));
+        }
+        self.fabric.ledgers_mut().for_each(|ledger| ledger.record_stages(most));
     }
 
     /// The observer, who sees nothing any more.
     pub fn take_observer(&mut self) -> Option<Observer<'a>> {
         let mut observer = self.observer.take()?;
-        for (number, node) in (0..).zip(&mut self.nodes) {
-            observer.on_stages(Owner::Node(number), || node.host.ledger_mut().take_stages());
-            node.host.ledger_mut().record_stages(0);
+        for node in &mut self.nodes {
+            node.host.visit_ledgers(&mut |owner, ledger| observer.on_stages(owner, || ledger.take_stages()));
         }
         observer.on_stages(Owner::Network, || self.fabric.take_stages());
-        self.fabric.ledgers_mut().for_each(|ledger| ledger.record_stages(0));
+        self.record_stages(0);
         Some(observer)
     }
 
@@ -452,7 +467,7 @@ impl<'a> World<'a> {
         let Some(observer) = &mut self.observer else { return };
         observer.on_time(self.queue.horizon());
         if let Some(node) = self.nodes.get_mut(usize::from(number)) {
-            observer.on_stages(Owner::Node(number), || node.host.ledger_mut().take_stages());
+            node.host.visit_ledgers(&mut |owner, ledger| observer.on_stages(owner, || ledger.take_stages()));
         }
         observer.on_stages(Owner::Network, || self.fabric.take_stages());
     }
@@ -539,6 +554,7 @@ impl Common<'_> {
         let (name, model) = (|| node.name.clone(), node.nic.model.name);
         let maker = maker_of(node.nic.model.descriptor());
         let maker = maker.ok_or_else(|| WorldError::NoHost { node: name(), model })?;
+        let ethernet = Conventional::new(Arc::clone(&profile));
         let nic = niclab_assembly::card(&node.nic, number, count, mtu_bytes, profile)
             .map_err(|error| WorldError::Nic { node: name(), error })?;
         let nic = wrap(number, nic);
@@ -548,7 +564,7 @@ impl Common<'_> {
             // As with links, nothing goes wrong before all ports are open.
             Box::new(FaultyNic::new(nic, FaultInjector::new(Rates::default(), config.seed, number)))
         };
-        Ok((maker.make)(HostSeat { number, nic, terms, posts, channels }))
+        Ok((maker.make)(HostSeat { number, nic, ethernet, terms, posts, channels }))
     }
 }
 

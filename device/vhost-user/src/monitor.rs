@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use niclab_assembly::figures::{
-    device_faults, entries, fabric, histogram, link_events, named, nic_counts, refusals,
+    device_faults, entries, fabric, histogram, link_events, named, nic_counts, peripherals, refusals,
 };
 use niclab_model::platform::histogram::Histogram;
 use niclab_spec::monitor::{
@@ -389,6 +389,7 @@ fn card_figures(card: &Card) -> NodeFigures {
         violations: named(violations.chain(of_shell)),
         unordered: card.unordered(),
         ledger: entries(card.nic.ledger()),
+        peripherals: peripherals(&*card.nic),
         model_latency: histogram(card.nic.ledger().latency()),
         ..NodeFigures::default()
     };

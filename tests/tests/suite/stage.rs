@@ -342,6 +342,7 @@ fn of_node(node: &NodeFigures, is_overcautious: bool) -> impl PartialEq + std::f
         (node.messages_sent, node.messages_received, node.bytes_sent, node.bytes_received),
         (node.cluster, node.interrupts.clone(), unordered, node.model_time_ps),
         sorted(&node.ledger),
+        node.peripheral_ledgers().map(|(name, ledger)| (name, sorted(ledger))).collect::<Vec<_>>(),
         node.model_latency,
     )
 }

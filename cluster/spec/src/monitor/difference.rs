@@ -56,6 +56,9 @@ impl NodeFigures {
         subtract_ports(&mut self.ports, &before.ports);
         subtract_ledger(&mut self.ledger, &before.ledger);
         subtract_ledger(&mut self.ethernet_ledger, &before.ethernet_ledger);
+        for (now, before) in self.peripherals.iter_mut().zip(&before.peripherals) {
+            subtract_ledger(&mut now.ledger, &before.ledger);
+        }
     }
 }
 
@@ -112,7 +115,7 @@ fn subtract_ledger(now: &mut Vec<LedgerEntry>, before: &[LedgerEntry]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{DeviceFault, ModelFigures};
+    use crate::report::{DeviceFault, ModelFigures, PeripheralFigures};
 
     fn stats(scale: u64) -> DaemonStats {
         let entry = |crossing: &str, scale| LedgerEntry {
@@ -136,6 +139,12 @@ mod tests {
             device_faults: [("stale".to_owned(), 2), ("short".to_owned(), scale)].into(),
             device_fault_log: (1..=2 + scale).map(fault).collect(),
             ledger: vec![entry("doorbell", 4), entry("pio_write", scale)],
+            peripherals: ["io-card", "io-card"]
+                .map(|name| PeripheralFigures {
+                    name: name.to_owned(),
+                    ledger: vec![entry("dma_write", scale)],
+                })
+                .into(),
             ethernet: TrafficStats { sent_frames: scale, ..TrafficStats::default() },
             model_time_ps: 1000 * scale,
             ..NodeFigures::new("node0")

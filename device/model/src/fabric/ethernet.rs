@@ -29,9 +29,21 @@ pub const fn mac_of_node(node: u16) -> Mac {
 
 /// The node whose card has this address.
 pub fn node_of_mac(mac: &Mac) -> Option<u16> {
-    let (prefix, node) = mac.split_at(NODE_PREFIX.len());
-    let node = <[u8; 2]>::try_from(node).ok()?;
-    (prefix == NODE_PREFIX).then(|| u16::from_be_bytes(node))
+    station_of_mac(mac).filter(|(_, station)| station.is_none()).map(|(node, _)| node)
+}
+
+/// The address of a station of a node's: a card beside its NIC that sends and receives ordinary frames itself, by the port of the NIC
+/// that it has, below 255.
+pub const fn mac_of_station(node: u16, port: u8) -> Mac {
+    let [a, b, c, _, high, low] = mac_of_node(node);
+    [a, b, c, port.wrapping_add(1), high, low]
+}
+
+/// The node that has this address, and which station of it; none of the card's own.
+pub fn station_of_mac(mac: &Mac) -> Option<(u16, Option<u8>)> {
+    let [a, b, c, station, high, low] = *mac;
+    let is_nodes = [a, b, c] == [NODE_PREFIX[0], NODE_PREFIX[1], NODE_PREFIX[2]];
+    is_nodes.then(|| (u16::from_be_bytes([high, low]), station.checked_sub(1)))
 }
 
 /// Whether what follows the header of a cluster's frame is of another protocol than `own`. The protocols of models differ in
@@ -44,6 +56,69 @@ pub fn is_foreign(payload: &[u8], own: u8) -> bool {
 /// Whether the address is meant for several: broadcast or multicast.
 pub const fn is_group(mac: &Mac) -> bool {
     mac[0] & 1 != 0
+}
+
+/// Whom at the nodes that it comes to a frame concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    /// The card: it is of a model's own protocol. The card itself finds out whether it is sound.
+    Card,
+    /// The Ethernet function.
+    Host,
+    /// The stations of this node. At others it is a frame like any other.
+    Stations(u16),
+    /// The Ethernet function and stations.
+    All,
+    /// Nobody: the check sequence of an ordinary frame is wrong.
+    Nobody,
+}
+
+impl Concern {
+    /// By type and address. A frame that is too short for a header gets nowhere.
+    #[inline]
+    pub fn of(frame: &[u8]) -> Self {
+        match Frame::new_checked(frame) {
+            Some(frame) if frame.ether_type() != ETHER_TYPE_CLUSTER => {
+                Self::of_ordinary(&frame.destination())
+            }
+            _ => Self::Card,
+        }
+    }
+
+    fn of_ordinary(destination: &Mac) -> Self {
+        match station_of_mac(destination) {
+            Some((node, Some(_))) => Self::Stations(node),
+            _ if is_group(destination) => Self::All,
+            _ => Self::Host,
+        }
+    }
+
+    /// The same after the frame was damaged on its way.
+    #[must_use]
+    pub const fn damaged(self) -> Self {
+        match self {
+            Self::Card => Self::Card,
+            _ => Self::Nobody,
+        }
+    }
+
+    /// Whether the Ethernet function of `node` gets it.
+    pub const fn is_for_host(self, node: u16) -> bool {
+        match self {
+            Self::Host | Self::All => true,
+            Self::Stations(of) => of != node,
+            Self::Card | Self::Nobody => false,
+        }
+    }
+
+    /// Whether the card of `node` gets it where it has stations.
+    pub const fn is_for_stations(self, node: u16) -> bool {
+        match self {
+            Self::All => true,
+            Self::Stations(of) => of == node,
+            Self::Host | Self::Card | Self::Nobody => false,
+        }
+    }
 }
 
 /// A frame that is long enough for its header.
@@ -147,6 +222,39 @@ mod tests {
             prop_assert!(!is_group(&mac));
             prop_assert!(node_of_mac(&other).is_none_or(|node| mac_of_node(node) == other));
         }
+
+        #[test]
+        fn stations_have_addresses_of_their_own(node: u16, port in 0..255u8) {
+            let mac = mac_of_station(node, port);
+            prop_assert_eq!((station_of_mac(&mac), node_of_mac(&mac)), (Some((node, Some(port))), None));
+            prop_assert_eq!(station_of_mac(&mac_of_node(node)), Some((node, None)));
+            prop_assert!(!is_group(&mac));
+        }
+    }
+
+    #[test]
+    fn ordinary_frames_concern_whom_they_are_addressed_to() {
+        let of = |destination, ether_type| {
+            Concern::of(&Header { destination, source: mac_of_node(1), ether_type }.emit())
+        };
+        let (all, station, stranger) = (BROADCAST, mac_of_station(2, 7), [0x52, 0x54, 0, 0, 0, 1]);
+        for destination in [all, station, stranger, mac_of_node(2)] {
+            assert_eq!(of(destination, ETHER_TYPE_CLUSTER), Concern::Card);
+        }
+        let whom = |concern: Concern, node| (concern.is_for_host(node), concern.is_for_stations(node));
+        for (destination, concern, at_two, elsewhere) in [
+            (all, Concern::All, (true, true), (true, true)),
+            ([1, 0, 0x5e, 0, 0, 9], Concern::All, (true, true), (true, true)),
+            (station, Concern::Stations(2), (false, true), (true, false)),
+            (stranger, Concern::Host, (true, false), (true, false)),
+            (mac_of_node(2), Concern::Host, (true, false), (true, false)),
+        ] {
+            assert_eq!(of(destination, 0x0800), concern);
+            assert_eq!((whom(concern, 2), whom(concern, 3)), (at_two, elsewhere), "{concern:?}");
+            assert_eq!(whom(concern.damaged(), 2), (false, false), "its check sequence is wrong");
+        }
+        assert_eq!(Concern::Card.damaged(), Concern::Card, "the card has checks of its own");
+        assert_eq!(Concern::of(&[0; HEADER_BYTES - 1]), Concern::Card);
     }
 
     #[test]

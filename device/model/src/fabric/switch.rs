@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::fabric::ethernet::{Frame, Mac, is_group, node_of_mac};
+use crate::fabric::ethernet::{Frame, Mac, is_group, station_of_mac};
 
 /// Where a frame leaves the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) enum Outlet {
     AllOthers,
 }
 
-/// Address table. The cards' own addresses are known from the start and cannot be taken; others (a bridge in a guest, a
+/// Address table. The addresses of cards and of nodes' stations are known from the start and cannot be taken; others (a bridge in a guest, a
 /// changed address) are learned from what they send.
 pub(super) struct Switch {
     ports: usize,
@@ -47,7 +47,7 @@ impl Switch {
     }
 
     fn card_port(&self, mac: &Mac) -> Option<u16> {
-        node_of_mac(mac).filter(|&node| usize::from(node) < self.ports)
+        station_of_mac(mac).map(|(node, _)| node).filter(|&node| usize::from(node) < self.ports)
     }
 
     fn learn(&mut self, from: u16, source: Mac) {

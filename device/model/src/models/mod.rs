@@ -1,6 +1,6 @@
 //! The NIC models, one folder each, all of the same anatomy: `descriptor` is what the registry knows of a model.
 
-use crate::fabric::ethernet::HEADER_BYTES;
+use crate::fabric::ethernet::{Concern, HEADER_BYTES};
 use crate::nic::registry::{Begun, Model};
 
 pub mod grim;
@@ -33,8 +33,11 @@ pub fn of_protocol(protocol: u8) -> Option<&'static Model> {
     MODELS.iter().copied().find(|model| model.protocol == protocol)
 }
 
-/// The message that begins in a frame of the cluster's network, as its model says.
+/// The message that begins in a frame of the cluster's network, as its model says. In what ordinary networking sends none does.
 pub fn begun_in(frame: &[u8]) -> Option<Begun> {
+    if Concern::of(frame) != Concern::Card {
+        return None;
+    }
     let protocol = frame.get(HEADER_BYTES)?;
     (of_protocol(*protocol)?.begun)(frame)
 }

@@ -440,6 +440,10 @@ impl<N: Nic + ?Sized> Nic for FaultyNic<N> {
         self.nic.is_open(port)
     }
 
+    fn has_stations(&self) -> bool {
+        self.nic.has_stations()
+    }
+
     fn hand_over(&mut self, now: Time, step: HandOver<'_>, node: &mut NodeBus) -> Result<(), HandOverError> {
         self.nic.hand_over(now, step, node)
     }
@@ -470,12 +474,24 @@ impl<N: Nic + ?Sized> Observed for FaultyNic<N> {
         self.nic.untold()
     }
 
+    fn begin_part(&mut self, at: Time) {
+        self.nic.begin_part(at);
+    }
+
     fn ledger(&self) -> &Ledger {
         self.nic.ledger()
     }
 
     fn ledger_mut(&mut self) -> &mut Ledger {
         self.nic.ledger_mut()
+    }
+
+    fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
+        self.nic.peripherals()
+    }
+
+    fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
+        self.nic.peripheral_ledgers_mut()
     }
 
     fn statistics(&self, shell: &ShellCounts) -> Statistics {

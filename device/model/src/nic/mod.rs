@@ -404,6 +404,13 @@ pub trait Nic: Observed {
     /// Whether `port` is open: its pages are worth a look.
     fn is_open(&self, port: u32) -> bool;
 
+    /// Whether ordinary frames concern it: it has a station beside the node's Ethernet function
+    /// ([`crate::fabric::ethernet::mac_of_station`]). Then frames come that are addressed to stations of the node or to all, of
+    /// whatever type and from whomever, and with an address that may be of no station; a card without stations never gets any.
+    fn has_stations(&self) -> bool {
+        false
+    }
+
     /// The card is given another program, or told to go on with taking it. Effects are polled, as after any input.
     ///
     /// # Errors
@@ -447,11 +454,26 @@ pub trait Observed {
         0
     }
 
+    /// A measured part begins: what this card does round and round while it has nothing else to do begins anew, so that what a
+    /// part takes does not depend on what came before it.
+    fn begin_part(&mut self, _: Time) {}
+
     /// What every crossing of this card has cost: those of the network and of other masters on the node's bus are in theirs.
     fn ledger(&self) -> &Ledger;
 
     /// To keep single stages, or to turn the ledger off.
     fn ledger_mut(&mut self) -> &mut Ledger;
+
+    /// Other masters on the node's bus that this model brings: cards beside the NIC, each with a ledger of its own, in an order that
+    /// stays.
+    fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
+        Vec::new()
+    }
+
+    /// Their ledgers, in the same order, to keep single stages or to turn them off.
+    fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
+        Vec::new()
+    }
 
     /// What every card counts, with these counts of the shell.
     fn statistics(&self, shell: &ShellCounts) -> Statistics;

@@ -63,6 +63,8 @@ pub struct GoBackN<F, const BITS: u32 = 32> {
     /// Whether the oldest was refused, and nothing goes until the deadline.
     is_paused: bool,
     deadline: Option<Time>,
+    /// Frames sent since one asked for an acknowledgement.
+    unasked: u32,
     /// Number of the frame that is to arrive next.
     expected: Sequence<BITS>,
 }
@@ -78,6 +80,7 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
             pause: config.first_pause,
             is_paused: false,
             deadline: None,
+            unasked: 0,
             expected: Sequence::ZERO,
         }
     }
@@ -109,9 +112,16 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
     /// window, and the one that fills it. A frame that none follows soon asks as well, which its sender knows.
     #[inline]
     pub fn wants_acknowledgement(&self) -> bool {
-        let quarter = (self.config.window_frames / 4).max(1);
-        let fills_window = self.kept.len() + 1 >= self.window();
-        fills_window || self.next_sequence().next().get().is_multiple_of(quarter)
+        self.fills_window() || self.next_sequence().next().get().is_multiple_of(self.quarter())
+    }
+
+    /// The same, counted from the frame that asked last and not by numbers: what the frames of a message ask for does not depend on
+    /// what was sent before it. Called once for each frame.
+    #[inline]
+    pub fn asks(&mut self, is_last: bool) -> bool {
+        let asks = is_last || self.fills_window() || self.unasked + 1 >= self.quarter();
+        self.unasked = if asks { 0 } else { self.unasked + 1 };
+        asks
     }
 
     /// Takes an acknowledgement: all frames before `number` have arrived. True when the window moved; one that is old,
@@ -213,6 +223,14 @@ impl<F, const BITS: u32> GoBackN<F, BITS> {
         self.kept.range(..count)
     }
 
+    fn fills_window(&self) -> bool {
+        self.kept.len() + 1 >= self.window()
+    }
+
+    fn quarter(&self) -> u32 {
+        (self.config.window_frames / 4).max(1)
+    }
+
     fn window(&self) -> usize {
         self.config.window_frames.clamp(1, Sequence::<BITS>::MAX_AHEAD) as usize
     }
@@ -278,15 +296,37 @@ mod tests {
         let mut asked = Vec::new();
         while link.can_send() {
             asked.push(link.wants_acknowledgement());
+            assert_eq!(link.asks(false), asked[asked.len() - 1], "the first window is the same");
             link.send(at(0), 0);
         }
         assert_eq!(asked, [false, true, false, true, false, true, false, true]);
         assert!(link.on_acknowledged(at(1), Sequence::new(3)));
         assert!(link.can_send());
         let mut one = GoBackN::<_>::new(Config { window_frames: 0, ..CONFIG });
-        assert!(one.can_send() && one.wants_acknowledgement());
+        assert!(one.can_send() && one.wants_acknowledgement() && one.asks(false));
         one.send(at(0), 0);
         assert!(!one.can_send(), "a window of nothing is one of one frame");
+    }
+
+    #[test]
+    fn what_asks_does_not_depend_on_what_was_sent_before() {
+        let asked = |before: u32| {
+            let mut link = GoBackN::<_>::new(Config { window_frames: 16, ..CONFIG });
+            let mut send = |is_last| {
+                let asks = link.asks(is_last);
+                let number = link.send(at(0), ());
+                if asks {
+                    link.on_acknowledged(at(0), number.next());
+                }
+                asks
+            };
+            for _ in 0..before {
+                send(true);
+            }
+            [false, false, false, false, false, true].map(send)
+        };
+        assert_eq!(asked(0), [false, false, false, true, false, true]);
+        assert!((1..9).all(|before| asked(before) == asked(0)));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum BusTransfer {
     DescriptorFetch,
     /// The NIC stores descriptors.
     DescriptorWriteBack,
+    /// This master stores into another card's memory.
+    DeviceToDevice,
 }
 
 impl BusTransfer {
@@ -40,6 +42,7 @@ impl BusTransfer {
             Self::DmaRead => Crossing::DmaRead,
             Self::DescriptorFetch => Crossing::DescriptorFetch,
             Self::DescriptorWriteBack => Crossing::DescriptorWriteBack,
+            Self::DeviceToDevice => Crossing::DeviceToDevice,
         }
     }
 
@@ -53,12 +56,13 @@ impl BusTransfer {
             Self::DmaRead => &bus.dma_read,
             Self::DescriptorFetch => &bus.descriptor_fetch,
             Self::DescriptorWriteBack => &bus.descriptor_write_back,
+            Self::DeviceToDevice => &bus.device_to_device,
         }
     }
 
-    /// Whether the NIC begins it.
+    /// Whether a card begins it.
     const fn is_outward(self) -> bool {
-        matches!(self, Self::DmaWrite | Self::DmaRead | Self::DescriptorFetch | Self::DescriptorWriteBack)
+        !matches!(self, Self::PioWrite | Self::PioWriteUncombined | Self::PioRead | Self::Doorbell)
     }
 }
 
@@ -73,6 +77,11 @@ impl Machine {
     /// When it has nothing more to do.
     pub const fn idle_at(&self) -> Time {
         self.resource.busy_until()
+    }
+
+    /// Lets it do nothing before `at`.
+    pub fn rest_until(&mut self, at: Time) {
+        self.resource.hold_until(at);
     }
 }
 
@@ -236,13 +245,14 @@ mod tests {
             dma_read: PRICE,
             descriptor_fetch: PRICE,
             descriptor_write_back: PRICE,
+            device_to_device: PRICE,
             interrupt_ps: 7,
         };
         let host = HostPrices { send_ps: 1, receive_ps: 2, interrupt_ps: 3, copy_per_byte_ps: 4 };
         HostInterface::new(Profile { host, bus, ..Profile::default() })
     }
 
-    const NAMES: [(BusTransfer, Crossing); 7] = [
+    const NAMES: [(BusTransfer, Crossing); 8] = [
         (BusTransfer::PioWrite, Crossing::PioWrite),
         (BusTransfer::PioRead, Crossing::PioRead),
         (BusTransfer::Doorbell, Crossing::Doorbell),
@@ -250,6 +260,7 @@ mod tests {
         (BusTransfer::DmaRead, Crossing::DmaRead),
         (BusTransfer::DescriptorFetch, Crossing::DescriptorFetch),
         (BusTransfer::DescriptorWriteBack, Crossing::DescriptorWriteBack),
+        (BusTransfer::DeviceToDevice, Crossing::DeviceToDevice),
     ];
 
     #[test]

@@ -32,6 +32,8 @@ pub enum Crossing {
     DescriptorFetch,
     /// DMA write of descriptors.
     DescriptorWriteBack,
+    /// From one card on the node's bus to another, past host and host memory.
+    DeviceToDevice,
     /// The NIC's interrupt reaching the host.
     Interrupt,
     /// A transfer over the card's own bus.
@@ -54,7 +56,7 @@ pub enum Crossing {
 
 impl Crossing {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::PioWrite,
         Self::PioRead,
         Self::Doorbell,
@@ -62,6 +64,7 @@ impl Crossing {
         Self::DmaRead,
         Self::DescriptorFetch,
         Self::DescriptorWriteBack,
+        Self::DeviceToDevice,
         Self::Interrupt,
         Self::LocalBus,
         Self::NiCycles,
@@ -83,6 +86,7 @@ impl Crossing {
             Self::DmaRead => "dma_read",
             Self::DescriptorFetch => "descriptor_fetch",
             Self::DescriptorWriteBack => "descriptor_write_back",
+            Self::DeviceToDevice => "device_to_device",
             Self::Interrupt => "interrupt",
             Self::LocalBus => "local_bus",
             Self::NiCycles => "ni_cycles",

@@ -89,6 +89,8 @@ pub struct BusPrices {
     pub descriptor_fetch: Price,
     /// DMA write of descriptors.
     pub descriptor_write_back: Price,
+    /// A write by one card on the bus into the memory of another.
+    pub device_to_device: Price,
     /// From the NIC's decision to the host's interrupt line, picoseconds.
     pub interrupt_ps: u64,
 }

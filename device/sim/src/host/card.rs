@@ -2,6 +2,7 @@
 //! workload's ([`niclab_workloads`]) over memory that is visible at instants of model time.
 
 mod descriptors;
+mod end;
 mod faults;
 mod figures;
 
@@ -11,9 +12,10 @@ use niclab_abi::control::{
     Authorize, OP_AUTHORIZE, OP_PORT_OPEN, OP_ROUTE, PortOpen, Reply, Request, Route, STATUS_OK,
 };
 use niclab_abi::event::CAUSE_HANDED_OVER;
-use niclab_abi::receive::STATUS_LINE_INTERVAL;
 use niclab_abi::region::Extent;
 use niclab_abi::{FromBytes, ToBytes};
+use niclab_model::conventional::Conventional;
+use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
 use niclab_model::nic::{DmaWords, FrameBytes, HostRanges, Input, Nic, Output, Register};
@@ -21,6 +23,7 @@ use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
+use niclab_observe::timeline::Owner;
 use niclab_port::open_region;
 use niclab_port::{Fault as PortFault, Loss, Queue, Requester};
 use niclab_spec::report::NodeFigures;
@@ -28,8 +31,9 @@ use niclab_workloads::{End, FlowId, Listener, Mark, PortPlan, Read, Script, Tran
 use smallvec::SmallVec;
 
 use self::descriptors::Chains;
+use super::ethernet::Function;
 use super::memory::{COUNTER_WORDS, Glance, Launch, Memory, Place};
-use super::oracle::{Oracle, Progress, STATUS_REFUSED, STATUS_SENT};
+use super::oracle::{Oracle, Progress, STATUS_SENT};
 use super::tally::{Interrupts, Tally};
 use super::{Effects, Host, Parcel, Refused, Sum};
 use crate::checker::{Check, Checker};
@@ -66,6 +70,8 @@ type MakeTransport<T> = Box<dyn Fn(&PortPlan) -> Option<T>>;
 pub struct CardHost<T: Transport> {
     node: u16,
     nic: Box<dyn Nic>,
+    /// It only receives: what stations send.
+    ethernet: Function,
     bus: NodeBus,
     /// How messages go over a port that is opened for this.
     transport: MakeTransport<T>,
@@ -100,11 +106,17 @@ pub struct CardHost<T: Transport> {
 impl<T: Transport> CardHost<T> {
     /// A host whose card has no port open. `transport` makes what a port is opened for, unless the card has too little room.
     #[must_use]
-    pub fn new(node: u16, nic: Box<dyn Nic>, transport: impl Fn(&PortPlan) -> Option<T> + 'static) -> Self {
+    pub fn new(
+        node: u16,
+        nic: Box<dyn Nic>,
+        ethernet: Conventional,
+        transport: impl Fn(&PortPlan) -> Option<T> + 'static,
+    ) -> Self {
         Self {
             node,
             is_faulty: nic.fault_injector().is_some(),
             nic,
+            ethernet: Function::new(ethernet),
             bus: NodeBus::default(),
             transport: Box::new(transport),
             ports: Vec::new(),
@@ -258,7 +270,8 @@ impl<T: Transport> CardHost<T> {
                 Output::Frame { at: head, tail, frame, message } => {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
-                    effects.frames.push_back(Parcel { frame, message, passage: Passage { head, tail } });
+                    let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
+                    effects.frames.push_back(Parcel { frame, message, passage, concern });
                 }
                 Output::DmaWrite { at, address, words, message, .. } => {
                     self.on_write(at, address, &words, message, checker);
@@ -617,6 +630,7 @@ impl<T: Transport> Host for CardHost<T> {
 
     fn begin_at(&mut self, begin: Time) {
         self.not_before = begin;
+        self.nic.begin_part(begin);
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -627,8 +641,9 @@ impl<T: Transport> Host for CardHost<T> {
         self.nic.ledger()
     }
 
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.nic.ledger_mut()
+    fn visit_ledgers(&mut self, visit: &mut dyn FnMut(Owner, &mut Ledger)) {
+        Owner::visit(self.node, &mut *self.nic, &mut *visit);
+        visit(Owner::Ethernet(self.node), self.ethernet.nic.ledger_mut());
     }
 
     fn sent_frames(&self) -> u64 {
@@ -636,7 +651,10 @@ impl<T: Transport> Host for CardHost<T> {
     }
 
     fn arrive(&mut self, now: Time, parcel: &Parcel, checker: &mut Checker, effects: &mut Effects) {
-        let Parcel { frame, message, passage } = parcel;
+        if parcel.concern != Concern::Card && !self.is_for_stations(now, parcel) {
+            return;
+        }
+        let Parcel { frame, message, passage, .. } = parcel;
         self.tally.received_frames += 1;
         self.tally.received_bytes += frame.len() as u64;
         let input = Input::Frame { frame, head: passage.head, message: *message };
@@ -750,40 +768,22 @@ impl<T: Transport> Host for CardHost<T> {
 }
 
 impl<T: Transport> CardHost<T> {
+    /// An ordinary frame: the Ethernet function gets what is its own. Whether stations get it, too.
+    #[cold]
+    fn is_for_stations(&mut self, now: Time, parcel: &Parcel) -> bool {
+        let concern = parcel.concern;
+        let is_for_host = concern.is_for_host(self.node);
+        let is_for_stations = concern.is_for_stations(self.node) && self.nic.has_stations();
+        if is_for_host {
+            self.ethernet.take(now, parcel, &mut self.bus);
+        }
+        self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_stations);
+        is_for_stations
+    }
+
     fn waits_for_news(&self, script: &Script) -> bool {
         let is_waiting = script.unsent() > 0 || self.ports.iter().any(|port| port.transport.has_launches());
         is_waiting && self.ports.iter().any(|port| port.transport.waits_for_news(&port.requester))
-    }
-
-    fn finish_port(&mut self, place: usize, checker: &mut Checker) {
-        let Some(port) = self.ports.get_mut(place) else { return };
-        let (end, progress, received) = (port.end, port.progress(), port.queue.received());
-        port.oracle.on_end(progress, checker);
-        if port.oracle.spoiled.contains_key(&(received + 1)) {
-            checker.on_stalled(end);
-            // The card charged for stores that the program never comes to.
-            let batches = |records: u64| records.checked_div(port.queue.release_interval()).unwrap_or(0);
-            self.tally.pio_bytes += 8 * (batches(port.oracle.made) - batches(received));
-        }
-        let is_unread = port.queue.front(&self.memory.view(place, port.number)).is_some();
-        if is_unread || port.oracle.stored > received {
-            let stored = port.oracle.stored;
-            checker.fail(Check::Drained, || format!("{end:?}: {stored} records stored, {received} read"));
-        }
-        let is_left = !port.page.is_empty() || port.transport.has_launches();
-        if is_left && !port.oracle.is_astray {
-            let waiting = port.page.len();
-            checker.fail(Check::Drained, || format!("{end:?}: {waiting} launches were left in the page"));
-        }
-        let taken = progress.launched - port.page.len() as u64;
-        if taken.saturating_sub(port.oracle.reported) >= u64::from(STATUS_LINE_INTERVAL) {
-            let reported = port.oracle.reported;
-            checker.fail(Check::FlowControl, || format!("{end:?}: {reported} of {taken} launches reported"));
-        }
-        let refused = self.memory.status_word(place, STATUS_REFUSED);
-        if refused != 0 {
-            checker.fail(Check::FlowControl, || format!("{end:?}: the card refused {refused} stores"));
-        }
     }
 }
 

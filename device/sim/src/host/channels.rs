@@ -9,8 +9,8 @@ use super::{HostMaker, HostSeat};
 /// Makes hosts of such cards.
 pub const MAKER: HostMaker = HostMaker {
     feature: FEATURE_CHANNELS,
-    make: |HostSeat { number, nic, channels, .. }| {
+    make: |HostSeat { number, nic, ethernet, channels, .. }| {
         let transport = move |plan: &_| Some(ChannelTransport::new(number, plan, channels));
-        Box::new(CardHost::new(number, nic, transport))
+        Box::new(CardHost::new(number, nic, ethernet, transport))
     },
 };

@@ -1,13 +1,13 @@
 //! A program whose messages are datagrams over the card's Ethernet function, the conventional NIC: one frame for each
 //! message, no flow control, and an interrupt for each notification.
 
-mod figures;
+pub(super) mod figures;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
-use niclab_model::fabric::ethernet::{HEADER_BYTES, Header, mac_of_node};
+use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES, Header, mac_of_node};
 use niclab_model::nic::FrameBytes;
 use niclab_model::nic::fault_injector::Rates;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
@@ -15,6 +15,7 @@ use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
+use niclab_observe::timeline::Owner;
 use niclab_spec::Workload;
 use niclab_spec::report::NodeFigures;
 
@@ -45,10 +46,52 @@ pub struct Tally {
     pub receive_interrupts: u64,
 }
 
+/// An Ethernet function: the conventional NIC, and what crossed its boundary.
+pub struct Function {
+    /// The NIC.
+    pub nic: Conventional,
+    /// What crossed its boundary.
+    pub tally: Tally,
+    /// Until when the driver is at work on what arrived, where no program is.
+    busy_until: Time,
+}
+
+impl Function {
+    /// A function that was never used.
+    pub(super) fn new(nic: Conventional) -> Self {
+        Self { nic, tally: Tally::default(), busy_until: Time::ZERO }
+    }
+
+    /// A sound frame has arrived. When the host has it.
+    fn receive(&mut self, at: Time, bytes: usize, message: Option<TraceTag>, bus: &mut NodeBus) -> Time {
+        self.tally.received_frames += 1;
+        self.tally.received_bytes += bytes as u64;
+        self.nic.ledger_mut().attribute(message);
+        let received = self.nic.receive(at, bytes as u64, bus);
+        message.iter().for_each(|message| self.nic.ledger_mut().complete(message, received));
+        received
+    }
+
+    fn interrupt(&mut self, at: Time, bus: &mut NodeBus) {
+        self.tally.receive_interrupts += 1;
+        self.nic.interrupt(at, bus);
+    }
+
+    /// A sound frame has arrived for a host whose program uses another NIC.
+    pub(super) fn take(&mut self, at: Time, parcel: &Parcel, bus: &mut NodeBus) {
+        // A driver that is at work polls its ring, and the NIC does not interrupt it.
+        let is_idle = self.busy_until <= at;
+        self.busy_until = self.receive(at, parcel.frame.len(), parcel.message, bus);
+        if is_idle {
+            self.interrupt(self.busy_until, bus);
+        }
+    }
+}
+
 /// A host with a conventional NIC.
 pub struct EthernetHost {
     node: u16,
-    nic: Conventional,
+    function: Function,
     bus: NodeBus,
     /// Those of all nodes.
     flows: Arc<[Flow]>,
@@ -56,7 +99,6 @@ pub struct EthernetHost {
     told_until: Time,
     /// When the program has each message, its mark, and who sent it.
     arrivals: VecDeque<(Time, Mark, u16)>,
-    tally: Tally,
 }
 
 impl EthernetHost {
@@ -66,25 +108,12 @@ impl EthernetHost {
         let bus = NodeBus::default();
         Self {
             node,
-            nic,
+            function: Function::new(nic),
             bus,
             flows,
             told_until: Time::ZERO,
             arrivals: VecDeque::new(),
-            tally: Tally::default(),
         }
-    }
-
-    /// The NIC.
-    #[must_use]
-    pub const fn nic(&self) -> &Conventional {
-        &self.nic
-    }
-
-    /// What crossed the boundary.
-    #[must_use]
-    pub const fn tally(&self) -> &Tally {
-        &self.tally
     }
 }
 
@@ -109,33 +138,28 @@ impl Host for EthernetHost {
     }
 
     fn ledger(&self) -> &Ledger {
-        self.nic.ledger()
+        self.function.nic.ledger()
     }
 
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.nic.ledger_mut()
+    fn visit_ledgers(&mut self, visit: &mut dyn FnMut(Owner, &mut Ledger)) {
+        visit(Owner::Node(self.node), self.function.nic.ledger_mut());
     }
 
     fn sent_frames(&self) -> u64 {
-        self.tally.sent_frames
+        self.function.tally.sent_frames
     }
 
     fn arrive(&mut self, now: Time, parcel: &Parcel, _: &mut Checker, _: &mut Effects) {
         let Parcel { frame, message: Some(message), .. } = parcel else { return };
         let mark = mark_of(message);
         if **frame != *datagram(message.node, self.node, &mark) {
-            self.tally.dropped_frames += 1;
+            self.function.tally.dropped_frames += 1;
             return;
         }
-        self.tally.received_frames += 1;
-        self.tally.received_bytes += frame.len() as u64;
-        self.nic.ledger_mut().attribute(Some(*message));
-        let received = self.nic.receive(now, frame.len() as u64, &mut self.bus);
-        self.nic.ledger_mut().complete(message, received);
+        let received = self.function.receive(now, frame.len(), Some(*message), &mut self.bus);
         // A driver that is at work polls its ring, and the NIC does not interrupt it.
         if self.arrivals.is_empty() {
-            self.tally.receive_interrupts += 1;
-            self.nic.interrupt(received, &mut self.bus);
+            self.function.interrupt(received, &mut self.bus);
         }
         self.arrivals.push_back((self.bus.clock(), mark, message.node));
     }
@@ -175,13 +199,14 @@ impl Host for EthernetHost {
         let frame = datagram(self.node, flow.to.node, &mark);
         let message = message_of(self.node, &flow, &mark, now);
         let has_doorbell = self.told_until <= now;
-        self.nic.ledger_mut().attribute(Some(message));
-        self.told_until = self.nic.transmit(now, frame.len() as u64, has_doorbell, &mut self.bus);
-        self.tally.doorbells += u64::from(has_doorbell);
-        self.tally.sent_frames += 1;
-        self.tally.sent_bytes += frame.len() as u64;
-        let passage = self.told_until.into();
-        effects.frames.push_back(Parcel { frame: frame.into(), message: Some(message), passage });
+        let Function { nic, tally, .. } = &mut self.function;
+        nic.ledger_mut().attribute(Some(message));
+        self.told_until = nic.transmit(now, frame.len() as u64, has_doorbell, &mut self.bus);
+        tally.doorbells += u64::from(has_doorbell);
+        tally.sent_frames += 1;
+        tally.sent_bytes += frame.len() as u64;
+        let (message, passage, concern) = (Some(message), self.told_until.into(), Concern::Host);
+        effects.frames.push_back(Parcel { frame: frame.into(), message, passage, concern });
     }
 
     fn soonest(&self) -> Time {
@@ -202,11 +227,11 @@ impl Host for EthernetHost {
     fn set_device_faults(&mut self, _: Rates) {}
 
     fn figures(&self) -> NodeFigures {
-        figures::node(self)
+        figures::add(&self.function, NodeFigures::default())
     }
 
     fn sums(&self) -> Vec<Sum> {
-        figures::sums(self)
+        figures::sums(&self.function)
     }
 
     fn finish(&mut self, checker: &mut Checker) {

@@ -9,10 +9,10 @@ use super::{HostMaker, HostSeat};
 /// Makes hosts of such cards.
 pub const MAKER: HostMaker = HostMaker {
     feature: FEATURE_LISTS,
-    make: |HostSeat { number, nic, terms, .. }| {
+    make: |HostSeat { number, nic, ethernet, terms, .. }| {
         // A window of no messages: the cards have too little room.
         let has_room = terms.window > 0;
         let transport = move |plan: &_| has_room.then(|| ListTransport::new(number, plan, terms));
-        Box::new(CardHost::new(number, nic, transport))
+        Box::new(CardHost::new(number, nic, ethernet, transport))
     },
 };

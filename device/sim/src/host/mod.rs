@@ -14,7 +14,9 @@ pub mod posts;
 pub mod slices;
 pub mod tally;
 
+use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Delivery;
+use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::Nic;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
@@ -25,6 +27,7 @@ use niclab_model::nic::registry::Model;
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
+use niclab_observe::timeline::Owner;
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{ChannelTerms, PortPlan, PostTerms, Script, Terms};
 
@@ -39,6 +42,8 @@ pub struct Parcel {
     pub message: Option<TraceTag>,
     /// When it is ready for its sender's link, then when it is at its receiver.
     pub passage: Passage,
+    /// Whom it concerns there.
+    pub concern: Concern,
 }
 
 impl Parcel {
@@ -47,6 +52,7 @@ impl Parcel {
         self.passage = Passage { head: delivery.head, tail: delivery.at };
         if let Some(bit) = delivery.corrupt {
             self.frame.flip(bit);
+            self.concern = self.concern.damaged();
         }
     }
 }
@@ -112,11 +118,11 @@ pub trait Host {
     /// The NIC's next deadline.
     fn deadline(&self) -> Option<Time>;
 
-    /// What every crossing of the node has cost.
+    /// What every crossing of the NIC that the program uses has cost.
     fn ledger(&self) -> &Ledger;
 
-    /// The same, to tell it what to keep.
-    fn ledger_mut(&mut self) -> &mut Ledger;
+    /// Visits that ledger and those of all other masters on the node's bus, to tell them what to keep.
+    fn visit_ledgers(&mut self, visit: &mut dyn FnMut(Owner, &mut Ledger));
 
     /// Frames sent.
     fn sent_frames(&self) -> u64;
@@ -173,6 +179,8 @@ pub struct HostSeat {
     pub number: u16,
     /// Its card.
     pub nic: Box<dyn Nic>,
+    /// Its Ethernet function, which its program does not use.
+    pub ethernet: Conventional,
     /// What ports are opened with, where the card has lists.
     pub terms: Terms,
     /// The same where the card posts messages.

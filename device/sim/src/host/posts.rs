@@ -9,8 +9,8 @@ use super::{HostMaker, HostSeat};
 /// Makes hosts of such cards.
 pub const MAKER: HostMaker = HostMaker {
     feature: FEATURE_POSTS,
-    make: |HostSeat { number, nic, posts, .. }| {
+    make: |HostSeat { number, nic, ethernet, posts, .. }| {
         let transport = move |plan: &_| Some(PostTransport::new(number, plan, posts));
-        Box::new(CardHost::new(number, nic, transport))
+        Box::new(CardHost::new(number, nic, ethernet, transport))
     },
 };

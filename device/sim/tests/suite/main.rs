@@ -33,6 +33,7 @@ mod matching;
 mod observed;
 mod program;
 mod recorded;
+mod stations;
 mod swarm;
 mod tampered;
 mod workloads;

@@ -2,7 +2,7 @@
 
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;
-use niclab_spec::{ClusterFile, Function, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{ClusterFile, Function, NicConfig, NicModel, SimConfig, Source, Workload, WorkloadKind};
 
 fn config(nodes: u32, workload: &Workload) -> SimConfig {
     let file = ClusterFile { nodes: Some(nodes), ..ClusterFile::default() };
@@ -28,6 +28,24 @@ fn a_ping_pong_is_counted_exactly() {
     // Nothing meets anything, so that each message takes as long as every other, and the run as long as all of them.
     assert_eq!((latency.min_ps, latency.sum_ps), (latency.max_ps, 400 * latency.max_ps));
     assert!(report.model.is_exact && report.model.time_ps >= latency.sum_ps);
+}
+
+/// Neither the numbers of frames nor how far a card is in what it does round and round matter.
+#[test]
+fn what_a_part_takes_does_not_depend_on_what_was_sent_before_it() {
+    let nic = NicConfig::of(NicModel::named("grim").unwrap());
+    for (nodes, kind) in [(2, WorkloadKind::PingPong), (2, WorkloadKind::Stream), (4, WorkloadKind::Incast)] {
+        let file = ClusterFile { nodes: Some(nodes), nic: nic.clone(), ..ClusterFile::default() };
+        let cluster = Source::default().resolve(&file).unwrap();
+        // After as many as are released at a time.
+        let parts = [16, 32, 48, 80].map(|warmup| {
+            let workload = Workload { count: 24, warmup, message_bytes: 10_000, ..Workload::new(kind) };
+            let report = sound(&SimConfig::new(&cluster, "test", &workload));
+            let ledgers: Vec<_> = report.nodes.into_iter().map(|node| node.ledger).collect();
+            (report.model.time_ps, report.model.latency, ledgers)
+        });
+        assert!(parts.iter().all(|part| *part == parts[0]), "{kind:?}: {parts:?}");
+    }
 }
 
 #[test]

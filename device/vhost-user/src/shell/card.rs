@@ -145,8 +145,9 @@ impl Card {
     }
 
     /// A measured part begins: whom the card dealt with earlier is no matter.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, at: Time) {
         self.last_sender = None;
+        self.nic.begin_part(at);
     }
 
     /// How often wall time decided in which order the node did things.

@@ -8,18 +8,20 @@
 //! function uses as well: where both work, each waits for the other. No node sends in the past of another's sending. A guest's protocol
 //! stack computes and waits in its own time, so that model time is an estimate here.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Deliveries;
-use niclab_model::fabric::ethernet::ETHER_TYPE_CLUSTER;
+use niclab_model::fabric::ethernet::Concern;
+use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 
-use super::card::{Traffic, Violations, violation};
+use super::card::{Card, Traffic, Violations, violation};
 use super::network::Network;
 use super::turn::{FRAME_NS, Turn, frame_ns};
 use crate::ethernet::frame::Frame;
@@ -108,11 +110,32 @@ impl PortState {
     }
 }
 
+/// A frame at the node that it came to.
+#[derive(Clone, Copy)]
+struct Arrival {
+    to: usize,
+    at: Time,
+    concern: Concern,
+    message: TraceTag,
+}
+
 /// A frame that a fault holds back.
 struct Held {
-    to: usize,
+    arrival: Arrival,
     offload: Offload,
     frame: Vec<u8>,
+}
+
+/// A frame of a guest that is there for stations of a node's card, with nothing left for a card to do to it.
+pub struct ForStations {
+    /// The node.
+    pub to: usize,
+    /// When its last bit is there.
+    pub at: Time,
+    /// The frame.
+    pub frame: SharedFrame,
+    /// The frame on the wire.
+    pub message: TraceTag,
 }
 
 /// All Ethernet functions.
@@ -121,6 +144,8 @@ pub struct Ethernet {
     pub functions: Vec<Function>,
     /// Counts and clocks, by node.
     pub states: Vec<PortState>,
+    /// What the last turn sent to stations. No turn sends more before that is there.
+    pub for_stations: VecDeque<ForStations>,
     held: Vec<Held>,
     deliveries: Deliveries,
     latest_sent: Time,
@@ -132,6 +157,7 @@ impl Ethernet {
         Self {
             functions: (0..nodes).map(|_| Function::default()).collect(),
             states: (0..nodes).map(|_| PortState::new(Arc::clone(profile))).collect(),
+            for_stations: VecDeque::new(),
             held: Vec::new(),
             deliveries: Deliveries::new(),
             latest_sent: Time::ZERO,
@@ -164,8 +190,9 @@ impl Ethernet {
         network: &mut Network,
         turn: &mut Turn,
         buses: &mut [NodeBus],
+        cards: &[Card],
     ) -> bool {
-        let Self { functions, states, held, deliveries, latest_sent } = self;
+        let Self { functions, states, for_stations, held, deliveries, latest_sent } = self;
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
         let Some(function) = functions.get(node) else { return false };
         let Some(vring) = function.vrings.get(QUEUE_TRANSMIT) else { return false };
@@ -177,7 +204,7 @@ impl Ethernet {
             }
         };
         burst.want_doorbell(false);
-        let receivers = Receivers::new(functions, states, buses);
+        let receivers = Receivers::new(functions, states, buses, cards, for_stations);
         let mut sender = Sender {
             node,
             negotiated: function.negotiated,
@@ -186,6 +213,7 @@ impl Ethernet {
             held,
             deliveries,
             latest_sent,
+            concern: Concern::Host,
             doorbells,
         };
         let mut chain = Chain::new();
@@ -227,27 +255,55 @@ impl Ethernet {
     }
 
     /// The driver of `node` has left receive buffers: frames that waited for some are delivered.
-    pub fn refill(&mut self, node: usize, buses: &mut [NodeBus]) {
+    pub fn refill(&mut self, node: usize, buses: &mut [NodeBus], cards: &[Card]) {
         let doorbells =
             self.functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_RECEIVE));
         if let Some((state, bus)) = self.states.get_mut(node).zip(buses.get_mut(node)) {
             state.doorbells(doorbells, bus);
         }
-        let mut receivers = Receivers::new(&self.functions, &mut self.states, buses);
+        let mut receivers = self.receivers(buses, cards);
         receivers.drain_backlog(node);
         receivers.finish();
     }
 
     /// The fabric was quiet: frames that a fault held back arrive.
-    pub fn release_held(&mut self, buses: &mut [NodeBus]) -> bool {
+    pub fn release_held(&mut self, buses: &mut [NodeBus], cards: &[Card]) -> bool {
         let held = std::mem::take(&mut self.held);
         let any = !held.is_empty();
-        let mut receivers = Receivers::new(&self.functions, &mut self.states, buses);
-        for Held { to, offload, mut frame } in held {
-            receivers.deliver(to, &offload, &Frame::from_bytes(&mut frame));
+        let mut receivers = self.receivers(buses, cards);
+        for Held { arrival, offload, mut frame } in held {
+            receivers.arrive(&arrival, &offload, &Frame::from_bytes(&mut frame));
         }
         receivers.finish();
         any
+    }
+
+    /// A sound frame of a model has arrived at `to`, whose function it concerns. What that is estimated to have cost.
+    pub fn receive(
+        &mut self,
+        to: usize,
+        at: Time,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+        buses: &mut [NodeBus],
+        cards: &[Card],
+    ) -> u32 {
+        let mut receivers = self.receivers(buses, cards);
+        receivers.price(to, at, frame.len(), message);
+        receivers.deliver(to, &Offload::default(), &Frame::from_bytes(&mut frame.to_vec()));
+        receivers.finish();
+        receivers.take_spent()
+    }
+
+    /// A frame of a model has arrived damaged at `to`.
+    pub fn drop_frame(&mut self, to: usize) {
+        if let Some(state) = self.states.get_mut(to) {
+            state.traffic.dropped_frames += 1;
+        }
+    }
+
+    fn receivers<'a>(&'a mut self, buses: &'a mut [NodeBus], cards: &'a [Card]) -> Receivers<'a> {
+        Receivers::new(&self.functions, &mut self.states, buses, cards, &mut self.for_stations)
     }
 }
 
@@ -262,14 +318,65 @@ struct Receivers<'a> {
     functions: &'a [Function],
     states: &'a mut [PortState],
     buses: &'a mut [NodeBus],
+    cards: &'a [Card],
+    for_stations: &'a mut VecDeque<ForStations>,
     open: SmallVec<[(usize, Receiver<'a>); 2]>,
     /// Estimated processor time of what was done since the last [`Receivers::take_spent`].
     spent_ns: u32,
 }
 
 impl<'a> Receivers<'a> {
-    fn new(functions: &'a [Function], states: &'a mut [PortState], buses: &'a mut [NodeBus]) -> Self {
-        Self { functions, states, buses, open: SmallVec::new(), spent_ns: 0 }
+    fn new(
+        functions: &'a [Function],
+        states: &'a mut [PortState],
+        buses: &'a mut [NodeBus],
+        cards: &'a [Card],
+        for_stations: &'a mut VecDeque<ForStations>,
+    ) -> Self {
+        Self { functions, states, buses, cards, for_stations, open: SmallVec::new(), spent_ns: 0 }
+    }
+
+    /// Whether the card of `node` has stations.
+    fn has_stations(&self, node: usize) -> bool {
+        self.cards.get(node).is_some_and(|card| card.nic.has_stations())
+    }
+
+    /// Whether stations anywhere may get what concerns these.
+    fn are_stations(&self, concern: Concern) -> bool {
+        match concern {
+            Concern::Stations(node) => self.has_stations(node.into()),
+            Concern::All => self.cards.iter().any(|card| card.nic.has_stations()),
+            _ => false,
+        }
+    }
+
+    /// Prices a sound frame at the function that it arrived at.
+    #[inline]
+    fn price(&mut self, to: usize, at: Time, bytes: usize, message: Option<TraceTag>) {
+        // What comes without a driver costs a host nothing.
+        let is_taken = self.functions.get(to).is_some_and(|function| !function.vrings.is_empty());
+        let receiver = self.states.get_mut(to).zip(self.buses.get_mut(to));
+        if let Some((state, bus)) = receiver.filter(|_| is_taken) {
+            state.nic.ledger_mut().attribute(message);
+            let received = state.nic.receive(at, bytes as u64, bus);
+            message.iter().for_each(|message| state.nic.ledger_mut().complete(message, received));
+        }
+    }
+
+    /// A sound frame arrives: at the function, at stations of the card, or at both.
+    #[inline]
+    fn arrive(&mut self, arrival: &Arrival, offload: &Offload, frame: &Frame<'_>) {
+        let &Arrival { to, at, concern, message } = arrival;
+        if concern.is_for_host(to as u16) {
+            self.deliver(to, offload, frame);
+        } else if !self.has_stations(to) {
+            self.drop_frame(to);
+        }
+        if concern.is_for_stations(to as u16) && self.has_stations(to) {
+            self.spent_ns = self.spent_ns.saturating_add(frame_ns(frame.bytes()));
+            let frame = SharedFrame::from(&*frame.to_vec());
+            self.for_stations.push_back(ForStations { to, at, frame, message });
+        }
     }
 
     /// What the operations since the last call are estimated to have cost, to be taken out of a turn.
@@ -485,6 +592,8 @@ struct Sender<'a, 'b> {
     held: &'b mut Vec<Held>,
     deliveries: &'b mut Deliveries,
     latest_sent: &'b mut Time,
+    /// Whom the frame at hand concerns.
+    concern: Concern,
     /// Doorbells that announced this burst and were not priced yet: each belongs to one of the next frames.
     doorbells: u64,
 }
@@ -503,8 +612,8 @@ impl Sender<'_, '_> {
             return Err("ethernet_offload");
         }
         let ethernet = frame.ethernet_header();
-        let [.., high, low] = ethernet;
-        if u16::from_be_bytes([high, low]) == ETHER_TYPE_CLUSTER {
+        self.concern = Concern::of(&ethernet);
+        if self.concern == Concern::Card {
             // Of whichever model: whoever may send these could send in the name of any port of any node.
             return Err("ethernet_forged_cluster_frame");
         }
@@ -522,7 +631,7 @@ impl Sender<'_, '_> {
                 if headers.segments(frame.bytes(), segmentation) > MAX_SEGMENTS {
                     return Err("ethernet_segments");
                 }
-                if self.network.is_any_faulty() {
+                if self.network.is_any_faulty() || self.receivers.are_stations(self.concern) {
                     let bytes = frame.to_vec();
                     segment(&bytes, checksum, segmentation, |wire| {
                         self.pass(&ethernet, &Offload::default(), &Frame::from_bytes(wire));
@@ -533,6 +642,11 @@ impl Sender<'_, '_> {
                     Ok(())
                 }
             }
+            (Some(_), None) if self.receivers.are_stations(self.concern) => {
+                let mut bytes = on_wire(&offload, &frame);
+                self.pass(&ethernet, &Offload::default(), &Frame::from_bytes(&mut bytes));
+                Ok(())
+            }
             _ => {
                 self.pass(&ethernet, &offload, &frame);
                 Ok(())
@@ -541,17 +655,17 @@ impl Sender<'_, '_> {
     }
 
     /// Prices one frame of the wire and moves the sender's clock on. Who gets it is in `deliveries` afterwards. What the
-    /// wire sees is asked for where somebody watches.
+    /// wire sees is asked for where somebody watches. When the frame was ready for the link, and its message.
     #[inline]
     fn price(
         &mut self,
         ethernet: &[u8; ETHERNET_BYTES],
         bytes: usize,
         on_wire: impl FnOnce() -> Option<Vec<u8>>,
-    ) {
+    ) -> Option<(Time, TraceTag)> {
         let Receivers { states, buses, spent_ns, .. } = &mut self.receivers;
         *spent_ns = spent_ns.saturating_add(frame_ns(bytes));
-        let Some((state, bus)) = states.get_mut(self.node).zip(buses.get_mut(self.node)) else { return };
+        let (state, bus) = states.get_mut(self.node).zip(buses.get_mut(self.node))?;
         let now = bus.clock().max(*self.latest_sent);
         *self.latest_sent = now;
         let has_doorbell = self.doorbells > 0;
@@ -574,38 +688,40 @@ impl Sender<'_, '_> {
             None => network.forward(ready, node, ethernet, bytes, Some(message), deliveries),
         }
         for delivery in self.deliveries.iter() {
-            let to = usize::from(delivery.to);
-            // What its controller throws away, because of the check sequence or without a driver, costs a host nothing.
-            let is_taken = delivery.corrupt.is_none()
-                && self.receivers.functions.get(to).is_some_and(|function| !function.vrings.is_empty());
-            let Receivers { states, buses, .. } = &mut self.receivers;
-            let receiver = states.get_mut(to).zip(buses.get_mut(to));
-            if let Some((state, bus)) = receiver.filter(|_| is_taken) {
-                state.nic.ledger_mut().attribute(Some(message));
-                let received = state.nic.receive(delivery.at, bytes as u64, bus);
-                state.nic.ledger_mut().complete(&message, received);
+            // What its controller throws away because of the check sequence costs a host nothing either.
+            if delivery.corrupt.is_none() && self.concern.is_for_host(delivery.to) {
+                self.receivers.price(delivery.to.into(), delivery.at, bytes, Some(message));
             }
         }
+        Some((ready, message))
     }
 
     /// One frame of the wire.
     #[inline]
     fn pass(&mut self, ethernet: &[u8; ETHERNET_BYTES], offload: &Offload, frame: &Frame<'_>) {
         let reordered = self.network.reordered();
-        self.price(ethernet, frame.bytes(), || Some(on_wire(offload, frame)));
+        let priced = self.price(ethernet, frame.bytes(), || Some(on_wire(offload, frame)));
+        let Some((ready, message)) = priced else { return };
         let is_held = reordered != self.network.reordered();
+        let concern = self.concern;
         for index in 0..self.deliveries.len() {
             let Some(delivery) = self.deliveries.get(index).copied() else { break };
-            let to = usize::from(delivery.to);
+            let arrival = Arrival { to: delivery.to.into(), at: delivery.at, concern, message };
             if delivery.corrupt.is_some() {
                 // A receiver's Ethernet controller finds the check sequence wrong and drops the frame.
-                self.receivers.drop_frame(to);
+                self.receivers.drop_frame(arrival.to);
             } else if is_held && self.held.len() < MAX_HELD_FRAMES {
-                self.held.push(Held { to, offload: *offload, frame: frame.to_vec() });
+                self.held.push(Held { arrival, offload: *offload, frame: frame.to_vec() });
             } else {
-                self.receivers.deliver(to, offload, frame);
-                self.overtake(to);
+                self.receivers.arrive(&arrival, offload, frame);
+                self.overtake(arrival.to);
             }
+        }
+        if concern == Concern::All && self.receivers.has_stations(self.node) {
+            // The stations beside the function hear it without the link.
+            let concern = Concern::Stations(self.node as u16);
+            let arrival = Arrival { to: self.node, at: ready, concern, message };
+            self.receivers.arrive(&arrival, offload, frame);
         }
     }
 
@@ -630,9 +746,12 @@ impl Sender<'_, '_> {
             is_whole &= !self.deliveries.is_empty();
         }
         if is_whole {
+            // No stations: who gets it is a function.
             for index in 0..self.deliveries.len() {
                 let Some(delivery) = self.deliveries.get(index).copied() else { break };
-                self.receivers.deliver(usize::from(delivery.to), offload, frame);
+                if self.concern.is_for_host(delivery.to) {
+                    self.receivers.deliver(usize::from(delivery.to), offload, frame);
+                }
             }
         }
     }
@@ -644,8 +763,9 @@ impl Sender<'_, '_> {
             return;
         }
         for mut held in std::mem::take(self.held) {
-            if held.to == to {
-                self.receivers.deliver(to, &held.offload, &Frame::from_bytes(&mut held.frame));
+            if held.arrival.to == to {
+                let frame = Frame::from_bytes(&mut held.frame);
+                self.receivers.arrive(&held.arrival, &held.offload, &frame);
             } else {
                 self.held.push(held);
             }

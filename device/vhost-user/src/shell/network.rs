@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use niclab_model::fabric::ethernet::HEADER_BYTES;
+use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Fabric};
 use niclab_model::nic::frame::SharedFrame;
@@ -28,6 +28,8 @@ pub struct InFlight {
     pub frame: SharedFrame,
     /// The message that it carries.
     pub message: Option<TraceTag>,
+    /// Whom it concerns there.
+    pub concern: Concern,
 }
 
 impl Ord for InFlight {
@@ -158,7 +160,13 @@ impl Network {
         from: u16,
         frame: &SharedFrame,
         message: Option<TraceTag>,
+        concern: Concern,
     ) -> Option<Delivery> {
+        if concern == Concern::All {
+            // The Ethernet function beside the station hears it without the link.
+            let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
+            self.push(&own, frame.clone(), message, Concern::Host, false);
+        }
         let reordered = self.reordered();
         self.deliveries.clear();
         if self.taps.is_any() {
@@ -172,18 +180,19 @@ impl Network {
                 self.latest = self.latest.max(only.at);
                 return Some(only);
             }
-            self.push(&only, frame.clone(), message, false);
+            self.push(&only, frame.clone(), message, concern, false);
             return None;
         }
         let is_late = reordered != self.reordered();
         // The double of a late frame is not late.
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         for delivery in std::mem::take(&mut self.deliveries) {
-            let mut copy = frame.clone();
+            let (mut copy, mut concern) = (frame.clone(), concern);
             if let Some(bit) = delivery.corrupt {
                 copy.flip(bit);
+                concern = concern.damaged();
             }
-            self.push(&delivery, copy, message, is_late && Some(delivery.at) == late);
+            self.push(&delivery, copy, message, concern, is_late && Some(delivery.at) == late);
         }
         None
     }
@@ -191,8 +200,9 @@ impl Network {
     /// Sends a frame of a model; its arrivals are under way afterwards.
     #[inline]
     pub fn keep(&mut self, ready: Passage, from: u16, frame: SharedFrame, message: Option<TraceTag>) {
-        if let Some(delivery) = self.send(ready, from, &frame, message) {
-            self.push(&delivery, frame, message, false);
+        let concern = Concern::of(&frame);
+        if let Some(delivery) = self.send(ready, from, &frame, message, concern) {
+            self.push(&delivery, frame, message, concern, false);
         }
     }
 
@@ -209,11 +219,18 @@ impl Network {
     }
 
     #[inline]
-    fn push(&mut self, delivery: &Delivery, frame: SharedFrame, message: Option<TraceTag>, is_held: bool) {
+    fn push(
+        &mut self,
+        delivery: &Delivery,
+        frame: SharedFrame,
+        message: Option<TraceTag>,
+        concern: Concern,
+        is_held: bool,
+    ) {
         let &Delivery { to, head, at, .. } = delivery;
         self.order += 1;
         self.latest = self.latest.max(at);
-        let next = InFlight { at, head, order: self.order, to, frame, message };
+        let next = InFlight { at, head, order: self.order, to, frame, message, concern };
         if is_held {
             self.held.push(next);
         } else if self.only.is_none() && self.in_flight.is_empty() {
@@ -325,7 +342,7 @@ mod tests {
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
         assert!(network.set_faults(1, &faults));
         let frame = SharedFrame::from(&[0xff; 64][..]);
-        assert!(network.send(Time::ZERO.into(), 0, &frame, None).is_none());
+        assert!(network.send(Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
         let double = network.only.take().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
 use niclab_observe::timeline::Owner;
@@ -93,13 +94,16 @@ impl World {
     #[cold]
     fn show_stages(&mut self) {
         if self.network.taps().is_traced() {
-            for (node, card) in (0..).zip(&mut self.cards) {
-                let (stages, lost) = card.nic.ledger_mut().take_stages();
-                self.network.taps().on_stages(Owner::Node(node), &stages, lost);
+            let Self { cards, ethernet, network, .. } = self;
+            let mut show = |owner, ledger: &mut Ledger| {
+                let (stages, lost) = ledger.take_stages();
+                network.taps().on_stages(owner, &stages, lost);
+            };
+            for (node, card) in (0..).zip(cards) {
+                Owner::visit(node, &mut *card.nic, &mut show);
             }
-            for (node, state) in (0..).zip(&mut self.ethernet.states) {
-                let (stages, lost) = state.nic.ledger_mut().take_stages();
-                self.network.taps().on_stages(Owner::Ethernet(node), &stages, lost);
+            for (node, state) in (0..).zip(&mut ethernet.states) {
+                show(Owner::Ethernet(node), state.nic.ledger_mut());
             }
             let (stages, lost) = self.network.fabric_mut().take_stages();
             self.network.taps().on_stages(Owner::Network, &stages, lost);
@@ -110,8 +114,6 @@ impl World {
     /// Has all ledgers keep their stages exactly while somebody wants them.
     fn follow_taps(&mut self) {
         let most = if self.network.taps().is_traced() { MAX_STAGES } else { 0 };
-        self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().record_stages(most));
-        self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().record_stages(most));
-        self.network.fabric_mut().ledgers_mut().for_each(|ledger| ledger.record_stages(most));
+        self.for_each_ledger(|ledger| ledger.record_stages(most));
     }
 }

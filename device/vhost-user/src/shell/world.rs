@@ -5,14 +5,17 @@
 
 pub mod hand_over;
 mod lockstep;
+mod stations;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{DescriptorQueue, Output};
+use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -54,6 +57,8 @@ pub struct World {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// What guests sent to stations has left something under way.
+    owes_stations: bool,
 }
 
 /// What a look at a node's pages found.
@@ -90,6 +95,7 @@ impl World {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            owes_stations: false,
         }
     }
 
@@ -127,9 +133,17 @@ impl World {
 
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
     pub fn set_ledgers_on(&mut self, is_on: bool) {
-        self.cards.iter_mut().for_each(|card| card.nic.ledger_mut().set_on(is_on));
-        self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().set_on(is_on));
-        self.network.fabric_mut().ledgers_mut().for_each(|ledger| ledger.set_on(is_on));
+        self.for_each_ledger(|ledger| ledger.set_on(is_on));
+    }
+
+    /// Visits every ledger that there is.
+    pub(super) fn for_each_ledger(&mut self, mut visit: impl FnMut(&mut Ledger)) {
+        for card in &mut self.cards {
+            visit(card.nic.ledger_mut());
+            card.nic.peripheral_ledgers_mut().into_iter().for_each(&mut visit);
+        }
+        self.ethernet.states.iter_mut().for_each(|state| visit(state.nic.ledger_mut()));
+        self.network.fabric_mut().ledgers_mut().for_each(visit);
     }
 
     /// The latest instant of model time at which anything happened.
@@ -156,11 +170,8 @@ impl World {
     pub fn begin_measurement(&mut self) {
         let begin = self.model_time();
         self.buses.iter_mut().for_each(|bus| bus.wait_until(begin));
-        for card in &mut self.cards {
-            card.begin();
-            card.nic.ledger_mut().restart_latency();
-        }
-        self.ethernet.states.iter_mut().for_each(|state| state.nic.ledger_mut().restart_latency());
+        self.cards.iter_mut().for_each(|card| card.begin(begin));
+        self.for_each_ledger(Ledger::restart_latency);
     }
 
     /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
@@ -261,7 +272,7 @@ impl World {
             {
                 let to = usize::from(arrival.to);
                 let passage = Passage { head: arrival.head, tail: arrival.at };
-                self.arrive(to, passage, &arrival.frame, arrival.message);
+                self.arrive(to, passage, &arrival.frame, arrival.message, arrival.concern);
                 self.carry_out(to);
             }
             if self.turn.is_over() {
@@ -296,9 +307,19 @@ impl World {
     }
 
     #[inline]
-    fn arrive(&mut self, to: usize, passage: Passage, frame: &SharedFrame, message: Option<TraceTag>) {
+    fn arrive(
+        &mut self,
+        to: usize,
+        passage: Passage,
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+        concern: Concern,
+    ) {
         self.turn.spend(frame_ns(frame.len()));
         self.acts += 1;
+        if concern != Concern::Card && !self.is_for_stations(to, passage, frame, message, concern) {
+            return;
+        }
         if let Some((card, bus)) = self.node(to) {
             card.arrive(passage, frame, message, bus);
         }
@@ -325,10 +346,11 @@ impl World {
                 continue;
             };
             self.count_sent(node, &output, frame);
-            let ready = Passage { head, tail };
-            if let Some(delivery) = self.network.send(ready, node as u16, frame, message) {
+            let (ready, concern) = (Passage { head, tail }, Concern::of(frame));
+            if let Some(delivery) = self.network.send(ready, node as u16, frame, message, concern) {
                 let to = usize::from(delivery.to);
-                self.arrive(to, Passage { head: delivery.head, tail: delivery.at }, frame, message);
+                let passage = Passage { head: delivery.head, tail: delivery.at };
+                self.arrive(to, passage, frame, message, concern);
                 self.spend_work(to);
                 while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
                     if let Some((ready, answer, message)) = self.perform(to, output) {
@@ -475,24 +497,6 @@ impl World {
         }
     }
 
-    /// Sends what `node` has in its Ethernet function's transmit queue, as far as a turn goes. True when there is more.
-    pub fn transmit(&mut self, node: usize) -> bool {
-        self.turn = Turn::WHOLE;
-        self.acts += 1;
-        self.ethernet.transmit(node, &mut self.network, &mut self.turn, &mut self.buses)
-    }
-
-    /// The driver of `node` has left receive buffers in its Ethernet function.
-    pub fn refill(&mut self, node: usize) {
-        self.acts += 1;
-        self.ethernet.refill(node, &mut self.buses);
-    }
-
-    /// The fabric was quiet: Ethernet frames that a fault held back arrive. False when there are none.
-    pub fn release_held(&mut self) -> bool {
-        self.ethernet.release_held(&mut self.buses)
-    }
-
     /// Whether anything waits for model time to pass.
     pub fn is_waiting(&self) -> bool {
         if self.is_in_lockstep() {
@@ -544,7 +548,6 @@ mod tests {
     use niclab_model::nic::Statistics;
     use niclab_model::nic::windows::PAGES_OF_PORTS;
     use niclab_model::nic::{HostRange, Input, Nic, Observed, Register, ShellCounts};
-    use niclab_model::platform::ledger::Ledger;
     use niclab_model::time::Span;
     use smallvec::SmallVec;
 

@@ -10,7 +10,8 @@ use niclab_device::lab::Lab;
 use niclab_port::atomic::{load, store};
 use niclab_port::{Turn, Turns};
 
-use crate::common::{PATIENCE, lab, lab_with, pair, stats, stream, until};
+use crate::common::station::Station;
+use crate::common::{PATIENCE, frame, lab, lab_with, pair, stats, stream, until};
 
 fn in_lockstep(nodes: u16) -> Lab {
     lab_with(nodes, |config| config.lockstep = true)
@@ -171,4 +172,34 @@ fn whoever_does_much_in_one_turn_has_it_all_done_in_order() {
         scope.spawn(|| a.idle());
         b.idle();
     });
+}
+
+#[test]
+fn ordinary_frames_come_while_a_program_has_its_turn_and_are_answered_when_it_is_over() {
+    let lab = in_lockstep(2);
+    let [mut a, mut b] = players(&lab);
+    let wire = Station::put(&lab, 1);
+    wire.lock().answers = true;
+    let mut guest = lab.ethernet(0, 0).unwrap();
+    a.begin();
+    b.begin();
+    assert!(matches!(a.wait(), Turn::Now { .. }));
+    assert!(guest.send(&frame(lab.mac(0), Station::mac(1), 60)).unwrap());
+    until("the frame", || wire.lock().heard.len() == 1);
+    assert!(guest.try_receive().unwrap().is_none());
+    a.end(false);
+    b.idle();
+    a.idle();
+    assert_eq!(guest.receive(PATIENCE).unwrap().1[..12], [lab.mac(0), Station::mac(1)].concat());
+    // However long the turn is, what waits for its end is bounded.
+    a.begin();
+    b.begin();
+    assert!(matches!(a.wait(), Turn::Now { .. }));
+    for _ in 0..17 * 1024 {
+        until("room to send", || guest.send(&frame(lab.mac(0), Station::mac(1), 60)).unwrap());
+    }
+    until("frames that are dropped", || stats(&lab, 1).cluster.dropped_frames > 0);
+    a.end(false);
+    b.idle();
+    a.idle();
 }

@@ -14,6 +14,7 @@ mod lockstep;
 mod matching;
 mod monitor;
 mod report;
+mod stations;
 mod turns;
 mod ultra;
 mod watch;

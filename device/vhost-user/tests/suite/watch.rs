@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use crate::common::station::{PERIPHERAL, Station, send};
 use crate::common::{PATIENCE, frame, lab, lab_with, pair, stats, stream, until};
 use niclab_device::ethernet::Negotiated;
 use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
@@ -115,13 +116,14 @@ fn sums_of(timeline: &Value) -> Sums {
 
 fn expected_sums(stats: &DaemonStats) -> Sums {
     let nodes = stats.nodes.iter().flat_map(|node| {
-        [
-            (node.name.clone(), &node.ledger),
-            (format!("{}, Ethernet function", node.name), &node.ethernet_ledger),
-        ]
+        let functions = [
+            (node.name.clone(), &*node.ledger),
+            (format!("{}, Ethernet function", node.name), &*node.ethernet_ledger),
+        ];
+        functions.into_iter().chain(node.peripheral_ledgers())
     });
-    let ledgers = nodes.chain([("network".to_owned(), &stats.fabric.ledger)]);
-    let entries = |(name, ledger): (String, &Vec<LedgerEntry>)| {
+    let ledgers = nodes.chain([("network".to_owned(), &*stats.fabric.ledger)]);
+    let entries = |(name, ledger): (String, &[LedgerEntry])| {
         let sum = |e: &LedgerEntry| [e.count, e.bytes, e.model_price_ps, e.model_waited_ps];
         ledger.iter().map(|e| ((name.clone(), e.crossing.clone()), sum(e))).collect::<Vec<_>>()
     };
@@ -363,4 +365,25 @@ fn what_cannot_be_watched_is_refused_by_name() {
         }
     }
     assert!(!is_watched(&lab));
+}
+
+#[test]
+fn peripherals_of_a_card_have_tracks_of_their_own() {
+    let lab = lab(2);
+    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    // What was before is not part of it.
+    let sent = frame(Station::mac(0), Station::mac(1), 60);
+    send(&lab, &wires[0], &sent);
+    let before = all_stats(&lab);
+    let watching = Watching::begin(&lab, WatchSubject::Trace, &[], None);
+    send(&lab, &wires[0], &sent);
+    send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(0), 60));
+    let stats = all_stats(&lab).since(&before);
+    let timeline: Value = serde_json::from_slice(&watching.end().0).unwrap();
+    let sums = sums_of(&timeline);
+    assert_eq!(sums, expected_sums(&stats));
+    for node in &stats.nodes {
+        let track = (format!("{} {PERIPHERAL}", node.name), "device_to_device".to_owned());
+        assert_eq!(sums[&track][..2], [1, 60]);
+    }
 }

@@ -53,7 +53,7 @@ pub(super) fn measure(simulate: Simulate<'_>) -> Result<Vec<HostTime>> {
         for (rank, is_receiver) in [(0, false), (1, true)] {
             let node = report.nodes.get(rank).context("the simulator's report lacks a node")?;
             let price = |kinds: &[&str]| -> u64 {
-                let ledger = node.ledger.iter().chain(&node.ethernet_ledger);
+                let ledger = node.ledgers().flat_map(|(_, ledger)| ledger);
                 let of_kinds = ledger.filter(|entry: &&LedgerEntry| kinds.contains(&entry.crossing.as_str()));
                 of_kinds.map(|entry| entry.model_price_ps).sum()
             };

@@ -439,6 +439,11 @@ impl Observed for Grim {
         self.effects.counters.card.unordered
     }
 
+    fn begin_part(&mut self, at: Time) {
+        self.processor.rest_until(at);
+        self.schedule.restart();
+    }
+
     fn ledger(&self) -> &Ledger {
         self.effects.interface.ledger()
     }

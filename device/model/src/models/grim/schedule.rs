@@ -30,6 +30,11 @@ impl Schedule {
         Self { channels, look, last: channels.saturating_sub(1), left: 0 }
     }
 
+    /// Begins again with the first channel.
+    pub(super) const fn restart(&mut self) {
+        *self = Self::new(self.channels, self.look);
+    }
+
     /// What it takes to look at so many channels.
     pub(super) const fn span(&self, looked_at: u32) -> Span {
         self.look.times(looked_at as u64)

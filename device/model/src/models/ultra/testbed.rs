@@ -52,6 +52,7 @@ impl Profile {
                 dma_read: ROUND_TRIP,
                 descriptor_fetch: ROUND_TRIP,
                 descriptor_write_back: OUTWARD,
+                device_to_device: OUTWARD,
                 interrupt_ps: HT_CORE_OUT_PS,
             },
             ni: NiPrices {

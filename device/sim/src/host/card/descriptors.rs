@@ -113,7 +113,9 @@ impl<T: Transport> CardHost<T> {
 
 #[cfg(test)]
 mod tests {
+    use niclab_model::conventional::Conventional;
     use niclab_model::platform::ledger::Crossing;
+    use niclab_model::platform::profile::Profile;
     use niclab_workloads::slices::SliceTransport;
 
     use super::loopback::{Loopback, MOST};
@@ -135,10 +137,15 @@ mod tests {
         HostRanges::from_slice(&[HostRange { address, bytes }])
     }
 
+    fn host() -> CardHost<SliceTransport> {
+        let ethernet = Conventional::new(Profile::default());
+        CardHost::new(0, Box::new(Loopback::of_chains()), ethernet, |_| None)
+    }
+
     #[test]
     fn chains_come_back_when_the_card_is_done_with_them_and_are_charged() {
         const CHAINS: u64 = 3 * MOST as u64;
-        let mut host: CardHost<SliceTransport> = CardHost::new(0, Box::new(Loopback::of_chains()), |_| None);
+        let mut host = host();
         host.memory.open(8, 2 * 4_096);
         let pages: Vec<u64> = host.memory.extents(0).map(|extent| extent.address).collect();
         let (mut checker, mut effects) = (checker(), Effects::default());
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_card_that_gives_back_what_it_does_not_have_or_more_than_there_is_room_for_is_found() {
-        let mut host: CardHost<SliceTransport> = CardHost::new(0, Box::new(Loopback::of_chains()), |_| None);
+        let mut host = host();
         host.memory.open(8, 4_096);
         let room = range(host.memory.extents(0).map(|extent| extent.address).sum(), 64);
         let (mut checker, mut effects) = (self::checker(), Effects::default());

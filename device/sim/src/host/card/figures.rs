@@ -9,6 +9,7 @@ use niclab_workloads::Transport;
 
 use super::CardHost;
 use crate::host::Sum;
+use crate::host::ethernet;
 use crate::host::tally::Interrupts;
 
 /// Its part of the report.
@@ -19,7 +20,7 @@ pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
     let counts = ShellCounts { doorbells_spared: tally.launches, ..ShellCounts::default() };
     let model = nic.statistics(&counts);
     let (device_faults, device_fault_log) = figures::device_faults(nic);
-    NodeFigures {
+    let of_card = NodeFigures {
         device_faults,
         device_fault_log,
         messages_sent: model.packets_sent,
@@ -29,6 +30,7 @@ pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
         cluster: tally.traffic(),
         spared_doorbells: model.doorbells_spared,
         ledger: figures::entries(nic.ledger()),
+        peripherals: figures::peripherals(nic),
         unordered: nic.unordered(),
         model_latency: figures::histogram(nic.ledger().latency()),
         interrupts: host.interrupts().by_name(),
@@ -36,7 +38,8 @@ pub(super) fn node<T: Transport>(host: &CardHost<T>) -> NodeFigures {
         nic_counts: figures::nic_counts(nic),
         violations: figures::refusals(&model),
         ..NodeFigures::default()
-    }
+    };
+    ethernet::figures::add(&host.ethernet, of_card)
 }
 
 fn port_figures((port, launches, of_port): (u32, u64, Interrupts)) -> PortFigures {
@@ -53,11 +56,12 @@ pub(super) fn sums<T: Transport>(host: &CardHost<T>) -> Vec<Sum> {
     let written_bytes = tally.dma_bytes + withheld_bytes;
     let raised = line(Crossing::Interrupt).count + count(Fault::DoubledInterrupt);
     let seen = host.interrupts().total() + count(Fault::LostInterrupt);
-    vec![
+    let of_card = [
         Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, written_bytes),
         Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.read_bytes),
         Sum::new("bytes of programmed I/O", line(Crossing::PioWrite).bytes, tally.pio_bytes),
         Sum::new("interrupts", raised, seen),
         Sum::new("launches", line(Crossing::HostSend).count, tally.launches),
-    ]
+    ];
+    of_card.into_iter().chain(ethernet::figures::sums(&host.ethernet)).collect()
 }

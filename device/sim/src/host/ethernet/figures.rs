@@ -1,15 +1,16 @@
-//! An Ethernet function's host in the form of reports.
+//! An Ethernet function in the form of reports.
 
 use niclab_assembly::figures;
 use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::{NodeFigures, TrafficStats};
 
-use super::EthernetHost;
+use super::Function;
 use crate::host::Sum;
 
-/// Its part of the report.
-pub(super) fn node(host: &EthernetHost) -> NodeFigures {
-    let tally = host.tally();
+/// Its part of the report, beside that of the NIC that the program uses.
+pub fn add(function: &Function, mut node: NodeFigures) -> NodeFigures {
+    let Function { nic, tally, .. } = function;
+    node.interrupts.append(&mut figures::named([("ethernet_receive", tally.receive_interrupts)]));
     NodeFigures {
         ethernet: TrafficStats {
             sent_frames: tally.sent_frames,
@@ -19,17 +20,15 @@ pub(super) fn node(host: &EthernetHost) -> NodeFigures {
             dropped_frames: tally.dropped_frames,
         },
         doorbells: tally.doorbells,
-        interrupts: figures::named([("ethernet_receive", tally.receive_interrupts)]),
-        ethernet_ledger: figures::entries(host.nic().ledger()),
-        ethernet_model_latency: figures::histogram(host.nic().ledger().latency()),
-        ..NodeFigures::default()
+        ethernet_ledger: figures::entries(nic.ledger()),
+        ethernet_model_latency: figures::histogram(nic.ledger().latency()),
+        ..node
     }
 }
 
 /// The ledger against what crossed the boundary of the function.
-pub(super) fn sums(host: &EthernetHost) -> Vec<Sum> {
-    let line = |crossing| host.nic().ledger().line(crossing);
-    let tally = host.tally();
+pub fn sums(Function { nic, tally, .. }: &Function) -> Vec<Sum> {
+    let line = |crossing| nic.ledger().line(crossing);
     vec![
         Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.received_bytes),
         Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.sent_bytes),

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use niclab_abi::bar::SLOTS;
+use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::{Deliveries, Transit, Transits};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::{Content, DmaWords, Input, Output};
@@ -22,6 +23,7 @@ use niclab_model::time::{Passage, Span, Time};
 use super::World;
 use crate::shell::MAX_TURNS;
 use crate::shell::card::Card;
+use crate::shell::ethernet::ForStations;
 use crate::shell::network::Network;
 use crate::shell::pages::{Did, Launch, Report};
 use crate::shell::turn::{LAUNCH_NS, frame_ns};
@@ -29,12 +31,16 @@ use crate::shell::turn::{LAUNCH_NS, frame_ns};
 /// How long deadlines alone may go on, in model time, with nothing launched and nothing shown: as in the simulator.
 const FUTILE: Span = Span::from_ns(3_000_000_000);
 
+/// Most that may be due for frames of guests to make more of it: while a program has its turn, they come without end.
+const MAX_DUE: usize = 16 * 1024;
+
 /// A frame of a model on its way.
 #[derive(Clone, Debug)]
 struct Parcel {
     frame: SharedFrame,
     message: Option<TraceTag>,
     passage: Passage,
+    concern: Concern,
 }
 
 /// What happens. The simulator's queue has the same order, of which this follows: arrivals come before whatever else happens
@@ -314,7 +320,8 @@ impl World {
                 let at = if is_record { in_hand } else { at };
                 lockstep.push(at, number, number, Event::Show { address, words, is_record });
             } else if let Some((passage, frame, message)) = self.perform(node, output) {
-                let parcel = Parcel { frame, message, passage };
+                let concern = Concern::of(&frame);
+                let parcel = Parcel { frame, message, passage, concern };
                 lockstep.push(passage.head, number, number, Event::Depart(parcel));
             }
         }
@@ -388,31 +395,27 @@ impl World {
         let Due { at, node, event, .. } = due;
         match event {
             Event::Depart(parcel) => {
+                if parcel.concern == Concern::All {
+                    // The Ethernet function beside the station hears it without the link.
+                    let own = Parcel { concern: Concern::Host, ..parcel.clone() };
+                    lockstep.push(own.passage.tail, node, node, Event::Arrive(own));
+                }
                 for transit in self.network.enter(&parcel.frame, parcel.passage, node, parcel.message) {
                     lockstep.push(transit.ready, transit.to, node, Event::Cross(parcel.clone(), transit));
                 }
             }
             Event::Cross(parcel, transit) => {
                 for delivery in self.network.leave(&transit, &parcel.frame, parcel.message) {
-                    let mut frame = parcel.frame.clone();
+                    let mut parcel = parcel.clone();
                     if let Some(bit) = delivery.corrupt {
-                        frame.flip(bit);
+                        parcel.frame.flip(bit);
+                        parcel.concern = parcel.concern.damaged();
                     }
-                    let passage = Passage { head: delivery.head, tail: delivery.at };
-                    let parcel = Parcel { frame, message: parcel.message, passage };
+                    parcel.passage = Passage { head: delivery.head, tail: delivery.at };
                     lockstep.push(delivery.at, delivery.to, due.cause, Event::Arrive(parcel));
                 }
             }
-            Event::Arrive(Parcel { frame, message, passage }) => {
-                self.turn.spend(frame_ns(frame.len()));
-                self.note(lockstep, node, at);
-                if let Some(card) = self.cards.get_mut(usize::from(node)) {
-                    card.counts.traffic.received_frames += 1;
-                    card.counts.traffic.received_bytes += frame.len() as u64;
-                }
-                let input = Input::Frame { frame: &frame, head: passage.head, message };
-                self.feed(lockstep, node.into(), at, input);
-            }
+            Event::Arrive(parcel) => self.arrive_in_turn(lockstep, node.into(), &parcel),
             Event::Show { address, words, is_record } => {
                 let Some(card) = self.cards.get_mut(usize::from(node)) else { return };
                 card.write(address, &words);
@@ -425,6 +428,40 @@ impl World {
                 }
             }
         }
+    }
+
+    fn arrive_in_turn(&mut self, lockstep: &mut Lockstep, node: usize, parcel: &Parcel) {
+        let &Parcel { ref frame, message, passage, concern } = parcel;
+        self.turn.spend(frame_ns(frame.len()));
+        self.note(lockstep, node as u16, passage.tail);
+        if concern != Concern::Card && !self.is_for_stations(node, passage, frame, message, concern) {
+            return;
+        }
+        if let Some(card) = self.cards.get_mut(node) {
+            card.counts.traffic.received_frames += 1;
+            card.counts.traffic.received_bytes += frame.len() as u64;
+        }
+        let input = Input::Frame { frame, head: passage.head, message };
+        self.feed(lockstep, node, passage.tail, input);
+    }
+
+    /// A frame of a guest has arrived for stations. False where programs do not take turns just now.
+    pub(super) fn arrive_in_lockstep(&mut self, next: &ForStations) -> bool {
+        let Some(mut lockstep) = self.lockstep.take() else { return false };
+        let is_running = lockstep.is_running;
+        // Frames come while a program has its turn, too, and what stations answer waits until that is over.
+        if is_running && lockstep.queue.len() >= MAX_DUE {
+            if let Some(card) = self.cards.get_mut(next.to) {
+                card.counts.traffic.dropped_frames += 1;
+            }
+        } else if is_running {
+            let &ForStations { to, at, ref frame, message } = next;
+            let (frame, concern) = (frame.clone(), Concern::Stations(to as u16));
+            let parcel = Parcel { frame, message: Some(message), passage: at.into(), concern };
+            self.arrive_in_turn(&mut lockstep, to, &parcel);
+        }
+        self.lockstep = Some(lockstep);
+        is_running
     }
 
     fn note(&self, lockstep: &mut Lockstep, node: u16, at: Time) {

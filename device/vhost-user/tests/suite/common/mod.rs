@@ -2,6 +2,7 @@
 
 pub mod loopback;
 pub mod process;
+pub mod station;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

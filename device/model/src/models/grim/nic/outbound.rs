@@ -90,7 +90,7 @@ impl Grim {
                 bytes: message.payload.bytes,
                 owner: link.owner,
             }),
-            asks: is_last || link.frames.wants_acknowledgement(),
+            asks: link.frames.asks(is_last),
             sequence: frame_number.get(),
         };
         link.begun = link.begun.wrapping_add(is_first.into());

@@ -1,0 +1,41 @@
+//! What must be of a card's ports at the end of a run.
+
+use niclab_abi::receive::STATUS_LINE_INTERVAL;
+use niclab_workloads::Transport;
+
+use super::CardHost;
+use crate::checker::{Check, Checker};
+use crate::host::oracle::STATUS_REFUSED;
+
+impl<T: Transport> CardHost<T> {
+    pub(super) fn finish_port(&mut self, place: usize, checker: &mut Checker) {
+        let Some(port) = self.ports.get_mut(place) else { return };
+        let (end, progress, received) = (port.end, port.progress(), port.queue.received());
+        port.oracle.on_end(progress, checker);
+        if port.oracle.spoiled.contains_key(&(received + 1)) {
+            checker.on_stalled(end);
+            // The card charged for stores that the program never comes to.
+            let batches = |records: u64| records.checked_div(port.queue.release_interval()).unwrap_or(0);
+            self.tally.pio_bytes += 8 * (batches(port.oracle.made) - batches(received));
+        }
+        let is_unread = port.queue.front(&self.memory.view(place, port.number)).is_some();
+        if is_unread || port.oracle.stored > received {
+            let stored = port.oracle.stored;
+            checker.fail(Check::Drained, || format!("{end:?}: {stored} records stored, {received} read"));
+        }
+        let is_left = !port.page.is_empty() || port.transport.has_launches();
+        if is_left && !port.oracle.is_astray {
+            let waiting = port.page.len();
+            checker.fail(Check::Drained, || format!("{end:?}: {waiting} launches were left in the page"));
+        }
+        let taken = progress.launched - port.page.len() as u64;
+        if taken.saturating_sub(port.oracle.reported) >= u64::from(STATUS_LINE_INTERVAL) {
+            let reported = port.oracle.reported;
+            checker.fail(Check::FlowControl, || format!("{end:?}: {reported} of {taken} launches reported"));
+        }
+        let refused = self.memory.status_word(place, STATUS_REFUSED);
+        if refused != 0 {
+            checker.fail(Check::FlowControl, || format!("{end:?}: the card refused {refused} stores"));
+        }
+    }
+}

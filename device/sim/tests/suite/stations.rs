@@ -1,0 +1,238 @@
+//! Ordinary frames of stations beside cards, and masters on a node's bus beside its card.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use niclab_model::fabric::ethernet::{BROADCAST, Header, Mac, mac_of_node, mac_of_station};
+use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
+use niclab_model::parts::host_interface::{BusTransfer, HostInterface};
+use niclab_model::platform::ledger::Ledger;
+use niclab_model::platform::node_bus::NodeBus;
+use niclab_model::platform::profile::Profile;
+use niclab_model::platform::trace_tag::TraceTag;
+use niclab_model::time::{Span, Time};
+use niclab_sim::observer::Observer;
+use niclab_sim::run::{Options, Outcome, run, run_observed};
+use niclab_spec::report::{LedgerEntry, NodeFigures};
+use niclab_spec::{ClusterFile, Faults, SimConfig, Source, Workload, WorkloadKind};
+use serde_json::Value;
+
+const FRAME_BYTES: usize = 60;
+
+/// What a station heard: its node, the destination, and when the frame was there in picoseconds.
+type Heard = Arc<Mutex<Vec<(u16, Mac, u64)>>>;
+
+/// A card beside which there is a station, on a card of its own. That of node 0 sends these frames, one for each message that
+/// its program launches.
+struct Station {
+    node: u16,
+    nic: Box<dyn Nic>,
+    peripheral: HostInterface,
+    to_send: VecDeque<Mac>,
+    frames: VecDeque<Output>,
+    heard: Heard,
+    sent: u64,
+}
+
+impl Nic for Station {
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        if let Input::Frame { frame, .. } = &input
+            && frame[12..14] == [8, 0]
+        {
+            self.heard.lock().unwrap().push((self.node, frame[..6].try_into().unwrap(), now.as_ps()));
+            self.peripheral.enter(node);
+            self.peripheral.transfer(BusTransfer::DeviceToDevice, now, frame.len() as u64);
+            self.peripheral.leave(node);
+            return;
+        }
+        if matches!(input, Input::PageStore(_))
+            && let Some(destination) = self.to_send.pop_front()
+        {
+            let header = Header { destination, source: mac_of_station(self.node, 0), ether_type: 0x0800 };
+            let mut frame = header.emit().to_vec();
+            frame.resize(FRAME_BYTES, 0);
+            self.sent += 1;
+            // A tail that comes later: whoever hears it has it then.
+            let (at, tail) = (now, now + Span::from_ns(100));
+            let (node, number) = (self.node, self.sent);
+            let message = Some(TraceTag { node, port: 0, number, launched: now, bytes: FRAME_BYTES as u32 });
+            self.frames.push_back(Output::Frame { at, tail, frame: (&*frame).into(), message });
+        }
+        self.nic.handle(now, input, node);
+    }
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
+        self.nic.memory_named_by(request)
+    }
+    fn poll_output(&mut self) -> Option<Output> {
+        self.frames.pop_front().or_else(|| self.nic.poll_output())
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        self.nic.poll_timeout()
+    }
+    fn accepts_store(&self, port: u32) -> bool {
+        self.nic.accepts_store(port)
+    }
+    fn is_open(&self, port: u32) -> bool {
+        self.nic.is_open(port)
+    }
+    fn has_stations(&self) -> bool {
+        true
+    }
+}
+
+impl Observed for Station {
+    fn delivered(&self, port: u32) -> u64 {
+        self.nic.delivered(port)
+    }
+    fn unordered(&self) -> u64 {
+        self.nic.unordered()
+    }
+    fn ledger(&self) -> &Ledger {
+        self.nic.ledger()
+    }
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.nic.ledger_mut()
+    }
+    fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
+        vec![("io-card", self.peripheral.ledger())]
+    }
+    fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
+        vec![self.peripheral.ledger_mut()]
+    }
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.nic.statistics(shell)
+    }
+}
+
+/// Four nodes, of which the last has a card without stations, while the station of node 0 sends to these addresses.
+fn outcome(
+    to_send: &[Mac],
+    faults: Faults,
+    observer: Option<Observer<'_>>,
+) -> (Outcome, Vec<(u16, Mac, u64)>) {
+    let workload = Workload { count: 20, warmup: 0, ..Workload::new(WorkloadKind::AllToAll) };
+    let file = ClusterFile { nodes: Some(4), ..ClusterFile::default() };
+    let mut config = SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", &workload);
+    config.nodes[1].link.faults = faults;
+    let heard = Heard::default();
+    let wrap = |node: u16, nic: Box<dyn Nic>| -> Box<dyn Nic> {
+        if node == 3 {
+            return nic;
+        }
+        let peripheral = HostInterface::new(Profile::ultra_200mhz_htx());
+        let to_send = if node == 0 { to_send.iter().copied().collect() } else { VecDeque::new() };
+        let (frames, heard, sent) = (VecDeque::new(), Arc::clone(&heard), 0);
+        Box::new(Station { node, nic, peripheral, to_send, frames, heard, sent })
+    };
+    let options = Options { wrap: &wrap, ..Options::default() };
+    let outcome = run_observed(&config, &options, observer).unwrap();
+    assert!(outcome.is_sound(), "{:?}", outcome.report.checks);
+    let heard = heard.lock().unwrap().clone();
+    (outcome, heard)
+}
+
+fn line<'a>(ledger: &'a [LedgerEntry], crossing: &str) -> Option<&'a LedgerEntry> {
+    ledger.iter().find(|entry| entry.crossing == crossing)
+}
+
+#[test]
+fn a_station_reaches_functions_and_stations_by_their_addresses_and_all_of_them_by_one() {
+    let to_send = [
+        mac_of_node(1),
+        mac_of_station(1, 7),
+        BROADCAST,
+        mac_of_node(0),
+        mac_of_station(0, 1),
+        mac_of_station(3, 0),
+        [0x52, 0x54, 0, 0, 0, 1],
+    ];
+    let (outcome, heard) = outcome(&to_send, Faults::default(), None);
+    let whom: Vec<(u16, Mac)> = heard.iter().map(|(node, mac, _)| (*node, *mac)).collect();
+    for expected in [(1, to_send[1]), (1, BROADCAST), (2, BROADCAST), (0, to_send[4])] {
+        assert_eq!(whom.iter().filter(|one| **one == expected).count(), 1, "{expected:?}: {whom:?}");
+    }
+    assert_eq!(whom.len(), 4, "{whom:?}");
+    let nodes = &outcome.report.nodes;
+    let received = |node: &NodeFigures| (node.ethernet.received_frames, node.ethernet.dropped_frames);
+    // Node 0: what is for all and for its own function. Others: for all, for an address that nobody knows; node 1: its own.
+    let counts: Vec<_> = nodes.iter().map(received).collect();
+    assert_eq!(counts, [(2, 0), (3, 0), (2, 0), (2, 1)]);
+    for node in nodes {
+        let frames = node.ethernet.received_frames;
+        assert_eq!(line(&node.ethernet_ledger, "host_receive").map(|entry| entry.count), Some(frames));
+        assert_eq!(line(&node.ethernet_ledger, "dma_write").map(|entry| entry.bytes), Some(60 * frames));
+        assert_eq!(node.ethernet_model_latency.count, frames);
+        let interrupts = node.interrupts["ethernet_receive"];
+        assert!((1..=frames).contains(&interrupts), "{interrupts}");
+        assert_eq!(node.ethernet.received_bytes, 60 * frames);
+        assert_eq!(node.ethernet.sent_frames, 0);
+    }
+    // The function beside the station hears it as soon as all of it is there, and not over the link.
+    let least = |node: usize| nodes[node].ethernet_model_latency.min_ps;
+    assert!(least(0) < least(1), "{} and {}", least(0), least(1));
+    // Each of these seven was sent once; what its own node heard of the one for all never left it.
+    let (plain, _) = self::outcome(&[], Faults::default(), None);
+    let frames_in = |outcome: &Outcome| outcome.report.fabric.frames_in;
+    assert_eq!(frames_in(&outcome) - frames_in(&plain), 7);
+}
+
+#[test]
+fn damaged_frames_of_stations_reach_nobody() {
+    let to_send = [mac_of_node(1), mac_of_station(1, 0), BROADCAST];
+    let (outcome, heard) = outcome(&to_send, Faults { corrupt: 1.0, ..Faults::default() }, None);
+    assert!(heard.iter().all(|(node, ..)| *node == 2), "{heard:?}");
+    let node = &outcome.report.nodes[1];
+    assert_eq!((node.ethernet.received_frames, node.ethernet.dropped_frames), (0, 3));
+}
+
+#[test]
+fn peripherals_are_part_of_reports_and_have_tracks_in_timelines() {
+    let names: Vec<String> = (0..4).map(|node| format!("node{node}")).collect();
+    let mut timeline = Vec::new();
+    let observer = Observer::new(&names, Some(Box::new(&mut timeline)), None).unwrap();
+    let to_send = [mac_of_station(1, 0), BROADCAST];
+    let (outcome, _) = outcome(&to_send, Faults::default(), Some(observer));
+    let report = &outcome.report;
+    let counts: Vec<Vec<(&str, u64)>> = (report.nodes.iter())
+        .map(|node| {
+            let count = |ledger| line(ledger, "device_to_device").map_or(0, |entry| entry.count);
+            node.peripherals.iter().map(|card| (&*card.name, count(&card.ledger))).collect()
+        })
+        .collect();
+    assert_eq!(counts, [vec![("io-card", 0)], vec![("io-card", 2)], vec![("io-card", 1)], vec![]]);
+    assert_eq!(
+        line(&report.total, "device_to_device").map(|entry| (entry.count, entry.bytes)),
+        Some((3, 180))
+    );
+    let timeline: Value = serde_json::from_slice(&timeline).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let process = |name: &str| {
+        let name = format!("{name} (model time)");
+        let found = events.iter().find(|event| event["args"]["name"] == *name);
+        found.map(|event| event["pid"].as_u64().unwrap())
+    };
+    let slices = |name: &str, crossing: &str| {
+        let pid = process(name);
+        let of = |event: &&Value| event["pid"].as_u64() == pid && event["name"] == *crossing;
+        events.iter().filter(|event| event["ph"] == "X").filter(of).count()
+    };
+    assert_eq!(slices("node1 io-card", "device_to_device"), 2);
+    assert_eq!(slices("node2 io-card", "device_to_device"), 1);
+    assert_eq!(slices("node3, Ethernet function", "host_receive"), 1);
+    assert!(process("node0 io-card").is_none() && process("node3 io-card").is_none());
+}
+
+#[test]
+fn without_stations_a_report_is_what_it_was() {
+    let (outcome, heard) = outcome(&[], Faults::default(), None);
+    assert!(heard.is_empty());
+    for node in &outcome.report.nodes {
+        assert!(node.ethernet_ledger.is_empty() && !node.interrupts.contains_key("ethernet_receive"));
+        assert_eq!(node.ethernet, NodeFigures::default().ethernet);
+    }
+    let workload = Workload { count: 20, warmup: 0, ..Workload::new(WorkloadKind::AllToAll) };
+    let file = ClusterFile { nodes: Some(4), ..ClusterFile::default() };
+    let config = SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", &workload);
+    let plain = run(&config, &Options::default()).unwrap().report.to_json();
+    assert!(!plain.contains("peripherals"));
+}

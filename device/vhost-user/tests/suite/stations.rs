@@ -1,0 +1,231 @@
+//! Ordinary frames between Ethernet functions and stations of cards.
+
+use std::sync::Arc;
+
+use niclab_device::ethernet::Negotiated;
+use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use niclab_device::frontend::EthernetGuest;
+use niclab_device::lab::Lab;
+use niclab_device::monitor::answer;
+use niclab_model::fabric::ethernet::BROADCAST;
+use niclab_model::platform::ledger::Crossing;
+use niclab_spec::Faults;
+use niclab_spec::monitor::Request;
+use parking_lot::Mutex;
+
+use crate::common::station::{PERIPHERAL, Station, Wire, send};
+use crate::common::{PATIENCE, frame, lab, lab_with, stats, until};
+
+const MERGEABLE: u64 = 1 << 15;
+
+fn guests(lab: &Lab, nodes: usize, features: u64) -> Vec<EthernetGuest> {
+    (0..nodes).map(|node| lab.ethernet(node, features).unwrap()).collect()
+}
+
+fn heard(wire: &Mutex<Wire>) -> Vec<Vec<u8>> {
+    wire.lock().heard.iter().map(|(_, frame)| frame.clone()).collect()
+}
+
+fn set_faults(lab: &Lab, node: usize, faults: Faults) {
+    let request = Request::SetFaults { node: lab.config().nodes[node].name.clone(), faults };
+    answer(lab.daemon().shell(), &request);
+}
+
+#[test]
+fn what_a_station_sends_reaches_functions_and_stations_by_their_addresses() {
+    let lab = lab(3);
+    // Node 2 keeps the card that it was made with, which has no stations.
+    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let mut guests = guests(&lab, 3, MERGEABLE);
+    let me = Station::mac(0);
+    let to_host = frame(me, lab.mac(1), 60);
+    send(&lab, &wires[0], &to_host);
+    assert_eq!(guests[1].receive(PATIENCE).unwrap(), (Offload::default(), to_host));
+    let to_station = frame(me, Station::mac(1), 1_000);
+    send(&lab, &wires[0], &to_station);
+    assert_eq!(heard(&wires[1]), std::slice::from_ref(&to_station));
+    // To itself through the switch, and to the function beside it.
+    let to_own_host = frame(me, lab.mac(0), 62);
+    send(&lab, &wires[0], &to_own_host);
+    assert_eq!(guests[0].receive(PATIENCE).unwrap().1, to_own_host);
+    let to_all = frame(me, BROADCAST, 64);
+    send(&lab, &wires[0], &to_all);
+    for guest in &mut guests {
+        assert_eq!(guest.receive(PATIENCE).unwrap().1, to_all, "and nothing before it");
+    }
+    assert_eq!(heard(&wires[1]), [to_station, to_all]);
+    assert!(heard(&wires[0]).is_empty(), "it does not hear itself");
+    // No station, no frame, whatever the address.
+    send(&lab, &wires[0], &frame(me, Station::mac(2), 66));
+    assert_eq!(stats(&lab, 2).ethernet.dropped_frames, 1);
+    wires[1].lock().is_deaf = true;
+    send(&lab, &wires[0], &frame(me, Station::mac(1), 68));
+    send(&lab, &wires[0], &frame(me, BROADCAST, 70));
+    assert_eq!((heard(&wires[1]).len(), stats(&lab, 1).ethernet.dropped_frames), (2, 1));
+
+    let world = lab.daemon().shell().world();
+    let host_receives =
+        |node: usize| world.ethernet.states[node].nic.ledger().line(Crossing::HostReceive).count;
+    assert_eq!([0, 1, 2].map(host_receives), [3, 3, 2], "each is priced once at each function");
+    let on_wire = |node| world.network.fabric().counters(node).map(|counters| counters.frames_in);
+    assert_eq!([0, 1, 2].map(on_wire), [Some(7), Some(0), Some(0)]);
+    let card = |node: usize| world.cards[node].counts.traffic;
+    assert_eq!((card(0).sent_frames, card(1).received_frames, card(2).received_frames), (7, 2, 0));
+    assert!(world.cards[2].statistics().malformed + world.cards[2].statistics().crc_errors == 0);
+}
+
+#[test]
+fn ordinary_frames_of_a_card_that_faults_befall_are_dropped_doubled_and_put_off() {
+    let lab = lab(2);
+    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let mut guests = guests(&lab, 2, MERGEABLE);
+    set_faults(&lab, 1, Faults { corrupt: 1.0, ..Faults::default() });
+    for destination in [lab.mac(1), Station::mac(1), BROADCAST] {
+        send(&lab, &wires[0], &frame(Station::mac(0), destination, 60));
+    }
+    assert_eq!(stats(&lab, 1).ethernet.dropped_frames, 3);
+    assert!(heard(&wires[1]).is_empty() && guests[1].try_receive().unwrap().is_none());
+    set_faults(&lab, 1, Faults { duplicate: 1.0, ..Faults::default() });
+    let twice = frame(Station::mac(0), BROADCAST, 62);
+    send(&lab, &wires[0], &twice);
+    for _ in 0..2 {
+        assert_eq!(guests[1].receive(PATIENCE).unwrap().1, twice);
+    }
+    assert_eq!(heard(&wires[1]), [twice.clone(), twice]);
+    set_faults(&lab, 1, Faults { reorder: 1.0, ..Faults::default() });
+    wires[1].lock().heard.clear();
+    for destination in [lab.mac(1), Station::mac(1)] {
+        // Nothing overtakes either: they are there when the fabric was quiet.
+        assert!(guests[0].send(&frame(lab.mac(0), destination, 64)).unwrap());
+    }
+    assert_eq!(guests[1].receive(PATIENCE).unwrap().1.len(), 64);
+    until("the frame that was put off", || heard(&wires[1]).len() == 1);
+}
+
+#[test]
+fn what_guests_send_to_stations_is_whole_and_what_they_send_to_all_stays_in_their_node_too() {
+    let lab = lab(3);
+    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let mut guests = guests(&lab, 3, Negotiated::OFFERED);
+    let to_station = frame(lab.mac(0), Station::mac(1), 100);
+    assert!(guests[0].send(&to_station).unwrap());
+    until("the frame", || heard(&wires[1]) == [to_station.clone()]);
+    // A station of the node's own, through the switch.
+    let to_own = frame(lab.mac(0), Station::mac(0), 102);
+    assert!(guests[0].send(&to_own).unwrap());
+    until("the frame of the own node", || heard(&wires[0]) == [to_own.clone()]);
+    let to_all = frame(lab.mac(0), BROADCAST, 104);
+    assert!(guests[0].send(&to_all).unwrap());
+    for guest in &mut guests[1..] {
+        assert_eq!(guest.receive(PATIENCE).unwrap().1, to_all, "and nothing before it");
+    }
+    until("both stations", || wires.iter().all(|wire| heard(wire).last() == Some(&to_all)));
+    assert!(guests[0].try_receive().unwrap().is_none());
+    // Nothing but Ethernet functions has dropped or heard what was for a station that is not there.
+    assert!(guests[0].send(&frame(lab.mac(0), Station::mac(2), 106)).unwrap());
+    until("the frame for nobody", || stats(&lab, 2).ethernet.dropped_frames == 1);
+    assert_eq!(stats(&lab, 2).cluster.received_frames, 0);
+    assert!([0, 1].iter().all(|node| stats(&lab, *node).ethernet.dropped_frames == 0));
+
+    // Offloads: for a station the checksum is there, and every segment by itself.
+    wires.iter().for_each(|wire| wire.lock().heard.clear());
+    let (long, checksum) = tcp(lab.mac(0), Station::mac(1), 5_000);
+    let short = Offload { checksum: Some(checksum), segmentation: None };
+    assert!(guests[0].queue(&short, &long[..54 + 200]).unwrap());
+    assert!(guests[0].queue(&long_offload(checksum), &long).unwrap());
+    guests[0].flush().unwrap();
+    until("a frame and its segments", || heard(&wires[1]).len() == 5);
+    let heard = heard(&wires[1]);
+    assert_eq!(heard.iter().map(|frame| frame.len() - 54).collect::<Vec<_>>(), [200, 1400, 1400, 1400, 800]);
+    assert_eq!(heard[0][54..], long[54..254]);
+    assert_eq!(heard[1..].iter().flat_map(|frame| &frame[54..]).copied().collect::<Vec<_>>(), long[54..]);
+    for frame in &heard[1..] {
+        assert_eq!(sum_of_tcp(frame), 0xffff, "the checksum is complete");
+    }
+    assert_ne!(heard[0][50..52], long[50..52], "and so is that of the short one");
+    // A deaf card anywhere changes nothing for functions.
+    wires.iter().for_each(|wire| wire.lock().is_deaf = true);
+    let (long, checksum) = tcp(lab.mac(0), lab.mac(1), 5_000);
+    assert!(guests[0].queue(&long_offload(checksum), &long).unwrap());
+    guests[0].flush().unwrap();
+    assert_eq!(guests[1].receive(PATIENCE).unwrap(), (long_offload(checksum), long));
+}
+
+/// An IPv4 TCP frame with `payload` bytes, as Linux hands a long one over: with the sum of its pseudo header but for its length.
+fn tcp(from: [u8; 6], to: [u8; 6], payload: usize) -> (Vec<u8>, Checksum) {
+    let mut bytes = [to, from].concat();
+    bytes.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    bytes.extend((0..payload).map(|index| index as u8));
+    (bytes, Checksum { start: 34, offset: 16 })
+}
+
+fn long_offload(checksum: Checksum) -> Offload {
+    let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 1400 });
+    Offload { checksum: Some(checksum), segmentation }
+}
+
+/// The ones' complement sum of TCP's pseudo header, header and payload, which is all ones where the checksum is right.
+fn sum_of_tcp(frame: &[u8]) -> u32 {
+    let length = frame.len() as u32 - 34;
+    let words =
+        frame[26..].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
+    let sum = words.sum::<u32>() + 6 + length;
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (folded & 0xffff) + (folded >> 16)
+}
+
+/// All that the guest could send comes back, as far as it has room for it, and others are served meanwhile.
+fn flood(lab: &Lab, wire: &Mutex<Wire>) {
+    const FRAMES: usize = 5_000;
+    wire.lock().answers = true;
+    let mut hostile = lab.ethernet(0, MERGEABLE).unwrap();
+    for number in 0..FRAMES {
+        let frame = frame(lab.mac(0), Station::mac(1), 60 + number % 1_000);
+        until("room to send", || hostile.send(&frame).unwrap());
+    }
+    let bystander = lab.guest(2).unwrap();
+    bystander.statistics().unwrap();
+    until("all frames", || wire.lock().heard.len() == FRAMES);
+    let traffic = || stats(lab, 0).ethernet;
+    until("all answers", || (traffic().received_frames + traffic().dropped_frames) as usize >= 1_000);
+    drop(hostile);
+}
+
+#[test]
+fn a_guest_that_floods_a_station_waits_for_it_and_nobody_else_does() {
+    let lab = lab(3);
+    let wire = Station::put(&lab, 1);
+    flood(&lab, &wire);
+    until("an empty network", || !lab.daemon().shell().world().network.is_moving());
+    let sent = lab.daemon().shell().world().cards[1].counts.traffic.sent_frames;
+    assert_eq!(sent, 5_000, "each was answered");
+}
+
+#[test]
+fn reports_have_what_peripherals_cost_and_ledgers_are_turned_off_with_the_cards() {
+    let lab = lab(2);
+    let wires = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(1), 60));
+    let figures = stats(&lab, 1);
+    let [peripheral] = &*figures.peripherals else { panic!("{:?}", figures.peripherals) };
+    assert_eq!(peripheral.name, PERIPHERAL);
+    let [entry] = &*peripheral.ledger else { panic!("{peripheral:?}") };
+    assert_eq!((entry.crossing.as_str(), entry.count, entry.bytes), ("device_to_device", 1, 60));
+    assert!(entry.model_price_ps > 0 && figures.ledger.is_empty());
+    lab.daemon().shell().world().set_ledgers_on(false);
+    send(&lab, &wires[0], &frame(Station::mac(0), Station::mac(1), 60));
+    assert_eq!(heard(&wires[1]).len(), 2);
+    assert_eq!(stats(&lab, 1).peripherals, figures.peripherals);
+}
+
+#[test]
+fn stations_of_a_cluster_in_lockstep_that_runs_freely_yet() {
+    let lab = lab_with(2, |config| config.lockstep = true);
+    let wires: [Arc<Mutex<Wire>>; 2] = [Station::put(&lab, 0), Station::put(&lab, 1)];
+    let mut guests = guests(&lab, 2, MERGEABLE);
+    let to_all = frame(lab.mac(0), BROADCAST, 80);
+    assert!(guests[0].send(&to_all).unwrap());
+    until("both stations", || wires.iter().all(|wire| heard(wire) == [to_all.clone()]));
+    assert_eq!(guests[1].receive(PATIENCE).unwrap().1, to_all);
+}
