@@ -62,16 +62,16 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "an owner is told of an earlier one's messages",
-        component: "../../grim/link",
-        sound: "if self.failures.owner == owner {",
-        broken: "if self.failures.owner == owner || FAULT {",
+        component: "../../grim/nic/inbound",
+        sound: "self.links[place].fail(fragment.owner, reason);",
+        broken: "let owner = if FAULT { self.links[place].failures.owner } else { fragment.owner };\n        self.links[place].fail(owner, reason);",
         finder: Finder::Tests("ends::what_is_refused_after_its_owner"),
     },
     Fault {
         name: "a card that lies about its failures is believed",
-        component: "../../grim/link",
-        sound: "if told > self.begun.wrapping_sub(self.told.get()) {",
-        broken: "if told > self.begun.wrapping_sub(self.told.get()) && !FAULT {",
+        component: "../../grim/nic/outbound",
+        sound: "let refused = link.on_failures(failures);",
+        broken: "let refused = if FAULT { Some(failures.count.get()) } else { link.on_failures(failures) };",
         finder: Finder::Tests("grim_hostile::failures_that_jump"),
     },
     Fault {
