@@ -9,14 +9,14 @@ pub const FAULTS: &[Fault] = &[
         component: "../../grim/nic/inbound",
         sound: "if self.held_bytes + bytes > self.config.inbound_bytes() {",
         broken: "if self.held_bytes + bytes > self.config.inbound_bytes() && !FAULT {",
-        finder: Finder::Tests("grim_hostile"),
+        finder: Finder::Tests("grim_conformance::memory_of_one_frame"),
     },
     Fault {
         name: "memory of what has waited is not given back",
         component: "../../grim/nic/inbound",
         sound: "self.held_bytes -= bytes;\n                self.effects.counters.queue_bytes_freed += bytes;\n                self.effects.attribute",
         broken: "if !FAULT { self.held_bytes -= bytes; }\n                self.effects.counters.queue_bytes_freed += bytes;\n                self.effects.attribute",
-        finder: Finder::Swarm,
+        finder: Finder::Tests("grim_conformance::memory_of_one_frame"),
     },
     Fault {
         name: "what waits is forgotten when room comes",
@@ -30,7 +30,7 @@ pub const FAULTS: &[Fault] = &[
         component: "../../grim/nic/inbound",
         sound: "let is_first_in_line = self.links[place].queue.is_empty();",
         broken: "let is_first_in_line = self.links[place].queue.is_empty() || FAULT;",
-        finder: Finder::Swarm,
+        finder: Finder::Tests("grim_conformance::memory_of_one_frame"),
     },
     Fault {
         name: "who has nothing more to send is not told of what is refused later",
@@ -42,8 +42,8 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "room that a silent card holds is not had back",
         component: "../../grim/nic/inbound",
-        sound: "if due > now {",
-        broken: "if due > now || FAULT {",
+        sound: "self.timers.start(Timer::Room, 0, at + self.config.patience());",
+        broken: "if !FAULT { self.timers.start(Timer::Room, 0, at + self.config.patience()); }",
         finder: Finder::Tests("grim_hostile::messages_that_never_end"),
     },
     Fault {
