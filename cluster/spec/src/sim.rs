@@ -139,8 +139,9 @@ impl SimConfig {
             let with_lists = limits.iter().filter(|card| card.entries > 0);
             with_lists.map(of).min().unwrap_or(0)
         };
+        let peripherals = limits.iter().map(|card| card.peripheral_ports.first().copied()).collect();
         niclab_workloads::Workload {
-            pattern: self.workload.pattern(self.nodes.len() as u32, recorded),
+            pattern: self.workload.pattern(self.nodes.len() as u32, peripherals, recorded),
             message_bytes: self.workload.max_bytes(),
             count,
             warmup,

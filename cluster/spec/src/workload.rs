@@ -76,13 +76,16 @@ pub enum WorkloadKind {
     /// The cards of all nodes add what every node has, 64-bit integers, each time that all have asked; without bytes they wait for
     /// each other. A message is one such request; what cards say to one another for it is none.
     Reduce,
+    /// Every node sends to a peripheral of the next node that has one, and gets each message back before it sends another. A peripheral
+    /// is a card beside the NIC that needs no host: what the NIC's table gives a port of.
+    Echo,
     /// Every node sends what a recorded run sent, no earlier than that did.
     Replay,
 }
 
 impl WorkloadKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PingPong,
         Self::Stream,
         Self::AllToAll,
@@ -90,6 +93,7 @@ impl WorkloadKind {
         Self::Incast,
         Self::Random,
         Self::Reduce,
+        Self::Echo,
         Self::Replay,
     ];
 
@@ -104,6 +108,7 @@ impl WorkloadKind {
             Self::Incast => "incast",
             Self::Random => "random",
             Self::Reduce => "reduce",
+            Self::Echo => "echo",
             Self::Replay => "replay",
         }
     }
@@ -250,7 +255,7 @@ impl Workload {
             WorkloadKind::NeighbourExchange | WorkloadKind::Random => {
                 self.neighbours.unwrap_or_else(|| 2.min(others))
             }
-            WorkloadKind::Reduce | WorkloadKind::Replay => 0,
+            WorkloadKind::Reduce | WorkloadKind::Echo | WorkloadKind::Replay => 0,
         }
     }
 
@@ -263,8 +268,13 @@ impl Workload {
         }
     }
 
-    /// Who sends to whom among `nodes` nodes.
-    pub(crate) fn pattern(&self, nodes: u32, recorded: Vec<Recorded>) -> Pattern {
+    /// Who sends to whom among `nodes` nodes, which have peripherals at these ports.
+    pub(crate) fn pattern(
+        &self,
+        nodes: u32,
+        peripherals: Vec<Option<u16>>,
+        recorded: Vec<Recorded>,
+    ) -> Pattern {
         match self.kind {
             WorkloadKind::PingPong => Pattern::PingPong,
             WorkloadKind::Stream => Pattern::Stream,
@@ -273,6 +283,7 @@ impl Workload {
             WorkloadKind::Incast => Pattern::Incast(self.receiver.unwrap_or(0) as u16),
             WorkloadKind::Random => Pattern::Random(self.partners(nodes)),
             WorkloadKind::Reduce => Pattern::Reduce,
+            WorkloadKind::Echo => Pattern::Echo(peripherals),
             WorkloadKind::Replay => Pattern::Replay(recorded),
         }
     }
@@ -285,6 +296,11 @@ impl Workload {
         self.check_counts(&mut problems);
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         self.check_nodes(count, &mut problems);
+        let has_peripheral = |node: &WorkloadNode<'_>| !node.nic.limits().peripheral_ports.is_empty();
+        if self.kind == WorkloadKind::Echo && !nodes.iter().any(has_peripheral) {
+            let remedy = "give a node one in its NIC's table, whose keys `niclab schema` describes, or use another kind";
+            problems.add("kind", "no node has a peripheral that sends messages back".to_owned(), remedy);
+        }
         for node in nodes {
             let before = problems.0.len();
             self.check_node(node, count, &mut problems);
@@ -361,8 +377,8 @@ impl Workload {
 
     fn check_node(&self, node: &WorkloadNode<'_>, nodes: u32, problems: &mut Problems) {
         match (self.function, node.nic.model) {
-            (Function::Ethernet, _) if self.kind == WorkloadKind::Reduce => {
-                let what = "the Ethernet function adds nothing up";
+            (Function::Ethernet, _) if matches!(self.kind, WorkloadKind::Reduce | WorkloadKind::Echo) => {
+                let what = "the Ethernet function has neither sums nor peripherals";
                 problems.add("function", what, "use function = \"cluster\", or another kind");
             }
             (Function::Ethernet, _) => {

@@ -191,8 +191,12 @@ mod tests {
     fn guests_are_told_of_every_kind_of_workload_in_one_line() {
         for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::Replay) {
             let name = kind.name();
-            let model = if kind == WorkloadKind::Reduce { "inic" } else { "ultra" };
-            let cluster = format!("nodes = 4, nic = {{ model = \"{model}\" }}");
+            let nic = match kind {
+                WorkloadKind::Reduce => "model = \"inic\"",
+                WorkloadKind::Echo => "model = \"grim\", grim.io_card_channel = 7",
+                _ => "model = \"ultra\"",
+            };
+            let cluster = format!("nodes = 4, nic = {{ {nic} }}");
             let text = format!("mode = \"live\"\ncluster = {{ {cluster} }}\nworkload.kind = \"{name}\"");
             let line = told(&text).unwrap();
             assert!(line.contains(name) && line.find('\n') == Some(line.len() - 1), "{line}");

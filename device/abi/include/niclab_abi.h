@@ -1751,8 +1751,53 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 /* Most bytes of the payload of one message (section 5.1). */
 #define NICLAB_CHANNEL_MAX_BULK_BYTES 0xc000U
 
-/* Handlers below this number are the library's own, the same everywhere. */
-#define NICLAB_CHANNEL_FIRST_HANDLER 16U
+/*
+ * Handlers below this number are predefined, the same everywhere: the library's own, and from [`CHANNEL_PING`] on those of
+ * peripherals.
+ */
+#define NICLAB_CHANNEL_FIRST_HANDLER 32U
+
+/* Answer to a message for a handler that is not there: its number is the first integer. */
+#define NICLAB_CHANNEL_UNKNOWN 1U
+
+/* Any peripheral: sends the integers and the payload back to its sender, for [`CHANNEL_PONG`]. */
+#define NICLAB_CHANNEL_PING 16U
+
+/* Answer to [`CHANNEL_PING`]. */
+#define NICLAB_CHANNEL_PONG 17U
+
+/*
+ * A bridge: sends the payload over its Ethernet port, in UDP datagrams. Integers: the node that gets them; its IPv4 address; the
+ * bridge's own; the ports, [`bridge_ports`].
+ */
+#define NICLAB_CHANNEL_BRIDGE 18U
+
+/*
+ * From a bridge, to who last sent by its address and port: a datagram that came there. Integers: the node that it is from, 65535 for
+ * somebody else; its IPv4 address; the bridge's own; the ports, [`bridge_ports`].
+ */
+#define NICLAB_CHANNEL_BRIDGED 19U
+
+/* Block storage: stores the payload. Integers: the first block; three that come back. */
+#define NICLAB_CHANNEL_STORE 20U
+
+/* Answer to [`CHANNEL_STORE`]. Integers: how many blocks were stored, 0 where there is no room for them; the three of the request. */
+#define NICLAB_CHANNEL_STORED 21U
+
+/* Block storage: sends blocks. Integers: the first; how many; two that come back. */
+#define NICLAB_CHANNEL_LOAD 22U
+
+/* Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first; how many, 0 where they are not there; the two of the request. */
+#define NICLAB_CHANNEL_LOADED 23U
+
+/* A card with a function: applies it to the payload. The integers come back. */
+#define NICLAB_CHANNEL_APPLY 24U
+
+/* Answer to [`CHANNEL_APPLY`] with what the function makes of it. */
+#define NICLAB_CHANNEL_APPLIED 25U
+
+/* Bytes of a block of a peripheral's storage. */
+#define NICLAB_STORAGE_BLOCK_BYTES 512U
 
 /*
  * The words of [`CHANNEL_SHORT`]. Of the 28 bytes of a short message (section 5.1) four are the channel, which the place of

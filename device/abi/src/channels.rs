@@ -48,8 +48,45 @@ pub const CHANNEL_NOTIFY: u32 = 1 << 9;
 /// Most bytes of the payload of one message (section 5.1).
 pub const CHANNEL_MAX_BULK_BYTES: u64 = 48 << 10;
 
-/// Handlers below this number are the library's own, the same everywhere.
-pub const CHANNEL_FIRST_HANDLER: u32 = 16;
+/// Handlers below this number are predefined, the same everywhere: the library's own, and from [`CHANNEL_PING`] on those of
+/// peripherals.
+pub const CHANNEL_FIRST_HANDLER: u32 = 32;
+/// Answer to a message for a handler that is not there: its number is the first integer.
+pub const CHANNEL_UNKNOWN: u32 = 1;
+
+// Peripherals are endpoints as programs are: cards beside the NIC, each with a channel of its own (section 5.5). These are the
+// handlers by which they are used (section 5.4), and those of the programs that they answer.
+
+/// Any peripheral: sends the integers and the payload back to its sender, for [`CHANNEL_PONG`].
+pub const CHANNEL_PING: u32 = 16;
+/// Answer to [`CHANNEL_PING`].
+pub const CHANNEL_PONG: u32 = 17;
+/// A bridge: sends the payload over its Ethernet port, in UDP datagrams. Integers: the node that gets them; its IPv4 address; the
+/// bridge's own; the ports, [`bridge_ports`].
+pub const CHANNEL_BRIDGE: u32 = 18;
+/// From a bridge, to who last sent by its address and port: a datagram that came there. Integers: the node that it is from, 65535 for
+/// somebody else; its IPv4 address; the bridge's own; the ports, [`bridge_ports`].
+pub const CHANNEL_BRIDGED: u32 = 19;
+/// Block storage: stores the payload. Integers: the first block; three that come back.
+pub const CHANNEL_STORE: u32 = 20;
+/// Answer to [`CHANNEL_STORE`]. Integers: how many blocks were stored, 0 where there is no room for them; the three of the request.
+pub const CHANNEL_STORED: u32 = 21;
+/// Block storage: sends blocks. Integers: the first; how many; two that come back.
+pub const CHANNEL_LOAD: u32 = 22;
+/// Answer to [`CHANNEL_LOAD`] with the blocks. Integers: the first; how many, 0 where they are not there; the two of the request.
+pub const CHANNEL_LOADED: u32 = 23;
+/// A card with a function: applies it to the payload. The integers come back.
+pub const CHANNEL_APPLY: u32 = 24;
+/// Answer to [`CHANNEL_APPLY`] with what the function makes of it.
+pub const CHANNEL_APPLIED: u32 = 25;
+
+/// Bytes of a block of a peripheral's storage.
+pub const STORAGE_BLOCK_BYTES: u32 = 512;
+
+/// The integer of a bridge's message that holds the UDP ports of its datagrams.
+pub const fn bridge_ports(source: u16, destination: u16) -> u32 {
+    (source as u32) << 16 | destination as u32
+}
 
 layout! {
     /// The words of [`CHANNEL_SHORT`]. Of the 28 bytes of a short message (section 5.1) four are the channel, which the place of

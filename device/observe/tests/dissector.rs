@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "dissector/grim.rs"]
+mod grim;
 #[path = "dissector/inic.rs"]
 mod inic;
 #[path = "dissector/mailbox.rs"]

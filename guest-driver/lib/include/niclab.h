@@ -111,7 +111,7 @@
 /**
  * Handlers below this number are predefined.
  */
-#define GRIM_FIRST_HANDLER 16
+#define GRIM_FIRST_HANDLER 32
 
 /**
  * Most bytes of the payload of a message.

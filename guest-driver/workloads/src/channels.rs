@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
-use niclab_abi::channels::{ChannelPayload, OP_CHANNEL_PAYLOAD};
+use niclab_abi::channels::{CHANNEL_PING, CHANNEL_PONG, ChannelPayload, OP_CHANNEL_PAYLOAD};
 use niclab_abi::{FromBytes as _, ToBytes as _};
 use niclab_port::channels::{
     self, Bulk, FIRST_HANDLER, Incoming, Outgoing, Payload, PayloadRoom, Pushing, Segments, Short,
@@ -34,14 +34,28 @@ pub struct ChannelTerms {
     /// Of the payload region of the outbound queue.
     outbound_bytes: u64,
     first_segment_bytes: u64,
+    /// Messages go to peripherals, which send them back.
+    echoes: bool,
 }
 
 impl ChannelTerms {
-    /// For a receive queue of so many slices, messages of at most so many bytes, and an outbound queue with so much payload.
+    /// For a receive queue of so many slices, messages of at most so many bytes, and an outbound queue with so much payload, into
+    /// which so much of it is pushed first. With `echoes` messages go to peripherals, which send them back.
     #[must_use]
-    pub fn new(slices: u32, max_bytes: u64, outbound_bytes: u64, first_segment_bytes: u64) -> Self {
+    pub fn new(
+        slices: u32,
+        max_bytes: u64,
+        outbound_bytes: u64,
+        first_segment_bytes: u64,
+        echoes: bool,
+    ) -> Self {
         let places = u64::from(slices).clamp(1, ROOM_MESSAGES);
-        Self { max_bytes, places, outbound_bytes, first_segment_bytes }
+        Self { max_bytes, places, outbound_bytes, first_segment_bytes, echoes }
+    }
+
+    /// The handler that messages are sent for, and that they come for.
+    const fn handlers(&self) -> (u32, u32) {
+        if self.echoes { (CHANNEL_PING, CHANNEL_PONG) } else { (HANDLER, HANDLER) }
     }
 
     /// The payload region of messages that come.
@@ -80,11 +94,17 @@ impl ChannelTransport {
         }
     }
 
+    /// Who has sent a message: what the peripheral that it was sent to sends back is this port's own.
+    fn sender_of(&self, mark: &Mark, source: End) -> End {
+        let is_back = self.terms.echoes && self.targets.get(&mark.flow) == Some(&source);
+        if is_back { self.end } else { source }
+    }
+
     /// What is wrong with a message, if anything is.
     fn check(&self, incoming: &Incoming, mark: &Mark) -> Result<Payload, &'static str> {
         let payload = incoming.payload.unwrap_or(Payload { offset: 0, bytes: 0 });
         let end = u64::from(payload.offset) + u64::from(payload.bytes);
-        if incoming.handler != HANDLER {
+        if incoming.handler != self.terms.handlers().1 {
             return Err("is for another handler");
         }
         if payload.bytes != mark.bytes || end > self.terms.room_bytes() {
@@ -158,8 +178,10 @@ impl Transport for ChannelTransport {
         let Some(offset) = self.room.take(mark.bytes.into(), memory) else { return };
         let [first, second] = mark.tag();
         let arguments = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
-        let short =
-            Short { interrupt: interrupts, ..Short::new(target.into(), HANDLER).arguments(arguments) };
+        let short = Short {
+            interrupt: interrupts,
+            ..Short::new(target.into(), self.terms.handlers().0).arguments(arguments)
+        };
         let message = if mark.bytes == 0 {
             Outgoing::Short(short)
         } else {
@@ -191,7 +213,8 @@ impl Transport for ChannelTransport {
         match self.check(&incoming, &mark) {
             Ok(Payload { offset, bytes }) => {
                 let words = memory.words(offset.into(), bytes.into());
-                listener.on_message(self.end, incoming.source.into(), &mark, words);
+                let from = self.sender_of(&mark, incoming.source.into());
+                listener.on_message(self.end, from, &mark, words);
             }
             Err(what) => {
                 let end = self.end;

@@ -49,6 +49,12 @@ impl Plan {
         if workload.pattern == Pattern::Reduce {
             ports.iter_mut().flatten().for_each(|port| port.group = (0..nodes).collect());
         }
+        if let Pattern::Echo(peripherals) = &workload.pattern {
+            for (node, own) in (0..nodes).zip(&mut ports) {
+                let sends = own.iter_mut().flat_map(|port| &mut port.sends);
+                sends.for_each(|(_, target)| *target = echoing(peripherals, node).unwrap_or(*target));
+            }
+        }
         Self { ports, flows, warmup, measured }
     }
 
@@ -111,6 +117,11 @@ impl Draft<'_> {
             Pattern::Incast(receiver) => self.gather(*receiver),
             Pattern::Reduce => {
                 let own = (0..nodes).map(|node| End { node, port: 0 });
+                self.flows.extend(own.map(|end| Flow { from: end, to: end }));
+            }
+            Pattern::Echo(peripherals) => {
+                let senders = (0..nodes).filter(|node| echoing(peripherals, *node).is_some());
+                let own = senders.map(|node| End { node, port: 0 });
                 self.flows.extend(own.map(|end| Flow { from: end, to: end }));
             }
             Pattern::Replay(messages) => {
@@ -190,7 +201,7 @@ fn script(
     match &workload.pattern {
         Pattern::PingPong if is_first => Script::ping(sizes, flow, count),
         Pattern::PingPong => Script::pong(sizes, flow, count),
-        Pattern::Reduce => Script::ping(sizes, flow, count),
+        Pattern::Reduce | Pattern::Echo(_) => Script::ping(sizes, flow, count),
         Pattern::Stream if is_first => Script::burst(sizes, own.to_vec(), count),
         Pattern::Stream => Script::confirm(sizes, flow, count),
         Pattern::AllToAll | Pattern::NeighbourExchange(_) | Pattern::Incast(_) => {
@@ -206,6 +217,13 @@ fn script(
             Script::replay(own.filter_map(|message| outgoing(routes, message)).collect())
         }
     }
+}
+
+/// The peripheral that a node's messages go to: the next other node's on a ring that has one.
+fn echoing(peripherals: &[Option<u16>], node: u16) -> Option<End> {
+    let nodes = peripherals.len() as u16;
+    let others = (1..nodes).map(|distance| (node + distance) % nodes);
+    others.into_iter().find_map(|node| Some(End { node, port: (*peripherals.get(usize::from(node))?)? }))
 }
 
 /// What is sent where this was.
@@ -322,6 +340,7 @@ mod tests {
             (Pattern::NeighbourExchange(2), [60; 4]),
             (Pattern::Incast(2), [0, 0, 90, 0]),
             (Pattern::Reduce, [30; 4]),
+            (Pattern::Echo(vec![None, Some(5), None, None]), [30, 0, 30, 30]),
             (Pattern::Replay(recorded.to_vec()), [0, 3, 0, 1]),
         ] {
             let workload = workload(pattern);

@@ -63,6 +63,9 @@ pub enum Pattern {
     Incast(u16),
     /// The cards of all nodes add what every node has, or where messages are empty wait for each other.
     Reduce,
+    /// Every node sends to a peripheral of the next node that has one, whose port is said by node, and gets each message back before
+    /// it sends another.
+    Echo(Vec<Option<u16>>),
     /// Every node sends what was recorded.
     Replay(Vec<Recorded>),
 }
@@ -153,6 +156,7 @@ impl Workload {
             self.message_bytes.into(),
             self.payload_bytes,
             self.first_segment_bytes,
+            matches!(self.pattern, Pattern::Echo(_)),
         )
     }
 
@@ -182,6 +186,12 @@ impl Workload {
         let partners = if self.sends_to_many { others } else { others.min(least) };
         match &self.pattern {
             Pattern::PingPong | Pattern::Stream | Pattern::Reduce => Ok(()),
+            Pattern::Echo(peripherals) => within(
+                "the number of nodes that may have a peripheral",
+                peripherals.len() as u64,
+                nodes as u64,
+                nodes as u64,
+            ),
             Pattern::AllToAll => within("the number of partners", others, 1, partners),
             Pattern::NeighbourExchange(count) | Pattern::Random(count) => {
                 within("the number of partners", u64::from(*count), 1, partners)

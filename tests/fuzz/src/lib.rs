@@ -4,6 +4,7 @@
 //! `cargo test -p niclab-fuzz` runs them for a bounded time on mutations of sound inputs, from a seed that it prints.
 //! With libFuzzer a target is one line: `fuzz_target!(|data: &[u8]| niclab_fuzz::fuzz_control(data));`.
 
+mod channels;
 mod circuit;
 #[path = "../../../device/vhost-user/tests/suite/common/loopback.rs"]
 mod loopback;
@@ -14,6 +15,7 @@ use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, launch_word, slot_of};
 use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
+pub use channels::{fuzz_channel_commands, fuzz_channel_control, fuzz_channel_frames};
 use loopback::Loopback;
 pub use posts::{fuzz_assembly, fuzz_post_commands, fuzz_post_control, fuzz_post_frames};
 use scene::{DATA, Piece, REPLY, Scene};
@@ -22,7 +24,7 @@ use scene::{DATA, Piece, REPLY, Scene};
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("control", fuzz_control),
     ("ring", fuzz_ring),
     ("chains", fuzz_chains),
@@ -33,6 +35,9 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("post-control", fuzz_post_control),
     ("post-frames", fuzz_post_frames),
     ("assembly", fuzz_assembly),
+    ("channel-commands", fuzz_channel_commands),
+    ("channel-control", fuzz_channel_control),
+    ("channel-frames", fuzz_channel_frames),
 ];
 
 /// Sound inputs of a target, from which mutations begin.
@@ -42,6 +47,9 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "post-control" => posts::control_seeds(),
         "post-frames" => posts::frame_seeds(),
         "assembly" => posts::assembly_seeds(),
+        "channel-commands" => channels::command_seeds(),
+        "channel-control" => channels::control_seeds(),
+        "channel-frames" => channels::frame_seeds(),
         other => scene::seeds(other),
     }
 }

@@ -123,3 +123,18 @@ fn wire_frames_to_cards_that_messages_are_posted_to() {
 fn images_of_assemblies() {
     run("assembly");
 }
+
+#[test]
+fn messages_pushed_into_channels() {
+    run("channel-commands");
+}
+
+#[test]
+fn control_messages_to_cards_with_channels() {
+    run("channel-control");
+}
+
+#[test]
+fn wire_frames_to_cards_with_channels() {
+    run("channel-frames");
+}

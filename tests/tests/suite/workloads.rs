@@ -47,7 +47,9 @@ fn agrees(model: NicModel, workload: &Workload, seed: u64) {
 #[test]
 fn every_workload_of_every_model_arrives_whole_live_as_simulated() {
     for model in NicModel::all() {
-        let between_programs = (0..).zip(WorkloadKind::ALL).filter(|(_, kind)| *kind != WorkloadKind::Reduce);
+        let between_programs = (0..)
+            .zip(WorkloadKind::ALL)
+            .filter(|(_, kind)| !matches!(kind, WorkloadKind::Reduce | WorkloadKind::Echo));
         for (seed, kind) in between_programs {
             agrees(model, &workload(kind), seed);
         }
@@ -69,6 +71,28 @@ fn groups_add_and_wait_live_as_simulated() {
             }
         }
     }
+}
+
+/// What a card beside the NIC sends back, it sends without its host.
+#[test]
+fn peripherals_answer_live_as_simulated() {
+    let mut found_any = false;
+    for model in NicModel::all() {
+        let parameters = model.descriptor().parameters.iter().map(|parameter| parameter.key);
+        for key in parameters.filter(|key| key.ends_with("_card_channel")) {
+            for message_bytes in [0, 1_000] {
+                let workload = Workload { message_bytes, ..workload(WorkloadKind::Echo) };
+                let mut config = config(model, 3, &workload);
+                config.nodes[1].nic.set(key, niclab_spec::Value::Number(7)).expect("a channel");
+                assert_same(&config, None, 0..2, Pace::Turns);
+                let report = simulated(&config, None);
+                let received = report.nodes.iter().map(|node| node.messages_received);
+                assert_eq!(received.collect::<Vec<_>>(), [60, 120, 60], "{key}");
+                found_any = true;
+            }
+        }
+    }
+    assert!(found_any, "no model has a peripheral");
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub struct GrimFigures {
     pub channels: Vec<Latency>,
     /// Bandwidth over size.
     pub sizes: Vec<Size>,
+    /// Messages between a host and another node's I/O card.
+    pub io_card: Vec<IoCard>,
     /// What stores of the host carry, by the profile of the paper alone.
     pub stores: Stores,
     /// Gap and bandwidth where something else acts, on the paper's platform.
@@ -118,6 +120,19 @@ pub struct Size {
     pub stored_model_bytes_per_s: u64,
 }
 
+/// Messages between a host and the I/O card of another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IoCard {
+    /// The platform.
+    pub profile: &'static str,
+    /// A short message, from the host's program until the card has handled it.
+    pub model_latency_ps: u64,
+    /// A short message back, from the card's handler to the program.
+    pub back_model_latency_ps: u64,
+    /// Payload of 48 KiB over half of a round trip.
+    pub model_bytes_per_s: u64,
+}
+
 /// What stores of the host carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stores {
@@ -147,7 +162,7 @@ impl GrimFigures {
     /// # Errors
     /// When a simulation fails, or its report lacks what belongs in it.
     pub fn measure(simulate: Simulate<'_>) -> Result<Self> {
-        let (mut bursts, mut channels, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut bursts, mut channels, mut sizes, mut io_card) = (vec![], vec![], vec![], vec![]);
         for profile in PROFILES {
             let config = configuration(profile, &[], 0)?;
             for messages in BURSTS {
@@ -157,6 +172,7 @@ impl GrimFigures {
                 let model_latency_ps = latency(profile, count, simulate)?;
                 channels.push(Latency { profile, channels: count, model_latency_ps });
             }
+            io_card.push(IoCard::measure(profile, simulate)?);
             for bytes in SIZES {
                 let mut rate = |segment| round_trips(&segmented(profile, segment, bytes)?, simulate);
                 sizes.push(Size {
@@ -168,7 +184,7 @@ impl GrimFigures {
             }
         }
         let (stores, assumed) = (Stores::of_paper()?, Assumed::measure(simulate)?);
-        Ok(Self { version: GRIM_FIGURES_VERSION, bursts, channels, sizes, stores, assumed })
+        Ok(Self { version: GRIM_FIGURES_VERSION, bursts, channels, sizes, io_card, stores, assumed })
     }
 
     /// The gap of a burst on a platform.
@@ -264,6 +280,23 @@ fn panel(what: &str, x_label: &str, y_label: &str, series: Vec<Series>) -> Panel
         scale: Scale::Logarithmic,
         legend: Legend::Inside,
         series,
+    }
+}
+
+impl IoCard {
+    fn measure(profile: &'static str, simulate: Simulate<'_>) -> Result<Self> {
+        let mut config = configuration(profile, &[], 0)?;
+        let second = config.nodes.get_mut(1).context("a cluster of two nodes")?;
+        second.nic.set("io_card_channel", Value::Number(CHANNELS - 1))?;
+        let [latency, back] = spread(&config, WorkloadKind::Echo, CHANNELS, simulate)?;
+        config.workload.message_bytes = LONGEST;
+        let time_ps = run(&config, WorkloadKind::Echo, ROUND_TRIPS, WARMUP, simulate)?.model.time_ps;
+        Ok(Self {
+            profile,
+            model_latency_ps: latency,
+            back_model_latency_ps: back,
+            model_bytes_per_s: per_s(u64::from(LONGEST) * 2 * ROUND_TRIPS, time_ps)?,
+        })
     }
 }
 
@@ -367,20 +400,32 @@ fn gap(config: &SimConfig, messages: u64, simulate: Simulate<'_>) -> Result<u64>
 fn latency(profile: &str, channels: u64, simulate: Simulate<'_>) -> Result<u64> {
     let values = [("channels", channels), ("payload_bytes_per_channel", CHANNEL_PAYLOAD)];
     let config = configuration(profile, &values, 0)?;
+    let [there, back] = spread(&config, WorkloadKind::PingPong, channels, simulate)?;
+    Ok(there.midpoint(back))
+}
+
+/// Latencies of short messages over the processor's round, on average: to the second node, and to the first.
+fn spread(config: &SimConfig, kind: WorkloadKind, channels: u64, simulate: Simulate<'_>) -> Result<[u64; 2]> {
     let ni = &config.profile.ni;
     let scan = ni.machines.get("scan").context("the profile does not price the search of channels")?;
     let round_ps = channels * scan.fixed_millicycles.value * ni.clock_ps.value / 1_000;
     let phases = channels.clamp(PHASES.0, PHASES.1);
-    let mut sum_ps = 0;
+    let mut sums_ps = [0; 2];
     for phase in 0..phases {
         let later_ps = phase * round_ps / phases;
         let mut config = config.clone();
         config.profile.host.receive_ps.value += later_ps;
-        let latency = run(&config, WorkloadKind::PingPong, ROUND_TRIPS, WARMUP, simulate)?.model.latency;
-        ensure!(latency.count == 2 * ROUND_TRIPS, "a ping-pong over {channels} channels lost some");
-        sum_ps += (latency.sum_ps / latency.count).saturating_sub(later_ps);
+        let report = run(&config, kind, ROUND_TRIPS, WARMUP, simulate)?;
+        for (place, sum_ps) in [1, 0].into_iter().zip(&mut sums_ps) {
+            let node = report.nodes.get(place).context("the simulator's report lacks a node")?;
+            let latency = &node.model_latency;
+            ensure!(latency.count == ROUND_TRIPS, "a ping-pong over {channels} channels lost some");
+            // What its program takes longer is no part of it; a card beside the NIC has no such program.
+            let is_of_host = node.ledger.iter().any(|entry| entry.crossing == "host_receive");
+            *sum_ps += (latency.sum_ps / latency.count).saturating_sub(if is_of_host { later_ps } else { 0 });
+        }
     }
-    Ok(sum_ps / phases)
+    Ok(sums_ps.map(|sum_ps| sum_ps / phases))
 }
 
 /// Payload over half of a round trip.

@@ -358,6 +358,8 @@ pub struct Limits {
     pub payload_bytes: u64,
     /// How programs push: so much of a payload first, then segments that double; zero: whole messages.
     pub first_segment_bytes: u64,
+    /// Ports that are no program's: cards beside the NIC, which send messages back to their sender when asked to.
+    pub peripheral_ports: Vec<u16>,
 }
 
 /// What a card promises of each message.

@@ -7,6 +7,7 @@ mod cases;
 mod descriptor_ring;
 mod grim_conformance;
 mod grim_hostile;
+mod grim_peripherals;
 mod inic_collectives;
 mod inic_conformance;
 mod inic_counts;

@@ -8,6 +8,8 @@
 //! function uses as well: where both work, each waits for the other. No node sends in the past of another's sending. A guest's protocol
 //! stack computes and waits in its own time, so that model time is an estimate here.
 
+mod sending;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,12 +23,13 @@ use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::Time;
 use smallvec::SmallVec;
 
+use self::sending::Sender;
 use super::card::{Card, Traffic, Violations, violation};
 use super::network::Network;
 use super::turn::{FRAME_NS, Turn, frame_ns};
 use crate::ethernet::frame::Frame;
-use crate::ethernet::header::{ETHERNET_BYTES, HEADER_BYTES, Offload};
-use crate::ethernet::offload::{Headers, MAX_HEADER_BYTES, MAX_SEGMENTS, complete_checksum, segment};
+use crate::ethernet::header::Offload;
+use crate::ethernet::offload::{complete_checksum, segment};
 use crate::ethernet::receive::{Backlog, ReceiveError, Receiver};
 use crate::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use crate::memory::DmaMemory;
@@ -36,6 +39,10 @@ use crate::vring::Vring;
 /// Most frames that faults hold back at a time: a guest that sends without end over a link that always reorders must not
 /// fill the host's memory. What would be one more arrives in order.
 const MAX_HELD_FRAMES: usize = 1024;
+
+/// Most frames of one guest that may be there for stations and not be fed yet: some turns' worth. A long frame for all of them, cut into
+/// segments, is as many at once as there are of both.
+const MAX_FOR_STATIONS: usize = 4096;
 
 /// Most doorbells that are priced at a time. Who rings, says how often, and a front end may say 2^64.
 const MAX_PRICED_DOORBELLS: u64 = 1024;
@@ -78,6 +85,10 @@ pub struct PortState {
     pub earlier_doorbells: u64,
     /// What the guest did that it must not.
     pub violations: Violations,
+    /// What it sent to stations in its last turn: it sends no more before that is there.
+    pub for_stations: VecDeque<ForStations>,
+    /// What was sent to stations has left something under way.
+    pub owes_settling: bool,
     backlog: Backlog,
     /// Frames on the wire that were priced.
     priced: u64,
@@ -92,6 +103,8 @@ impl PortState {
             transmit_interrupts: 0,
             earlier_doorbells: 0,
             violations: Violations::default(),
+            for_stations: VecDeque::new(),
+            owes_settling: false,
             backlog: Backlog::default(),
             priced: 0,
         }
@@ -127,6 +140,7 @@ struct Held {
 }
 
 /// A frame of a guest that is there for stations of a node's card, with nothing left for a card to do to it.
+#[derive(Debug)]
 pub struct ForStations {
     /// The node.
     pub to: usize,
@@ -144,8 +158,6 @@ pub struct Ethernet {
     pub functions: Vec<Function>,
     /// Counts and clocks, by node.
     pub states: Vec<PortState>,
-    /// What the last turn sent to stations. No turn sends more before that is there.
-    pub for_stations: VecDeque<ForStations>,
     held: Vec<Held>,
     deliveries: Deliveries,
     latest_sent: Time,
@@ -157,7 +169,6 @@ impl Ethernet {
         Self {
             functions: (0..nodes).map(|_| Function::default()).collect(),
             states: (0..nodes).map(|_| PortState::new(Arc::clone(profile))).collect(),
-            for_stations: VecDeque::new(),
             held: Vec::new(),
             deliveries: Deliveries::new(),
             latest_sent: Time::ZERO,
@@ -175,6 +186,7 @@ impl Ethernet {
     pub fn host_reset(&mut self, node: usize) {
         if let Some(state) = self.states.get_mut(node) {
             state.backlog.clear();
+            state.for_stations.clear();
         }
     }
 
@@ -192,7 +204,7 @@ impl Ethernet {
         buses: &mut [NodeBus],
         cards: &[Card],
     ) -> bool {
-        let Self { functions, states, for_stations, held, deliveries, latest_sent } = self;
+        let Self { functions, states, held, deliveries, latest_sent } = self;
         let doorbells = functions.get_mut(node).map_or(0, |function| function.take_doorbells(QUEUE_TRANSMIT));
         let Some(function) = functions.get(node) else { return false };
         let Some(vring) = function.vrings.get(QUEUE_TRANSMIT) else { return false };
@@ -204,7 +216,7 @@ impl Ethernet {
             }
         };
         burst.want_doorbell(false);
-        let receivers = Receivers::new(functions, states, buses, cards, for_stations);
+        let receivers = Receivers::new(functions, states, buses, cards);
         let mut sender = Sender {
             node,
             negotiated: function.negotiated,
@@ -303,7 +315,7 @@ impl Ethernet {
     }
 
     fn receivers<'a>(&'a mut self, buses: &'a mut [NodeBus], cards: &'a [Card]) -> Receivers<'a> {
-        Receivers::new(&self.functions, &mut self.states, buses, cards, &mut self.for_stations)
+        Receivers::new(&self.functions, &mut self.states, buses, cards)
     }
 }
 
@@ -319,7 +331,6 @@ struct Receivers<'a> {
     states: &'a mut [PortState],
     buses: &'a mut [NodeBus],
     cards: &'a [Card],
-    for_stations: &'a mut VecDeque<ForStations>,
     open: SmallVec<[(usize, Receiver<'a>); 2]>,
     /// Estimated processor time of what was done since the last [`Receivers::take_spent`].
     spent_ns: u32,
@@ -331,9 +342,8 @@ impl<'a> Receivers<'a> {
         states: &'a mut [PortState],
         buses: &'a mut [NodeBus],
         cards: &'a [Card],
-        for_stations: &'a mut VecDeque<ForStations>,
     ) -> Self {
-        Self { functions, states, buses, cards, for_stations, open: SmallVec::new(), spent_ns: 0 }
+        Self { functions, states, buses, cards, open: SmallVec::new(), spent_ns: 0 }
     }
 
     /// Whether the card of `node` has stations.
@@ -374,8 +384,15 @@ impl<'a> Receivers<'a> {
         }
         if concern.is_for_stations(to as u16) && self.has_stations(to) {
             self.spent_ns = self.spent_ns.saturating_add(frame_ns(frame.bytes()));
-            let frame = SharedFrame::from(&*frame.to_vec());
-            self.for_stations.push_back(ForStations { to, at, frame, message });
+            let sender = self.states.get_mut(usize::from(message.node));
+            let sent = sender.map(|sender| &mut sender.for_stations);
+            match sent.filter(|sent| sent.len() < MAX_FOR_STATIONS) {
+                Some(sent) => {
+                    let frame = SharedFrame::from(&*frame.to_vec());
+                    sent.push_back(ForStations { to, at, frame, message });
+                }
+                None => self.drop_frame(to),
+            }
         }
     }
 
@@ -581,213 +598,4 @@ impl<'a> Receivers<'a> {
             }
         }
     }
-}
-
-/// One guest's burst of frames.
-struct Sender<'a, 'b> {
-    node: usize,
-    negotiated: Negotiated,
-    network: &'b mut Network,
-    receivers: Receivers<'a>,
-    held: &'b mut Vec<Held>,
-    deliveries: &'b mut Deliveries,
-    latest_sent: &'b mut Time,
-    /// Whom the frame at hand concerns.
-    concern: Concern,
-    /// Doorbells that announced this burst and were not priced yet: each belongs to one of the next frames.
-    doorbells: u64,
-}
-
-impl Sender<'_, '_> {
-    /// Sends the frame in `chain`.
-    ///
-    /// # Errors
-    /// The name of what the guest did that it must not.
-    #[inline]
-    fn send(&mut self, memory: &DmaMemory, chain: &[crate::ring::Buffer]) -> Result<(), &'static str> {
-        let mut header = [0; HEADER_BYTES];
-        let frame = Frame::from_chain(memory, chain, &mut header).map_err(|error| error.name())?;
-        let offload = Offload::decode(&header, frame.bytes()).map_err(|_| "ethernet_offload")?;
-        if !self.negotiated.sends(&offload) {
-            return Err("ethernet_offload");
-        }
-        let ethernet = frame.ethernet_header();
-        self.concern = Concern::of(&ethernet);
-        if self.concern == Concern::Card {
-            // Of whichever model: whoever may send these could send in the name of any port of any node.
-            return Err("ethernet_forged_cluster_frame");
-        }
-        if let Some(state) = self.receivers.states.get_mut(self.node) {
-            state.traffic.sent_frames += 1;
-            state.traffic.sent_bytes += frame.bytes() as u64;
-        }
-        match (offload.checksum, offload.segmentation) {
-            (Some(checksum), Some(segmentation)) => {
-                let mut head = [0; MAX_HEADER_BYTES];
-                let peeked = frame.peek(&mut head);
-                let head = head.get(..peeked).unwrap_or_default();
-                let headers =
-                    Headers::find(head, checksum, segmentation.family).map_err(|_| "ethernet_offload")?;
-                if headers.segments(frame.bytes(), segmentation) > MAX_SEGMENTS {
-                    return Err("ethernet_segments");
-                }
-                if self.network.is_any_faulty() || self.receivers.are_stations(self.concern) {
-                    let bytes = frame.to_vec();
-                    segment(&bytes, checksum, segmentation, |wire| {
-                        self.pass(&ethernet, &Offload::default(), &Frame::from_bytes(wire));
-                    })
-                    .map_err(|_| "ethernet_offload")
-                } else {
-                    self.pass_train(&ethernet, &headers, &offload, &frame);
-                    Ok(())
-                }
-            }
-            (Some(_), None) if self.receivers.are_stations(self.concern) => {
-                let mut bytes = on_wire(&offload, &frame);
-                self.pass(&ethernet, &Offload::default(), &Frame::from_bytes(&mut bytes));
-                Ok(())
-            }
-            _ => {
-                self.pass(&ethernet, &offload, &frame);
-                Ok(())
-            }
-        }
-    }
-
-    /// Prices one frame of the wire and moves the sender's clock on. Who gets it is in `deliveries` afterwards. What the
-    /// wire sees is asked for where somebody watches. When the frame was ready for the link, and its message.
-    #[inline]
-    fn price(
-        &mut self,
-        ethernet: &[u8; ETHERNET_BYTES],
-        bytes: usize,
-        on_wire: impl FnOnce() -> Option<Vec<u8>>,
-    ) -> Option<(Time, TraceTag)> {
-        let Receivers { states, buses, spent_ns, .. } = &mut self.receivers;
-        *spent_ns = spent_ns.saturating_add(frame_ns(bytes));
-        let (state, bus) = states.get_mut(self.node).zip(buses.get_mut(self.node))?;
-        let now = bus.clock().max(*self.latest_sent);
-        *self.latest_sent = now;
-        let has_doorbell = self.doorbells > 0;
-        self.doorbells = self.doorbells.saturating_sub(1);
-        state.priced += 1;
-        // A frame on the wire is all that the function knows of a message.
-        let message = TraceTag {
-            node: self.node as u16,
-            port: TraceTag::ETHERNET,
-            number: state.priced,
-            launched: now,
-            bytes: bytes as u32,
-        };
-        state.nic.ledger_mut().attribute(Some(message));
-        let ready = state.nic.transmit(now, bytes as u64, has_doorbell, bus);
-        state.nic.ledger_mut().attribute(None);
-        let (network, node, deliveries) = (&mut *self.network, self.node as u16, &mut *self.deliveries);
-        match Some(on_wire).filter(|_| network.taps().is_any()).and_then(|on_wire| on_wire()) {
-            Some(frame) => network.forward_shown(ready, node, &frame, Some(message), deliveries),
-            None => network.forward(ready, node, ethernet, bytes, Some(message), deliveries),
-        }
-        for delivery in self.deliveries.iter() {
-            // What its controller throws away because of the check sequence costs a host nothing either.
-            if delivery.corrupt.is_none() && self.concern.is_for_host(delivery.to) {
-                self.receivers.price(delivery.to.into(), delivery.at, bytes, Some(message));
-            }
-        }
-        Some((ready, message))
-    }
-
-    /// One frame of the wire.
-    #[inline]
-    fn pass(&mut self, ethernet: &[u8; ETHERNET_BYTES], offload: &Offload, frame: &Frame<'_>) {
-        let reordered = self.network.reordered();
-        let priced = self.price(ethernet, frame.bytes(), || Some(on_wire(offload, frame)));
-        let Some((ready, message)) = priced else { return };
-        let is_held = reordered != self.network.reordered();
-        let concern = self.concern;
-        for index in 0..self.deliveries.len() {
-            let Some(delivery) = self.deliveries.get(index).copied() else { break };
-            let arrival = Arrival { to: delivery.to.into(), at: delivery.at, concern, message };
-            if delivery.corrupt.is_some() {
-                // A receiver's Ethernet controller finds the check sequence wrong and drops the frame.
-                self.receivers.drop_frame(arrival.to);
-            } else if is_held && self.held.len() < MAX_HELD_FRAMES {
-                self.held.push(Held { arrival, offload: *offload, frame: frame.to_vec() });
-            } else {
-                self.receivers.arrive(&arrival, offload, frame);
-                self.overtake(arrival.to);
-            }
-        }
-        if concern == Concern::All && self.receivers.has_stations(self.node) {
-            // The stations beside the function hear it without the link.
-            let concern = Concern::Stations(self.node as u16);
-            let arrival = Arrival { to: self.node, at: ready, concern, message };
-            self.receivers.arrive(&arrival, offload, frame);
-        }
-    }
-
-    /// A long TCP frame as the segments that the wire sees; delivered in one piece when all of them came through.
-    fn pass_train(
-        &mut self,
-        ethernet: &[u8; ETHERNET_BYTES],
-        headers: &Headers,
-        offload: &Offload,
-        frame: &Frame<'_>,
-    ) {
-        let size =
-            offload.segmentation.map_or(1, |segmentation| usize::from(segmentation.payload_bytes).max(1));
-        let mut left = frame.bytes().saturating_sub(headers.bytes);
-        let mut is_whole = true;
-        let is_watched = self.network.taps().is_any();
-        let mut segments = if is_watched { segments(offload, frame) } else { Vec::new() }.into_iter();
-        while left > 0 {
-            let payload = left.min(size);
-            left -= payload;
-            self.price(ethernet, headers.bytes + payload, || segments.next());
-            is_whole &= !self.deliveries.is_empty();
-        }
-        if is_whole {
-            // No stations: who gets it is a function.
-            for index in 0..self.deliveries.len() {
-                let Some(delivery) = self.deliveries.get(index).copied() else { break };
-                if self.concern.is_for_host(delivery.to) {
-                    self.receivers.deliver(usize::from(delivery.to), offload, frame);
-                }
-            }
-        }
-    }
-
-    /// A frame has arrived at `to`: those that it overtook follow.
-    #[inline]
-    fn overtake(&mut self, to: usize) {
-        if self.held.is_empty() {
-            return;
-        }
-        for mut held in std::mem::take(self.held) {
-            if held.arrival.to == to {
-                let frame = Frame::from_bytes(&mut held.frame);
-                self.receivers.arrive(&held.arrival, &held.offload, &frame);
-            } else {
-                self.held.push(held);
-            }
-        }
-    }
-}
-
-/// A frame as the wire sees it, with its checksum complete.
-fn on_wire(offload: &Offload, frame: &Frame<'_>) -> Vec<u8> {
-    let mut bytes = frame.to_vec();
-    if let Some(checksum) = offload.checksum {
-        complete_checksum(&mut bytes, checksum);
-    }
-    bytes
-}
-
-/// A long TCP frame as the frames that the wire sees.
-fn segments(offload: &Offload, frame: &Frame<'_>) -> Vec<Vec<u8>> {
-    let mut segments = Vec::new();
-    if let (Some(checksum), Some(segmentation)) = (offload.checksum, offload.segmentation) {
-        // The headers were looked at before: a frame that cannot be cut does not get here.
-        let _ = segment(&frame.to_vec(), checksum, segmentation, |wire| segments.push(wire.to_vec()));
-    }
-    segments
 }

@@ -57,8 +57,6 @@ pub struct World {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
-    /// What guests sent to stations has left something under way.
-    owes_stations: bool,
 }
 
 /// What a look at a node's pages found.
@@ -95,7 +93,6 @@ impl World {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
-            owes_stations: false,
         }
     }
 

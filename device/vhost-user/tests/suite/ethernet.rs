@@ -236,9 +236,9 @@ fn nobody_sends_in_the_name_of_a_port() {
         let mut forged = frame(lab.mac(0), lab.mac(1), 100);
         forged[12..14].copy_from_slice(&0x88b5_u16.to_be_bytes());
         forged[14] = protocol;
-        from.send(&forged).unwrap();
+        until("room to send", || from.send(&forged).unwrap());
     }
-    from.send(&frame(lab.mac(0), lab.mac(1), 70)).unwrap();
+    until("room to send", || from.send(&frame(lab.mac(0), lab.mac(1), 70)).unwrap());
     assert_eq!(to.receive(PATIENCE).unwrap().1.len(), 70);
     assert_eq!(violations(&lab, 0)["ethernet_forged_cluster_frame"], 256);
 }

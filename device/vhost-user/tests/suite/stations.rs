@@ -180,9 +180,11 @@ fn flood(lab: &Lab, wire: &Mutex<Wire>) {
     const FRAMES: usize = 5_000;
     wire.lock().answers = true;
     let mut hostile = lab.ethernet(0, MERGEABLE).unwrap();
-    for number in 0..FRAMES {
-        let frame = frame(lab.mac(0), Station::mac(1), 60 + number % 1_000);
+    for _ in 0..FRAMES {
+        let frame = frame(lab.mac(0), Station::mac(1), 1_500);
         until("room to send", || hostile.send(&frame).unwrap());
+        let waiting = lab.daemon().shell().world().ethernet.states[0].for_stations.len();
+        assert!(waiting <= 300, "{waiting}: no more than a turn is long");
     }
     let bystander = lab.guest(2).unwrap();
     bystander.statistics().unwrap();

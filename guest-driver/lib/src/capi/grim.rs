@@ -13,7 +13,7 @@ pub const GRIM_ANY_PORT: u32 = 0xffff_ffff;
 /// grim_register_handler(): the keeper chooses the number.
 pub const GRIM_ANY_NUMBER: u32 = 0;
 /// Handlers below this number are predefined.
-pub const GRIM_FIRST_HANDLER: u32 = 16;
+pub const GRIM_FIRST_HANDLER: u32 = 32;
 /// Most bytes of the payload of a message.
 pub const GRIM_MAX_BULK_BYTES: u64 = 49_152;
 

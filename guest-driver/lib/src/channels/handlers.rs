@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use niclab_abi::channels::CHANNEL_UNKNOWN;
 use niclab_port::channels::names::{Conflict, Entry, MAX_NAMES, NameProblem, Names, decode, encode};
 use niclab_port::channels::{Outgoing, Short};
 
@@ -14,7 +15,7 @@ use super::{Message, NOTHING};
 use crate::{Address, Error};
 
 /// The sender has sent a message for a handler that is not there: its number.
-const UNKNOWN: u32 = 1;
+const UNKNOWN: u32 = CHANNEL_UNKNOWN;
 /// To the keeper, part of a list: round, number of the first entry, entries of the list; the entries are the payload.
 const LIST: u32 = 2;
 /// From the keeper, part of what is published; the entries are the payload.

@@ -7,6 +7,11 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use niclab_abi::channels::{
+    CHANNEL_APPLIED, CHANNEL_APPLY, CHANNEL_BRIDGE, CHANNEL_BRIDGED, CHANNEL_LOAD, CHANNEL_LOADED,
+    CHANNEL_PING, CHANNEL_PONG, CHANNEL_STORE, CHANNEL_STORED,
+};
+
 use super::FIRST_HANDLER;
 
 /// Most bytes of a name: with its number it fits into the shortest payload region that a card can have.
@@ -57,6 +62,20 @@ impl NameProblem {
         place.and_then(|place| Self::ALL.get(place).copied()).unwrap_or(Self::Other(number))
     }
 }
+
+/// The names of the peripherals' handlers.
+pub const PERIPHERAL_HANDLERS: [(u32, &str); 10] = [
+    (CHANNEL_PING, "peripheral.ping"),
+    (CHANNEL_PONG, "peripheral.pong"),
+    (CHANNEL_BRIDGE, "peripheral.bridge"),
+    (CHANNEL_BRIDGED, "peripheral.bridged"),
+    (CHANNEL_STORE, "peripheral.store"),
+    (CHANNEL_STORED, "peripheral.stored"),
+    (CHANNEL_LOAD, "peripheral.load"),
+    (CHANNEL_LOADED, "peripheral.loaded"),
+    (CHANNEL_APPLY, "peripheral.apply"),
+    (CHANNEL_APPLIED, "peripheral.applied"),
+];
 
 /// A name and its number, where one is known or wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,11 +148,22 @@ pub fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     })
 }
 
-/// A list of names with their numbers.
-#[derive(Clone, Debug, Default)]
+/// A list of names with their numbers. It knows the handlers of peripherals from the start: who registers one of these names handles
+/// what they answer.
+#[derive(Clone, Debug)]
 pub struct Names {
     numbers: BTreeMap<String, u32>,
     names: BTreeMap<u32, String>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let predefined = PERIPHERAL_HANDLERS.iter();
+        Self {
+            numbers: predefined.clone().map(|(number, name)| ((*name).into(), *number)).collect(),
+            names: predefined.map(|(number, name)| (*number, (*name).into())).collect(),
+        }
+    }
 }
 
 impl Names {
@@ -149,9 +179,11 @@ impl Names {
         self.names.get(&number).map(String::as_str)
     }
 
-    /// All of them, by number.
+    /// All that were merged, by number.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.names.iter().map(|(number, name)| Entry { name: name.clone(), number: Some(*number) })
+        self.names
+            .range(FIRST_HANDLER..)
+            .map(|(number, name)| Entry { name: name.clone(), number: Some(*number) })
     }
 
     /// Takes an entry in, and gives it a number where it has none. True where the list has changed.
@@ -168,7 +200,7 @@ impl Names {
             (Some(_), _) => return Ok(false),
             (None, _) => {}
         }
-        if self.names.len() >= MAX_NAMES {
+        if self.names.len() >= MAX_NAMES + PERIPHERAL_HANDLERS.len() {
             return Err(conflict(NameProblem::Full, ANY));
         }
         let number = entry.number.unwrap_or_else(|| self.lowest_free());
@@ -208,7 +240,7 @@ mod tests {
         /// nothing.
         #[test]
         fn a_name_has_one_number(
-            wanted in prop::collection::vec((0..30_u32, prop::option::of(10..40_u32)), 0..60),
+            wanted in prop::collection::vec((0..30_u32, prop::option::of(20..50_u32)), 0..60),
             most in 64..400_usize,
         ) {
             let entries: Vec<Entry> =

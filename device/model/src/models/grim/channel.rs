@@ -2,6 +2,7 @@
 //! all of them; the payload region is the program's to use anew by then.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -30,6 +31,8 @@ pub(super) struct Outgoing {
     /// Segments of which not all was sent, the latest last.
     segments: SmallVec<[Pushed; 2]>,
     pub(super) cutter: Cutter,
+    /// The payload, where it is in no window of the host's.
+    pub(super) whole: Option<Arc<[u8]>>,
 }
 
 impl Outgoing {
@@ -95,6 +98,22 @@ impl Channel {
         if !self.is_whole() {
             return Err(REFUSED_SEGMENT);
         }
+        self.add(message, tag, arrived, None);
+        Ok(())
+    }
+
+    /// A peripheral launches a message, all of which is there at `arrived`. Its number.
+    pub(super) fn launch_whole(
+        &mut self,
+        message: Message,
+        tag: TraceTag,
+        arrived: Time,
+        payload: Arc<[u8]>,
+    ) -> u64 {
+        self.add(message, tag, arrived, Some(payload))
+    }
+
+    fn add(&mut self, message: Message, tag: TraceTag, arrived: Time, whole: Option<Arc<[u8]>>) -> u64 {
         let number = self.left + self.flights.len() as u64;
         self.flights
             .push_back(Flight { has_left: false, is_told: message.notify || message.payload.bytes > 0 });
@@ -104,8 +123,14 @@ impl Channel {
             tag,
             segments: SmallVec::from_slice(&[(message.pushed, arrived)]),
             cutter: Cutter::new(message.payload.bytes.into()),
+            whole,
         });
-        Ok(())
+        number
+    }
+
+    /// Messages that have left.
+    pub(super) const fn left(&self) -> u64 {
+        self.left
     }
 
     /// A header was refused: as a message it counts as one that has left, behind those before it. Not while one is being pushed,

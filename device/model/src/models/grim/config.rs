@@ -1,10 +1,12 @@
 //! Parameters of a GRIM card.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use niclab_abi::channels::{CHANNEL_MAX_BULK_BYTES, CHANNEL_PAYLOAD_BYTES};
 use thiserror::Error;
 
+use crate::models::grim::peripherals;
 use crate::models::grim::wire::{HEAD_BYTES, OVERHEAD_BYTES};
 use crate::parts::go_back_n;
 use crate::platform::profile::Profile;
@@ -61,7 +63,7 @@ pub enum ConfigError {
 }
 
 /// Parameters of a card.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// This node's number.
     pub node: u16,
@@ -89,6 +91,8 @@ pub struct Config {
     pub longest_wait: Span,
     /// How long a message that was begun may wait for its next segment.
     pub stall: Span,
+    /// Cards beside the NIC, and the channel of each.
+    pub peripherals: Vec<(u8, &'static peripherals::Kind)>,
     /// Most regions of a port.
     pub regions_per_port: u32,
     /// Most extents of all regions of a port.

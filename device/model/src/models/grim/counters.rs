@@ -56,6 +56,12 @@ pub struct Counters {
     pub no_payload_region: u64,
     /// Memory messages for memory that is not exposed.
     pub bad_memory: u64,
+    /// Messages that peripherals handled.
+    pub peripheral_handled: u64,
+    /// Messages that peripherals wanted to send and that no channel can carry.
+    pub peripheral_unsendable: u64,
+    /// Frames for which a peripheral's Ethernet port had no room.
+    pub peripheral_dropped_frames: u64,
     /// Messages that came in part, and held room that others waited for.
     pub unfinished: u64,
 }
@@ -68,7 +74,7 @@ impl AsMut<CardCounters> for Counters {
 
 impl Counters {
     /// What only this model counts, by name.
-    pub(super) const fn by_name(&self) -> [(&'static str, u64); 24] {
+    pub(super) const fn by_name(&self) -> [(&'static str, u64); 27] {
         [
             ("short_sent", self.short_sent),
             ("bulk_sent", self.bulk_sent),
@@ -93,6 +99,9 @@ impl Counters {
             ("closed", self.closed),
             ("no_payload_region", self.no_payload_region),
             ("bad_memory", self.bad_memory),
+            ("peripheral_handled", self.peripheral_handled),
+            ("peripheral_unsendable", self.peripheral_unsendable),
+            ("peripheral_dropped_frames", self.peripheral_dropped_frames),
             ("unfinished", self.unfinished),
         ]
     }

@@ -11,6 +11,7 @@ use niclab_abi::receive::MAX_SLICES;
 
 use crate::models::grim::config::{Config, HEADER_BYTES, MAX_CHANNELS, outbound_bytes};
 use crate::models::grim::nic::Grim;
+use crate::models::grim::peripherals;
 use crate::models::grim::wire::{Fragment, HEAD_BYTES, Header, Kind as FrameKind, PROTOCOL, Purpose};
 use crate::nic::Address;
 use crate::nic::registry::{
@@ -31,11 +32,19 @@ pub static MODEL: Model = Model {
     ports: MAX_CHANNELS as u32,
     windows: WINDOWS,
     parameters: PARAMETERS,
-    check: |values| memory_problem(values).into_iter().collect(),
+    check: |values| memory_problem(values).into_iter().chain(peripheral_problem(values)).collect(),
     limits,
     promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
     default_profile: "lanai4-pci",
-    machines: &["processor_send", "processor_receive", "processor_acknowledge", "scan"],
+    machines: &[
+        "processor_send",
+        "processor_receive",
+        "processor_acknowledge",
+        "scan",
+        "io_card_receive",
+        "io_card_send",
+        "function_card",
+    ],
     features: FEATURE_CHANNELS | FEATURE_REGIONS,
     begun,
     build,
@@ -65,6 +74,8 @@ const REPEAT: &str = "repeat_us";
 const PAUSE: &str = "pause_us";
 const LONGEST: &str = "longest_wait_us";
 const STALL: &str = "stall_us";
+/// A peripheral's parameter says which channel it has; 0 stands for none.
+const NO_CHANNEL: u64 = 0;
 /// Known to programs by the limits.
 const SEGMENT: &str = "first_segment_bytes";
 
@@ -130,7 +141,43 @@ const PARAMETERS: &[Parameter] = &[
                message while its end is pushed (cut-through; the paper's 32). 0: whole messages (store-and-forward).",
         kind: Kind::Number { default: 32, least: 0, most: CHANNEL_MAX_BULK_BYTES },
     },
+    channel_of(peripherals::KINDS[0]),
+    channel_of(peripherals::KINDS[1]),
 ];
+
+/// The channel of a peripheral.
+const fn channel_of(kind: &peripherals::Kind) -> Parameter {
+    Parameter {
+        key: kind.channel_key,
+        help: kind.help,
+        kind: Kind::Number { default: NO_CHANNEL, least: 0, most: MAX_CHANNELS as u64 - 1 },
+    }
+}
+
+/// The peripherals that there are, and the channel of each.
+fn peripherals_of(values: &Values) -> Vec<(u8, &'static peripherals::Kind)> {
+    let of = |kind: &&'static peripherals::Kind| (values.number(kind.channel_key) as u8, *kind);
+    let all = peripherals::KINDS.iter().map(of);
+    all.filter(|(channel, _)| u64::from(*channel) != NO_CHANNEL).collect()
+}
+
+/// A peripheral has a channel that there is not, or another's.
+fn peripheral_problem(values: &Values) -> Option<Problem> {
+    let channels = values.number(CHANNELS);
+    let all = peripherals_of(values);
+    let (_, kind) = all.iter().enumerate().find_map(|(place, (channel, kind))| {
+        let is_taken = all[..place].iter().any(|(other, _)| other == channel);
+        (u64::from(*channel) >= channels || is_taken).then_some((channel, kind))
+    })?;
+    let channel = values.number(kind.channel_key);
+    let what = if channel < channels {
+        alloc::format!("channel {channel} is another peripheral's")
+    } else {
+        alloc::format!("there is no channel {channel} on a card with {CHANNELS} = {channels}")
+    };
+    let remedy = alloc::format!("use another one from 1 to {}, or 0 for no such card", channels - 1);
+    Some(Problem { key: kind.channel_key, what, remedy })
+}
 
 /// The card's memory is too small for its queues: least of all, with one short frame for what comes.
 fn memory_problem(values: &Values) -> Option<Problem> {
@@ -153,9 +200,16 @@ fn memory_problem(values: &Values) -> Option<Problem> {
     problem(MEMORY, what, alloc::format!("use {needed} or more, or lower {CHANNELS}, {HEADERS} or {PAYLOAD}"))
 }
 
+/// Ports that are no peripheral's.
+fn open_ports(values: &Values) -> Vec<u16> {
+    let peripherals = peripherals_of(values);
+    let is_taken = |port: &u16| peripherals.iter().any(|(other, _)| u16::from(*other) == *port);
+    (0..values.number(CHANNELS) as u16).filter(|port| !is_taken(port)).collect()
+}
+
 fn limits(values: &Values) -> Limits {
     Limits {
-        open_ports: (0..values.number(CHANNELS) as u16).collect(),
+        open_ports: open_ports(values),
         max_slices: MAX_SLICES,
         senders_per_port: None,
         senders_raised_by: None,
@@ -166,6 +220,7 @@ fn limits(values: &Values) -> Limits {
         message_unit_bytes: 1,
         payload_bytes: values.number(PAYLOAD),
         first_segment_bytes: values.number(SEGMENT),
+        peripheral_ports: peripherals_of(values).into_iter().map(|(port, _)| port.into()).collect(),
     }
 }
 
@@ -203,6 +258,7 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
         first_pause: us(PAUSE),
         longest_wait: us(LONGEST),
         stall: us(STALL),
+        peripherals: peripherals_of(values),
         regions_per_port: 64,
         extents_per_port: 65_536,
         profile,

@@ -3,6 +3,7 @@
 //! (section 4.2).
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::models::grim::wire::{Failures, Fragment, HEAD_BYTES, Kind};
 use crate::nic::frame::SharedFrame;
@@ -65,6 +66,8 @@ pub(super) enum Sink {
     },
     /// Into exposed memory.
     Memory,
+    /// Into a peripheral's memory, where room for all of it was taken.
+    Peripheral(Vec<u8>),
     /// Nowhere: it was refused, or its endpoint closed.
     Nowhere,
 }

@@ -13,6 +13,7 @@
 //!   processor looks for that;
 //! * `link`: a channel to another card and what comes from there: reliable, in order, optimistic;
 //! * `endpoint`: where messages go: a receive queue and a payload region; `payload_room`: the room of that region;
+//! * [`peripherals`]: endpoints that are cards beside the NIC; `peripheral_port`: what all of them have alike;
 //! * `command`: what programs push; `control`: what drivers ask for.
 //!
 //! # Departures
@@ -36,6 +37,8 @@ mod endpoint;
 mod link;
 pub mod nic;
 mod payload_room;
+mod peripheral_port;
+pub mod peripherals;
 mod schedule;
 pub mod wire;
 

@@ -1,5 +1,6 @@
 //! The card: ports, links to other cards, and one processor that does everything in turn.
 
+mod beside;
 mod inbound;
 mod outbound;
 
@@ -18,6 +19,7 @@ use crate::models::grim::control::Operation;
 use crate::models::grim::counters::{Counters, Effects};
 use crate::models::grim::endpoint::Endpoint;
 use crate::models::grim::link::Link;
+use crate::models::grim::peripheral_port::PeripheralPort;
 use crate::models::grim::schedule::Schedule;
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, PageStore, Register, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
@@ -70,6 +72,8 @@ struct Port {
 pub struct Grim {
     config: Config,
     ports: Vec<Option<Port>>,
+    /// Cards beside this one, each with a port that no program can open.
+    peripherals: Vec<PeripheralPort>,
     /// By port. They outlive it.
     regions: Vec<Regions>,
     /// Channels between this card and others, as they were first used. There are at most as many as there are nodes and channels.
@@ -105,6 +109,11 @@ impl Grim {
         let cycles = |name| ni.machines.get(name);
         Ok(Self {
             ports: (0..MAX_CHANNELS).map(|_| None).collect(),
+            peripherals: config
+                .peripherals
+                .iter()
+                .map(|(port, kind)| PeripheralPort::new(*port, kind, &config))
+                .collect(),
             regions: (0..MAX_CHANNELS)
                 .map(|_| Regions::new(config.regions_per_port, config.extents_per_port))
                 .collect(),
@@ -231,6 +240,7 @@ impl Grim {
                 Timer::Room => self.take_room_back(now),
             }
         }
+        self.finish_peripherals(now);
         self.pump(now);
     }
 
@@ -309,7 +319,7 @@ impl Controlled for Grim {
     }
 
     fn may_open(&self, port: usize, _: &PortOpen) -> bool {
-        port < self.config.channels as usize
+        port < self.config.channels as usize && self.peripheral(port).is_none()
     }
 
     fn open_port(&mut self, port: usize, open: &PortOpen) -> Result<(), ControlError> {
@@ -339,7 +349,7 @@ impl Controlled for Grim {
     }
 
     fn own_counters(&self) -> Vec<(&'static str, u64)> {
-        self.effects.counters.by_name().into()
+        self.all_counters().by_name().into()
     }
 
     fn carry_out(
@@ -410,11 +420,15 @@ impl Nic for Grim {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next().into_iter().chain(self.work_due).min()
+        self.timers.next().into_iter().chain(self.poll_work()).min()
     }
 
     fn poll_work(&self) -> Option<Time> {
-        self.work_due
+        self.work_due.into_iter().chain(self.peripherals.iter().filter_map(PeripheralPort::due)).min()
+    }
+
+    fn has_stations(&self) -> bool {
+        self.peripherals.iter().any(PeripheralPort::has_station)
     }
 
     fn accepts_store(&self, port: u32) -> bool {
@@ -452,11 +466,19 @@ impl Observed for Grim {
         self.effects.interface.ledger_mut()
     }
 
+    fn peripherals(&self) -> Vec<(&'static str, &Ledger)> {
+        self.peripherals.iter().map(|port| (port.name(), port.ledger())).collect()
+    }
+
+    fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
+        self.peripherals.iter_mut().map(PeripheralPort::ledger_mut).collect()
+    }
+
     fn statistics(&self, shell: &ShellCounts) -> Statistics {
         self.effects.counters.statistics(shell)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.effects.counters.by_name().into()
+        self.all_counters().by_name().into()
     }
 }

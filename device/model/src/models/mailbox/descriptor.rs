@@ -64,6 +64,7 @@ fn limits(_: &Values) -> Limits {
         message_unit_bytes: WORD_BYTES as u32,
         payload_bytes: 0,
         first_segment_bytes: 0,
+        peripheral_ports: Vec::new(),
     }
 }
 

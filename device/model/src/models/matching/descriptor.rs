@@ -90,6 +90,7 @@ fn limits(values: &Values) -> Limits {
         message_unit_bytes: 1,
         payload_bytes: 0,
         first_segment_bytes: 0,
+        peripheral_ports: Vec::new(),
     }
 }
 

@@ -49,12 +49,16 @@ pub fn profile() -> Arc<Profile> {
     profile.bus.pio_write = Price { burst_bytes: 32, ..bus };
     profile.bus.pio_write_uncombined = Price { burst_bytes: 8, ..bus };
     (profile.bus.dma_write, profile.bus.dma_read) = (bus, bus);
+    profile.bus.device_to_device = bus;
     profile.ni.clock_ps = 30_000;
     profile.ni.machines = [
         ("processor_send", cycles(70, 1)),
         ("processor_receive", cycles(70, 1)),
         ("processor_acknowledge", cycles(20, 0)),
         ("scan", cycles(4, 0)),
+        ("io_card_receive", cycles(100, 2)),
+        ("io_card_send", cycles(60, 1)),
+        ("function_card", cycles(10, 1)),
     ]
     .into_iter()
     .collect();
@@ -78,6 +82,7 @@ pub fn config(node: u16, nodes: u32) -> Config {
         first_pause: us(20),
         longest_wait: us(10_000),
         stall: us(20_000),
+        peripherals: Vec::new(),
         regions_per_port: 8,
         extents_per_port: 64,
         profile: profile(),

@@ -1,5 +1,6 @@
 //! For each way of using a card: how fast it is here, and how a guest with such a card may hurt others.
 
+mod channels;
 mod lists;
 mod posts;
 mod slices;
@@ -25,7 +26,7 @@ pub struct Benches {
 pub const ALL: &[Benches] = &[slices::BENCHES, lists::BENCHES];
 
 /// What guests with such cards may do to others.
-pub const ATTACKS: &[&[Attack]] = &[lists::ATTACKS, posts::ATTACKS];
+pub const ATTACKS: &[&[Attack]] = &[channels::ATTACKS, lists::ATTACKS, posts::ATTACKS];
 
 /// Figures of one way.
 #[derive(Clone, Debug, Serialize)]

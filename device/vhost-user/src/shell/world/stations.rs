@@ -43,18 +43,14 @@ impl World {
     pub fn transmit(&mut self, node: usize) -> bool {
         self.turn = Turn::WHOLE;
         self.acts += 1;
-        // What was sent to stations before is there before more is sent: however much that is, it waits in the guest.
-        if self.serve_stations() {
+        // What it sent to stations before is there before it sends more: however much that is, it waits in the guest.
+        if self.serve_stations(node) {
             return true;
         }
         let Self { ethernet, network, turn, buses, cards, .. } = self;
         let more = ethernet.transmit(node, network, turn, buses, cards);
-        let more_at_stations = self.serve_stations();
-        if self.owes_stations {
-            self.settle(node);
-            self.owes_stations = self.network.is_moving();
-        }
-        more || more_at_stations || self.owes_stations
+        let more = self.serve_stations(node) || more;
+        self.settle_stations(node) || more
     }
 
     /// The driver of `node` has left receive buffers in its Ethernet function.
@@ -66,25 +62,47 @@ impl World {
     /// The fabric was quiet: Ethernet frames that a fault held back arrive. False when there are none.
     pub fn release_held(&mut self) -> bool {
         let any = self.ethernet.release_held(&mut self.buses, &self.cards);
-        self.turn = Turn::WHOLE;
-        self.serve_stations();
+        for node in 0..self.ethernet.states.len() {
+            // Whoever sent them may send nothing more, and there are no more than may be held back.
+            self.turn = Turn::WHOLE;
+            while self.serve_stations(node) {
+                self.turn = Turn::WHOLE;
+            }
+            self.settle_stations(node);
+        }
         any
     }
 
-    /// Feeds to cards what guests sent to stations, and carries out what follows. True when there is more: one at least is fed.
-    fn serve_stations(&mut self) -> bool {
-        while let Some(next) = self.ethernet.for_stations.pop_front() {
-            let to = next.to;
+    /// Feeds to cards what the guest of `node` sent to stations, and carries out what follows, as far as the turn goes. True when
+    /// there is more: one frame at least is fed.
+    fn serve_stations(&mut self, node: usize) -> bool {
+        while let Some(sender) = self.ethernet.states.get_mut(node)
+            && let Some(next) = sender.for_stations.pop_front()
+        {
+            sender.owes_settling = true;
             if !self.arrive_in_lockstep(&next) {
-                let ForStations { at, frame, message, .. } = next;
+                let ForStations { to, at, frame, message } = next;
                 self.arrive(to, at.into(), &frame, Some(message), Concern::Stations(to as u16));
-                self.owes_stations = true;
                 self.settle(to);
             }
             if self.turn.is_over() {
                 break;
             }
         }
-        !self.ethernet.for_stations.is_empty()
+        self.ethernet.states.get(node).is_some_and(|sender| !sender.for_stations.is_empty())
+    }
+
+    /// Goes on with what followed from frames of `node` for stations. True when there is more.
+    fn settle_stations(&mut self, node: usize) -> bool {
+        if self.ethernet.states.get(node).is_none_or(|sender| !sender.owes_settling) {
+            return false;
+        }
+        self.settle(node);
+        self.serve_stalled();
+        let owes = self.network.is_moving() && !self.is_in_lockstep();
+        if let Some(sender) = self.ethernet.states.get_mut(node) {
+            sender.owes_settling = owes;
+        }
+        owes
     }
 }

@@ -2,6 +2,7 @@
 //! for which there is none is refused (section 4.1).
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use niclab_abi::bar::TAG_WORDS;
 use niclab_abi::channels::payload_place;
@@ -24,6 +25,9 @@ impl Grim {
     /// A frame from the network.
     pub(super) fn on_frame(&mut self, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
         self.effects.attribute(message);
+        if self.on_ethernet(now, frame) {
+            return;
+        }
         let card = &mut self.effects.counters.card;
         let header = match Header::parse(frame) {
             Ok((header, _)) => header,
@@ -167,7 +171,8 @@ impl Grim {
         let mut next: Option<Time> = None;
         for place in 0..self.links.len() {
             let is_holding = |joining: &Joining| {
-                matches!(joining.sink, Sink::Endpoint { .. }) && wanted.contains(&joining.fragment.endpoint)
+                matches!(joining.sink, Sink::Endpoint { .. } | Sink::Peripheral(_))
+                    && wanted.contains(&joining.fragment.endpoint)
             };
             let Some(mut joining) = self.links[place].joining.take_if(|joining| is_holding(joining)) else {
                 continue;
@@ -219,7 +224,10 @@ impl Grim {
             // Its message has begun, or was given up.
             _ if fragment.offset > 0 => Verdict::Now,
             Some(port) => port.endpoint.judge(fragment, &self.regions[endpoint]),
-            None => Verdict::Never(REFUSED_CLOSED),
+            None => match self.peripheral(endpoint) {
+                Some(peripheral) => peripheral.judge(fragment),
+                None => Verdict::Never(REFUSED_CLOSED),
+            },
         }
     }
 
@@ -247,6 +255,12 @@ impl Grim {
                 }
             }
             (Verdict::Never(reason), ..) => self.fail(place, fragment, reason),
+            (Verdict::Now, None, Purpose::Handler { .. }) => {
+                if let Some(peripheral) = self.peripheral_mut(fragment.endpoint.into()) {
+                    peripheral.take_room(fragment.bytes);
+                    sink = Sink::Peripheral(Vec::with_capacity(fragment.bytes as usize));
+                }
+            }
             (Verdict::Now, None, _) | (Verdict::Wait, ..) => debug_assert!(false, "room was looked for"),
         }
         self.links[place].joining = Some(Joining { fragment: *fragment, joined: 0, sink, visible: at });
@@ -293,6 +307,9 @@ impl Grim {
 
     /// Stores the payload of a frame.
     fn store(&mut self, at: Time, place: usize, held: &Held, joining: &mut Joining, bytes: usize) {
+        if matches!(joining.sink, Sink::Peripheral(_)) {
+            return self.store_beside(at, held, joining, bytes);
+        }
         let index = usize::from(joining.fragment.endpoint);
         let port = self.ports.get(index).and_then(Option::as_ref);
         let ranges = port.and_then(|Port { endpoint, .. }| {
@@ -331,12 +348,22 @@ impl Grim {
                 self.fail(place, &joining.fragment, reason);
             }
             Sink::Memory => self.fail(place, &joining.fragment, REFUSED_MEMORY),
+            Sink::Peripheral(_) => {
+                if let Some(peripheral) = self.peripheral_mut(index) {
+                    peripheral.give_room_back(joining.fragment.bytes);
+                    self.has_room_back = true;
+                }
+                self.fail(place, &joining.fragment, reason);
+            }
             Sink::Nowhere => {}
         }
     }
 
     /// All of a message is there.
     fn finish(&mut self, place: usize, held: &Held, joining: Joining) {
+        if matches!(joining.sink, Sink::Peripheral(_)) {
+            return self.finish_beside(place, held, joining);
+        }
         let Joining { fragment, sink, visible, .. } = joining;
         let index = usize::from(fragment.endpoint);
         let Self { ports, effects, links, .. } = self;
@@ -351,7 +378,7 @@ impl Grim {
                 }
                 return;
             }
-            (Sink::Nowhere, _) => return,
+            (Sink::Nowhere | Sink::Peripheral(_), _) => return,
         };
         let (Some(Port { endpoint, .. }), Purpose::Handler { handler, arguments }) = (port, fragment.purpose)
         else {
@@ -402,8 +429,12 @@ impl Grim {
     /// What came of a message is dropped, if it is not whole.
     fn end_reception(&mut self, place: usize) {
         let Some(joining) = self.links[place].joining.take() else { return };
-        let Sink::Endpoint { promise, place: begin } = joining.sink else { return };
         let index = usize::from(joining.fragment.endpoint);
+        if let (Sink::Peripheral(_), Some(peripheral)) = (&joining.sink, self.peripheral_mut(index)) {
+            peripheral.give_room_back(joining.fragment.bytes);
+            self.has_room_back = true;
+        }
+        let Sink::Endpoint { promise, place: begin } = joining.sink else { return };
         match self.ports.get_mut(index).and_then(Option::as_mut) {
             Some(Port { endpoint, .. }) => {
                 endpoint.queue.forgo(promise);
@@ -423,7 +454,8 @@ impl Grim {
             match core::mem::replace(&mut joining.sink, Sink::Nowhere) {
                 Sink::Nowhere => continue,
                 Sink::Endpoint { promise, .. } => promise.void(),
-                Sink::Memory => {}
+                // No program has the port of a peripheral.
+                Sink::Memory | Sink::Peripheral(_) => {}
             }
             self.fail(place, &fragment, REFUSED_CLOSED);
         }

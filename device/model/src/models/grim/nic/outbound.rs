@@ -1,10 +1,12 @@
 //! From outbound queues to frames, and what becomes of these.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use niclab_abi::channels::WINDOW_CHANNEL_PAYLOAD;
 use niclab_abi::receive::REFUSED_SEGMENT;
 
+use super::beside::channel_of;
 use super::{Grim, Port, Timer};
 use crate::models::grim::channel::Channel;
 use crate::models::grim::link::{Ending, FrameNumber, Kept, Link};
@@ -27,7 +29,7 @@ pub(super) struct Reading {
 impl Grim {
     /// When the next frame of a channel could be made, if it could.
     fn ready(&self, channel: usize) -> Option<Time> {
-        let outgoing = self.ports.get(channel)?.as_ref()?.channel.queue.front()?;
+        let outgoing = self.channel(channel)?.queue.front()?;
         let place = self.places.get(&(outgoing.message.node, channel as u8));
         let can_send = place.is_none_or(|place| self.links[*place].can_send());
         let mut cutter = outgoing.cutter;
@@ -63,8 +65,9 @@ impl Grim {
     /// Makes the next frame of a channel, for which the processor has looked for so long.
     fn send_frame(&mut self, index: usize, looked: Span) {
         let most = self.config.fragment_bytes();
-        let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
+        let Some(channel) = self.channel_mut(index) else { return };
         let Some(outgoing) = channel.queue.front_mut() else { return };
+        let whole = outgoing.whole.clone();
         let (message, tag, number) = (outgoing.message, outgoing.tag, outgoing.number);
         let is_first = outgoing.cutter.begun().is_none();
         let (bytes, is_last) = outgoing.cutter.next(most);
@@ -106,6 +109,12 @@ impl Grim {
         let mut kept = Kept { frame: SharedFrame::default(), message: Some(tag), is_report: false };
         if payload_bytes == 0 {
             kept.frame = header.emit().into();
+            self.effects.frame(passage, kept.frame.clone(), kept.message);
+        } else if let Some(payload) = whole {
+            let mut frame = header.head();
+            frame.extend_from_slice(payload.get(range_of(&bytes)).unwrap_or_default());
+            seal(&mut frame);
+            kept.frame = frame.into();
             self.effects.frame(passage, kept.frame.clone(), kept.message);
         } else {
             let token = self.effects.next_token();
@@ -187,10 +196,10 @@ impl Grim {
 
     /// The window of a link has moved: messages have left. Whether a status line is due for them.
     fn settle(&mut self, place: usize) -> bool {
-        let link = &mut self.links[place];
+        let Self { links, ports, peripherals, .. } = self;
+        let link = &mut links[place];
         let oldest = link.frames.oldest();
-        let port = self.ports.get_mut(usize::from(link.channel)).and_then(Option::as_mut);
-        let Some(Port { channel, .. }) = port else {
+        let Some(channel) = channel_of(ports, peripherals, link.channel.into()) else {
             link.endings.clear();
             return false;
         };
@@ -209,9 +218,14 @@ impl Grim {
         let refused = link.on_failures(failures);
         effects.card().malformed += u64::from(refused.is_none());
         let refused = refused.unwrap_or(0);
-        let port = ports.get_mut(usize::from(link.channel)).and_then(Option::as_mut);
-        let Some(Port { channel, .. }) = port.filter(|_| refused > 0 || is_line_due) else { return };
         effects.attribute(None);
+        let Some(Port { channel, .. }) = ports.get_mut(usize::from(link.channel)).and_then(Option::as_mut)
+        else {
+            return self.tell_beside(at, place, refused, is_line_due);
+        };
+        if refused == 0 && !is_line_due {
+            return;
+        }
         // It and lines of later launches meet on the bus in the order in which they are fed.
         effects.card().unordered += 1;
         if refused > 0 {
@@ -280,4 +294,9 @@ impl Grim {
             self.send_owed(now, place);
         }
     }
+}
+
+/// Bytes of a fragment as places in memory.
+fn range_of(bytes: &Range<u64>) -> Range<usize> {
+    bytes.start as usize..bytes.end as usize
 }

@@ -1,0 +1,150 @@
+//! The NIC and the cards beside it: what it hands them, and when it takes what they send.
+
+use super::{Grim, Port};
+use crate::fabric::ethernet::{ETHER_TYPE_CLUSTER, Frame, is_group, station_of_mac};
+use crate::models::grim::channel::Channel;
+use crate::models::grim::config::HEADER_BYTES;
+use crate::models::grim::counters::Counters;
+use crate::models::grim::link::{Held, Joining, Sink};
+use crate::models::grim::peripheral_port::PeripheralPort;
+use crate::models::grim::peripherals::Arrival;
+use crate::models::grim::wire::{HEAD_BYTES, Purpose};
+use crate::nic::Address;
+use crate::nic::frame::SharedFrame;
+use crate::parts::effects::WORD_BYTES;
+use crate::parts::host_interface::BusTransfer;
+use crate::time::Time;
+
+impl Grim {
+    /// The card beside this one that has this port.
+    pub(super) fn peripheral(&self, port: usize) -> Option<&PeripheralPort> {
+        self.peripherals.iter().find(|peripheral| usize::from(peripheral.number) == port)
+    }
+
+    pub(super) fn peripheral_mut(&mut self, port: usize) -> Option<&mut PeripheralPort> {
+        self.peripherals.iter_mut().find(|peripheral| usize::from(peripheral.number) == port)
+    }
+
+    /// The outbound queue of a program or of a card beside this one.
+    pub(super) fn channel(&self, index: usize) -> Option<&Channel> {
+        match self.ports.get(index)? {
+            Some(port) => Some(&port.channel),
+            None => self.peripheral(index).map(|peripheral| &peripheral.channel),
+        }
+    }
+
+    pub(super) fn channel_mut(&mut self, index: usize) -> Option<&mut Channel> {
+        channel_of(&mut self.ports, &mut self.peripherals, index)
+    }
+
+    /// What the card counts, with what the cards beside it do.
+    pub(super) fn all_counters(&self) -> Counters {
+        let mut counters = self.effects.counters;
+        for peripheral in &self.peripherals {
+            counters.peripheral_handled += peripheral.handled;
+            counters.peripheral_unsendable += peripheral.unsendable;
+            counters.peripheral_dropped_frames += peripheral.dropped_frames;
+        }
+        counters
+    }
+
+    /// Payload of a message for a card beside this one: into its memory.
+    pub(super) fn store_beside(&mut self, at: Time, held: &Held, joining: &mut Joining, bytes: usize) {
+        let Sink::Peripheral(payload) = &mut joining.sink else { return };
+        payload.extend_from_slice(held.frame.get(HEAD_BYTES..HEAD_BYTES + bytes).unwrap_or_default());
+        let stage = self.effects.interface.transfer(BusTransfer::DeviceToDevice, at, bytes as u64);
+        joining.visible = joining.visible.max(stage.end);
+        self.effects.card().bytes_received += bytes as u64;
+    }
+
+    /// All of a message for a card beside this one is in its memory: its header follows.
+    pub(super) fn finish_beside(&mut self, place: usize, held: &Held, joining: Joining) {
+        let Joining { fragment, sink, visible, .. } = joining;
+        let (Sink::Peripheral(payload), Purpose::Handler { handler, arguments }) = (sink, fragment.purpose)
+        else {
+            return;
+        };
+        let link = &self.links[place];
+        let from = Address { node: link.node, port: link.channel };
+        let arrival = Arrival { from, handler, arguments, payload, interrupt: fragment.interrupt };
+        let visible = self.effects.interface.transfer(BusTransfer::DeviceToDevice, visible, HEADER_BYTES).end;
+        self.effects.card().messages_received += 1;
+        if let Some(peripheral) = self.peripheral_mut(fragment.endpoint.into()) {
+            peripheral.deliver(arrival, visible, held.message);
+        }
+    }
+
+    /// A frame of ordinary networking: for the Ethernet ports of the cards beside this one.
+    pub(super) fn on_ethernet(&mut self, now: Time, frame: &SharedFrame) -> bool {
+        let Some(ethernet) = Frame::new_checked(frame) else { return false };
+        if ethernet.ether_type() == ETHER_TYPE_CLUSTER {
+            return false;
+        }
+        let destination = ethernet.destination();
+        let station = station_of_mac(&destination).and_then(|(_, station)| station);
+        for peripheral in &mut self.peripherals {
+            let is_its = station == Some(peripheral.number) || is_group(&destination);
+            if is_its && peripheral.has_station() {
+                peripheral.on_frame(now, frame);
+            }
+        }
+        true
+    }
+
+    /// Cards beside this one are through with messages by `now`: what they send is due, and there is room for others.
+    pub(super) fn finish_peripherals(&mut self, now: Time) {
+        for index in 0..self.peripherals.len() {
+            while let Some(done) = self.peripherals[index].finish(now) {
+                let mut tag = done.tag;
+                for frame in done.frames {
+                    self.effects.frame(done.at, frame, tag);
+                }
+                if let Some(tag) = tag.take() {
+                    self.effects.interface.ledger_mut().complete(&tag, done.at);
+                }
+                self.push_beside(index);
+                self.drain(done.at);
+            }
+        }
+    }
+
+    /// A card beside this one pushes what it has to send, as far as its outbound queue has room.
+    fn push_beside(&mut self, index: usize) {
+        let Self { peripherals, effects, config, messages, .. } = self;
+        if let Some(peripheral) = peripherals.get_mut(index) {
+            peripheral.push(config, messages, &mut effects.interface);
+        }
+    }
+
+    /// Messages of a card beside this one may have left its outbound queue, of which it is told where it may wait for that. What
+    /// could not be delivered is counted: it has nobody to be told to.
+    pub(super) fn tell_beside(&mut self, at: Time, place: usize, refused: u32, is_line_due: bool) {
+        let channel = self.links[place].channel;
+        let Some(index) = self.peripherals.iter().position(|peripheral| peripheral.number == channel) else {
+            return;
+        };
+        if is_line_due {
+            self.effects.interface.transfer(BusTransfer::DeviceToDevice, at, WORD_BYTES);
+        }
+        let peripheral = &mut self.peripherals[index];
+        peripheral.unsendable += u64::from(refused);
+        peripheral.on_left();
+        self.push_beside(index);
+    }
+}
+
+/// The outbound queue of a program or of a card beside this one.
+pub(super) fn channel_of<'a>(
+    ports: &'a mut [Option<Port>],
+    peripherals: &'a mut [PeripheralPort],
+    index: usize,
+) -> Option<&'a mut Channel> {
+    match ports.get_mut(index)? {
+        Some(port) => Some(&mut port.channel),
+        None => {
+            let mut peripherals = peripherals.iter_mut();
+            let peripheral = peripherals.find(|peripheral| usize::from(peripheral.number) == index)?;
+            Some(&mut peripheral.channel)
+        }
+    }
+}

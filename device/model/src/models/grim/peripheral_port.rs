@@ -1,0 +1,299 @@
+//! What all peripherals have alike: queues for what comes and what goes, and a processor that handles one message at a time.
+//!
+//! Cards write into each other's memory over the node's bus: the NIC headers, payload and status, the peripheral what it sends, into
+//! the outbound queue of its channel. The room of a message is free when it was handled, and the next is handled when all that the
+//! one before it sends is in the outbound queue, so that memory is bounded whatever comes.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use niclab_abi::channels::CHANNEL_UNKNOWN;
+use niclab_abi::receive::REFUSED_NO_PAYLOAD;
+
+use crate::fabric::ethernet::mac_of_station;
+use crate::models::grim::channel::Channel;
+use crate::models::grim::command::{Message, Payload};
+use crate::models::grim::config::{Config, HEADER_BYTES};
+use crate::models::grim::endpoint::Verdict;
+use crate::models::grim::peripherals::{Arrival, Kind, Peripheral, PeripheralSeat, Sending, Work};
+use crate::models::grim::wire::{Fragment, Purpose};
+use crate::nic::frame::SharedFrame;
+use crate::nic::{Address, FrameBytes};
+use crate::parts::effects::WORD_BYTES;
+use crate::parts::host_interface::{BusTransfer, HostInterface, Machine};
+use crate::parts::port::RequesterPage;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::profile::MachineCycles;
+use crate::platform::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Most frames of its Ethernet port that wait. A guest that floods it loses its own.
+const MAX_FRAMES: usize = 64;
+
+/// What waits for the processor.
+#[derive(Debug)]
+enum Waiting {
+    Message { arrival: Arrival, visible: Time, tag: Option<TraceTag> },
+    Frame { frame: SharedFrame, at: Time },
+}
+
+/// What the processor is at.
+#[derive(Debug)]
+struct Job {
+    done: Time,
+    /// Memory that is free then.
+    bytes: u64,
+    work: Work,
+    tag: Option<TraceTag>,
+}
+
+/// What is due when a job is done.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) at: Time,
+    /// The message that was handled.
+    pub(super) tag: Option<TraceTag>,
+    /// For the Ethernet port.
+    pub(super) frames: Vec<FrameBytes>,
+}
+
+/// A peripheral and its channel.
+pub(super) struct PeripheralPort {
+    pub(super) number: u8,
+    kind: &'static Kind,
+    card: Box<dyn Peripheral>,
+    /// Its outbound queue at the NIC.
+    pub(super) channel: Channel,
+    node: u16,
+    interface: HostInterface,
+    processor: Machine,
+    receive: MachineCycles,
+    send: MachineCycles,
+    /// Bytes of memory that messages take, which have begun to come and were not handled.
+    taken: u64,
+    waiting: VecDeque<Waiting>,
+    frames: usize,
+    job: Option<Job>,
+    outbox: VecDeque<(Sending, Time)>,
+    /// Messages with payload in the outbound queue, by number, the oldest first.
+    in_queue: VecDeque<(u64, u64)>,
+    queue_bytes: u64,
+    /// Messages that it wanted to send and that no channel can carry.
+    pub(super) unsendable: u64,
+    /// Frames for which its Ethernet port had no room.
+    pub(super) dropped_frames: u64,
+    /// Messages that it handled.
+    pub(super) handled: u64,
+}
+
+impl PeripheralPort {
+    pub(super) fn new(number: u8, kind: &'static Kind, config: &Config) -> Self {
+        let seat = PeripheralSeat { mac: mac_of_station(config.node, number), mtu_bytes: config.mtu_bytes };
+        let interface = HostInterface::new(Arc::clone(&config.profile));
+        let [receive, send] = kind.machines;
+        Self {
+            number,
+            kind,
+            card: (kind.build)(seat),
+            // It has no page: what the NIC has to tell, it writes to the card.
+            channel: Channel::new(RequesterPage::new(0), config.headers),
+            node: config.node,
+            processor: interface.machine(receive, kind.name),
+            receive: config.profile.ni.machines.get(receive),
+            send: config.profile.ni.machines.get(send),
+            interface,
+            taken: 0,
+            waiting: VecDeque::new(),
+            frames: 0,
+            job: None,
+            outbox: VecDeque::new(),
+            in_queue: VecDeque::new(),
+            queue_bytes: 0,
+            unsendable: 0,
+            dropped_frames: 0,
+            handled: 0,
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        self.kind.name
+    }
+
+    pub(super) const fn has_station(&self) -> bool {
+        self.kind.has_station
+    }
+
+    pub(super) const fn ledger(&self) -> &Ledger {
+        self.interface.ledger()
+    }
+
+    pub(super) const fn ledger_mut(&mut self) -> &mut Ledger {
+        self.interface.ledger_mut()
+    }
+
+    /// What can be done with a message that begins with this fragment.
+    pub(super) fn judge(&self, fragment: &Fragment) -> Verdict {
+        let bytes = HEADER_BYTES + u64::from(fragment.bytes);
+        match fragment.purpose {
+            // It lets nobody write where no handler looks.
+            Purpose::Memory { .. } => Verdict::Never(niclab_abi::receive::REFUSED_MEMORY),
+            Purpose::Handler { .. } if bytes > self.kind.memory_bytes => Verdict::Never(REFUSED_NO_PAYLOAD),
+            Purpose::Handler { .. } if self.taken + bytes > self.kind.memory_bytes => Verdict::Wait,
+            Purpose::Handler { .. } => Verdict::Now,
+        }
+    }
+
+    /// A message of so much payload begins to come.
+    pub(super) const fn take_room(&mut self, bytes: u32) {
+        self.taken += HEADER_BYTES + bytes as u64;
+    }
+
+    /// It will not become whole.
+    pub(super) const fn give_room_back(&mut self, bytes: u32) {
+        self.taken -= HEADER_BYTES + bytes as u64;
+    }
+
+    /// A message is there, whole, for which room was taken.
+    pub(super) fn deliver(&mut self, arrival: Arrival, visible: Time, tag: Option<TraceTag>) {
+        self.waiting.push_back(Waiting::Message { arrival, visible, tag });
+        self.start();
+    }
+
+    /// A frame has come to its Ethernet port.
+    pub(super) fn on_frame(&mut self, at: Time, frame: &SharedFrame) {
+        if self.frames == MAX_FRAMES {
+            self.dropped_frames += 1;
+            return;
+        }
+        self.frames += 1;
+        self.waiting.push_back(Waiting::Frame { frame: frame.clone(), at });
+        self.start();
+    }
+
+    /// The processor takes the next message, if it is free and all that the one before sends has left its hands.
+    fn start(&mut self) {
+        if self.job.is_some() || !self.outbox.is_empty() {
+            return;
+        }
+        let mut work = Work::default();
+        let (ready, bytes, tag) = match self.waiting.pop_front() {
+            None => return,
+            Some(Waiting::Message { arrival, visible, tag }) => {
+                self.handled += 1;
+                if !self.card.on_message(&arrival, &mut work) {
+                    work.answer(&arrival, CHANNEL_UNKNOWN, [arrival.handler, 0, 0, 0], Vec::new());
+                }
+                (visible, HEADER_BYTES + arrival.payload.len() as u64, tag)
+            }
+            Some(Waiting::Frame { frame, at }) => {
+                self.frames -= 1;
+                self.card.on_frame(&frame, &mut work);
+                (at, 0, None)
+            }
+        };
+        self.interface.ledger_mut().attribute(tag);
+        let span = self.interface.profile().ni.span(self.receive, work.bytes.div_ceil(WORD_BYTES));
+        let done = self.interface.work_for(&mut self.processor, ready, work.bytes, span).end;
+        self.job = Some(Job { done, bytes, work, tag });
+    }
+
+    /// When it is through with what it is at.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.job.as_ref().map(|job| job.done)
+    }
+
+    /// It is through with what it was at by `now`, if it is: the room is free, and what it sends is due.
+    pub(super) fn finish(&mut self, now: Time) -> Option<Done> {
+        let Job { done, bytes, work, tag } = self.job.take_if(|job| job.done <= now)?;
+        self.taken -= bytes;
+        self.outbox.extend(work.sendings.into_iter().map(|sending| (sending, done)));
+        Some(Done { at: done, tag, frames: work.frames })
+    }
+
+    /// Whether the first of what it wants to send has room in the outbound queue.
+    fn has_room(&self, bytes: u64, config: &Config) -> bool {
+        let room = bytes == 0 || self.queue_bytes + bytes <= config.payload_bytes;
+        self.channel.has_room() && room
+    }
+
+    /// Pushes what it wants to send, as far as there is room, over the bus that the NIC has on loan. `messages` numbers the messages
+    /// of this node. True when any was pushed.
+    pub(super) fn push(&mut self, config: &Config, messages: &mut u64, bus: &mut HostInterface) -> bool {
+        let mut any = false;
+        while let Some((sending, ready)) = self.outbox.pop_front() {
+            let bytes = sending.payload.len() as u64;
+            if bytes > config.max_bulk_bytes() || u32::from(sending.to.node) >= config.nodes {
+                self.unsendable += 1;
+                continue;
+            }
+            if !self.has_room(bytes, config) {
+                self.outbox.push_front((sending, ready));
+                break;
+            }
+            *messages += 1;
+            let tag = TraceTag {
+                node: self.node,
+                port: self.number.into(),
+                number: *messages,
+                launched: ready,
+                bytes: bytes as u32,
+            };
+            self.interface.ledger_mut().attribute(Some(tag));
+            let span = self.interface.profile().ni.span(self.send, bytes.div_ceil(WORD_BYTES));
+            let made = self.interface.work_for(&mut self.processor, ready, bytes, span).end;
+            let there = on_bus(&mut self.interface, bus, |interface| {
+                interface.transfer(BusTransfer::DeviceToDevice, made, HEADER_BYTES + bytes).end
+            });
+            self.launch(sending, tag, there);
+            any = true;
+        }
+        self.start();
+        any
+    }
+
+    fn launch(&mut self, sending: Sending, tag: TraceTag, there: Time) {
+        let Sending { to: Address { node, port }, handler, arguments, payload, interrupt } = sending;
+        let bytes = payload.len() as u32;
+        let message = Message {
+            node,
+            endpoint: port.into(),
+            purpose: Purpose::Handler { handler, arguments },
+            interrupt,
+            notify: false,
+            payload: Payload { offset: 0, bytes },
+            pushed: bytes,
+        };
+        let number = self.channel.launch_whole(message, tag, there, payload.into());
+        if bytes > 0 {
+            self.in_queue.push_back((number, bytes.into()));
+            self.queue_bytes += u64::from(bytes);
+        }
+    }
+
+    /// Messages have left the outbound queue: the room of their payload is free.
+    pub(super) fn on_left(&mut self) {
+        let left = self.channel.left();
+        while let Some((_, bytes)) = self.in_queue.front().filter(|(number, _)| *number < left) {
+            self.queue_bytes -= bytes;
+            self.in_queue.pop_front();
+        }
+    }
+}
+
+/// Acts as one master on the bus that another has on loan.
+fn on_bus<R>(
+    master: &mut HostInterface,
+    other: &mut HostInterface,
+    act: impl FnOnce(&mut HostInterface) -> R,
+) -> R {
+    let mut node = NodeBus::default();
+    other.leave(&mut node);
+    master.enter(&node);
+    let result = act(master);
+    master.leave(&mut node);
+    other.enter(&node);
+    result
+}

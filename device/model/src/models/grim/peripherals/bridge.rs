@@ -1,0 +1,255 @@
+//! A bridge between the cluster's network and Ethernet (section 4.3): the payload of a message goes as UDP datagrams over the card's
+//! own Ethernet port, and what ordinary sockets answer goes back as messages. It answers for each address that it was given.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use etherparse::{ArpOperation, ArpPacket, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use niclab_abi::channels::{CHANNEL_BRIDGED, bridge_ports};
+
+use super::{Arrival, PeripheralSeat, Work};
+use crate::fabric::ethernet::{BROADCAST, Frame, mac_of_node, station_of_mac};
+use crate::nic::{Address, FrameBytes};
+
+/// Bytes of the headers of IPv4 and UDP.
+const HEADER_BYTES: usize = 20 + 8;
+/// Addresses and ports by which a bridge is known at a time. Who invents addresses makes it forget the oldest, and not grow.
+const MAX_BINDINGS: usize = 64;
+/// Routers that a datagram may pass.
+const TIME_TO_LIVE: u8 = 64;
+/// In place of a node: somebody else.
+const NO_NODE: u32 = 0xffff;
+
+/// Who gets what comes to an address and a port of the bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Binding {
+    address: [u8; 4],
+    port: u16,
+    owner: Address,
+    interrupt: bool,
+}
+
+/// A bridge.
+#[derive(Clone, Debug)]
+pub(super) struct Bridge {
+    seat: PeripheralSeat,
+    bindings: VecDeque<Binding>,
+}
+
+impl Bridge {
+    pub(super) const fn new(seat: PeripheralSeat) -> Self {
+        Self { seat, bindings: VecDeque::new() }
+    }
+
+    /// A message goes out as datagrams, each as long as a frame can be.
+    pub(super) fn send(&mut self, message: &Arrival, work: &mut Work) {
+        let [node, target, own, ports] = message.arguments;
+        let (source, destination) = ((ports >> 16) as u16, ports as u16);
+        let own = own.to_be_bytes();
+        self.bind(Binding { address: own, port: source, owner: message.from, interrupt: message.interrupt });
+        let most = (self.seat.mtu_bytes as usize).saturating_sub(HEADER_BYTES).max(1);
+        let parts = message.payload.chunks(most);
+        // A message without payload is a datagram without.
+        for part in parts.chain(message.payload.is_empty().then_some(&[][..])) {
+            let mut frame = Vec::with_capacity(14 + HEADER_BYTES + part.len());
+            let packet = PacketBuilder::ethernet2(self.seat.mac, mac_of_node(node as u16))
+                .ipv4(own, target.to_be_bytes(), TIME_TO_LIVE)
+                .udp(source, destination);
+            if packet.write_to_vec(&mut frame, part).is_ok() {
+                work.go_through(part.len());
+                work.send_frame(FrameBytes::from_vec(frame));
+            }
+        }
+    }
+
+    fn bind(&mut self, binding: Binding) {
+        let is_same = |other: &Binding| (other.address, other.port) == (binding.address, binding.port);
+        self.bindings.retain(|other| !is_same(other));
+        if self.bindings.len() == MAX_BINDINGS {
+            self.bindings.pop_front();
+        }
+        self.bindings.push_back(binding);
+    }
+
+    /// A frame that came to the Ethernet port. What is not for an address of the bridge is no business of its.
+    pub(super) fn on_frame(&mut self, frame: &[u8], work: &mut Work) {
+        let Some(ethernet) = Frame::new_checked(frame) else { return };
+        if ethernet.destination() != self.seat.mac && ethernet.destination() != BROADCAST {
+            return;
+        }
+        let Ok(packet) = SlicedPacket::from_ethernet(frame) else { return };
+        match (&packet.net, &packet.transport) {
+            (Some(NetSlice::Arp(request)), _) => self.on_request(&request.to_packet(), work),
+            (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) => {
+                let (header, datagram) = (ip.header().to_header(), udp.to_header());
+                let (from, to) = (header.source, header.destination);
+                let has_right_sum = datagram.checksum == 0
+                    || datagram.calc_checksum_ipv4(&header, udp.payload()) == Ok(datagram.checksum);
+                if header.calc_header_checksum() != header.header_checksum || !has_right_sum {
+                    return;
+                }
+                let binding = self
+                    .bindings
+                    .iter()
+                    .find(|binding| (binding.address, binding.port) == (to, udp.destination_port()));
+                let Some(binding) = binding else { return };
+                let node = station_of_mac(&ethernet.source()).map_or(NO_NODE, |(node, _)| node.into());
+                let ports = bridge_ports(udp.source_port(), udp.destination_port());
+                let arguments = [node, u32::from_be_bytes(from), u32::from_be_bytes(to), ports];
+                work.go_through(udp.payload().len());
+                let payload = udp.payload().into();
+                work.send(binding.owner, binding.interrupt, CHANNEL_BRIDGED, arguments, payload);
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody asks who has an address.
+    fn on_request(&self, request: &ArpPacket, work: &mut Work) {
+        let Ok(mut packet) = request.try_eth_ipv4() else { return };
+        let is_own = self.bindings.iter().any(|binding| binding.address == packet.target_ipv4);
+        if packet.operation != ArpOperation::REQUEST || !is_own {
+            return;
+        }
+        let asker = packet.sender_mac;
+        packet.operation = ArpOperation::REPLY;
+        (packet.target_mac, packet.sender_mac) = (asker, self.seat.mac);
+        core::mem::swap(&mut packet.sender_ipv4, &mut packet.target_ipv4);
+        let mut frame = Vec::new();
+        let answer = PacketBuilder::ethernet2(self.seat.mac, asker).arp(packet.into());
+        if answer.write_to_vec(&mut frame).is_ok() {
+            work.send_frame(FrameBytes::from_vec(frame));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use etherparse::ArpEthIpv4Packet;
+
+    use super::*;
+    use crate::fabric::ethernet::mac_of_station;
+
+    const SEAT: PeripheralSeat = PeripheralSeat { mac: mac_of_station(1, 7), mtu_bytes: 1_500 };
+    const OWN: [u8; 4] = [10, 9, 8, 7];
+    const GUEST: [u8; 4] = [10, 9, 8, 1];
+
+    fn message(payload: Vec<u8>) -> Arrival {
+        let from = Address { node: 0, port: 2 };
+        let arguments = [2, u32::from_be_bytes(GUEST), u32::from_be_bytes(OWN), bridge_ports(4_000, 53)];
+        Arrival { from, handler: 0, arguments, payload, interrupt: true }
+    }
+
+    fn act(act: impl FnOnce(&mut Work)) -> Work {
+        let mut work = Work::default();
+        act(&mut work);
+        work
+    }
+
+    fn datagram(to: [u8; 4], port: u16, payload: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let packet = PacketBuilder::ethernet2(mac_of_node(2), SEAT.mac).ipv4(GUEST, to, 64).udp(53, port);
+        packet.write_to_vec(&mut frame, payload).unwrap();
+        frame
+    }
+
+    #[test]
+    fn a_message_is_as_many_datagrams_as_it_needs_with_right_check_sums() {
+        let mut bridge = Bridge::new(SEAT);
+        let payload: Vec<u8> = (0..3_000_u32).map(|byte| byte as u8).collect();
+        let work = act(|work| bridge.send(&message(payload.clone()), work));
+        let mut sent = Vec::new();
+        for frame in &work.frames {
+            assert!(frame.len() <= 14 + 1_500);
+            let packet = SlicedPacket::from_ethernet(frame).unwrap();
+            let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) = (packet.net, packet.transport)
+            else {
+                panic!("a datagram")
+            };
+            let header = ip.header().to_header();
+            assert_eq!((header.source, header.destination), (OWN, GUEST));
+            assert_eq!(header.calc_header_checksum(), header.header_checksum);
+            let udp_header = udp.to_header();
+            assert_eq!(udp_header.calc_checksum_ipv4(&header, udp.payload()), Ok(udp_header.checksum));
+            assert_eq!((udp.source_port(), udp.destination_port()), (4_000, 53));
+            sent.extend_from_slice(udp.payload());
+        }
+        assert_eq!((work.frames.len(), sent), (3, payload));
+        let empty = act(|work| bridge.send(&message(Vec::new()), work));
+        assert_eq!(empty.frames.len(), 1);
+    }
+
+    #[test]
+    fn what_a_socket_answers_goes_to_who_sent_by_that_address_and_port() {
+        let mut bridge = Bridge::new(SEAT);
+        let before = act(|work| bridge.on_frame(&datagram(OWN, 4_000, b"early"), work));
+        assert!(before.sendings.is_empty(), "nobody has sent by it");
+        act(|work| bridge.send(&message(vec![1]), work));
+        let mut work = act(|work| bridge.on_frame(&datagram(OWN, 4_000, b"answer"), work));
+        let sending = work.sendings.pop().unwrap();
+        let arguments = [2, u32::from_be_bytes(GUEST), u32::from_be_bytes(OWN), bridge_ports(53, 4_000)];
+        assert_eq!((sending.to, sending.handler), (Address { node: 0, port: 2 }, CHANNEL_BRIDGED));
+        assert_eq!(
+            (sending.arguments, &*sending.payload, sending.interrupt),
+            (arguments, &b"answer"[..], true)
+        );
+        for (address, port) in [(OWN, 4_001), (GUEST, 4_000)] {
+            let work = act(|work| bridge.on_frame(&datagram(address, port, b"other"), work));
+            assert!(work.sendings.is_empty() && work.frames.is_empty());
+        }
+    }
+
+    #[test]
+    fn it_answers_who_asks_for_its_addresses_alone() {
+        let mut bridge = Bridge::new(SEAT);
+        act(|work| bridge.send(&message(vec![1]), work));
+        let asks = |address: [u8; 4]| {
+            let request = ArpEthIpv4Packet {
+                operation: ArpOperation::REQUEST,
+                sender_mac: mac_of_node(2),
+                sender_ipv4: GUEST,
+                target_mac: [0; 6],
+                target_ipv4: address,
+            };
+            let mut frame = Vec::new();
+            let packet = PacketBuilder::ethernet2(mac_of_node(2), BROADCAST).arp(request.into());
+            packet.write_to_vec(&mut frame).unwrap();
+            frame
+        };
+        let work = act(|work| bridge.on_frame(&asks(OWN), work));
+        let packet = SlicedPacket::from_ethernet(&work.frames[0]).unwrap();
+        let Some(NetSlice::Arp(answer)) = packet.net else { panic!("an answer") };
+        let answer = answer.to_packet().try_eth_ipv4().unwrap();
+        assert_eq!(
+            (answer.operation, answer.sender_mac, answer.sender_ipv4),
+            (ArpOperation::REPLY, SEAT.mac, OWN)
+        );
+        assert_eq!((answer.target_mac, answer.target_ipv4), (mac_of_node(2), GUEST));
+        assert!(act(|work| bridge.on_frame(&asks([10, 9, 8, 6]), work)).frames.is_empty());
+    }
+
+    #[test]
+    fn whatever_comes_over_ethernet_does_no_harm_and_bindings_are_bounded() {
+        let mut bridge = Bridge::new(SEAT);
+        for number in 0..1_000 {
+            let mut message = message(vec![1]);
+            message.arguments[2] = number;
+            act(|work| bridge.send(&message, work));
+        }
+        assert_eq!(bridge.bindings.len(), MAX_BINDINGS);
+        let frame = datagram(999_u32.to_be_bytes(), 4_000, b"a datagram that is cut and bent");
+        for length in 0..frame.len() {
+            act(|work| bridge.on_frame(&frame[..length], work));
+            for bit in 0..8 {
+                let mut bent = frame.clone();
+                bent[length] ^= 1 << bit;
+                let work = act(|work| bridge.on_frame(&bent, work));
+                // Of the sender's Ethernet address, and of fields that no sum covers, nobody can tell that they are bent.
+                let is_covered = length >= 14;
+                assert!(work.sendings.len() <= usize::from(!is_covered), "bit {bit} of byte {length}");
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! A card with a function (section 2: hardware accelerators; section 5.4: the companion FPGA card): what comes as a stream of messages
+//! goes through the function and back to its sender. The function is the user's.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use niclab_abi::channels::{CHANNEL_APPLIED, CHANNEL_APPLY, CHANNEL_PING, CHANNEL_PONG};
+
+use super::{Arrival, Kind, Peripheral, Work};
+use crate::nic::Address;
+
+pub(super) static KIND: Kind = Kind {
+    name: "function-card",
+    channel_key: "function_card_channel",
+    help: "The channel of a card on the node's bus that applies a function to messages: the check sequence (CRC-32) of each. \
+           docs/DEVICE.md says how it gets another one. 0: the node has none.",
+    memory_bytes: 1 << 20,
+    has_station: false,
+    machines: ["function_card", "function_card"],
+    build: |_| Box::new(FunctionCard(CheckSequence)),
+};
+
+/// A function over streams of messages.
+pub trait Function: Send {
+    /// What becomes of a message. `from` says of which stream it is: each sender's messages come in order.
+    fn apply(&mut self, from: Address, message: &[u8]) -> Vec<u8>;
+}
+
+/// A card with this function.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCard<F>(pub F);
+
+impl<F: Function> Peripheral for FunctionCard<F> {
+    fn on_message(&mut self, message: &Arrival, work: &mut Work) -> bool {
+        let (handler, payload) = match message.handler {
+            CHANNEL_PING => (CHANNEL_PONG, message.payload.clone()),
+            CHANNEL_APPLY => {
+                work.go_through(message.payload.len());
+                (CHANNEL_APPLIED, self.0.apply(message.from, &message.payload))
+            }
+            _ => return false,
+        };
+        work.answer(message, handler, message.arguments, payload);
+        true
+    }
+}
+
+/// The function of the bundled card: four bytes, the most significant first, the CRC-32 of the message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckSequence;
+
+impl Function for CheckSequence {
+    fn apply(&mut self, _: Address, message: &[u8]) -> Vec<u8> {
+        crc32fast::hash(message).to_be_bytes().into()
+    }
+}

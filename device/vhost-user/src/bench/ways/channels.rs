@@ -1,0 +1,191 @@
+//! What a guest that pushes messages into channels may do to others.
+
+use std::sync::Arc;
+
+use niclab_abi::channels::{
+    BulkHeader, CHANNEL_BULK, CHANNEL_INTERRUPT, CHANNEL_MAX_BULK_BYTES, CHANNEL_SEGMENT, CHANNEL_SHORT,
+    ChannelPayload, MessageHeader, OP_CHANNEL_PAYLOAD, Segment,
+};
+use niclab_abi::config::FEATURE_CHANNELS;
+use niclab_abi::{PAGE_BYTES, ToBytes, to_words};
+
+use crate::bench::BenchError;
+use crate::bench::hostile::{Attack, Scene};
+use crate::frontend::ClusterGuest;
+use crate::frontend::lists::ChannelPort;
+
+/// All of them.
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "short messages that interrupt, without end",
+        features: FEATURE_CHANNELS,
+        run: interrupts,
+    },
+    Attack { name: "messages of 48 KiB without end", features: FEATURE_CHANNELS, run: long_messages },
+    Attack { name: "messages to an endpoint that never releases", features: FEATURE_CHANNELS, run: unread },
+    Attack { name: "messages begun and the port closed", features: FEATURE_CHANNELS, run: closed_ports },
+    Attack { name: "segments of one byte", features: FEATURE_CHANNELS, run: crumbs },
+    Attack { name: "payload regions closed under messages", features: FEATURE_CHANNELS, run: closed_regions },
+    Attack { name: "slots that are no messages", features: FEATURE_CHANNELS, run: no_messages },
+];
+
+const LONG_BYTES: u32 = CHANNEL_MAX_BULK_BYTES as u32;
+/// Of a payload region, in which several long messages have room.
+const PAYLOAD_BYTES: u64 = 4 * CHANNEL_MAX_BULK_BYTES;
+/// Who helps.
+const PARTNER: u16 = 1;
+/// Words of a slot, at whose end a header stands.
+const WORDS: usize = 10;
+
+/// A guest with an open channel, and room for the payload of what comes.
+struct Program {
+    guest: Arc<ClusterGuest>,
+    port: ChannelPort,
+    address: u64,
+    region: u32,
+}
+
+impl Program {
+    fn new(scene: &Scene<'_>, node: usize) -> Result<Self, BenchError> {
+        let socket = scene.lab.cluster_socket(node)?;
+        let guest = Arc::new(ClusterGuest::connect(socket, PAYLOAD_BYTES + (4 << 20))?);
+        let port = ChannelPort::open(&guest, 64)?;
+        let address = guest.memory().allocate(PAYLOAD_BYTES, PAGE_BYTES)?;
+        let mut program = Self { guest, port, address, region: 0 };
+        program.take_payload()?;
+        Ok(program)
+    }
+
+    /// Says where payload goes.
+    fn take_payload(&mut self) -> Result<(), BenchError> {
+        self.region = self.port.register(self.address, PAYLOAD_BYTES)?;
+        let (port, region) = (self.port.port().number(), self.region);
+        let payload = ChannelPayload { port, region, offset: 0, bytes: PAYLOAD_BYTES };
+        self.guest.command(OP_CHANNEL_PAYLOAD, &payload)?;
+        Ok(())
+    }
+
+    /// Closes the port, whatever is under way, and opens another.
+    fn begin_anew(self) -> Result<Self, BenchError> {
+        let Self { guest, port, address, .. } = self;
+        port.close()?;
+        let port = ChannelPort::open(&guest, 64)?;
+        let mut program = Self { guest, port, address, region: 0 };
+        program.take_payload()?;
+        Ok(program)
+    }
+
+    /// Launches a slot, if the page has room.
+    fn launch(&mut self, scene: &Scene<'_>, code: u32, header: &impl ToBytes) {
+        fn words_of<T: ToBytes>(header: &T) -> [u64; WORDS] {
+            let mut words = to_words(header);
+            words.rotate_right(WORDS - T::BYTES / 8);
+            words
+        }
+        match self.port.port_mut().try_command(code, &words_of(header)) {
+            Some(_) => scene.count(1),
+            None => self.port.announce(),
+        }
+    }
+
+    /// Sends a message of which so much is pushed. What stands in the payload region is nobody's concern.
+    fn send(&mut self, scene: &Scene<'_>, bytes: u32, pushed: u32) {
+        let header = BulkHeader { node: PARTNER, handler: 20, bytes, pushed, ..BulkHeader::default() };
+        self.launch(scene, CHANNEL_BULK, &header);
+    }
+
+    /// Takes whatever has come.
+    fn receive(&mut self) {
+        while self.port.port_mut().try_receive().is_some() {}
+        self.port.announce();
+    }
+}
+
+fn partners(scene: &Scene<'_>) -> Result<[Program; 2], BenchError> {
+    Ok([Program::new(scene, 0)?, Program::new(scene, PARTNER.into())?])
+}
+
+fn interrupts(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let [mut from, mut to] = partners(scene)?;
+    while scene.goes_on() {
+        let header = MessageHeader { node: PARTNER, handler: 20, ..MessageHeader::default() };
+        from.launch(scene, CHANNEL_SHORT | CHANNEL_INTERRUPT, &header);
+        to.receive();
+    }
+    Ok(())
+}
+
+fn long_messages(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let [mut from, mut to] = partners(scene)?;
+    while scene.goes_on() {
+        from.send(scene, LONG_BYTES, LONG_BYTES);
+        to.receive();
+    }
+    Ok(())
+}
+
+fn unread(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let [mut from, _to] = partners(scene)?;
+    while scene.goes_on() {
+        from.send(scene, LONG_BYTES, LONG_BYTES);
+    }
+    Ok(())
+}
+
+fn closed_ports(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let [mut from, mut to] = partners(scene)?;
+    while scene.goes_on() {
+        (0..4).for_each(|_| from.send(scene, LONG_BYTES, LONG_BYTES));
+        from.send(scene, LONG_BYTES, LONG_BYTES / 2);
+        from.port.announce();
+        to.receive();
+        from = from.begin_anew()?;
+    }
+    Ok(())
+}
+
+fn crumbs(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let [mut from, mut to] = partners(scene)?;
+    let mut pushed = 0;
+    while scene.goes_on() {
+        pushed = pushed % LONG_BYTES + 1;
+        if pushed == 1 {
+            from.send(scene, LONG_BYTES, pushed);
+        } else {
+            // One for which the page has no room is made up for by the next.
+            from.launch(scene, CHANNEL_SEGMENT, &Segment { pushed, reserved: 0 });
+        }
+        to.receive();
+    }
+    Ok(())
+}
+
+fn closed_regions(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let [mut from, mut to] = partners(scene)?;
+    while scene.goes_on() {
+        (0..8).for_each(|_| from.send(scene, LONG_BYTES, LONG_BYTES));
+        to.port.deregister(to.region)?;
+        to = to.begin_anew()?;
+    }
+    Ok(())
+}
+
+fn no_messages(scene: &Scene<'_>) -> Result<(), BenchError> {
+    let [mut from, mut to] = partners(scene)?;
+    for number in 0_u32.. {
+        if !scene.goes_on() {
+            break;
+        }
+        let header = BulkHeader {
+            node: number as u16 % 3,
+            endpoint: (number >> 2) as u16,
+            offset: number.wrapping_mul(PAGE_BYTES as u32),
+            bytes: u32::MAX - number,
+            pushed: number,
+            ..BulkHeader::default()
+        };
+        from.launch(scene, number, &header);
+        to.receive();
+    }
+    Ok(())
+}
