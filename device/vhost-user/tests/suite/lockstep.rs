@@ -191,6 +191,19 @@ fn ordinary_frames_come_while_a_program_has_its_turn_and_are_answered_when_it_is
     b.idle();
     a.idle();
     assert_eq!(guest.receive(PATIENCE).unwrap().1[..12], [lab.mac(0), Station::mac(1)].concat());
+    // An answer to all, which the function beside the station hears as well.
+    let mut other = lab.ethernet(1, 0).unwrap();
+    a.begin();
+    b.begin();
+    assert!(matches!(a.wait(), Turn::Now { .. }));
+    assert!(guest.send(&frame([0xff; 6], Station::mac(1), 62)).unwrap());
+    until("the next frame", || wire.lock().heard.len() == 2);
+    a.end(false);
+    b.idle();
+    a.idle();
+    for guest in [&mut guest, &mut other] {
+        assert_eq!(guest.receive(PATIENCE).unwrap().1[..12], [[0xff; 6], Station::mac(1)].concat());
+    }
     // However long the turn is, what waits for its end is bounded.
     a.begin();
     b.begin();

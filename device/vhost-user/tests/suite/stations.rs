@@ -183,8 +183,6 @@ fn flood(lab: &Lab, wire: &Mutex<Wire>) {
     for _ in 0..FRAMES {
         let frame = frame(lab.mac(0), Station::mac(1), 1_500);
         until("room to send", || hostile.send(&frame).unwrap());
-        let waiting = lab.daemon().shell().world().ethernet.states[0].for_stations.len();
-        assert!(waiting <= 300, "{waiting}: no more than a turn is long");
     }
     let bystander = lab.guest(2).unwrap();
     bystander.statistics().unwrap();
@@ -202,6 +200,45 @@ fn a_guest_that_floods_a_station_waits_for_it_and_nobody_else_does() {
     until("an empty network", || !lab.daemon().shell().world().network.is_moving());
     let sent = lab.daemon().shell().world().cards[1].counts.traffic.sent_frames;
     assert_eq!(sent, 5_000, "each was answered");
+}
+
+#[test]
+fn a_guest_sends_no_more_to_a_station_before_that_has_what_it_sent_in_its_last_turn() {
+    const FRAMES: usize = 2_000;
+    let lab = lab(2);
+    let wire = Station::put(&lab, 1);
+    let mut guest = lab.ethernet(0, MERGEABLE).unwrap();
+    let frame = frame(lab.mac(0), Station::mac(1), 1_500);
+    let mut world = lab.daemon().shell().world();
+    let mut queued = 0;
+    while queued < FRAMES {
+        while queued < FRAMES && guest.queue(&Offload::default(), &frame).unwrap() {
+            queued += 1;
+        }
+        guest.flush().unwrap();
+        world.transmit(0);
+        let waiting = world.ethernet.states[0].for_stations.len();
+        assert!(waiting <= 300, "{waiting} is more than a turn is long");
+    }
+    while world.transmit(0) {}
+    assert_eq!(wire.lock().heard.len(), FRAMES);
+}
+
+#[test]
+fn a_long_frame_for_all_stations_in_the_shortest_segments_takes_no_more_memory_than_many_short_ones() {
+    const SEGMENTS: usize = 1_000;
+    let lab = lab(6);
+    let wires: Vec<_> = (1..6).map(|node| Station::put(&lab, node)).collect();
+    let mut guest = lab.ethernet_with(0, 256, 16_384, Negotiated::OFFERED).unwrap();
+    let (long, checksum) = tcp(lab.mac(0), BROADCAST, 8 * SEGMENTS);
+    let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 8 });
+    let mut world = lab.daemon().shell().world();
+    assert!(guest.queue(&Offload { checksum: Some(checksum), segmentation }, &long).unwrap());
+    guest.flush().unwrap();
+    while world.transmit(0) {}
+    let heard: Vec<usize> = wires.iter().map(|wire| heard(wire).len()).collect();
+    assert!(heard.iter().all(|heard| (800..SEGMENTS).contains(heard)), "{heard:?}");
+    assert_eq!(heard.iter().sum::<usize>(), 4_096);
 }
 
 #[test]
