@@ -1,4 +1,4 @@
-//! Each fault that is planted in a component of INIC is found. Builds the simulator and the model's tests in a copy of what is
+//! Each fault that is planted in a component of INIC, or in GRIM, is found. Builds the simulator and the model's tests in a copy of what is
 //! committed, with all faults in it, and runs them once for each: half an hour.
 //! `cargo test -p niclab-tests --features planted --test planted -- --nocapture`; with `NICLAB_PLANTED` only those whose component
 //! or name contains it.
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use table::{FAULTS, FOLDER, Fault, Finder, MOST_SEEDS};
+use table::{FOLDER, Fault, Finder, MOST_SEEDS};
 
 /// Says which fault is one, by its place in the table, from 1.
 const WHICH: &str = "NICLAB_PLANTED_FAULT";
@@ -50,7 +50,7 @@ impl Copy {
 
     /// Plants all faults, and what says which of them is one.
     fn plant(&self) {
-        for (fault, number) in FAULTS.iter().zip(1..) {
+        for (fault, number) in table::all().zip(1..) {
             let path = self.0.join(FOLDER).join(fault.component).with_extension("rs");
             let broken = fault.broken.replace("FAULT", &format!("(crate::planted() == {number})"));
             let source = fs::read_to_string(&path).unwrap();
@@ -69,17 +69,10 @@ impl Copy {
     }
 
     /// The first seed that finds a fault.
-    fn swarm(&self, number: usize, most: u32) -> Option<u32> {
+    fn swarm(&self, model: &str, number: usize, most: u32) -> Option<u32> {
         (1..=most).step_by(SEEDS_AT_ONCE as usize).find_map(|first| {
             let mut swarm = Command::new(self.0.join("../target/release/niclab-sim"));
-            swarm.args([
-                "--nic",
-                "inic",
-                "--swarm",
-                &SEEDS_AT_ONCE.to_string(),
-                "--seed",
-                &first.to_string(),
-            ]);
+            swarm.args(["--nic", model, "--swarm", &SEEDS_AT_ONCE.to_string(), "--seed", &first.to_string()]);
             let output = swarm.env(WHICH, number.to_string()).output().unwrap();
             let found = String::from_utf8(output.stdout).unwrap();
             let seed =
@@ -103,9 +96,9 @@ impl Copy {
     }
 
     /// What found a fault.
-    fn find(&self, number: usize, finder: Finder) -> Option<String> {
-        match finder {
-            Finder::Swarm => self.swarm(number, MOST_SEEDS).map(|seed| format!("seed {seed}")),
+    fn find(&self, number: usize, fault: &Fault) -> Option<String> {
+        match fault.finder {
+            Finder::Swarm => self.swarm(fault.model(), number, MOST_SEEDS).map(|seed| format!("seed {seed}")),
             Finder::Tests(tests) => self.fails(number, tests).then(|| format!("tests of {tests}")),
         }
     }
@@ -118,12 +111,14 @@ fn each_fault_that_is_planted_in_a_component_is_found() {
     copy.plant();
     copy.cargo(&["build", "--release", "-p", "niclab-sim", "--bin", "niclab-sim"]);
     copy.cargo(&["test", "-p", "niclab-model", "--test", "suite", "--no-run"]);
-    assert!(!copy.fails(0, "inic_co"), "without any fault nothing is found");
-    assert_eq!(copy.swarm(0, SEEDS_AT_ONCE), None, "without any fault nothing is found");
+    for (model, tests) in [("inic", "inic_co"), ("grim", "grim_")] {
+        assert!(!copy.fails(0, tests), "without any fault nothing is found");
+        assert_eq!(copy.swarm(model, 0, SEEDS_AT_ONCE), None, "without any fault nothing is found");
+    }
     let wanted = |fault: &Fault| fault.component.contains(&only) || fault.name.contains(&only);
     let mut missed = Vec::new();
-    for (fault, number) in FAULTS.iter().zip(1..).filter(|(fault, _)| wanted(fault)) {
-        let found = copy.find(number, fault.finder);
+    for (fault, number) in table::all().zip(1..).filter(|(fault, _)| wanted(fault)) {
+        let found = copy.find(number, fault);
         println!("{}: {}: {}", fault.component, fault.name, found.as_deref().unwrap_or("NOT FOUND"));
         if found.is_none() {
             missed.push(fault.name);

@@ -1,6 +1,9 @@
-//! Faults of INIC's components, and of what stands beside them, as changes of their source. All are planted at once, each behind a
+//! Faults of INIC's components, of what stands beside them, and of GRIM cards, as changes of their source. All are planted at once, each behind a
 //! condition, `FAULT`, that is true in one run and false in all others. Each must be found within so many runs of the simulator's
 //! swarm, or by the tests of the model that count.
+
+#[path = "grim.rs"]
+mod grim;
 
 /// Who has to find a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub const FOLDER: &str = "device/model/src/models/inic/components";
 pub struct Fault {
     /// What goes wrong.
     pub name: &'static str,
-    /// The component: a file in [`FOLDER`].
+    /// The component: a file in [`FOLDER`], or beside it.
     pub component: &'static str,
     /// What stands there once.
     pub sound: &'static str,
@@ -31,8 +34,19 @@ pub struct Fault {
     pub finder: Finder,
 }
 
+impl Fault {
+    /// Whose swarm finds it.
+    pub fn model(&self) -> &'static str {
+        if self.component.contains("/grim/") { "grim" } else { "inic" }
+    }
+}
+
 /// All of them.
-pub const FAULTS: &[Fault] = &[
+pub fn all() -> impl Iterator<Item = &'static Fault> {
+    FAULTS.iter().chain(grim::FAULTS)
+}
+
+const FAULTS: &[Fault] = &[
     Fault {
         name: "what goes again has lost its first word",
         component: "xmit",

@@ -76,8 +76,9 @@ int main(int count, char **arguments)
 	check(grim_register_handler(grim, "answer", GRIM_ANY_NUMBER, on_answer, &state), "register");
 	check(grim_register_handler(grim, "over", GRIM_ANY_NUMBER, on_over, &state), "register");
 	check(grim_synch_handlers(grim, TIMEOUT_US), "synchronise handlers");
-	check(grim_get_handler_by_name(grim, "question", &question, TIMEOUT_US), "look for a handler");
+	/* First, for a question may come with the next look. */
 	check(grim_get_handler_by_name(grim, "answer", &state.answer, TIMEOUT_US), "look for a handler");
+	check(grim_get_handler_by_name(grim, "question", &question, TIMEOUT_US), "look for a handler");
 	check(grim_get_handler_by_name(grim, "over", &over, TIMEOUT_US), "look for a handler");
 
 	/* The first node waits for the others: who asks it is there. */

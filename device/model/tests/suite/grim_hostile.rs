@@ -333,7 +333,7 @@ fn a_slot_that_a_full_header_ring_has_no_room_for_is_nobodys() {
     let to = To::Handler { handler: 30, arguments: [0; 4] };
     let message = Message { node: ENEMY, endpoint: 0, to, payload: Vec::new(), segment: 0, interrupt: false };
     let mut launched = 0;
-    while world.wire.send(VICTIM, 0, &message, REGION) {
+    while launched <= card(0).headers && world.wire.send(VICTIM, 0, &message, REGION) {
         launched += 1;
     }
     assert_eq!(launched, card(0).headers);

@@ -75,6 +75,8 @@ pub struct Node {
     handlers: Handlers,
     policy: WaitPolicy,
     quiet: Quiet,
+    /// Messages that were handled when this was last looked for.
+    handled: u32,
 }
 
 impl std::fmt::Debug for Node {
@@ -127,6 +129,7 @@ impl Node {
             handlers: Handlers::new(options.keeper),
             policy: options.policy,
             quiet: Quiet::default(),
+            handled: 0,
         })
     }
 
@@ -332,8 +335,11 @@ impl Node {
             return Ok(handled);
         }
         self.wait_until("wait for a message", deadline.into(), true, |node| {
-            let handled = node.poll()?;
-            Ok((handled > 0).then_some(handled))
+            // Messages were handled before this is asked: another look would not find them any more.
+            match node.outbox.troubles.pop_front() {
+                Some(trouble) => Err(trouble),
+                None => Ok(Some(node.handled).filter(|handled| *handled > 0)),
+            }
         })
     }
 
@@ -371,6 +377,7 @@ impl Node {
                 }
             }
         }
+        self.handled = handled;
         handlers.publish(outbox)?;
         let has_moved = outbox.push_on()?;
         Ok((handled, has_moved || handled > 0))

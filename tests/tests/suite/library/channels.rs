@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use niclab_user::channels::{
     FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Place, Refusal, Short, Terms,
@@ -103,6 +104,28 @@ fn channels_of_a_program_are_told_apart_and_handlers_answer() {
         near.send_short(2, Short::new(node(1), 0), SHORT),
         Err(Error::BadValue { value: 2, .. })
     ));
+}
+
+/// Whichever look finds it.
+#[test]
+fn a_wait_ends_with_the_message_that_it_waits_for() {
+    const MESSAGES: u64 = 20;
+    let (_cluster, mut near, mut far) = pair(8);
+    let _got = keep(&mut far, HANDLER);
+    let ended = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&ended);
+    let waiting = thread::spawn(move || {
+        for _ in 0..MESSAGES {
+            assert_eq!(far.wait(PATIENCE).expect("a message"), 1);
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    for number in 1..=MESSAGES {
+        thread::sleep(Duration::from_millis(5));
+        near.send_short(0, Short::new(node(1), HANDLER), PATIENCE).expect("sent");
+        until("a wait ends", || ended.load(Ordering::SeqCst) == number);
+    }
+    waiting.join().expect("all came");
 }
 
 #[test]

@@ -187,6 +187,8 @@ fn a_message_of_which_a_segment_never_comes_is_given_up_and_its_program_told() {
         assert_eq!(told(&wire, 0, 0), (2, REFUSED_SEGMENT));
         let counter = |node: usize, name| wire.hosts[node].counter(name);
         assert_eq!((counter(0, "stalled"), counter(0, "frames_sent")), (1, frames + 1));
+        // Its receiver was told, and keeps no room for it.
+        check_room(&mut wire, 1, 0);
         wire.push(0, 0, 5_000);
         assert_eq!(told(&wire, 0, 0), (3, REFUSED_SEGMENT), "it is nobody's");
         // All room is there again, at either end.

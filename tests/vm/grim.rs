@@ -1,0 +1,59 @@
+//! GRIM cards in real guests: what `niclab run` shows, handlers that call one another from C, and an owner that is killed.
+
+use std::time::Duration;
+
+use niclab_tests::{Niclab, eventually};
+
+#[test]
+fn the_demonstration_runs_on_grim_cards_and_nothing_interrupts_who_polls() {
+    let niclab = Niclab::new();
+    let text = niclab.run(["run", "--nic", "grim"]).success();
+    for word in ["pingpong", "stream", "bulk_sent", "check guest-interrupts: held: node0: 0 raised"] {
+        assert!(text.stdout.contains(word), "the report says {word:?}\n{text}");
+    }
+}
+
+#[test]
+fn handlers_call_one_another_from_c() {
+    let niclab = Niclab::new();
+    niclab_tests::build_c_examples(&niclab);
+    let outcome = niclab.run(["run", "--nic", "grim", "--nodes", "3", "--", "./grim_handlers"]).success();
+    assert!(outcome.stdout.contains("node 0: 2 questions, 0 answers"), "{outcome}");
+    assert_eq!(outcome.stdout.matches("0 questions, 1 answers").count(), 2, "{outcome}");
+}
+
+#[test]
+fn a_killed_owner_frees_its_channel_and_harms_no_other() {
+    let niclab = Niclab::new();
+    niclab.run(["up", "--nic", "grim", "--nodes", "2"]).success();
+    let stream = ["--", "niclab-perf", "stream", "-s", "9000", "--iterations", "100000000"];
+    let received = || {
+        let command = "cat /sys/class/niclab/niclab0/statistics/bytes_received";
+        let outcome = niclab.run(["exec", "node1", "--", "sh", "-c", command]).success();
+        outcome.stdout.trim().parse::<u64>().expect("a count")
+    };
+    let both = |command: &[&str]| {
+        ["node0", "node1"].map(|node| niclab.start([&["exec", node][..], command].concat()))
+    };
+    let kill = |node| {
+        niclab.run(["exec", node, "--", "killall", "-9", "niclab-perf"]).success();
+    };
+    let [sender, mut receiver] = both(&stream);
+    assert!(eventually(Duration::from_secs(60), || received() > 1_000_000), "no stream begins");
+    kill("node0");
+    assert!(receiver.is_running(), "it waits for the rest");
+    kill("node1");
+    drop((sender, receiver));
+    // The same channels at once, for others: what was under way is nobody's, and each interrupt is one that was asked for.
+    for program in both(&["--", "niclab-perf", "interrupts", "-n", "100", "-k", "10"]) {
+        let outcome = program.finish(Duration::from_secs(60)).success();
+        assert!(
+            outcome.stdout.contains("expected 10, program 10, /proc/interrupts 10, device 10"),
+            "{outcome}"
+        );
+    }
+    for program in both(&["--", "niclab-perf", "rate", "-s", "4096", "--iterations", "500"]) {
+        program.finish(Duration::from_secs(60)).success();
+    }
+    niclab.run(["down"]).success();
+}
