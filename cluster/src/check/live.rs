@@ -80,6 +80,16 @@ impl LiveCluster {
         Ok(Self { running, cluster, boot: begin.elapsed(), workload, programs })
     }
 
+    /// Has guests perform the workload of another scenario of this cluster from now on.
+    ///
+    /// # Errors
+    /// [`Unperformable`].
+    pub fn change_workload(&mut self, scenario: &Scenario) -> Result<(), Unperformable> {
+        self.programs = programs(scenario)?;
+        self.workload = scenario.workload.clone();
+        Ok(())
+    }
+
     /// Performs the workload, and reports what it added to the counts.
     ///
     /// # Errors

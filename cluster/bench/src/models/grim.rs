@@ -7,6 +7,8 @@
 //! In a simulation a card's processor is always as far in its round when a message comes. On real hosts it is anywhere: latencies
 //! of short messages are means over runs in which software takes a part of a round longer, which is taken off again.
 
+mod guests;
+mod live;
 mod text;
 
 use anyhow::{Context, Result, ensure};
@@ -17,22 +19,41 @@ use niclab_spec::{
 use serde::Serialize;
 
 use super::Benches;
-use crate::figures::{
-    Made, PaperFigures,
-    plot::{Legend, Panel, Scale, Series, Style},
+use crate::{
+    figures::{
+        Made, PaperFigures,
+        plot::{Legend, Panel, Scale, Series, Style},
+    },
+    section::BenchSection,
 };
 
 pub(super) const BENCHES: Benches = Benches {
-    figures: &[PaperFigures {
-        name: "grim",
-        help: "GRIM: latency, overhead and gap of short messages, latency over channels, bandwidth over size",
-        make: |offline| {
-            let simulator = Simulator::locate(offline)?;
-            let figures = GrimFigures::measure(&mut |config| simulator.run(config))?;
-            Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+    figures: &[
+        PaperFigures {
+            name: "grim",
+            help: "GRIM: latency, overhead and gap of short messages, latency over channels, bandwidth over size",
+            make: |offline| {
+                let simulator = Simulator::locate(offline)?;
+                let figures = GrimFigures::measure(&mut |config| simulator.run(config))?;
+                Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+            },
         },
+        PaperFigures {
+            name: "grim-live",
+            help: "GRIM cards in guests that are booted for it: short messages, bandwidth over size with both injections, interrupts",
+            make: |offline| {
+                let figures = live::LiveFigures::measure(offline)?;
+                Made::new(&figures, figures.text(), &figures.panels(), figures.hold())
+            },
+        },
+    ],
+    sections: &[BenchSection {
+        name: "grim-guests",
+        help: "Six guests: GRIM cards beside ULTRA's round trip of a short message and Match's puts",
+        what: "six guests, two of each model: GRIM beside ULTRA and Match",
+        boots_guests: true,
+        measure: guests::measure,
     }],
-    sections: &[],
     device: &[],
     simulated: &[],
 };
