@@ -44,6 +44,8 @@ pub struct LiveFigures {
     pub short: Pace,
     /// From one short message of a burst to the next.
     pub gap: Pace,
+    /// Messages to the other node's I/O card and back.
+    pub io_card: IoCard,
     /// Bulk messages there and back.
     pub sizes: Vec<Size>,
     /// Interrupts of a stream.
@@ -57,6 +59,19 @@ pub struct Pace {
     pub model_ps: u64,
     /// Wall time: of a round trip, or from one to the next.
     pub wall_ns: u64,
+}
+
+/// Short messages to the I/O card of another node, which sends them back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct IoCard {
+    /// From the host's program until the card has handled it, in model time; and the round trip in wall time.
+    pub pace: Pace,
+    /// Messages there.
+    pub messages: u64,
+    /// Crossings from card to card at the I/O card's node: as many there, and as many back.
+    pub from_card_to_card: u64,
+    /// All others of that node's bus and host.
+    pub others: u64,
 }
 
 /// Bulk messages of one size.
@@ -103,8 +118,7 @@ struct Guests {
 }
 
 impl Guests {
-    fn boot(segment: u64, offline: bool) -> Result<Self> {
-        let scenario = scenario(segment)?;
+    fn boot(scenario: Scenario, offline: bool) -> Result<Self> {
         let cluster = LiveCluster::boot(&scenario, offline)?;
         Ok(Self { scenario, cluster, accelerator: String::new(), polling: 0 })
     }
@@ -157,6 +171,24 @@ impl Guests {
         Ok(Pace { model_ps: launches_ps / (BURST - 1), wall_ns: wall_ns / BURST })
     }
 
+    /// Messages to the second node's I/O card and back.
+    fn io_card(&mut self) -> Result<IoCard> {
+        let (report, wall_ns) = self.run(WorkloadKind::Echo, 0, ROUND_TRIPS, 0)?;
+        let node = report.nodes.get(1).context("the report lacks a node")?;
+        ensure!(node.model_latency.count == ROUND_TRIPS, "some messages were lost");
+        let entries = || node.ledgers().flat_map(|(_, ledger)| ledger);
+        let is_between_cards = |crossing: &str| crossing == "device_to_device";
+        let count = |of: &dyn Fn(&str) -> bool| {
+            entries().filter(|entry| of(&entry.crossing)).map(|entry| entry.count).sum()
+        };
+        Ok(IoCard {
+            pace: Pace { model_ps: node.model_latency.p50_ps, wall_ns: wall_ns / ROUND_TRIPS },
+            messages: ROUND_TRIPS,
+            from_card_to_card: count(&is_between_cards),
+            others: count(&|crossing| !is_between_cards(crossing) && crossing != "ni_cycles"),
+        })
+    }
+
     fn rate(&mut self, bytes: u32) -> Result<Rate> {
         let samples = (0..ROUNDS).map(|_| self.round_trips(bytes)).collect::<Result<Vec<_>>>()?;
         let Pace { model_ps, wall_ns } = median(&samples)?;
@@ -180,20 +212,23 @@ impl Guests {
 }
 
 impl LiveFigures {
-    /// Boots two guests for each injection, and measures.
+    /// Boots two guests for each injection, and two of which one has an I/O card, and measures.
     ///
     /// # Errors
     /// When a cluster cannot be booted, or a run fails.
     pub fn measure(offline: bool) -> Result<Self> {
-        let mut segmented = Guests::boot(CUT_THROUGH, offline)?;
+        let mut segmented = Guests::boot(scenario(CUT_THROUGH, false)?, offline)?;
         let measured = Self::of(&mut segmented);
         segmented.cluster.shut_down();
         let (short, gap, cut_through, mut interrupts) = measured?;
-        let mut whole = Guests::boot(STORED, offline)?;
+        let mut beside = Guests::boot(scenario(CUT_THROUGH, true)?, offline)?;
+        let io_card = beside.io_card();
+        beside.cluster.shut_down();
+        let mut whole = Guests::boot(scenario(STORED, false)?, offline)?;
         let stored = SIZES.into_iter().map(|bytes| whole.rate(bytes)).collect::<Result<Vec<_>>>();
         whole.cluster.shut_down();
         let sizes = SIZES.into_iter().zip(cut_through).zip(stored?);
-        interrupts.while_polling = segmented.polling + whole.polling;
+        interrupts.while_polling = segmented.polling + beside.polling + whole.polling;
         Ok(Self {
             version: LIVE_FIGURES_VERSION,
             accelerator: segmented.accelerator,
@@ -201,6 +236,7 @@ impl LiveFigures {
             rounds: ROUNDS,
             short,
             gap,
+            io_card: io_card?,
             sizes: sizes.map(|((bytes, cut_through), stored)| Size { bytes, cut_through, stored }).collect(),
             interrupts,
         })
@@ -216,14 +252,18 @@ impl LiveFigures {
         Ok((median(&short)?, median(&gap)?, rates, guests.interrupts()?))
     }
 
-    /// Whether interrupts are those that were asked for, and in model time the longest messages are quicker in segments than whole,
+    /// Whether interrupts are those that were asked for, a message for an I/O card crosses the bus once and no host, and in model time the longest messages are quicker in segments than whole,
     /// as the paper says.
     #[must_use]
     pub fn hold(&self) -> bool {
         let Interrupts { expected, raised, guest, while_polling, .. } = self.interrupts;
         let longest = self.sizes.last();
         let quicker = |size: &Size| size.cut_through.model_bytes_per_s > size.stored.model_bytes_per_s;
-        (raised, while_polling) == (expected, 0) && guest <= raised && longest.is_some_and(quicker)
+        let IoCard { messages, from_card_to_card, others, .. } = self.io_card;
+        (raised, while_polling) == (expected, 0)
+            && guest <= raised
+            && longest.is_some_and(quicker)
+            && (from_card_to_card, others) == (2 * messages, 0)
     }
 
     /// As tables.
@@ -246,8 +286,10 @@ impl LiveFigures {
         let us = |ps: u64| format!("{:.2}", ps as f64 / 1e6);
         let Interrupts { messages, expected, raised, guest, while_polling } = self.interrupts;
         format!(
-            "GRIM in guests ({}), profile {}: medians of {} rounds. Guests run freely. Host to remote I/O card: not yet.\n\n\
+            "GRIM in guests ({}), profile {}: medians of {} rounds. Guests run freely.\n\n\
              short message: one way, model us {}; round trip, wall us {}\n\
+             short message to the other node's I/O card, which sends it back: one way, model us {}; round trip, wall us {}; at that\n\
+             node {} crossings from card to card for {} messages there and as many back, and {} others\n\
              burst of {BURST} short messages, each: from launch to launch, model us {}; wall us {}\n\
              interrupts of a stream of {messages}, each tenth of which asks for one: formula {expected}, device's {raised}, guest's \
              {guest}; in all runs that poll: {while_polling}\n\n\
@@ -257,6 +299,11 @@ impl LiveFigures {
             self.rounds,
             us(self.short.model_ps),
             us(self.short.wall_ns * 1_000),
+            us(self.io_card.pace.model_ps),
+            us(self.io_card.pace.wall_ns * 1_000),
+            self.io_card.from_card_to_card,
+            self.io_card.messages,
+            self.io_card.others,
             us(self.gap.model_ps),
             us(self.gap.wall_ns * 1_000),
             table(&rows)
@@ -292,15 +339,18 @@ impl LiveFigures {
     }
 }
 
-/// Two nodes.
-fn scenario(segment: u64) -> Result<Scenario> {
+/// Two nodes, of which the second may have an I/O card.
+fn scenario(segment: u64, has_io_card: bool) -> Result<Scenario> {
     let mut nic = NicConfig::of(NicModel::named("grim").context("there is no model `grim`")?);
     nic.set("channels", Value::Number(CHANNELS))?;
     nic.set("first_segment_bytes", Value::Number(segment))?;
     let link = vec![LinkEntry { mtu_bytes: Some(MTU_BYTES), ..LinkEntry::default() }];
     let profile = Some(PROFILES[0].to_owned());
     let file = ClusterFile { nodes: Some(2), profile, nic, link, ..ClusterFile::default() };
-    let cluster = Source::default().resolve_booted(&file)?;
+    let mut cluster = Source::default().resolve_booted(&file)?;
+    if let Some(second) = cluster.nodes.get_mut(1).filter(|_| has_io_card) {
+        second.nic.set("io_card_channel", Value::Number(CHANNELS - 1))?;
+    }
     let workload = Workload::new(WorkloadKind::PingPong);
     let (budgets, ratios) = (Vec::new(), Vec::new());
     Ok(Scenario { mode: ScenarioMode::Live, repeat: 1, cluster, workload, budgets, ratios })
@@ -329,6 +379,7 @@ mod tests {
             rounds: ROUNDS,
             short: pace,
             gap: pace,
+            io_card: IoCard { pace, messages: 100, from_card_to_card: 200, others: 0 },
             sizes: vec![Size { bytes: LONGEST, cut_through: rate(81_000_000), stored: rate(55_000_000) }],
             interrupts: Interrupts { messages: MESSAGES, expected: 20, raised, guest, while_polling },
         }
@@ -343,6 +394,9 @@ mod tests {
         let mut slower = figures(20, 20, 0);
         slower.sizes[0].stored = slower.sizes[0].cut_through;
         assert!(!slower.hold());
+        let mut of_host = figures(20, 20, 0);
+        of_host.io_card.others = 1;
+        assert!(!of_host.hold(), "nothing crosses the host");
     }
 
     #[test]
@@ -359,7 +413,7 @@ mod tests {
     #[test]
     fn the_longest_message_fits_both_injections() {
         for segment in [CUT_THROUGH, STORED] {
-            let Scenario { cluster, .. } = scenario(segment).unwrap();
+            let Scenario { cluster, .. } = scenario(segment, false).unwrap();
             assert!(cluster.nodes.iter().all(|node| node.nic.limits().max_message_bytes >= LONGEST.into()));
         }
     }
