@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use etherparse::checksum::Sum16BitWords;
 use etherparse::{ArpOperation, ArpPacket, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use niclab_abi::channels::{CHANNEL_BRIDGED, bridge_ports};
 
@@ -85,7 +86,9 @@ impl Bridge {
                 let (from, to) = (header.source, header.destination);
                 let has_right_sum = datagram.checksum == 0
                     || datagram.calc_checksum_ipv4(&header, udp.payload()) == Ok(datagram.checksum);
-                if header.calc_header_checksum() != header.header_checksum || !has_right_sum {
+                // Of the bytes as they came: the header that was read does not have all of their bits.
+                let sum = Sum16BitWords::new().add_slice(ip.header().slice()).ones_complement();
+                if sum != 0 || !has_right_sum {
                     return;
                 }
                 let binding = self
