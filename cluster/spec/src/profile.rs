@@ -338,7 +338,7 @@ mod tests {
         let (_, text) = BUNDLED.iter().find(|(name, _)| *name == "lanai4-pci").unwrap();
         let read = |text: String| Profile::from_source(&Source::from_text("p.toml", text));
         // Those that came later never had another place.
-        let later = ["scan", "processor_acknowledge"];
+        let later = ["scan", "processor_acknowledge", "io_card_receive", "io_card_send", "function_card"];
         let moved = later.iter().fold(text.replace("[ni.machines.", "[ni."), |text, name| {
             text.replace(&format!("[ni.{name}]"), &format!("[ni.machines.{name}]"))
         });
