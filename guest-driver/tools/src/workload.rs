@@ -152,8 +152,12 @@ fn perform<T: Transport>(
     performer.perform(&plan.warmup, rank, plan.expected(&plan.warmup, rank), || ())?;
     cue::wait(cue::WARM)?;
     let is_pair = matches!(workload.pattern, Pattern::PingPong | Pattern::Stream);
-    let is_measured = is_pair && rank.is_multiple_of(2) && rank + 1 < workload.nodes();
-    let takes_trips = is_measured && workload.pattern == Pattern::PingPong;
+    let is_first_of_pair = is_pair && rank.is_multiple_of(2) && rank + 1 < workload.nodes();
+    let has_more = |script: &Script| script.unsent() > 0;
+    let is_echoed = matches!(workload.pattern, Pattern::Echo(_))
+        && plan.measured.get(usize::from(rank)).is_some_and(has_more);
+    let is_measured = is_first_of_pair || is_echoed;
+    let takes_trips = is_measured && workload.pattern != Pattern::Stream;
     let mut trips = Vec::with_capacity(if takes_trips { workload.count as usize } else { 0 });
     let began = Instant::now();
     let mut last = began;
