@@ -35,7 +35,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use niclab_cluster::{
     arguments::ClusterArgs,
     boot::{
@@ -45,7 +45,7 @@ use niclab_cluster::{
     host::{runtime::RuntimeRoot, signals},
     plan::Plan,
 };
-use niclab_spec::{Cluster, ClusterName};
+use niclab_spec::{Cluster, ClusterFile, ClusterName, LinkEntry, NicConfig, NicModel, NodeEntry, Source};
 
 pub use self::section::BenchSection;
 use self::{
@@ -217,6 +217,21 @@ fn boot(
     let mut plan = plan(options, root, args)?;
     adjust(&mut plan);
     start(root, args, plan, begin)
+}
+
+/// A cluster on one switch with a node of each of these models, by rank, for frames of at most so many bytes.
+fn side_by_side(models: &[&str], memory_mib: u32, mtu_bytes: u32) -> Result<Cluster> {
+    let node = |name: &&str| -> Result<NodeEntry> {
+        let model = NicModel::named(name).with_context(|| format!("no model is called `{name}`"))?;
+        Ok(NodeEntry { nic: Some(NicConfig::of(model)), ..NodeEntry::default() })
+    };
+    let file = ClusterFile {
+        node: models.iter().map(node).collect::<Result<_>>()?,
+        memory_mib,
+        link: vec![LinkEntry { mtu_bytes: Some(mtu_bytes), ..LinkEntry::default() }],
+        ..ClusterFile::default()
+    };
+    Ok(Source::default().resolve_booted(&file)?)
 }
 
 /// Boots `cluster`; `adjust` may change the plan first.

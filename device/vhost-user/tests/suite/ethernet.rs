@@ -1,8 +1,9 @@
 //! The Ethernet function through its sockets: frames, offloads, backlog, faults.
 
+use crate::common::tcp::{long_offload, tcp};
 use crate::common::{PATIENCE, frame, lab, pair, stats, until, violations};
 use niclab_device::ethernet::Negotiated;
-use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use niclab_device::ethernet::header::Offload;
 use niclab_device::frontend::EthernetGuest;
 use niclab_device::shell::world::World;
 use niclab_model::platform::ledger::Crossing;
@@ -11,20 +12,6 @@ use niclab_spec::{Faults, FaultsChange};
 
 const NONE: u64 = 0;
 const MERGEABLE: u64 = 1 << 15;
-
-/// An IPv4 TCP frame with `payload` zero bytes, as Linux hands a long one over.
-fn tcp(from: [u8; 6], to: [u8; 6], payload: usize) -> (Vec<u8>, Checksum) {
-    let mut bytes = [to, from].concat();
-    bytes.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    bytes.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
-    bytes.extend((0..payload).map(|index| index as u8));
-    (bytes, Checksum { start: 34, offset: 16 })
-}
-
-fn long_offload(checksum: Checksum) -> Offload {
-    let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 1400 });
-    Offload { checksum: Some(checksum), segmentation }
-}
 
 #[test]
 fn frames_reach_their_address_and_broadcasts_everybody_else() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use niclab_device::ethernet::Negotiated;
-use niclab_device::ethernet::header::{Checksum, Family, Offload, Segmentation};
+use niclab_device::ethernet::header::{Family, Offload, Segmentation};
 use niclab_device::frontend::EthernetGuest;
 use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
@@ -14,6 +14,7 @@ use niclab_spec::monitor::Request;
 use parking_lot::Mutex;
 
 use crate::common::station::{PERIPHERAL, Station, Wire, send};
+use crate::common::tcp::{long_offload, tcp};
 use crate::common::{PATIENCE, frame, lab, lab_with, stats, until};
 
 const MERGEABLE: u64 = 1 << 15;
@@ -149,20 +150,6 @@ fn what_guests_send_to_stations_is_whole_and_what_they_send_to_all_stays_in_thei
     assert!(guests[0].queue(&long_offload(checksum), &long).unwrap());
     guests[0].flush().unwrap();
     assert_eq!(guests[1].receive(PATIENCE).unwrap(), (long_offload(checksum), long));
-}
-
-/// An IPv4 TCP frame with `payload` bytes, as Linux hands a long one over: with the sum of its pseudo header but for its length.
-fn tcp(from: [u8; 6], to: [u8; 6], payload: usize) -> (Vec<u8>, Checksum) {
-    let mut bytes = [to, from].concat();
-    bytes.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    bytes.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
-    bytes.extend((0..payload).map(|index| index as u8));
-    (bytes, Checksum { start: 34, offset: 16 })
-}
-
-fn long_offload(checksum: Checksum) -> Offload {
-    let segmentation = Some(Segmentation { family: Family::V4, payload_bytes: 1400 });
-    Offload { checksum: Some(checksum), segmentation }
 }
 
 /// The ones' complement sum of TCP's pseudo header, header and payload, which is all ones where the checksum is right.

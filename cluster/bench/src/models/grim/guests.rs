@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use niclab_cluster::{boot::running::RunningCluster, host::runtime::RuntimeRoot};
-use niclab_spec::{Cluster, ClusterFile, LinkEntry, NicConfig, NicModel, NodeEntry, Source};
+use niclab_spec::Cluster;
 
 use crate::{
     Measured, Options,
@@ -90,18 +90,7 @@ pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured>
 
 /// Two nodes of each model on one switch.
 fn cluster() -> Result<Cluster> {
-    let node = |name| -> Result<NodeEntry> {
-        let model = NicModel::named(name).with_context(|| format!("no model is called `{name}`"))?;
-        Ok(NodeEntry { nic: Some(NicConfig::of(model)), ..NodeEntry::default() })
-    };
-    let link = LinkEntry { mtu_bytes: Some(MTU_BYTES), ..LinkEntry::default() };
-    let file = ClusterFile {
-        node: MODELS.into_iter().map(node).collect::<Result<_>>()?,
-        memory_mib: MEMORY_MIB,
-        link: vec![link],
-        ..ClusterFile::default()
-    };
-    Ok(Source::default().resolve_booted(&file)?)
+    crate::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)
 }
 
 fn compare(mut samples: BTreeMap<Sample, Vec<f64>>) -> Vec<Figure> {

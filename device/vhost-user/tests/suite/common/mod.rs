@@ -3,6 +3,7 @@
 pub mod loopback;
 pub mod process;
 pub mod station;
+pub mod tcp;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
