@@ -550,11 +550,14 @@ struct niclab_status_line {
 	/* Packets that left for the network. */
 	__u64 sent;
 
+	/*
+	 * Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are stored in
+	 * ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a later one.
+	 */
+	__u64 refusal;
+
 	/* Launches refused for a bad code or because the port has no route, and register writes refused. */
 	__u64 refused;
-
-	/* Why the last one was refused: a `REFUSED_` constant; zero when none was. */
-	__u64 refusal;
 
 	/* Zero. */
 	__u64 reserved0;
