@@ -70,7 +70,7 @@ impl Oracle {
             is_astray: false,
             spoiled_lines: VecDeque::new(),
             sent: 0,
-            interrupts: Interrupts { message: 0, armed: 0, unauthorized: 0, handed_over: 0 },
+            interrupts: Interrupts::NONE,
         }
     }
 
