@@ -167,13 +167,21 @@ impl Config {
         }
     }
 
-    /// How long the wire takes for a frame, and for it with all that is around it: preamble, check sequence, silence.
-    pub fn line_time(&self, frame_bytes: usize) -> (Span, Span) {
+    /// How long the wire takes for the bytes of a frame.
+    pub fn line_time(&self, frame_bytes: usize) -> Span {
+        self.span(frame_bytes as u64)
+    }
+
+    fn span(&self, bytes: u64) -> Span {
+        Span::from_ps(bytes * (PS_BITS / self.line_rate_bits_per_s.max(1)))
+    }
+
+    /// How long it takes for a frame with preamble and check sequence, and with the silence behind it.
+    pub fn line_slot(&self, frame_bytes: usize) -> (Span, Span) {
         let ethernet = LinkConfig::ethernet(self.line_rate_bits_per_s);
         let on_wire =
             (frame_bytes as u64).max(ethernet.min_frame_bytes.into()) + u64::from(ethernet.framing_bytes);
-        let span = |bytes: u64| Span::from_ps(bytes * (PS_BITS / self.line_rate_bits_per_s.max(1)));
-        (span(on_wire), span(on_wire + u64::from(ethernet.gap_bytes)))
+        (self.span(on_wire), self.span(on_wire + u64::from(ethernet.gap_bytes)))
     }
 }
 
@@ -221,8 +229,8 @@ mod tests {
 
     #[test]
     fn the_wire_takes_80_ns_a_byte_and_6_72_us_at_least() {
-        let (first, slot) = config(2).line_time(1_514);
+        let (first, slot) = config(2).line_slot(1_514);
         assert_eq!((first.as_ps(), slot.as_ps()), (1_526 * 80_000, 1_538 * 80_000));
-        assert_eq!(config(2).line_time(20).1.as_ps(), 6_720_000);
+        assert_eq!(config(2).line_slot(20).1.as_ps(), 6_720_000);
     }
 }

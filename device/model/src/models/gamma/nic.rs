@@ -81,6 +81,9 @@ impl Gamma {
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);
+                while let Some(stored) = self.receive.on_timeout(now, &self.config, &mut self.effects) {
+                    self.on_stored(stored);
+                }
                 self.interrupts.on_timeout(now, &mut self.effects);
             }
             Input::HostReset => control::on_host_reset(self, now),
@@ -232,7 +235,8 @@ impl Nic for Gamma {
 
     /// What is in hand leaves, and what is stored is told: neither waits for anything that may not come.
     fn poll_work(&self) -> Option<Time> {
-        self.transmit.deadline().into_iter().chain(self.interrupts.deadline()).min()
+        let halves = [self.transmit.deadline(), self.receive.deadline(), self.interrupts.deadline()];
+        halves.into_iter().flatten().min()
     }
 
     fn has_stations(&self) -> bool {

@@ -39,6 +39,19 @@ struct Arrived {
     parts: SmallVec<[Taken; 1]>,
 }
 
+/// A frame that the card's wire has not brought yet.
+#[derive(Debug)]
+struct Coming {
+    head: Time,
+    tail: Time,
+    frame: SharedFrame,
+    message: Option<TraceTag>,
+}
+
+/// Frames that wait for the wire, at most. A link that is faster than the card holds frames as a switch does, and like one drops
+/// what is too much. (The attack: a flood from many nodes.)
+const MAX_COMING: usize = 4_096;
+
 /// The receiving half of a card.
 #[derive(Debug)]
 pub(super) struct Receive {
@@ -47,6 +60,9 @@ pub(super) struct Receive {
     look: Option<u64>,
     /// The next descriptor, read before it is needed.
     next: Option<Taken>,
+    /// Frames that came over a link that is faster than the card, and until when its wire is busy.
+    coming: VecDeque<Coming>,
+    wire_free: Time,
     fifo: VecDeque<Arrived>,
     /// Bytes of frames that are stored, and until when they take room in the FIFO.
     leaving: VecDeque<(Time, usize)>,
@@ -67,6 +83,8 @@ impl Receive {
             ring: ring(0),
             look: None,
             next: None,
+            coming: VecDeque::new(),
+            wire_free: Time::ZERO,
             fifo: VecDeque::new(),
             leaving: VecDeque::new(),
             visible: Time::ZERO,
@@ -99,6 +117,7 @@ impl Receive {
     pub(super) fn stop(&mut self) -> Time {
         self.ring.stop();
         self.look = None;
+        self.coming.clear();
         mem::take(&mut self.next).into_iter().for_each(Taken::void);
         for mut arrived in self.fifo.drain(..) {
             mem::take(&mut arrived.parts).into_iter().for_each(Taken::void);
@@ -127,8 +146,48 @@ impl Receive {
         true
     }
 
-    /// A frame has come. Returns what was stored of it and of those that waited.
+    /// When the next frame is there that came faster than the card takes it.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.coming.front().map(|coming| coming.tail)
+    }
+
+    /// A frame has come over the link. Returns what was stored.
     pub(super) fn on_frame(
+        &mut self,
+        (head, tail): (Time, Time),
+        frame: &SharedFrame,
+        message: Option<TraceTag>,
+        config: &Config,
+        effects: &mut Effects,
+    ) -> Option<Stored> {
+        let begun = head.max(self.wire_free);
+        let all = (begun + config.line_time(frame.len())).max(tail);
+        self.wire_free = all;
+        if all <= tail && self.coming.is_empty() {
+            return self.on_arrived((head, tail), frame, message, config, effects);
+        }
+        if self.coming.len() >= MAX_COMING {
+            effects.counters.overflows += 1;
+            return None;
+        }
+        self.coming.push_back(Coming { head: begun, tail: all, frame: frame.clone(), message });
+        None
+    }
+
+    /// A frame is there that came faster than the card takes it. Returns what was stored; none where there is none.
+    pub(super) fn on_timeout(
+        &mut self,
+        now: Time,
+        config: &Config,
+        effects: &mut Effects,
+    ) -> Option<Option<Stored>> {
+        self.coming.front().filter(|coming| coming.tail <= now)?;
+        let Coming { head, tail, frame, message } = self.coming.pop_front()?;
+        Some(self.on_arrived((head, tail), &frame, message, config, effects))
+    }
+
+    /// A frame has come. Returns what was stored of it.
+    fn on_arrived(
         &mut self,
         (head, tail): (Time, Time),
         frame: &SharedFrame,

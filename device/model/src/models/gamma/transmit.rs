@@ -268,7 +268,7 @@ impl Transmit {
         effects.attribute(message);
         let now = if carried == Carried::Other { other_protocol(now, read, effects) } else { now };
         let head = began(now, read as u64, config, &effects.interface.profile().bus.dma_read);
-        let (on_wire, slot) = config.line_time(frame.len());
+        let (on_wire, slot) = config.line_slot(frame.len());
         let start = head.max(self.wire_free);
         self.wire_free = start + slot;
         count_sent(&carried, read, effects);
