@@ -188,7 +188,7 @@ impl Transport for ChannelTransport {
             Outgoing::Bulk(Bulk { short, bytes: mark.bytes.into() })
         };
         let segments = Segments::from(self.terms.first_segment_bytes);
-        self.pushing = Pushing::new(message, segments, offset).ok().map(|pushing| (*mark, pushing));
+        self.pushing = Pushing::new(message, segments).ok().map(|pushing| (*mark, pushing.at(offset)));
     }
 
     fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {
