@@ -359,6 +359,10 @@ impl Dice {
             workload.message_bytes = drawn.message_bytes;
             workload.slices = drawn.slices;
             workload.receive = Receive::ALL[drawn.receive % Receive::ALL.len()];
+            if workload.receive == Receive::Exposed {
+                workload.kind = WorkloadKind::PingPong;
+                (workload.neighbours, workload.recording) = (None, None);
+            }
             if drawn.echoes {
                 workload.kind = WorkloadKind::Echo;
                 (workload.neighbours, workload.recording) = (None, None);

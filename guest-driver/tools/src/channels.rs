@@ -140,9 +140,8 @@ fn accept(
     let [first, second, third, fourth] = arguments.map(u64::from);
     let tag = Tag::decode([first | second << 32, third | fourth << 32]);
     let in_memory = |tag: &Tag| memory.filter(|_| payload.is_empty() && is_memory(tag.bytes as usize));
-    let is_ours = |tag: &Tag| {
-        source == address && (tag.bytes as usize == payload.len() || in_memory(tag).is_some())
-    };
+    let is_ours =
+        |tag: &Tag| source == address && (tag.bytes as usize == payload.len() || in_memory(tag).is_some());
     let Some(tag) = tag.filter(is_ours) else {
         return Err(Failure::OutOfStep {
             peer: peer.into(),
