@@ -1,10 +1,6 @@
 //! Groups of INIC cards in real guests: their cards wait, send and combine for them, and hosts are not woken.
 
-use std::time::Duration;
-
 use niclab_tests::{Niclab, Outcome, Started};
-
-const END: Duration = Duration::from_secs(90);
 
 /// Starts the same command on all of four nodes that are up.
 fn start(niclab: &Niclab, command: &[&str]) -> Vec<Started> {
@@ -13,7 +9,7 @@ fn start(niclab: &Niclab, command: &[&str]) -> Vec<Started> {
 }
 
 fn finish(started: Vec<Started>) -> Vec<Outcome> {
-    started.into_iter().map(|program| program.finish(END)).collect()
+    started.into_iter().map(|program| program.finish()).collect()
 }
 
 /// Every operator on every type of value, at odd sizes: among all, among some in another order, and in two groups that overlap, both

@@ -4,7 +4,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use niclab_tests::{Niclab, eventually};
 
@@ -99,13 +98,13 @@ fn a_guest_that_reboots_finds_its_nic_again() {
     let reset = niclab.run(["exec", "node0", "--", "sh", "-c", "echo b >/proc/sysrq-trigger; sleep 60"]);
     assert_ne!(reset.code(), 0, "the command cannot outlive its guest\n{reset}");
     let is_back = || boot_id().stdout.trim().len() == before.trim().len() && boot_id().stdout != before;
-    assert!(eventually(Duration::from_secs(60), is_back), "{}", boot_id());
+    assert!(eventually(is_back), "{}", boot_id());
     let said = niclab.run(["exec", "node0", "--", "sh", "-c", "echo rank $NICLAB_RANK of $(hostname)"]);
     assert_eq!(said.success().stdout, "rank 0 of node0\n", "it is the same node again");
 
     let perf = ["--", "niclab-perf", "pingpong", "-s", "16", "-n", "50", "--timeout", "60"];
     let peer = niclab.start(["exec", "node1"].iter().chain(&perf));
     niclab.run(["exec", "node0"].iter().chain(&perf)).success();
-    peer.finish(Duration::from_secs(60)).success();
+    peer.finish().success();
     niclab.run(["down"]).success();
 }

@@ -1,7 +1,5 @@
 //! What users are told when something dies.
 
-use std::time::Duration;
-
 use niclab_tests::{Niclab, Outcome};
 
 /// A run whose command would go on for ever, until `fault` strikes it.
@@ -9,7 +7,7 @@ fn struck(niclab: &Niclab, fault: impl FnOnce(&Niclab)) -> Outcome {
     let mut run = niclab.start(["run", "--", "sh", "-c", "echo started; exec sleep 1000"]);
     run.wait_for_line("started");
     fault(niclab);
-    let outcome = run.finish(Duration::from_secs(30));
+    let outcome = run.finish();
     assert_ne!(outcome.code(), 0, "{outcome}");
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
     outcome
@@ -60,7 +58,7 @@ fn guests_notice_a_dead_daemon_in_bounded_time() {
     let seen = run.wait_for_line("the device is gone");
     niclab.signal_processes("niclab-device", libc::SIGCONT);
     run.signal(libc::SIGTERM);
-    let outcome = run.finish(Duration::from_secs(30));
+    let outcome = run.finish();
     assert!(seen.contains("niclab0"), "the device is named: {seen}\n{outcome}");
 }
 
@@ -89,7 +87,7 @@ fn a_guest_that_pulls_its_card_harms_itself_alone() {
         "1",
     ]);
     niclab.run([&["exec", "node1", "--"][..], &perf].concat()).success();
-    peer.finish(Duration::from_secs(60)).success();
+    peer.finish().success();
     niclab.run(["down"]).success();
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }

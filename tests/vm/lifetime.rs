@@ -1,7 +1,5 @@
 //! `niclab up` to `niclab down`, and interrupted runs.
 
-use std::time::Duration;
-
 use niclab_tests::{Niclab, Started, eventually};
 
 #[test]
@@ -46,11 +44,7 @@ fn down_cleans_up_after_a_killed_niclab() {
     niclab.run(["up", "--nodes", "1"]).success();
     niclab.signal_processes("supervise", libc::SIGKILL);
     let outcome = niclab.run(["down"]);
-    assert!(
-        eventually(Duration::from_secs(10), || niclab.processes().is_empty()),
-        "{:#?}\n{outcome}",
-        niclab.processes()
-    );
+    assert!(eventually(|| niclab.processes().is_empty()), "{:#?}\n{outcome}", niclab.processes());
     niclab.run(["up", "--nodes", "1"]).success();
     niclab.run(["down"]).success();
 }
@@ -60,10 +54,7 @@ fn ctrl_c_during_the_boot_leaves_nothing() {
     let niclab = Niclab::new();
     let run = niclab.start(["run", "--", "true"]);
     assert!(
-        eventually(Duration::from_secs(60), || niclab
-            .processes()
-            .iter()
-            .any(|process| process.contains("qemu"))),
+        eventually(|| niclab.processes().iter().any(|process| process.contains("qemu"))),
         "a guest starts"
     );
     interrupted(&niclab, run);
@@ -79,7 +70,7 @@ fn ctrl_c_during_a_command_leaves_nothing() {
 
 fn interrupted(niclab: &Niclab, run: Started) {
     run.signal(libc::SIGINT);
-    let outcome = run.finish(Duration::from_secs(20));
+    let outcome = run.finish();
     assert_eq!(outcome.code(), 128 + libc::SIGINT, "{outcome}");
     assert!(niclab.processes().is_empty(), "{:#?}", niclab.processes());
 }

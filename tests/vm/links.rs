@@ -1,13 +1,9 @@
 //! Faults on the links of clusters that run.
 
 use std::fs;
-use std::time::Duration;
 
 use niclab_tests::{Niclab, Outcome};
 use serde_json::Value;
-
-/// How long a command that gives up may take.
-const END: Duration = Duration::from_secs(60);
 
 /// Runs a ping-pong through the NICs on both nodes; gives what node 0 said.
 fn pingpong(niclab: &Niclab, timeout_s: &str) -> Outcome {
@@ -16,7 +12,7 @@ fn pingpong(niclab: &Niclab, timeout_s: &str) -> Outcome {
     let on = |node| [&["exec", node, "--"][..], &perf].concat();
     let peer = niclab.start(on("node1"));
     let outcome = niclab.run(on("node0"));
-    let peer = peer.finish(END);
+    let peer = peer.finish();
     assert_eq!(outcome.status.success(), peer.status.success(), "both or none\n{outcome}\n{peer}");
     outcome
 }

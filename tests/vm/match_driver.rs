@@ -1,7 +1,5 @@
 //! The kernel driver of the Match NIC in a real guest: registered memory, firmware, and all the ways they end.
 
-use std::time::Duration;
-
 use niclab_tests::{Niclab, eventually};
 
 use crate::driver::put_selftest;
@@ -70,13 +68,13 @@ fn a_guest_that_reboots_with_receives_posted_finds_its_nic_again() {
         (node, way, before, niclab.start(["exec", node, "--", "sh", "-c", &script]))
     });
     for (node, way, before, reset) in begun {
-        let reset = reset.finish(Duration::from_secs(60));
+        let reset = reset.finish();
         assert_ne!(reset.code(), 0, "the command cannot outlive its guest\n{reset}");
         let is_back = || {
             let now = boot_id(node).stdout;
             now.trim().len() == before.trim().len() && now != before
         };
-        assert!(eventually(Duration::from_secs(60), is_back), "{way}: {}", boot_id(node));
+        assert!(eventually(is_back), "{way}: {}", boot_id(node));
     }
     for (node, ..) in ways {
         niclab.run(["exec", node, "--", "./niclab-selftest"]).success();
@@ -94,7 +92,7 @@ fn memory_that_a_dead_device_may_write_to_stays_pinned() {
     run.wait_for_line("told");
     niclab.signal_processes("niclab-device", libc::SIGCONT);
     run.signal(libc::SIGTERM);
-    run.finish(Duration::from_secs(30));
+    run.finish();
 }
 
 /// A program that answers no header is replaced by the card's own, which takes the message: nothing is lost, and everyone is told.

@@ -3,13 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use niclab_tests::Niclab;
 use serde_json::Value;
-
-/// How long a command may take to end once it is told so.
-const END: Duration = Duration::from_secs(30);
 
 fn timeline(path: &Path) -> Value {
     let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -111,7 +107,7 @@ fn a_cluster_that_is_up_is_watched_until_ctrl_c_and_until_so_many_messages() {
     niclab.run(ping).success();
     assert!(!niclab.folder().join("trace.json").exists(), "it is there when it is whole");
     trace.signal(libc::SIGINT);
-    let outcome = trace.finish(END).success();
+    let outcome = trace.finish().success();
     assert!(outcome.stderr.contains("trace.json: ") && outcome.stderr.contains("perfetto"), "{outcome}");
     let timeline = timeline(&niclab.folder().join("trace.json"));
     assert!(!sums(&timeline, "node0, Ethernet function").is_empty(), "{outcome}");
@@ -119,7 +115,7 @@ fn a_cluster_that_is_up_is_watched_until_ctrl_c_and_until_so_many_messages() {
     let mut capture = niclab.start(["capture", "node1", "-o", "one.pcapng", "--messages", "4"]);
     capture.wait_for_line("Ctrl-C ends it");
     niclab.run(ping).success();
-    capture.finish(END).success();
+    capture.finish().success();
     let (links, frames) = links_and_frames(&niclab.folder().join("one.pcapng"));
     assert!(links == 1 && frames >= 4, "{links} links, {frames} frames");
 
@@ -134,7 +130,7 @@ fn a_cluster_that_is_up_is_watched_until_ctrl_c_and_until_so_many_messages() {
     let mut last = niclab.start(["trace", "-o", "last.json"]);
     last.wait_for_line("Ctrl-C ends it");
     niclab.run(["down"]).success();
-    last.finish(END).success();
+    last.finish().success();
     assert!(niclab.folder().join("last.json").exists());
     let left: Vec<_> =
         fs::read_dir(niclab.folder()).expect("the folder").flatten().map(|e| e.file_name()).collect();

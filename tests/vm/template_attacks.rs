@@ -4,12 +4,8 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use niclab_tests::{Niclab, Outcome, Started, eventually};
-
-/// How long a template may take to be made.
-const MAKING: Duration = Duration::from_secs(180);
 
 /// A cache whose templates are the test's own. The rest of it is the usual cache's, by symbolic links in a folder of ours: it is
 /// there already, so nothing is built in it.
@@ -57,7 +53,7 @@ impl Templates {
     /// Runs one node, whose exit code must be 0 and which must leave no building site.
     #[track_caller]
     fn run(&self) -> Outcome {
-        let outcome = self.start().finish(MAKING).success();
+        let outcome = self.start().finish().success();
         assert_eq!(self.sites(), Vec::<PathBuf>::new(), "{outcome}");
         outcome
     }
@@ -132,15 +128,15 @@ fn a_template_is_made_once_for_all_who_want_it_and_killed_builders_leave_nothing
     let templates = Templates::new();
     // Killed in the middle: what it began stays until somebody else builds, and nobody runs on.
     let run = templates.start();
-    assert!(eventually(MAKING, || templates.sites().iter().any(|site| site.join("console").exists())));
+    assert!(eventually(|| templates.sites().iter().any(|site| site.join("console").exists())));
     run.signal(libc::SIGKILL);
     drop(run);
     let is_quiet = || templates.niclab.processes().is_empty();
-    assert!(eventually(Duration::from_secs(20), is_quiet), "{:#?}", templates.niclab.processes());
+    assert!(eventually(is_quiet), "{:#?}", templates.niclab.processes());
     assert!(templates.sites().len() == templates.entries().len(), "{:?}", templates.entries());
 
     let [one, other] = ["one", "other"].map(|name| templates.start_named(name));
-    let [one, other] = [one, other].map(|run| run.finish(MAKING).success());
+    let [one, other] = [one, other].map(|run| run.finish().success());
     assert_eq!(makes(&one) + makes(&other), 1, "{one}\n{other}");
     assert!(one.stdout.contains("restored") && other.stdout.contains("restored"), "{one}\n{other}");
     templates.only();
@@ -200,7 +196,7 @@ fn a_damaged_or_foreign_template_is_named_and_made_anew() {
         run.wait_for_line("template of a guest that has booted");
         run.signal(libc::SIGINT);
         drop(run);
-        assert!(eventually(Duration::from_secs(20), || templates.niclab.processes().is_empty()));
+        assert!(eventually(|| templates.niclab.processes().is_empty()));
         assert!(fs::symlink_metadata(&folder).is_err(), "{words}: what is damaged is gone before");
         for entry in templates.entries() {
             fs::remove_dir_all(entry).expect("an empty folder");
@@ -237,7 +233,7 @@ fn without_room_for_a_template_the_nodes_boot() {
     let run = templates.command(&["run", "--nodes", "1", "--", "sh", "-c", WAY]);
     unshare.arg(run.get_program()).args(run.get_args()).current_dir(templates.niclab.folder());
     unshare.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let outcome = Started::new(unshare).finish(MAKING).success();
+    let outcome = Started::new(unshare).finish().success();
     let said: Vec<_> = outcome
         .stderr
         .lines()

@@ -26,7 +26,8 @@ pub const GRACE: Duration = Duration::from_millis(5);
 /// The same, where they were not.
 pub const PATIENT_GRACE: Duration = Duration::from_millis(500);
 
-/// A deadline that is further off in model time waits as long in wall time.
+/// A deadline that is further off in model time waits as long in wall time. While cards take another program every one is far that
+/// is further off than [`GRACE`]: how long a program may post no room before its messages are given up is a number of such deadlines.
 pub const FAR: Duration = PATIENT_GRACE;
 
 /// Who is waiting, and since when nothing happened.
@@ -53,6 +54,11 @@ impl Quiet {
     /// Whether there are deadlines of another kind, which do not wait for guests.
     pub fn hurry_while(&self, is_loading: bool) {
         self.is_loading.store(is_loading, Ordering::Relaxed);
+    }
+
+    /// From where on a deadline is far.
+    fn far(&self) -> Duration {
+        if self.is_loading.load(Ordering::Relaxed) { GRACE } else { FAR }
     }
 
     fn grace(&self) -> Duration {
@@ -127,7 +133,8 @@ impl Quiet {
     fn pass(&self, shell: &Shell, waited: Duration) -> Result<u64, Duration> {
         let mut world = shell.world();
         shell.go_on_loading(&mut world);
-        if let Some(wall) = world.far_deadline().filter(|wall| *wall >= FAR && *wall > waited) {
+        let far = self.far();
+        if let Some(wall) = world.far_deadline().filter(|wall| *wall >= far && *wall > waited) {
             return Err(wall);
         }
         if !world.release_held() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use niclab_device::frontend::{ClusterGuest, DriverRing};
 use niclab_device::lab::Lab;
@@ -12,7 +13,7 @@ use niclab_model::platform::ledger::Crossing;
 use virtio_bindings::virtio_ring::VRING_DESC_F_NEXT;
 
 use crate::common::loopback::{DONE, Loopback, MOST};
-use crate::common::{PATIENCE, Stop, lab, pair, stream, until, violations};
+use crate::common::{Stop, lab, pair, stream, until, violations};
 
 const NEXT: u16 = VRING_DESC_F_NEXT as u16;
 
@@ -117,7 +118,7 @@ fn hostile_chains_are_counted_and_harm_nobody_else() {
     });
     stream(&mut a, &mut b, 200);
     assert!(violations(&lab, 1).is_empty() && violations(&lab, 2).is_empty());
-    assert!(guest.wait_interrupts(PATIENCE / 1_000) == 0);
+    assert!(guest.wait_interrupts(Duration::from_millis(20)) == 0);
 }
 
 #[test]

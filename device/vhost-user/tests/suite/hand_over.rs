@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use niclab_abi::PAGE_BYTES;
 use niclab_device::frontend::ClusterGuest;
 use niclab_device::frontend::lists::PostPort;
+use niclab_device::lab::Lab;
 use niclab_device::monitor::answer;
 use niclab_model::models::MODELS;
 use niclab_model::nic::registry::Model;
@@ -14,11 +16,13 @@ use niclab_port::posts::{Kind, Outcome, Part, Receive, Send};
 use niclab_spec::monitor::{Answer, Request};
 use niclab_spec::{NicConfig, NicModel, Profile};
 
-use crate::common::{lab_with, until};
+use crate::common::{lab_with, stats, until};
 
 const BYTES: u64 = 4_000;
 const ROOMS: u64 = 64;
 const LOADS: usize = 30;
+/// Messages for which a card has no memory while they wait for room.
+const MORE_THAN_FIT: u64 = 200;
 
 /// A guest with an open port, and memory for messages.
 struct Program {
@@ -59,16 +63,27 @@ fn reliable(model: &'static Model, random: &mut Random) -> Vec<u8> {
     }
 }
 
+/// Models whose cards take programs.
+fn models() -> impl Iterator<Item = &'static Model> {
+    MODELS.iter().copied().filter(|model| model.programs.is_some())
+}
+
+/// Two guests with such cards.
+fn programs_of(model: &'static Model) -> (Lab, [Program; 2]) {
+    let lab = lab_with(2, |config| {
+        config.profile = Profile::bundled(model.default_profile).unwrap();
+        for node in &mut config.nodes {
+            node.nic = NicConfig::of(NicModel::named(model.name).unwrap());
+        }
+    });
+    let programs = [0, 1].map(|node| Program::new(lab.guest(node).unwrap()));
+    (lab, programs)
+}
+
 #[test]
 fn loads_end_and_lose_nothing_while_guests_send() {
-    for model in MODELS.iter().copied().filter(|model| model.programs.is_some()) {
-        let lab = lab_with(2, |config| {
-            config.profile = Profile::bundled(model.default_profile).unwrap();
-            for node in &mut config.nodes {
-                node.nic = NicConfig::of(NicModel::named(model.name).unwrap());
-            }
-        });
-        let [mut from, mut to] = [0, 1].map(|node| Program::new(lab.guest(node).unwrap()));
+    for model in models() {
+        let (lab, [mut from, mut to]) = programs_of(model);
         (0..ROOMS).for_each(|room| to.post(room));
         let (is_over, came) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -103,5 +118,28 @@ fn loads_end_and_lose_nothing_while_guests_send() {
             };
             until("all messages have come", is_done);
         });
+    }
+}
+
+/// A program that posts no room may merely have lost its core: before its messages are given up as much wall time goes by as model
+/// time, whatever deadlines fire meanwhile. Here they do, as the card has no memory for what is sent and sent again.
+#[test]
+fn a_load_waits_for_a_program_as_long_in_wall_time_as_in_model_time() {
+    for model in models() {
+        let (lab, [mut from, _to]) = programs_of(model);
+        for room in 0..MORE_THAN_FIT {
+            let send = Send::new(1, from.part(room % ROOMS));
+            until("a slot", || from.port.try_launch(&send).is_some());
+            from.port.announce();
+        }
+        let fires = |lab: &Lab| stats(lab, 0).nic_counts.get("timeouts").copied();
+        let (before, begin) = (fires(&lab), Instant::now());
+        let image = reliable(model, &mut Random::new(1, 0));
+        let answered = answer(lab.daemon().shell(), &Request::Load { nodes: Vec::new(), image });
+        let Answer::Loaded { model_time_ps } = answered else { panic!("{answered:?}") };
+        let wall = begin.elapsed();
+        assert!(fires(&lab) > before, "{before:?}");
+        // What frames and crossings take passes in no wall time.
+        assert!(wall.as_nanos() * 1_000 > u128::from(model_time_ps) * 9 / 10, "{wall:?}, {model_time_ps} ps");
     }
 }
