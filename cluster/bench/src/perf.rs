@@ -116,7 +116,8 @@ pub fn messages_per_s(
     Ok(number(&text, "/sections/0/rows/0/messages_per_s_wall")?)
 }
 
-/// What it takes the lower rank's program to send a short message of a burst that has room: the median, in nanoseconds of wall time.
+/// What it takes the lower rank's program to send a short message that has room, without a doorbell where any was spared: the median, in
+/// nanoseconds of wall time.
 ///
 /// # Errors
 /// When the command fails on a node.

@@ -581,6 +581,7 @@ mod tests {
             (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "no messages"),
             (4, "kind = 'stream'\nslices = 100", 3, "workload.slices", "power of two"),
             (4, "kind = 'replay'", 1, "workload.recording", "needs a recording"),
+            (4, "kind = 'ping-pong'\nreceive = 'exposed'", 3, "workload.receive", "`model = \"grim\"`"),
             (4, "kind = 'reduce'", 2, "workload.kind", "`model = \"inic\"`"),
             (4, "kind = 'reduce'\nfunction = 'ethernet'", 3, "workload.function", "another kind"),
             (

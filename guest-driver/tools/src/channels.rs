@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use niclab_user::channels::{
-    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Memory, Message, Outgoing, Port, PortOptions, Refusal, Region, Short,
+    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Memory, Message, Outgoing, Port, PortOptions, Refusal, Region,
+    Short, Terms,
 };
 use niclab_user::slices::Flags;
 use niclab_user::{Address, Device, Error};
@@ -40,7 +41,12 @@ impl PushChannel {
     ///
     /// [`Failure::Nic`].
     pub fn open(device: &Device, options: &NicOptions, peer: u32, bytes: usize) -> Result<Self, Failure> {
-        let mut port = Port::open(device, PortOptions::default().port(options.port).slices(options.slices))?;
+        // Room for as long a message in each slice: what waits in the card's memory fills that, and is then refused for a while.
+        let room = bytes.min(MAX_BULK_BYTES as usize).next_multiple_of(64) * options.slices as usize;
+        let terms = Terms::of(device.info());
+        let terms = Terms { payload_bytes: terms.payload_bytes.max(room), ..terms };
+        let ports = PortOptions::default().port(options.port).slices(options.slices);
+        let mut port = Port::open_on(device, ports, terms)?;
         port.set_wait_policy(options.policy);
         let memory = if is_memory(bytes) {
             let region = port.sender.allocate(bytes)?;
@@ -229,6 +235,10 @@ impl Channel for PushChannel {
         }
     }
 
+    fn doorbells(&self) -> u64 {
+        self.port.sender.doorbells()
+    }
+
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.port.sender.flush(self.timeout)?)
     }
@@ -313,6 +323,10 @@ impl Channel for InTurn {
         let tag = self.channels[self.received].receive(buffer)?;
         self.on_received(tag);
         Ok(tag)
+    }
+
+    fn doorbells(&self) -> u64 {
+        self.channels.iter().map(Channel::doorbells).sum()
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

@@ -74,6 +74,11 @@ impl Sender {
         self.messages
     }
 
+    /// Doorbells that this channel has rung since it was opened, for what it sent and for room that it gave back.
+    pub fn doorbells(&self) -> u64 {
+        self.link().rung.load(Ordering::Relaxed)
+    }
+
     /// The status line as the device last wrote it.
     pub fn status(&self) -> Status {
         self.requester.status()

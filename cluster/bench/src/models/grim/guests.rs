@@ -101,7 +101,7 @@ impl Sample {
             Self::UltraRoundTrip => ("ultra_round_trip_short", "ULTRA, tag alone, p50 round trip", "us"),
             Self::GrimRoundTrip => ("grim_round_trip_short", "GRIM, short messages, p50 round trip", "us"),
             Self::GrimInjection => {
-                ("grim_injection", "GRIM, sending a short message of a burst that has room, p50", "ns")
+                ("grim_injection", "GRIM, sending a short message without a doorbell, p50", "ns")
             }
             Self::MatchPuts => ("match_bandwidth_1m", "Match, puts of 1 MiB to posted receives", "MB/s"),
             Self::GrimMemory => ("grim_memory_1m", "GRIM, 1 MiB in memory messages", "MB/s"),

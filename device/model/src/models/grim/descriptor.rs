@@ -287,8 +287,8 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let beside = below(8);
     workload.echoes = matches!(beside, 0 | 1);
     let (is_io_card, is_function_card) = (matches!(beside, 0 | 2), matches!(beside, 1..=3));
-    // Programs have eight channels, fewer, or some that nobody uses.
-    let own = [8, 8, 1 + below(8), 8 + below(24)].get(below(4) as usize).map_or(8, |own| u64::from(*own));
+    // Programs have eight channels, and some that nobody uses.
+    let own = 8 + u64::from(below(2) * below(24));
     let channels = own + u64::from(is_io_card) + u64::from(is_function_card);
     // A third of those that send to programs write to their memory.
     let is_exposed = !workload.echoes && below(3) == 0;
