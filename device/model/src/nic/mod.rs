@@ -390,12 +390,6 @@ pub trait Nic: Observed {
         None
     }
 
-    /// Whether it waits for a deadline because another card had no room, and nobody tells it when there is some. A live shell does not
-    /// wait for long then, although nothing was lost.
-    fn is_held_back(&self) -> bool {
-        false
-    }
-
     /// How many more chains of `queue` the model takes now. A shell leaves the others in the queue, and looks again after
     /// other inputs. `None` for a model that never takes any.
     fn descriptors_wanted(&self, queue: DescriptorQueue) -> Option<usize> {

@@ -4,8 +4,8 @@
 //! fabric was quiet for a while of wall time, nothing is in flight and it is taken that nothing will precede the earliest
 //! deadline: it fires. How long a while is a guess, but for programs that take turns (`shell/world/lockstep.rs`). Where nothing was
 //! ever lost, no deadline needs to fire at all, and a guest may merely have lost its core for long: patience costs nothing
-//! there. Where frames are lost, or one card was refused by another for want of room, deadlines are what programs wait for. What
-//! follows a deadline alone is a guess no more, and does not wait again.
+//! there. Where frames are lost, deadlines are what programs wait for. What follows a deadline alone is a guess no more, and
+//! does not wait again.
 //!
 //! Quiet is who launches, releases, sends or receives nothing. A driver that asks every while whether its device lives is
 //! quiet: it does so because nothing happens.
@@ -110,7 +110,8 @@ impl Quiet {
             // Not all of a long wait at once: what happens meanwhile may set a deadline that is near.
             let grace = match far {
                 Some((_, wall, waited)) => (wall - waited).min(FAR),
-                None => GRACE,
+                None if fired == Some(before) => GRACE,
+                None => self.grace(),
             };
             self.wake.wait_for(&mut stop, grace);
             if *stop || self.activity.load(Ordering::Relaxed) != before {
@@ -118,13 +119,6 @@ impl Quiet {
             }
             let waited = far.map_or(Duration::ZERO, |(.., waited)| waited) + grace;
             // `touch` takes this lock while it holds the world's: never both the other way round.
-            let is_soon = waited >= self.grace()
-                || fired == Some(before)
-                || parking_lot::MutexGuard::unlocked(&mut stop, || shell.world().is_held_back());
-            if !is_soon {
-                far = Some((before, self.grace(), waited));
-                continue;
-            }
             match parking_lot::MutexGuard::unlocked(&mut stop, || self.pass(shell, waited)) {
                 Ok(activity) => fired = Some(activity),
                 Err(wall) => far = Some((before, wall, waited)),

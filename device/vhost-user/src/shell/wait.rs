@@ -15,9 +15,6 @@ use super::world::{Found, World};
 /// Longest stretch of polling before the thread looks at the guest's other queues.
 const STRETCH: Duration = Duration::from_micros(200);
 
-/// Looks at a node's pages after one doorbell.
-const MAX_LOOKS: u32 = 8;
-
 /// What a node's thread does after a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
@@ -43,27 +40,10 @@ impl Policy {
 }
 
 impl Shell {
-    /// Looks at the pages of `node`, because a doorbell was rung. What is launched meanwhile needs none: each is an exit from the
-    /// virtual machine.
+    /// Looks at the pages of `node`, because a doorbell was rung.
     pub fn serve_doorbell(&self, node: usize) -> Found {
         let mut world = self.world();
-        want_doorbell(&mut world, node, false);
-        let mut found = world.serve_pages(node);
-        for looks in 1.. {
-            want_doorbell(&mut world, node, true);
-            // Once more at what was stored before a guest could see that.
-            let last = world.serve_pages(node);
-            (found.work, found.more) = (found.work + last.work, last.more);
-            if last.work == 0 {
-                break;
-            }
-            if looks == MAX_LOOKS {
-                // A guest that launches on and on keeps others from the world.
-                found.more = true;
-                break;
-            }
-            want_doorbell(&mut world, node, false);
-        }
+        let found = world.serve_pages(node);
         if found.work > 0 {
             self.did(&mut world);
         }

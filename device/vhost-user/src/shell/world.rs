@@ -494,11 +494,6 @@ impl World {
         }
     }
 
-    /// Whether a card waits for model time because another one had no room.
-    pub fn is_held_back(&self) -> bool {
-        self.cards.iter().any(|card| card.nic.is_held_back())
-    }
-
     /// Whether anything waits for model time to pass.
     pub fn is_waiting(&self) -> bool {
         if self.is_in_lockstep() {

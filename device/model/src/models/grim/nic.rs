@@ -427,10 +427,6 @@ impl Nic for Grim {
         self.work_due.into_iter().chain(self.peripherals.iter().filter_map(PeripheralPort::due)).min()
     }
 
-    fn is_held_back(&self) -> bool {
-        self.links.iter().any(|link| link.frames.is_paused())
-    }
-
     fn has_stations(&self) -> bool {
         self.peripherals.iter().any(PeripheralPort::has_station)
     }
