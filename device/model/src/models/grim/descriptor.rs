@@ -134,7 +134,7 @@ const PARAMETERS: &[Parameter] = &[
         help: "How long a message that was begun may wait for more of it to be pushed, in microseconds of model time. Then it is \
                given up. A receiving card takes the others to have the same: a message of which nothing comes for eight times this and \
                longest_wait_us together loses its room to those that wait for it.",
-        kind: Kind::Number { default: 100_000, least: 1, most: 10_000_000 },
+        kind: Kind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
     },
     Parameter {
         key: SEGMENT,
