@@ -133,6 +133,7 @@ NICLAB_CAUSE(armed, NICLAB_CAUSE_ARMED);
 NICLAB_CAUSE(unauthorized, NICLAB_CAUSE_UNAUTHORIZED);
 NICLAB_CAUSE(firmware, NICLAB_CAUSE_FIRMWARE);
 NICLAB_CAUSE(handed_over, NICLAB_CAUSE_HANDED_OVER);
+NICLAB_CAUSE(frames, NICLAB_CAUSE_FRAMES);
 
 static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_unknown.attr.attr,
@@ -141,6 +142,7 @@ static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_unauthorized.attr.attr,
 	&niclab_cause_firmware.attr.attr,
 	&niclab_cause_handed_over.attr.attr,
+	&niclab_cause_frames.attr.attr,
 	NULL,
 };
 /* A cause that is new in the ABI must get a file. */
