@@ -209,6 +209,5 @@ void niclab_active_stop(struct niclab_rings *rings);
 
 /* niclab_send.c */
 void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sending);
-u32 niclab_send_room(const struct niclab_rings *rings, const struct niclab_partner *peer);
 
 #endif /* NICLAB_RING_H */

@@ -54,14 +54,8 @@ void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sendi
 	kfree(sending);
 }
 
-/**
- * niclab_send_room - frames that may be sent to a node now.
- * @rings: the rings, locked.
- * @peer: the node.
- *
- * Return: how many; U32_MAX where there is no window.
- */
-u32 niclab_send_room(const struct niclab_rings *rings, const struct niclab_partner *peer)
+/* Frames that may be sent to a node now. */
+static u32 niclab_send_room(const struct niclab_rings *rings, const struct niclab_partner *peer)
 {
 	u32 under_way = peer->sent - peer->acknowledged;
 
@@ -127,20 +121,6 @@ static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing 
 	return any;
 }
 
-/* Whether all of a message can be given to the card at once. */
-static int niclab_send_fits(struct niclab_rings *rings, const struct niclab_outgoing *out)
-{
-	u32 frames = max(1U, DIV_ROUND_UP(out->argument.bytes, niclab_part_bytes(rings)));
-	u32 most = NICLAB_SEND_DESCRIPTORS / NICLAB_SEND_PIECES;
-
-	if (rings->terms.window)
-		most = min(most, rings->terms.window);
-	if (frames > most)
-		return -EMSGSIZE;
-	return frames <= niclab_send_room(rings, out->peer) &&
-	       NICLAB_SEND_PIECES * frames <= niclab_ring_free_count(&rings->send) ? 0 : -EAGAIN;
-}
-
 /* Waits a moment without the lock, and looks through the rings: nobody else may. */
 static int niclab_send_wait(struct niclab_rings *rings, struct niclab_outgoing *out)
 {
@@ -168,7 +148,9 @@ static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing
 
 	if (!err && !is_blocking) {
 		niclab_active_serve(rings, NULL);
-		err = niclab_send_fits(rings, out);
+		/* Of a message that has begun the rest is waited for: its receiver gives back whole windows alone. */
+		if (!niclab_send_room(rings, out->peer) || niclab_ring_free_count(&rings->send) < NICLAB_SEND_PIECES)
+			err = -EAGAIN;
 	}
 	while (!err) {
 		if (niclab_send_push(rings, out))

@@ -2481,8 +2481,8 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 32);
 #define NICLAB_ACTIVE_NO_BUFFER 0xffffffffU
 
 /*
- * [`ActiveSend::flags`]: waits until the window lets the message through, and until its last frame has left. Without this flag the
- * memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
+ * [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this flag only the
+ * window is waited for, once the message has begun, and the memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
  */
 #define NICLAB_ACTIVE_SEND_BLOCK 1U
 
@@ -2570,8 +2570,8 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 32);
 
 /*
  * Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that shall not
- * block: the window does not let all of it through now, or frames of another program to that node do not end. `EMSGSIZE`: it is
- * longer than messages are, or than one that shall not block can be. `ETIMEDOUT`: the window was not given back in time, as when an
+ * block: the window lets nothing through now, or another program is in the middle of a message to that node. `EMSGSIZE`: it is
+ * longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
  * acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card does not reach
  * (beyond 4 GiB). `EIO`: the card has refused a frame.
  */

@@ -158,8 +158,8 @@ layout! {
 pub const ACTIVE_MAX_BUFFERS: u32 = 1024;
 /// No buffer.
 pub const ACTIVE_NO_BUFFER: u32 = u32::MAX;
-/// [`ActiveSend::flags`]: waits until the window lets the message through, and until its last frame has left. Without this flag the
-/// memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
+/// [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this flag only the
+/// window is waited for, once the message has begun, and the memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
 pub const ACTIVE_SEND_BLOCK: u32 = 1 << 0;
 /// [`ActiveReceive::errors`]: frames did not come.
 pub const ACTIVE_ERROR_LOST: u32 = 1 << 0;
@@ -221,8 +221,8 @@ pub const IOCTL_CHANNEL_EXPOSE: u32 = request(WRITE, 12, size_of::<crate::channe
 /// writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has no rings.
 pub const IOCTL_ACTIVE_OPEN: u32 = request(READ | WRITE, 13, size_of::<ActiveOpen>());
 /// Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that shall not
-/// block: the window does not let all of it through now, or frames of another program to that node do not end. `EMSGSIZE`: it is
-/// longer than messages are, or than one that shall not block can be. `ETIMEDOUT`: the window was not given back in time, as when an
+/// block: the window lets nothing through now, or another program is in the middle of a message to that node. `EMSGSIZE`: it is
+/// longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
 /// acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card does not reach
 /// (beyond 4 GiB). `EIO`: the card has refused a frame.
 pub const IOCTL_ACTIVE_SEND: u32 = request(WRITE, 14, size_of::<ActiveSend>());

@@ -57,7 +57,7 @@ pub struct RunArguments {
     #[command(flatten)]
     pub world: WorldArguments,
     /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 48 KiB through
-    /// a channel, 1 MiB with TCP, 64 MiB with lists
+    /// a channel, 1 MiB with TCP and active ports, 64 MiB with lists
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -298,6 +298,9 @@ pub enum Transport {
     /// Messages that are pushed through a logical channel, as of a GRIM card
     #[value(name = "grim")]
     Channels,
+    /// Active ports over descriptor rings, as of a GAMMA card
+    #[value(name = "gamma")]
+    Active,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
     /// UDP datagrams, of which some may be lost: a stream only
@@ -312,6 +315,7 @@ impl Transport {
             Self::Lists => "match",
             Self::Posts => "posts",
             Self::Channels => "grim",
+            Self::Active => "gamma",
             Self::Tcp => "tcp",
             Self::Udp => "udp",
         }
