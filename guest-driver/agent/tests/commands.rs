@@ -17,7 +17,7 @@ use niclab_agent::{
 };
 
 /// Long enough for a slow machine, short enough that a hang is a failure.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Host {
     agent: Child,

@@ -12,7 +12,7 @@ use niclab_spec::{ClusterFile, DeviceFaults, SimConfig, Source, Workload, Worklo
 const SEED: u64 = 11;
 const MESSAGES: u64 = 100;
 const SLICES: u32 = 256;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn faults() -> DeviceFaults {
     DeviceFaults { stale: 0.1, short: 0.1, bad_status: 0.1, short_at: vec![50], ..DeviceFaults::default() }

@@ -11,7 +11,7 @@ use niclab_spec::watch::{WatchRequest, WatchSubject};
 use niclab_spec::{ClusterFile, Faults, Function, SimConfig, Source, Workload, WorkloadKind};
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 const SEED: u64 = 0x5eed;
 const FRAMES: usize = 300;
 

@@ -16,7 +16,7 @@ use niclab_spec::watch::{WatchRequest, WatchSubject};
 use niclab_spec::{ClusterFile, SimConfig, Source, Workload, WorkloadKind};
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A sending port: rank and the card's number.
 type From = (u16, u16);

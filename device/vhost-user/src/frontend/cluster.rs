@@ -27,7 +27,7 @@ use super::{Connection, DriverRing, FrontendError, GuestMemory, MappedBar};
 use crate::ring::Buffer;
 
 /// How long a control request, or the mapping of the BAR, may take.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest answer is that with counters.
 const REPLY_ROOM: usize = Reply::BYTES + CountersHead::BYTES + COUNTERS_PER_REPLY as usize * Counter::BYTES;

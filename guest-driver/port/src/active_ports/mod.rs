@@ -1,4 +1,5 @@
-//! Active ports over descriptor rings: the driver's half of a GAMMA card ([`niclab_abi::active_ports`]).
+//! Active ports over descriptor rings: what a driver does where the card knows nothing of ports
+//! ([`niclab_abi::active_ports`]).
 //!
 //! - [`rings`]: descriptors given to the card, and taken back;
 //! - [`window`]: what may be sent to another node, and what was taken of what it sent;

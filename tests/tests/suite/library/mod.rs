@@ -30,7 +30,7 @@ use niclab_user::slices::Parts;
 use niclab_user::{Address, Backing, Error, Memory};
 
 /// How long anything may take before a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A wait that is to be in vain.
 const SHORT: Duration = Duration::from_millis(5);
 

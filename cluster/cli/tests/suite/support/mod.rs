@@ -40,7 +40,7 @@ use niclab_spec::{ClusterName, Source};
 use serde_json::{Value, json};
 
 /// Long enough for a slow machine; a test that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 const SOCKET: &str = "FAKE_GUEST_SOCKET";
 const MODE: &str = "FAKE_GUEST_MODE";

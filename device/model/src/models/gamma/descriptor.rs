@@ -14,6 +14,7 @@ use crate::nic::registry::{
     AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
     Swarm, Value, Values,
 };
+use crate::nic::windows::PAGES_OF_PORTS;
 
 /// GAMMA.
 pub static MODEL: Model = Model {
@@ -24,7 +25,7 @@ pub static MODEL: Model = Model {
     summary: "frames by descriptors on a plain Fast Ethernet card, active ports and a credit window in the driver",
     paper: "G. Chiola, G. Ciaccio, L. V. Mancini, P. Rotondo, GAMMA on DEC 2114x with Efficient Flow Control",
     ports: ACTIVE_PORTS,
-    windows: &[],
+    windows: PAGES_OF_PORTS,
     parameters: PARAMETERS,
     check: |_| Vec::new(),
     limits,

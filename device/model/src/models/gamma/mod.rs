@@ -20,6 +20,7 @@
 //! * A frame whose DMA is slower than the wire holds the link until it is there, where the chip would spoil it (underflow).
 //! * Frames that come damaged are passed on with a status that says so, as the chip does when told to: the driver raises them.
 //! * A guest cannot send in another node's name.
+//! * The BAR has the pages that every card has for its ports; no port of this card is ever opened, and nothing is in them.
 
 pub mod config;
 pub mod control;

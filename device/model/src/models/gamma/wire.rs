@@ -149,6 +149,8 @@ pub fn word_of(mac: Mac) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use niclab_abi::ToBytes;
     use proptest::prelude::*;
 

@@ -15,7 +15,7 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
     let model = nic.statistics(&ShellCounts::default());
     let (device_faults, device_fault_log) = figures::device_faults(nic);
     let mut nic_counts = figures::nic_counts(nic);
-    let Raised { lost, damaged, incomplete, old, stray, .. } = host.raised;
+    let Raised { lost, damaged, incomplete, old, stray, acknowledgements, .. } = host.raised;
     let stalled = host.peers.values().filter(|peer| peer.outbound.is_used_up()).count() as u64;
     nic_counts.append(&mut figures::named([
         ("driver_lost_frames", lost),
@@ -23,6 +23,7 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
         ("driver_incomplete_messages", incomplete),
         ("driver_old_frames", old),
         ("driver_stray_acknowledgements", stray),
+        ("driver_acknowledgements", acknowledgements),
         ("driver_stalled_pairs", stalled),
     ]));
     let of_card = NodeFigures {
