@@ -2155,7 +2155,7 @@ NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 40);
 
 /*
  * Active ports: what the drivers of two nodes whose cards have descriptor rings ([`crate::rings`]) say to one another (Chiola,
- * Ciaccio, Mancini, Rotondo, *GAMMA on DEC 2114x with Efficient Flow Control*).
+ * Ciaccio, Mancini, Rotondo, the paper on DEC 2114x with efficient flow control).
  *
  * A message is cut into frames. Behind the Ethernet header each has a [`FrameHead`], least significant byte first, and then its
  * part of the message; the card puts a check sequence of [`CHECK_BYTES`] behind it, and takes it away. That and the head are 12
