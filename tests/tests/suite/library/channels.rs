@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use niclab_model::nic::registry::Value;
+use niclab_spec::NicConfig;
 use niclab_user::channels::{
     FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Place, Refusal, Short, Terms,
 };
@@ -14,6 +16,17 @@ use super::{Cluster, PATIENCE, SHORT, node, until};
 
 const HANDLER: u32 = FIRST_HANDLER + 4;
 
+/// Nodes with GRIM cards. A program that loses its core between two segments of a message is not taken for dead: of deadlines that
+/// are so far off in model time as much wall time goes by.
+fn cluster(nodes: u16, change: impl Fn(&mut NicConfig)) -> Cluster {
+    Cluster::new(nodes, "grim", |config| {
+        for node in &mut config.nodes {
+            node.nic.set("stall_us", Value::Number(10_000_000)).expect("a parameter");
+            change(&mut node.nic);
+        }
+    })
+}
+
 /// The channels of a program on this node, each of so many slices.
 fn grim(cluster: &Cluster, node: usize, channels: usize, slices: u32) -> Node {
     let parts = (0..channels).map(|_| cluster.open(node, slices)).collect();
@@ -22,7 +35,7 @@ fn grim(cluster: &Cluster, node: usize, channels: usize, slices: u32) -> Node {
 }
 
 fn pair(slices: u32) -> (Cluster, Node, Node) {
-    let cluster = Cluster::new(2, "grim", |_| {});
+    let cluster = cluster(2, |_| {});
     let (near, far) = (grim(&cluster, 0, 1, slices), grim(&cluster, 1, 1, slices));
     (cluster, near, far)
 }
@@ -80,7 +93,7 @@ fn all_kinds_of_messages_arrive_in_order() {
 
 #[test]
 fn channels_of_a_program_are_told_apart_and_handlers_answer() {
-    let cluster = Cluster::new(2, "grim", |_| {});
+    let cluster = cluster(2, |_| {});
     let (mut near, mut far) = (grim(&cluster, 0, 2, 8), grim(&cluster, 1, 2, 8));
     let got = keep(&mut near, HANDLER);
     far.register_numbered("echo", HANDLER, |outbox, message| {
@@ -211,12 +224,8 @@ fn a_peer_that_closes_and_comes_back_costs_what_was_sent_meanwhile() {
 fn handlers_that_send_under_full_queues_go_on() {
     const MESSAGES: u32 = 600;
     const THROWS: u32 = 3;
-    let cluster = Cluster::new(2, "grim", |config| {
-        // Of each card one message is under way, so that what handlers send has to wait.
-        let one = || niclab_model::nic::registry::Value::Number(1);
-        let cards = config.nodes.iter_mut();
-        cards.for_each(|node| node.nic.set("headers_per_channel", one()).expect("a parameter"));
-    });
+    // Of each card one message is under way, so that what handlers send has to wait.
+    let cluster = cluster(2, |card| card.set("headers_per_channel", Value::Number(1)).expect("a parameter"));
     let over = AtomicU64::new(0);
     // Both are open before either sends: what comes for a closed endpoint is refused.
     let nodes = [0, 1].map(|this| grim(&cluster, this, 1, 8));
@@ -259,7 +268,7 @@ fn handlers_that_send_under_full_queues_go_on() {
 
 #[test]
 fn an_outbox_has_a_bound_and_says_it() {
-    let cluster = Cluster::new(2, "grim", |_| {});
+    let cluster = cluster(2, |_| {});
     let terms = Terms::for_messages(MAX_BULK_BYTES);
     let options = Options { outbox_messages: 5, ..Options::default() };
     let mut near = Node::from_parts(vec![cluster.open(0, 8)], terms, &options).expect("a channel");
@@ -272,7 +281,7 @@ fn an_outbox_has_a_bound_and_says_it() {
 #[test]
 fn many_nodes_merge_their_handlers_and_conflicts_are_named() {
     const NODES: usize = 5;
-    let cluster = Cluster::new(NODES as u16, "grim", |_| {});
+    let cluster = cluster(NODES as u16, |_| {});
     let is_over = AtomicBool::new(false);
     let done = AtomicU64::new(0);
     let numbers: Mutex<Vec<Vec<Option<u32>>>> = Mutex::default();
@@ -358,7 +367,7 @@ fn names_that_cannot_be_are_refused_where_they_are_registered() {
 
 #[test]
 fn a_list_that_nobody_keeps_is_waited_for_in_vain_and_then_kept() {
-    let cluster = Cluster::new(2, "grim", |_| {});
+    let cluster = cluster(2, |_| {});
     let mut far = grim(&cluster, 1, 1, 8);
     far.register_handler("late", |_, _| ()).expect("a name");
     assert!(matches!(far.synch_handlers(SHORT), Err(Error::TimedOut { .. })));

@@ -9,8 +9,8 @@ use niclab_abi::rings::{RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingIn
 use crate::models::gamma::config::{Config, ConfigError};
 use crate::models::gamma::control::Operation;
 use crate::models::gamma::counters::{Counters, Effects};
-use crate::models::gamma::interrupts::{Interrupts, Stored};
-use crate::models::gamma::receive::Receive;
+use crate::models::gamma::interrupts::Interrupts;
+use crate::models::gamma::receive::{Receive, Stores};
 use crate::models::gamma::transmit::Transmit;
 use crate::nic::frame::SharedFrame;
 use crate::nic::{DescriptorQueue, HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
@@ -71,7 +71,7 @@ impl Gamma {
             Input::DmaData { token, bytes, is_whole } => {
                 let Self { transmit, receive, config, effects, .. } = self;
                 match receive.on_data(now, token, &bytes, is_whole, config, effects) {
-                    Some(stored) => self.on_stored(stored),
+                    Some(stores) => self.on_stored(stores),
                     None => {
                         transmit.on_data(now, token, bytes, is_whole, config, effects);
                     }
@@ -81,8 +81,8 @@ impl Gamma {
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);
-                while let Some(stored) = self.receive.on_timeout(now, &self.config, &mut self.effects) {
-                    self.on_stored(stored);
+                while let Some(stores) = self.receive.on_timeout(now, &self.config, &mut self.effects) {
+                    self.on_stored(stores);
                 }
                 self.interrupts.on_timeout(now, &mut self.effects);
             }
@@ -101,18 +101,19 @@ impl Gamma {
     }
 
     fn on_frame(&mut self, head: Time, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
-        let stored = self.receive.on_frame((head, now), frame, message, &self.config, &mut self.effects);
-        self.on_stored(stored);
+        let stores = self.receive.on_frame((head, now), frame, message, &self.config, &mut self.effects);
+        self.on_stored(stores);
     }
 
-    fn on_stored(&mut self, stored: Option<Stored>) {
-        let Some(stored) = stored else { return };
-        if let Some(port) = stored.port.filter(|_| stored.is_last)
-            && let Some(delivered) = self.delivered.get_mut(usize::from(port))
-        {
-            *delivered += 1;
+    fn on_stored(&mut self, stores: Stores) {
+        for stored in stores {
+            if let Some(port) = stored.port.filter(|_| stored.is_last)
+                && let Some(delivered) = self.delivered.get_mut(usize::from(port))
+            {
+                *delivered += 1;
+            }
+            self.interrupts.on_stored(stored, &mut self.effects);
         }
-        self.interrupts.on_stored(stored, &mut self.effects);
     }
 
     fn start(&mut self, now: Time, start: &RingStart) -> Result<(), ControlError> {

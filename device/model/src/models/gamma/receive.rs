@@ -52,6 +52,9 @@ struct Coming {
 /// what is too much. (The attack: a flood from many nodes.)
 const MAX_COMING: usize = 4_096;
 
+/// Frames that were stored.
+pub(super) type Stores = SmallVec<[Stored; 1]>;
+
 /// The receiving half of a card.
 #[derive(Debug)]
 pub(super) struct Receive {
@@ -151,7 +154,7 @@ impl Receive {
         self.coming.front().map(|coming| coming.tail)
     }
 
-    /// A frame has come over the link. Returns what was stored.
+    /// A frame has come over the link. Says what was stored.
     pub(super) fn on_frame(
         &mut self,
         (head, tail): (Time, Time),
@@ -159,7 +162,7 @@ impl Receive {
         message: Option<TraceTag>,
         config: &Config,
         effects: &mut Effects,
-    ) -> Option<Stored> {
+    ) -> Stores {
         let begun = head.max(self.wire_free);
         let all = (begun + config.line_time(frame.len())).max(tail);
         self.wire_free = all;
@@ -168,25 +171,20 @@ impl Receive {
         }
         if self.coming.len() >= MAX_COMING {
             effects.counters.overflows += 1;
-            return None;
+            return Stores::new();
         }
         self.coming.push_back(Coming { head: begun, tail: all, frame: frame.clone(), message });
-        None
+        Stores::new()
     }
 
-    /// A frame is there that came faster than the card takes it. Returns what was stored; none where there is none.
-    pub(super) fn on_timeout(
-        &mut self,
-        now: Time,
-        config: &Config,
-        effects: &mut Effects,
-    ) -> Option<Option<Stored>> {
+    /// The next frame is there that came faster than the card takes it. Says what was stored; none where there is none.
+    pub(super) fn on_timeout(&mut self, now: Time, config: &Config, effects: &mut Effects) -> Option<Stores> {
         self.coming.front().filter(|coming| coming.tail <= now)?;
         let Coming { head, tail, frame, message } = self.coming.pop_front()?;
         Some(self.on_arrived((head, tail), &frame, message, config, effects))
     }
 
-    /// A frame has come. Returns what was stored of it.
+    /// A frame has come. Says what was stored.
     fn on_arrived(
         &mut self,
         (head, tail): (Time, Time),
@@ -194,7 +192,7 @@ impl Receive {
         message: Option<TraceTag>,
         config: &Config,
         effects: &mut Effects,
-    ) -> Option<Stored> {
+    ) -> Stores {
         let whole = frame.len();
         let (bytes, fault) = match wire::open(frame, config.node) {
             Ok(bytes) => (bytes, 0),
@@ -204,21 +202,21 @@ impl Receive {
             }
             Err(WireError::Foreign) => {
                 effects.counters.card.foreign_frames += 1;
-                return None;
+                return Stores::new();
             }
             Err(WireError::Elsewhere) => {
                 effects.counters.elsewhere += 1;
-                return None;
+                return Stores::new();
             }
             Err(WireError::Length { .. } | WireError::Forged) => {
                 effects.counters.card.malformed += 1;
-                return None;
+                return Stores::new();
             }
         };
         if !self.is_started() {
             // Nobody is there.
             effects.counters.missed += 1;
-            return None;
+            return Stores::new();
         }
         while self.leaving.pop_front_due(tail) {}
         let leaving: usize = self.leaving.iter().map(|(_, bytes)| bytes).sum();
@@ -226,16 +224,18 @@ impl Receive {
         if leaving + waiting + whole > config.receive_fifo_bytes as usize {
             effects.counters.overflows += 1;
             effects.counters.card.overruns += 1;
-            return None;
+            return Stores::new();
         }
         let message = message.filter(|_| fault == 0);
         let parts = SmallVec::new();
         let arrived = Arrived { frame: frame.clone(), head, tail, bytes, fault, message, stored: 0, parts };
         self.fifo.push_back(arrived);
-        self.serve(tail, config, effects)
+        let mut stores = Stores::new();
+        self.serve(tail, config, effects, &mut stores);
+        stores
     }
 
-    /// What was read. False where it was not for this half.
+    /// What was read. Says what was stored; none where it was not for this half.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -244,49 +244,58 @@ impl Receive {
         is_whole: bool,
         config: &Config,
         effects: &mut Effects,
-    ) -> Option<Option<Stored>> {
+    ) -> Option<Stores> {
         self.look.take_if(|look| *look == token)?;
+        let mut stores = Stores::new();
         match self.ring.on_data(token, bytes, is_whole) {
             Found::Taken(taken) => {
                 effects.counters.descriptors_taken += 1;
                 self.next = Some(taken);
-                return Some(self.serve(now, config, effects));
             }
-            Found::Nothing => effects.counters.descriptors_idle += 1,
+            Found::Nothing => {
+                effects.counters.descriptors_idle += 1;
+                // The host may have demanded another look meanwhile.
+                if self.look(now, effects) {
+                    return Some(stores);
+                }
+                stores.extend(self.give_up(effects, now));
+            }
             Found::Broken(_) => {
                 effects.counters.broken_rings += 1;
                 self.stop();
             }
             Found::Stale => {}
         }
-        // The host may have demanded another look meanwhile.
-        if self.look(now, effects) {
-            return Some(None);
-        }
-        Some(self.give_up(effects, now))
+        self.serve(now, config, effects, &mut stores);
+        Some(stores)
     }
 
-    /// Stores the first frame as far as there are descriptors.
-    fn serve(&mut self, now: Time, config: &Config, effects: &mut Effects) -> Option<Stored> {
+    /// Stores frames as far as there are descriptors. Those that find none are missed: each makes the card look once more, since a
+    /// ring that had come to its end may have gone on.
+    fn serve(&mut self, now: Time, config: &Config, effects: &mut Effects, stores: &mut Stores) {
+        let mut end = now;
         while let Some(arrived) = self.fifo.front_mut() {
             let Some(taken) = self.next.take() else {
-                // What came to an end may have gone on: a frame makes the card look again.
+                if self.look.is_some() {
+                    return;
+                }
                 self.ring.demand();
-                return if self.look(now, effects) { None } else { self.give_up(effects, now) };
+                if self.look(now, effects) {
+                    return;
+                }
+                stores.extend(self.give_up(effects, now));
+                continue;
             };
             effects.attribute(arrived.message);
-            let end = store(now, arrived, &taken, config, effects);
+            end = store(now, arrived, &taken, config, effects);
             arrived.parts.push(taken);
-            let is_stored = arrived.stored == arrived.bytes;
             self.visible = self.visible.max(end);
-            if is_stored {
-                let stored = self.finish(end, 0, effects);
-                // The next descriptor is here before the next frame is.
-                self.look(end, effects);
-                return stored;
+            if arrived.stored == arrived.bytes {
+                stores.extend(self.finish(end, 0, effects));
             }
         }
-        None
+        // The next descriptor is here before the next frame is.
+        self.look(end, effects);
     }
 
     /// The ring has no room for the first frame, or not enough.

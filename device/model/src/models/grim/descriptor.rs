@@ -133,7 +133,7 @@ const PARAMETERS: &[Parameter] = &[
         key: STALL,
         help: "How long a message that was begun may wait for more of it to be pushed, in microseconds of model time. Then it is \
                given up.",
-        kind: Kind::Number { default: 100_000, least: 1, most: 10_000_000 },
+        kind: Kind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
     },
     Parameter {
         key: SEGMENT,
