@@ -17,7 +17,9 @@ const TAG_BYTES: usize = 16;
 /// Most memory for messages that come.
 const RECEIVE_BYTES: usize = 8 << 20;
 /// Messages that may be on their way while the program does something else.
-const PLACES: usize = 8;
+const PLACES: usize = 16;
+/// Payloads up to which a message is copied to a place of its own, lest the program wait until it has left.
+const PLACED_BYTES: usize = 2 << 10;
 
 /// An active port that talks to the same port of one peer.
 pub struct ActiveChannel {
@@ -150,7 +152,10 @@ impl Channel for ActiveChannel {
     }
 
     #[inline]
-    fn send_pattern(&mut self, payload: &[u8], tag: Tag, _: Flags) -> Result<(), Failure> {
+    fn send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        if payload.len() <= PLACED_BYTES && self.try_send(payload, tag, flags)? {
+            return Ok(());
+        }
         let (front, _) = self.outgoing.split_at_mut(TAG_BYTES);
         front.copy_from_slice(&bytes_of(tag));
         let message = &self.outgoing[..TAG_BYTES + payload.len()];
