@@ -97,6 +97,36 @@ pub fn bandwidth_mb_per_s(
     Ok(number(&text, "/sections/0/rows/0/payload_bytes_per_s_wall")? / 1e6)
 }
 
+/// Short messages a second, of wall time, from the lower rank to the higher, by so many channels in turn.
+///
+/// # Errors
+/// When the command fails on a node.
+pub fn messages_per_s(
+    running: &mut RunningCluster,
+    pair: &Pair,
+    iterations: u64,
+    channels: u32,
+) -> Result<f64> {
+    let counts = [
+        ["--size".to_owned(), "0".to_owned()],
+        ["--iterations".to_owned(), iterations.to_string()],
+        ["--channels".to_owned(), channels.to_string()],
+    ];
+    let text = run(running, "stream", pair, counts.as_flattened())?;
+    Ok(number(&text, "/sections/0/rows/0/messages_per_s_wall")?)
+}
+
+/// What it takes the lower rank's program to send a short message that has room, without a doorbell where any was spared: the median, in
+/// nanoseconds of wall time.
+///
+/// # Errors
+/// When the command fails on a node.
+pub fn injection_ns(running: &mut RunningCluster, pair: &Pair, iterations: u64) -> Result<f64> {
+    let counts = [["--size".to_owned(), "0".to_owned()], ["--iterations".to_owned(), iterations.to_string()]];
+    let text = run(running, "inject", pair, counts.as_flattened())?;
+    Ok(number(&text, "/sections/0/rows/0/injection/p50_wall_ns")?)
+}
+
 /// Runs the same command at both ends; the report is the first one's.
 fn run(running: &mut RunningCluster, benchmark: &str, pair: &Pair, arguments: &[String]) -> Result<String> {
     let mut argv = vec!["niclab-perf".to_owned(), benchmark.to_owned(), "--json".to_owned()];

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use niclab_abi::config::{FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS};
+use niclab_abi::config::{
+    FEATURE_CHANNELS, FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS,
+};
 use niclab_abi::posts::{POST_MAX_COLLECTIVE_BYTES, POST_MAX_MEMBERS};
 use niclab_workloads::{Pattern, Recorded};
 
@@ -40,7 +42,7 @@ pub struct Workload {
     #[serde(default = "default_slices")]
     #[schemars(range(min = 8, max = 4096))]
     pub slices: u32,
-    /// How programs receive, where the NIC has lists of posted receives.
+    /// How programs receive, where the NIC has lists of posted receives, or memory that others may write.
     #[serde(default, skip_serializing_if = "Receive::is_posted")]
     pub receive: Receive,
     /// Partners of each node, of `neighbour-exchange` and `random`. Default: 2, or all other nodes where they are fewer.
@@ -118,7 +120,7 @@ impl WorkloadKind {
     }
 }
 
-/// How a program receives messages from a card that has lists of posted receives.
+/// How a program receives messages from a card that has lists of posted receives, or memory that others may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receive {
@@ -129,11 +131,15 @@ pub enum Receive {
     Unexpected,
     /// Messages are announced by puts without data, and the receiver gets them.
     Get,
+    /// Of a ping-pong over channels: messages are memory that the receiver has exposed, and a short one says that it is there.
+    Exposed,
 }
 
 impl Receive {
+    /// Those of lists.
+    pub const OF_LISTS: [Self; 3] = [Self::Posted, Self::Unexpected, Self::Get];
     /// All ways.
-    pub const ALL: [Self; 3] = [Self::Posted, Self::Unexpected, Self::Get];
+    pub const ALL: [Self; 4] = [Self::Posted, Self::Unexpected, Self::Get, Self::Exposed];
 
     /// The name in files.
     #[must_use]
@@ -142,12 +148,22 @@ impl Receive {
             Self::Posted => "posted",
             Self::Unexpected => "unexpected",
             Self::Get => "get",
+            Self::Exposed => "exposed",
         }
     }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
     const fn is_posted(&self) -> bool {
         matches!(self, Self::Posted)
+    }
+
+    /// The feature of cards that can do it, beside what all can.
+    const fn feature(self) -> u64 {
+        match self {
+            Self::Posted => 0,
+            Self::Unexpected | Self::Get => FEATURE_LISTS,
+            Self::Exposed => FEATURE_CHANNELS,
+        }
     }
 }
 
@@ -157,6 +173,7 @@ impl From<Receive> for niclab_workloads::Receive {
             Receive::Posted => Self::Posted,
             Receive::Unexpected => Self::Unexpected,
             Receive::Get => Self::Get,
+            Receive::Exposed => Self::Exposed,
         }
     }
 }
@@ -322,6 +339,10 @@ impl Workload {
             let what = format!("`{kind}` has no one receiver");
             problems.add("receiver", what, "leave it out, or use kind = \"incast\"");
         }
+        if self.receive == Receive::Exposed && self.kind != WorkloadKind::PingPong {
+            let what = format!("of `{kind}` nobody knows when memory may be written again");
+            problems.add("receive", what, "leave it out, or use kind = \"ping-pong\"");
+        }
         match (self.kind, &self.recording) {
             (WorkloadKind::Replay, None) => {
                 let remedy = "give `recording` the path of one; docs/SIMULATOR.md has its form";
@@ -392,7 +413,7 @@ impl Workload {
                 }
             }
             (Function::Cluster, model) => {
-                if !self.receive.is_posted() && !model.has(FEATURE_LISTS) {
+                if !model.has(self.receive.feature()) {
                     self.cannot_receive(model, problems);
                 }
                 if self.kind == WorkloadKind::Reduce {
@@ -405,8 +426,8 @@ impl Workload {
 
     fn cannot_receive(&self, model: NicModel, problems: &mut Problems) {
         let what = format!("{} cannot receive by `{}`", model.a_card(), self.receive.name());
-        let with_lists = NicModel::all().filter(|model| model.has(FEATURE_LISTS));
-        let names: Vec<_> = with_lists.map(|model| format!("`model = \"{}\"`", model.name)).collect();
+        let those_that_can = NicModel::all().filter(|model| model.has(self.receive.feature()));
+        let names: Vec<_> = those_that_can.map(|model| format!("`model = \"{}\"`", model.name)).collect();
         let remedy = format!("leave it out, or use {} in the cluster's [nic]", names.join(" or "));
         problems.add("receive", what, &remedy);
     }
@@ -562,6 +583,7 @@ mod tests {
             (4, "kind = 'stream'\ncount = 0", 3, "workload.count", "no messages"),
             (4, "kind = 'stream'\nslices = 100", 3, "workload.slices", "power of two"),
             (4, "kind = 'replay'", 1, "workload.recording", "needs a recording"),
+            (4, "kind = 'ping-pong'\nreceive = 'exposed'", 3, "workload.receive", "`model = \"grim\"`"),
             (4, "kind = 'reduce'", 2, "workload.kind", "`model = \"inic\"`"),
             (4, "kind = 'reduce'\nfunction = 'ethernet'", 3, "workload.function", "another kind"),
             (

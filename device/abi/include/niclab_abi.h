@@ -191,8 +191,17 @@ struct niclab_device_config {
 
 	/* Ethernet address of the card, first byte lowest; the upper two bytes are zero. */
 	__u64 mac;
+
+	/* [`FEATURE_CHANNELS`]: bytes of a channel's payload region that the card offers. Otherwise zero. */
+	__u32 channel_payload_bytes;
+
+	/*
+	 * [`FEATURE_CHANNELS`]: bytes of a message that programs push first, before segments that double; zero: they push whole
+	 * messages.
+	 */
+	__u32 channel_segment_bytes;
 };
-NICLAB_ASSERT_SIZE(struct niclab_device_config, 88);
+NICLAB_ASSERT_SIZE(struct niclab_device_config, 96);
 
 /*
  * The BAR: shared-memory region [`REGION`] of the cluster function.
@@ -1734,10 +1743,10 @@ NICLAB_ASSERT_SIZE(struct niclab_post_member, 4);
 #define NICLAB_WINDOW_CHANNEL_PAYLOAD 16U
 
 /* Pages of a channel's payload region in the BAR. */
-#define NICLAB_CHANNEL_PAYLOAD_PAGES 16U
+#define NICLAB_CHANNEL_PAYLOAD_PAGES 48U
 
 /* Bytes of a channel's payload region in the BAR. */
-#define NICLAB_CHANNEL_PAYLOAD_BYTES 0x10000U
+#define NICLAB_CHANNEL_PAYLOAD_BYTES 0x30000U
 
 /* Launch word, bits 0..8: what is pushed. Bits 8..32 are flags. */
 #define NICLAB_CHANNEL_MASK 255U
@@ -2502,7 +2511,7 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 32);
 #define NICLAB_MAX_REGISTRATION_BYTES 0x40000000U
 
 /* Copies the [`crate::config::DeviceConfig`] out. */
-#define NICLAB_IOCTL_INFO 0x8058f500U
+#define NICLAB_IOCTL_INFO 0x8060f500U
 
 /* Opens a port for this file, [`OpenPort`]. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free. */
 #define NICLAB_IOCTL_OPEN_PORT 0xc020f501U

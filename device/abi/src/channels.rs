@@ -26,7 +26,7 @@ use crate::layout;
 /// of which a card may offer less.
 pub const WINDOW_CHANNEL_PAYLOAD: u32 = crate::bar::WINDOW_OF_MODEL;
 /// Pages of a channel's payload region in the BAR.
-pub const CHANNEL_PAYLOAD_PAGES: u32 = 16;
+pub const CHANNEL_PAYLOAD_PAGES: u32 = 48;
 /// Bytes of a channel's payload region in the BAR.
 pub const CHANNEL_PAYLOAD_BYTES: u64 = CHANNEL_PAYLOAD_PAGES as u64 * crate::PAGE_BYTES;
 

@@ -38,7 +38,7 @@ pub const FEATURE_RINGS: u64 = 1 << 10;
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
     /// they stood in every version.
-    pub struct DeviceConfig: 88 {
+    pub struct DeviceConfig: 96 {
         /// [`crate::MAGIC`]; anything else is a foreign device with the same virtio identity.
         pub magic: u64,
         /// [`crate::ABI_VERSION`].
@@ -73,6 +73,11 @@ layout! {
         pub max_message_bytes: u64,
         /// Ethernet address of the card, first byte lowest; the upper two bytes are zero.
         pub mac: u64,
+        /// [`FEATURE_CHANNELS`]: bytes of a channel's payload region that the card offers. Otherwise zero.
+        pub channel_payload_bytes: u32,
+        /// [`FEATURE_CHANNELS`]: bytes of a message that programs push first, before segments that double; zero: they push whole
+        /// messages.
+        pub channel_segment_bytes: u32,
     }
 }
 

@@ -166,6 +166,8 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
     let mut device_dice = Dice(Random::new(seed, device_faults_stream(model)));
     let has_device_faults = device_dice.one_in(3) && model.swarm.draws_device_faults;
+    // An answer that waits behind a cut is overtaken by no other one, but what it says is in memory would be written again.
+    let may_be_cut = workload.receive != Receive::Exposed;
     let mut node = |rank: u32, dice: &mut Dice| SimNode {
         name: format!("node{rank}"),
         nic: nic.clone(),
@@ -175,7 +177,7 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
             latency_ns: dice.below(200).into(),
             mtu_bytes: LinkConfig::DEFAULT_MTU_BYTES,
             queue_frames,
-            faults: if is_faulty { dice.faults() } else { Faults::default() },
+            faults: if is_faulty { dice.faults(may_be_cut) } else { Faults::default() },
         },
     };
     SimConfig {
@@ -359,6 +361,10 @@ impl Dice {
             workload.message_bytes = drawn.message_bytes;
             workload.slices = drawn.slices;
             workload.receive = Receive::ALL[drawn.receive % Receive::ALL.len()];
+            if workload.receive == Receive::Exposed {
+                workload.kind = WorkloadKind::PingPong;
+                (workload.neighbours, workload.recording) = (None, None);
+            }
             if drawn.echoes {
                 workload.kind = WorkloadKind::Echo;
                 (workload.neighbours, workload.recording) = (None, None);
@@ -367,7 +373,7 @@ impl Dice {
         NicConfig::with_values(values)
     }
 
-    fn faults(&mut self) -> Faults {
+    fn faults(&mut self, may_be_cut: bool) -> Faults {
         let mut chance = |most: u32| f64::from(self.below(2) * self.below(most)) / 1000.0;
         Faults {
             loss: chance(100),
@@ -375,7 +381,7 @@ impl Dice {
             corrupt: chance(100),
             reorder: chance(100),
             delay_ns: self.below(500).into(),
-            partition: self.one_in(40),
+            partition: self.one_in(40) && may_be_cut,
         }
     }
 

@@ -113,6 +113,8 @@ fn card(
         list_entries: limits.entries,
         message_unit_bytes: limits.message_unit_bytes,
         max_message_bytes: limits.max_message_bytes,
+        channel_payload_bytes: u32::try_from(limits.payload_bytes).unwrap_or(u32::MAX),
+        channel_segment_bytes: u32::try_from(limits.first_segment_bytes).unwrap_or(u32::MAX),
         control_timeout_ms: CONTROL_TIMEOUT_MS,
         mac: mac_word(node.mac.0),
         ..DeviceConfig::default()
@@ -169,6 +171,20 @@ mod tests {
         let device = infos[0].config;
         assert_eq!((device.list_entries, device.max_message_bytes, device.message_unit_bytes), (0, 64, 8));
         assert_eq!((name_in(&device.name_bytes()), device.features), (Some("ultra"), FEATURE_SLICES));
+    }
+
+    #[test]
+    fn a_grim_card_says_how_much_programs_push_at_a_time() {
+        let mut of_grim = config();
+        let nic = &mut of_grim.nodes[0].nic;
+        nic.model = NicModel::named("grim").unwrap();
+        nic.set("channels", Value::Number(4)).unwrap();
+        nic.set("payload_bytes_per_channel", Value::Number(192 << 10)).unwrap();
+        nic.set("first_segment_bytes", Value::Number(100)).unwrap();
+        let told = |info: &NodeInfo| (info.config.channel_payload_bytes, info.config.channel_segment_bytes);
+        let (_, infos) = build(&of_grim, 2).unwrap();
+        assert_eq!((told(&infos[0]), told(&infos[1])), ((192 << 10, 100), (0, 0)));
+        assert_eq!(infos[0].config.max_message_bytes, 48 << 10);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use niclab_abi::FromBytes;
-use niclab_abi::channels::{ChannelPayload, OP_CHANNEL_PAYLOAD};
+use niclab_abi::channels::{ChannelExpose, ChannelPayload, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
 use niclab_abi::posts::{OP_POST_GROUP, PostGroup, PostMember};
 use niclab_port::atomic::{AtomicPage, AtomicRecords};
 
@@ -80,6 +80,10 @@ impl BarePort {
             OP_CHANNEL_PAYLOAD => {
                 let payload = ChannelPayload::from_bytes(body).ok_or_else(bad)?;
                 backing.set_payload(&ChannelPayload { port: 0, ..payload })
+            }
+            OP_CHANNEL_EXPOSE => {
+                let expose = ChannelExpose::from_bytes(body).ok_or_else(bad)?;
+                backing.expose(&ChannelExpose { port: 0, ..expose })
             }
             OP_POST_GROUP => {
                 let PostGroup { group, .. } = PostGroup::from_bytes(body).ok_or_else(bad)?;

@@ -173,6 +173,10 @@ pub struct DeviceInfo {
     pub max_message_bytes: u64,
     /// A message is a multiple of so many bytes.
     pub message_unit_bytes: u32,
+    /// Bytes of a channel's payload region that the card offers; zero for a NIC without channels.
+    pub channel_payload_bytes: u32,
+    /// Bytes of a message that are pushed first; zero: messages are pushed whole.
+    pub channel_segment_bytes: u32,
     /// Longest time a control request may take, wall time.
     pub control_timeout: Duration,
     /// Ethernet address of the card.
@@ -199,6 +203,8 @@ impl DeviceInfo {
             list_entries: config.list_entries,
             max_message_bytes: config.max_message_bytes,
             message_unit_bytes: config.message_unit_bytes,
+            channel_payload_bytes: config.channel_payload_bytes,
+            channel_segment_bytes: config.channel_segment_bytes,
             control_timeout: Duration::from_millis(config.control_timeout_ms.into()),
             mac: [m0, m1, m2, m3, m4, m5],
         }

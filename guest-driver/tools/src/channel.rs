@@ -63,6 +63,11 @@ pub trait Channel {
     /// As [`Channel::try_receive`]; a time-out.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure>;
 
+    /// Doorbells rung so far, where the transport counts them.
+    fn doorbells(&self) -> u64 {
+        0
+    }
+
     /// Waits until the last message left this node. It was sent with [`Flags::NOTIFY`].
     ///
     /// # Errors

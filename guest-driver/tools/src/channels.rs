@@ -1,10 +1,12 @@
 //! The transport of cards with channels: one logical channel to the same one of the peer. A message without payload is a short
-//! one, all others are bulk messages; the tag is the four integers.
+//! one, all others are bulk messages; the tag is the four integers. What is longer than a bulk message goes into memory that the peer
+//! has exposed, and a short message behind it says that it is there.
 
 use std::time::Duration;
 
 use niclab_user::channels::{
-    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Message, Outgoing, Port, PortOptions, Refusal, Short,
+    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, Memory, Message, Outgoing, Port, PortOptions, Refusal, Region,
+    Short, Terms,
 };
 use niclab_user::slices::Flags;
 use niclab_user::{Address, Device, Error};
@@ -14,8 +16,8 @@ use crate::channel::{Channel, Interrupting, Kind, Tag};
 use crate::nic::NicOptions;
 use crate::pattern::{WHOLE_EVERY, compare};
 
-/// The handler of all messages.
-const HANDLER: u32 = FIRST_HANDLER;
+/// Most bytes that go as memory messages.
+const MAX_MEMORY_BYTES: usize = 64 << 20;
 
 /// A channel to the same channel of one peer.
 pub struct PushChannel {
@@ -26,17 +28,33 @@ pub struct PushChannel {
     received: u64,
     /// Both ends know of each other.
     is_met: bool,
+    /// Memory for what is longer than a bulk message, if anything will be, and its name here.
+    memory: Option<(Region, u32)>,
+    /// The peer's, once a message has said it.
+    peer_memory: u32,
 }
 
 impl PushChannel {
-    /// Opens the channel.
+    /// Opens the channel, for messages of up to so many bytes.
     ///
     /// # Errors
     ///
     /// [`Failure::Nic`].
-    pub fn open(device: &Device, options: &NicOptions, peer: u32) -> Result<Self, Failure> {
-        let mut port = Port::open(device, PortOptions::default().port(options.port).slices(options.slices))?;
+    pub fn open(device: &Device, options: &NicOptions, peer: u32, bytes: usize) -> Result<Self, Failure> {
+        // Room for as long a message in each slice: what waits in the card's memory fills that, and is then refused for a while.
+        let room = bytes.min(MAX_BULK_BYTES as usize).next_multiple_of(64) * options.slices as usize;
+        let terms = Terms::of(device.info());
+        let terms = Terms { payload_bytes: terms.payload_bytes.max(room), ..terms };
+        let ports = PortOptions::default().port(options.port).slices(options.slices);
+        let mut port = Port::open_on(device, ports, terms)?;
         port.set_wait_policy(options.policy);
+        let memory = if is_memory(bytes) {
+            let region = port.sender.allocate(bytes)?;
+            let name = port.sender.expose(&region, true)?;
+            Some((region, name))
+        } else {
+            None
+        };
         let peer_address = Address { node: peer, port: options.port };
         Ok(Self {
             port,
@@ -45,6 +63,8 @@ impl PushChannel {
             timeout: options.timeout,
             received: 0,
             is_met: false,
+            memory,
+            peer_memory: 0,
         })
     }
 
@@ -59,19 +79,51 @@ impl PushChannel {
         Ok(())
     }
 
-    fn message(&self, payload: &[u8], tag: Tag, flags: Flags) -> Outgoing {
+    /// The number of the handler says which memory the sender has exposed, so that greetings tell it.
+    fn message(&self, bytes: usize, tag: Tag, flags: Flags) -> Outgoing {
         let [first, second] = tag.encode();
         let arguments = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
+        let handler = FIRST_HANDLER + self.memory.as_ref().map_or(0, |(_, name)| *name);
         let short = Short {
             interrupt: flags.contains(Flags::INTERRUPT),
             notify: flags.contains(Flags::NOTIFY),
-            ..Short::new(self.peer_address, HANDLER).arguments(arguments)
+            ..Short::new(self.peer_address, handler).arguments(arguments)
         };
-        match payload.len() as u64 {
+        match bytes as u64 {
             0 => Outgoing::Short(short),
             bytes => Outgoing::Bulk(Bulk { short, bytes }),
         }
     }
+
+    /// Copies a payload into the peer's memory. The next one goes to the same place: of a stream the receiver sees that all is the
+    /// pattern, and from the short message that all of this one is there.
+    fn send_memory(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        let (target, region) = (self.peer_address, self.peer_memory);
+        let piece = self.port.sender.piece_bytes();
+        for (number, part) in payload.chunks(piece).enumerate() {
+            let (place, bytes) = ((number * piece) as u64, part.len() as u64);
+            let memory = Outgoing::Memory(Memory { target, region, place, bytes });
+            self.port.sender.send(memory, part, self.timeout)?;
+        }
+        Ok(())
+    }
+
+    /// The message at the front of the queue, if it is there: its tag, and its front.
+    fn take(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
+        let Self { port, memory, peer_memory, peer, peer_address, received, .. } = self;
+        let taken = port.receiver.try_receive(|message| {
+            let memory = memory.as_ref().map(|(region, _)| region);
+            *peer_memory = message.handler.wrapping_sub(FIRST_HANDLER);
+            accept(message, memory, buffer, *received + 1, (*peer_address, peer))
+        })?;
+        *received += u64::from(taken.is_some());
+        taken.transpose()
+    }
+}
+
+/// Whether a payload is too long for a bulk message.
+const fn is_memory(bytes: usize) -> bool {
+    bytes as u64 > MAX_BULK_BYTES
 }
 
 /// A greeting may find nobody.
@@ -85,6 +137,7 @@ fn forgive_absence(result: Result<(), Error>) -> Result<(), Error> {
 /// A message has come, the `number`-th: its tag, and its front.
 fn accept(
     message: &Message<'_>,
+    memory: Option<&Region>,
     buffer: &mut [u8],
     number: u64,
     (address, peer): (Address, &str),
@@ -92,7 +145,9 @@ fn accept(
     let &Message { source, handler, arguments, payload, .. } = message;
     let [first, second, third, fourth] = arguments.map(u64::from);
     let tag = Tag::decode([first | second << 32, third | fourth << 32]);
-    let is_ours = |tag: &Tag| source == address && handler == HANDLER && tag.bytes as usize == payload.len();
+    let in_memory = |tag: &Tag| memory.filter(|_| payload.is_empty() && is_memory(tag.bytes as usize));
+    let is_ours =
+        |tag: &Tag| source == address && (tag.bytes as usize == payload.len() || in_memory(tag).is_some());
     let Some(tag) = tag.filter(is_ours) else {
         return Err(Failure::OutOfStep {
             peer: peer.into(),
@@ -102,28 +157,35 @@ fn accept(
     };
     payload.read(0, buffer);
     if tag.kind == Kind::Data {
+        let memory = in_memory(&tag);
         let read = |offset, out: &mut [u8]| {
-            payload.read(offset, out);
+            match memory {
+                Some(region) => region.read(offset, out)?,
+                None => drop(payload.read(offset, out)),
+            }
             Ok(())
         };
-        compare(read, payload.len(), number.is_multiple_of(WHOLE_EVERY), tag.number, peer)?;
+        compare(read, tag.bytes as usize, number.is_multiple_of(WHOLE_EVERY), tag.number, peer)?;
     }
     Ok(tag)
 }
 
-/// Refuses payloads that a message cannot carry.
+/// Refuses payloads that cannot be carried.
 ///
 /// # Errors
 ///
 /// [`Failure::Usage`].
-pub fn check_size(device: &Device, bytes: usize) -> Result<(), Failure> {
+pub fn check_size(bytes: usize, is_conducted: bool, device: &Device) -> Result<(), Failure> {
     let most = device.info().max_message_bytes.min(MAX_BULK_BYTES);
-    if bytes as u64 <= most {
+    // Without greetings nobody knows the other's memory.
+    let is_carried = is_memory(bytes) && bytes <= MAX_MEMORY_BYTES && !is_conducted;
+    if bytes as u64 <= most || is_carried {
         return Ok(());
     }
     Err(Failure::Usage(format!(
         "--size {bytes}: a message of this card has a payload of up to {most} bytes: lower --size, or, up to {MAX_BULK_BYTES}, \
-         raise `payload_bytes_per_channel` in the [nic] table of the cluster"
+         raise `payload_bytes_per_channel` in the [nic] table of the cluster; from there to {MAX_MEMORY_BYTES} bytes go as memory \
+         messages, without --conducted"
     )))
 }
 
@@ -135,34 +197,46 @@ impl Channel for PushChannel {
     #[inline]
     fn try_send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
         self.before(tag)?;
+        if is_memory(payload.len()) {
+            // It waits for nobody but the card.
+            self.send(payload, tag, flags)?;
+            return Ok(true);
+        }
         if !self.is_met {
             forgive_absence(self.port.sender.check_refusals())?;
         }
-        Ok(self.port.sender.try_send(self.message(payload, tag, flags), payload)?)
+        Ok(self.port.sender.try_send(self.message(payload.len(), tag, flags), payload)?)
     }
 
     #[inline]
     fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
         self.before(tag)?;
-        self.port.sender.send(self.message(payload, tag, flags), payload, self.timeout)?;
+        if is_memory(payload.len()) {
+            self.send_memory(payload)?;
+            self.port.sender.send(self.message(0, tag, flags), &[], self.timeout)?;
+        } else {
+            self.port.sender.send(self.message(payload.len(), tag, flags), payload, self.timeout)?;
+        }
         Ok(())
     }
 
     #[inline]
     fn try_receive(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
-        let (number, peer) = (self.received + 1, (self.peer_address, self.peer.as_str()));
-        let taken = self.port.receiver.try_receive(|message| accept(message, buffer, number, peer))?;
-        self.received += u64::from(taken.is_some());
-        taken.transpose()
+        self.take(buffer)
     }
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
-        let (number, peer) = (self.received + 1, (self.peer_address, self.peer.as_str()));
-        let taken =
-            self.port.receiver.receive(self.timeout, |message| accept(message, buffer, number, peer))?;
-        self.received += 1;
-        taken
+        loop {
+            self.port.receiver.wait(self.timeout)?;
+            if let Some(tag) = self.take(buffer)? {
+                return Ok(tag);
+            }
+        }
+    }
+
+    fn doorbells(&self) -> u64 {
+        self.port.sender.doorbells()
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -173,5 +247,89 @@ impl Channel for PushChannel {
 impl Interrupting for PushChannel {
     fn wait_interrupts(&mut self, timeout: Duration) -> Result<u64, Failure> {
         Ok(self.port.receiver.wait_interrupts(timeout)?)
+    }
+}
+
+/// Channels by which measured messages go in turn; all others go by the first. Both ends begin anew with the first where a stream
+/// ends.
+pub struct InTurn {
+    channels: Vec<PushChannel>,
+    sent: usize,
+    received: usize,
+}
+
+impl InTurn {
+    /// One channel or more.
+    pub const fn new(channels: Vec<PushChannel>) -> Self {
+        Self { channels, sent: 0, received: 0 }
+    }
+
+    /// The channel that the next message with this tag goes by.
+    #[inline]
+    fn turn(&mut self, tag: Tag) -> &mut PushChannel {
+        let place = if tag.kind == Kind::Data { self.sent } else { 0 };
+        &mut self.channels[place]
+    }
+
+    #[inline]
+    fn on_sent(&mut self, tag: Tag) {
+        if tag.kind == Kind::Data {
+            self.sent = (self.sent + 1) % self.channels.len();
+        } else {
+            self.received = 0;
+        }
+    }
+
+    #[inline]
+    fn on_received(&mut self, tag: Tag) {
+        if tag.kind == Kind::Data {
+            self.received = (self.received + 1) % self.channels.len();
+        } else {
+            self.sent = 0;
+        }
+    }
+}
+
+impl Channel for InTurn {
+    fn peer(&self) -> &str {
+        self.channels[0].peer()
+    }
+
+    #[inline]
+    fn try_send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<bool, Failure> {
+        let is_sent = self.turn(tag).try_send(payload, tag, flags)?;
+        if is_sent {
+            self.on_sent(tag);
+        }
+        Ok(is_sent)
+    }
+
+    #[inline]
+    fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        self.turn(tag).send(payload, tag, flags)?;
+        self.on_sent(tag);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_receive(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
+        let tag = self.channels[self.received].try_receive(buffer)?;
+        tag.into_iter().for_each(|tag| self.on_received(tag));
+        Ok(tag)
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
+        let tag = self.channels[self.received].receive(buffer)?;
+        self.on_received(tag);
+        Ok(tag)
+    }
+
+    fn doorbells(&self) -> u64 {
+        self.channels.iter().map(Channel::doorbells).sum()
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.channels.iter_mut().try_for_each(Channel::flush)
     }
 }

@@ -34,6 +34,8 @@ pub enum Command {
     Stream(RunArguments),
     /// Messages in both directions at once: the message rate
     Rate(RunArguments),
+    /// Messages in bursts that have room: what sending one takes the lower rank's program
+    Inject(RunArguments),
     /// A ping-pong that sleeps for the interrupt of each k-th message, and counts them exactly
     ///
     /// The interrupts counted by the program, by /proc/interrupts and by the device must all be those of the formula:
@@ -56,8 +58,9 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 48 KiB through
-    /// a channel, 1 MiB with TCP and active ports, 64 MiB with lists
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 1 MiB with TCP and
+    /// active ports, 64 MiB with lists; through a channel up to 48 KiB as one message, up to 64 MiB as memory messages and a short
+    /// one behind them
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -84,6 +87,9 @@ pub struct RunArguments {
     /// With lists: who looks for the receive of a message; `host` is the baseline
     #[arg(long, value_enum, default_value_t = Matcher::Card)]
     pub match_on: Matcher,
+    /// Through a card with channels: send by so many of them in turn
+    #[arg(long, default_value_t = 1, value_name = "CHANNELS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub channels: u32,
     /// Be conducted: stop at each cue, which is a line on standard error, until a line comes on standard input
     ///
     /// The cues are `connected`, `warm` and `measured`. Between two cues nothing is sent but the benchmark's own messages,

@@ -66,6 +66,9 @@ pub struct Row {
     pub payload_bytes_per_s_wall: f64,
     /// Round trips: request and answer.
     pub round_trip: Option<Latency>,
+    /// What it takes the program to send one, where that is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub injection: Option<Latency>,
     /// Datagrams that never came, of those measured: over UDP. The rates are of those that came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_datagrams: Option<u64>,
@@ -84,8 +87,14 @@ impl Row {
             messages_per_s_wall,
             payload_bytes_per_s_wall: messages_per_s_wall * payload_bytes as f64,
             round_trip: outcome.round_trip,
+            injection: outcome.injection,
             lost_datagrams: outcome.lost,
         }
+    }
+
+    /// What was taken message by message.
+    fn latency(&self) -> Option<&Latency> {
+        self.round_trip.as_ref().or(self.injection.as_ref())
     }
 }
 
@@ -119,7 +128,7 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
             "{}, {transport}, rank {rank} and rank {peer}; all times are wall time",
             section.benchmark
         )?;
-        let has_latency = section.rows.iter().any(|row| row.round_trip.is_some());
+        let has_latency = section.rows.iter().any(|row| row.latency().is_some());
         if has_latency {
             writeln!(
                 out,
@@ -165,7 +174,7 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
 
 fn write_row(row: &Row, out: &mut impl Write) -> io::Result<()> {
     write!(out, "{:>8} {:>11}", row.payload_bytes, row.iterations)?;
-    if let Some(latency) = &row.round_trip {
+    if let Some(latency) = row.latency() {
         let Latency { min_wall_ns, p50_wall_ns, p90_wall_ns, p99_wall_ns, p999_wall_ns, max_wall_ns } =
             *latency;
         for nanoseconds in [min_wall_ns, p50_wall_ns, p90_wall_ns, p99_wall_ns, p999_wall_ns, max_wall_ns] {

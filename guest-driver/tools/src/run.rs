@@ -8,9 +8,9 @@ use niclab_user::{Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATUR
 
 use crate::Failure;
 use crate::active::{self, ActiveChannel};
-use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, interrupts, pingpong, rate, stream};
+use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, inject, interrupts, pingpong, rate, stream};
 use crate::channel::{Channel, Interrupting};
-use crate::channels::{self, PushChannel};
+use crate::channels::{self, InTurn, PushChannel};
 use crate::cli::{
     Command, InterruptArguments, Pair, RunArguments, Transport, WorkloadArguments, WorldArguments,
 };
@@ -33,6 +33,7 @@ enum Benchmark {
     Pingpong,
     Stream,
     Rate,
+    Inject,
 }
 
 impl Benchmark {
@@ -41,6 +42,7 @@ impl Benchmark {
             Self::Pingpong => "pingpong",
             Self::Stream => "stream",
             Self::Rate => "rate",
+            Self::Inject => "inject",
         }
     }
 
@@ -49,7 +51,7 @@ impl Benchmark {
     fn counts(self) -> (u64, u64) {
         match self {
             Self::Pingpong => (2_000, 200),
-            Self::Stream | Self::Rate => (20_000, 1_000),
+            Self::Stream | Self::Rate | Self::Inject => (20_000, 1_000),
         }
     }
 
@@ -63,6 +65,7 @@ impl Benchmark {
             Self::Pingpong => pingpong::run(channel, step, buffers),
             Self::Stream => stream::run(channel, step, buffers),
             Self::Rate => rate::run(channel, step, buffers),
+            Self::Inject => inject::run(channel, step, buffers),
         }
     }
 }
@@ -74,6 +77,8 @@ struct Plan {
     parts: Vec<Part>,
     flags: FlagPlan,
     matching: Matching,
+    /// Channels that messages go by in turn.
+    channels: u32,
     /// Stop at cues; then there is one part of one size.
     is_conducted: bool,
 }
@@ -100,6 +105,7 @@ impl Plan {
             }],
             flags: arguments.flags(),
             matching: arguments.matching(),
+            channels: arguments.channels,
             is_conducted: arguments.conducted,
         }
     }
@@ -114,6 +120,7 @@ impl Plan {
             parts: vec![part(Benchmark::Pingpong, &[8, 16, 32, 64]), part(Benchmark::Stream, &[16, 64])],
             flags: FlagPlan::default(),
             matching: Matching::default(),
+            channels: 1,
             is_conducted: false,
         }
     }
@@ -138,6 +145,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Pingpong(arguments) => bench_as_told(arguments, Benchmark::Pingpong),
         Command::Stream(arguments) => bench_as_told(arguments, Benchmark::Stream),
         Command::Rate(arguments) => bench_as_told(arguments, Benchmark::Rate),
+        Command::Inject(arguments) => bench_as_told(arguments, Benchmark::Inject),
         Command::Demo(arguments) => bench(&arguments.world, &Plan::demo()),
         Command::Interrupts(arguments) => count_interrupts(arguments),
         Command::Collective(arguments) => collective::run(arguments),
@@ -165,6 +173,7 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
     let setting = Setting { world, device: &device, pair, transport };
     match transport {
         Transport::Lists => {
+            refuse_channels(transport, plan)?;
             plan.sizes().try_for_each(|bytes| lists::check_size(&device, bytes))?;
             let (bytes, matching) = (plan.payload_bytes(), plan.matching);
             bench_nic(&setting, plan, ListChannel::open(&device, &options, pair.peer, bytes, matching)?)
@@ -185,8 +194,13 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             if plan.flags.acknowledge {
                 return Err(Failure::Usage("channels acknowledge nothing: drop --acknowledge".into()));
             }
-            plan.sizes().try_for_each(|bytes| channels::check_size(&device, bytes))?;
-            bench_nic(&setting, plan, PushChannel::open(&device, &options, pair.peer)?)
+            plan.sizes().try_for_each(|bytes| channels::check_size(bytes, plan.is_conducted, &device))?;
+            let open = |number| {
+                let options = NicOptions { port: options.port + number, ..options.clone() };
+                PushChannel::open(&device, &options, pair.peer, plan.payload_bytes())
+            };
+            let channels = (0..plan.channels).map(open).collect::<Result<_, _>>()?;
+            bench_nic(&setting, plan, InTurn::new(channels))
         }
         Transport::Active => {
             refuse_matching(transport, plan)?;
@@ -227,7 +241,16 @@ fn natural_transport(device: &Device) -> Transport {
     found.map_or(Transport::Slices, |(_, transport)| transport)
 }
 
+fn refuse_channels(transport: Transport, plan: &Plan) -> Result<(), Failure> {
+    if plan.channels == 1 || transport == Transport::Channels {
+        return Ok(());
+    }
+    let name = transport.name();
+    Err(Failure::Usage(format!("there are no channels with --transport {name}: drop --channels")))
+}
+
 fn refuse_matching(transport: Transport, plan: &Plan) -> Result<(), Failure> {
+    refuse_channels(transport, plan)?;
     if plan.matching == Matching::default() {
         return Ok(());
     }
@@ -430,7 +453,8 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
                 .into(),
         )),
         Transport::Channels => {
-            count_interrupts_over(&setting, arguments, PushChannel::open(&device, &options, pair.peer)?)
+            let channel = PushChannel::open(&device, &options, pair.peer, INTERRUPT_BYTES)?;
+            count_interrupts_over(&setting, arguments, channel)
         }
         Transport::Slices | Transport::Tcp | Transport::Udp => {
             count_interrupts_over(&setting, arguments, SliceChannel::open(&device, &options, pair.peer)?)

@@ -109,7 +109,7 @@ impl UdpChannel {
         let elapsed = began.elapsed().saturating_sub(Duration::from_nanos(u64::from_le_bytes(waited_ns)));
         let arrived = answer.number.min(count);
         answer.expect(self.done(8, arrived), self.control.peer())?;
-        Ok(Outcome { messages: arrived, elapsed, round_trip: None, lost: Some(count - arrived) })
+        Ok(Outcome { messages: arrived, elapsed, lost: Some(count - arrived), ..Outcome::default() })
     }
 
     /// Counts which of so many datagrams come, and says so.

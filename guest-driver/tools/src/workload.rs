@@ -171,7 +171,12 @@ fn perform<T: Transport>(
     let elapsed = began.elapsed();
     cue::wait(cue::MEASURED)?;
     let messages = if takes_trips { 2 * workload.count } else { workload.count };
-    Ok(is_measured.then(|| Outcome { messages, elapsed, round_trip: Latency::of(&mut trips), lost: None }))
+    Ok(is_measured.then(|| Outcome {
+        messages,
+        elapsed,
+        round_trip: Latency::of(&mut trips),
+        ..Outcome::default()
+    }))
 }
 
 impl<T: Transport> Performer<T> {

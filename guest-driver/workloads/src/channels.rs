@@ -1,15 +1,18 @@
 //! Messages over a port that is a logical channel: pushed into the card, and handed to a handler at the other end. A message
-//! without payload is a short one; all others are bulk messages.
+//! without payload is a short one; all others are bulk messages, or, where programs expose memory, a memory message with a short one
+//! behind it.
 //!
 //! Nobody is held back but by room: in the outbound queue, which the program sees, and at the receiver, which is the cards'
-//! concern. The four integers are the tag of the mark.
+//! concern. The four integers are the tag of the mark. Where programs expose memory, the number of the handler says which: who has
+//! not heard of the other's sends bulk messages until then. Memory is written again once its reader has answered, so that this is
+//! for pairs that take turns.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
-use niclab_abi::channels::{CHANNEL_PING, CHANNEL_PONG, ChannelPayload, OP_CHANNEL_PAYLOAD};
-use niclab_abi::{FromBytes as _, ToBytes as _};
+use niclab_abi::ToBytes;
+use niclab_abi::channels::{CHANNEL_PING, CHANNEL_PONG, OP_CHANNEL_EXPOSE, OP_CHANNEL_PAYLOAD};
 use niclab_port::channels::{
     self, Bulk, FIRST_HANDLER, Incoming, Outgoing, Payload, PayloadRoom, Pushing, Segments, Short,
 };
@@ -18,7 +21,7 @@ use niclab_port::{Queue, Reports, Requester};
 
 use crate::{End, FlowId, Listener, Mark, Memory, PortPlan, Read, Transport, Wrong};
 
-/// The handler of all messages.
+/// The handler of all messages, where no memory is exposed.
 const HANDLER: u32 = FIRST_HANDLER;
 /// The longest messages that a port has room for at a time.
 const ROOM_MESSAGES: u64 = 16;
@@ -36,11 +39,14 @@ pub struct ChannelTerms {
     first_segment_bytes: u64,
     /// Messages go to peripherals, which send them back.
     echoes: bool,
+    /// Payload goes into memory that its receiver exposes.
+    exposes: bool,
 }
 
 impl ChannelTerms {
     /// For a receive queue of so many slices, messages of at most so many bytes, and an outbound queue with so much payload, into
-    /// which so much of it is pushed first. With `echoes` messages go to peripherals, which send them back.
+    /// which so much of it is pushed first. With `echoes` messages go to peripherals, which send them back; with `exposes` payload
+    /// goes into memory that its receiver exposes.
     #[must_use]
     pub fn new(
         slices: u32,
@@ -48,9 +54,10 @@ impl ChannelTerms {
         outbound_bytes: u64,
         first_segment_bytes: u64,
         echoes: bool,
+        exposes: bool,
     ) -> Self {
         let places = u64::from(slices).clamp(1, ROOM_MESSAGES);
-        Self { max_bytes, places, outbound_bytes, first_segment_bytes, echoes }
+        Self { max_bytes, places, outbound_bytes, first_segment_bytes, echoes, exposes }
     }
 
     /// The handler that messages are sent for, and that they come for.
@@ -58,7 +65,7 @@ impl ChannelTerms {
         if self.echoes { (CHANNEL_PING, CHANNEL_PONG) } else { (HANDLER, HANDLER) }
     }
 
-    /// The payload region of messages that come.
+    /// The payload region of messages that come. What is exposed, one of the longest messages, is behind it.
     const fn room_bytes(&self) -> u64 {
         self.places * self.max_bytes.next_multiple_of(ALIGNMENT)
     }
@@ -77,6 +84,10 @@ pub struct ChannelTransport {
     room: PayloadRoom,
     /// The message that is being pushed.
     pushing: Option<(Mark, Pushing)>,
+    /// The short message that says where its payload is, once it is pushed.
+    behind: Option<Pushing>,
+    /// Memory that others have exposed.
+    exposed: BTreeMap<End, u32>,
 }
 
 impl ChannelTransport {
@@ -91,7 +102,14 @@ impl ChannelTransport {
             receives: !plan.partners.is_empty(),
             room: PayloadRoom::new(terms.outbound_bytes),
             pushing: None,
+            behind: None,
+            exposed: BTreeMap::new(),
         }
+    }
+
+    /// The handler that a message is sent for. Where memory is exposed its number says which.
+    const fn handler(&self) -> u32 {
+        if self.terms.exposes { HANDLER + self.region } else { self.terms.handlers().0 }
     }
 
     /// Who has sent a message: what the peripheral that it was sent to sends back is this port's own.
@@ -100,17 +118,23 @@ impl ChannelTransport {
         if is_back { self.end } else { source }
     }
 
-    /// What is wrong with a message, if anything is.
-    fn check(&self, incoming: &Incoming, mark: &Mark) -> Result<Payload, &'static str> {
-        let payload = incoming.payload.unwrap_or(Payload { offset: 0, bytes: 0 });
-        let end = u64::from(payload.offset) + u64::from(payload.bytes);
-        if incoming.handler != self.terms.handlers().1 {
+    /// Where in the region the payload of a message is, or what is wrong with it.
+    fn check(&mut self, incoming: &Incoming, mark: &Mark) -> Result<(u64, u32), &'static str> {
+        let Incoming { source, handler, payload, .. } = *incoming;
+        if self.terms.exposes && handler >= HANDLER {
+            self.exposed.insert(source.into(), handler - HANDLER);
+        } else if handler != self.terms.handlers().1 {
             return Err("is for another handler");
         }
-        if payload.bytes != mark.bytes || end > self.terms.room_bytes() {
+        let (offset, bytes) = match payload {
+            Some(Payload { offset, bytes }) => (u64::from(offset), bytes),
+            None if self.terms.exposes => (self.terms.room_bytes(), mark.bytes),
+            None => (0, 0),
+        };
+        if bytes != mark.bytes || offset + u64::from(bytes) > self.region_bytes() {
             return Err("has payload of another length, or elsewhere");
         }
-        Ok(payload)
+        Ok((offset, bytes))
     }
 }
 
@@ -138,7 +162,8 @@ impl Transport for ChannelTransport {
     }
 
     fn region_bytes(&self) -> u64 {
-        if self.receives { self.terms.room_bytes() } else { 0 }
+        let exposed = if self.terms.exposes { self.terms.max_bytes } else { 0 };
+        if self.receives { self.terms.room_bytes() + exposed } else { 0 }
     }
 
     /// The card may store anywhere in the region: what it must not store to yet, the contents of messages tell.
@@ -151,14 +176,19 @@ impl Transport for ChannelTransport {
     }
 
     fn requests(&self) -> Vec<(u32, Vec<u8>)> {
-        let bytes = self.region_bytes();
-        if bytes == 0 {
+        fn request<T: ToBytes>(operation: u32, request: &T) -> (u32, Vec<u8>) {
+            let mut body = vec![0; T::BYTES];
+            request.to_bytes(&mut body);
+            (operation, body)
+        }
+        if self.region_bytes() == 0 {
             return Vec::new();
         }
-        let request = channels::payload_request(self.end.port.into(), self.region, 0, bytes);
-        let mut body = vec![0; ChannelPayload::BYTES];
-        request.to_bytes(&mut body);
-        vec![(OP_CHANNEL_PAYLOAD, body)]
+        let (port, region) = (self.end.port.into(), self.region);
+        let payload = channels::payload_request(port, region, 0, self.terms.room_bytes());
+        let expose = channels::expose_request(port, region, true);
+        let exposed = self.terms.exposes.then(|| request(OP_CHANNEL_EXPOSE, &expose));
+        [request(OP_CHANNEL_PAYLOAD, &payload)].into_iter().chain(exposed).collect()
     }
 
     fn has_launches(&self) -> bool {
@@ -178,17 +208,23 @@ impl Transport for ChannelTransport {
         let Some(offset) = self.room.take(mark.bytes.into(), memory) else { return };
         let [first, second] = mark.tag();
         let arguments = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
-        let short = Short {
-            interrupt: interrupts,
-            ..Short::new(target.into(), self.terms.handlers().0).arguments(arguments)
-        };
-        let message = if mark.bytes == 0 {
-            Outgoing::Short(short)
-        } else {
-            Outgoing::Bulk(Bulk { short, bytes: mark.bytes.into() })
-        };
+        let short =
+            Short { interrupt: interrupts, ..Short::new(target.into(), self.handler()).arguments(arguments) };
         let segments = Segments::from(self.terms.first_segment_bytes);
-        self.pushing = Pushing::new(message, segments, offset).ok().map(|pushing| (*mark, pushing));
+        let bytes = mark.bytes.into();
+        let region = self.exposed.get(&target).copied().filter(|_| bytes > 0);
+        let message = match region {
+            Some(region) => {
+                let place = self.terms.room_bytes();
+                Outgoing::Memory(channels::Memory { target: target.into(), region, place, bytes })
+            }
+            None if bytes == 0 => Outgoing::Short(short),
+            None => Outgoing::Bulk(Bulk { short, bytes }),
+        };
+        self.pushing = Pushing::new(message, segments).ok().map(|pushing| (*mark, pushing.at(offset)));
+        if region.is_some() && self.room.take(0, memory).is_some() {
+            self.behind = Pushing::new(Outgoing::Short(short), segments).ok();
+        }
     }
 
     fn launch(&mut self, requester: &mut Requester, memory: &mut impl Memory, received: u64) -> bool {
@@ -197,7 +233,11 @@ impl Transport for ChannelTransport {
         let words = (bytes.start / 8) as usize..bytes.end.div_ceil(8) as usize;
         memory.push(place, mark.payload().take(words.end).skip(words.start));
         pushing.launch(requester, memory, received);
-        self.pushing = Some((mark, pushing)).filter(|_| !pushing.is_done());
+        self.pushing = if pushing.is_done() {
+            self.behind.take().map(|behind| (mark, behind))
+        } else {
+            Some((mark, pushing))
+        };
         true
     }
 
@@ -211,8 +251,8 @@ impl Transport for ChannelTransport {
         let [first, second, third, fourth] = incoming.arguments.map(u64::from);
         let mark = Mark::from_tag([first | second << 32, third | fourth << 32]);
         match self.check(&incoming, &mark) {
-            Ok(Payload { offset, bytes }) => {
-                let words = memory.words(offset.into(), bytes.into());
+            Ok((offset, bytes)) => {
+                let words = memory.words(offset, bytes.into());
                 let from = self.sender_of(&mark, incoming.source.into());
                 listener.on_message(self.end, from, &mark, words);
             }

@@ -56,6 +56,8 @@ pub enum Receive {
     Unexpected,
     /// Messages are announced by puts without data, and the receiver gets them.
     Get,
+    /// Not of lists: messages are memory that the receiver has exposed, and a short one says that it is there.
+    Exposed,
 }
 
 /// What every port of a run is opened with.
@@ -88,7 +90,7 @@ impl Terms {
     pub fn new(receive: Receive, max_bytes: u64, limits: &Limits) -> Self {
         // Events of a message at both of its ends, with those of the credits that it returns, and entries.
         let (events, entries) = match receive {
-            Receive::Posted => (4, 1),
+            Receive::Posted | Receive::Exposed => (4, 1),
             Receive::Unexpected | Receive::Get => (6, 2),
         };
         let Limits { partners, .. } = *limits;
@@ -117,7 +119,7 @@ impl Terms {
     const fn chunks(&self, flows: u64) -> u64 {
         match self.receive {
             Receive::Unexpected => flows * self.window + 2,
-            Receive::Posted | Receive::Get => 0,
+            Receive::Posted | Receive::Get | Receive::Exposed => 0,
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Workload {
     pub interrupt_every: u64,
     /// Records of each receive queue.
     pub slices: u32,
-    /// How messages are received, where the NIC has lists of posted receives.
+    /// How messages are received, where the NIC has lists of posted receives, or memory that others may write.
     pub receive: Receive,
     /// Of all that is drawn.
     pub seed: u64,
@@ -157,6 +157,7 @@ impl Workload {
             self.payload_bytes,
             self.first_segment_bytes,
             matches!(self.pattern, Pattern::Echo(_)),
+            self.receive == Receive::Exposed,
         )
     }
 

@@ -1,7 +1,7 @@
 //! Every kind of workload on every model of card, live: what arrives is what the plan says, and what the simulator counts; in
 //! turns, at its model time.
 
-use niclab_abi::config::{FEATURE_COLLECTIVES, FEATURE_LISTS};
+use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_COLLECTIVES, FEATURE_LISTS};
 use niclab_spec::report::NodeFigures;
 use niclab_spec::{NicModel, Receive, Workload, WorkloadKind};
 
@@ -109,6 +109,21 @@ fn so_it_does_where_messages_are_unexpected_or_fetched() {
             for kind in [WorkloadKind::AllToAll, WorkloadKind::Incast, WorkloadKind::Random] {
                 agrees(model, &Workload { receive, message_bytes: 100, ..workload(kind) }, 7);
             }
+        }
+    }
+}
+
+#[test]
+fn so_it_does_where_messages_are_memory_of_their_receivers() {
+    for model in NicModel::all().filter(|model| model.has(FEATURE_CHANNELS)) {
+        for message_bytes in [0, 100, 5_000] {
+            let memory =
+                Workload { message_bytes, receive: Receive::Exposed, ..workload(WorkloadKind::PingPong) };
+            agrees(model, &memory, 7);
+            let counts = &simulated(&config(model, 4, &memory), None).nodes[1].nic_counts;
+            // The first of a pair does not know the other's memory yet: its first message is a bulk message.
+            let expected = if message_bytes == 0 { 0 } else { 60 };
+            assert_eq!(counts.get("memory_received").copied().unwrap_or(0), expected, "{counts:?}");
         }
     }
 }

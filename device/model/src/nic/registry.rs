@@ -453,7 +453,8 @@ pub struct DrawnWorkload {
     pub message_bytes: u32,
     /// Slices of each receive queue, or events.
     pub slices: u32,
-    /// How programs receive: the place among the ways that workloads know. Only for [`niclab_abi::config::FEATURE_LISTS`].
+    /// How programs receive: the place among the ways that workloads know. Only for [`niclab_abi::config::FEATURE_LISTS`]
+    /// and [`niclab_abi::config::FEATURE_CHANNELS`].
     pub receive: usize,
     /// Messages go to cards beside the NICs, which send them back.
     pub echoes: bool,

@@ -35,7 +35,7 @@ fn every_kind_ends_with_all_messages_received_in_every_way() {
     let random =
         Workload { neighbours: Some(3), message_bytes: 6_000, ..Workload::new(WorkloadKind::Random) };
     let ring = Workload { neighbours: Some(4), ..Workload::new(WorkloadKind::NeighbourExchange) };
-    for receive in Receive::ALL {
+    for receive in Receive::OF_LISTS {
         for (nodes, workload, expected) in [
             (2, Workload::new(WorkloadKind::PingPong), 2 * 60),
             (5, Workload { message_bytes: 3_001, ..Workload::new(WorkloadKind::Stream) }, 2 * 61),
@@ -56,7 +56,7 @@ fn every_kind_ends_with_all_messages_received_in_every_way() {
 #[test]
 fn a_link_that_loses_doubles_damages_and_reorders_loses_nothing() {
     let faults = Faults { loss: 0.05, duplicate: 0.05, corrupt: 0.05, reorder: 0.05, ..Faults::default() };
-    for receive in Receive::ALL {
+    for receive in Receive::OF_LISTS {
         let workload =
             Workload { count: 100, message_bytes: 5_000, receive, ..Workload::new(WorkloadKind::AllToAll) };
         let mut config = config(4, &workload);
@@ -86,7 +86,7 @@ fn a_queue_of_a_few_frames_lets_everything_pass_in_the_end() {
 #[test]
 fn megabytes_arrive_whole() {
     let workload = Workload { count: 5, message_bytes: 1 << 20, ..Workload::new(WorkloadKind::Stream) };
-    for receive in Receive::ALL {
+    for receive in Receive::OF_LISTS {
         let report = sound(&config(2, &Workload { receive, ..workload.clone() }));
         assert!(report.nodes[1].bytes_received >= 5 << 20, "{receive:?}");
     }

@@ -36,7 +36,7 @@ fn a_swarm_draws_every_kind_over_both_functions() {
 #[test]
 fn a_swarm_draws_every_kind_received_in_every_way_by_match_cards() {
     for kind in drawn_kinds() {
-        for receive in Receive::ALL {
+        for receive in Receive::OF_LISTS {
             let is_it = |seed| {
                 let config = configuration(seed);
                 let is_match = config.nodes[0].nic.model.name == "match";

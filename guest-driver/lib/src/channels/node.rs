@@ -93,7 +93,7 @@ impl Node {
     /// [`Error::MissingFeature`], [`Error::BadValue`], [`Error::NoMemory`], [`Error::PortBusy`], [`Error::Refused`],
     /// [`Error::DeviceGone`].
     pub fn enable(device: &Device, options: &Options) -> Result<Self, Error> {
-        let terms = options.terms.unwrap_or_else(|| Terms::for_messages(device.info().max_message_bytes));
+        let terms = options.terms.unwrap_or_else(|| Terms::of(device.info()));
         let open = |number| {
             let port = PortOptions::default().slices(options.slices);
             let port = options.first_port.map_or(port, |first| port.port(first.saturating_add(number)));

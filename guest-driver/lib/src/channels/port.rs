@@ -6,7 +6,7 @@ use niclab_abi::config::FEATURE_CHANNELS;
 use super::{Receiver, Sender};
 use crate::port::{self, Parts, PortOptions};
 use crate::region::Region;
-use crate::{Address, Device, Error, Memory, WaitPolicy};
+use crate::{Address, Device, DeviceInfo, Error, Memory, WaitPolicy};
 
 /// How a channel is opened; all but the port itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +20,16 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The first segment of the paper.
-    const FIRST_SEGMENT_BYTES: u64 = 32;
     /// Room for some of the longest messages.
     const PAYLOAD_BYTES: usize = 1 << 20;
 
-    /// As usual, for cards with messages of at most so many bytes.
+    /// As the card says: all of the outbound queue, and segments as the cluster has them.
     #[must_use]
-    pub const fn for_messages(max_bytes: u64) -> Self {
+    pub fn of(info: &DeviceInfo) -> Self {
         Self {
             payload_bytes: Self::PAYLOAD_BYTES,
-            outbound_bytes: max_bytes,
-            first_segment_bytes: Self::FIRST_SEGMENT_BYTES,
+            outbound_bytes: info.channel_payload_bytes.into(),
+            first_segment_bytes: info.channel_segment_bytes.into(),
         }
     }
 }
@@ -54,7 +52,7 @@ impl Port {
     /// [`Error::MissingFeature`], [`Error::BadValue`], [`Error::NoMemory`], [`Error::PortBusy`], [`Error::Refused`],
     /// [`Error::DeviceGone`].
     pub fn open(device: &Device, options: PortOptions) -> Result<Self, Error> {
-        Self::open_on(device, options, Terms::for_messages(device.info().max_message_bytes))
+        Self::open_on(device, options, Terms::of(device.info()))
     }
 
     /// Opens a channel of `device`.

@@ -171,16 +171,21 @@ impl Receiver {
         deadline: impl Into<Deadline>,
         take: impl FnOnce(&Message<'_>) -> T,
     ) -> Result<T, Error> {
-        self.wait(deadline.into())?;
+        self.wait(deadline)?;
         self.try_receive(take)?.ok_or_else(|| self.vanished())
     }
 
     /// Waits for a message at the front.
-    pub(super) fn wait(&mut self, deadline: Deadline) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`], [`Error::DeviceGone`]; [`Error::SlicesLost`], after which the channel can be used on.
+    #[inline]
+    pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<(), Error> {
         if self.is_there() {
             return Ok(());
         }
-        self.queue.wait("receive", deadline, |queue| {
+        self.queue.wait("receive", deadline.into(), |queue| {
             queue.look(|queue, records| channels::front(queue, records)).map(drop)
         })
     }

@@ -64,7 +64,7 @@ impl Sender {
     }
 
     /// Into how long pieces memory is cut: several of them are under way at a time.
-    pub(super) fn piece_bytes(&self) -> usize {
+    pub fn piece_bytes(&self) -> usize {
         let piece = (self.room.bytes() / PIECES).next_multiple_of(64);
         piece.min(self.max_bytes()).max(1) as usize
     }
@@ -72,6 +72,11 @@ impl Sender {
     /// Messages sent since the channel was opened.
     pub fn sent(&self) -> u64 {
         self.messages
+    }
+
+    /// Doorbells that this channel has rung since it was opened, for what it sent and for room that it gave back.
+    pub fn doorbells(&self) -> u64 {
+        self.link().rung.load(Ordering::Relaxed)
     }
 
     /// The status line as the device last wrote it.
@@ -86,7 +91,7 @@ impl Sender {
     /// [`Error::BadValue`] for a payload too long or another than the message has; [`Error::Launch`] once for each message that
     /// was refused since, [`Error::Inconsistent`]: nothing was sent.
     pub fn try_send(&mut self, message: Outgoing, payload: &[u8]) -> Result<bool, Error> {
-        self.check(&message, payload)?;
+        let pushing = self.check(&message, payload)?;
         self.refused.take().map_or(Ok(()), Err)?;
         self.push_on()?;
         if self.pushing.is_some() || !self.requester.has_slot()? {
@@ -103,7 +108,7 @@ impl Sender {
             _ => None,
         };
         self.messages += 1;
-        self.push(Pushing::new(message, self.segments, offset)?, payload)?;
+        self.push(pushing.at(offset), payload)?;
         Ok(true)
     }
 
@@ -111,7 +116,8 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// As [`Sender::try_send`]; [`Error::TimedOut`], [`Error::DeviceGone`].
+    /// As [`Sender::try_send`]; [`Error::TimedOut`], and nothing was sent; [`Error::DeviceGone`]. What other messages were refused for
+    /// while the rest of this one is pushed is told by the next call.
     pub fn send(
         &mut self,
         message: Outgoing,
@@ -142,7 +148,7 @@ impl Sender {
     /// Whether all has left. Asks the card to tell, where it does not do so by itself.
     pub(super) fn is_flushed(&mut self) -> Result<bool, Error> {
         self.push_on()?;
-        self.requester.refresh()?;
+        self.check_refusals()?;
         if self.pushing.is_some() {
             return Ok(false);
         }
@@ -159,7 +165,7 @@ impl Sender {
     /// Launches what is left of the message before, as far as there are slots.
     pub(super) fn push_on(&mut self) -> Result<(), Error> {
         while let Some(mut pushing) = self.pushing {
-            if !self.requester.has_slot()? {
+            if !self.has_slot_for_rest()? {
                 return Ok(());
             }
             self.requester.launch(|slots, page, received| pushing.launch(slots, page, received));
@@ -178,7 +184,8 @@ impl Sender {
         self.requester.refresh()
     }
 
-    pub(super) fn check(&self, message: &Outgoing, payload: &[u8]) -> Result<(), Error> {
+    /// The message as it will be pushed.
+    pub(super) fn check(&self, message: &Outgoing, payload: &[u8]) -> Result<Pushing, Error> {
         let (bytes, most) = (payload.len() as u64, self.max_bytes());
         if bytes > most {
             let range = format!("at most {most}: send longer ones in parts, or as memory");
@@ -191,7 +198,18 @@ impl Sender {
                 range: format!("what the message says, {}", message.payload_bytes()),
             });
         }
-        Ok(Pushing::new(*message, self.segments, 0).map(drop)?)
+        Ok(Pushing::new(*message, self.segments)?)
+    }
+
+    /// Whether a message that has begun can go on. What became of others is told by the next call, so that this one is not left
+    /// in the middle, which its card would give up.
+    fn has_slot_for_rest(&mut self) -> Result<bool, Error> {
+        match (self.requester.has_slot(), &mut self.refused) {
+            (Err(Error::Launch { count, .. }), Some(Error::Launch { count: before, .. })) => *before += count,
+            (Err(refused @ Error::Launch { .. }), place) => *place = Some(refused),
+            (found, _) => return found,
+        }
+        Ok(false)
     }
 
     /// Stores payload segment by segment, each before its launch, so that the card sends the first while the others are stored.
@@ -200,14 +218,7 @@ impl Sender {
         loop {
             let (place, bytes) = pushing.next();
             let (begin, end) = (bytes.start as usize, bytes.end as usize);
-            let has_slot = match self.requester.has_slot() {
-                // The message has begun: what became of others is told by the next call.
-                Err(refused @ Error::Launch { .. }) => {
-                    self.refused = Some(refused);
-                    false
-                }
-                found => found?,
-            };
+            let has_slot = self.has_slot_for_rest()?;
             let part = if has_slot { payload.get(begin..end) } else { payload.get(begin..) };
             self.store(place, part.unwrap_or_default());
             if !has_slot {
@@ -224,10 +235,14 @@ impl Sender {
     /// Stores whole words, for a window of a card is written alone: what the last one has beyond the bytes is zero.
     fn store(&self, place: u64, bytes: &[u8]) {
         let words = self.region.words().get((place / 8) as usize..).unwrap_or_default();
-        for (word, bytes) in words.iter().zip(bytes.chunks(8)) {
+        let (wholes, rest) = bytes.as_chunks::<8>();
+        for (word, bytes) in words.iter().zip(wholes) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        if let Some(last) = words.get(wholes.len()).filter(|_| !rest.is_empty()) {
             let mut whole = [0; 8];
-            whole[..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
+            whole[..rest.len()].copy_from_slice(rest);
+            last.store(u64::from_le_bytes(whole), Ordering::Relaxed);
         }
     }
 

@@ -6,7 +6,7 @@ mod parts;
 mod queue;
 mod requester;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use niclab_port::{Fault, atomic};
 
@@ -26,6 +26,8 @@ pub struct Link {
     info: Memory,
     /// Slices consumed since the port was opened: what a launch says of the other half.
     received: AtomicU64,
+    /// Doorbells rung.
+    pub(crate) rung: AtomicU64,
     pub(crate) backing: Box<dyn Backing>,
 }
 
@@ -35,6 +37,7 @@ impl Link {
     pub(crate) fn announce(&self) {
         const DOORBELL_WORD: usize = (niclab_abi::bar::INFO_DOORBELL_OFFSET / 8) as usize;
         if atomic::wants_doorbell(self.info.words().get(DOORBELL_WORD)) {
+            self.rung.fetch_add(1, Ordering::Relaxed);
             self.backing.ring();
         }
     }

@@ -124,6 +124,15 @@ impl Outgoing {
         }
     }
 
+    /// Whether it has a place in a slot.
+    pub(super) fn check(&self) -> Result<(), BadValue> {
+        let (Self::Short(Short { target, .. })
+        | Self::Bulk(Bulk { short: Short { target, .. }, .. })
+        | Self::Memory(Memory { target, .. })) = *self;
+        node_and_endpoint(target)?;
+        BadValue::check("the payload in bytes", self.payload_bytes(), super::MAX_BULK_BYTES).map(drop)
+    }
+
     /// Its slot, with its payload at `offset` of the payload region, of which so much is pushed.
     pub(super) fn slot(&self, offset: u64, pushed: u64) -> Result<Slot, BadValue> {
         let bytes =

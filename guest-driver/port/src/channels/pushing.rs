@@ -43,13 +43,19 @@ pub struct Pushing {
 }
 
 impl Pushing {
-    /// A message whose payload has room at `offset` of the payload region.
+    /// A message whose payload begins where the payload region does.
     ///
     /// # Errors
     /// [`BadValue`]: it is no message.
-    pub fn new(message: Outgoing, segments: Segments, offset: u64) -> Result<Self, BadValue> {
-        message.slot(offset, 0)?;
-        Ok(Self { message, segments, offset, pushed: 0, is_begun: false })
+    pub fn new(message: Outgoing, segments: Segments) -> Result<Self, BadValue> {
+        message.check()?;
+        Ok(Self { message, segments, offset: 0, pushed: 0, is_begun: false })
+    }
+
+    /// Its payload has room at `offset` of the payload region.
+    #[must_use]
+    pub const fn at(self, offset: u64) -> Self {
+        Self { offset, ..self }
     }
 
     /// The next segment: where in the payload region it goes, and which bytes of the payload it is. They are stored before

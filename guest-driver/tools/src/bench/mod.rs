@@ -1,5 +1,6 @@
 //! Benchmarks. Each runs at both ends of a channel: the lower rank is the first, who begins and measures.
 
+pub mod inject;
 pub mod interrupts;
 pub mod latency;
 pub mod pingpong;
@@ -84,7 +85,7 @@ impl Step {
 }
 
 /// What a step measured, at the first end. Wall time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Messages that the time below counts, both directions together.
     pub messages: u64,
@@ -92,6 +93,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Round trips, where the benchmark takes them one by one.
     pub round_trip: Option<Latency>,
+    /// What sending takes the program, a message of a burst that has room, where the benchmark takes that.
+    pub injection: Option<Latency>,
     /// Messages that were sent and never came, where that may be.
     pub lost: Option<u64>,
 }

@@ -37,7 +37,12 @@ fn measure(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Re
         last = now;
     }
     let elapsed = Duration::from_nanos(samples.iter().sum());
-    Ok(Outcome { messages: 2 * step.iterations, elapsed, round_trip: Latency::of(&mut samples), lost: None })
+    Ok(Outcome {
+        messages: 2 * step.iterations,
+        elapsed,
+        round_trip: Latency::of(&mut samples),
+        ..Outcome::default()
+    })
 }
 
 fn answer(channel: &mut impl Channel, step: &Step, buffers: &mut Buffers) -> Result<(), Failure> {

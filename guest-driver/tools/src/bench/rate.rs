@@ -26,7 +26,7 @@ pub fn run(
     exchange(channel, step, step.warmup, step.iterations, buffers)?;
     barrier(channel, step.number)?;
     let elapsed = began.elapsed();
-    let outcome = Outcome { messages: 2 * step.iterations, elapsed, round_trip: None, lost: None };
+    let outcome = Outcome { messages: 2 * step.iterations, elapsed, ..Outcome::default() };
     Ok((step.end == End::First).then_some(outcome))
 }
 

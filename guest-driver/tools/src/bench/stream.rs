@@ -24,7 +24,7 @@ pub fn run(
                 send(channel, step, 1..=step.warmup, buffers)?;
             }
             let elapsed = send(channel, step, step.warmup + 1..=step.warmup + step.iterations, buffers)?;
-            Ok(Some(Outcome { messages: step.iterations, elapsed, round_trip: None, lost: None }))
+            Ok(Some(Outcome { messages: step.iterations, elapsed, ..Outcome::default() }))
         }
         End::Second => {
             if step.warmup > 0 {

@@ -16,6 +16,10 @@ use super::{Cluster, PATIENCE, SHORT, node, until};
 
 const HANDLER: u32 = FIRST_HANDLER + 4;
 
+/// As of a card with one of the longest messages in each outbound queue, and the segments of the paper.
+const TERMS: Terms =
+    Terms { payload_bytes: 1 << 20, outbound_bytes: MAX_BULK_BYTES, first_segment_bytes: 32 };
+
 /// Nodes with GRIM cards. A program that loses its core between two segments of a message is not taken for dead: of deadlines that
 /// are so far off in model time as much wall time goes by.
 fn cluster(nodes: u16, change: impl Fn(&mut NicConfig)) -> Cluster {
@@ -30,7 +34,7 @@ fn cluster(nodes: u16, change: impl Fn(&mut NicConfig)) -> Cluster {
 /// The channels of a program on this node, each of so many slices.
 fn grim(cluster: &Cluster, node: usize, channels: usize, slices: u32) -> Node {
     let parts = (0..channels).map(|_| cluster.open(node, slices)).collect();
-    let terms = Terms { payload_bytes: 1 << 18, ..Terms::for_messages(MAX_BULK_BYTES) };
+    let terms = Terms { payload_bytes: 1 << 18, ..TERMS };
     Node::from_parts(parts, terms, &Options::default()).expect("channels")
 }
 
@@ -269,7 +273,7 @@ fn handlers_that_send_under_full_queues_go_on() {
 #[test]
 fn an_outbox_has_a_bound_and_says_it() {
     let cluster = cluster(2, |_| {});
-    let terms = Terms::for_messages(MAX_BULK_BYTES);
+    let terms = TERMS;
     let options = Options { outbox_messages: 5, ..Options::default() };
     let mut near = Node::from_parts(vec![cluster.open(0, 8)], terms, &options).expect("a channel");
     let _far = cluster.open(1, 8);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use niclab_cluster::{boot::running::RunningCluster, host::runtime::RuntimeRoot};
-use niclab_spec::Cluster;
+use niclab_spec::{Cluster, Value};
 
 use crate::{
     Measured, Options,
@@ -23,33 +23,61 @@ const MTU_BYTES: u32 = 9_000;
 /// A short message of GRIM has four integers, which are the tag of these programs.
 const SHORT_BYTES: usize = 0;
 const ROUND_TRIPS: u64 = 2_000;
+/// Short messages of bursts that have room, and of streams.
+const INJECTIONS: u64 = 8_000;
+const MESSAGES: u64 = 20_000;
 /// The longest bulk message, and so many of them.
 const BULK: (usize, u64) = (49_152, 1_000);
 const PUT: (usize, u64) = (1 << 20, 100);
+/// Channels that a stream goes by in turn.
+const CHANNELS: u32 = 16;
+/// Bytes that a channel's outbound queue holds: four of the longest messages; and of the card's memory, which has room for that.
+const PAYLOAD_BYTES: u64 = 192 << 10;
+const CARD_MEMORY_BYTES: u64 = 4 << 20;
+/// Messages are pushed whole: one launch for each.
+const SEGMENT_BYTES: u64 = 0;
 
 /// How many times as long as ULTRA's a round trip of GRIM may take.
 const ROUND_TRIP_GOAL: Goal = Goal::Below(1.3);
-/// What of a put's bandwidth bulk messages must reach.
+/// What it may take a program to send a short message.
+const INJECTION_GOAL: Goal = Goal::Below(200.0);
+/// What of a put's bandwidth memory messages must reach, and bulk messages.
+const MEMORY_GOAL: Goal = Goal::AtLeast(1.0);
 const BULK_GOAL: Goal = Goal::AtLeast(0.5);
+/// What many channels must carry of what one does.
+const CHANNELS_GOAL: Goal = Goal::AtLeast(0.9);
 
 /// One kind of sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sample {
     UltraRoundTrip,
     GrimRoundTrip,
+    GrimInjection,
     MatchPuts,
+    GrimMemory,
     GrimBulk,
+    OneChannel,
+    ManyChannels,
 }
 
 impl Sample {
-    const ALL: [Self; 4] = [Self::UltraRoundTrip, Self::GrimRoundTrip, Self::MatchPuts, Self::GrimBulk];
+    const ALL: [Self; 8] = [
+        Self::UltraRoundTrip,
+        Self::GrimRoundTrip,
+        Self::GrimInjection,
+        Self::MatchPuts,
+        Self::GrimMemory,
+        Self::GrimBulk,
+        Self::OneChannel,
+        Self::ManyChannels,
+    ];
 
     /// The model that it is taken of.
     const fn model(self) -> &'static str {
         match self {
             Self::UltraRoundTrip => "ultra",
             Self::MatchPuts => "match",
-            Self::GrimRoundTrip | Self::GrimBulk => "grim",
+            _ => "grim",
         }
     }
 
@@ -60,8 +88,11 @@ impl Sample {
             Self::UltraRoundTrip | Self::GrimRoundTrip => {
                 perf::round_trip_us(running, &pair, SHORT_BYTES, ROUND_TRIPS)
             }
-            Self::MatchPuts => perf::bandwidth_mb_per_s(running, &pair, PUT.0, PUT.1),
+            Self::GrimInjection => perf::injection_ns(running, &pair, INJECTIONS),
+            Self::MatchPuts | Self::GrimMemory => perf::bandwidth_mb_per_s(running, &pair, PUT.0, PUT.1),
             Self::GrimBulk => perf::bandwidth_mb_per_s(running, &pair, BULK.0, BULK.1),
+            Self::OneChannel => Ok(perf::messages_per_s(running, &pair, MESSAGES, 1)? / 1e3),
+            Self::ManyChannels => Ok(perf::messages_per_s(running, &pair, MESSAGES, CHANNELS)? / 1e3),
         }
     }
 
@@ -69,10 +100,17 @@ impl Sample {
         let (name, what, unit) = match self {
             Self::UltraRoundTrip => ("ultra_round_trip_short", "ULTRA, tag alone, p50 round trip", "us"),
             Self::GrimRoundTrip => ("grim_round_trip_short", "GRIM, short messages, p50 round trip", "us"),
+            Self::GrimInjection => {
+                ("grim_injection", "GRIM, sending a short message without a doorbell, p50", "ns")
+            }
             Self::MatchPuts => ("match_bandwidth_1m", "Match, puts of 1 MiB to posted receives", "MB/s"),
+            Self::GrimMemory => ("grim_memory_1m", "GRIM, 1 MiB in memory messages", "MB/s"),
             Self::GrimBulk => ("grim_bandwidth_48k", "GRIM, bulk messages of 48 KiB", "MB/s"),
+            Self::OneChannel => ("grim_one_channel", "GRIM, short messages by one channel", "k/s"),
+            Self::ManyChannels => ("grim_16_channels", "GRIM, short messages by 16 channels in turn", "k/s"),
         };
-        Figure::new(name, what, Clock::Wall, unit, samples)
+        let figure = Figure::new(name, what, Clock::Wall, unit, samples);
+        if self == Self::GrimInjection { figure.with_goal(INJECTION_GOAL) } else { figure }
     }
 }
 
@@ -90,23 +128,48 @@ pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured>
 
 /// Two nodes of each model on one switch.
 fn cluster() -> Result<Cluster> {
-    crate::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)
+    let mut cluster = crate::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)?;
+    for node in cluster.nodes.iter_mut().filter(|node| node.nic.model.name == "grim") {
+        for (key, value) in [
+            ("channels", CHANNELS.into()),
+            ("payload_bytes_per_channel", PAYLOAD_BYTES),
+            ("card_memory_bytes", CARD_MEMORY_BYTES),
+            ("first_segment_bytes", SEGMENT_BYTES),
+        ] {
+            node.nic.set(key, Value::Number(value))?;
+        }
+    }
+    Ok(cluster)
 }
 
 fn compare(mut samples: BTreeMap<Sample, Vec<f64>>) -> Vec<Figure> {
-    let [ultra, short, puts, bulk] =
+    let [ultra, short, injection, puts, memory, bulk, one, many] =
         Sample::ALL.map(|sample| sample.figure(samples.remove(&sample).unwrap_or_default()));
-    let latency =
-        Figure::ratio("grim_over_ultra", "round trip of a short message: GRIM over ULTRA", &short, &ultra)
-            .with_goal(ROUND_TRIP_GOAL);
-    let bandwidth = Figure::ratio(
+    let ratio = |name, what, over, under, goal| Figure::ratio(name, what, over, under).with_goal(goal);
+    let latency = ratio(
+        "grim_over_ultra",
+        "round trip of a short message: GRIM over ULTRA",
+        &short,
+        &ultra,
+        ROUND_TRIP_GOAL,
+    );
+    let of_memory = ratio(
+        "grim_memory_over_puts",
+        "bandwidth: 1 MiB in memory messages over puts of 1 MiB",
+        &memory,
+        &puts,
+        MEMORY_GOAL,
+    );
+    let of_bulk = ratio(
         "grim_bulk_over_puts",
         "bandwidth: bulk messages of 48 KiB over puts of 1 MiB",
         &bulk,
         &puts,
-    )
-    .with_goal(BULK_GOAL);
-    vec![ultra, short, latency, puts, bulk, bandwidth]
+        BULK_GOAL,
+    );
+    let of_channels =
+        ratio("grim_16_over_one", "message rate: 16 channels over one", &many, &one, CHANNELS_GOAL);
+    vec![ultra, short, latency, injection, puts, memory, of_memory, bulk, of_bulk, one, many, of_channels]
 }
 
 #[cfg(test)]
@@ -119,16 +182,24 @@ mod tests {
         let models: Vec<&str> = cluster.nodes.iter().map(|node| node.nic.model.name).collect();
         assert_eq!(models, MODELS);
         let places = Sample::ALL.map(|sample| MODELS.iter().position(|model| *model == sample.model()));
-        assert_eq!(places, [Some(0), Some(4), Some(2), Some(4)], "even ranks");
-        assert!(cluster.nodes[4].nic.limits().max_message_bytes >= BULK.0 as u64);
+        let (ultra, of_match, grim) = (Some(0), Some(2), Some(4));
+        assert_eq!(places, [ultra, grim, grim, of_match, grim, grim, grim, grim], "even ranks");
+        let limits = cluster.nodes[4].nic.limits();
+        assert!(limits.max_message_bytes >= BULK.0 as u64 && limits.payload_bytes == PAYLOAD_BYTES);
+        assert_eq!(limits.open_ports.len(), CHANNELS as usize);
     }
 
     #[test]
     fn less_time_and_more_bandwidth_are_what_the_goals_want() {
-        let samples = Sample::ALL.into_iter().zip([20.0, 30.0, 100.0, 60.0]);
+        let values = [20.0, 30.0, 150.0, 100.0, 90.0, 60.0, 50.0, 46.0];
+        let samples = Sample::ALL.into_iter().zip(values);
         let figures = compare(samples.map(|(sample, value)| (sample, vec![value])).collect());
         let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
-        assert_eq!((of("grim_over_ultra").median, of("grim_over_ultra").reached), (1.5, Some(false)));
-        assert_eq!((of("grim_bulk_over_puts").median, of("grim_bulk_over_puts").reached), (0.6, Some(true)));
+        let reached = |name: &str| (of(name).median, of(name).reached);
+        assert_eq!(reached("grim_over_ultra"), (1.5, Some(false)));
+        assert_eq!(reached("grim_injection"), (150.0, Some(true)));
+        assert_eq!(reached("grim_memory_over_puts"), (0.9, Some(false)));
+        assert_eq!(reached("grim_bulk_over_puts"), (0.6, Some(true)));
+        assert_eq!(reached("grim_16_over_one"), (0.92, Some(true)));
     }
 }

@@ -162,7 +162,8 @@ impl Config {
     }
 
     /// How long a message that has begun to come may hold room that others wait for while nothing more of it comes. Its sender gives
-    /// up what is not pushed, and sends again what is lost; one that is silent for so long is no sound card.
+    /// up what is not pushed, and sends again what is lost; one that is silent for so long is no sound card. It is taken to have the
+    /// same times as this card: frames do not tell them, for a card that means harm would.
     pub(super) fn patience(&self) -> Span {
         (self.stall + self.link().longest_wait).times(8)
     }

@@ -132,7 +132,8 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: STALL,
         help: "How long a message that was begun may wait for more of it to be pushed, in microseconds of model time. Then it is \
-               given up.",
+               given up. A receiving card takes the others to have the same: a message of which nothing comes for eight times this and \
+               longest_wait_us together loses its room to those that wait for it.",
         kind: Kind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
     },
     Parameter {
@@ -270,6 +271,9 @@ const DRAWN_BYTES: [u32; 4] = [0, 100, 6_000, 48 << 10];
 /// The longest frame of a drawn cluster, whatever its links carry.
 const DRAWN_FRAME: u64 = 10_000;
 
+/// The place of memory that receivers expose among the ways to receive.
+const EXPOSED: usize = 3;
+
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     workload.slices = 8 << below(5);
     let longest = DRAWN_BYTES.get(below(4) as usize).copied().unwrap_or(0);
@@ -279,20 +283,25 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let (most_headers, most_frames) = (1 << below(9), 1 << below(7));
     let headers = 1 + below(most_headers);
     let weights = (0..8).map(|_| below(4).into()).collect();
-    // Half of all cards have others beside them, and half of these are all that messages go to. Programs have eight channels.
+    // Half of all cards have others beside them, and half of these are all that messages go to.
     let beside = below(8);
     workload.echoes = matches!(beside, 0 | 1);
     let (is_io_card, is_function_card) = (matches!(beside, 0 | 2), matches!(beside, 1..=3));
-    let channels = 8 + u64::from(is_io_card) + u64::from(is_function_card);
+    // Programs have eight channels, and some that nobody uses.
+    let own = 8 + u64::from(below(2) * below(24));
+    let channels = own + u64::from(is_io_card) + u64::from(is_function_card);
+    // A third of those that send to programs write to their memory.
+    let is_exposed = !workload.echoes && below(3) == 0;
+    workload.receive = if is_exposed { EXPOSED } else { 0 };
     // Of half of all cards the memory for what comes holds a few frames.
     let inbound = DRAWN_FRAME + u64::from(if below(2) == 0 { below(3_000) } else { below(1 << 20) });
     let segment = [0, 32, 1 + below(200)].get(below(3) as usize).copied().unwrap_or(0);
     let [io_card, function_card] = peripherals::KINDS.map(|kind| kind.channel_key);
-    let channel = |place: Option<u64>| Value::Number(place.map_or(NO_CHANNEL, |place| 8 + place));
+    let channel = |place: Option<u64>| Value::Number(place.unwrap_or(NO_CHANNEL));
     let values = Values::defaults(&MODEL)
         .with(CHANNELS, Value::Number(channels))
-        .with(io_card, channel(is_io_card.then_some(0)))
-        .with(function_card, channel(is_function_card.then_some(u64::from(is_io_card))));
+        .with(io_card, channel(is_io_card.then_some(own)))
+        .with(function_card, channel(is_function_card.then_some(own + u64::from(is_io_card))));
     let number = |number: u32| Value::Number(number.into());
     values
         .with(HEADERS, number(headers))
@@ -303,5 +312,6 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
         .with(REPEAT, number(20 + below(2_000)))
         .with(PAUSE, number(1 + below(200)))
         .with(LONGEST, number(1_000 + below(20_000)))
+        .with(STALL, number(5_000 + below(200_000)))
         .with(SEGMENT, number(segment))
 }

@@ -457,6 +457,11 @@ impl Wire {
         begins.find(is_free)
     }
 
+    /// Whether a message of so much payload could be sent now.
+    pub fn has_room(&mut self, node: usize, port: u32, bytes: u64, region_bytes: u64) -> bool {
+        self.hosts[node].nic.accepts_store(port) && self.room(node, port, bytes, region_bytes).is_some()
+    }
+
     /// Stores payload at a place of a channel's payload region.
     pub fn fill(&mut self, node: usize, port: u32, place: u64, payload: &[u8]) {
         self.hosts[node].windows[port as usize][place as usize..][..payload.len()].copy_from_slice(payload);
