@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_POSTS};
+use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_POSTS, FEATURE_RINGS};
 use niclab_model::nic::registry::{Promise, Promises};
 use niclab_workloads::Recorded;
 use schemars::JsonSchema;
@@ -161,14 +161,18 @@ impl SimConfig {
 
     /// Whether a port of each card sends to any number of others.
     pub(crate) fn sends_to_many(&self) -> bool {
-        let sends_to_many =
-            |node: &SimNode| [FEATURE_POSTS, FEATURE_CHANNELS].iter().any(|it| node.nic.model.has(*it));
+        let sends_to_many = |node: &SimNode| {
+            [FEATURE_POSTS, FEATURE_CHANNELS, FEATURE_RINGS].iter().any(|it| node.nic.model.has(*it))
+        };
         self.nodes.iter().all(sends_to_many)
     }
 
     /// Bytes of a message's tag that stand in its payload, as recordings have it.
     pub(crate) fn tag_bytes(&self) -> u32 {
-        let stands_in_payload = self.nodes.iter().all(|node| node.nic.model.has(FEATURE_POSTS));
+        let stands_in_payload = self
+            .nodes
+            .iter()
+            .all(|node| [FEATURE_POSTS, FEATURE_RINGS].iter().any(|it| node.nic.model.has(*it)));
         if stands_in_payload { niclab_workloads::posts::TAG_BYTES as u32 } else { 0 }
     }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use niclab_abi::config::{FEATURE_CHANNELS, FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_POSTS};
+use niclab_abi::config::{
+    FEATURE_CHANNELS, FEATURE_COLLECTIVES, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS,
+};
 use niclab_abi::posts::{POST_MAX_COLLECTIVE_BYTES, POST_MAX_MEMBERS};
 use niclab_workloads::{Pattern, Recorded};
 
@@ -467,7 +469,7 @@ impl Workload {
         }
         self.check_slices(problems);
         let ports = limits.open_ports.len() as u32;
-        if !nic.model.has(FEATURE_POSTS) {
+        if ![FEATURE_POSTS, FEATURE_RINGS].iter().any(|any| nic.model.has(*any)) {
             self.check_ports(&card, ports, nodes, problems);
         }
         let senders = u64::from(nodes.saturating_sub(1));

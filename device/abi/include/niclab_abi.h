@@ -31,7 +31,7 @@
  * 5. [`event`]: what an interrupt tells;
  * 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
  * commands and events; [`posts`], messages to any node, the same; [`channels`], active messages that are pushed;
- * [`firmware`];
+ * [`rings`], frames by descriptors, and [`active_ports`], what drivers send in them; [`firmware`];
  * 7. [`ioctl`]: the character device between the kernel driver and a user program.
  *
  * `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
@@ -125,6 +125,12 @@
 
 /* Active messages over logical channels, pushed into the card, from each port to any ([`crate::channels`]). */
 #define NICLAB_FEATURE_CHANNELS 512U
+
+/*
+ * Frames by rings of descriptors in the host's memory ([`crate::rings`]). The card has no ports of its own: they are the
+ * driver's.
+ */
+#define NICLAB_FEATURE_RINGS 1024U
 
 /*
  * Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where
@@ -559,11 +565,14 @@ struct niclab_status_line {
 	/* Packets that left for the network. */
 	__u64 sent;
 
+	/*
+	 * Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are stored in
+	 * ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a later one.
+	 */
+	__u64 refusal;
+
 	/* Launches refused for a bad code or because the port has no route, and register writes refused. */
 	__u64 refused;
-
-	/* Why the last one was refused: a `REFUSED_` constant; zero when none was. */
-	__u64 refusal;
 
 	/* Zero. */
 	__u64 reserved0;
@@ -899,6 +908,9 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 
 /* The program that was loaded runs from now on ([`crate::config::FEATURE_HAND_OVER`]). No port is meant. */
 #define NICLAB_CAUSE_HANDED_OVER 5U
+
+/* Frames were received ([`crate::config::FEATURE_RINGS`]). No port is meant: the driver looks into its ring. */
+#define NICLAB_CAUSE_FRAMES 6U
 
 /*
  * Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and write it.

@@ -31,6 +31,9 @@ pub const FEATURE_HAND_OVER: u64 = 1 << 7;
 pub const FEATURE_COLLECTIVES: u64 = 1 << 8;
 /// Active messages over logical channels, pushed into the card, from each port to any ([`crate::channels`]).
 pub const FEATURE_CHANNELS: u64 = 1 << 9;
+/// Frames by rings of descriptors in the host's memory ([`crate::rings`]). The card has no ports of its own: they are the
+/// driver's.
+pub const FEATURE_RINGS: u64 = 1 << 10;
 
 layout! {
     /// Configuration space, read-only for the guest. Bytes past the structure are zero. Magic word and version stand where

@@ -29,3 +29,5 @@ pub const CAUSE_UNAUTHORIZED: u32 = 3;
 pub const CAUSE_FIRMWARE: u32 = 4;
 /// The program that was loaded runs from now on ([`crate::config::FEATURE_HAND_OVER`]). No port is meant.
 pub const CAUSE_HANDED_OVER: u32 = 5;
+/// Frames were received ([`crate::config::FEATURE_RINGS`]). No port is meant: the driver looks into its ring.
+pub const CAUSE_FRAMES: u32 = 6;

@@ -14,13 +14,14 @@
 //! 5. [`event`]: what an interrupt tells;
 //! 6. what cards with these features add: [`region`], memory that a program registers; [`lists`], posted receives, with
 //!    commands and events; [`posts`], messages to any node, the same; [`channels`], active messages that are pushed;
-//!    [`firmware`];
+//!    [`rings`], frames by descriptors, and [`active_ports`], what drivers send in them; [`firmware`];
 //! 7. [`ioctl`]: the character device between the kernel driver and a user program.
 //!
 //! `docs/DEVICE.md` is the prose of this crate: the device programmer's manual.
 
 #![no_std]
 
+pub mod active_ports;
 pub mod bar;
 pub mod channels;
 pub mod config;
@@ -32,6 +33,7 @@ pub mod lists;
 pub mod posts;
 pub mod receive;
 pub mod region;
+pub mod rings;
 
 /// Version of everything in this crate. A driver refuses a device that speaks another version.
 pub const ABI_VERSION: u32 = 2;

@@ -97,10 +97,11 @@ layout! {
         pub acknowledged: u64,
         /// Packets that left for the network.
         pub sent: u64,
+        /// Why the last launch or register write was refused: a `REFUSED_` constant; zero when none was. The words are stored in
+        /// ascending order: whoever loads this one behind `refused` has the reason of that refusal, or of a later one.
+        pub refusal: u64,
         /// Launches refused for a bad code or because the port has no route, and register writes refused.
         pub refused: u64,
-        /// Why the last one was refused: a `REFUSED_` constant; zero when none was.
-        pub refusal: u64,
         /// Zero.
         pub reserved0: u64,
         /// Zero.

@@ -142,6 +142,12 @@ impl Checker {
         }
     }
 
+    /// Whether nothing may be lost.
+    #[must_use]
+    pub const fn is_lossless(&self) -> bool {
+        self.promise.is_lossless
+    }
+
     /// The links are sound from now on.
     pub fn on_healed(&mut self) {
         self.is_healed = true;

@@ -117,21 +117,16 @@ impl DmaMemory {
         Ok(unsafe { std::slice::from_raw_parts(first, count) })
     }
 
-    /// Stores `words` from `address` on, in ascending order; the last one with release ordering, so that a guest that
-    /// sees it sees all others. Nothing is stored when any of it is refused.
+    /// Stores `words` from `address` on, in ascending order, each with release ordering, so that a guest that sees one sees all
+    /// before it. Nothing is stored when any of it is refused.
     ///
     /// # Errors
     /// [`MemoryError`].
     #[inline]
     pub fn store_words(&self, address: u64, words: &[u64]) -> Result<(), MemoryError> {
         let places = self.atomics::<AtomicU64>(address, words.len())?;
-        if let (Some((last, others)), Some((last_word, other_words))) =
-            (places.split_last(), words.split_last())
-        {
-            for (place, word) in others.iter().zip(other_words) {
-                place.store(word.to_le(), Ordering::Relaxed);
-            }
-            last.store(last_word.to_le(), Ordering::Release);
+        for (place, word) in places.iter().zip(words) {
+            place.store(word.to_le(), Ordering::Release);
         }
         Ok(())
     }

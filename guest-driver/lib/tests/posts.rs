@@ -23,7 +23,7 @@ use niclab_user::posts::{
 use niclab_user::{Address, Backing, Error, Memory};
 
 const SLICES: usize = 8;
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(120);
 const LIMIT_US: i64 = LIMIT.as_micros() as i64;
 
 fn words(count: usize) -> Memory {

@@ -11,6 +11,7 @@
 //!   where a faulty device left them out;
 //! - one module for each way of using a card, which knows what stands in a slot and in a record, and nothing else: [`slices`],
 //!   [`lists`], [`posts`], [`channels`];
+//! - [`active_ports`]: what a driver does itself, where the card knows nothing of ports: rings, windows, messages in frames;
 //! - [`command`]: what stands in a slot where ways of using a card ask by commands;
 //! - [`Windows`]: where in the BAR these pages are, and what else the card's model has there;
 //! - [`atomic`]: these traits over words that another thread or process reads and writes.
@@ -21,6 +22,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod active_ports;
 mod address;
 pub mod atomic;
 pub mod channels;

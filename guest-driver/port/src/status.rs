@@ -8,6 +8,9 @@ use niclab_abi::receive::{
 
 use crate::Reports;
 
+/// Word of the line with what was refused: the one behind the reason.
+const STATUS_REFUSED: usize = 5;
+
 /// A port's status line: counts since the port was opened, as of the device's last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -29,7 +32,10 @@ impl Status {
     /// The line as the device last wrote it.
     #[must_use]
     pub fn read(page: &impl Reports) -> Self {
-        let [launched, notified, acknowledged, sent, refused, refusal] =
+        let refused = page.status_word(STATUS_REFUSED);
+        // The device stores the reason before the count: what counts this refusal is followed by its reason, or a later one's.
+        page.acquire();
+        let [launched, notified, acknowledged, sent, refusal] =
             core::array::from_fn(|word| page.status_word(word));
         Self { launched, notified, acknowledged, sent, refused, refusal: Refusal::from_number(refusal) }
     }

@@ -1,5 +1,6 @@
 //! What each NIC model brings of its own: the figures of its paper, and what `niclab bench` measures of it.
 
+mod gamma;
 mod grim;
 mod inic;
 mod matching;
@@ -22,7 +23,7 @@ struct Benches {
 }
 
 /// All models that bring something.
-const MODELS: &[Benches] = &[ultra::BENCHES, matching::BENCHES, inic::BENCHES, grim::BENCHES];
+const MODELS: &[Benches] = &[ultra::BENCHES, matching::BENCHES, inic::BENCHES, grim::BENCHES, gamma::BENCHES];
 
 static FIGURES: LazyLock<Vec<PaperFigures>> =
     LazyLock::new(|| MODELS.iter().flat_map(|model| model.figures).copied().collect());

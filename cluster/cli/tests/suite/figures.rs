@@ -45,6 +45,11 @@ fn the_committed_figures_of_grim_are_what_the_command_makes() {
 }
 
 #[test]
+fn the_committed_figures_of_gamma_are_what_the_command_makes() {
+    assert_committed("gamma", "gamma.txt");
+}
+
+#[test]
 fn a_drawing_that_cannot_be_written_is_named() {
     let output = Command::new(env!("CARGO_BIN_EXE_niclab"))
         .args(["figures", "ultra", "--svg", "/does/not/exist/ultra.svg"])

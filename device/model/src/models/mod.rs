@@ -3,6 +3,7 @@
 use crate::fabric::ethernet::{Concern, HEADER_BYTES};
 use crate::nic::registry::{Begun, Model};
 
+pub mod gamma;
 pub mod grim;
 pub mod inic;
 pub mod mailbox;
@@ -16,6 +17,7 @@ pub static MODELS: &[&Model] = &[
     &mailbox::descriptor::MODEL,
     &inic::descriptor::MODEL,
     &grim::descriptor::MODEL,
+    &gamma::descriptor::MODEL,
 ];
 
 /// The model that a cluster file means that names none.

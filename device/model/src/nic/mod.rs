@@ -219,8 +219,8 @@ pub enum Content {
 /// the guest's memory table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Store `words` into host memory from `address` on, in ascending order, the last word with release ordering after
-    /// all others.
+    /// Store `words` into host memory from `address` on, in ascending order, each word with release ordering after those
+    /// before it.
     DmaWrite {
         /// When the last word is visible to the host.
         at: Time,

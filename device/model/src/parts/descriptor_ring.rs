@@ -31,6 +31,8 @@ pub const MAX_WORDS: usize = 8;
 pub trait Layout {
     /// Words of a descriptor that the card reads, at most [`MAX_WORDS`].
     const WORDS: usize;
+    /// Bytes of them that cross the bus: what is read beside them no hardware would read.
+    const FETCHED_BYTES: u64 = Self::WORDS as u64 * WORD_BYTES;
     /// Which of them says whose the descriptor is.
     const OWNERSHIP: usize;
     /// The bits of that word by which the card says what came and how it went.

@@ -12,7 +12,7 @@ use crate::nic::{
     WindowRange,
 };
 use crate::parts::counters::{CardCounters, Counting};
-use crate::parts::descriptor_ring::WriteBack;
+use crate::parts::descriptor_ring::{Layout, WriteBack};
 use crate::parts::host_interface::{self, BusTransfer, HostInterface};
 use crate::parts::obligation::Obligation;
 use crate::platform::ledger::Stage;
@@ -241,26 +241,28 @@ impl<C: Counting> Effects<C> {
 
     /// Reads host memory behind what is in `into` as one DMA transfer. Returns when it is here.
     pub fn dma_read(&mut self, ready: Time, token: u64, ranges: HostRanges, into: FrameBytes) -> Time {
-        self.read(BusTransfer::DmaRead, ready, token, ranges, into)
+        let bytes = ranges.iter().map(|range| range.bytes).sum();
+        self.read(BusTransfer::DmaRead, bytes, ready, token, ranges, into)
     }
 
-    /// Reads a descriptor of a ring in host memory: what [`DescriptorRing::look`] said. Returns when it is here.
+    /// Reads a descriptor of a ring in host memory, laid out as `L`: what [`DescriptorRing::look`] said. Returns when it is here.
     ///
     /// [`DescriptorRing::look`]: crate::parts::descriptor_ring::DescriptorRing::look
-    pub fn fetch_descriptor(&mut self, ready: Time, token: u64, ranges: HostRanges) -> Time {
-        self.read(BusTransfer::DescriptorFetch, ready, token, ranges, FrameBytes::new())
+    pub fn fetch_descriptor<L: Layout>(&mut self, ready: Time, token: u64, ranges: HostRanges) -> Time {
+        let into = FrameBytes::new();
+        self.read(BusTransfer::DescriptorFetch, L::FETCHED_BYTES, ready, token, ranges, into)
     }
 
     fn read(
         &mut self,
         transfer: BusTransfer,
+        bytes: u64,
         ready: Time,
         token: u64,
         ranges: HostRanges,
         into: FrameBytes,
     ) -> Time {
         let message = self.interface.ledger().attributed();
-        let bytes: u64 = ranges.iter().map(|range| range.bytes).sum();
         let at = self.interface.transfer(transfer, ready, bytes).end;
         self.spend_output(bytes);
         self.outputs.push_back(Output::DmaRead { at, token, ranges, into, message });

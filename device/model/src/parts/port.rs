@@ -44,8 +44,8 @@ impl RequesterPage {
             notified: 0,
             acknowledged: 0,
             sent: 0,
-            refused: 0,
             refusal: 0,
+            refused: 0,
             reserved0: 0,
             reserved1: 0,
         };

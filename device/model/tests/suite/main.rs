@@ -5,6 +5,7 @@
 #[path = "support/match_cases.rs"]
 mod cases;
 mod descriptor_ring;
+mod gamma;
 mod grim_conformance;
 mod grim_hostile;
 mod grim_peripherals;

@@ -236,7 +236,7 @@ fn slices_are_released_forward_and_no_further_than_stored() {
         pair.register(Register::Released(released));
         assert_eq!(pair.nics[1].counters().card.refused, refused, "{released}");
     }
-    assert_eq!(pair.memories[1].status_line(BASE)[4..], [2, REFUSED_RELEASE]);
+    assert_eq!(pair.memories[1].status_line(BASE)[4..], [REFUSED_RELEASE, 2]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod lists;
 pub mod memory;
 pub mod oracle;
 pub mod posts;
+pub mod rings;
 pub mod slices;
 pub mod tally;
 
@@ -198,7 +199,7 @@ pub struct HostMaker {
 }
 
 /// Those of all cards that can be simulated.
-const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER, posts::MAKER, channels::MAKER];
+const MAKERS: &[HostMaker] = &[slices::MAKER, lists::MAKER, posts::MAKER, channels::MAKER, rings::MAKER];
 
 /// Who makes the hosts of this model's cards.
 #[must_use]

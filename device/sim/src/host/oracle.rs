@@ -16,7 +16,7 @@ use crate::checker::{Check, Checker};
 /// Word of the status line with the messages that have left.
 pub const STATUS_SENT: usize = 3;
 /// Word of the status line with what was refused.
-pub const STATUS_REFUSED: usize = 4;
+pub const STATUS_REFUSED: usize = 5;
 
 /// What one port's card has done so far.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Oracle {
             is_astray: false,
             spoiled_lines: VecDeque::new(),
             sent: 0,
-            interrupts: Interrupts { message: 0, armed: 0, unauthorized: 0, handed_over: 0 },
+            interrupts: Interrupts::NONE,
         }
     }
 

@@ -16,24 +16,30 @@ pub struct Interrupts {
     pub unauthorized: u64,
     /// For programs of the card that it was given.
     pub handed_over: u64,
+    /// For frames in a ring.
+    pub frames: u64,
 }
 
 impl Interrupts {
+    /// None.
+    pub const NONE: Self = Self { message: 0, armed: 0, unauthorized: 0, handed_over: 0, frames: 0 };
+
     /// Of every cause.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.message + self.armed + self.unauthorized + self.handed_over
+        self.message + self.armed + self.unauthorized + self.handed_over + self.frames
     }
 
     /// By the names that live runs use; what never happened is not there.
     #[must_use]
     pub fn by_name(&self) -> BTreeMap<String, u64> {
-        let Self { message, armed, unauthorized, handed_over } = *self;
+        let Self { message, armed, unauthorized, handed_over, frames } = *self;
         figures::named([
             ("message", message),
             ("armed", armed),
             ("unauthorized", unauthorized),
             ("handed-over", handed_over),
+            ("frames", frames),
         ])
     }
 
@@ -43,6 +49,7 @@ impl Interrupts {
         self.armed += other.armed;
         self.unauthorized += other.unauthorized;
         self.handed_over += other.handed_over;
+        self.frames += other.frames;
     }
 }
 

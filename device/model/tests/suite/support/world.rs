@@ -467,7 +467,7 @@ impl World {
     pub fn check_exact_counts(&self) {
         for program in self.programs() {
             let node = &self.nodes[program.end.node];
-            let [launched, notified, acknowledged, sent, refused, refusal] =
+            let [launched, notified, acknowledged, sent, refusal, refused] =
                 node.memory.status_line(program.base);
             let of_port = || self.streams.values().filter(|stream| stream.from == program.end);
             let sent_in_all: usize = of_port().map(|stream| stream.sent.len()).sum();

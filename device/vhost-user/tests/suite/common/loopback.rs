@@ -89,7 +89,7 @@ impl Loopback {
         for ring in self.rings.iter_mut().flatten() {
             let token = self.effects.next_token();
             if let Some(ranges) = ring.look(token) {
-                self.effects.fetch_descriptor(now, token, ranges);
+                self.effects.fetch_descriptor::<Dec2114x>(now, token, ranges);
             }
         }
         let [to_send, room] = &self.units;

@@ -1,0 +1,138 @@
+//! The figures as tables, for docs/figures/gamma.txt.
+
+use niclab_cluster::output::table;
+
+use super::{GammaFigures, NODES, PLATFORMS, SIZES, SLOW_RECEIVE_PS, WINDOWS, megabytes_per_s, rate, theory};
+
+/// All of it.
+pub(super) fn text(figures: &GammaFigures) -> String {
+    let mut text = "GAMMA in the simulator; all times are model time. Two nodes, links of 100 Mb/s, frames of at most 1500 bytes, 1,024\n\
+                    buffers, programs that poll. Half of a round trip; a message begins with 16 bytes by which programs know it.\n\
+                    \n\
+                    Fitted: a constant of the profile was chosen so; such a row proves nothing. Follows: from a fit. Emerges: from\n\
+                    what card, bus, link and window do. The paper's figures 2 and 3 are drawings: numbers are those of its text.\n\n"
+        .to_owned();
+    compared(&mut text, figures);
+    for (profile, _) in PLATFORMS {
+        throughput(&mut text, figures, profile);
+    }
+    copies(&mut text, figures);
+    crowds(&mut text, figures);
+    text += "\nNot here yet: the CPU-driven mode (12.7 us, 12.2 MB/s), TCP (77.4 us, 10.8 MB/s, half at 1,750 bytes), bit errors.\n";
+    text
+}
+
+fn heading(names: &[&str]) -> Vec<Vec<String>> {
+    vec![names.iter().map(|name| (*name).to_owned()).collect()]
+}
+
+fn us(ps: u64) -> String {
+    format!("{:.2}", ps as f64 / 1e6)
+}
+
+const fn verdict(holds: bool) -> &'static str {
+    if holds { "holds" } else { "does not hold" }
+}
+
+fn compared(text: &mut String, figures: &GammaFigures) {
+    let mut rows = heading(&["", "unit", "paper", "simulator", "", ""]);
+    let mut row = |what: &str, unit: &str, paper: &str, ours: String, whence: &str, verdict: &str| {
+        rows.push([what, unit, paper, &ours, whence, verdict].map(str::to_owned).to_vec());
+    };
+    for (profile, paper_us) in PLATFORMS {
+        let shortest = figures.one_way_ps(profile, 0, SIZES[0]);
+        row(
+            &format!("{profile}: shortest message"),
+            "us",
+            &paper_us.to_string(),
+            us(shortest),
+            "fitted",
+            "-",
+        );
+    }
+    for (profile, _) in PLATFORMS {
+        let longest = SIZES[SIZES.len() - 1];
+        let ours = rate(longest, figures.one_way_ps(profile, 0, longest)) as f64 / 1e6;
+        let what = format!("{profile}: 32 KiB without flow control");
+        row(
+            &what,
+            "MB/s",
+            "below 12.2",
+            format!("{ours:.1}"),
+            "follows: the copy is fitted",
+            verdict(ours < 12.2),
+        );
+        let lost = [4, 8, 32].map(|window| figures.lost_permille(profile, window));
+        let part = |permille: u64| format!("{:.1}", permille as f64 / 10.0);
+        for (place, (window, paper)) in
+            [(4, "substantial"), (8, "limited"), (32, "hardly noticeable")].into_iter().enumerate()
+        {
+            let holds = match place {
+                0 => lost[0] > lost[1],
+                1 => lost[1] > lost[2],
+                _ => lost[2] < 30,
+            };
+            let what = format!("{profile}: what a window of {window} takes of it");
+            row(&what, "%", paper, part(lost[place]), "emerges", verdict(holds));
+        }
+    }
+    let holds = verdict(figures.does_the_copy_diminish());
+    row(
+        "the copy's share of a full frame, less on the quicker one",
+        "",
+        "less",
+        String::new(),
+        "follows: fitted",
+        holds,
+    );
+    *text += &table(&rows);
+}
+
+fn throughput(text: &mut String, figures: &GammaFigures, profile: &str) {
+    *text += &format!("\n{profile}: throughput over size, MB/s; theory: 7 us and 12.5 MB/s.\n\n");
+    let mut rows = heading(&["message bytes", "theory", "no flow control"]);
+    rows[0].extend(WINDOWS.iter().skip(1).map(|window| format!("window {window}")));
+    rows[0].push("one way (us), no flow control".to_owned());
+    for bytes in SIZES {
+        let mut row = vec![bytes.to_string(), format!("{:.2}", theory(bytes))];
+        row.extend(WINDOWS.map(|window| {
+            format!("{:.2}", megabytes_per_s(bytes, figures.one_way_ps(profile, window, bytes)))
+        }));
+        row.push(us(figures.one_way_ps(profile, 0, bytes)));
+        rows.push(row);
+    }
+    *text += &table(&rows);
+}
+
+fn copies(text: &mut String, figures: &GammaFigures) {
+    *text += "\nThe one copy: one way with it, and if it took no time, us.\n\n";
+    let mut rows = heading(&["message bytes"]);
+    for (profile, _) in PLATFORMS {
+        rows[0].extend(["copy", "none"].map(|what| format!("{profile}: {what}")));
+    }
+    for bytes in SIZES {
+        let mut row = vec![bytes.to_string()];
+        for copy in figures.copies.iter().filter(|copy| copy.bytes == bytes) {
+            row.extend([copy.model_one_way_ps, copy.without_model_one_way_ps].map(us));
+        }
+        rows.push(row);
+    }
+    *text += &table(&rows);
+}
+
+fn crowds(text: &mut String, figures: &GammaFigures) {
+    *text += &format!(
+        "\n{NODES} nodes, messages of 1,024 bytes. A window of 8 takes 99 x 8 = 792 buffers for the others' frames and 99 for their\n\
+         acknowledgements, of 1,024; 133 are left (section 3). The slow receiver's software takes {} us a frame, longer than the wire.\n\n",
+        SLOW_RECEIVE_PS / 1_000_000
+    );
+    let mut rows = heading(&["workload", "window", "sent", "came", "no buffer", "acknowledgements"]);
+    for crowd in &figures.crowds {
+        let window = if crowd.window == 0 { "none".to_owned() } else { crowd.window.to_string() };
+        let counts = [crowd.sent, crowd.received, crowd.missed_frames, crowd.acknowledgements];
+        let mut row = vec![crowd.workload.to_owned(), window];
+        row.extend(counts.map(|count| count.to_string()));
+        rows.push(row);
+    }
+    *text += &table(&rows);
+}

@@ -1,0 +1,236 @@
+//! Parameters of a GAMMA card, and what the drivers of a cluster agree on.
+
+use alloc::sync::Arc;
+
+use niclab_abi::active_ports::CHECK_BYTES;
+use niclab_abi::rings::{RING_MAX_BUFFER_BYTES, RingTerms};
+use thiserror::Error;
+
+use crate::fabric::ethernet::{HEADER_BYTES, mac_of_station};
+use crate::fabric::link::LinkConfig;
+use crate::models::gamma::wire::{HEAD_BYTES, PROTOCOL, STATION, word_of};
+use crate::platform::profile::Profile;
+use crate::time::Span;
+
+/// Bits of a byte, times picoseconds of a second.
+const PS_BITS: u64 = 8_000_000_000_000;
+
+/// A card that there cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// It stands on no node of the cluster.
+    #[error("node {node} is not one of the cluster's {nodes} nodes, which are numbered from 0")]
+    Node {
+        /// This node.
+        node: u16,
+        /// Nodes of the cluster.
+        nodes: u32,
+    },
+    /// The receive ring has not so many buffers (section 3).
+    #[error(
+        "{nodes} nodes need {senders} x {window} = {data} buffers for their windows and {senders} for acknowledgements, {needed} in \
+         all, and receive_buffers = {buffers}: use at most {most} nodes, a smaller window_frames, or more receive_buffers"
+    )]
+    Buffers {
+        /// Nodes of the cluster.
+        nodes: u32,
+        /// Nodes that may send to one.
+        senders: u32,
+        /// Frames of each that may be on their way.
+        window: u32,
+        /// Buffers for all of them.
+        data: u64,
+        /// The same, and one more for each sender's acknowledgement.
+        needed: u64,
+        /// What there is.
+        buffers: u32,
+        /// Nodes that it is enough for.
+        most: u32,
+    },
+    /// A frame carries nothing, or does not fit into a buffer.
+    #[error(
+        "the cluster's links carry frames of {mtu_bytes} bytes: set mtu_bytes to {least} at least and {most} at most"
+    )]
+    Mtu {
+        /// Bytes that a frame may have behind the Ethernet header.
+        mtu_bytes: u32,
+        /// The least.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
+    /// A FIFO has no room for the longest frame.
+    #[error("{key} = {bytes} has no room for a frame of {frame_bytes} bytes: give it as many at least")]
+    Fifo {
+        /// Which.
+        key: &'static str,
+        /// What it has.
+        bytes: u32,
+        /// The longest frame.
+        frame_bytes: u32,
+    },
+}
+
+/// Parameters of a card.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This node's number.
+    pub node: u16,
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// Most bytes behind the Ethernet header of a frame.
+    pub mtu_bytes: u32,
+    /// Bits a second that the card sends.
+    pub line_rate_bits_per_s: u64,
+    /// Bytes of the FIFO in front of the wire.
+    pub transmit_fifo_bytes: u32,
+    /// A frame begins to leave once so many bytes of it are in the FIFO; zero: once all are.
+    pub transmit_threshold_bytes: u32,
+    /// Bytes of the FIFO behind the wire.
+    pub receive_fifo_bytes: u32,
+    /// A frame is stored while it comes, so many bytes at a time; zero: once it is all there.
+    pub receive_burst_bytes: u32,
+    /// Descriptors of each driver's receive ring.
+    pub receive_buffers: u32,
+    /// Frames that may be on their way between two nodes; zero: any number.
+    pub window_frames: u32,
+    /// Frames after which a window is given back; zero: once all of it is used.
+    pub acknowledge_every: u32,
+    /// Frames after which drivers are interrupted; zero: they poll.
+    pub interrupt_frames: u32,
+    /// Nanoseconds after which they are interrupted for fewer.
+    pub interrupt_delay_ns: u32,
+    /// Prices.
+    pub profile: Arc<Profile>,
+}
+
+impl Config {
+    /// Checks that there can be such a card.
+    ///
+    /// # Errors
+    /// When there cannot.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let Self { node, nodes, mtu_bytes, receive_buffers: buffers, window_frames: window, .. } = *self;
+        if u32::from(node) >= nodes {
+            return Err(ConfigError::Node { node, nodes });
+        }
+        let (head, header) = (HEAD_BYTES as u32, HEADER_BYTES as u32);
+        // Some data behind the head and in front of the check sequence.
+        let (least, most) = (head - header + CHECK_BYTES + 16, RING_MAX_BUFFER_BYTES - header);
+        if !(least..=most).contains(&mtu_bytes) {
+            return Err(ConfigError::Mtu { mtu_bytes, least, most });
+        }
+        let frame_bytes = mtu_bytes + header;
+        let fifos = [
+            ("transmit_fifo_bytes", self.transmit_fifo_bytes),
+            ("receive_fifo_bytes", self.receive_fifo_bytes),
+        ];
+        if let Some((key, bytes)) = fifos.into_iter().find(|(_, bytes)| *bytes < frame_bytes) {
+            return Err(ConfigError::Fifo { key, bytes, frame_bytes });
+        }
+        let senders = nodes - 1;
+        let (data, needed) = (self.window_buffers(), self.needed_buffers());
+        if needed > u64::from(buffers) {
+            let most = buffers / (window + 1) + 1;
+            return Err(ConfigError::Buffers { nodes, senders, window, data, needed, buffers, most });
+        }
+        Ok(())
+    }
+
+    /// Buffers for the windows of all other nodes (section 3: 99 x 8 = 792).
+    fn window_buffers(&self) -> u64 {
+        u64::from(self.nodes - 1) * u64::from(self.window_frames)
+    }
+
+    /// And one more for the acknowledgement of each (section 3: 99); none where there are no windows.
+    fn needed_buffers(&self) -> u64 {
+        let acknowledgements = if self.window_frames == 0 { 0 } else { u64::from(self.nodes - 1) };
+        self.window_buffers() + acknowledgements
+    }
+
+    /// What the drivers of the cluster agree on. A card that passed [`Self::check`] has the buffers.
+    pub fn terms(&self) -> RingTerms {
+        let Self { receive_buffers, window_frames: window, acknowledge_every, .. } = *self;
+        let acknowledge_every = if acknowledge_every == 0 { window } else { acknowledge_every.min(window) };
+        let other_buffers = u64::from(receive_buffers).saturating_sub(self.needed_buffers()) as u32;
+        let station = word_of(mac_of_station(self.node, STATION));
+        RingTerms {
+            receive_buffers,
+            window,
+            acknowledge_every,
+            other_buffers,
+            station,
+            frame_bytes: self.mtu_bytes + HEADER_BYTES as u32 - CHECK_BYTES,
+            interrupt_frames: self.interrupt_frames,
+            interrupt_delay_ns: self.interrupt_delay_ns,
+            protocol: PROTOCOL.into(),
+        }
+    }
+
+    /// How long the wire takes for the bytes of a frame.
+    pub fn line_time(&self, frame_bytes: usize) -> Span {
+        self.span(frame_bytes as u64)
+    }
+
+    fn span(&self, bytes: u64) -> Span {
+        Span::from_ps(bytes * (PS_BITS / self.line_rate_bits_per_s.max(1)))
+    }
+
+    /// How long it takes for a frame with preamble and check sequence, and with the silence behind it.
+    pub fn line_slot(&self, frame_bytes: usize) -> (Span, Span) {
+        let ethernet = LinkConfig::ethernet(self.line_rate_bits_per_s);
+        let on_wire =
+            (frame_bytes as u64).max(ethernet.min_frame_bytes.into()) + u64::from(ethernet.framing_bytes);
+        (self.span(on_wire), self.span(on_wire + u64::from(ethernet.gap_bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(nodes: u32) -> Config {
+        Config {
+            node: 0,
+            nodes,
+            mtu_bytes: 1_500,
+            line_rate_bits_per_s: 100_000_000,
+            transmit_fifo_bytes: 2_048,
+            transmit_threshold_bytes: 128,
+            receive_fifo_bytes: 2_048,
+            receive_burst_bytes: 64,
+            receive_buffers: 1_024,
+            window_frames: 8,
+            acknowledge_every: 0,
+            interrupt_frames: 0,
+            interrupt_delay_ns: 0,
+            profile: Profile::default().into(),
+        }
+    }
+
+    #[test]
+    fn a_hundred_nodes_leave_133_of_1_024_buffers() {
+        let config = config(100);
+        assert_eq!(config.check(), Ok(()));
+        assert_eq!((config.window_buffers(), config.needed_buffers()), (792, 891));
+        assert_eq!((config.terms().other_buffers, config.terms().acknowledge_every), (133, 8));
+    }
+
+    #[test]
+    fn too_many_nodes_are_refused_with_the_arithmetic() {
+        assert_eq!(config(114).check(), Ok(()));
+        let error = config(115).check().unwrap_err();
+        let text = alloc::string::ToString::to_string(&error);
+        for part in ["115 nodes", "114 x 8 = 912", "1026", "at most 114 nodes"] {
+            assert!(text.contains(part), "{text}: {part}");
+        }
+        assert_eq!(Config { window_frames: 0, ..config(5_000) }.check(), Ok(()), "nothing is promised");
+    }
+
+    #[test]
+    fn the_wire_takes_80_ns_a_byte_and_6_72_us_at_least() {
+        let (first, slot) = config(2).line_slot(1_514);
+        assert_eq!((first.as_ps(), slot.as_ps()), (1_526 * 80_000, 1_538 * 80_000));
+        assert_eq!(config(2).line_slot(20).1.as_ps(), 6_720_000);
+    }
+}

@@ -1,0 +1,177 @@
+//! GAMMA in the registry.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use niclab_abi::active_ports::{ACTIVE_PORT_MAX_MESSAGE_BYTES, ACTIVE_PORTS};
+use niclab_abi::config::FEATURE_RINGS;
+use niclab_abi::receive::MAX_SLICES;
+
+use crate::models::gamma::config::Config;
+use crate::models::gamma::nic::Gamma;
+use crate::models::gamma::wire::{Carried, PROTOCOL};
+use crate::nic::registry::{
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
+    Swarm, Value, Values,
+};
+use crate::nic::windows::PAGES_OF_PORTS;
+
+/// GAMMA.
+pub static MODEL: Model = Model {
+    name: "gamma",
+    title: "GAMMA",
+    article: "a",
+    protocol: PROTOCOL,
+    summary: "frames by descriptors on a plain Fast Ethernet card, active ports and a credit window in the driver",
+    paper: "G. Chiola, G. Ciaccio, L. V. Mancini, P. Rotondo, GAMMA on DEC 2114x with Efficient Flow Control",
+    ports: ACTIVE_PORTS,
+    windows: PAGES_OF_PORTS,
+    parameters: PARAMETERS,
+    check: |_| Vec::new(),
+    limits,
+    promises,
+    default_profile: "fast-ethernet-p133",
+    machines: &[],
+    features: FEATURE_RINGS,
+    begun,
+    build,
+    programs: None,
+    swarm: Swarm { one_in: 0, draws_device_faults: false, draw },
+};
+
+const BUFFERS: &str = "receive_buffers";
+const WINDOW: &str = "window_frames";
+const ACKNOWLEDGE: &str = "acknowledge_every";
+const LINE_RATE: &str = "line_rate_mbit_per_s";
+const TRANSMIT_FIFO: &str = "transmit_fifo_bytes";
+const THRESHOLD: &str = "transmit_threshold_bytes";
+const RECEIVE_FIFO: &str = "receive_fifo_bytes";
+const BURST: &str = "receive_burst_bytes";
+const INTERRUPT: &str = "interrupt_frames";
+const DELAY: &str = "interrupt_delay_us";
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        key: BUFFERS,
+        help: "Buffers of each node's receive ring. Every other node takes window_frames of them, and one more for its \
+               acknowledgements; the rest is for IP.",
+        kind: Kind::Number { default: 1_024, least: 4, most: 4_096 },
+    },
+    Parameter {
+        key: WINDOW,
+        help: "Frames that one node may have sent to another without acknowledgement; 0: any number, and frames that find no \
+               buffer are lost.",
+        kind: Kind::Number { default: 32, least: 0, most: 1_024 },
+    },
+    Parameter {
+        key: ACKNOWLEDGE,
+        help: "Frames of a node after which its window is given back to it; 0: once the whole window is used.",
+        kind: Kind::Number { default: 0, least: 0, most: 1_024 },
+    },
+    Parameter {
+        key: LINE_RATE,
+        help: "Megabits a second at which the card sends. The links of the cluster have rates of their own.",
+        kind: Kind::Number { default: 100, least: 1, most: 400_000 },
+    },
+    Parameter {
+        key: TRANSMIT_FIFO,
+        help: "Bytes of the FIFO in front of the wire.",
+        kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
+    },
+    Parameter {
+        key: THRESHOLD,
+        help: "A frame begins to leave once so many bytes of it are in the FIFO; 0: once all are (store and forward).",
+        kind: Kind::Number { default: 128, least: 0, most: 2_048 },
+    },
+    Parameter {
+        key: RECEIVE_FIFO,
+        help: "Bytes of the FIFO behind the wire. What finds it full is missed, and counted.",
+        kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
+    },
+    Parameter {
+        key: BURST,
+        help: "A frame is stored while it comes, so many bytes at a time; 0: once it is all there.",
+        kind: Kind::Number { default: 64, least: 0, most: 2_048 },
+    },
+    Parameter {
+        key: INTERRUPT,
+        help: "Frames received after which drivers are interrupted once; 0: they poll.",
+        kind: Kind::Number { default: 0, least: 0, most: 1_024 },
+    },
+    Parameter {
+        key: DELAY,
+        help: "Microseconds of model time after which they are interrupted for fewer frames than that.",
+        kind: Kind::Number { default: 50, least: 0, most: 1_000_000 },
+    },
+];
+
+fn limits(_: &Values) -> Limits {
+    Limits {
+        open_ports: (0..ACTIVE_PORTS as u16).collect(),
+        max_slices: MAX_SLICES,
+        senders_per_port: None,
+        senders_raised_by: None,
+        entries: 0,
+        unexpected_messages: 0,
+        max_message_bytes: ACTIVE_PORT_MAX_MESSAGE_BYTES,
+        message_raised_by: None,
+        message_unit_bytes: 1,
+        payload_bytes: 0,
+        first_segment_bytes: 0,
+        peripheral_ports: Vec::new(),
+    }
+}
+
+/// Nothing is ever sent again: what a link loses is raised, and with it the message.
+fn promises(values: &Values) -> Promises {
+    let is_controlled = values.number(WINDOW) != 0;
+    Promises {
+        sound: Promise { is_delivered: is_controlled, ..Promise::ALL },
+        faulty: Promise { is_delivered: false, ..Promise::ALL },
+    }
+}
+
+/// The parameters of a card with these values.
+pub fn config(values: &Values, seat: Seat) -> Config {
+    Config {
+        node: seat.node,
+        nodes: seat.nodes.into(),
+        mtu_bytes: seat.mtu_bytes,
+        line_rate_bits_per_s: values.number(LINE_RATE) * 1_000_000,
+        transmit_fifo_bytes: values.number_u32(TRANSMIT_FIFO),
+        transmit_threshold_bytes: values.number_u32(THRESHOLD),
+        receive_fifo_bytes: values.number_u32(RECEIVE_FIFO),
+        receive_burst_bytes: values.number_u32(BURST),
+        receive_buffers: values.number_u32(BUFFERS),
+        window_frames: values.number_u32(WINDOW),
+        acknowledge_every: values.number_u32(ACKNOWLEDGE),
+        interrupt_frames: values.number_u32(INTERRUPT),
+        interrupt_delay_ns: values.number_u32(DELAY) * 1_000,
+        profile: seat.profile,
+    }
+}
+
+fn begun(frame: &[u8]) -> Option<Begun> {
+    match Carried::by(frame) {
+        Carried::Data { from, to, is_first: true, .. } => Some(Begun { from, to, interrupt: false }),
+        _ => None,
+    }
+}
+
+fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
+    Ok(Box::new(Gamma::new(config(values, seat))?))
+}
+
+fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {
+    let number = |value: u32| Value::Number(value.into());
+    let window = if below(6) == 0 { 0 } else { 1 + below(40) };
+    Values::defaults(&MODEL)
+        .with(WINDOW, number(window))
+        .with(ACKNOWLEDGE, number(below(window + 1)))
+        .with(TRANSMIT_FIFO, number(2_048 << below(3)))
+        .with(THRESHOLD, number(64 * below(8)))
+        .with(RECEIVE_FIFO, number(2_048 << below(3)))
+        .with(BURST, number(32 * below(5)))
+        .with(INTERRUPT, number(below(4)))
+        .with(DELAY, number(below(100)))
+}

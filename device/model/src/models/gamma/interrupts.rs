@@ -1,0 +1,113 @@
+//! When the host learns of frames that were stored, and what it does with them.
+//!
+//! A driver that polls takes each as soon as it is visible. One that is interrupted takes all that are there by then, and those that
+//! come while it is at work, for which the card need not interrupt it again. Model time knows when it is at work, and so in live
+//! runs as well how many interrupts there are.
+
+use alloc::vec::Vec;
+
+use niclab_abi::event::CAUSE_FRAMES;
+use niclab_abi::rings::RingInterrupts;
+
+use crate::models::gamma::counters::Effects;
+use crate::platform::trace_tag::TraceTag;
+use crate::time::{Span, Time};
+
+/// A frame that was stored, as far as its host is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    /// When the host can see it.
+    pub(super) visible: Time,
+    /// Its bytes.
+    pub(super) bytes: u64,
+    /// How many of them are copied to where its message is to be (section 4: the one copy).
+    pub(super) copied_bytes: u64,
+    /// Its message.
+    pub(super) message: Option<TraceTag>,
+    /// The active port that it is for.
+    pub(super) port: Option<u8>,
+    /// The message ends here.
+    pub(super) is_last: bool,
+}
+
+/// When to interrupt.
+#[derive(Debug, Default)]
+pub(super) struct Interrupts {
+    /// Frames after which; zero: the driver polls.
+    frames: u32,
+    delay: Span,
+    /// Frames that the host was not told of. Fewer than `frames`.
+    waiting: Vec<Stored>,
+    /// When it is told of them at the latest.
+    deadline: Option<Time>,
+    /// Until when the driver is at work on what it was told of.
+    busy_until: Time,
+}
+
+impl Interrupts {
+    /// The driver says when.
+    pub(super) fn set(&mut self, now: Time, wanted: &RingInterrupts, effects: &mut Effects) {
+        self.frames = wanted.frames;
+        self.delay = Span::from_ns(wanted.delay_ns.into());
+        // What waited for another rule waits no longer: the driver looks into its ring behind this.
+        self.deliver_all(now, effects);
+    }
+
+    /// The host is gone.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// When a frame has waited long enough.
+    pub(super) const fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// A frame was stored.
+    pub(super) fn on_stored(&mut self, stored: Stored, effects: &mut Effects) {
+        if self.frames == 0 || stored.visible < self.busy_until {
+            self.busy_until = deliver(stored.visible, &stored, effects).max(self.busy_until);
+            return;
+        }
+        self.waiting.push(stored);
+        if self.waiting.len() >= self.frames as usize {
+            return self.raise(stored.visible, effects);
+        }
+        let deadline = stored.visible + self.delay;
+        self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
+    }
+
+    /// The time has come.
+    pub(super) fn on_timeout(&mut self, now: Time, effects: &mut Effects) {
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.raise(now, effects);
+        }
+    }
+
+    fn raise(&mut self, at: Time, effects: &mut Effects) {
+        let message = self.waiting.first().and_then(|stored| stored.message);
+        effects.attribute(message);
+        effects.interrupt(at, CAUSE_FRAMES, 0, message);
+        self.deliver_all(at, effects);
+    }
+
+    fn deliver_all(&mut self, at: Time, effects: &mut Effects) {
+        self.deadline = None;
+        for stored in self.waiting.drain(..) {
+            self.busy_until = deliver(at, &stored, effects).max(self.busy_until);
+        }
+    }
+}
+
+/// The host takes a frame, and copies what is a message's. Returns when it has.
+fn deliver(at: Time, stored: &Stored, effects: &mut Effects) -> Time {
+    effects.attribute(stored.message);
+    let mut done = effects.interface.host_receive(at.max(stored.visible), stored.bytes);
+    if stored.copied_bytes > 0 {
+        done = effects.interface.host_copy(done, stored.copied_bytes);
+    }
+    if let Some(message) = stored.message.filter(|_| stored.is_last) {
+        effects.interface.ledger_mut().complete(&message, done);
+    }
+    done
+}

@@ -1,0 +1,284 @@
+//! The card: a sending and a receiving half, and when the host is interrupted.
+
+use alloc::vec::Vec;
+
+use niclab_abi::active_ports::ACTIVE_PORTS;
+use niclab_abi::control::PortOpen;
+use niclab_abi::rings::{RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingInterrupts, RingStart};
+
+use crate::models::gamma::config::{Config, ConfigError};
+use crate::models::gamma::control::Operation;
+use crate::models::gamma::counters::{Counters, Effects};
+use crate::models::gamma::interrupts::Interrupts;
+use crate::models::gamma::receive::{Receive, Stores};
+use crate::models::gamma::transmit::Transmit;
+use crate::nic::frame::SharedFrame;
+use crate::nic::{DescriptorQueue, HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
+use crate::parts::control::{self, Answer, ControlError, Controlled};
+use crate::parts::descriptor_ring::RingFault;
+use crate::parts::effects::{ReplyDue, WorkPrices, empty_reply, reply_of};
+use crate::parts::host_interface::HostInterface;
+use crate::platform::ledger::Ledger;
+use crate::platform::node_bus::NodeBus;
+use crate::platform::trace_tag::TraceTag;
+use crate::time::Time;
+
+/// Frames are checked and copied.
+const WORK: WorkPrices =
+    WorkPrices { input: 15, checked_bytes_in_unit: 16, output: 8, copied_bytes_in_unit: 64 };
+
+/// Most frames after which one interrupt is raised.
+const MAX_MITIGATED: u32 = 1_024;
+
+/// A GAMMA card.
+pub struct Gamma {
+    config: Config,
+    transmit: Transmit,
+    receive: Receive,
+    interrupts: Interrupts,
+    /// Messages stored for each active port.
+    delivered: [u64; ACTIVE_PORTS as usize],
+    effects: Effects,
+}
+
+impl Gamma {
+    /// A card without rings.
+    ///
+    /// # Errors
+    /// When there can be no such card.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            transmit: Transmit::new(),
+            receive: Receive::new(),
+            interrupts: Interrupts::default(),
+            delivered: [0; ACTIVE_PORTS as usize],
+            effects: Effects::new(HostInterface::new(config.profile.clone()), WORK),
+            config,
+        })
+    }
+
+    /// What the card has counted.
+    pub const fn counters(&self) -> &Counters {
+        &self.effects.counters
+    }
+
+    fn take(&mut self, now: Time, input: Input<'_>) {
+        self.effects.on_input(&input);
+        match input {
+            Input::PollDemand { queue } => self.on_demand(now, queue),
+            Input::Frame { frame, head, message } => self.on_frame(head, now, frame, message),
+            Input::DmaData { token, bytes, is_whole } => {
+                let Self { transmit, receive, config, effects, .. } = self;
+                match receive.on_data(now, token, &bytes, is_whole, config, effects) {
+                    Some(stores) => self.on_stored(stores),
+                    None => {
+                        transmit.on_data(now, token, bytes, is_whole, config, effects);
+                    }
+                }
+            }
+            Input::Control { token, request } => control::on_control(self, now, token, request),
+            Input::ShellCounts(counts) => self.effects.shell_counts = counts,
+            Input::Timeout => {
+                self.transmit.on_timeout(now, &self.config, &mut self.effects);
+                while let Some(stores) = self.receive.on_timeout(now, &self.config, &mut self.effects) {
+                    self.on_stored(stores);
+                }
+                self.interrupts.on_timeout(now, &mut self.effects);
+            }
+            Input::HostReset => control::on_host_reset(self, now),
+            // Its host says everything by descriptors.
+            Input::PageStore(_) | Input::Register { .. } | Input::Descriptor(_) => {}
+        }
+    }
+
+    fn on_demand(&mut self, now: Time, queue: DescriptorQueue) {
+        self.effects.counters.demands += 1;
+        match queue {
+            DescriptorQueue::Transmit => self.transmit.on_demand(now, &self.config, &mut self.effects),
+            DescriptorQueue::Receive => self.receive.on_demand(now, &mut self.effects),
+        }
+    }
+
+    fn on_frame(&mut self, head: Time, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
+        let stores = self.receive.on_frame((head, now), frame, message, &self.config, &mut self.effects);
+        self.on_stored(stores);
+    }
+
+    fn on_stored(&mut self, stores: Stores) {
+        for stored in stores {
+            if let Some(port) = stored.port.filter(|_| stored.is_last)
+                && let Some(delivered) = self.delivered.get_mut(usize::from(port))
+            {
+                *delivered += 1;
+            }
+            self.interrupts.on_stored(stored, &mut self.effects);
+        }
+    }
+
+    fn start(&mut self, now: Time, start: &RingStart) -> Result<(), ControlError> {
+        let RingStart { ring, skip_bytes, first, reserved } = *start;
+        let is_skip = skip_bytes <= RING_MAX_SKIP_BYTES && skip_bytes.is_multiple_of(8) && skip_bytes > 0;
+        if !is_skip || reserved != 0 {
+            return Err(ControlError::BadValue);
+        }
+        if u32::try_from(first).is_err() {
+            return Err(ControlError::BadAddress);
+        }
+        let Self { transmit, receive, config, effects, .. } = self;
+        let started = match ring {
+            RING_TRANSMIT => transmit.start(now, first, skip_bytes, config, effects),
+            RING_RECEIVE => receive.start(now, first, skip_bytes, effects),
+            _ => return Err(ControlError::NotFound),
+        };
+        started.map_err(|fault| match fault {
+            RingFault::Moved { .. } => ControlError::PortBusy,
+            RingFault::Unaligned { .. } | RingFault::OutsideMemory { .. } => ControlError::BadAddress,
+        })
+    }
+
+    fn set_interrupts(&mut self, now: Time, wanted: &RingInterrupts) -> Result<(), ControlError> {
+        if wanted.frames > MAX_MITIGATED || wanted.reserved != 0 {
+            return Err(ControlError::BadValue);
+        }
+        self.interrupts.set(now, wanted, &mut self.effects);
+        Ok(())
+    }
+}
+
+impl Controlled for Gamma {
+    type Own = Operation;
+    type Counters = Counters;
+    /// They are the driver's.
+    const PORTS: usize = 0;
+    const STATUS_BYTES: u64 = 8;
+
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+
+    fn max_slices(&self) -> u32 {
+        niclab_abi::receive::MAX_SLICES
+    }
+
+    fn is_open(&self, _: usize) -> bool {
+        false
+    }
+
+    fn check_open(&self, _: &PortOpen) -> Result<(), ControlError> {
+        Err(ControlError::BadOperation)
+    }
+
+    fn open_port(&mut self, _: usize, _: &PortOpen) -> Result<(), ControlError> {
+        Err(ControlError::BadPort)
+    }
+
+    fn close_port(&mut self, _: Time, _: usize) -> Time {
+        Time::ZERO
+    }
+
+    fn on_reset(&mut self) {
+        self.transmit.stop();
+        self.receive.stop();
+        self.interrupts.reset();
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.effects.counters.statistics(&self.effects.shell_counts)
+    }
+
+    fn own_counters(&self) -> Vec<(&'static str, u64)> {
+        self.effects.counters.by_name().into()
+    }
+
+    fn carry_out(
+        &mut self,
+        at: &mut Time,
+        own: Operation,
+        _: &mut Option<ReplyDue>,
+    ) -> Result<Answer, ControlError> {
+        match own {
+            Operation::Start(start) => self.start(*at, &start)?,
+            Operation::Stop(name) if name.reserved != 0 => return Err(ControlError::BadValue),
+            Operation::Stop(name) => {
+                let visible = match name.ring {
+                    RING_TRANSMIT => self.transmit.stop(),
+                    RING_RECEIVE => self.receive.stop(),
+                    _ => return Err(ControlError::NotFound),
+                };
+                *at = (*at).max(visible);
+            }
+            Operation::Interrupts(wanted) => self.set_interrupts(*at, &wanted)?,
+            Operation::Terms => return Ok(Answer::Now(reply_of(&self.config.terms()))),
+        }
+        Ok(Answer::Now(empty_reply()))
+    }
+}
+
+impl Nic for Gamma {
+    fn handle(&mut self, now: Time, input: Input<'_>, node: &mut NodeBus) {
+        self.effects.interface.enter(node);
+        self.take(now, input);
+        self.effects.interface.leave(node);
+    }
+
+    fn memory_named_by(&self, request: &[u8]) -> HostRanges {
+        control::memory_named_by::<Self>(request)
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.effects.poll()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.poll_work()
+    }
+
+    /// What is in hand leaves, and what is stored is told: neither waits for anything that may not come.
+    fn poll_work(&self) -> Option<Time> {
+        let halves = [self.transmit.deadline(), self.receive.deadline(), self.interrupts.deadline()];
+        halves.into_iter().flatten().min()
+    }
+
+    fn has_stations(&self) -> bool {
+        self.receive.is_started()
+    }
+
+    fn accepts_store(&self, _: u32) -> bool {
+        false
+    }
+
+    fn is_open(&self, _: u32) -> bool {
+        false
+    }
+
+    fn work_done(&self) -> u64 {
+        self.effects.spent()
+    }
+}
+
+impl Observed for Gamma {
+    fn delivered(&self, port: u32) -> u64 {
+        self.delivered.get(port as usize).copied().unwrap_or(0)
+    }
+
+    fn unordered(&self) -> u64 {
+        self.effects.counters.card.unordered
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.effects.interface.ledger()
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.effects.interface.ledger_mut()
+    }
+
+    fn statistics(&self, shell: &ShellCounts) -> Statistics {
+        self.effects.counters.statistics(shell)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.effects.counters.by_name().into()
+    }
+}

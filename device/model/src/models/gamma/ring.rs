@@ -1,0 +1,40 @@
+//! The descriptors of both rings.
+
+use niclab_abi::rings::{RING_MESSAGE_WORD, RING_OWN};
+
+use crate::parts::descriptor_ring::dec2114x::{self, Dec2114x};
+use crate::parts::descriptor_ring::{Layout, Next};
+
+/// Descriptors of one frame, at most.
+pub const MAX_PARTS: usize = 16;
+
+/// Descriptors that the card looks at for one poll demand: more than any driver's ring has.
+pub const DEMAND_LOOKS: u32 = 4_096;
+
+const _: () = assert!(RING_OWN == dec2114x::OWN as u64);
+
+/// Descriptors of what is sent: those of the chip, and one word behind them, for reports.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing(pub Dec2114x);
+
+impl Outgoing {
+    /// Bytes of the message of which a frame begins in the descriptor with these words.
+    pub fn message_bytes(words: &[u64]) -> u64 {
+        words.get(RING_MESSAGE_WORD).copied().unwrap_or(0)
+    }
+}
+
+impl Layout for Outgoing {
+    const WORDS: usize = RING_MESSAGE_WORD + 1;
+    const FETCHED_BYTES: u64 = dec2114x::BYTES;
+    const OWNERSHIP: usize = Dec2114x::OWNERSHIP;
+    const STATUS: u64 = Dec2114x::STATUS;
+
+    fn is_cards(&self, ownership: u64) -> bool {
+        self.0.is_cards(ownership)
+    }
+
+    fn next(&self, words: &[u64]) -> Next {
+        self.0.next(words)
+    }
+}

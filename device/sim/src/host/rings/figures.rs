@@ -1,0 +1,64 @@
+//! A host with rings in the form of reports.
+
+use niclab_assembly::figures;
+use niclab_model::nic::ShellCounts;
+use niclab_model::platform::ledger::Crossing;
+use niclab_spec::report::NodeFigures;
+
+use super::{Raised, RingHost};
+use crate::host::Sum;
+use crate::host::ethernet;
+
+/// Its part of the report.
+pub(super) fn node(host: &RingHost) -> NodeFigures {
+    let nic = &*host.nic;
+    let model = nic.statistics(&ShellCounts::default());
+    let (device_faults, device_fault_log) = figures::device_faults(nic);
+    let mut nic_counts = figures::nic_counts(nic);
+    let Raised { lost, damaged, incomplete, old, stray, acknowledgements, .. } = host.raised;
+    let stalled = host.peers.values().filter(|peer| peer.outbound.is_used_up()).count() as u64;
+    nic_counts.append(&mut figures::named([
+        ("driver_lost_frames", lost),
+        ("driver_damaged_frames", damaged),
+        ("driver_incomplete_messages", incomplete),
+        ("driver_old_frames", old),
+        ("driver_stray_acknowledgements", stray),
+        ("driver_acknowledgements", acknowledgements),
+        ("driver_stalled_pairs", stalled),
+    ]));
+    let of_card = NodeFigures {
+        device_faults,
+        device_fault_log,
+        messages_sent: model.packets_sent,
+        messages_received: model.packets_received,
+        bytes_sent: model.bytes_sent,
+        bytes_received: model.bytes_received,
+        cluster: host.tally.traffic(),
+        doorbells: host.raised.demands,
+        ledger: figures::entries(nic.ledger()),
+        unordered: nic.unordered(),
+        model_latency: figures::histogram(nic.ledger().latency()),
+        interrupts: host.interrupts.by_name(),
+        nic_counts,
+        violations: figures::refusals(&model),
+        ..NodeFigures::default()
+    };
+    let doorbells = of_card.doorbells;
+    let node = ethernet::figures::add(&host.ethernet, of_card);
+    NodeFigures { doorbells: doorbells + node.doorbells, ..node }
+}
+
+/// The ledger against what crossed the boundary of the model.
+pub(super) fn sums(host: &RingHost) -> Vec<Sum> {
+    let line = |crossing| host.nic.ledger().line(crossing);
+    let Raised { demands, written_back, .. } = host.raised;
+    let of_card = [
+        Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, host.tally.dma_bytes),
+        Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, host.tally.read_bytes),
+        Sum::new("descriptors written back", line(Crossing::DescriptorWriteBack).count, written_back),
+        Sum::new("interrupts", line(Crossing::Interrupt).count, host.interrupts.total()),
+        Sum::new("doorbells", line(Crossing::Doorbell).count, demands),
+        Sum::new("system calls", line(Crossing::HostSend).count, demands),
+    ];
+    of_card.into_iter().chain(ethernet::figures::sums(&host.ethernet)).collect()
+}
