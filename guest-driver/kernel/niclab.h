@@ -11,6 +11,9 @@
  * niclab_region.c   memory of programs, pinned and registered with the device
  * niclab_post.c     requests of programs that post messages
  * niclab_channel.c  requests of programs that own a logical channel
+ * niclab_ring.c     descriptor rings and their buffers
+ * niclab_active.c   active ports over them: what comes, windows, acknowledgements
+ * niclab_send.c     active ports: what programs send
  * niclab_spill.c    memory for list entries that do not fit into the device
  * niclab_firmware.c firmware of the card
  * niclab_counters.c what the device counts, by name
@@ -26,6 +29,8 @@
  *   mmap_lock          the memory manager's, around mmap and fault. Never taken inside niclab.lock: no user memory is
  *                      touched while that is held.
  *   niclab.map_lock    read-write semaphore: what may be mapped. Readers are mmap and fault.
+ *   niclab_partner.sender mutex: a message to a node, from its first frame to its last.
+ *   niclab_rings.lock  mutex: descriptor rings, windows and active ports. No user memory is touched that is not pinned.
  *   niclab.event_lock  spinlock, interrupts off: event queue and what interrupts count.
  */
 #ifndef NICLAB_H
@@ -61,7 +66,7 @@ static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB 
 #define NICLAB_EVENT_BUFFERS 64U
 
 /* Causes counted by themselves; index 0 counts those that this driver does not know. */
-#define NICLAB_CAUSES (NICLAB_CAUSE_HANDED_OVER + 1)
+#define NICLAB_CAUSES (NICLAB_CAUSE_FRAMES + 1)
 
 /* Longest body of a control request: that of NICLAB_OP_REGION_OPEN. */
 #define NICLAB_CONTROL_BODY_BYTES \
@@ -82,6 +87,8 @@ struct niclab_counters_answer {
 
 struct niclab_control_buffer;
 struct niclab_counters;
+struct niclab_rings;
+struct niclab_active;
 
 /**
  * struct niclab_program - a program that the device has taken.
@@ -123,6 +130,7 @@ struct niclab_bar_window {
  * @counters: what the device counts.
  * @spill: memory for list entries that the device does not hold, or NULL. Under @lock.
  * @spill_bytes: its size, whole pages.
+ * @rings: descriptor rings, or NULL. Set before the NIC is published, and never changed.
  * @builtin: the program that the device is built with.
  * @firmware: the program that was loaded last, under @lock.
  * @fallbacks: programs that the device had replaced by @builtin when that was loaded: if there are more now, it is not
@@ -157,6 +165,7 @@ struct niclab {
 	struct niclab_counters *counters;
 	void *spill;
 	size_t spill_bytes;
+	struct niclab_rings *rings;
 	struct niclab_program builtin;
 	struct niclab_program firmware;
 	u64 fallbacks;
@@ -179,6 +188,28 @@ struct niclab {
 };
 
 /**
+ * struct niclab_region - memory that is pinned and, while it is in a file's list, registered.
+ * @entry: in &niclab_file.regions.
+ * @name: the device's name for it.
+ * @quiet: the device will not touch it: it never heard of it, or has closed it.
+ * @mm: the process whose pinned memory it counts as; perhaps dead already.
+ * @pages: its pages.
+ * @count: how many they are.
+ * @offset: of the memory in the first one.
+ * @writable: they may be written.
+ */
+struct niclab_region {
+	struct list_head entry;
+	u32 name;
+	bool quiet;
+	struct mm_struct *mm;
+	struct page **pages;
+	unsigned long count;
+	unsigned long offset;
+	bool writable;
+};
+
+/**
  * struct niclab_file - one open file, owner of at most one port.
  * @nic: the NIC.
  * @entry: in &niclab.files.
@@ -189,6 +220,7 @@ struct niclab {
  * @memory: receive memory: status line, then slices.
  * @memory_bytes: its size, whole pages.
  * @regions: memory registered for the port, under &niclab.lock.
+ * @active: its active port, or NULL. Set once, under &niclab_rings.lock.
  * @wait: sleepers in poll and read.
  * @pending: causes for the port since the last read. Under &niclab.event_lock.
  */
@@ -203,6 +235,7 @@ struct niclab_file {
 	void *memory;
 	size_t memory_bytes;
 	struct list_head regions;
+	struct niclab_active *active;
 
 	wait_queue_head_t wait;
 	u64 pending;
@@ -272,6 +305,8 @@ int niclab_region_register(struct niclab_file *file, struct niclab_registration 
 int niclab_region_deregister(struct niclab_file *file, u32 name);
 void niclab_region_detach(struct niclab_file *file, bool quiet, struct list_head *regions);
 void niclab_region_release(struct niclab *nic, struct list_head *regions);
+struct niclab_region *niclab_region_alloc(u64 address, u64 bytes, bool writable);
+void niclab_region_free(struct niclab *nic, struct niclab_region *region);
 
 /* niclab_post.c */
 int niclab_post_rules(struct niclab_file *file, void __user *user);
@@ -280,6 +315,22 @@ int niclab_post_group(struct niclab_file *file, void __user *user);
 /* niclab_channel.c */
 int niclab_channel_payload(struct niclab_file *file, void __user *user);
 int niclab_channel_expose(struct niclab_file *file, void __user *user);
+
+/* niclab_ring.c */
+int niclab_ring_start(struct niclab *nic);
+void niclab_ring_stop(struct niclab *nic, bool quiet);
+void niclab_ring_free(struct niclab *nic);
+void niclab_ring_interrupt(struct niclab *nic);
+
+/* niclab_active.c */
+int niclab_active_open(struct niclab_file *file, void __user *user);
+int niclab_active_receive(struct niclab_file *file, void __user *user);
+bool niclab_active_is_ready(struct niclab_file *file);
+void niclab_active_close(struct niclab_file *file);
+
+/* niclab_send.c */
+int niclab_active_send(struct niclab_file *file, void __user *user);
+int niclab_active_flush(struct niclab_file *file, void __user *user);
 
 /* niclab_spill.c */
 int niclab_spill_open(struct niclab *nic);

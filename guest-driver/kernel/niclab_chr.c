@@ -47,6 +47,7 @@ static int niclab_release(struct inode *inode, struct file *filp)
 	struct niclab *nic = file->nic;
 	LIST_HEAD(regions);
 
+	niclab_active_close(file);
 	mutex_lock(&nic->lock);
 	niclab_port_close(file, &regions);
 	list_del(&file->entry);
@@ -223,6 +224,14 @@ static long niclab_ioctl(struct file *filp, unsigned int command, unsigned long 
 		return niclab_channel_payload(file, user);
 	case NICLAB_IOCTL_CHANNEL_EXPOSE:
 		return niclab_channel_expose(file, user);
+	case NICLAB_IOCTL_ACTIVE_OPEN:
+		return niclab_active_open(file, user);
+	case NICLAB_IOCTL_ACTIVE_SEND:
+		return niclab_active_send(file, user);
+	case NICLAB_IOCTL_ACTIVE_FLUSH:
+		return niclab_active_flush(file, user);
+	case NICLAB_IOCTL_ACTIVE_RECEIVE:
+		return niclab_active_receive(file, user);
 	default:
 		return -ENOTTY;
 	}
@@ -262,7 +271,7 @@ static __poll_t niclab_poll(struct file *filp, poll_table *table)
 	poll_wait(filp, &file->wait, table);
 	if (niclab_is_dead(file->nic))
 		return EPOLLERR | EPOLLHUP;
-	return READ_ONCE(file->pending) ? EPOLLIN | EPOLLRDNORM : 0;
+	return READ_ONCE(file->pending) || niclab_active_is_ready(file) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
 static const struct file_operations niclab_operations = {

@@ -72,6 +72,8 @@ static void niclab_event_dispatch(struct niclab *nic, const struct niclab_event 
 		dev_err_ratelimited(&nic->dev, "the firmware misbehaved, and the device goes on with its built-in program; mend it, then write its name to the attribute firmware\n");
 	if (event->cause == NICLAB_CAUSE_HANDED_OVER)
 		wake_up_all(&nic->handed_over);
+	if (event->cause == NICLAB_CAUSE_FRAMES)
+		niclab_ring_interrupt(nic);
 	if (event->port >= nic->config.ports || !niclab_event_is_for_port(event->cause))
 		return;
 	owner = nic->owners[event->port];

@@ -49,6 +49,7 @@ static void niclab_free(struct device *dev)
 {
 	struct niclab *nic = container_of(dev, struct niclab, dev);
 
+	niclab_ring_free(nic);
 	niclab_counters_free(nic);
 	niclab_event_free(nic);
 	niclab_control_free(nic);
@@ -128,6 +129,8 @@ static int niclab_features_start(struct niclab *nic)
 		err = niclab_firmware_start(nic);
 	if (!err && niclab_has(nic, NICLAB_FEATURE_SPILL))
 		err = niclab_spill_open(nic);
+	if (!err && niclab_has(nic, NICLAB_FEATURE_RINGS))
+		err = niclab_ring_start(nic);
 	return err;
 }
 
@@ -164,6 +167,7 @@ static void niclab_quit(struct niclab *nic)
 	list_for_each_entry(file, &nic->files, entry)
 		niclab_port_abandon(file, quiet, &regions);
 	niclab_spill_free(nic, quiet);
+	niclab_ring_stop(nic, quiet);
 	niclab_bury(nic);
 	mutex_unlock(&nic->lock);
 	niclab_region_release(nic, &regions);

@@ -22,24 +22,6 @@
 /* Pages pinned at a time: between two such pieces a process can be killed. */
 #define NICLAB_PIN_PAGES 4096UL
 
-/**
- * struct niclab_region - memory that is pinned and, while it is in a file's list, registered.
- * @entry: in &niclab_file.regions.
- * @name: the device's name for it.
- * @quiet: the device will not touch it: it never heard of it, or has closed it.
- * @mm: the process whose pinned memory it counts as; perhaps dead already.
- * @pages: its pages.
- * @count: how many they are.
- */
-struct niclab_region {
-	struct list_head entry;
-	u32 name;
-	bool quiet;
-	struct mm_struct *mm;
-	struct page **pages;
-	unsigned long count;
-};
-
 /* A request about a region: the first names it and has extents, each of the others has more of them. */
 union niclab_region_request {
 	struct {
@@ -100,21 +82,22 @@ static int niclab_pages_account(unsigned long count)
 
 static void niclab_region_unpin(struct niclab_region *region)
 {
-	/* The device may have written to any of them. */
-	unpin_user_pages_dirty_lock(region->pages, region->count, true);
+	/* The device may have written to any of them that it could. */
+	unpin_user_pages_dirty_lock(region->pages, region->count, region->writable);
 	region->count = 0;
 }
 
 /* Pins @count pages from @address on, or none. */
 static int niclab_region_pin(struct niclab_region *region, unsigned long address, unsigned long count)
 {
+	unsigned int flags = FOLL_LONGTERM | (region->writable ? FOLL_WRITE : 0);
 	unsigned long piece;
 	int pinned;
 
 	while (region->count < count) {
 		piece = min(count - region->count, NICLAB_PIN_PAGES);
 		pinned = fatal_signal_pending(current) ? -EINTR :
-			 pin_user_pages_fast(address + region->count * PAGE_SIZE, piece, FOLL_WRITE | FOLL_LONGTERM,
+			 pin_user_pages_fast(address + region->count * PAGE_SIZE, piece, flags,
 					     region->pages + region->count);
 		if (pinned <= 0) {
 			niclab_region_unpin(region);
@@ -126,16 +109,29 @@ static int niclab_region_pin(struct niclab_region *region, unsigned long address
 	return 0;
 }
 
-/* Pins memory of the process that calls. Returns a region that the device has not heard of, or an error. */
-static struct niclab_region *niclab_region_alloc(const struct niclab_registration *argument)
+/**
+ * niclab_region_alloc - pins memory of the process that calls.
+ * @address: its first byte.
+ * @bytes: its length, not zero.
+ * @writable: it is to be written.
+ *
+ * Return: a region that the device has not heard of, or an error.
+ */
+struct niclab_region *niclab_region_alloc(u64 address, u64 bytes, bool writable)
 {
-	unsigned long first = argument->address & PAGE_MASK;
-	unsigned long count = PAGE_ALIGN(offset_in_page(argument->address) + argument->bytes) >> PAGE_SHIFT;
-	struct niclab_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	unsigned long first = address & PAGE_MASK;
+	unsigned long count = PAGE_ALIGN(offset_in_page(address) + bytes) >> PAGE_SHIFT;
+	struct niclab_region *region;
 	int err = -ENOMEM;
+	u64 end;
 
+	if (check_add_overflow(address, bytes, &end) || end > ULONG_MAX - PAGE_SIZE)
+		return ERR_PTR(-EFAULT);
+	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
+	region->offset = offset_in_page(address);
+	region->writable = writable;
 	INIT_LIST_HEAD(&region->entry);
 	region->quiet = true;
 	region->pages = kvmalloc_array(count, sizeof(*region->pages), GFP_KERNEL_ACCOUNT);
@@ -159,8 +155,12 @@ free_region:
 	return ERR_PTR(err);
 }
 
-/* Lets go of a region that is in no list. */
-static void niclab_region_free(struct niclab *nic, struct niclab_region *region)
+/**
+ * niclab_region_free - lets go of a region that is in no list.
+ * @nic: the NIC.
+ * @region: the region.
+ */
+void niclab_region_free(struct niclab *nic, struct niclab_region *region)
 {
 	if (region->quiet) {
 		atomic64_sub(region->count, &region->mm->pinned_vm);
@@ -245,7 +245,7 @@ static int niclab_region_tell(struct niclab_file *file, struct niclab_region *re
 {
 	struct niclab_extent_cursor cursor = {
 		.page = region->pages,
-		.offset = offset_in_page(argument->address),
+		.offset = region->offset,
 		.bytes = argument->bytes,
 	};
 	union niclab_region_request *request;
@@ -271,13 +271,9 @@ static int niclab_region_tell(struct niclab_file *file, struct niclab_region *re
 
 static int niclab_region_check(const struct niclab_registration *argument)
 {
-	u64 end;
+	bool is_wrong = argument->reserved || !argument->bytes || argument->bytes > NICLAB_MAX_REGISTRATION_BYTES;
 
-	if (argument->reserved || !argument->bytes || argument->bytes > NICLAB_MAX_REGISTRATION_BYTES)
-		return -EINVAL;
-	if (check_add_overflow(argument->address, argument->bytes, &end) || end > ULONG_MAX - PAGE_SIZE)
-		return -EFAULT;
-	return 0;
+	return is_wrong ? -EINVAL : 0;
 }
 
 /**
@@ -299,7 +295,7 @@ int niclab_region_register(struct niclab_file *file, struct niclab_registration 
 	/* Asked again with the NIC locked: this spares pinning in vain. */
 	if (!READ_ONCE(file->open))
 		return -ENOTCONN;
-	region = niclab_region_alloc(argument);
+	region = niclab_region_alloc(argument->address, argument->bytes, true);
 	if (IS_ERR(region))
 		return PTR_ERR(region);
 	err = niclab_lock(nic);

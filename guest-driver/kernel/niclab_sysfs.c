@@ -3,11 +3,11 @@
  * Attributes of /sys/class/niclab/niclabN.
  *
  * statistics/ (niclab_counters.c) asks the device at each read, so that its numbers are the device's own; the others are the
- * driver's. firmware is there for cards that take some.
+ * driver's. firmware is there for cards that take some, active/ for those with descriptor rings: what their ports raised.
  */
 #include <linux/sysfs.h>
 
-#include "niclab.h"
+#include "niclab_ring.h"
 
 static struct niclab *niclab_of(struct device *dev)
 {
@@ -133,6 +133,7 @@ NICLAB_CAUSE(armed, NICLAB_CAUSE_ARMED);
 NICLAB_CAUSE(unauthorized, NICLAB_CAUSE_UNAUTHORIZED);
 NICLAB_CAUSE(firmware, NICLAB_CAUSE_FIRMWARE);
 NICLAB_CAUSE(handed_over, NICLAB_CAUSE_HANDED_OVER);
+NICLAB_CAUSE(frames, NICLAB_CAUSE_FRAMES);
 
 static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_unknown.attr.attr,
@@ -141,6 +142,7 @@ static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_unauthorized.attr.attr,
 	&niclab_cause_firmware.attr.attr,
 	&niclab_cause_handed_over.attr.attr,
+	&niclab_cause_frames.attr.attr,
 	NULL,
 };
 /* A cause that is new in the ABI must get a file. */
@@ -151,8 +153,67 @@ static const struct attribute_group niclab_cause_group = {
 	.attrs = niclab_cause_attributes,
 };
 
+static ssize_t niclab_raised_show(struct device *dev, struct device_attribute *attribute, char *text)
+{
+	unsigned long which = (unsigned long)container_of(attribute, struct dev_ext_attribute, attr)->var;
+	struct niclab_rings *rings = niclab_of(dev)->rings;
+	u64 value;
+
+	mutex_lock(&rings->lock);
+	value = rings->raised[which];
+	mutex_unlock(&rings->lock);
+	return sysfs_emit(text, "%llu\n", value);
+}
+
+/* One file of active/, which counts &niclab_rings.raised[which]. */
+#define NICLAB_RAISED(name, which) \
+	static struct dev_ext_attribute niclab_raised_##name = { \
+		.attr = __ATTR(name, 0444, niclab_raised_show, NULL), \
+		.var = (void *)(unsigned long)(which), \
+	}
+
+NICLAB_RAISED(lost_frames, NICLAB_RAISED_LOST);
+NICLAB_RAISED(damaged_frames, NICLAB_RAISED_DAMAGED);
+NICLAB_RAISED(incomplete_messages, NICLAB_RAISED_INCOMPLETE);
+NICLAB_RAISED(old_frames, NICLAB_RAISED_OLD);
+NICLAB_RAISED(stray_acknowledgements, NICLAB_RAISED_STRAY);
+NICLAB_RAISED(unwanted_messages, NICLAB_RAISED_UNWANTED);
+NICLAB_RAISED(long_messages, NICLAB_RAISED_TOO_LONG);
+NICLAB_RAISED(messages_without_buffer, NICLAB_RAISED_NO_BUFFER);
+NICLAB_RAISED(stalled_windows, NICLAB_RAISED_STALLED);
+NICLAB_RAISED(refused_frames, NICLAB_RAISED_REFUSED);
+NICLAB_RAISED(acknowledgements, NICLAB_RAISED_ACKNOWLEDGEMENTS);
+
+static struct attribute *niclab_raised_attributes[] = {
+	&niclab_raised_lost_frames.attr.attr,
+	&niclab_raised_damaged_frames.attr.attr,
+	&niclab_raised_incomplete_messages.attr.attr,
+	&niclab_raised_old_frames.attr.attr,
+	&niclab_raised_stray_acknowledgements.attr.attr,
+	&niclab_raised_unwanted_messages.attr.attr,
+	&niclab_raised_long_messages.attr.attr,
+	&niclab_raised_messages_without_buffer.attr.attr,
+	&niclab_raised_stalled_windows.attr.attr,
+	&niclab_raised_refused_frames.attr.attr,
+	&niclab_raised_acknowledgements.attr.attr,
+	NULL,
+};
+static_assert(ARRAY_SIZE(niclab_raised_attributes) - 1 == NICLAB_RAISED_COUNT);
+
+static umode_t niclab_raised_is_visible(struct kobject *object, struct attribute *attribute, int index)
+{
+	return niclab_of(kobj_to_dev(object))->rings ? attribute->mode : 0;
+}
+
+static const struct attribute_group niclab_raised_group = {
+	.name = "active",
+	.attrs = niclab_raised_attributes,
+	.is_visible = niclab_raised_is_visible,
+};
+
 const struct attribute_group *niclab_groups[] = {
 	&niclab_group,
 	&niclab_cause_group,
+	&niclab_raised_group,
 	NULL,
 };

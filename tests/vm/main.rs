@@ -4,6 +4,7 @@ mod collectives;
 mod device_faults;
 mod driver;
 mod faults;
+mod gamma;
 mod grim;
 mod identity;
 mod inic;

@@ -12,8 +12,20 @@ use syn::{Attribute, Expr, Field, Ident, Item, Lit, LitInt, Meta, Token, Visibil
 type Failure = Box<dyn std::error::Error>;
 
 /// Modules in the order of the header.
-const MODULES: [&str; 12] = [
-    "", "config", "bar", "receive", "control", "event", "region", "lists", "posts", "channels", "firmware",
+const MODULES: [&str; 14] = [
+    "",
+    "config",
+    "bar",
+    "receive",
+    "control",
+    "event",
+    "region",
+    "lists",
+    "posts",
+    "channels",
+    "rings",
+    "active_ports",
+    "firmware",
     "ioctl",
 ];
 

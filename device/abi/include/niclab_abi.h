@@ -1978,6 +1978,254 @@ struct niclab_channel_expose {
 NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
 
 /*
+ * Descriptor rings ([`crate::config::FEATURE_RINGS`]): frames are sent out of memory, and received into memory, that descriptors
+ * in the host's memory name. The card walks them by itself.
+ *
+ * A descriptor has the 16 bytes of the DEC 21140 (*21140A PCI Fast Ethernet LAN Controller Hardware Reference Manual*, section
+ * 4.2), in two words of 64 bits, least significant byte first:
+ *
+ * | word | bits | what |
+ * |---|---|---|
+ * | 0 | 31 | [`RING_OWN`]: the card's |
+ * | 0 | 0..31 | status, once it is the host's again: `RING_` bits and, of what was received, the length |
+ * | 0 | 32..43 | bytes of the first buffer |
+ * | 0 | 43..54 | bytes of the second buffer |
+ * | 0 | 56 | [`RING_CHAINED`]: the second address is that of the next descriptor |
+ * | 0 | 57 | [`RING_END`]: the next descriptor is the ring's first |
+ * | 0 | 61, 62 | [`RING_FIRST`], [`RING_LAST`], of what is sent: the frame begins, ends here |
+ * | 1 | 0..32, 32..64 | addresses of the buffers |
+ *
+ * Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind a chained
+ * one lie as many. They are the driver's, but for the first word of them in what is sent ([`RING_MESSAGE_WORD`]), which no
+ * hardware would read: it tells reports how long the message is whose first frame begins there.
+ *
+ * The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card gives it back
+ * by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]), which never hold a
+ * chain: a poll demand.
+ */
+
+/* Says where a ring begins, and that the card shall walk it: [`RingStart`]. No answer's body. */
+#define NICLAB_OP_RING_START 18U
+
+/* The card walks a ring no more: [`RingName`]. Once answered, it touches neither descriptors nor buffers. */
+#define NICLAB_OP_RING_STOP 19U
+
+/* Says when frames that were received interrupt: [`RingInterrupts`]. No answer's body. */
+#define NICLAB_OP_RING_INTERRUPTS 20U
+
+/* Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`]. */
+#define NICLAB_OP_RING_TERMS 21U
+
+/* [`RingStart::ring`], [`RingName::ring`]: what is to be sent. */
+#define NICLAB_RING_TRANSMIT 0U
+
+/* [`RingStart::ring`], [`RingName::ring`]: room for what comes. */
+#define NICLAB_RING_RECEIVE 1U
+
+/* Body of [`OP_RING_START`]. */
+struct niclab_ring_start {
+
+	/* [`RING_TRANSMIT`] or [`RING_RECEIVE`]. */
+	__u32 ring;
+
+	/* Bytes between two descriptors: a multiple of eight, eight at least, [`RING_MAX_SKIP_BYTES`] at most. */
+	__u32 skip_bytes;
+
+	/* Guest-physical address of the first descriptor: a multiple of eight, below 4 GiB. */
+	__u64 first;
+
+	/* Zero. */
+	__u64 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_ring_start, 24);
+
+/* Body of [`OP_RING_STOP`]. */
+struct niclab_ring_name {
+
+	/* [`RING_TRANSMIT`] or [`RING_RECEIVE`]. */
+	__u32 ring;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_ring_name, 8);
+
+/* Body of [`OP_RING_INTERRUPTS`]. */
+struct niclab_ring_interrupts {
+
+	/* Frames after which one interrupt is raised; 0: none ever, for drivers that poll. */
+	__u32 frames;
+
+	/* Model time in nanoseconds after which an interrupt is raised for fewer frames than that. */
+	__u32 delay_ns;
+
+	/* Zero. */
+	__u64 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_ring_interrupts, 16);
+
+/* Answer to [`OP_RING_TERMS`]. */
+struct niclab_ring_terms {
+
+	/* Descriptors that the receive ring shall have, each with a buffer for a whole frame. */
+	__u32 receive_buffers;
+
+	/* Frames that may be on their way from one node to another without acknowledgement; 0: any number. */
+	__u32 window;
+
+	/* Frames of a node after which its window is given back to it. */
+	__u32 acknowledge_every;
+
+	/* Buffers that are no window's and no acknowledgement's: other protocols may use so many. */
+	__u32 other_buffers;
+
+	/* Ethernet address by which other protocols of this node are known, first byte lowest. */
+	__u64 station;
+
+	/* Most bytes of a frame that the driver gives to the card: of active ports, without the check sequence. */
+	__u32 frame_bytes;
+
+	/* [`RingInterrupts::frames`], as drivers set it unless somebody wants otherwise. */
+	__u32 interrupt_frames;
+
+	/* [`RingInterrupts::delay_ns`], likewise. */
+	__u32 interrupt_delay_ns;
+
+	/* [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes. */
+	__u32 protocol;
+};
+NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 40);
+
+/* Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64). */
+#define NICLAB_RING_MAX_SKIP_BYTES 120U
+
+/*
+ * Word of a descriptor and what lies behind it, of 64 bits: of the descriptor in which a message's first frame begins, the bytes
+ * of the message.
+ */
+#define NICLAB_RING_MESSAGE_WORD 2U
+
+/* First word: the descriptor is the card's. */
+#define NICLAB_RING_OWN 0x80000000U
+
+/* First word: the second address is that of the next descriptor. */
+#define NICLAB_RING_CHAINED 0x100000000000000ULL
+
+/* First word: the next descriptor is the ring's first; stronger than [`RING_CHAINED`]. */
+#define NICLAB_RING_END 0x200000000000000ULL
+
+/* First word, of what is sent: the frame begins in this descriptor. */
+#define NICLAB_RING_FIRST 0x2000000000000000ULL
+
+/* First word, of what is sent: the frame ends in this descriptor. */
+#define NICLAB_RING_LAST 0x4000000000000000ULL
+
+/* First word: lowest bit of the size of the first buffer. */
+#define NICLAB_RING_SIZE_SHIFT 32U
+
+/* First word: lowest bit of the size of the second buffer. */
+#define NICLAB_RING_SECOND_SIZE_SHIFT 43U
+
+/* Most bytes of a buffer. */
+#define NICLAB_RING_MAX_BUFFER_BYTES 2047U
+
+/* Status: something is wrong, and other bits say what (ES). */
+#define NICLAB_RING_ERROR 0x8000U
+
+/* Status of what was received: the frame begins in this descriptor (FS). */
+#define NICLAB_RING_STATUS_FIRST 512U
+
+/* Status of what was received: the frame ends in this descriptor, and the length is valid (LS). */
+#define NICLAB_RING_STATUS_LAST 256U
+
+/* Status of what was received: the check sequence is wrong (CE). */
+#define NICLAB_RING_STATUS_DAMAGED 2U
+
+/* Status of what was received: the ring had too little room for the whole frame (DE). */
+#define NICLAB_RING_STATUS_TRUNCATED 0x4000U
+
+/* Status of what was received: lowest bit of the length in bytes, from the Ethernet header to the last byte that is stored. */
+#define NICLAB_RING_LENGTH_SHIFT 16U
+
+/*
+ * Status of what was sent: the frame is shorter than its headers, longer than the network's, or its buffers are in too many
+ * descriptors.
+ */
+#define NICLAB_RING_STATUS_LENGTH 4U
+
+/* Status of what was sent: a buffer is not memory of the guest. */
+#define NICLAB_RING_STATUS_ADDRESS 8U
+
+/* Status of what was sent: the source address is not the node's, or the frame is of a protocol that is not this card's. */
+#define NICLAB_RING_STATUS_FORGED 16U
+
+/* Status of what was sent: a descriptor that begins a frame within another, or goes on with none. */
+#define NICLAB_RING_STATUS_SEGMENT 32U
+
+/*
+ * Active ports: what the drivers of two nodes whose cards have descriptor rings ([`crate::rings`]) say to one another (Chiola,
+ * Ciaccio, Mancini, Rotondo, the paper on DEC 2114x with efficient flow control).
+ *
+ * A message is cut into frames. Behind the Ethernet header each has a [`FrameHead`], least significant byte first, and then its
+ * part of the message; the card puts a check sequence of [`CHECK_BYTES`] behind it, and takes it away. That and the head are 12
+ * bytes: 12.2 of Fast Ethernet's 12.5 MB/s within 1 % leave 13.
+ *
+ * All frames from one node to another are numbered from 1, but for acknowledgements, so that a driver knows when one was lost.
+ * Nothing is ever sent again. A node that has sent as many as its window has waits until the other has taken them out of its
+ * receive ring and says so ([`FRAME_ACKNOWLEDGEMENT`]).
+ */
+
+/* Active ports of a node. */
+#define NICLAB_ACTIVE_PORTS 8U
+
+/* The longest message, in bytes. */
+#define NICLAB_ACTIVE_PORT_MAX_MESSAGE_BYTES 0x100000U
+
+/*
+ * EtherType of frames between active ports. Their addresses are those of the cards
+ * ([`crate::config::DeviceConfig::mac`]), which have the node's number as their last two bytes, the higher one first.
+ */
+#define NICLAB_ACTIVE_ETHER_TYPE 0x88b5U
+
+/* Bytes of the check sequence behind each frame. */
+#define NICLAB_CHECK_BYTES 4U
+
+/* What stands behind the Ethernet header of each frame. */
+struct niclab_frame_head {
+
+	/* The protocol's number. */
+	__u8 protocol;
+
+	/* A `FRAME_` kind, and for [`FRAME_DATA`] its flags. */
+	__u8 kind;
+
+	/* The sending port; zero in acknowledgements. */
+	__u8 source_port;
+
+	/* The receiving port; zero in acknowledgements. */
+	__u8 target_port;
+
+	/* Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken. */
+	__u32 number;
+};
+NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
+
+/* Kind, the lower four bits of [`FrameHead::kind`]: part of a message. */
+#define NICLAB_FRAME_DATA 1U
+
+/* Kind: all frames up to the number have been taken out of the receive ring. */
+#define NICLAB_FRAME_ACKNOWLEDGEMENT 2U
+
+/* [`FrameHead::kind`]: the kind. */
+#define NICLAB_FRAME_KIND_MASK 15U
+
+/* Flag of [`FRAME_DATA`]: the message begins here. */
+#define NICLAB_FRAME_FIRST 16U
+
+/* Flag of [`FRAME_DATA`]: the message ends here. */
+#define NICLAB_FRAME_LAST 32U
+
+/*
  * Firmware ([`crate::config::FEATURE_FIRMWARE`]): the program that the card's processor runs.
  */
 
@@ -2157,6 +2405,108 @@ struct niclab_group_of {
 };
 NICLAB_ASSERT_SIZE(struct niclab_group_of, 16);
 
+/* Argument of [`IOCTL_ACTIVE_OPEN`]. */
+struct niclab_active_open {
+
+	/* In: the port wanted or [`crate::control::PORT_ANY`]. Out: the port. */
+	__u32 port;
+
+	/* Receive buffers, 1..=[`ACTIVE_MAX_BUFFERS`]. */
+	__u32 buffers;
+
+	/* First byte of the first in the program's memory, which must be writable; the others lie behind it. */
+	__u64 address;
+
+	/* Bytes of each: of the longest message that the port takes. */
+	__u32 buffer_bytes;
+
+	/* Zero. */
+	__u32 reserved0;
+
+	/* Out: frames after which the card interrupts; 0: never, so that a program must look for itself. */
+	__u32 interrupt_frames;
+
+	/* Zero. */
+	__u32 reserved1;
+};
+NICLAB_ASSERT_SIZE(struct niclab_active_open, 32);
+
+/* Argument of [`IOCTL_ACTIVE_SEND`] and, with a time limit alone, of [`IOCTL_ACTIVE_FLUSH`]. */
+struct niclab_active_send {
+
+	/* The receiving node. */
+	__u32 node;
+
+	/* Its port. */
+	__u32 port;
+
+	/* First byte in the program's memory. */
+	__u64 address;
+
+	/* Length of the message, at most [`crate::active_ports::ACTIVE_PORT_MAX_MESSAGE_BYTES`]. */
+	__u32 bytes;
+
+	/* `ACTIVE_SEND_` flags. */
+	__u32 flags;
+
+	/* Longest wait, wall time. */
+	__u32 timeout_ms;
+
+	/* Zero. */
+	__u32 reserved;
+};
+NICLAB_ASSERT_SIZE(struct niclab_active_send, 32);
+
+/* Argument of [`IOCTL_ACTIVE_RECEIVE`]. */
+struct niclab_active_receive {
+
+	/* In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if it has one. */
+	__u32 buffer;
+
+	/* Out: its length. */
+	__u32 bytes;
+
+	/* Out: number among the port's messages and errors, from 1. */
+	__u64 number;
+
+	/* Out: the sending node. */
+	__u32 node;
+
+	/* Out: its port. */
+	__u32 port;
+
+	/* Out: `ACTIVE_ERROR_` flags; none: a message is in the buffer. */
+	__u32 errors;
+
+	/* Out: frames of that node that did not come, told here and nowhere else. */
+	__u32 lost_frames;
+};
+NICLAB_ASSERT_SIZE(struct niclab_active_receive, 32);
+
+/* Most receive buffers of an active port. */
+#define NICLAB_ACTIVE_MAX_BUFFERS 1024U
+
+/* No buffer. */
+#define NICLAB_ACTIVE_NO_BUFFER 0xffffffffU
+
+/*
+ * [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this flag only the
+ * window is waited for, once the message has begun, and the memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
+ */
+#define NICLAB_ACTIVE_SEND_BLOCK 1U
+
+/* [`ActiveReceive::errors`]: frames did not come. */
+#define NICLAB_ACTIVE_ERROR_LOST 1U
+
+/* [`ActiveReceive::errors`]: part of a message did not come, and the message is dropped. */
+#define NICLAB_ACTIVE_ERROR_INCOMPLETE 2U
+
+/* [`ActiveReceive::errors`]: a message was longer than a buffer, and is dropped. */
+#define NICLAB_ACTIVE_ERROR_TOO_LONG 4U
+
+/* [`ActiveReceive::errors`]: no buffer was free for a message, for so long that it was dropped lest others wait with it. */
+#define NICLAB_ACTIVE_ERROR_NO_BUFFER 8U
+
 /* Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded. */
 #define NICLAB_MAX_REGISTRATION_BYTES 0x40000000U
 
@@ -2219,5 +2569,30 @@ NICLAB_ASSERT_SIZE(struct niclab_group_of, 16);
  * is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
  */
 #define NICLAB_IOCTL_CHANNEL_EXPOSE 0x4010f50cU
+
+/*
+ * Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), with receive buffers that are pinned, [`ActiveOpen`]. It is
+ * closed with the file. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free; `EFAULT`: not all of the buffers is
+ * writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has no rings.
+ */
+#define NICLAB_IOCTL_ACTIVE_OPEN 0xc020f50dU
+
+/*
+ * Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that shall not
+ * block: the window lets nothing through now, or another program is in the middle of a message to that node. `EMSGSIZE`: it is
+ * longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
+ * acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card does not reach
+ * (beyond 4 GiB). `EIO`: the card has refused a frame.
+ */
+#define NICLAB_IOCTL_ACTIVE_SEND 0x4020f50eU
+
+/* Waits until all frames of the file's active port have left, [`ActiveSend`]. */
+#define NICLAB_IOCTL_ACTIVE_FLUSH 0x4020f50fU
+
+/*
+ * Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the ring,
+ * [`ActiveReceive`]. `EAGAIN`: there is none. `poll` reports readable when there is one already.
+ */
+#define NICLAB_IOCTL_ACTIVE_RECEIVE 0xc020f510U
 
 #endif /* NICLAB_ABI_H */

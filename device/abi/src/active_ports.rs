@@ -15,6 +15,9 @@ use crate::layout;
 pub const ACTIVE_PORTS: u32 = 8;
 /// The longest message, in bytes.
 pub const ACTIVE_PORT_MAX_MESSAGE_BYTES: u64 = 1 << 20;
+/// EtherType of frames between active ports. Their addresses are those of the cards
+/// ([`crate::config::DeviceConfig::mac`]), which have the node's number as their last two bytes, the higher one first.
+pub const ACTIVE_ETHER_TYPE: u16 = 0x88b5;
 /// Bytes of the check sequence behind each frame.
 pub const CHECK_BYTES: u32 = 4;
 

@@ -94,6 +94,82 @@ layout! {
     }
 }
 
+layout! {
+    /// Argument of [`IOCTL_ACTIVE_OPEN`].
+    pub struct ActiveOpen: 32 {
+        /// In: the port wanted or [`crate::control::PORT_ANY`]. Out: the port.
+        pub port: u32,
+        /// Receive buffers, 1..=[`ACTIVE_MAX_BUFFERS`].
+        pub buffers: u32,
+        /// First byte of the first in the program's memory, which must be writable; the others lie behind it.
+        pub address: u64,
+        /// Bytes of each: of the longest message that the port takes.
+        pub buffer_bytes: u32,
+        /// Zero.
+        pub reserved0: u32,
+        /// Out: frames after which the card interrupts; 0: never, so that a program must look for itself.
+        pub interrupt_frames: u32,
+        /// Zero.
+        pub reserved1: u32,
+    }
+}
+
+layout! {
+    /// Argument of [`IOCTL_ACTIVE_SEND`] and, with a time limit alone, of [`IOCTL_ACTIVE_FLUSH`].
+    pub struct ActiveSend: 32 {
+        /// The receiving node.
+        pub node: u32,
+        /// Its port.
+        pub port: u32,
+        /// First byte in the program's memory.
+        pub address: u64,
+        /// Length of the message, at most [`crate::active_ports::ACTIVE_PORT_MAX_MESSAGE_BYTES`].
+        pub bytes: u32,
+        /// `ACTIVE_SEND_` flags.
+        pub flags: u32,
+        /// Longest wait, wall time.
+        pub timeout_ms: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+layout! {
+    /// Argument of [`IOCTL_ACTIVE_RECEIVE`].
+    pub struct ActiveReceive: 32 {
+        /// In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if it has one.
+        pub buffer: u32,
+        /// Out: its length.
+        pub bytes: u32,
+        /// Out: number among the port's messages and errors, from 1.
+        pub number: u64,
+        /// Out: the sending node.
+        pub node: u32,
+        /// Out: its port.
+        pub port: u32,
+        /// Out: `ACTIVE_ERROR_` flags; none: a message is in the buffer.
+        pub errors: u32,
+        /// Out: frames of that node that did not come, told here and nowhere else.
+        pub lost_frames: u32,
+    }
+}
+
+/// Most receive buffers of an active port.
+pub const ACTIVE_MAX_BUFFERS: u32 = 1024;
+/// No buffer.
+pub const ACTIVE_NO_BUFFER: u32 = u32::MAX;
+/// [`ActiveSend::flags`]: waits while the window lets nothing through, and until the last frame has left. Without this flag only the
+/// window is waited for, once the message has begun, and the memory must stay as it is until [`IOCTL_ACTIVE_FLUSH`].
+pub const ACTIVE_SEND_BLOCK: u32 = 1 << 0;
+/// [`ActiveReceive::errors`]: frames did not come.
+pub const ACTIVE_ERROR_LOST: u32 = 1 << 0;
+/// [`ActiveReceive::errors`]: part of a message did not come, and the message is dropped.
+pub const ACTIVE_ERROR_INCOMPLETE: u32 = 1 << 1;
+/// [`ActiveReceive::errors`]: a message was longer than a buffer, and is dropped.
+pub const ACTIVE_ERROR_TOO_LONG: u32 = 1 << 2;
+/// [`ActiveReceive::errors`]: no buffer was free for a message, for so long that it was dropped lest others wait with it.
+pub const ACTIVE_ERROR_NO_BUFFER: u32 = 1 << 3;
+
 /// Most bytes of one [`Registration`]: what a request pins before anybody can interrupt it stays bounded.
 pub const MAX_REGISTRATION_BYTES: u64 = 1 << 30;
 
@@ -140,3 +216,18 @@ pub const IOCTL_CHANNEL_PAYLOAD: u32 = request(WRITE, 11, size_of::<crate::chann
 /// Lets memory messages write into a region of the file's port, or takes that back, [`crate::channels::ChannelExpose`], whose port
 /// is zero. `ENOENT`: there is no such region; `EOPNOTSUPP`: this model has no channels.
 pub const IOCTL_CHANNEL_EXPOSE: u32 = request(WRITE, 12, size_of::<crate::channels::ChannelExpose>());
+/// Opens an active port for this file ([`crate::config::FEATURE_RINGS`]), with receive buffers that are pinned, [`ActiveOpen`]. It is
+/// closed with the file. `EBUSY`: the file or the port has one already; `ENOSPC`: none is free; `EFAULT`: not all of the buffers is
+/// writable memory; `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EOPNOTSUPP`: this card has no rings.
+pub const IOCTL_ACTIVE_OPEN: u32 = request(READ | WRITE, 13, size_of::<ActiveOpen>());
+/// Sends a message from the file's active port, out of the program's own memory, [`ActiveSend`]. `EAGAIN`, of one that shall not
+/// block: the window lets nothing through now, or another program is in the middle of a message to that node. `EMSGSIZE`: it is
+/// longer than messages are. `ETIMEDOUT`: the window was not given back in time, as when an
+/// acknowledgement was lost; what has left of the message is incomplete at its receiver. `ENXIO`: memory that the card does not reach
+/// (beyond 4 GiB). `EIO`: the card has refused a frame.
+pub const IOCTL_ACTIVE_SEND: u32 = request(WRITE, 14, size_of::<ActiveSend>());
+/// Waits until all frames of the file's active port have left, [`ActiveSend`].
+pub const IOCTL_ACTIVE_FLUSH: u32 = request(WRITE, 15, size_of::<ActiveSend>());
+/// Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the ring,
+/// [`ActiveReceive`]. `EAGAIN`: there is none. `poll` reports readable when there is one already.
+pub const IOCTL_ACTIVE_RECEIVE: u32 = request(READ | WRITE, 16, size_of::<ActiveReceive>());

@@ -304,6 +304,11 @@
 #define NICLAB_POSTS_ANY_NODE 4294967295
 
 /**
+ * An active port.
+ */
+typedef struct gamma_port gamma_port;
+
+/**
  * The channels of a program, with its handlers.
  */
 typedef struct grim grim;
@@ -389,6 +394,37 @@ typedef struct {
    */
   uint32_t source_port;
 } niclab_message;
+
+/**
+ * A message, as a handler sees it.
+ */
+typedef struct {
+  /**
+   * Its bytes, until the handler has returned; null without any.
+   */
+  const void *data;
+  /**
+   * How many they are.
+   */
+  uint64_t bytes;
+  /**
+   * Its number among the port's messages and errors, from 1.
+   */
+  uint64_t number;
+  /**
+   * Node that sent it.
+   */
+  uint32_t source_node;
+  /**
+   * Its port.
+   */
+  uint32_t source_port;
+} gamma_message;
+
+/**
+ * A receiver handler. It runs in the process that owns the port, while that looks for messages.
+ */
+typedef void (*gamma_handler)(const gamma_message *message, void *user);
 
 /**
  * A message, as a handler sees it.
@@ -781,6 +817,59 @@ int niclab_ultra_receive(niclab_ultra_port *port, niclab_message *message, int64
  * `port` must be null or from niclab_ultra_open.
  */
 int niclab_ultra_flush(niclab_ultra_port *port, int64_t timeout_us);
+
+/**
+ * Opens an active port, or any free one for NICLAB_ANY_PORT, with `buffers` receive buffers, each for one message of
+ * `buffer_bytes` at most. `policy` is a wait policy.
+ *
+ * # Safety
+ *
+ * `device` must be null or from niclab_open, `result` null or valid for a store.
+ */
+int gamma_open(const niclab_device *device,
+               uint32_t port,
+               uint32_t buffers,
+               uint32_t buffer_bytes,
+               int policy,
+               gamma_port **result);
+
+/**
+ * Closes the port: messages for it are dropped. Null is allowed.
+ *
+ * # Safety
+ *
+ * `port` must be null or from gamma_open, and is not used afterwards.
+ */
+void gamma_close(gamma_port *port);
+
+/**
+ * Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits up to
+ * `timeout_us` while the window does not let it through.
+ *
+ * # Safety
+ *
+ * `port` must be null or from gamma_open, `data` null or valid for reads of `bytes`.
+ */
+int gamma_send(gamma_port *port,
+               uint32_t node,
+               uint32_t target_port,
+               const void *data,
+               uint64_t bytes,
+               int64_t timeout_us);
+
+/**
+ * Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how many
+ * there were where `handled` is not null. An error tells what was lost: nothing stops for it.
+ *
+ * # Safety
+ *
+ * `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for a store.
+ */
+int gamma_poll(gamma_port *port,
+               gamma_handler handler,
+               void *user,
+               uint64_t *handled,
+               int64_t timeout_us);
 
 /**
  * Enables the library for a program: opens `channels` logical channels, from `first_port` on or any for GRIM_ANY_PORT. The list of all

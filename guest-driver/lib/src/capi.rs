@@ -6,6 +6,7 @@
 //! A handle is used by one thread at a time. Time-outs are microseconds of wall time; a negative one waits as long as
 //! the device lives.
 
+pub mod gamma;
 pub mod grim;
 pub mod matching;
 pub mod posts;
@@ -398,8 +399,9 @@ impl From<Error> for Failure {
             | Error::UnknownHandler { .. }
             | Error::OutboxFull { .. }
             | Error::NoMemory { .. }
+            | Error::Raised { .. }
             | Error::Transfer { .. } => NICLAB_ERROR_REFUSED,
-            Error::TimedOut { .. } => NICLAB_ERROR_TIMEOUT,
+            Error::TimedOut { .. } | Error::Stalled { .. } => NICLAB_ERROR_TIMEOUT,
             Error::DeviceGone { .. } => NICLAB_ERROR_GONE,
             Error::Inconsistent { .. } | Error::SlicesLost { .. } => NICLAB_ERROR_INTERNAL,
         };

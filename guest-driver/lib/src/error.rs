@@ -202,6 +202,38 @@ pub enum Error {
         what: String,
     },
 
+    /// Something between active ports was lost or dropped: it is told here, and never sent again.
+    #[error(
+        "{device}: port {port}: of {source_address}: {what} ({lost_frames} frames lost); later messages can be received"
+    )]
+    Raised {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u32,
+        /// Who sent it.
+        source_address: crate::Address,
+        /// Frames that did not come.
+        lost_frames: u32,
+        /// What happened.
+        what: String,
+    },
+
+    /// The window of a pair of nodes was not given back: the other one takes nothing, or its acknowledgement was lost.
+    #[error(
+        "{device}: port {port}: the window to {target} was not given back for {waited:?}: does a program there look for messages, or          was an acknowledgement lost? What has left of the message is incomplete there"
+    )]
+    Stalled {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u32,
+        /// The receiver.
+        target: crate::Address,
+        /// How long, wall time.
+        waited: Duration,
+    },
+
     /// A flush cannot know when its last packets left: they asked for no report.
     #[error(
         "{device}: port {port}: flush needs the last packet sent to carry the notification or the acknowledgement flag"

@@ -24,6 +24,7 @@
 //! - one module for each way of using a card: [`slices`], a port with its sender and its receiver; [`lists`], a port whose NIC matches
 //!   messages with the memory posted for them, and MPI's semantics on top of it; [`posts`], a port that sends to every node, and
 //!   receives into memory posted for what comes next. What the last two share is in [`commanded`];
+//!   [`active`], an active port over descriptor rings that the driver walks;
 //! - [`Backing`]: what a port needs from whoever runs it. The character device of the kernel driver is one; tests and
 //!   the in-process front end of the device daemon bring their own;
 //! - `niclab_port`: what a port does with its memory, without clock and system call. The simulator's hosts and the
@@ -36,6 +37,7 @@
 //! All durations here are wall time. Every wait has a [`Deadline`] and a [`WaitPolicy`]; whatever they say, a wait
 //! without progress asks the device every 100 ms whether it lives, and ends with [`Error::DeviceGone`] when not.
 
+pub mod active;
 mod backing;
 mod bare;
 pub mod capi;
@@ -58,8 +60,8 @@ pub use device::{Device, DeviceInfo};
 pub use error::Error;
 pub use memory::Memory;
 pub use niclab_abi::config::{
-    FEATURE_CHANNELS, FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_POSTS, FEATURE_REGIONS, FEATURE_SLICES,
-    FEATURE_SPILL, FEATURE_TURNS,
+    FEATURE_CHANNELS, FEATURE_FIRMWARE, FEATURE_LISTS, FEATURE_POSTS, FEATURE_REGIONS, FEATURE_RINGS,
+    FEATURE_SLICES, FEATURE_SPILL, FEATURE_TURNS,
 };
 pub use niclab_port::Address;
 pub use statistics::Statistics;

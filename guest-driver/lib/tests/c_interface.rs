@@ -51,7 +51,14 @@ fn the_examples_compile_link_and_name_what_is_missing() {
         .expect("make");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
 
-    for example in ["ultra_pingpong", "match_exchange", "inic_collective", "grim_handlers", "grim_bridge"] {
+    for example in [
+        "ultra_pingpong",
+        "match_exchange",
+        "inic_collective",
+        "grim_handlers",
+        "grim_bridge",
+        "gamma_pingpong",
+    ] {
         let run = Command::new(out.join(example)).arg("/dev/niclab-absent").output().expect("the example");
         let text = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(1), "{text}");

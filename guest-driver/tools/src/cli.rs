@@ -58,8 +58,9 @@ pub struct RunArguments {
     /// With whom, and by what means.
     #[command(flatten)]
     pub world: WorldArguments,
-    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 1 MiB with TCP,
-    /// 64 MiB with lists; through a channel up to 48 KiB as one message, up to 64 MiB as memory messages and a short one behind them
+    /// Payload bytes of a message; each carries a tag of 16 bytes besides. Up to 64 in a slice, 1392 with UDP, 1 MiB with TCP and
+    /// active ports, 64 MiB with lists; through a channel up to 48 KiB as one message, up to 64 MiB as memory messages and a short
+    /// one behind them
     #[arg(short, long, default_value_t = 16, value_name = "BYTES")]
     pub size: usize,
     /// Sweep the payload: 8, 16, 32 and 64 bytes
@@ -303,6 +304,9 @@ pub enum Transport {
     /// Messages that are pushed through a logical channel, as of a GRIM card
     #[value(name = "grim")]
     Channels,
+    /// Active ports over descriptor rings, as of a GAMMA card
+    #[value(name = "gamma")]
+    Active,
     /// A TCP connection with TCP_NODELAY: the baseline
     Tcp,
     /// UDP datagrams, of which some may be lost: a stream only
@@ -317,6 +321,7 @@ impl Transport {
             Self::Lists => "match",
             Self::Posts => "posts",
             Self::Channels => "grim",
+            Self::Active => "gamma",
             Self::Tcp => "tcp",
             Self::Udp => "udp",
         }

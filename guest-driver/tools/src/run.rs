@@ -4,9 +4,10 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use niclab_user::{Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, WaitPolicy};
+use niclab_user::{Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS, WaitPolicy};
 
 use crate::Failure;
+use crate::active::{self, ActiveChannel};
 use crate::bench::{Buffers, End, FlagPlan, Outcome, Step, inject, interrupts, pingpong, rate, stream};
 use crate::channel::{Channel, Interrupting};
 use crate::channels::{self, InTurn, PushChannel};
@@ -201,6 +202,20 @@ fn bench(world: &WorldArguments, plan: &Plan) -> Result<(), Failure> {
             let channels = (0..plan.channels).map(open).collect::<Result<_, _>>()?;
             bench_nic(&setting, plan, InTurn::new(channels))
         }
+        Transport::Active => {
+            refuse_matching(transport, plan)?;
+            if plan.flags != FlagPlan::default() {
+                return Err(Failure::Usage(
+                    "messages between active ports have no flags: drop --interrupt-every, --notify and --acknowledge".into(),
+                ));
+            }
+            plan.sizes().try_for_each(active::check_size)?;
+            bench_nic(
+                &setting,
+                plan,
+                ActiveChannel::open(&device, &options, pair.peer, plan.payload_bytes())?,
+            )
+        }
         Transport::Slices | Transport::Tcp | Transport::Udp => {
             refuse_matching(transport, plan)?;
             plan.sizes().try_for_each(slices::check_size)?;
@@ -220,6 +235,7 @@ fn natural_transport(device: &Device) -> Transport {
         (FEATURE_LISTS, Transport::Lists),
         (FEATURE_POSTS, Transport::Posts),
         (FEATURE_CHANNELS, Transport::Channels),
+        (FEATURE_RINGS, Transport::Active),
     ];
     let found = natural.into_iter().find(|(feature, _)| device.info().has(*feature));
     found.map_or(Transport::Slices, |(_, transport)| transport)
@@ -430,6 +446,11 @@ fn count_interrupts(arguments: &InterruptArguments) -> Result<(), Failure> {
         }
         Transport::Posts => Err(Failure::Usage(
             "a sender of posted messages cannot ask for interrupts: the receiver does, as `niclab-perf workload` shows".into(),
+        )),
+        Transport::Active => Err(Failure::Usage(
+            "a sender to an active port cannot ask for interrupts: the card raises them by `interrupt_frames` in the [nic] table of \
+             the cluster"
+                .into(),
         )),
         Transport::Channels => {
             let channel = PushChannel::open(&device, &options, pair.peer, INTERRUPT_BYTES)?;

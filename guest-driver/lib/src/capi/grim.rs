@@ -419,7 +419,7 @@ unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Failure> {
 /// # Safety
 ///
 /// `first` must be null or valid for reads of `bytes`.
-unsafe fn slice<'a>(first: *const c_void, bytes: u64) -> Result<&'a [u8], Failure> {
+pub(super) unsafe fn slice<'a>(first: *const c_void, bytes: u64) -> Result<&'a [u8], Failure> {
     let bytes = usize::try_from(bytes).map_err(|_| Failure::value(c"so many bytes have no address"))?;
     match (bytes, first.is_null()) {
         (0, _) => Ok(&[]),

@@ -8,7 +8,8 @@
 
 use niclab_abi::FromBytes;
 use niclab_abi::active_ports::{
-    CHECK_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK, FRAME_LAST, FrameHead,
+    ACTIVE_ETHER_TYPE, CHECK_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK,
+    FRAME_LAST, FrameHead,
 };
 use thiserror::Error;
 
@@ -19,6 +20,7 @@ use crate::nic::{Address, FrameBytes};
 pub const PROTOCOL: u8 = 12;
 /// Bytes in front of the message's part.
 pub const HEAD_BYTES: usize = ethernet::HEADER_BYTES + FrameHead::BYTES;
+const _: () = assert!(ACTIVE_ETHER_TYPE == ETHER_TYPE_CLUSTER);
 /// The station by which other protocols of a node are known.
 pub const STATION: u8 = 0;
 

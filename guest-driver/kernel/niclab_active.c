@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Active ports: what comes. Frames are taken out of the ring by whoever looks, a program that polls or the work behind an
+ * interrupt, and each is copied once, to a buffer of the port that it is for, whosever that is.
+ *
+ * What is lost, damaged or unwanted is told and counted, never repaired.
+ */
+#include <linux/bitmap.h>
+#include <linux/highmem.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "niclab_ring.h"
+
+/* Errors that are told one by one, beside messages. */
+#define NICLAB_ACTIVE_ERRORS 64U
+
+/* How long a message waits in the ring for a buffer of its port, and with it all behind it. */
+#define NICLAB_ACTIVE_PATIENCE (HZ / 10)
+
+static void niclab_active_free(struct niclab *nic, struct niclab_active *active)
+{
+	if (active->region)
+		niclab_region_free(nic, active->region);
+	kvfree(active->events);
+	bitmap_free(active->lent);
+	bitmap_free(active->busy);
+	kfree(active);
+}
+
+/* Makes a port that has no number. Pins memory of the process that calls. */
+static struct niclab_active *niclab_active_alloc(struct niclab_file *file, const struct niclab_active_open *argument)
+{
+	u64 bytes = (u64)argument->buffers * argument->buffer_bytes;
+	struct niclab_active *active = kzalloc(sizeof(*active), GFP_KERNEL_ACCOUNT);
+	struct niclab_region *region;
+
+	if (!active)
+		return ERR_PTR(-ENOMEM);
+	active->file = file;
+	active->rings = file->nic->rings;
+	active->buffers = argument->buffers;
+	active->buffer_bytes = argument->buffer_bytes;
+	active->capacity = argument->buffers + NICLAB_ACTIVE_ERRORS;
+	active->busy = bitmap_zalloc(active->buffers, GFP_KERNEL_ACCOUNT);
+	active->lent = bitmap_zalloc(active->buffers, GFP_KERNEL_ACCOUNT);
+	active->events = kvcalloc(active->capacity, sizeof(*active->events), GFP_KERNEL_ACCOUNT);
+	region = active->busy && active->lent && active->events ?
+		 niclab_region_alloc(argument->address, bytes, true) : ERR_PTR(-ENOMEM);
+	if (IS_ERR(region)) {
+		niclab_active_free(file->nic, active);
+		return ERR_CAST(region);
+	}
+	active->region = region;
+	return active;
+}
+
+/* Gives a port its number, with the rings locked. */
+static int niclab_active_enter(struct niclab_active *active, u32 wanted)
+{
+	struct niclab_rings *rings = active->rings;
+	u32 ports = min(rings->nic->config.ports, NICLAB_ACTIVE_PORTS);
+	u32 port = wanted;
+
+	lockdep_assert_held(&rings->lock);
+	if (rings->is_stopped)
+		return -ENODEV;
+	if (active->file->active)
+		return -EBUSY;
+	/* What came for an earlier owner is not for this one. */
+	niclab_active_serve(rings, NULL);
+	if (wanted == NICLAB_PORT_ANY)
+		for (port = 0; port < ports && rings->ports[port]; port++)
+			;
+	if (port >= ports)
+		return wanted == NICLAB_PORT_ANY ? -ENOSPC : -EINVAL;
+	if (rings->ports[port])
+		return -EBUSY;
+	active->port = port;
+	rings->ports[port] = active;
+	active->file->active = active;
+	return 0;
+}
+
+/**
+ * niclab_active_open - opens an active port for a file that has none.
+ * @file: the file.
+ * @user: the argument of NICLAB_IOCTL_ACTIVE_OPEN.
+ *
+ * Return: 0, or the error of that request.
+ */
+int niclab_active_open(struct niclab_file *file, void __user *user)
+{
+	struct niclab_rings *rings = file->nic->rings;
+	struct niclab_active_open argument;
+	struct niclab_active *active;
+	int err;
+
+	if (!rings)
+		return -EOPNOTSUPP;
+	if (copy_from_user(&argument, user, sizeof(argument)))
+		return -EFAULT;
+	if (argument.reserved0 || argument.reserved1 || !argument.buffers || !argument.buffer_bytes ||
+	    argument.buffers > NICLAB_ACTIVE_MAX_BUFFERS ||
+	    (u64)argument.buffers * argument.buffer_bytes > NICLAB_MAX_REGISTRATION_BYTES)
+		return -EINVAL;
+	active = niclab_active_alloc(file, &argument);
+	if (IS_ERR(active))
+		return PTR_ERR(active);
+	mutex_lock(&rings->lock);
+	err = niclab_active_enter(active, argument.port);
+	argument.port = active->port;
+	argument.interrupt_frames = rings->terms.interrupt_frames;
+	mutex_unlock(&rings->lock);
+	if (err) {
+		niclab_active_free(file->nic, active);
+		return err;
+	}
+	/* A program that does not hear of its port has it until it closes the file. */
+	return copy_to_user(user, &argument, sizeof(argument)) ? -EFAULT : 0;
+}
+
+/* Tells a port of a message or an error. */
+static void niclab_active_tell(struct niclab_active *active, const struct niclab_active_receive *event)
+{
+	struct niclab_active_receive *place;
+
+	if (active->put - active->got >= active->capacity && event->errors) {
+		place = &active->events[(active->put - 1) % active->capacity];
+		place->errors |= event->errors;
+		place->lost_frames += event->lost_frames;
+	} else {
+		place = &active->events[active->put % active->capacity];
+		*place = *event;
+		place->number = ++active->put;
+	}
+	wake_up_interruptible(&active->file->wait);
+}
+
+static void niclab_active_tell_error(struct niclab_active *active, u32 node, u32 port, u32 errors, u32 lost)
+{
+	struct niclab_active_receive event = {
+		.buffer = NICLAB_ACTIVE_NO_BUFFER,
+		.node = node,
+		.port = port,
+		.errors = errors,
+		.lost_frames = lost,
+	};
+
+	niclab_active_tell(active, &event);
+}
+
+/* The message that a node is in the middle of sending will not be whole. Returns whose it was. */
+static struct niclab_active *niclab_active_drop(struct niclab_rings *rings, struct niclab_partner *peer)
+{
+	struct niclab_active *active = rings->ports[peer->target_port];
+
+	peer->has_begun = false;
+	clear_bit(peer->buffer, active->busy);
+	return active;
+}
+
+/* As many frames of a node did not come, the next of which is for @next, if that is open. */
+static void niclab_active_on_lost(struct niclab_rings *rings, u32 node, u32 lost, struct niclab_active *next,
+				  const struct niclab_frame_head *head)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	struct niclab_active *active = NULL;
+	u32 errors = 0;
+
+	rings->raised[NICLAB_RAISED_LOST] += lost;
+	if (peer->has_begun) {
+		rings->raised[NICLAB_RAISED_INCOMPLETE]++;
+		active = niclab_active_drop(rings, peer);
+		if (active == next)
+			errors = NICLAB_ACTIVE_ERROR_INCOMPLETE;
+		else
+			niclab_active_tell_error(active, node, peer->source_port, NICLAB_ACTIVE_ERROR_INCOMPLETE, 0);
+	}
+	if (next)
+		niclab_active_tell_error(next, node, head->source_port, errors | NICLAB_ACTIVE_ERROR_LOST, lost);
+}
+
+/* Whether the first frame of a message need not wait for a buffer: there is one, or it is dropped. */
+static bool niclab_active_is_prompt(struct niclab_active *active)
+{
+	if (!bitmap_full(active->busy, active->buffers) || active->is_slow)
+		return true;
+	if (!active->full_since)
+		active->full_since = jiffies ? jiffies : 1;
+	active->is_slow = time_after(jiffies, active->full_since + NICLAB_ACTIVE_PATIENCE);
+	return active->is_slow;
+}
+
+/* A message begins, for a port that may be nobody's. */
+static void niclab_active_begin(struct niclab_rings *rings, u32 node, struct niclab_active *active,
+				const struct niclab_frame_head *head)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	u32 buffer;
+
+	if (!active) {
+		rings->raised[NICLAB_RAISED_UNWANTED]++;
+		return;
+	}
+	buffer = find_first_zero_bit(active->busy, active->buffers);
+	if (buffer >= active->buffers) {
+		rings->raised[NICLAB_RAISED_NO_BUFFER]++;
+		niclab_active_tell_error(active, node, head->source_port, NICLAB_ACTIVE_ERROR_NO_BUFFER, 0);
+		return;
+	}
+	set_bit(buffer, active->busy);
+	peer->has_begun = true;
+	peer->source_port = head->source_port;
+	peer->target_port = head->target_port;
+	peer->buffer = buffer;
+	peer->come = 0;
+}
+
+/* The one copy: out of the ring's buffer into the program's. */
+static void niclab_active_copy(struct niclab_active *active, u32 buffer, u32 offset, const void *data, u32 bytes)
+{
+	u64 at = active->region->offset + (u64)buffer * active->buffer_bytes + offset;
+	u32 part;
+
+	while (bytes) {
+		part = min_t(u32, bytes, PAGE_SIZE - offset_in_page(at));
+		memcpy_to_page(active->region->pages[at >> PAGE_SHIFT], offset_in_page(at), data, part);
+		data += part;
+		at += part;
+		bytes -= part;
+	}
+}
+
+/* A part of the message that a node is in the middle of sending. */
+static void niclab_active_join(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
+			       const void *data, u32 bytes)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	struct niclab_active *active = rings->ports[peer->target_port];
+	struct niclab_active_receive event = { .buffer = peer->buffer, .node = node, .port = peer->source_port };
+
+	if (bytes > active->buffer_bytes - peer->come) {
+		rings->raised[NICLAB_RAISED_TOO_LONG]++;
+		niclab_active_drop(rings, peer);
+		niclab_active_tell_error(active, node, peer->source_port, NICLAB_ACTIVE_ERROR_TOO_LONG, 0);
+		return;
+	}
+	niclab_active_copy(active, peer->buffer, peer->come, data, bytes);
+	peer->come += bytes;
+	if (!(head->kind & NICLAB_FRAME_LAST))
+		return;
+	peer->has_begun = false;
+	event.bytes = peer->come;
+	niclab_active_tell(active, &event);
+}
+
+/* Gives a node its window back when that is due, if there is a descriptor for it. */
+static void niclab_active_acknowledge(struct niclab_rings *rings, u32 node)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	struct niclab_frame_head head = {
+		.protocol = rings->terms.protocol,
+		.kind = NICLAB_FRAME_ACKNOWLEDGEMENT,
+		.number = peer->taken,
+	};
+
+	if (!rings->terms.acknowledge_every || peer->taken - peer->told < rings->terms.acknowledge_every)
+		return;
+	if (!niclab_ring_free_count(&rings->send)) {
+		rings->is_owing = true;
+		return;
+	}
+	peer->told = peer->taken;
+	rings->raised[NICLAB_RAISED_ACKNOWLEDGEMENTS]++;
+	niclab_ring_post(rings, node, &head, NULL, 0, 0, NULL);
+}
+
+/* Part of a message has come. Returns false when it must wait for a buffer. */
+static bool niclab_active_on_data(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
+				  const void *data, u32 bytes)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	u32 ahead = head->number - peer->taken;
+	struct niclab_active *active;
+
+	active = head->target_port < NICLAB_ACTIVE_PORTS ? rings->ports[head->target_port] : NULL;
+	/* In the half behind the last one are those that have come. */
+	if (!ahead || ahead > U32_MAX / 2) {
+		rings->raised[NICLAB_RAISED_OLD]++;
+		return true;
+	}
+	if (head->kind & NICLAB_FRAME_FIRST && active && !niclab_active_is_prompt(active))
+		return false;
+	peer->taken = head->number;
+	if (ahead > 1)
+		niclab_active_on_lost(rings, node, ahead - 1, active, head);
+	if (peer->has_begun && (head->kind & NICLAB_FRAME_FIRST || head->source_port != peer->source_port ||
+				head->target_port != peer->target_port)) {
+		rings->raised[NICLAB_RAISED_INCOMPLETE]++;
+		niclab_active_tell_error(niclab_active_drop(rings, peer), node, peer->source_port,
+					 NICLAB_ACTIVE_ERROR_INCOMPLETE, 0);
+	}
+	if (head->kind & NICLAB_FRAME_FIRST)
+		niclab_active_begin(rings, node, active, head);
+	if (peer->has_begun)
+		niclab_active_join(rings, node, head, data, bytes);
+	niclab_active_acknowledge(rings, node);
+	return true;
+}
+
+/* A node says that it has taken all frames up to one. */
+static void niclab_active_on_acknowledgement(struct niclab_rings *rings, u32 node, u32 number)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	u32 acknowledged = number - peer->acknowledged;
+
+	if (acknowledged && acknowledged <= peer->sent - peer->acknowledged)
+		peer->acknowledged = number;
+	else
+		rings->raised[NICLAB_RAISED_STRAY]++;
+}
+
+/* The node that a sound frame came from; none where it is no frame of active ports. */
+static int niclab_active_source(const struct niclab_rings *rings, const struct niclab_frame *frame)
+{
+	const struct niclab_device_config *config = &rings->nic->config;
+	const u8 *source = frame->ethernet.h_source;
+	u32 node = source[4] << 8 | source[5];
+	int i;
+
+	if (frame->ethernet.h_proto != htons(NICLAB_ACTIVE_ETHER_TYPE) || frame->head.protocol != rings->terms.protocol ||
+	    node >= config->nodes || node == config->node)
+		return -ENOENT;
+	for (i = 0; i < 4; i++)
+		if (source[i] != (u8)(config->mac >> 8 * i))
+			return -ENOENT;
+	return node;
+}
+
+/* Takes the next frame out of the ring. Returns false when there is none, or it must wait for a buffer. */
+static bool niclab_active_take(struct niclab_rings *rings)
+{
+	const struct niclab_frame *frame;
+	u32 status, bytes;
+	int node;
+
+	frame = niclab_ring_look(rings, &status);
+	if (!frame)
+		return false;
+	bytes = min(status >> NICLAB_RING_LENGTH_SHIFT & 0x3fff, NICLAB_FRAME_BYTES);
+	if (status & NICLAB_RING_STATUS_DAMAGED)
+		rings->raised[NICLAB_RAISED_DAMAGED]++;
+	if (!(status & NICLAB_RING_ERROR) && bytes >= sizeof(*frame)) {
+		node = niclab_active_source(rings, frame);
+		switch (node < 0 ? 0 : frame->head.kind & NICLAB_FRAME_KIND_MASK) {
+		case NICLAB_FRAME_ACKNOWLEDGEMENT:
+			niclab_active_on_acknowledgement(rings, node, frame->head.number);
+			break;
+		case NICLAB_FRAME_DATA:
+			if (!niclab_active_on_data(rings, node, &frame->head, frame + 1, bytes - sizeof(*frame)))
+				return false;
+			break;
+		}
+	}
+	niclab_ring_return(rings);
+	return true;
+}
+
+/* Sends the acknowledgements for which there was no descriptor. */
+static void niclab_active_settle(struct niclab_rings *rings)
+{
+	u32 node;
+
+	if (!rings->is_owing)
+		return;
+	rings->is_owing = false;
+	for (node = 0; node < rings->nic->config.nodes; node++)
+		niclab_active_acknowledge(rings, node);
+}
+
+/**
+ * niclab_active_serve - looks through both rings.
+ * @rings: the rings, locked.
+ * @until: takes no more once this port has something; NULL: takes all that there is.
+ *
+ * Return: whether there was something, or still is.
+ */
+bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until)
+{
+	u32 left = rings->receive.count;
+	bool any = false;
+	u32 status;
+
+	lockdep_assert_held(&rings->lock);
+	if (rings->is_stopped)
+		return false;
+	niclab_ring_reap(rings);
+	niclab_active_settle(rings);
+	while (left-- && !(until && until->put != until->got) && niclab_active_take(rings))
+		any = true;
+	niclab_ring_demand(rings);
+	return any || niclab_ring_look(rings, &status);
+}
+
+/* Takes a buffer back that the program has done with. */
+static int niclab_active_give_back(struct niclab_active *active, u32 buffer)
+{
+	if (buffer == NICLAB_ACTIVE_NO_BUFFER)
+		return 0;
+	if (buffer >= active->buffers || !test_and_clear_bit(buffer, active->lent))
+		return -EINVAL;
+	clear_bit(buffer, active->busy);
+	active->full_since = 0;
+	active->is_slow = false;
+	return 0;
+}
+
+/* Takes the next message or error, with the rings locked. */
+static int niclab_active_next(struct niclab_active *active, struct niclab_active_receive *event)
+{
+	int err = active->rings->is_stopped ? -ENODEV : niclab_active_give_back(active, event->buffer);
+
+	if (err)
+		return err;
+	if (active->put == active->got)
+		niclab_active_serve(active->rings, active);
+	if (active->put == active->got)
+		return -EAGAIN;
+	*event = active->events[active->got++ % active->capacity];
+	if (event->buffer != NICLAB_ACTIVE_NO_BUFFER)
+		set_bit(event->buffer, active->lent);
+	return 0;
+}
+
+/**
+ * niclab_active_receive - gives a buffer back, and takes the next message or error.
+ * @file: the file.
+ * @user: the argument of NICLAB_IOCTL_ACTIVE_RECEIVE.
+ *
+ * Return: 0, or the error of that request.
+ */
+int niclab_active_receive(struct niclab_file *file, void __user *user)
+{
+	struct niclab_active *active = READ_ONCE(file->active);
+	struct niclab_active_receive event;
+	int err;
+
+	if (!active)
+		return -ENOTCONN;
+	if (copy_from_user(&event, user, sizeof(event)))
+		return -EFAULT;
+	if (mutex_lock_killable(&active->rings->lock))
+		return -EINTR;
+	err = niclab_active_next(active, &event);
+	mutex_unlock(&active->rings->lock);
+	return !err && copy_to_user(user, &event, sizeof(event)) ? -EFAULT : err;
+}
+
+/**
+ * niclab_active_is_ready - whether a file's active port has a message or an error.
+ * @file: the file.
+ *
+ * Return: true when it has; false when not, or it has no active port.
+ */
+bool niclab_active_is_ready(struct niclab_file *file)
+{
+	struct niclab_active *active = READ_ONCE(file->active);
+	bool is_ready;
+
+	if (!active)
+		return false;
+	mutex_lock(&active->rings->lock);
+	if (active->put == active->got)
+		niclab_active_serve(active->rings, active);
+	is_ready = active->put != active->got;
+	mutex_unlock(&active->rings->lock);
+	return is_ready;
+}
+
+/* Nobody waits for what is coming to this port, and nobody hears when what it sent has left. */
+static void niclab_active_leave(struct niclab_active *active)
+{
+	struct niclab_rings *rings = active->rings;
+	struct niclab_partner *peer;
+	u32 i;
+
+	for (i = 0; i < rings->nic->config.nodes; i++) {
+		peer = &rings->peers[i];
+		if (!peer->has_begun || peer->target_port != active->port)
+			continue;
+		peer->has_begun = false;
+		rings->raised[NICLAB_RAISED_UNWANTED]++;
+	}
+	for (; active->got < active->put; active->got++)
+		if (!active->events[active->got % active->capacity].errors)
+			rings->raised[NICLAB_RAISED_UNWANTED]++;
+	for (i = 0; i < rings->send.count; i++)
+		if (rings->sendings[i] && rings->sendings[i]->active == active)
+			rings->sendings[i]->active = NULL;
+	rings->ports[active->port] = NULL;
+}
+
+/**
+ * niclab_active_close - closes a file's active port: its messages are dropped and counted.
+ * @file: the file, of which no call is under way. Without an active port nothing happens.
+ */
+void niclab_active_close(struct niclab_file *file)
+{
+	struct niclab_active *active = file->active;
+
+	if (!active)
+		return;
+	mutex_lock(&active->rings->lock);
+	if (!active->rings->is_stopped) {
+		niclab_active_leave(active);
+		/* What it sent without waiting stays pinned until it has left. */
+		if (active->sendings)
+			mod_delayed_work(system_unbound_wq, &active->rings->work, 1);
+	}
+	mutex_unlock(&active->rings->lock);
+	niclab_active_free(file->nic, active);
+}
+
+/**
+ * niclab_active_stop - takes the ports of a card away that the driver lets go of.
+ * @rings: the rings, locked and stopped.
+ */
+void niclab_active_stop(struct niclab_rings *rings)
+{
+	u32 port, i;
+
+	for (i = 0; rings->sendings && i < rings->send.count; i++)
+		if (rings->sendings[i])
+			rings->sendings[i]->active = NULL;
+	for (port = 0; port < NICLAB_ACTIVE_PORTS; port++)
+		rings->ports[port] = NULL;
+}

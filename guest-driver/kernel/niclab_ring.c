@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Descriptor rings: frames that the card reads and stores by itself.
+ *
+ * The card has addresses of 32 bits. A descriptor is given to it by its first word, which is stored last, and comes back
+ * by the same word. The driver tells it of frames to send by notifying queue 2, which never holds a chain. It need not be
+ * told of room for what comes: each frame makes it look.
+ */
+#include <linux/delay.h>
+#include <linux/slab.h>
+#include <linux/virtio_ring.h>
+
+#include "niclab_ring.h"
+
+/* After frames have come the driver looks again: the card does not interrupt a driver that it takes to be at work. */
+#define NICLAB_LOOK_AGAIN_JIFFIES 1
+
+/* Most buffers that a card may ask for. */
+#define NICLAB_RECEIVE_MOST 65536U
+
+static u64 *niclab_ring_descriptor(const struct niclab_ring *ring, u64 number)
+{
+	return ring->words + (number % ring->count) * NICLAB_RING_STRIDE;
+}
+
+static size_t niclab_ring_bytes(const struct niclab_ring *ring)
+{
+	return ring->count * NICLAB_RING_STRIDE * sizeof(u64);
+}
+
+/* Memory that the card reads or writes. */
+static void *niclab_ring_alloc_pages(size_t bytes)
+{
+	return alloc_pages_exact(bytes, GFP_KERNEL | GFP_DMA32 | __GFP_ZERO);
+}
+
+static int niclab_ring_alloc(struct niclab_ring *ring, u32 count)
+{
+	ring->count = count;
+	ring->words = niclab_ring_alloc_pages(niclab_ring_bytes(ring));
+	return ring->words ? 0 : -ENOMEM;
+}
+
+/* Gives the next descriptor, which must be the driver's, to the card. */
+static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece *pieces, u64 flags, u32 message_bytes)
+{
+	u64 *words = niclab_ring_descriptor(ring, ring->given);
+	u64 control = flags | NICLAB_RING_OWN | (u64)pieces[0].bytes << NICLAB_RING_SIZE_SHIFT |
+		      (u64)pieces[1].bytes << NICLAB_RING_SECOND_SIZE_SHIFT;
+
+	ring->given++;
+	if (!(ring->given % ring->count))
+		control |= NICLAB_RING_END;
+	WRITE_ONCE(words[1], (u64)pieces[1].address << 32 | pieces[0].address);
+	WRITE_ONCE(words[NICLAB_RING_MESSAGE_WORD], message_bytes);
+	smp_store_release(&words[0], control);
+}
+
+/* Looks at the oldest descriptor that is the card's: its status, if it is the driver's again. */
+static bool niclab_ring_is_back(const struct niclab_ring *ring, u32 *status)
+{
+	u64 word;
+
+	if (ring->given == ring->taken)
+		return false;
+	word = smp_load_acquire(niclab_ring_descriptor(ring, ring->taken));
+	*status = (u32)word;
+	return !(word & NICLAB_RING_OWN);
+}
+
+static void *niclab_ring_buffer(const struct niclab_rings *rings, u64 number)
+{
+	u32 place = number % rings->receive.count;
+
+	return rings->pages[place / 2] + place % 2 * NICLAB_FRAME_BYTES;
+}
+
+/* The next descriptor for what comes is the card's, with its buffer. */
+static void niclab_ring_give_buffer(struct niclab_rings *rings)
+{
+	struct niclab_piece pieces[2] = { {
+		.address = virt_to_phys(niclab_ring_buffer(rings, rings->receive.given)),
+		.bytes = NICLAB_RING_MAX_BUFFER_BYTES,
+	} };
+
+	niclab_ring_give(&rings->receive, pieces, 0, 0);
+}
+
+static void niclab_ring_address(u8 *address, u64 mac, u32 node)
+{
+	int i;
+
+	for (i = 0; i < 4; i++)
+		address[i] = mac >> 8 * i;
+	address[4] = node >> 8;
+	address[5] = node;
+}
+
+/**
+ * niclab_ring_post - gives a frame to the card, which is not told of it yet.
+ * @rings: the rings, locked, with as many free descriptors as there are pieces, one at least.
+ * @node: where it goes.
+ * @head: its head.
+ * @pieces: where its part of a message lies, two at most.
+ * @count: how many there are.
+ * @message_bytes: length of the message that begins in it; zero where none does.
+ * @sending: the message, or NULL.
+ */
+void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
+		      const struct niclab_piece *pieces, u32 count, u32 message_bytes, struct niclab_sending *sending)
+{
+	struct niclab_ring *ring = &rings->send;
+	u32 descriptors = max(count, 1U);
+	u64 mac = rings->nic->config.mac;
+	struct niclab_piece both[2];
+	struct niclab_frame *frame;
+	u32 place, i;
+	u64 flags;
+
+	for (i = 0; i < descriptors; i++) {
+		place = ring->given % ring->count;
+		frame = rings->heads + place * NICLAB_HEAD_BYTES;
+		memset(both, 0, sizeof(both));
+		if (!i) {
+			niclab_ring_address(frame->ethernet.h_dest, mac, node);
+			niclab_ring_address(frame->ethernet.h_source, mac, rings->nic->config.node);
+			frame->ethernet.h_proto = htons(NICLAB_ACTIVE_ETHER_TYPE);
+			frame->head = *head;
+			both[0] = (struct niclab_piece){ .address = virt_to_phys(frame), .bytes = sizeof(*frame) };
+		}
+		if (i < count)
+			both[!i] = pieces[i];
+		flags = (!i ? NICLAB_RING_FIRST : 0) | (i + 1 == descriptors ? NICLAB_RING_LAST : 0);
+		rings->sendings[place] = sending;
+		if (sending)
+			sending->descriptors++;
+		niclab_ring_give(ring, both, flags, !i ? message_bytes : 0);
+	}
+	rings->is_demanding = true;
+}
+
+/**
+ * niclab_ring_demand - tells the card of frames that were given to it.
+ * @rings: the rings, locked.
+ */
+void niclab_ring_demand(struct niclab_rings *rings)
+{
+	if (!rings->is_demanding || rings->is_stopped)
+		return;
+	rings->is_demanding = false;
+	virtqueue_notify(rings->nic->queues[NICLAB_QUEUE_TRANSMIT]);
+}
+
+/**
+ * niclab_ring_reap - takes descriptors back of frames that have left.
+ * @rings: the rings, locked.
+ */
+void niclab_ring_reap(struct niclab_rings *rings)
+{
+	struct niclab_ring *ring = &rings->send;
+	struct niclab_sending *sending;
+	u32 status;
+
+	while (niclab_ring_is_back(ring, &status)) {
+		sending = rings->sendings[ring->taken % ring->count];
+		rings->sendings[ring->taken % ring->count] = NULL;
+		ring->taken++;
+		if (status & NICLAB_RING_ERROR)
+			rings->raised[NICLAB_RAISED_REFUSED]++;
+		if (!sending)
+			continue;
+		sending->is_refused |= !!(status & NICLAB_RING_ERROR);
+		sending->descriptors--;
+		niclab_sending_put(rings, sending);
+	}
+}
+
+/**
+ * niclab_ring_look - looks for the next frame that came.
+ * @rings: the rings, locked.
+ * @status: what the card says of it.
+ *
+ * Return: the frame, which stays until niclab_ring_return(); NULL when there is none.
+ */
+void *niclab_ring_look(struct niclab_rings *rings, u32 *status)
+{
+	return niclab_ring_is_back(&rings->receive, status) ? niclab_ring_buffer(rings, rings->receive.taken) : NULL;
+}
+
+/**
+ * niclab_ring_return - gives the buffer of the frame that was looked at back to the card.
+ * @rings: the rings, locked.
+ */
+void niclab_ring_return(struct niclab_rings *rings)
+{
+	rings->receive.taken++;
+	niclab_ring_give_buffer(rings);
+}
+
+static void niclab_ring_work(struct work_struct *work)
+{
+	struct niclab_rings *rings = container_of(to_delayed_work(work), struct niclab_rings, work);
+
+	mutex_lock(&rings->lock);
+	if (!rings->is_stopped && niclab_active_serve(rings, NULL))
+		queue_delayed_work(system_unbound_wq, &rings->work, NICLAB_LOOK_AGAIN_JIFFIES);
+	mutex_unlock(&rings->lock);
+}
+
+/**
+ * niclab_ring_interrupt - frames have come.
+ * @nic: the NIC. Interrupts are off.
+ */
+void niclab_ring_interrupt(struct niclab *nic)
+{
+	if (nic->rings && !READ_ONCE(nic->rings->is_stopped))
+		mod_delayed_work(system_unbound_wq, &nic->rings->work, 0);
+}
+
+static int niclab_ring_alloc_all(struct niclab_rings *rings)
+{
+	u32 buffers = rings->terms.receive_buffers;
+	u32 pages = DIV_ROUND_UP(buffers, 2);
+	int err = niclab_ring_alloc(&rings->receive, buffers);
+	u32 i;
+
+	if (!err)
+		err = niclab_ring_alloc(&rings->send, NICLAB_SEND_DESCRIPTORS);
+	if (err)
+		return err;
+	rings->heads = niclab_ring_alloc_pages(NICLAB_SEND_DESCRIPTORS * NICLAB_HEAD_BYTES);
+	rings->sendings = kcalloc(NICLAB_SEND_DESCRIPTORS, sizeof(*rings->sendings), GFP_KERNEL);
+	rings->pages = kvcalloc(pages, sizeof(*rings->pages), GFP_KERNEL);
+	rings->peers = kvcalloc(rings->nic->config.nodes, sizeof(*rings->peers), GFP_KERNEL);
+	if (!rings->heads || !rings->sendings || !rings->pages || !rings->peers)
+		return -ENOMEM;
+	for (i = 0; i < rings->nic->config.nodes; i++)
+		mutex_init(&rings->peers[i].sender);
+	for (i = 0; i < pages; i++) {
+		rings->pages[i] = (void *)__get_free_page(GFP_KERNEL | GFP_DMA32 | __GFP_ZERO);
+		if (!rings->pages[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Asks what was agreed on, and refuses what cannot be. */
+static int niclab_ring_agree(struct niclab *nic, struct niclab_ring_terms *terms)
+{
+	int err = niclab_control(nic, NICLAB_OP_RING_TERMS, NULL, 0, terms, sizeof(*terms));
+
+	if (err)
+		return err;
+	if (!terms->receive_buffers || terms->receive_buffers > NICLAB_RECEIVE_MOST || terms->protocol > U8_MAX ||
+	    terms->frame_bytes <= sizeof(struct niclab_frame) || terms->frame_bytes > NICLAB_RING_MAX_BUFFER_BYTES ||
+	    terms->acknowledge_every > terms->window) {
+		dev_err(&nic->dev, "impossible terms: %u buffers, frames of %u bytes, protocol %u, a window of %u frames, acknowledged after %u; the device daemon is at fault\n",
+			terms->receive_buffers, terms->frame_bytes, terms->protocol, terms->window,
+			terms->acknowledge_every);
+		return -EPROTO;
+	}
+	return 0;
+}
+
+static int niclab_ring_tell(struct niclab *nic, u32 ring, void *words)
+{
+	struct niclab_ring_start start = {
+		.ring = ring,
+		.skip_bytes = (NICLAB_RING_STRIDE - 2) * sizeof(u64),
+		.first = virt_to_phys(words),
+	};
+
+	return niclab_control(nic, NICLAB_OP_RING_START, &start, sizeof(start), NULL, 0);
+}
+
+/**
+ * niclab_ring_start - sets the rings of a card up.
+ * @nic: the NIC, locked.
+ *
+ * Return: 0 or an error; niclab_ring_stop() and niclab_ring_free() undo either.
+ */
+int niclab_ring_start(struct niclab *nic)
+{
+	struct niclab_rings *rings = kzalloc(sizeof(*rings), GFP_KERNEL);
+	struct niclab_ring_interrupts interrupts = {};
+	u32 i;
+	int err;
+
+	if (!rings)
+		return -ENOMEM;
+	mutex_init(&rings->lock);
+	INIT_DELAYED_WORK(&rings->work, niclab_ring_work);
+	rings->nic = nic;
+	nic->rings = rings;
+	err = niclab_ring_agree(nic, &rings->terms);
+	if (!err)
+		err = niclab_ring_alloc_all(rings);
+	if (err)
+		return err;
+	for (i = 0; i < rings->receive.count; i++)
+		niclab_ring_give_buffer(rings);
+	interrupts.frames = rings->terms.interrupt_frames;
+	interrupts.delay_ns = rings->terms.interrupt_delay_ns;
+	err = niclab_ring_tell(nic, NICLAB_RING_TRANSMIT, rings->send.words);
+	if (!err)
+		err = niclab_ring_tell(nic, NICLAB_RING_RECEIVE, rings->receive.words);
+	if (!err)
+		err = niclab_control(nic, NICLAB_OP_RING_INTERRUPTS, &interrupts, sizeof(interrupts), NULL, 0);
+	return err;
+}
+
+/* Lets go of messages that will not leave. */
+static void niclab_ring_drop_sendings(struct niclab_rings *rings)
+{
+	struct niclab_sending *sending;
+	u32 i;
+
+	for (i = 0; rings->sendings && i < rings->send.count; i++) {
+		sending = rings->sendings[i];
+		rings->sendings[i] = NULL;
+		if (!sending)
+			continue;
+		sending->is_refused = true;
+		sending->descriptors--;
+		niclab_sending_put(rings, sending);
+	}
+}
+
+/**
+ * niclab_ring_stop - lets go of the rings.
+ * @nic: the NIC, locked.
+ * @quiet: the device promised to touch them no more. If not, their memory and that of messages is never used again.
+ */
+void niclab_ring_stop(struct niclab *nic, bool quiet)
+{
+	struct niclab_rings *rings = nic->rings;
+	u32 i;
+
+	if (!rings)
+		return;
+	mutex_lock(&rings->lock);
+	rings->is_stopped = true;
+	niclab_active_stop(rings);
+	if (quiet)
+		niclab_ring_drop_sendings(rings);
+	mutex_unlock(&rings->lock);
+	cancel_delayed_work_sync(&rings->work);
+	if (rings->send.words)
+		niclab_memory_free(nic, rings->send.words, niclab_ring_bytes(&rings->send), quiet);
+	if (rings->receive.words)
+		niclab_memory_free(nic, rings->receive.words, niclab_ring_bytes(&rings->receive), quiet);
+	if (rings->heads)
+		niclab_memory_free(nic, rings->heads, NICLAB_SEND_DESCRIPTORS * NICLAB_HEAD_BYTES, quiet);
+	for (i = 0; rings->pages && quiet && i < DIV_ROUND_UP(rings->receive.count, 2); i++)
+		free_page((unsigned long)rings->pages[i]);
+}
+
+/**
+ * niclab_ring_free - frees what is left of the rings.
+ * @nic: the NIC, of which no file is open.
+ */
+void niclab_ring_free(struct niclab *nic)
+{
+	struct niclab_rings *rings = nic->rings;
+
+	if (!rings)
+		return;
+	cancel_delayed_work_sync(&rings->work);
+	kvfree(rings->peers);
+	kvfree(rings->pages);
+	kfree(rings->sendings);
+	kfree(rings);
+}

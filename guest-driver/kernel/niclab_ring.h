@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Descriptor rings and active ports: what the parts of the driver that know them share. The rules are those of the NIC's
+ * contract (niclab_abi.h): frames of a node are numbered, a window is given back by one acknowledgement, and nothing is
+ * ever sent again.
+ */
+#ifndef NICLAB_RING_H
+#define NICLAB_RING_H
+
+#include <linux/etherdevice.h>
+#include <linux/mutex.h>
+#include <linux/workqueue.h>
+
+#include "niclab.h"
+
+/* Descriptors of what is sent; enough for a window of 32 frames, each in two pages, to several nodes at once. */
+#define NICLAB_SEND_DESCRIPTORS 256U
+
+/* Words from one descriptor to the next: the descriptor, one for reports, and one so that each second begins a cache line. */
+#define NICLAB_RING_STRIDE 4U
+
+/* Bytes of the memory for the head of a frame, and of that for a frame that comes. */
+#define NICLAB_HEAD_BYTES 64U
+#define NICLAB_FRAME_BYTES 2048U
+
+/* What stands in front of a message's part. */
+struct niclab_frame {
+	struct ethhdr ethernet;
+	struct niclab_frame_head head;
+} __packed;
+
+/**
+ * struct niclab_piece - memory that a descriptor names.
+ * @address: physical address.
+ * @bytes: how much.
+ */
+struct niclab_piece {
+	u32 address;
+	u32 bytes;
+};
+
+/**
+ * struct niclab_ring - descriptors, each given to the card and taken back in turn.
+ * @words: the descriptors, which the card reads and writes as well.
+ * @count: how many there are.
+ * @given: how many were given; it only grows.
+ * @taken: how many were taken back.
+ */
+struct niclab_ring {
+	u64 *words;
+	u32 count;
+	u64 given;
+	u64 taken;
+};
+
+/**
+ * struct niclab_sending - a message that is being sent.
+ * @region: its memory, pinned; NULL where it has none.
+ * @active: the port that sends it; NULL when that is closed.
+ * @descriptors: descriptors of it that the card has not given back.
+ * @is_held: the system call that sends it is not over.
+ * @is_refused: the card has refused a frame of it.
+ */
+struct niclab_sending {
+	struct niclab_region *region;
+	struct niclab_active *active;
+	u32 descriptors;
+	bool is_held;
+	bool is_refused;
+};
+
+/**
+ * struct niclab_partner - what this node knows of another.
+ * @sender: see niclab.h. Frames of a node do not mix those of two messages.
+ * @sent: number of the last frame sent to it.
+ * @acknowledged: number of the last of these that it has taken.
+ * @taken: number of the last frame that was taken of it.
+ * @told: number of the last of these that was acknowledged to it.
+ * @has_begun: it is in the middle of sending a message that is wanted.
+ * @source_port: that message's sender.
+ * @target_port: that message's receiver.
+ * @buffer: buffer of that port where it goes.
+ * @come: bytes of it that have come.
+ */
+struct niclab_partner {
+	struct mutex sender;
+	u32 sent;
+	u32 acknowledged;
+	u32 taken;
+	u32 told;
+	bool has_begun;
+	u8 source_port;
+	u8 target_port;
+	u32 buffer;
+	u32 come;
+};
+
+/* What is counted of active ports; each is raised once and nothing is repaired. */
+enum niclab_raised {
+	NICLAB_RAISED_LOST,
+	NICLAB_RAISED_DAMAGED,
+	NICLAB_RAISED_INCOMPLETE,
+	NICLAB_RAISED_OLD,
+	NICLAB_RAISED_STRAY,
+	NICLAB_RAISED_UNWANTED,
+	NICLAB_RAISED_TOO_LONG,
+	NICLAB_RAISED_NO_BUFFER,
+	NICLAB_RAISED_STALLED,
+	NICLAB_RAISED_REFUSED,
+	NICLAB_RAISED_ACKNOWLEDGEMENTS,
+	NICLAB_RAISED_COUNT,
+};
+
+/**
+ * struct niclab_rings - the rings of a card, and what is built on them.
+ * @nic: the card.
+ * @lock: see niclab.h.
+ * @is_stopped: the card walks no ring, or nobody knows whether it does.
+ * @terms: what the drivers of the cluster have agreed on.
+ * @send: what is sent.
+ * @receive: room for what comes.
+ * @heads: NICLAB_HEAD_BYTES for each descriptor of @send.
+ * @sendings: for each of these the message that it is of, or NULL.
+ * @pages: memory for what comes, two frames in each.
+ * @peers: the nodes.
+ * @ports: the active ports that are open.
+ * @is_owing: an acknowledgement found no descriptor.
+ * @is_demanding: descriptors were given to the card that it was not told of.
+ * @raised: counts.
+ * @work: looks through the ring after an interrupt.
+ */
+struct niclab_rings {
+	struct niclab *nic;
+	struct mutex lock;
+	bool is_stopped;
+	struct niclab_ring_terms terms;
+	struct niclab_ring send;
+	struct niclab_ring receive;
+	void *heads;
+	struct niclab_sending **sendings;
+	void **pages;
+	struct niclab_partner *peers;
+	struct niclab_active *ports[NICLAB_ACTIVE_PORTS];
+	bool is_owing;
+	bool is_demanding;
+	u64 raised[NICLAB_RAISED_COUNT];
+	struct delayed_work work;
+};
+
+/**
+ * struct niclab_active - an active port.
+ * @file: its owner.
+ * @rings: what it sends and receives over.
+ * @port: its number.
+ * @region: its receive buffers, pinned.
+ * @buffers: how many there are.
+ * @buffer_bytes: length of each.
+ * @busy: those that a message is in, or is coming to.
+ * @lent: those of them that the program has.
+ * @events: messages and errors that the program has not taken, a ring.
+ * @capacity: how many these may be. More errors than that are told together.
+ * @put: how many there were.
+ * @got: how many of them were taken.
+ * @full_since: when a message first found no buffer, in jiffies; zero: none has.
+ * @is_slow: it found none for too long: others wait no longer for this port.
+ * @sendings: messages that have not left.
+ */
+struct niclab_active {
+	struct niclab_file *file;
+	struct niclab_rings *rings;
+	u8 port;
+	struct niclab_region *region;
+	u32 buffers;
+	u32 buffer_bytes;
+	unsigned long *busy;
+	unsigned long *lent;
+	struct niclab_active_receive *events;
+	u32 capacity;
+	u64 put;
+	u64 got;
+	unsigned long full_since;
+	bool is_slow;
+	u32 sendings;
+};
+
+/* Descriptors that are the driver's. */
+static inline u32 niclab_ring_free_count(const struct niclab_ring *ring)
+{
+	return ring->count - (u32)(ring->given - ring->taken);
+}
+
+/* Bytes of a message that one frame carries. */
+static inline u32 niclab_part_bytes(const struct niclab_rings *rings)
+{
+	return rings->terms.frame_bytes - sizeof(struct niclab_frame);
+}
+
+/* niclab_ring.c */
+void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
+		      const struct niclab_piece *pieces, u32 count, u32 message_bytes, struct niclab_sending *sending);
+void niclab_ring_demand(struct niclab_rings *rings);
+void niclab_ring_reap(struct niclab_rings *rings);
+void *niclab_ring_look(struct niclab_rings *rings, u32 *status);
+void niclab_ring_return(struct niclab_rings *rings);
+
+/* niclab_active.c */
+bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until);
+void niclab_active_stop(struct niclab_rings *rings);
+
+/* niclab_send.c */
+void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sending);
+
+#endif /* NICLAB_RING_H */

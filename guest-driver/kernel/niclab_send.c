@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Active ports: what programs send. A message is cut into frames; the head of each lies in the driver's memory, and its
+ * part of the message where the program has it, pinned until the card has read it. There is no copy.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "niclab_ring.h"
+
+/* Looks without progress before the processor is left to others for a while. */
+#define NICLAB_SEND_LOOKS 256U
+#define NICLAB_SEND_PAUSE_US 20U
+
+/* A frame's part may lie in two pages, and then takes two descriptors. */
+#define NICLAB_SEND_PIECES 2U
+
+/**
+ * struct niclab_outgoing - a message on its way into the ring.
+ * @argument: what the program said.
+ * @sending: what of it must outlive the system call.
+ * @peer: where it goes.
+ * @offset: bytes of it that were given to the card.
+ * @is_given: all of it was.
+ * @deadline: when to give up, in jiffies.
+ * @looks: looks without progress.
+ */
+struct niclab_outgoing {
+	struct niclab_active_send argument;
+	struct niclab_sending *sending;
+	struct niclab_partner *peer;
+	u32 offset;
+	bool is_given;
+	unsigned long deadline;
+	u32 looks;
+};
+
+/**
+ * niclab_sending_put - frees a message that has left, and that no system call waits for.
+ * @rings: the rings, locked.
+ * @sending: the message.
+ */
+void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sending)
+{
+	if (sending->descriptors || sending->is_held)
+		return;
+	if (sending->active)
+		sending->active->sendings--;
+	if (sending->region)
+		niclab_region_free(rings->nic, sending->region);
+	kfree(sending);
+}
+
+/* Frames that may be sent to a node now. */
+static u32 niclab_send_room(const struct niclab_rings *rings, const struct niclab_partner *peer)
+{
+	u32 under_way = peer->sent - peer->acknowledged;
+
+	if (!rings->terms.window)
+		return U32_MAX;
+	return rings->terms.window > under_way ? rings->terms.window - under_way : 0;
+}
+
+/* Whether the card reaches all of the memory. */
+static bool niclab_send_is_low(const struct niclab_region *region)
+{
+	unsigned long i;
+
+	for (i = 0; i < region->count; i++)
+		if (page_to_phys(region->pages[i]) > U32_MAX)
+			return false;
+	return true;
+}
+
+/* Where a part of the message lies. Returns in how many pieces. */
+static u32 niclab_send_pieces(const struct niclab_region *region, u32 offset, u32 bytes, struct niclab_piece *pieces)
+{
+	u64 at = offset + (region ? region->offset : 0);
+	u32 count = 0;
+
+	for (; bytes && count < NICLAB_SEND_PIECES; count++) {
+		pieces[count].address = page_to_phys(region->pages[at >> PAGE_SHIFT]) + offset_in_page(at);
+		pieces[count].bytes = min_t(u32, bytes, PAGE_SIZE - offset_in_page(at));
+		bytes -= pieces[count].bytes;
+		at += pieces[count].bytes;
+	}
+	return count;
+}
+
+/* Gives as many frames of a message to the card as the window lets through and there are descriptors for. */
+static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing *out)
+{
+	const struct niclab_active_send *argument = &out->argument;
+	struct niclab_piece pieces[NICLAB_SEND_PIECES];
+	struct niclab_frame_head head;
+	bool any = false;
+	u32 bytes, count;
+
+	while (!out->is_given && niclab_send_room(rings, out->peer) &&
+	       niclab_ring_free_count(&rings->send) >= NICLAB_SEND_PIECES) {
+		bytes = min(argument->bytes - out->offset, niclab_part_bytes(rings));
+		out->is_given = out->offset + bytes == argument->bytes;
+		head = (struct niclab_frame_head){
+			.protocol = rings->terms.protocol,
+			.kind = NICLAB_FRAME_DATA | (out->offset ? 0 : NICLAB_FRAME_FIRST) |
+				(out->is_given ? NICLAB_FRAME_LAST : 0),
+			.source_port = out->sending->active->port,
+			.target_port = argument->port,
+			.number = ++out->peer->sent,
+		};
+		count = niclab_send_pieces(out->sending->region, out->offset, bytes, pieces);
+		niclab_ring_post(rings, argument->node, &head, pieces, count, out->offset ? 0 : argument->bytes,
+				 out->sending);
+		out->offset += bytes;
+		any = true;
+	}
+	niclab_ring_demand(rings);
+	return any;
+}
+
+/* Waits a moment without the lock, and looks through the rings: nobody else may. */
+static int niclab_send_wait(struct niclab_rings *rings, struct niclab_outgoing *out)
+{
+	mutex_unlock(&rings->lock);
+	if (++out->looks < NICLAB_SEND_LOOKS) {
+		cpu_relax();
+		cond_resched();
+	} else {
+		usleep_range(NICLAB_SEND_PAUSE_US, 2 * NICLAB_SEND_PAUSE_US);
+	}
+	mutex_lock(&rings->lock);
+	if (rings->is_stopped)
+		return -ENODEV;
+	if (fatal_signal_pending(current))
+		return -EINTR;
+	niclab_active_serve(rings, NULL);
+	return time_after(jiffies, out->deadline) ? -ETIMEDOUT : 0;
+}
+
+/* Gives a message to the card and, where the program blocks, waits until it has left; with the rings locked. */
+static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing *out)
+{
+	bool is_blocking = out->argument.flags & NICLAB_ACTIVE_SEND_BLOCK;
+	int err = rings->is_stopped ? -ENODEV : 0;
+
+	if (!err && !is_blocking) {
+		niclab_active_serve(rings, NULL);
+		/* Of a message that has begun the rest is waited for: its receiver gives back whole windows alone. */
+		if (!niclab_send_room(rings, out->peer) || niclab_ring_free_count(&rings->send) < NICLAB_SEND_PIECES)
+			err = -EAGAIN;
+	}
+	while (!err) {
+		if (niclab_send_push(rings, out))
+			out->looks = 0;
+		if (out->is_given && (!is_blocking || !out->sending->descriptors))
+			break;
+		err = niclab_send_wait(rings, out);
+	}
+	if (err == -ETIMEDOUT)
+		rings->raised[NICLAB_RAISED_STALLED]++;
+	if (!err && out->sending->is_refused)
+		err = -EIO;
+	return err;
+}
+
+/* Pins the memory of a message. */
+static struct niclab_sending *niclab_sending_alloc(struct niclab *nic, const struct niclab_active_send *argument)
+{
+	struct niclab_sending *sending = kzalloc(sizeof(*sending), GFP_KERNEL_ACCOUNT);
+	struct niclab_region *region = NULL;
+	int err = 0;
+
+	if (!sending)
+		return ERR_PTR(-ENOMEM);
+	if (argument->bytes)
+		region = niclab_region_alloc(argument->address, argument->bytes, false);
+	if (IS_ERR(region)) {
+		err = PTR_ERR(region);
+	} else if (region && !niclab_send_is_low(region)) {
+		niclab_region_free(nic, region);
+		err = -ENXIO;
+	}
+	if (err) {
+		kfree(sending);
+		return ERR_PTR(err);
+	}
+	sending->region = region;
+	sending->is_held = true;
+	return sending;
+}
+
+static int niclab_send_check(struct niclab *nic, const struct niclab_active_send *argument)
+{
+	if (argument->reserved || argument->flags & ~NICLAB_ACTIVE_SEND_BLOCK || argument->node >= nic->config.nodes ||
+	    argument->node == nic->config.node || argument->port >= NICLAB_ACTIVE_PORTS)
+		return -EINVAL;
+	return argument->bytes > NICLAB_ACTIVE_PORT_MAX_MESSAGE_BYTES ? -EMSGSIZE : 0;
+}
+
+/* Sends a message whose memory is pinned. */
+static int niclab_send_message(struct niclab_active *active, struct niclab_outgoing *out)
+{
+	struct niclab_rings *rings = active->rings;
+	int err = 0;
+
+	if (!(out->argument.flags & NICLAB_ACTIVE_SEND_BLOCK))
+		err = mutex_trylock(&out->peer->sender) ? 0 : -EAGAIN;
+	else if (mutex_lock_killable(&out->peer->sender))
+		err = -EINTR;
+	mutex_lock(&rings->lock);
+	out->sending->active = active;
+	active->sendings++;
+	if (!err) {
+		err = niclab_send_locked(rings, out);
+		mutex_unlock(&out->peer->sender);
+	}
+	out->sending->is_held = false;
+	niclab_sending_put(rings, out->sending);
+	mutex_unlock(&rings->lock);
+	return err;
+}
+
+/**
+ * niclab_active_send - sends a message from a file's active port.
+ * @file: the file.
+ * @user: the argument of NICLAB_IOCTL_ACTIVE_SEND.
+ *
+ * Return: 0, or the error of that request.
+ */
+int niclab_active_send(struct niclab_file *file, void __user *user)
+{
+	struct niclab_active *active = READ_ONCE(file->active);
+	struct niclab_outgoing out = {};
+	int err;
+
+	if (!active)
+		return -ENOTCONN;
+	if (copy_from_user(&out.argument, user, sizeof(out.argument)))
+		return -EFAULT;
+	err = niclab_send_check(file->nic, &out.argument);
+	if (err)
+		return err;
+	out.sending = niclab_sending_alloc(file->nic, &out.argument);
+	if (IS_ERR(out.sending))
+		return PTR_ERR(out.sending);
+	out.peer = &active->rings->peers[out.argument.node];
+	out.deadline = jiffies + msecs_to_jiffies(out.argument.timeout_ms) + 1;
+	return niclab_send_message(active, &out);
+}
+
+/**
+ * niclab_active_flush - waits until all that a file's active port has sent has left.
+ * @file: the file.
+ * @user: the argument of NICLAB_IOCTL_ACTIVE_FLUSH.
+ *
+ * Return: 0, or the error of that request.
+ */
+int niclab_active_flush(struct niclab_file *file, void __user *user)
+{
+	struct niclab_active *active = READ_ONCE(file->active);
+	struct niclab_outgoing out = {};
+	int err;
+
+	if (!active)
+		return -ENOTCONN;
+	if (copy_from_user(&out.argument, user, sizeof(out.argument)))
+		return -EFAULT;
+	out.deadline = jiffies + msecs_to_jiffies(out.argument.timeout_ms) + 1;
+	mutex_lock(&active->rings->lock);
+	err = active->rings->is_stopped ? -ENODEV : 0;
+	niclab_ring_reap(active->rings);
+	while (!err && active->sendings)
+		err = niclab_send_wait(active->rings, &out);
+	mutex_unlock(&active->rings->lock);
+	return err;
+}

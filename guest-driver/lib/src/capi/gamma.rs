@@ -1,0 +1,148 @@
+//! The C interface of active ports (GAMMA). Helpers, codes and handles are those of the module above.
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use super::grim::slice;
+use super::{
+    Failure, NICLAB_ANY_PORT, call, exclusive, give, niclab_device, place, policy_of, shared, take_back,
+};
+use crate::Address;
+use crate::active::{Message, Port, PortOptions};
+
+/// An active port.
+#[allow(non_camel_case_types)]
+pub struct gamma_port {
+    port: Port,
+    /// Where a handler finds the message that it was called for.
+    seen: Vec<u8>,
+}
+
+/// A message, as a handler sees it.
+#[repr(C)]
+#[allow(non_camel_case_types)]
+pub struct gamma_message {
+    /// Its bytes, until the handler has returned; null without any.
+    pub data: *const c_void,
+    /// How many they are.
+    pub bytes: u64,
+    /// Its number among the port's messages and errors, from 1.
+    pub number: u64,
+    /// Node that sent it.
+    pub source_node: u32,
+    /// Its port.
+    pub source_port: u32,
+}
+
+/// A receiver handler. It runs in the process that owns the port, while that looks for messages.
+#[allow(non_camel_case_types)]
+pub type gamma_handler = Option<unsafe extern "C" fn(message: *const gamma_message, user: *mut c_void)>;
+
+/// Opens an active port, or any free one for NICLAB_ANY_PORT, with `buffers` receive buffers, each for one message of
+/// `buffer_bytes` at most. `policy` is a wait policy.
+///
+/// # Safety
+///
+/// `device` must be null or from niclab_open, `result` null or valid for a store.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_open(
+    device: *const niclab_device,
+    port: u32,
+    buffers: u32,
+    buffer_bytes: u32,
+    policy: c_int,
+    result: *mut *mut gamma_port,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is null or valid.
+        let device = unsafe { shared(device)? };
+        place(result)?;
+        let options = PortOptions::default().buffers(buffers, buffer_bytes).policy(policy_of(policy)?);
+        let options = if port == NICLAB_ANY_PORT { options } else { options.port(port) };
+        let port = Port::open(&device.0, options)?;
+        // SAFETY: the caller says so.
+        unsafe { give(result, gamma_port { port, seen: Vec::new() }) }
+    })
+}
+
+/// Closes the port: messages for it are dropped. Null is allowed.
+///
+/// # Safety
+///
+/// `port` must be null or from gamma_open, and is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_close(port: *mut gamma_port) {
+    // SAFETY: the caller says so.
+    unsafe { take_back(port) }
+}
+
+/// Sends a message to an active port of another node, out of the program's memory, and returns once it has left. Waits up to
+/// `timeout_us` while the window does not let it through.
+///
+/// # Safety
+///
+/// `port` must be null or from gamma_open, `data` null or valid for reads of `bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_send(
+    port: *mut gamma_port,
+    node: u32,
+    target_port: u32,
+    data: *const c_void,
+    bytes: u64,
+    timeout_us: i64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is null or valid.
+        let own = unsafe { exclusive(port)? };
+        // SAFETY: the caller says so.
+        let message = unsafe { slice(data, bytes)? };
+        Ok(own.port.send(Address { node, port: target_port }, message, limit(timeout_us))?)
+    })
+}
+
+/// Calls the handler for the messages that are there, or waits for the first up to `timeout_us`; 0 does not wait. Says how many
+/// there were where `handled` is not null. An error tells what was lost: nothing stops for it.
+///
+/// # Safety
+///
+/// `port` must be null or from gamma_open, `handler` null or a function that takes `user`, `handled` null or valid for a store.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gamma_poll(
+    port: *mut gamma_port,
+    handler: gamma_handler,
+    user: *mut c_void,
+    handled: *mut u64,
+    timeout_us: i64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller says that it is null or valid.
+        let gamma_port { port, seen } = unsafe { exclusive(port)? };
+        let handler = handler.ok_or(Failure::value(c"the handler is null"))?;
+        let mut run = |message: &Message<'_>| {
+            seen.resize(message.bytes(), 0);
+            message.read(0, seen);
+            let Address { node: source_node, port: source_port } = message.source();
+            let data = if seen.is_empty() { std::ptr::null() } else { seen.as_ptr().cast() };
+            let (bytes, number) = (seen.len() as u64, message.number());
+            let message = gamma_message { data, bytes, number, source_node, source_port };
+            // SAFETY: the caller says that it takes a message and `user`; the message lives during the call.
+            unsafe { handler(&raw const message, user) };
+        };
+        let mut count = 0;
+        if timeout_us != 0 {
+            port.receive(limit(timeout_us), &mut run)?;
+            count = 1;
+        }
+        count += port.poll(run)?;
+        if let Ok(handled) = place(handled) {
+            // SAFETY: not null, and the caller says that it is valid for a store then.
+            unsafe { handled.write(count) };
+        }
+        Ok(())
+    })
+}
+
+/// A time limit; a negative one is for ever.
+fn limit(timeout_us: i64) -> Duration {
+    u64::try_from(timeout_us).map_or(Duration::MAX, Duration::from_micros)
+}

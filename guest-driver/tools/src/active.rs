@@ -1,0 +1,184 @@
+//! The transport of cards with descriptor rings: one active port to the same one of the peer. A message is the tag, and behind it the
+//! payload.
+
+use std::time::Duration;
+
+use niclab_user::active::{MAX_MESSAGE_BYTES, Message, Port, PortOptions};
+use niclab_user::slices::Flags;
+use niclab_user::{Address, Device, Memory};
+
+use crate::Failure;
+use crate::channel::{Channel, Kind, Tag, pattern};
+use crate::nic::NicOptions;
+use crate::pattern::{WHOLE_EVERY, compare};
+
+/// Bytes of the tag.
+const TAG_BYTES: usize = 16;
+/// Most memory for messages that come.
+const RECEIVE_BYTES: usize = 8 << 20;
+/// Messages that may be on their way while the program does something else.
+const PLACES: usize = 16;
+/// Payloads up to which a message is copied to a place of its own, lest the program wait until it has left.
+const PLACED_BYTES: usize = 2 << 10;
+
+/// An active port that talks to the same port of one peer.
+pub struct ActiveChannel {
+    port: Port,
+    peer_address: Address,
+    peer: String,
+    timeout: Duration,
+    received: u64,
+    /// A message: room for the tag, and the pattern.
+    outgoing: Vec<u8>,
+    /// Messages that are not waited for, one after the other.
+    places: Memory,
+    place: usize,
+}
+
+impl ActiveChannel {
+    /// Opens the port, for messages of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Nic`].
+    pub fn open(
+        device: &Device,
+        options: &NicOptions,
+        peer: u32,
+        payload_bytes: usize,
+    ) -> Result<Self, Failure> {
+        // Room for what both ends tell one another beside data.
+        let bytes = TAG_BYTES + payload_bytes.max(64);
+        let buffer_bytes = bytes.next_multiple_of(64);
+        let buffers = (RECEIVE_BYTES / buffer_bytes).clamp(2, options.slices as usize);
+        let port_options = PortOptions::default()
+            .port(options.port)
+            .buffers(buffers as u32, buffer_bytes as u32)
+            .policy(options.policy);
+        let peer_address = Address { node: peer, port: options.port };
+        let size = PLACES * buffer_bytes;
+        let places =
+            Memory::pages(size).map_err(|source| niclab_user::Error::NoMemory { bytes: size, source })?;
+        Ok(Self {
+            port: Port::open(device, port_options)?,
+            peer_address,
+            peer: peer_address.to_string(),
+            timeout: options.timeout,
+            received: 0,
+            outgoing: vec![0; TAG_BYTES].into_iter().chain((0..bytes - TAG_BYTES).map(pattern)).collect(),
+            places,
+            place: 0,
+        })
+    }
+
+    /// Where the next message goes that is not waited for: once round, all others have left.
+    fn next_place(&mut self) -> Result<usize, Failure> {
+        if self.place == 0 {
+            self.port.flush(self.timeout)?;
+        }
+        let begin = self.place * (self.places.bytes() / PLACES / 64 * 64);
+        self.place = (self.place + 1) % PLACES;
+        Ok(begin)
+    }
+}
+
+fn bytes_of(tag: Tag) -> [u8; TAG_BYTES] {
+    let [first, second] = tag.encode();
+    (u128::from(first) | u128::from(second) << 64).to_le_bytes()
+}
+
+/// A message has come, the `number`-th: its tag, and its front.
+fn accept(
+    message: &Message<'_>,
+    buffer: &mut [u8],
+    number: u64,
+    (address, peer): (Address, &str),
+) -> Result<Tag, Failure> {
+    let mut tag = [0; TAG_BYTES];
+    let is_tagged = message.read(0, &mut tag) == TAG_BYTES;
+    let words = u128::from_le_bytes(tag);
+    let payload_bytes = message.bytes().saturating_sub(TAG_BYTES);
+    let is_ours = |tag: &Tag| is_tagged && message.source() == address && tag.bytes as usize == payload_bytes;
+    let Some(tag) = Tag::decode([words as u64, (words >> 64) as u64]).filter(is_ours) else {
+        return Err(Failure::OutOfStep {
+            peer: peer.into(),
+            expected: "a message of niclab-perf".into(),
+            found: format!("{} bytes from {}", message.bytes(), message.source()),
+        });
+    };
+    message.read(TAG_BYTES, buffer);
+    if tag.kind == Kind::Data {
+        let read = |offset: usize, out: &mut [u8]| {
+            message.read(TAG_BYTES + offset, out);
+            Ok(())
+        };
+        compare(read, payload_bytes, number.is_multiple_of(WHOLE_EVERY), tag.number, peer)?;
+    }
+    Ok(tag)
+}
+
+/// Refuses payloads that a message cannot carry.
+///
+/// # Errors
+///
+/// [`Failure::Usage`].
+pub fn check_size(bytes: usize) -> Result<(), Failure> {
+    let most = MAX_MESSAGE_BYTES as usize - TAG_BYTES;
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--size {bytes}: a message between active ports has a payload of up to {most} bytes"
+    )))
+}
+
+impl Channel for ActiveChannel {
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn try_send(&mut self, payload: &[u8], tag: Tag, _: Flags) -> Result<bool, Failure> {
+        let begin = self.next_place()?;
+        let is_there =
+            self.places.copy_in(begin, &bytes_of(tag)) && self.places.copy_in(begin + TAG_BYTES, payload);
+        debug_assert!(is_there, "a place has room for the longest message");
+        let end = begin + TAG_BYTES + payload.len();
+        Ok(self.port.try_send(self.peer_address, &self.places, begin..end, self.timeout)?)
+    }
+
+    fn send(&mut self, payload: &[u8], tag: Tag, _: Flags) -> Result<(), Failure> {
+        let message = [&bytes_of(tag)[..], payload].concat();
+        Ok(self.port.send(self.peer_address, &message, self.timeout)?)
+    }
+
+    #[inline]
+    fn send_pattern(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
+        if payload.len() <= PLACED_BYTES && self.try_send(payload, tag, flags)? {
+            return Ok(());
+        }
+        let (front, _) = self.outgoing.split_at_mut(TAG_BYTES);
+        front.copy_from_slice(&bytes_of(tag));
+        let message = &self.outgoing[..TAG_BYTES + payload.len()];
+        Ok(self.port.send(self.peer_address, message, self.timeout)?)
+    }
+
+    #[inline]
+    fn try_receive(&mut self, buffer: &mut [u8]) -> Result<Option<Tag>, Failure> {
+        let (number, peer) = (self.received + 1, (self.peer_address, self.peer.as_str()));
+        let taken = self.port.try_receive(|message| accept(message, buffer, number, peer))?;
+        self.received += u64::from(taken.is_some());
+        taken.transpose()
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Tag, Failure> {
+        let (number, peer) = (self.received + 1, (self.peer_address, self.peer.as_str()));
+        let taken = self.port.receive(self.timeout, |message| accept(message, buffer, number, peer))?;
+        self.received += 1;
+        taken
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.port.flush(self.timeout)?)
+    }
+}

@@ -1,0 +1,87 @@
+//! GAMMA cards in real guests: what `niclab run` shows, exact counts, ports that are kept apart, and an owner that is killed.
+
+use niclab_tests::{Niclab, Outcome, eventually};
+
+/// A counter of a node's card or of its driver, below `/sys/class/niclab/niclab0`.
+fn count(niclab: &Niclab, node: &str, path: &str) -> u64 {
+    let path = format!("/sys/class/niclab/niclab0/{path}");
+    let outcome = niclab.run(["exec", node, "--", "cat", &path]).success();
+    outcome.stdout.trim().parse().expect("a count")
+}
+
+/// Runs a command at both nodes.
+fn both(niclab: &Niclab, command: &[&str]) -> [Outcome; 2] {
+    let started = ["node0", "node1"].map(|node| niclab.start([&["exec", node, "--"][..], command].concat()));
+    started.map(|program| program.finish().success())
+}
+
+#[test]
+fn the_demonstration_runs_on_gamma_cards_and_nothing_interrupts_who_polls() {
+    let niclab = Niclab::new();
+    let text = niclab.run(["run", "--nic", "gamma", "--nodes", "4"]).success();
+    for word in ["pingpong", "stream", "check guest-interrupts: held: node0: 0 raised"] {
+        assert!(text.stdout.contains(word), "the report says {word:?}\n{text}");
+    }
+}
+
+#[test]
+fn a_ping_pong_from_c_is_what_was_sent() {
+    let niclab = Niclab::new();
+    niclab_tests::build_c_examples(&niclab);
+    let outcome = niclab.run(["run", "--nic", "gamma", "--nodes", "2", "--", "./gamma_pingpong"]).success();
+    assert_eq!(outcome.stdout.matches("50 messages of 5000 bytes").count(), 2, "{outcome}");
+}
+
+#[test]
+fn a_killed_owner_frees_its_port_and_harms_no_other() {
+    let niclab = Niclab::new();
+    niclab.run(["up", "--nic", "gamma", "--nodes", "2"]).success();
+    let stream = ["niclab-perf", "stream", "-s", "9000", "--iterations", "100000000"];
+    let start = |node: &str| niclab.start([&["exec", node, "--"][..], &stream].concat());
+    let kill = |node| {
+        niclab.run(["exec", node, "--", "killall", "-9", "niclab-perf"]).success();
+    };
+    let (sender, mut receiver) = (start("node0"), start("node1"));
+    assert!(
+        eventually(|| count(&niclab, "node1", "statistics/bytes_received") > 1_000_000),
+        "no stream begins"
+    );
+    kill("node0");
+    assert!(receiver.is_running(), "it waits for the rest");
+    kill("node1");
+    drop((sender, receiver));
+    // The same port for others, and another one at once.
+    let pingpong = ["niclab-perf", "pingpong", "-s", "3000", "-n", "100"];
+    let other: Vec<_> = ["node0", "node1"]
+        .map(|node| niclab.start([&["exec", node, "--"][..], &pingpong, &["--port", "5"]].concat()))
+        .into();
+    both(&niclab, &pingpong);
+    for program in other {
+        program.finish().success();
+    }
+    for node in ["node0", "node1"] {
+        for raised in ["lost_frames", "damaged_frames", "messages_without_buffer", "stalled_windows"] {
+            assert_eq!(count(&niclab, node, &format!("active/{raised}")), 0, "{node}: {raised}");
+        }
+        assert_eq!(count(&niclab, node, "interrupts"), 0, "{node} polls");
+    }
+    niclab.run(["down"]).success();
+}
+
+#[test]
+fn each_frame_interrupts_once_where_it_shall_and_each_takes_its_descriptors() {
+    let niclab = Niclab::new();
+    let cluster =
+        "[nic]\nmodel = \"gamma\"\ninterrupt_frames = 1\ninterrupt_delay_us = 0\nwindow_frames = 0\n";
+    std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
+    niclab.run(["up", "--cluster", "gamma.toml", "--nodes", "2"]).success();
+    // 200 messages are sent before those that are counted one by one.
+    let [first, _] = both(&niclab, &["niclab-perf", "pingpong", "-s", "16", "-n", "300", "--poll", "block"]);
+    assert_eq!(first.stdout.matches(": interrupts 500 (").count(), 2, "one for each message\n{first}");
+    for node in ["node0", "node1"] {
+        let [frames_in, frames_out, taken] = ["frames_in", "frames_out", "descriptors_taken"]
+            .map(|name| count(&niclab, node, &format!("statistics/{name}")));
+        assert_eq!(taken, frames_in + frames_out + 1, "{node}: one for each frame, and one for the next");
+    }
+    niclab.run(["down"]).success();
+}
