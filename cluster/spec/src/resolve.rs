@@ -6,8 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use niclab_abi::config::FEATURE_RINGS;
-
 use crate::{
     AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, LinkConfig,
     LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError,
@@ -147,12 +145,6 @@ impl Source {
     /// What keeps `cluster`, which this source describes, from being booted.
     pub(crate) fn check_booted(&self, cluster: &Cluster) -> Option<Problem> {
         let count = cluster.nodes.len();
-        if let Some(node) = cluster.nodes.iter().find(|node| node.nic.model.has(FEATURE_RINGS)) {
-            let card = node.nic.model.a_card();
-            let what =
-                format!("the guests' driver does not serve {card} yet, whose descriptors lie in rings");
-            return Some(self.problem("nic", what, "simulate it: `niclab sim`".to_owned()));
-        }
         (count > MAX_BOOTED_NODES as usize).then(|| {
             self.problem(
                 "nodes",
@@ -622,19 +614,5 @@ mod tests {
         assert_eq!(other.device_faults.stale_at, [4]);
         assert_eq!((big.link.latency_ns, big.link.mtu_bytes, other.link.mtu_bytes), (7, 9000, 9000));
         assert!((big.link.faults.loss - 0.5).abs() < f64::EPSILON);
-    }
-
-    #[test]
-    fn a_card_that_no_driver_serves_is_simulated_alone() {
-        let file = crate::ClusterFile {
-            nic: NicConfig::of(crate::NicModel::named("gamma").unwrap()),
-            ..crate::ClusterFile::default()
-        };
-        assert!(Source::default().resolve(&file).is_ok());
-        let refused = Source::default().resolve_booted(&file).unwrap_err().to_string();
-        assert!(
-            refused.contains("does not serve a GAMMA card") && refused.contains("niclab sim"),
-            "{refused}"
-        );
     }
 }
