@@ -71,8 +71,7 @@ fn a_killed_owner_frees_its_port_and_harms_no_other() {
 #[test]
 fn each_frame_interrupts_once_where_it_shall_and_each_takes_its_descriptors() {
     let niclab = Niclab::new();
-    let cluster =
-        "[nic]\nmodel = \"gamma\"\ninterrupt_frames = 1\ninterrupt_delay_us = 0\nwindow_frames = 0\n";
+    let cluster = "[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\ninterrupt_delay_us = 0\nwindow_frames = 0\n";
     std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
     niclab.run(["up", "--cluster", "gamma.toml", "--nodes", "2"]).success();
     // 200 messages are sent before those that are counted one by one.

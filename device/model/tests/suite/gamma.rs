@@ -446,7 +446,7 @@ fn interrupts_come_as_often_as_the_driver_wants() {
         interrupts(&mut b, frames, delay_ns);
         for number in 0..10 {
             let mut at = Time::ZERO;
-            (0..=number).for_each(|_| at = at + gap);
+            (0..=number).for_each(|_| at += gap);
             while b.card.poll_timeout().is_some_and(|deadline| deadline < at) {
                 b.now = b.card.poll_timeout().unwrap();
                 b.feed(Input::Timeout);

@@ -236,7 +236,7 @@ fn refused_commands_are_told_with_their_reason_and_do_nothing() {
     assert_eq!((statistics["commands_refused"], statistics["entries"], cluster.frames), (8, 0, 0));
     // The status line says so, too: launches, refusals, and the reason.
     let line: Vec<u8> = cluster.read(0, PORTS_ADDRESS, 48).to_vec();
-    assert_eq!((line[0], line[32], line[40]), (8, 8, REFUSED_COMMAND as u8));
+    assert_eq!((line[0], line[40], line[32]), (8, 8, REFUSED_COMMAND as u8));
 }
 
 #[test]
