@@ -168,6 +168,11 @@ impl Card {
         self.pages.set_doorbell(if is_wanted { DOORBELL_WANTED } else { DOORBELL_SPARED });
     }
 
+    /// Whether guests are told that no doorbell is needed.
+    pub const fn is_polled(&self) -> bool {
+        self.is_polled
+    }
+
     /// Tells guests that no doorbell is needed while the device looks. Slots that it takes then are counted as spared if they were
     /// launched after guests could see that.
     pub fn spare_doorbell(&mut self, is_counted: bool) {
