@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(frames.finish(1, &Raised { missed: 1, window: 2, ..raised }).len(), 1, "an overrun");
         assert_eq!(frames.finish(1, &Raised { overflows: 1, window: 2, ..raised }), Vec::<String>::new());
         let mut other = bytes;
-        other[30] ^= 1;
+        other[29] ^= 1;
         assert!(frames.on_taken(1, &other).is_some(), "not as it left");
     }
 }
