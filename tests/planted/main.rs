@@ -1,7 +1,7 @@
-//! Each fault that is planted in a component of INIC, or in GRIM, is found. Builds the simulator and the model's tests in a copy of what is
-//! committed, with all faults in it, and runs them once for each: half an hour.
+//! Each fault that is planted in a component of INIC, in GRIM, or in GAMMA, is found. Builds the simulator and the tests of models and
+//! ports in a copy of what is committed, with all faults in it, and runs them once for each: half an hour.
 //! `cargo test -p niclab-tests --features planted --test planted -- --nocapture`; with `NICLAB_PLANTED` only those whose component
-//! or name contains it.
+//! or name contains it, or whose model it is.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,14 +17,21 @@ use table::{FOLDER, Fault, Finder, MOST_SEEDS};
 /// Says which fault is one, by its place in the table, from 1.
 const WHICH: &str = "NICLAB_PLANTED_FAULT";
 
-/// Behind the model's own source.
+/// Where faults are planted.
+const PACKAGES: [&str; 2] = ["device/model", "guest-driver/port"];
+
+/// Behind these packages' own source.
 const PLANTED: &str = "
-extern crate std;
+extern crate std as planted_std;
 pub(crate) fn planted() -> usize {
-    static WHICH: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    *WHICH.get_or_init(|| std::env::var(\"NICLAB_PLANTED_FAULT\").ok().and_then(|it| it.parse().ok()).unwrap_or(0))
+    static WHICH: planted_std::sync::OnceLock<usize> = planted_std::sync::OnceLock::new();
+    *WHICH.get_or_init(|| planted_std::env::var(\"NICLAB_PLANTED_FAULT\").ok().and_then(|it| it.parse().ok()).unwrap_or(0))
 }
 ";
+
+/// The tests of models, and those of ports.
+const MODEL: [&str; 4] = ["-p", "niclab-model", "--test", "suite"];
+const PORT: [&str; 4] = ["-p", "niclab-port", "--lib", ""];
 
 /// Seeds of one run of the simulator: most faults are found in the first.
 const SEEDS_AT_ONCE: u32 = 50;
@@ -53,12 +60,16 @@ impl Copy {
         for (fault, number) in table::all().zip(1..) {
             let path = self.0.join(FOLDER).join(fault.component).with_extension("rs");
             let broken = fault.broken.replace("FAULT", &format!("(crate::planted() == {number})"));
-            let source = fs::read_to_string(&path).unwrap();
+            let source = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
             assert_eq!(source.matches(fault.sound).count(), 1, "{}: its place is gone", fault.name);
-            fs::write(&path, source.replacen(fault.sound, &broken, 1)).unwrap();
+            // Which fault is one, nothing knows that is worked out while the source is compiled.
+            let planted = source.replacen(fault.sound, &broken, 1).replace("const fn", "fn");
+            fs::write(&path, planted).unwrap();
         }
-        let root = self.0.join("device/model/src/lib.rs");
-        fs::write(&root, fs::read_to_string(&root).unwrap() + PLANTED).unwrap();
+        for package in PACKAGES {
+            let root = self.0.join(package).join("src/lib.rs");
+            fs::write(&root, fs::read_to_string(&root).unwrap() + PLANTED).unwrap();
+        }
     }
 
     fn cargo(&self, arguments: &[&str]) {
@@ -86,10 +97,13 @@ impl Copy {
         })
     }
 
-    /// Whether tests of the model fail.
-    fn fails(&self, number: usize, tests: &str) -> bool {
+    /// Whether these tests fail.
+    fn fails(&self, number: usize, which: [&str; 4], tests: &str) -> bool {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["test", "-p", "niclab-model", "--test", "suite", "--locked", "--quiet", tests]);
+        cargo
+            .arg("test")
+            .args(which.iter().filter(|word| !word.is_empty()))
+            .args(["--locked", "--quiet", tests]);
         cargo.current_dir(&self.0).env("CARGO_TARGET_DIR", self.0.join("../target"));
         cargo.env(WHICH, number.to_string()).env("RUST_BACKTRACE", "0");
         !cargo.output().unwrap().status.success()
@@ -99,7 +113,8 @@ impl Copy {
     fn find(&self, number: usize, fault: &Fault) -> Option<String> {
         match fault.finder {
             Finder::Swarm => self.swarm(fault.model(), number, MOST_SEEDS).map(|seed| format!("seed {seed}")),
-            Finder::Tests(tests) => self.fails(number, tests).then(|| format!("tests of {tests}")),
+            Finder::Tests(tests) => self.fails(number, MODEL, tests).then(|| format!("tests of {tests}")),
+            Finder::PortTests(tests) => self.fails(number, PORT, tests).then(|| format!("tests of {tests}")),
         }
     }
 }
@@ -111,11 +126,14 @@ fn each_fault_that_is_planted_in_a_component_is_found() {
     copy.plant();
     copy.cargo(&["build", "--release", "-p", "niclab-sim", "--bin", "niclab-sim"]);
     copy.cargo(&["test", "-p", "niclab-model", "--test", "suite", "--no-run"]);
-    for (model, tests) in [("inic", "inic_co"), ("grim", "grim_")] {
-        assert!(!copy.fails(0, tests), "without any fault nothing is found");
+    copy.cargo(&["test", "-p", "niclab-port", "--lib", "--no-run"]);
+    for (model, tests) in [("inic", "inic_co"), ("grim", "grim_"), ("gamma", "gamma::")] {
+        assert!(!copy.fails(0, MODEL, tests), "without any fault nothing is found");
         assert_eq!(copy.swarm(model, 0, SEEDS_AT_ONCE), None, "without any fault nothing is found");
     }
-    let wanted = |fault: &Fault| fault.component.contains(&only) || fault.name.contains(&only);
+    let wanted = |fault: &Fault| {
+        fault.component.contains(&only) || fault.name.contains(&only) || fault.model() == only
+    };
     let mut missed = Vec::new();
     for (fault, number) in table::all().zip(1..).filter(|(fault, _)| wanted(fault)) {
         let found = copy.find(number, fault);

@@ -1,7 +1,9 @@
-//! Faults of INIC's components, of what stands beside them, and of GRIM cards, as changes of their source. All are planted at once, each behind a
+//! Faults of INIC's components, of what stands beside them, and of GRIM and GAMMA cards, as changes of their source. All are planted at once, each behind a
 //! condition, `FAULT`, that is true in one run and false in all others. Each must be found within so many runs of the simulator's
 //! swarm, or by the tests of the model that count.
 
+#[path = "gamma.rs"]
+mod gamma;
 #[path = "grim.rs"]
 mod grim;
 
@@ -12,6 +14,8 @@ pub enum Finder {
     Swarm,
     /// The tests of the model whose names contain this: nothing is lost by it but time or memory.
     Tests(&'static str),
+    /// The unit tests of drivers' ports whose names contain this.
+    PortTests(&'static str),
 }
 
 /// Seeds within which a swarm must find a fault.
@@ -37,13 +41,17 @@ pub struct Fault {
 impl Fault {
     /// Whose swarm finds it.
     pub fn model(&self) -> &'static str {
-        if self.component.contains("/grim/") { "grim" } else { "inic" }
+        match self.component {
+            grim if grim.contains("/grim/") => "grim",
+            elsewhere if elsewhere.starts_with("../../") => "gamma",
+            _ => "inic",
+        }
     }
 }
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Fault> {
-    FAULTS.iter().chain(grim::FAULTS)
+    FAULTS.iter().chain(grim::FAULTS).chain(gamma::FAULTS)
 }
 
 const FAULTS: &[Fault] = &[

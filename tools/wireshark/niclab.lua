@@ -4,7 +4,7 @@
 --   tshark -X lua_script:tools/wireshark/niclab.lua -r capture.pcapng -V
 --
 -- The frames of all NIC models have one EtherType, and behind the Ethernet header a byte that says whose protocol it is. Each
--- model has a file in models/, which returns its protocol and its dissector.
+-- model has a file in models/, which gets what dissectors share, and returns its protocol and its dissector.
 --
 -- `bit` is the library that every Wireshark brings, whatever its Lua.
 
@@ -14,10 +14,11 @@ local cluster = Proto("niclab", "niclab frame of an unknown protocol")
 local protocol = ProtoField.uint8("niclab.protocol", "Protocol")
 cluster.fields = { protocol }
 
+local shared = { crc32 = dofile(__DIR__ .. "/crc32.lua") }
 local dissectors = {}
 local folder = __DIR__ .. "/models/"
 for name in Dir.open(folder, ".lua") do
-    local model = dofile(folder .. name)
+    local model = assert(loadfile(folder .. name))(shared)
     assert(not dissectors[model.protocol], name .. ": another model has its protocol")
     dissectors[model.protocol] = model.dissector
 end

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "dissector/gamma.rs"]
+mod gamma;
 #[path = "dissector/grim.rs"]
 mod grim;
 #[path = "dissector/inic.rs"]

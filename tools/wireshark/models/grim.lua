@@ -1,6 +1,8 @@
 -- GRIM's frames: two words of the link, the head of a message (an active message, or bytes for a region), payload, and a CRC-32 of
 -- all of these. Loaded by niclab.lua. Wire format: device/model/src/models/grim/wire.rs.
 
+local check_sequence = (...).crc32
+
 local PROTOCOL = 10
 local LINK_BYTES = 16
 local MESSAGE_BYTES = 40
@@ -50,22 +52,6 @@ local bad_fragment = ProtoExpert.new(
 local refused = ProtoExpert.new(
     "niclab_grim.refused", "The receiver had no room", expert.group.SEQUENCE, expert.severity.NOTE)
 grim.experts = { bad_check, bad_length, bad_fragment, refused }
-
--- CRC-32 as of Ethernet (ISO-HDLC), as a number of `bit`, which may be negative.
-local function check_sequence(range)
-    local crc = bit.bnot(0)
-    for i = 0, range:len() - 1 do
-        crc = bit.bxor(crc, range(i, 1):uint())
-        for _ = 1, 8 do
-            local carry = bit.band(crc, 1) ~= 0
-            crc = bit.rshift(crc, 1)
-            if carry then
-                crc = bit.bxor(crc, 0xedb88320)
-            end
-        end
-    end
-    return bit.bnot(crc)
-end
 
 -- The head of a message, and its payload. What is said of it in a line.
 local function add_message(tree, kind, buffer, covered)

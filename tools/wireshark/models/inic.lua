@@ -1,6 +1,8 @@
 -- INIC's frames: who understands the rest, the paper's header in one of two formats, data, and a CRC-32 of all of these.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/inic/wire.rs.
 
+local check_sequence = (...).crc32
+
 local PROTOCOL = 9
 local ENVELOPE_BYTES = 4
 local CHECK_BYTES = 4
@@ -98,22 +100,6 @@ local bad_mask = ProtoExpert.new(
     "niclab_inic.bad_mask", "The mask's lowest bit is that of the packet that is missing", expert.group.MALFORMED,
     expert.severity.WARN)
 inic.experts = { bad_check, bad_length, bad_mask }
-
--- CRC-32 as of Ethernet (ISO-HDLC), as a number of `bit`, which may be negative.
-local function check_sequence(range)
-    local crc = bit.bnot(0)
-    for i = 0, range:len() - 1 do
-        crc = bit.bxor(crc, range(i, 1):uint())
-        for _ = 1, 8 do
-            local carry = bit.band(crc, 1) ~= 0
-            crc = bit.rshift(crc, 1)
-            if carry then
-                crc = bit.bxor(crc, 0xedb88320)
-            end
-        end
-    end
-    return bit.bnot(crc)
-end
 
 local function has(word, place)
     return bit.band(bit.rshift(word, place), 1) == 1

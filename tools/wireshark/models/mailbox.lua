@@ -1,6 +1,8 @@
 -- Mailbox's frames: a head, the number of the letter, its words, and a CRC-32 of all of these.
 -- Loaded by niclab.lua. Wire format: device/model/src/models/mailbox/wire.rs.
 
+local check_sequence = (...).crc32
+
 local PROTOCOL = 6
 local WORD_BYTES = 8
 local HEAD_BYTES = 16
@@ -29,22 +31,6 @@ local bad_check = ProtoExpert.new("niclab_mailbox.bad_check", "Wrong CRC-32", ex
 local bad_length = ProtoExpert.new(
     "niclab_mailbox.bad_length", "Words do not fit the frame", expert.group.MALFORMED, expert.severity.ERROR)
 mailbox.experts = { bad_check, bad_length }
-
--- CRC-32 as of Ethernet (ISO-HDLC), as a number of `bit`, which may be negative.
-local function check_sequence(range)
-    local crc = bit.bnot(0)
-    for i = 0, range:len() - 1 do
-        crc = bit.bxor(crc, range(i, 1):uint())
-        for _ = 1, 8 do
-            local carry = bit.band(crc, 1) ~= 0
-            crc = bit.rshift(crc, 1)
-            if carry then
-                crc = bit.bxor(crc, 0xedb88320)
-            end
-        end
-    end
-    return bit.bnot(crc)
-end
 
 function mailbox.dissector(buffer, pinfo, root)
     pinfo.cols.protocol = "Mailbox"

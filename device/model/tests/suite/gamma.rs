@@ -340,6 +340,14 @@ fn what_cannot_be_sent_is_given_back_with_the_reason_and_the_next_frame_goes() {
         assert_eq!(seen, [RING_ERROR | why, 0], "{buffers:x?}");
         assert_eq!(a.frames.len(), 1, "{buffers:x?}");
     }
+    // The longest that the link carries with its check sequence, and one byte more.
+    for (bytes, expected) in [(1_488, 0), (1_489, RING_ERROR | RING_STATUS_LENGTH)] {
+        let mut a = Node::started(0, 1, |_| {});
+        a.give_frame(0, &frame(0, 1, 1, bytes), first);
+        a.demand(DescriptorQueue::Transmit);
+        a.rest();
+        assert_eq!(status(a.given_back[0].2), expected, "{bytes} bytes");
+    }
     // A frame that begins within another: what was begun is given back.
     let mut a = Node::started(0, 1, |_| {});
     a.describe(TRANSMIT, RING_FIRST, &[(SENT, 20)]);

@@ -1,11 +1,12 @@
 //! The matching program on the match unit against the rule, for any lists and headers; and the paper's counts, word by word.
 
-use crate::cases::{header, item};
+use crate::cases::{any_offset, header, item};
+use niclab_figure1::{self as figure1, Found, Reading, option};
 use niclab_isa::Word;
-use niclab_model::models::matching::item::{Header, Item, Operation, flag};
+use niclab_model::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, Item, Operation, flag};
 use niclab_model::models::matching::list_manager::{ListManager, Misbehaved, Outcome, Timing, Use};
-use niclab_model::models::matching::program;
-use niclab_model::models::matching::reference::{Match, first_match};
+use niclab_model::models::matching::program::{self, DONE, FAILED, SUCCEEDED};
+use niclab_model::models::matching::reference::accepts;
 use niclab_model::models::matching::unit::{Step, Unit};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -17,33 +18,97 @@ fn portals() -> Vec<Word> {
     program::portals().unwrap()
 }
 
-fn machine(program: &[Word], items: &[Item], timing: Timing) -> ListManager {
-    let mut manager = ListManager::new(timing, Use::Keep, Unit::new(program).unwrap());
+fn machine(program: &[Word], items: &[Item], timing: Timing, uses: Use) -> ListManager {
+    let mut manager = ListManager::new(timing, uses, Unit::new(program).unwrap());
     for item in items {
         manager.append(*item);
     }
     manager
 }
 
-/// What becomes of the headers on the machine, and what the rule says.
+/// An item as the figure has it.
+fn entry(item: &Item) -> figure1::Entry {
+    let options = [
+        (flag::VALID, option::VALID),
+        (flag::PUT, option::PUTS),
+        (flag::GET, option::GETS),
+        (flag::REMOTE_OFFSET, option::REMOTE_OFFSET),
+        (flag::MAX_SIZE, option::MAX_SIZE),
+        (flag::TRUNCATE, option::TRUNCATION),
+    ];
+    let set = options.into_iter().filter(|(flag, _)| item.has(*flag));
+    figure1::Entry {
+        match_bits: item.match_bits,
+        dont_ignore_bits: item.dont_ignore_bits,
+        length: item.length,
+        local_offset: item.local_offset,
+        max_size: item.max_size,
+        node: if item.node == ANY_NODE { figure1::ANY } else { item.node },
+        process: if item.process == ANY_PROCESS { figure1::ANY } else { item.process.into() },
+        threshold: item.threshold,
+        options: set.map(|(_, option)| option).sum(),
+    }
+}
+
+/// A header as the figure has it.
+fn message(header: &Header) -> figure1::Message {
+    figure1::Message {
+        match_bits: header.match_bits,
+        length: header.length,
+        remote_offset: header.remote_offset,
+        node: header.node,
+        process: header.process.into(),
+        operation: match header.operation {
+            Operation::Put => figure1::PUT,
+            Operation::Get => figure1::GET,
+            Operation::Other => 0,
+        },
+    }
+}
+
+/// What the figure, so read, says of the headers.
+fn read(reading: Reading, items: &[Item], headers: &[Header], uses: Use) -> Vec<Option<Found>> {
+    let entries: Vec<_> = items.iter().map(entry).collect();
+    let messages: Vec<_> = headers.iter().map(message).collect();
+    reading.of(&entries, &messages, uses == Use::Consume)
+}
+
+/// What becomes of the headers on the machine.
+fn run(
+    program: &[Word],
+    items: &[Item],
+    headers: &[Header],
+    timing: Timing,
+    uses: Use,
+) -> Result<Vec<Option<Found>>, Misbehaved> {
+    let mut manager = machine(program, items, timing, uses);
+    headers.iter().for_each(|header| manager.on_header(*header));
+    manager.run(WATCHDOG)?;
+    let found = std::iter::from_fn(|| manager.poll_outcome()).map(|outcome: Outcome| {
+        outcome.matched.map(|matched| Found {
+            place: matched.index as u64,
+            offset: matched.offset,
+            // The figure's length has 32 bits.
+            length: matched.length as u32,
+        })
+    });
+    Ok(found.collect())
+}
+
+/// The same, and what the figure says.
 fn both(
     program: &[Word],
     items: &[Item],
     headers: &[Header],
     timing: Timing,
-) -> Result<[Vec<Option<Match>>; 2], Misbehaved> {
-    let mut manager = machine(program, items, timing);
-    headers.iter().for_each(|header| manager.on_header(*header));
-    manager.run(WATCHDOG)?;
-    let found = std::iter::from_fn(|| manager.poll_outcome()).map(|outcome: Outcome| {
-        outcome.matched.map(|matched| Match {
-            index: matched.index,
-            offset: matched.offset,
-            length: matched.length,
-        })
-    });
-    let found = found.collect();
-    Ok([found, headers.iter().map(|header| first_match(items, header)).collect()])
+    uses: Use,
+) -> Result<[Vec<Option<Found>>; 2], Misbehaved> {
+    Ok([run(program, items, headers, timing, uses)?, read(figure1::as_printed(), items, headers, uses)])
+}
+
+/// A header of which the figure's 32 bits tell how much is stored: an item that takes it moves on by as much.
+fn short_header() -> impl Strategy<Value = Header> {
+    header().prop_map(|header| Header { length: header.length & u64::from(u32::MAX), ..header })
 }
 
 fn timing() -> impl Strategy<Value = Timing> {
@@ -58,18 +123,19 @@ fn timing() -> impl Strategy<Value = Timing> {
     )
 }
 
-/// A case of the differential test is one header matched against one list: with lists of up to six items and up to eight
+/// A case of the differential test is one header matched against one list: with lists of up to eleven items and up to eight
 /// headers each, so many runs on each of two cores are a million cases.
 const RUNS: u32 = 120_000;
 
 #[test]
-fn the_program_does_what_the_rule_says() {
+fn the_program_does_what_the_figure_says() {
     let program = portals();
     let compare = || {
         let config = ProptestConfig { cases: RUNS, failure_persistence: None, ..ProptestConfig::default() };
-        let cases = (prop::collection::vec(item(), 0..7), prop::collection::vec(header(), 1..9));
+        let cases = (prop::collection::vec(item(), 0..12), prop::collection::vec(short_header(), 1..9));
         let compared = TestRunner::new(config).run(&cases, |(items, headers)| {
-            let [found, expected] = both(&program, &items, &headers, Timing::default()).unwrap();
+            let [found, expected] =
+                both(&program, &items, &headers, Timing::default(), Use::Consume).unwrap();
             prop_assert_eq!(found, expected);
             Ok(())
         });
@@ -90,25 +156,84 @@ proptest! {
         headers in prop::collection::vec(header(), 1..4),
         timing in timing(),
     ) {
-        let [found, expected] = both(&portals(), &items, &headers, timing).unwrap();
+        let [found, expected] = both(&portals(), &items, &headers, timing, Use::Keep).unwrap();
         prop_assert_eq!(found, expected);
+    }
+
+    /// Unexpected messages are searched without the unit.
+    #[test]
+    fn the_firmware_knows_the_same_rule(item in any_offset(), header in header()) {
+        let found = accepts(&item, &header);
+        let found = found.map(|(offset, length)| Found { place: 0, offset, length: length as u32 });
+        prop_assert_eq!(vec![found], read(figure1::as_printed(), &[item], &[header], Use::Keep));
+    }
+
+    /// Where an item's own offset is beyond its length, line 36 wraps, and so does the program. What comes of it the list
+    /// manager refuses.
+    #[test]
+    fn the_program_wraps_where_the_figure_does(
+        item in any_offset(),
+        header in header(),
+    ) {
+        let mut words = header.to_words().to_vec();
+        words.extend(item.to_words());
+        words.extend(Item::END.to_words());
+        let said = outputs(&words);
+        let [expected] = read(figure1::as_printed(), &[item], &[header], Use::Keep)[..] else { unreachable!() };
+        match expected {
+            None => prop_assert_eq!(&said[..], [FAILED, FAILED]),
+            Some(found) => {
+                prop_assert_eq!((said[0], said[1], said[2] as u32), (SUCCEEDED, found.offset, found.length));
+                prop_assert_eq!(&said[3..], [DONE]);
+            }
+        }
+        let is_outside = item.local_offset > item.length && !item.has(flag::REMOTE_OFFSET);
+        let outcome = run(&portals(), &[item], &[header], Timing::default(), Use::Consume);
+        match outcome {
+            Ok(found) => prop_assert!(found == [expected] && !(expected.is_some() && is_outside)),
+            Err(wrong) => {
+                let is_named = matches!(wrong, Misbehaved::Result { .. });
+                prop_assert!(is_outside && is_named, "{}", wrong);
+            }
+        }
     }
 }
 
-/// Whether any of these cases shows that `program` is wrong.
-fn is_found(program: &[Word]) -> bool {
+/// What the program writes until it has taken all of these words, and has ended a header.
+fn outputs(words: &[u64]) -> Vec<u64> {
+    let mut unit = Unit::new(&portals()).unwrap();
+    let mut words = words.iter().copied().peekable();
+    let mut said = Vec::new();
+    for _ in 0..WATCHDOG {
+        match unit.step(words.peek().copied()) {
+            Step::Issued { took, output } => {
+                if took {
+                    words.next();
+                }
+                said.extend(output);
+            }
+            Step::Waited => return said,
+            Step::RanOut => panic!("after {said:?}"),
+        }
+    }
+    panic!("no end after {said:?}");
+}
+
+/// Whether any of these cases shows that `program`, or the reading, is wrong.
+fn is_found(program: &[Word], reading: Reading) -> bool {
     let mut runner = TestRunner::deterministic();
-    let strategy = (prop::collection::vec(item(), 0..7), prop::collection::vec(header(), 1..9));
+    let strategy = (prop::collection::vec(item(), 0..7), prop::collection::vec(short_header(), 1..9));
     (0..20_000).any(|_| {
         let tree = proptest::strategy::Strategy::new_tree(&strategy, &mut runner).unwrap();
         let (items, headers) = proptest::strategy::ValueTree::current(&tree);
-        both(program, &items, &headers, Timing::default()).map_or(true, |[found, expected]| found != expected)
+        let found = run(program, &items, &headers, Timing::default(), Use::Consume);
+        found.map_or(true, |found| found != read(reading, &items, &headers, Use::Consume))
     })
 }
 
 #[test]
 fn any_word_taken_out_of_the_program_is_found() {
-    assert!(!is_found(&portals()));
+    assert!(!is_found(&portals(), figure1::as_printed()));
     for address in 0..portals().len() {
         let mut program = portals();
         let word = &mut program[address];
@@ -118,8 +243,16 @@ fn any_word_taken_out_of_the_program_is_found() {
             continue;
         }
         *word = emptied;
-        assert!(is_found(&program), "word {address}");
+        assert!(is_found(&program, figure1::as_printed()), "word {address}");
     }
+}
+
+#[test]
+fn any_wrong_reading_of_the_figure_is_found() {
+    let missed: Vec<_> =
+        figure1::wrong_readings().filter(|reading| !is_found(&portals(), *reading)).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+    assert_eq!(figure1::wrong_readings().count(), 19);
 }
 
 /// What the program does before its first header: a word a cycle, as many as Table 1 says.

@@ -1,28 +1,9 @@
-//! The matching rule, written from the paper's Figure 1 and from nothing else: what programs are held against.
+//! The matching rule (Figure 1) as the card's firmware applies it by itself: unexpected messages are searched with it
+//! ([`target`](super::target)). Tests hold it, and the match unit's programs, against the figure in C (`tests/figure1`).
 
 use crate::models::matching::item::{ANY_NODE, ANY_PROCESS, Header, Item, Operation, flag};
 
-/// Where a message goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Match {
-    /// The item, by its place in the list.
-    pub index: usize,
-    /// Where in its memory the message begins.
-    pub offset: u64,
-    /// How many bytes of it are stored.
-    pub length: u64,
-}
-
-/// The first item of the list that takes the message. The comments are the lines of Figure 1.
-#[must_use]
-pub fn first_match<'a>(list: impl IntoIterator<Item = &'a Item>, header: &Header) -> Option<Match> {
-    list.into_iter().enumerate().find_map(|(index, item)| {
-        let (offset, length) = accepts(item, header)?;
-        Some(Match { index, offset, length })
-    })
-}
-
-/// Whether one item takes the message: offset and length.
+/// Whether one item takes the message: offset and length. The comments are the lines of Figure 1.
 #[must_use]
 pub fn accepts(item: &Item, header: &Header) -> Option<(u64, u64)> {
     // 11: match bits.
@@ -145,12 +126,5 @@ mod tests {
             }),
             Some((40, 60))
         );
-    }
-
-    #[test]
-    fn the_first_that_takes_it_takes_it() {
-        let list = [Item { node: 1, ..OPEN }, OPEN, OPEN];
-        assert_eq!(first_match(&list, &HEADER), Some(Match { index: 1, offset: 40, length: 60 }));
-        assert_eq!(first_match(&list[..1], &HEADER), None);
     }
 }

@@ -17,7 +17,7 @@ pub fn item() -> impl Strategy<Value = Item> {
     let bits = (0..3_u64, prop_oneof![Just(0), Just(u64::MAX), 0..4_u64]);
     let any_flags = prop_oneof![2 => Just(flag::VALID | flag::PUT | flag::GET), 3 => 0..flag::END];
     let memory = (small(), any::<u16>(), small(), small());
-    let threshold = prop_oneof![Just(0_u32), Just(1), Just(INFINITE), Just(1 << 16), Just(1 << 31)];
+    let threshold = prop_oneof![Just(0_u32), Just(1), 2..5_u32, Just(INFINITE), Just(1 << 16), Just(1 << 31)];
     (bits, ids, any_flags, memory, threshold).prop_map(
         |((match_bits, dont_ignore_bits), (node, process), flags, memory, threshold)| {
             let (length, share, offset, max_size) = memory;
@@ -41,6 +41,11 @@ pub fn item() -> impl Strategy<Value = Item> {
             }
         },
     )
+}
+
+/// Any item, and its own offset anywhere: as no card would link it.
+pub fn any_offset() -> impl Strategy<Value = Item> {
+    (item(), small()).prop_map(|(item, local_offset)| Item { local_offset, ..item })
 }
 
 /// Any header, likely to match such an item.
