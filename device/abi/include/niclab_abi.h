@@ -2016,6 +2016,24 @@ NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
 /* Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`]. */
 #define NICLAB_OP_RING_TERMS 21U
 
+/*
+ * CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No body,
+ * answered by [`FifoHead`].
+ */
+#define NICLAB_OP_FIFO_LOOK 22U
+
+/*
+ * CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`]. Answered, without
+ * a body, when it is stored.
+ */
+#define NICLAB_OP_FIFO_TAKE 23U
+
+/*
+ * CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card reads:
+ * [`FifoSend`]. Answered, without a body, when the card has read all of it.
+ */
+#define NICLAB_OP_FIFO_SEND 24U
+
 /* [`RingStart::ring`], [`RingName::ring`]: what is to be sent. */
 #define NICLAB_RING_TRANSMIT 0U
 
@@ -2067,7 +2085,10 @@ NICLAB_ASSERT_SIZE(struct niclab_ring_interrupts, 16);
 /* Answer to [`OP_RING_TERMS`]. */
 struct niclab_ring_terms {
 
-	/* Descriptors that the receive ring shall have, each with a buffer for a whole frame. */
+	/*
+	 * Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
+	 * processor drives each transfer ([`OP_FIFO_LOOK`]).
+	 */
 	__u32 receive_buffers;
 
 	/* Frames that may be on their way from one node to another without acknowledgement; 0: any number. */
@@ -2095,6 +2116,72 @@ struct niclab_ring_terms {
 	__u32 protocol;
 };
 NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 40);
+
+/*
+ * Most bytes of the head of a frame that the processor reads or stores: an Ethernet header and
+ * [`crate::active_ports::FrameHead`] are 22.
+ */
+#define NICLAB_FIFO_HEAD_BYTES 24U
+
+/* Answer to [`OP_FIFO_LOOK`]. */
+struct niclab_fifo_head {
+
+	/* Bytes of the first frame in the FIFO; zero: there is none. */
+	__u32 bytes;
+
+	/* [`RING_STATUS_DAMAGED`] where its check sequence is wrong, else zero. */
+	__u32 status;
+
+	/* The first [`FIFO_HEAD_BYTES`] of it, first byte lowest, zeros behind its end. */
+	__u64 head_0;
+
+	/* The next eight. */
+	__u64 head_1;
+
+	/* The last eight. */
+	__u64 head_2;
+};
+NICLAB_ASSERT_SIZE(struct niclab_fifo_head, 32);
+
+/* Body of [`OP_FIFO_TAKE`]. */
+struct niclab_fifo_take {
+
+	/* Guest-physical address of where the part goes. */
+	__u64 address;
+
+	/* Bytes of the frame in front of the part. */
+	__u32 skip_bytes;
+
+	/* Bytes of the part; zero: the frame is dropped, and nothing is stored. */
+	__u32 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_fifo_take, 16);
+
+/* Body of [`OP_FIFO_SEND`]. */
+struct niclab_fifo_send {
+
+	/* The head of the frame, first byte lowest. */
+	__u64 head_0;
+
+	/* The next eight bytes. */
+	__u64 head_1;
+
+	/* The last eight bytes. */
+	__u64 head_2;
+
+	/* Bytes of the head: [`FIFO_HEAD_BYTES`] at most. */
+	__u32 head_bytes;
+
+	/* Bytes of the data behind it. */
+	__u32 bytes;
+
+	/* Guest-physical address of the data. */
+	__u64 address;
+
+	/* Bytes of the message whose first frame this is, else zero: for reports, no hardware would read it. */
+	__u64 message_bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
 
 /* Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64). */
 #define NICLAB_RING_MAX_SKIP_BYTES 120U

@@ -34,6 +34,16 @@ pub const OP_RING_INTERRUPTS: u32 = 20;
 /// Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`].
 pub const OP_RING_TERMS: u32 = 21;
 
+/// CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No body,
+/// answered by [`FifoHead`].
+pub const OP_FIFO_LOOK: u32 = 22;
+/// CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`]. Answered, without
+/// a body, when it is stored.
+pub const OP_FIFO_TAKE: u32 = 23;
+/// CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card reads:
+/// [`FifoSend`]. Answered, without a body, when the card has read all of it.
+pub const OP_FIFO_SEND: u32 = 24;
+
 /// [`RingStart::ring`], [`RingName::ring`]: what is to be sent.
 pub const RING_TRANSMIT: u32 = 0;
 /// [`RingStart::ring`], [`RingName::ring`]: room for what comes.
@@ -78,7 +88,8 @@ layout! {
 layout! {
     /// Answer to [`OP_RING_TERMS`].
     pub struct RingTerms: 40 {
-        /// Descriptors that the receive ring shall have, each with a buffer for a whole frame.
+        /// Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
+        /// processor drives each transfer ([`OP_FIFO_LOOK`]).
         pub receive_buffers: u32,
         /// Frames that may be on their way from one node to another without acknowledgement; 0: any number.
         pub window: u32,
@@ -96,6 +107,58 @@ layout! {
         pub interrupt_delay_ns: u32,
         /// [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes.
         pub protocol: u32,
+    }
+}
+
+/// Most bytes of the head of a frame that the processor reads or stores: an Ethernet header and
+/// [`crate::active_ports::FrameHead`] are 22.
+pub const FIFO_HEAD_BYTES: u32 = 24;
+
+layout! {
+    /// Answer to [`OP_FIFO_LOOK`].
+    pub struct FifoHead: 32 {
+        /// Bytes of the first frame in the FIFO; zero: there is none.
+        pub bytes: u32,
+        /// [`RING_STATUS_DAMAGED`] where its check sequence is wrong, else zero.
+        pub status: u32,
+        /// The first [`FIFO_HEAD_BYTES`] of it, first byte lowest, zeros behind its end.
+        pub head_0: u64,
+        /// The next eight.
+        pub head_1: u64,
+        /// The last eight.
+        pub head_2: u64,
+    }
+}
+
+layout! {
+    /// Body of [`OP_FIFO_TAKE`].
+    pub struct FifoTake: 16 {
+        /// Guest-physical address of where the part goes.
+        pub address: u64,
+        /// Bytes of the frame in front of the part.
+        pub skip_bytes: u32,
+        /// Bytes of the part; zero: the frame is dropped, and nothing is stored.
+        pub bytes: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_FIFO_SEND`].
+    pub struct FifoSend: 48 {
+        /// The head of the frame, first byte lowest.
+        pub head_0: u64,
+        /// The next eight bytes.
+        pub head_1: u64,
+        /// The last eight bytes.
+        pub head_2: u64,
+        /// Bytes of the head: [`FIFO_HEAD_BYTES`] at most.
+        pub head_bytes: u32,
+        /// Bytes of the data behind it.
+        pub bytes: u32,
+        /// Guest-physical address of the data.
+        pub address: u64,
+        /// Bytes of the message whose first frame this is, else zero: for reports, no hardware would read it.
+        pub message_bytes: u64,
     }
 }
 

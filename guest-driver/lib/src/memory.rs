@@ -1,6 +1,8 @@
-//! Pages shared with a device: every `unsafe` access of the library is in this module.
+//! Pages shared with a device: every `unsafe` access of the library is in this module and in [`copy`].
 //!
 //! They are words for [`niclab_port::atomic`]. Only the doorbell is a register, and is stored to as such ([`Doorbell`]).
+
+pub(crate) mod copy;
 
 use std::any::Any;
 use std::fs::File;
@@ -108,9 +110,7 @@ impl Memory {
         if let Some(first) = first {
             begin.copy_from_slice(&first.load(Ordering::Relaxed).to_ne_bytes()[head]);
         }
-        for (bytes, word) in middle.iter_mut().zip(whole) {
-            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-        }
+        copy::load(whole, middle);
         if let Some(last) = last.first() {
             end.copy_from_slice(&last.load(Ordering::Relaxed).to_ne_bytes()[..end.len()]);
         }
@@ -127,9 +127,7 @@ impl Memory {
         if let Some(first) = first {
             merge(first, head, begin);
         }
-        for (word, bytes) in whole.iter().zip(middle) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-        }
+        copy::store(whole, middle);
         if let Some(last) = last.first() {
             merge(last, 0..end.len(), end);
         }

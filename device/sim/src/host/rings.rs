@@ -1,6 +1,7 @@
 //! Hosts of cards with descriptor rings: the driver is here, and with it ports, windows and messages. A program sends by a system
 //! call and has what comes once the driver has copied it.
 
+mod direct;
 mod figures;
 mod memory;
 
@@ -31,6 +32,7 @@ use niclab_port::active_ports::window::{Inbound, Outbound, Taken};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Mark, PortPlan, Script};
 
+use self::direct::{Direct, SEND_TOKEN};
 use self::memory::{BUFFER_BYTES, Memory, TRANSMIT_DESCRIPTORS, Which, is_ring};
 use super::ethernet::Function;
 use super::tally::{Interrupts, Tally};
@@ -79,6 +81,8 @@ pub(super) struct Raised {
     stray: u64,
     acknowledgements: u64,
     demands: u64,
+    /// System calls of drivers that demand nothing.
+    calls: u64,
     written_back: u64,
 }
 
@@ -102,6 +106,7 @@ struct RingHost {
     untold: usize,
     /// Until when the driver is at work on what it was told of: then it finds more by itself.
     at_work_until: Time,
+    direct: Direct,
     tally: Tally,
     raised: Raised,
     interrupts: Interrupts,
@@ -126,6 +131,7 @@ impl RingHost {
             arrivals: VecDeque::new(),
             untold: 0,
             at_work_until: Time::ZERO,
+            direct: Direct::default(),
             tally: Tally::default(),
             raised: Raised::default(),
             interrupts: Interrupts::default(),
@@ -147,9 +153,8 @@ impl RingHost {
         request.extend(body);
         self.handle(self.clock(), Input::Control { token: 0, request: &request }, checker, effects);
         let reply = self.replies.pop_front().unwrap_or_default();
-        let (head, body) = reply.split_at_checked(Reply::BYTES).unwrap_or_default();
-        match Reply::from_bytes(head).map(|reply| reply.status) {
-            Some(STATUS_OK) => Ok(FrameBytes::from_slice(body)),
+        match status_of(&reply) {
+            Some(STATUS_OK) => Ok(FrameBytes::from_slice(reply.get(Reply::BYTES..).unwrap_or_default())),
             status => Err(Refused { operation, status: status.unwrap_or(u32::MAX) }),
         }
     }
@@ -162,7 +167,10 @@ impl RingHost {
         self.receive = Ring::new(terms.receive_buffers);
         self.terms = Some(terms);
         (0..terms.receive_buffers).for_each(|_| self.give_buffer());
-        for (ring, which) in [(RING_TRANSMIT, Which::Transmit), (RING_RECEIVE, Which::Receive)] {
+        let rings = if self.is_direct() { 0 } else { 2 };
+        for (ring, which) in
+            [(RING_TRANSMIT, Which::Transmit), (RING_RECEIVE, Which::Receive)].into_iter().take(rings)
+        {
             let start = RingStart { ring, skip_bytes: SKIP_BYTES, first: which.address(), reserved: 0 };
             self.control(OP_RING_START, Some(&start), checker, effects)?;
         }
@@ -242,9 +250,13 @@ impl RingHost {
                 }
                 Output::Interrupt { .. } => {
                     self.interrupts.frames += 1;
+                    if self.is_direct() {
+                        self.look_soon(now);
+                    }
                     let untold = std::mem::take(&mut self.untold);
                     self.in_hand(untold);
                 }
+                Output::Reply { at, token: SEND_TOKEN, bytes } => self.on_sent(at, &bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
                 Output::WindowRead { .. } | Output::Complete { .. } => {
                     let node = self.node;
@@ -339,6 +351,9 @@ impl RingHost {
         let head =
             FrameHead { protocol, kind: FRAME_ACKNOWLEDGEMENT, source_port: 0, target_port: 0, number };
         self.raised.acknowledgements += 1;
+        if self.is_direct() {
+            return self.send((node, &head, &[]), 0, checker, effects);
+        }
         self.post(node, &head, &[], 0);
         self.demand(now, checker, effects);
     }
@@ -364,6 +379,11 @@ impl RingHost {
             if part.is_last {
                 peer.outbox.pop_front();
             }
+            if self.is_direct() {
+                // The processor waits for each frame, and looks at what has come before the next.
+                let message_bytes = if part.is_first { message_bytes } else { 0 };
+                return self.send((node, &head, &bytes), message_bytes, checker, effects);
+            }
             self.post(node, &head, &bytes, if part.is_first { message_bytes } else { 0 });
             is_due = true;
         }
@@ -386,7 +406,12 @@ impl RingHost {
             self.raised.damaged += 1;
             return false;
         }
-        let view = ethernet::Frame::new_checked(&frame);
+        self.on_frame(&frame, checker)
+    }
+
+    /// A sound frame has come. Whether a program has a message by it.
+    fn on_frame(&mut self, frame: &[u8], checker: &mut Checker) -> bool {
+        let view = ethernet::Frame::new_checked(frame);
         let source = view.and_then(|view| node_of_mac(&view.source()));
         let head = view.and_then(|view| FrameHead::from_bytes(view.payload()));
         let is_cluster = view.is_some_and(|view| view.ether_type() == ETHER_TYPE_CLUSTER);
@@ -515,10 +540,12 @@ impl Host for RingHost {
         self.tally.received_bytes += frame.len() as u64;
         let input = Input::Frame { frame, head: passage.head, message: *message };
         self.handle(now, input, checker, effects);
+        self.on_came(now);
     }
 
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) {
         self.handle(now, Input::Timeout, checker, effects);
+        self.poll(now);
     }
 
     fn hand_over(
@@ -545,9 +572,16 @@ impl Host for RingHost {
             }
             return;
         }
-        if self.clock() > now {
+        if self.next_look().is_some_and(|at| at <= now) {
+            if self.look(now, checker, effects) {
+                script.on_received();
+            }
             return;
         }
+        if self.clock() > now || self.direct.is_sending {
+            return;
+        }
+        self.not_before = self.not_before.max(now);
         // What keeps others going comes before what the program wants.
         if let Some(node) = self.owed() {
             return self.acknowledge(now, node, checker, effects);
@@ -567,12 +601,15 @@ impl Host for RingHost {
     }
 
     fn soonest(&self) -> Time {
-        let arrival = self.arrivals.front().copied();
+        let arrival = self.arrivals.front().copied().or_else(|| self.next_look());
         arrival.into_iter().chain(self.memory.next_visible()).fold(self.clock(), Time::min)
     }
 
     fn wake(&mut self, script: &mut Script) -> Option<Time> {
-        let arrival = self.arrivals.front().copied();
+        let arrival = self.arrivals.front().copied().or_else(|| self.next_look());
+        if self.direct.is_sending {
+            return arrival;
+        }
         let clock = self.clock();
         let owed = self.owed().or_else(|| self.pushable()).map(|_| clock);
         let next = script.next(|flow| self.is_blocked(flow));
@@ -625,6 +662,11 @@ impl Host for RingHost {
             }
         }
     }
+}
+
+/// The status of an answer.
+fn status_of(answer: &[u8]) -> Option<u32> {
+    Reply::from_bytes(answer).map(|reply| reply.status)
 }
 
 fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {

@@ -168,6 +168,23 @@ impl Card {
         self.pages.set_doorbell(if is_wanted { DOORBELL_WANTED } else { DOORBELL_SPARED });
     }
 
+    /// Whether guests are told that no doorbell is needed.
+    pub const fn is_polled(&self) -> bool {
+        self.is_polled
+    }
+
+    /// Tells guests that no doorbell is needed while the device looks. Slots that it takes then are counted as spared if they were
+    /// launched after guests could see that.
+    pub fn spare_doorbell(&mut self, is_counted: bool) {
+        self.is_polled = is_counted;
+        self.pages.set_doorbell(DOORBELL_SPARED);
+    }
+
+    /// Whether a program has launched what the model takes now, or stored a register, since the last look.
+    pub fn has_news(&self, port: u32) -> bool {
+        self.pages.has_registers(port) || self.pages.is_launched(port) && self.nic.accepts_store(port)
+    }
+
     /// What only the shell can count.
     fn shell_counts(&self) -> ShellCounts {
         ShellCounts {

@@ -63,6 +63,11 @@ struct PortView {
 
 impl PortView {
     const FRESH: Self = Self { expected: 1, released: 0, armed: 0, release_interval: 0, report: 0, turns: 0 };
+
+    /// Those that were seen last, in the order of [`Pages::registers`].
+    const fn registers(&self) -> [u64; 3] {
+        [self.released, self.armed, self.release_interval]
+    }
 }
 
 /// A launched slot, taken out of its page.
@@ -248,9 +253,9 @@ impl Pages {
         Some(Launch { store: PageStore { port, code: launch as u32, words }, received })
     }
 
-    /// The registers of `port` that were stored since the last look.
+    /// What the registers of `port` hold: released, armed, release interval.
     #[inline]
-    pub fn take_registers(&mut self, port: u32) -> [Option<Register>; 3] {
+    fn registers(&self, port: u32) -> [u64; 3] {
         let page = self.page(self.completer_page(port));
         let load = |offset: u64| {
             page.get(offset as usize / 8).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
@@ -261,8 +266,22 @@ impl Pages {
         let released = load(COMPLETER_RELEASED_OFFSET);
         // Stored before the first slice can arrive, so that it is never seen after a release that it is for.
         let interval = load(COMPLETER_INTERVAL_OFFSET);
+        [released, armed, interval]
+    }
+
+    /// Whether a register of `port` was stored since the last look.
+    pub fn has_registers(&self, port: u32) -> bool {
+        let seen = self.ports.get(port as usize).map(PortView::registers);
+        seen.is_some_and(|seen| seen != self.registers(port))
+    }
+
+    /// The registers of `port` that were stored since the last look.
+    #[inline]
+    pub fn take_registers(&mut self, port: u32) -> [Option<Register>; 3] {
+        let registers = self.registers(port);
+        let [released, armed, interval] = registers;
         let Some(view) = self.ports.get_mut(port as usize) else { return [None; 3] };
-        if (view.released, view.armed, view.release_interval) == (released, armed, interval) {
+        if view.registers() == registers {
             return [None; 3];
         }
         let changed = [
@@ -330,14 +349,20 @@ impl Pages {
         }
         let begin = first_page * PAGE_BYTES + range.bytes.start;
         let end = first_page * PAGE_BYTES + range.bytes.end;
-        let words = (begin / 8) as usize..end.div_ceil(8) as usize;
-        let Some(words) = self.words().get(words) else { return false };
-        // Frames begin on whole words, but for those of a message whose program pushed it to an odd place.
-        let (skipped, before) = ((begin % 8) as usize, into.len());
-        into.reserve(8 * words.len());
-        words.iter().for_each(|word| into.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()));
-        into.drain(before..before + skipped);
-        into.truncate(before + (end - begin) as usize);
+        let (begin, count) = (begin as usize, (end - begin) as usize);
+        if begin + count > self.mapping.size() {
+            return false;
+        }
+        let have = into.len();
+        into.reserve(count);
+        // SAFETY: the mapping keeps `count` bytes from `begin` on readable, as was just looked; `into` has reserved as many behind the
+        // `have` that it holds, in memory of its own, which cannot overlap the BAR; all of them are written before its length says
+        // so. What a program stores meanwhile is copied or not, and every bit pattern is a byte.
+        unsafe {
+            let end = into.as_mut_ptr().add(have);
+            std::ptr::copy_nonoverlapping(self.mapping.as_ptr().add(begin), end, count);
+            into.set_len(have + count);
+        }
         true
     }
 
@@ -362,7 +387,7 @@ impl Pages {
     #[inline]
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `size()` bytes of readable and writable memory, aligned to a page, and lives as long as
-        // `self`, from which the slice borrows. It is never accessed but through these atomics, neither in this process
+        // `self`, from which the slice borrows. It is never accessed but through these atomics, or copied out of (`append`), neither in this process
         // nor, with more than plain stores and loads, in another. Nobody else can shrink the file: it is handed out only
         // to the front end, which already has power over the whole guest.
         unsafe {

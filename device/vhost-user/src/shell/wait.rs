@@ -10,10 +10,14 @@ use niclab_spec::WaitPolicy;
 use parking_lot::MutexGuard;
 
 use super::Shell;
+use super::card::Card;
 use super::world::{Found, World};
 
 /// Longest stretch of polling before the thread looks at the guest's other queues.
 const STRETCH: Duration = Duration::from_micros(200);
+
+/// Looks at a node's pages after one doorbell, each of at most a turn: a guest that launches on and on keeps others from the world.
+const MAX_LOOKS: u32 = 4;
 
 /// What a node's thread does after a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +44,18 @@ impl Policy {
 }
 
 impl Shell {
-    /// Looks at the pages of `node`, because a doorbell was rung.
+    /// Looks at the pages of `node`, because a doorbell was rung. What is launched meanwhile needs none: each is an exit from the
+    /// virtual machine.
     pub fn serve_doorbell(&self, node: usize) -> Found {
         let mut world = self.world();
-        let found = world.serve_pages(node);
+        let is_polled = world.cards.get(node).is_some_and(Card::is_polled);
+        let found = if is_polled || world.is_in_lockstep() {
+            // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there
+            // is nothing to spare, and no last look.
+            world.serve_pages(node)
+        } else {
+            look_on(&mut world, node)
+        };
         if found.work > 0 {
             self.did(&mut world);
         }
@@ -117,6 +129,25 @@ impl Shell {
     }
 }
 
+/// Looks at the pages of `node` as long as programs have launched meanwhile, which need no doorbell for it.
+fn look_on(world: &mut World, node: usize) -> Found {
+    let mut found = Found::default();
+    for looks in 0..MAX_LOOKS {
+        if let Some(card) = world.cards.get_mut(node) {
+            // What is there at the first look was rung for.
+            card.spare_doorbell(looks > 0);
+        }
+        let look = world.serve_pages(node);
+        found = Found { work: found.work + look.work, more: look.more };
+        want_doorbell(world, node, true);
+        // Behind the barrier in this: at what was stored before a guest could see that.
+        if look.more || !world.has_news(node) {
+            return found;
+        }
+    }
+    Found { more: true, ..found }
+}
+
 fn want_doorbell(world: &mut World, node: usize, is_wanted: bool) {
     if let Some(card) = world.cards.get_mut(node) {
         card.want_doorbell(is_wanted);
@@ -125,7 +156,107 @@ fn want_doorbell(world: &mut World, node: usize, is_wanted: bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use niclab_abi::PAGE_BYTES;
+    use niclab_abi::bar::{
+        DOORBELL_SPARED, DOORBELL_WANTED, INFO_DOORBELL_OFFSET, SLOT_LAUNCH_WORD, SLOT_WORDS, launch_word,
+        slot_of,
+    };
+    use niclab_model::fabric::link::LinkConfig;
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
+    use niclab_model::nic::windows::PAGES_OF_PORTS;
+    use niclab_model::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
+    use niclab_model::platform::ledger::Ledger;
+    use niclab_model::platform::node_bus::NodeBus;
+    use niclab_model::time::{Span, Time};
+
     use super::*;
+    use crate::shell::network::Network;
+    use crate::shell::pages::Pages;
+
+    /// A card whose program launches again while its last launch is looked at, and which takes that at the next look only.
+    struct Eager {
+        bar: File,
+        requester_page: u32,
+        /// Launches that its program makes in all.
+        most: u32,
+        launched: u32,
+        /// What the doorbell's word says whenever it launches.
+        words: Arc<Mutex<Vec<u64>>>,
+        asked: AtomicU32,
+        ledger: Ledger,
+    }
+
+    impl Eager {
+        fn launch(&mut self) {
+            self.launched += 1;
+            let slot = slot_of(self.launched) as usize * SLOT_WORDS + SLOT_LAUNCH_WORD;
+            let place = u64::from(self.requester_page) * PAGE_BYTES + 8 * slot as u64;
+            self.bar.write_all_at(&launch_word(64, self.launched).to_le_bytes(), place).unwrap();
+            self.words.lock().unwrap().push(doorbell(&self.bar));
+        }
+    }
+
+    fn doorbell(bar: &File) -> u64 {
+        let mut word = [0; 8];
+        bar.read_exact_at(&mut word, INFO_DOORBELL_OFFSET).unwrap();
+        u64::from_le_bytes(word)
+    }
+
+    impl Nic for Eager {
+        fn handle(&mut self, _: Time, input: Input<'_>, _: &mut NodeBus) {
+            if matches!(input, Input::PageStore(_)) && self.launched < self.most {
+                self.launch();
+            }
+        }
+
+        /// A look asks before it takes a slot, before the next one, and once more at its end; then it is asked whether there is news.
+        fn accepts_store(&self, _: u32) -> bool {
+            matches!(self.asked.fetch_add(1, Ordering::Relaxed) % 4, 0 | 3)
+        }
+
+        fn memory_named_by(&self, _: &[u8]) -> HostRanges {
+            HostRanges::new()
+        }
+
+        fn poll_output(&mut self) -> Option<Output> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Option<Time> {
+            None
+        }
+
+        fn is_open(&self, port: u32) -> bool {
+            port == 0
+        }
+    }
+
+    impl Observed for Eager {
+        fn delivered(&self, _: u32) -> u64 {
+            0
+        }
+
+        fn unordered(&self) -> u64 {
+            0
+        }
+
+        fn ledger(&self) -> &Ledger {
+            &self.ledger
+        }
+
+        fn ledger_mut(&mut self) -> &mut Ledger {
+            &mut self.ledger
+        }
+
+        fn statistics(&self, _: &ShellCounts) -> Statistics {
+            Statistics::default()
+        }
+    }
 
     #[test]
     fn polling_needs_cores_or_a_plain_word() {
@@ -135,5 +266,55 @@ mod tests {
         assert_eq!(choose(WaitPolicy::Adaptive, 5), Policy::Adaptive(Duration::from_micros(20)));
         assert_eq!(choose(WaitPolicy::Poll, 1), Policy::Poll);
         assert_eq!(choose(WaitPolicy::Block, 64), Policy::Block);
+    }
+
+    /// What serving the doorbell of such a program finds, what it had seen, and how many launches were spared theirs.
+    fn serve(most: u32) -> (Found, Vec<u64>, u64) {
+        let fabric = Fabric::new(&FabricConfig {
+            links: vec![LinkConfig::ethernet(1_000_000_000)],
+            forwarding: Forwarding::CutThrough,
+            switch_fall_through: Span::ZERO,
+            seed: 1,
+        });
+        let pages = Pages::new(PAGES_OF_PORTS, 1).unwrap();
+        let words = Arc::default();
+        let nic = Eager {
+            bar: pages.file().try_clone().unwrap(),
+            requester_page: pages.requester_page(0),
+            most,
+            launched: 1,
+            words: Arc::clone(&words),
+            asked: AtomicU32::new(0),
+            ledger: Ledger::default(),
+        };
+        let bar = pages.file().try_clone().unwrap();
+        let network = Network::new(fabric.unwrap());
+        let mut world = World::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), network, 1);
+        world.cards[0].follow_ports();
+        bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&world)).unwrap();
+        let shell = Shell::new(world, Vec::new());
+        let found = shell.serve_doorbell(0);
+        assert_eq!(doorbell(&bar), DOORBELL_WANTED, "nobody looks any more");
+        let seen = words.lock().unwrap().clone();
+        let spared = shell.world().cards[0].counts.doorbells_spared;
+        (found, seen, spared)
+    }
+
+    fn launch_place(world: &World) -> u64 {
+        let page = u64::from(world.cards[0].pages.requester_page(0)) * PAGE_BYTES;
+        page + 8 * (slot_of(1) as usize * SLOT_WORDS + SLOT_LAUNCH_WORD) as u64
+    }
+
+    #[test]
+    fn what_is_launched_while_the_device_looks_needs_no_doorbell_and_is_found() {
+        let (found, seen, spared) = serve(3);
+        assert_eq!((found, spared), (Found { work: 3, more: false }, 2));
+        assert_eq!(seen, [DOORBELL_SPARED; 2]);
+    }
+
+    #[test]
+    fn a_program_that_launches_on_and_on_is_left_for_others() {
+        let (found, ..) = serve(u32::MAX);
+        assert_eq!(found, Found { work: MAX_LOOKS, more: true });
     }
 }

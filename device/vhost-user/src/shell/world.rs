@@ -171,6 +171,13 @@ impl World {
         self.for_each_ledger(Ledger::restart_latency);
     }
 
+    /// Whether a look at the open pages of `node` would find something. A slot that its model does not take is nothing: whoever
+    /// makes room for it comes back to it.
+    pub fn has_news(&self, node: usize) -> bool {
+        let Some(card) = self.cards.get(node) else { return false };
+        (0..card.ports()).any(|port| card.is_open(port) && card.has_news(port))
+    }
+
     /// Looks at the open pages of `node`: takes what was launched, reads registers, carries it all through.
     #[inline]
     pub fn serve_pages(&mut self, node: usize) -> Found {

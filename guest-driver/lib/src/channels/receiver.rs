@@ -7,11 +7,12 @@ use niclab_abi::channels::ChannelPayload;
 use niclab_port::channels::{self, Incoming};
 use niclab_port::slices::Slice;
 
+use crate::memory::copy;
 use crate::port::Queue;
 use crate::region::Region;
 use crate::{Address, Deadline, Error, WaitPolicy};
 
-/// The longest messages that fit beside one another into a payload region, for each release of slices.
+/// The longest messages that fit beside one another into a payload region, for each release of slices that have payload.
 const MESSAGES_BETWEEN_RELEASES: u64 = 4;
 
 /// The payload of a message, where the card has stored it.
@@ -40,15 +41,17 @@ impl<'a> Payload<'a> {
     /// Copies its bytes from `offset` on, as many as `out` holds. Returns how many there were.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> usize {
         let bytes = self.bytes.saturating_sub(offset).min(out.len());
-        let (mut rest, mut lane) = (&mut out[..bytes], offset % 8);
-        for word in self.words.iter().skip(offset / 8) {
-            let whole = &word.load(Ordering::Relaxed).to_le_bytes()[lane..];
-            let (part, behind) = rest.split_at_mut(whole.len().min(rest.len()));
-            part.copy_from_slice(&whole[..part.len()]);
-            (rest, lane) = (behind, 0);
-            if rest.is_empty() {
-                break;
-            }
+        let words = self.words.get(offset / 8..).unwrap_or_default();
+        let (head, rest) = out[..bytes].split_at_mut((offset.next_multiple_of(8) - offset).min(bytes));
+        let (first, words) = words.split_at(usize::from(!head.is_empty()).min(words.len()));
+        if let Some(first) = first.first() {
+            let begin = offset % 8;
+            head.copy_from_slice(&first.load(Ordering::Relaxed).to_ne_bytes()[begin..begin + head.len()]);
+        }
+        let (wholes, rest) = rest.as_chunks_mut::<8>();
+        copy::load(words, wholes);
+        if let Some(last) = words.get(wholes.len()).filter(|_| !rest.is_empty()) {
+            rest.copy_from_slice(&last.load(Ordering::Relaxed).to_ne_bytes()[..rest.len()]);
         }
         bytes
     }
@@ -84,11 +87,18 @@ pub struct Receiver {
     queue: Queue<Slice>,
     address: Address,
     region: Region,
+    /// Messages with payload that were consumed and not released: their room is what others may wait for.
+    held: u64,
+    /// How many these may be: no piece of the region that a message waits for is cut by more of them.
+    most_held: u64,
+    /// What was released when they were last counted.
+    released: u64,
 }
 
 impl Receiver {
-    /// A half whose payload goes to `region`. The device is told how often slices are released: before the room of a message can
-    /// be missing.
+    /// A half whose payload goes to `region`. The device is told how often slices are released. Those with payload are released
+    /// sooner, before the room of a message can be missing: a release is a doorbell, an exit from a virtual machine, and short
+    /// messages take no room.
     pub(super) fn new(
         mut queue: Queue<Slice>,
         address: Address,
@@ -98,10 +108,11 @@ impl Receiver {
         let bytes = region.bytes() as u64;
         let places = bytes / max_bytes.next_multiple_of(64).max(64);
         let slices = u64::from(queue.slices());
-        queue.set_release_interval((slices / 4).min(places / MESSAGES_BETWEEN_RELEASES).max(1));
+        queue.set_release_interval((slices / 4).max(1));
         let name = region.name();
         region.backing().set_payload(&ChannelPayload { port: 0, region: name, offset: 0, bytes })?;
-        Ok(Self { queue, address, region })
+        let most_held = (places / MESSAGES_BETWEEN_RELEASES).max(1);
+        Ok(Self { queue, address, region, held: 0, most_held, released: 0 })
     }
 
     /// Sets how this half waits.
@@ -140,7 +151,26 @@ impl Receiver {
     /// The message at the front is done: its payload may be overwritten from now on.
     #[inline]
     pub fn advance(&mut self) {
-        self.queue.take(|queue, records| Some(((), queue.advance(records))));
+        let incoming = self.queue.look(|queue, records| channels::front(queue, records));
+        // One that cannot be read may have any payload.
+        self.advance_past(incoming.is_none_or(|incoming| incoming.payload.is_some()));
+    }
+
+    #[inline]
+    fn advance_past(&mut self, has_payload: bool) {
+        let Self { queue, held, most_held, released, .. } = self;
+        queue.take(|queue, records| {
+            if *released != queue.released() {
+                (*released, *held) = (queue.released(), 0);
+            }
+            *held += u64::from(has_payload);
+            let mut is_released = queue.advance(records);
+            if !is_released && *held >= *most_held {
+                queue.release(records);
+                is_released = true;
+            }
+            Some(((), is_released))
+        });
     }
 
     /// What `take` makes of the next message, if that is there.
@@ -150,12 +180,12 @@ impl Receiver {
     /// As [`Receiver::front`], and the message is gone.
     #[inline]
     pub fn try_receive<T>(&mut self, take: impl FnOnce(&Message<'_>) -> T) -> Result<Option<T>, Error> {
-        let taken = match self.front() {
+        let (taken, has_payload) = match self.front() {
             Ok(None) => return Ok(None),
-            Ok(Some(message)) => Ok(Some(take(&message))),
-            Err(error) => Err(error),
+            Ok(Some(message)) => (Ok(Some(take(&message))), !message.payload.is_empty()),
+            Err(error) => (Err(error), true),
         };
-        self.advance();
+        self.advance_past(has_payload);
         taken
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use niclab_port::channels::{Outgoing, PayloadRoom, Pushing, Segments, Short};
 
+use crate::memory::copy;
 use crate::port::{Link, Requester, Status};
 use crate::{Address, Deadline, Error, Memory, WaitPolicy};
 
@@ -236,13 +237,11 @@ impl Sender {
     fn store(&self, place: u64, bytes: &[u8]) {
         let words = self.region.words().get((place / 8) as usize..).unwrap_or_default();
         let (wholes, rest) = bytes.as_chunks::<8>();
-        for (word, bytes) in words.iter().zip(wholes) {
-            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
-        }
+        copy::store(words, wholes);
         if let Some(last) = words.get(wholes.len()).filter(|_| !rest.is_empty()) {
             let mut whole = [0; 8];
             whole[..rest.len()].copy_from_slice(rest);
-            last.store(u64::from_le_bytes(whole), Ordering::Relaxed);
+            last.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
         }
     }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use niclab_model::nic::registry::Value;
 use niclab_spec::NicConfig;
 use niclab_user::channels::{
-    FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Place, Refusal, Short, Terms,
+    Bulk, FIRST_HANDLER, MAX_BULK_BYTES, MAX_NAME_BYTES, NameProblem, Node, Options, Outgoing, Place, Port,
+    Refusal, Short, Terms,
 };
-use niclab_user::{Address, Error};
+use niclab_user::{Address, Error, WaitPolicy};
 
 use super::{Cluster, PATIENCE, SHORT, node, until};
 
@@ -121,6 +122,36 @@ fn channels_of_a_program_are_told_apart_and_handlers_answer() {
         near.send_short(2, Short::new(node(1), 0), SHORT),
         Err(Error::BadValue { value: 2, .. })
     ));
+}
+
+#[test]
+fn room_of_payload_is_given_back_sooner_than_slices_are() {
+    let cluster = cluster(2, |_| {});
+    let open = |node| {
+        let terms = Terms { payload_bytes: 8 * MAX_BULK_BYTES as usize, ..TERMS };
+        Port::from_parts(cluster.open(node, 64), terms).expect("a channel")
+    };
+    let (mut near, mut far) = (open(0), open(1));
+    // One that sleeps rings for the interrupt.
+    far.set_wait_policy(WaitPolicy::Spin);
+    let mut pass = |count: u64, bytes: &[u8]| {
+        let before = far.sender.doorbells();
+        for _ in 0..count {
+            let short = Short::new(node(1), HANDLER);
+            let bulk = Bulk { short, bytes: bytes.len() as u64 };
+            let message = if bytes.is_empty() { Outgoing::Short(short) } else { Outgoing::Bulk(bulk) };
+            near.sender.send(message, bytes, PATIENCE).expect("sent");
+            far.receiver
+                .receive(PATIENCE, |message| assert_eq!(message.payload.len(), bytes.len()))
+                .expect("it comes");
+        }
+        far.sender.doorbells() - before
+    };
+    // A quarter of the slices; and of the places that the longest messages have, eight, a quarter.
+    assert_eq!(pass(32, &[]), 2);
+    assert_eq!(pass(32, &bytes(3)), 16);
+    assert_eq!((pass(15, &[]), pass(1, &[])), (0, 1), "those released do not count any more");
+    assert_eq!((pass(1, &bytes(3)), pass(14, &[]), pass(1, &bytes(3))), (0, 0, 1));
 }
 
 /// Whichever look finds it.

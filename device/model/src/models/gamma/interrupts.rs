@@ -53,6 +53,11 @@ impl Interrupts {
         self.deliver_all(now, effects);
     }
 
+    /// Whether the driver polls.
+    pub(super) const fn is_polled(&self) -> bool {
+        self.frames == 0
+    }
+
     /// The host is gone.
     pub(super) fn reset(&mut self) {
         *self = Self::default();

@@ -9,6 +9,7 @@ use niclab_abi::rings::{RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingIn
 use crate::models::gamma::config::{Config, ConfigError};
 use crate::models::gamma::control::Operation;
 use crate::models::gamma::counters::{Counters, Effects};
+use crate::models::gamma::direct::Direct;
 use crate::models::gamma::interrupts::Interrupts;
 use crate::models::gamma::receive::{Receive, Stores};
 use crate::models::gamma::transmit::Transmit;
@@ -36,6 +37,7 @@ pub struct Gamma {
     transmit: Transmit,
     receive: Receive,
     interrupts: Interrupts,
+    direct: Direct,
     /// Messages stored for each active port.
     delivered: [u64; ACTIVE_PORTS as usize],
     effects: Effects,
@@ -52,6 +54,7 @@ impl Gamma {
             transmit: Transmit::new(),
             receive: Receive::new(),
             interrupts: Interrupts::default(),
+            direct: Direct::default(),
             delivered: [0; ACTIVE_PORTS as usize],
             effects: Effects::new(HostInterface::new(config.profile.clone()), WORK),
             config,
@@ -69,7 +72,10 @@ impl Gamma {
             Input::PollDemand { queue } => self.on_demand(now, queue),
             Input::Frame { frame, head, message } => self.on_frame(head, now, frame, message),
             Input::DmaData { token, bytes, is_whole } => {
-                let Self { transmit, receive, config, effects, .. } = self;
+                let Self { transmit, receive, direct, config, effects, .. } = self;
+                if direct.on_data(now, (token, &bytes, is_whole), (transmit, config), effects) {
+                    return;
+                }
                 match receive.on_data(now, token, &bytes, is_whole, config, effects) {
                     Some(stores) => self.on_stored(stores),
                     None => {
@@ -81,9 +87,11 @@ impl Gamma {
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);
+                self.direct.go_on(now, &mut self.transmit, &self.config, &mut self.effects);
                 while let Some(stores) = self.receive.on_timeout(now, &self.config, &mut self.effects) {
                     self.on_stored(stores);
                 }
+                self.tell(now);
                 self.interrupts.on_timeout(now, &mut self.effects);
             }
             Input::HostReset => control::on_host_reset(self, now),
@@ -103,6 +111,14 @@ impl Gamma {
     fn on_frame(&mut self, head: Time, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
         let stores = self.receive.on_frame((head, now), frame, message, &self.config, &mut self.effects);
         self.on_stored(stores);
+        self.tell(now);
+    }
+
+    /// A processor that drives all transfers is told of the first frame that waits.
+    fn tell(&mut self, now: Time) {
+        if self.config.is_cpu_driven && !self.interrupts.is_polled() {
+            self.direct.on_arrived(now, &self.receive, &mut self.effects);
+        }
     }
 
     fn on_stored(&mut self, stores: Stores) {
@@ -144,6 +160,11 @@ impl Gamma {
         self.interrupts.set(now, wanted, &mut self.effects);
         Ok(())
     }
+
+    /// What only one of both modes has.
+    fn check_mode(&self, is_cpu_driven: bool) -> Result<(), ControlError> {
+        if self.config.is_cpu_driven == is_cpu_driven { Ok(()) } else { Err(ControlError::BadOperation) }
+    }
 }
 
 impl Controlled for Gamma {
@@ -181,6 +202,7 @@ impl Controlled for Gamma {
         self.transmit.stop();
         self.receive.stop();
         self.interrupts.reset();
+        self.direct.reset(&mut self.effects);
     }
 
     fn statistics(&self) -> Statistics {
@@ -195,10 +217,30 @@ impl Controlled for Gamma {
         &mut self,
         at: &mut Time,
         own: Operation,
-        _: &mut Option<ReplyDue>,
+        due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         match own {
-            Operation::Start(start) => self.start(*at, &start)?,
+            Operation::Look => {
+                self.check_mode(true)?;
+                return Ok(Answer::Now(reply_of(&self.direct.look(at, &self.receive, &mut self.effects))));
+            }
+            Operation::Take(take) => {
+                self.check_mode(true)?;
+                let port = Direct::take(at, &take, &mut self.receive, &mut self.effects)?;
+                if let Some(delivered) = port.and_then(|port| self.delivered.get_mut(usize::from(port))) {
+                    *delivered += 1;
+                }
+            }
+            Operation::Send(send) => {
+                self.check_mode(true)?;
+                let Self { direct, transmit, config, effects, .. } = self;
+                direct.send(*at, &send, due, (transmit, config), effects)?;
+                return Ok(Answer::Later);
+            }
+            Operation::Start(start) => {
+                self.check_mode(false)?;
+                self.start(*at, &start)?;
+            }
             Operation::Stop(name) if name.reserved != 0 => return Err(ControlError::BadValue),
             Operation::Stop(name) => {
                 let visible = match name.ring {
@@ -241,7 +283,7 @@ impl Nic for Gamma {
     }
 
     fn has_stations(&self) -> bool {
-        self.receive.is_started()
+        self.receive.is_started() || self.config.is_cpu_driven
     }
 
     fn accepts_store(&self, _: u32) -> bool {

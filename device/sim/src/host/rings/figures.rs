@@ -51,14 +51,14 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
 /// The ledger against what crossed the boundary of the model.
 pub(super) fn sums(host: &RingHost) -> Vec<Sum> {
     let line = |crossing| host.nic.ledger().line(crossing);
-    let Raised { demands, written_back, .. } = host.raised;
+    let Raised { demands, calls, written_back, .. } = host.raised;
     let of_card = [
         Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, host.tally.dma_bytes),
         Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, host.tally.read_bytes),
         Sum::new("descriptors written back", line(Crossing::DescriptorWriteBack).count, written_back),
         Sum::new("interrupts", line(Crossing::Interrupt).count, host.interrupts.total()),
         Sum::new("doorbells", line(Crossing::Doorbell).count, demands),
-        Sum::new("system calls", line(Crossing::HostSend).count, demands),
+        Sum::new("system calls", line(Crossing::HostSend).count, demands + calls),
     ];
     of_card.into_iter().chain(ethernet::figures::sums(&host.ethernet)).collect()
 }
