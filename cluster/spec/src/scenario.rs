@@ -263,6 +263,14 @@ impl Source {
             let what = "only workloads of the modelled NIC are performed in guests";
             problems.push(self.problem("workload.function", what, "use mode = \"sim\", or leave it out"));
         }
+        if file.mode != ScenarioMode::Sim && file.workload.datagram_every != 0 {
+            let what = "programs in guests send no datagrams of their own accord";
+            problems.push(self.problem(
+                "workload.datagram_every",
+                what,
+                "use mode = \"sim\", or leave it out",
+            ));
+        }
         for (index, ratio) in file.ratio.iter().enumerate() {
             let problem = wrong_ratio(ratio, &file);
             problems.extend(

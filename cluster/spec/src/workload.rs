@@ -38,6 +38,10 @@ pub struct Workload {
     /// Each n-th message interrupts its receiver, counted from 1 in each direction; 0: none does.
     #[serde(default)]
     pub interrupt_every: u64,
+    /// Behind each n-th message its sender sends a datagram of ordinary networking, as long as a frame, over the same rings to the
+    /// same node, where the NIC has rings; 0: never. Simulated alone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub datagram_every: u64,
     /// Slices of each receive queue, shared equally by those who send to it, or events of each event queue: a power of two.
     #[serde(default = "default_slices")]
     #[schemars(range(min = 8, max = 4096))]
@@ -233,6 +237,10 @@ pub struct WorkloadNode<'a> {
     pub mtu_bytes: u32,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl Workload {
     /// Ports that an incast's senders share at their receiver, and that a recording may name, at most.
     pub const MAX_PORTS: u32 = niclab_workloads::Workload::MAX_PORTS;
@@ -254,6 +262,7 @@ impl Workload {
             count: default_count(),
             warmup: 0,
             interrupt_every: 0,
+            datagram_every: 0,
             slices: default_slices(),
             receive: Receive::Posted,
             neighbours: None,
@@ -397,6 +406,12 @@ impl Workload {
     }
 
     fn check_node(&self, node: &WorkloadNode<'_>, nodes: u32, problems: &mut Problems) {
+        if self.datagram_every != 0
+            && (self.function == Function::Ethernet || !node.nic.model.has(FEATURE_RINGS))
+        {
+            let what = "this NIC carries no ordinary networking beside its messages";
+            problems.add("datagram_every", what, "leave it out, or use a NIC with descriptor rings");
+        }
         match (self.function, node.nic.model) {
             (Function::Ethernet, _) if matches!(self.kind, WorkloadKind::Reduce | WorkloadKind::Echo) => {
                 let what = "the Ethernet function has neither sums nor peripherals";

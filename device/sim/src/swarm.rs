@@ -260,11 +260,12 @@ fn describe(config: &SimConfig) -> String {
     let is_faulty = nodes.iter().any(|node| node.link.faults != Faults::default());
     let has_device_faults = nodes.iter().any(|node| !node.device_faults.is_none());
     format!(
-        "{} of {} messages of {} bytes{} among {} nodes with {} slices, profile {}{}{}",
+        "{} of {} messages of {} bytes{}{} among {} nodes with {} slices, profile {}{}{}",
         workload.kind.name(),
         workload.count,
         workload.message_bytes,
         over(config),
+        if workload.datagram_every == 0 { "" } else { " and datagrams" },
         nodes.len(),
         workload.slices,
         config.profile.name,
@@ -357,11 +358,12 @@ impl Dice {
 
     fn nic(&mut self, model: NicModel, workload: &mut Workload) -> NicConfig {
         let Workload { message_bytes, slices, .. } = *workload;
-        let mut drawn = DrawnWorkload { message_bytes, slices, receive: 0, echoes: false };
+        let mut drawn = DrawnWorkload { message_bytes, slices, receive: 0, echoes: false, datagram_every: 0 };
         let values = (model.swarm.draw)(&mut |bound| self.below(bound), &mut drawn);
         if workload.function == Function::Cluster {
             workload.message_bytes = drawn.message_bytes;
             workload.slices = drawn.slices;
+            workload.datagram_every = drawn.datagram_every;
             workload.receive = Receive::ALL[drawn.receive % Receive::ALL.len()];
             if workload.receive == Receive::Exposed {
                 workload.kind = WorkloadKind::PingPong;

@@ -564,7 +564,8 @@ impl Common<'_> {
             // As with links, nothing goes wrong before all ports are open.
             Box::new(FaultyNic::new(nic, FaultInjector::new(Rates::default(), config.seed, number)))
         };
-        Ok((maker.make)(HostSeat { number, nic, ethernet, terms, posts, channels }))
+        let datagram_every = config.workload.datagram_every;
+        Ok((maker.make)(HostSeat { number, nic, ethernet, terms, posts, channels, datagram_every }))
     }
 }
 

@@ -66,6 +66,8 @@ const SLOW_RECEIVE_PS: u64 = 150_000_000;
 /// Section 3's cluster.
 const NODES: u32 = 100;
 const MESSAGES_OF_EACH: u64 = 100;
+/// Messages behind which each node sends a datagram: of each sender one is under way with its window, 99 of 133.
+const DATAGRAM_EVERY: u64 = 8;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 type Simulate<'a> = &'a mut dyn FnMut(&SimConfig) -> Result<Report>;
@@ -158,6 +160,17 @@ pub struct Crowd {
     pub missed_frames: u64,
     /// Acknowledgements sent.
     pub acknowledgements: u64,
+    /// Datagrams sent beside the messages, over the same rings.
+    pub datagrams: u64,
+    /// Those that came.
+    pub datagrams_received: u64,
+}
+
+impl Crowd {
+    /// Whether all came, and found a buffer.
+    const fn is_whole(&self) -> bool {
+        self.missed_frames == 0 && self.sent == self.received && self.datagrams == self.datagrams_received
+    }
 }
 
 impl GammaFigures {
@@ -202,8 +215,8 @@ impl GammaFigures {
         ];
         let mut crowds = Vec::new();
         for (workload, kind, slow) in kinds {
-            for window in [8, 0] {
-                crowds.push(crowd(workload, kind, slow, window, simulate)?);
+            for (window, datagram_every) in [(8, 0), (8, DATAGRAM_EVERY), (0, 0)] {
+                crowds.push(crowd((workload, kind, slow), window, datagram_every, simulate)?);
             }
         }
         Ok(Self { version: GAMMA_FIGURES_VERSION, sizes, copies, crowds, labours: labours?, damage })
@@ -229,8 +242,7 @@ impl GammaFigures {
     pub fn hold(&self) -> bool {
         let windows = PLATFORMS.iter().all(|(profile, _)| self.do_windows_hold(profile));
         let crowds = self.crowds.iter().filter(|crowd| crowd.window > 0);
-        let is_lossless =
-            crowds.into_iter().all(|crowd| crowd.missed_frames == 0 && crowd.sent == crowd.received);
+        let is_lossless = crowds.into_iter().all(Crowd::is_whole);
         let driven = self.is_driven_at_line_rate() && self.does_a_quick_processor_hardly_help();
         windows && is_lossless && self.does_the_copy_diminish() && driven && self.is_damage_raised()
     }
@@ -413,16 +425,16 @@ fn frame_errors(bit_errors: f64) -> f64 {
 }
 
 fn crowd(
-    workload: &'static str,
-    kind: WorkloadKind,
-    slow_model_receive_ps: Option<u64>,
+    (workload, kind, slow_model_receive_ps): (&'static str, WorkloadKind, Option<u64>),
     window: u64,
+    datagram_every: u64,
     simulate: Simulate<'_>,
 ) -> Result<Crowd> {
     let mut config = configuration(PLATFORMS[1].0, window, 1_024, NODES)?;
     config.workload.kind = kind;
     config.workload.count = if kind == WorkloadKind::AllToAll { 4 } else { MESSAGES_OF_EACH };
     config.workload.warmup = 0;
+    config.workload.datagram_every = datagram_every;
     slow_model_receive_ps.into_iter().for_each(|ps| config.profile.host.receive_ps.value = ps);
     let report = simulate(&config)?;
     let sum = |count: &dyn Fn(&niclab_spec::report::NodeFigures) -> u64| report.nodes.iter().map(count).sum();
@@ -435,6 +447,8 @@ fn crowd(
         received: sum(&|node| node.messages_received),
         missed_frames: named("missed_frames") + named("fifo_overflows"),
         acknowledgements: named("driver_acknowledgements"),
+        datagrams: named("driver_datagrams_out"),
+        datagrams_received: named("driver_datagrams_in"),
     })
 }
 

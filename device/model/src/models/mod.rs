@@ -83,7 +83,13 @@ mod tests {
             assert!((1..=model.ports as usize).contains(&limits.open_ports.len()), "{}", model.name);
             assert!((model.promises)(&defaults).sound.is_delivered, "{}", model.name);
             for draw in 0..1_000 {
-                let mut workload = DrawnWorkload { message_bytes: 8, slices: 8, receive: 0, echoes: false };
+                let mut workload = DrawnWorkload {
+                    message_bytes: 8,
+                    slices: 8,
+                    receive: 0,
+                    echoes: false,
+                    datagram_every: 0,
+                };
                 let drawn = (model.swarm.draw)(&mut |bound| draw % bound.max(1), &mut workload);
                 assert_eq!((drawn.model(), model.problems(&drawn)), (*model, Vec::new()));
                 assert!((model.build)(&drawn, seat()).is_ok(), "{}: {drawn:?}", model.name);

@@ -458,6 +458,8 @@ pub struct DrawnWorkload {
     pub receive: usize,
     /// Messages go to cards beside the NICs, which send them back.
     pub echoes: bool,
+    /// Messages behind which there is a datagram of ordinary networking over the same card; zero: none.
+    pub datagram_every: u64,
 }
 
 #[cfg(test)]

@@ -188,6 +188,8 @@ pub struct HostSeat {
     pub posts: PostTerms,
     /// The same where it has channels.
     pub channels: ChannelTerms,
+    /// Messages after which a datagram of ordinary networking is sent beside them; zero: none ever is.
+    pub datagram_every: u64,
 }
 
 /// Makes the hosts of cards that are used in one way.

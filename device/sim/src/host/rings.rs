@@ -1,6 +1,7 @@
 //! Hosts of cards with descriptor rings: the driver is here, and with it ports, windows and messages. A program sends by a system
 //! call and has what comes once the driver has copied it.
 
+mod datagrams;
 mod direct;
 mod figures;
 mod memory;
@@ -32,6 +33,7 @@ use niclab_port::active_ports::window::{Inbound, Outbound, Taken};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Mark, PortPlan, Script};
 
+use self::datagrams::Datagrams;
 use self::direct::{Direct, SEND_TOKEN};
 use self::memory::{BUFFER_BYTES, Memory, TRANSMIT_DESCRIPTORS, Which, is_ring};
 use super::ethernet::Function;
@@ -42,7 +44,10 @@ use crate::checker::{Check, Checker};
 /// Makes hosts of such cards.
 pub const MAKER: HostMaker = HostMaker {
     feature: FEATURE_RINGS,
-    make: |HostSeat { number, nic, ethernet, .. }| Box::new(RingHost::new(number, nic, ethernet)),
+    make: |HostSeat { number, nic, ethernet, datagram_every, .. }| {
+        let datagrams = Datagrams::new(datagram_every);
+        Box::new(RingHost { datagrams, ..RingHost::new(number, nic, ethernet) })
+    },
 };
 
 /// Bytes of the tag in front of a message's payload, by which programs know their messages.
@@ -109,6 +114,7 @@ struct RingHost {
     /// Until when the driver is at work on what it was told of: then it finds more by itself.
     at_work_until: Time,
     direct: Direct,
+    datagrams: Datagrams,
     tally: Tally,
     raised: Raised,
     interrupts: Interrupts,
@@ -134,6 +140,7 @@ impl RingHost {
             untold: 0,
             at_work_until: Time::ZERO,
             direct: Direct::default(),
+            datagrams: Datagrams::default(),
             tally: Tally::default(),
             raised: Raised::default(),
             interrupts: Interrupts::default(),
@@ -348,6 +355,11 @@ impl RingHost {
             .then(|| self.peers.iter().find(|(_, peer)| can_go_on(peer)).map(|(node, _)| *node))?
     }
 
+    /// The node to which a datagram is due, if there is room for it.
+    fn datagram_due(&self) -> Option<u16> {
+        self.datagrams.next().filter(|_| self.transmit.free() > 0 && !self.is_direct())
+    }
+
     fn acknowledge(&mut self, now: Time, node: u16, checker: &mut Checker, effects: &mut Effects) {
         let Some(number) = self.peer(node).inbound.due() else { return };
         let protocol = self.protocol();
@@ -426,6 +438,9 @@ impl RingHost {
         let source = view.and_then(|view| node_of_mac(&view.source()));
         let head = view.and_then(|view| FrameHead::from_bytes(view.payload()));
         let is_cluster = view.is_some_and(|view| view.ether_type() == ETHER_TYPE_CLUSTER);
+        if !is_cluster {
+            self.on_datagram(frame, checker);
+        }
         let (Some(source), Some(head), true) = (source, head, is_cluster) else { return false };
         let data = frame.get(ethernet::HEADER_BYTES + FrameHead::BYTES..).unwrap_or_default();
         match head.kind & FRAME_KIND_MASK {
@@ -602,6 +617,9 @@ impl Host for RingHost {
         if let Some(node) = self.pushable() {
             return self.push(now, node, checker, effects);
         }
+        if let Some(node) = self.datagram_due() {
+            return self.send_datagram(now, node, checker, effects);
+        }
         let may_send = script.next(|flow| self.is_blocked(flow));
         let Some(outgoing) = may_send.filter(|next| next.not_before_ps <= now.as_ps()) else { return };
         let Some((from, to)) = self.flows.get(&outgoing.flow).copied() else { return };
@@ -610,6 +628,7 @@ impl Host for RingHost {
         let bytes = mark.tag().into_iter().flat_map(u64::to_le_bytes).chain(payload).collect();
         self.peer(to.node).outbox.push_back(Outgoing { from, to: to.port as u8, bytes, offset: 0 });
         self.push(now, to.node, checker, effects);
+        self.datagrams.on_message(to.node);
         script.on_sent(outgoing.flow);
     }
 
@@ -624,7 +643,7 @@ impl Host for RingHost {
             return arrival;
         }
         let clock = self.clock();
-        let owed = self.owed().or_else(|| self.pushable()).map(|_| clock);
+        let owed = self.owed().or_else(|| self.pushable()).or_else(|| self.datagram_due()).map(|_| clock);
         let next = script.next(|flow| self.is_blocked(flow));
         let send = next.map(|next| Time::from_ps(next.not_before_ps).max(clock));
         // Where the ring is full, what leaves next makes room.

@@ -198,6 +198,10 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     };
     let is_cpu_driven = below(4) == 0;
     let window = if below(6) == 0 || is_cpu_driven { 0 } else { 1 + below(40) };
+    // Not more of them under way than windows: buffers are left for as many.
+    if !is_cpu_driven && below(2) == 0 {
+        workload.datagram_every = u64::from(window.max(1) + below(20));
+    }
     let transfer = if is_cpu_driven { CPU_DRIVEN } else { DESCRIPTORS };
     Values::defaults(&MODEL)
         .with(TRANSFER, Value::Word(transfer.to_string()))

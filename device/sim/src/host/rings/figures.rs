@@ -26,6 +26,8 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
         ("driver_stray_acknowledgements", stray),
         ("driver_acknowledgements", acknowledgements),
         ("driver_stalled_pairs", stalled),
+        ("driver_datagrams_out", host.datagrams.sent),
+        ("driver_datagrams_in", host.datagrams.received),
     ]));
     let of_card = NodeFigures {
         device_faults,

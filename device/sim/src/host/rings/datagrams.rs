@@ -1,0 +1,84 @@
+//! Ordinary networking beside messages: a stack that sends datagrams as long as a frame over the same rings, and takes those that come.
+
+use std::collections::VecDeque;
+
+use niclab_model::fabric::ethernet::{self, mac_of_station};
+use niclab_model::models::gamma::wire::STATION;
+use niclab_model::time::Time;
+use niclab_port::active_ports::rings::Buffer;
+
+use super::memory::{BUFFER_BYTES, Memory, Which};
+use super::{RingHost, hold};
+use crate::checker::Checker;
+use crate::host::Effects;
+
+/// The EtherType of IPv4, which the datagrams would be.
+const ETHER_TYPE_IPV4: u16 = 0x0800;
+
+/// What the stack knows.
+#[derive(Debug, Default)]
+pub(super) struct Datagrams {
+    /// Messages after which it sends one; zero: never.
+    every: u64,
+    messages: u64,
+    /// To which nodes it has not sent yet.
+    waiting: VecDeque<u16>,
+    /// Datagrams sent, and those that came as they were sent.
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+impl Datagrams {
+    pub(super) fn new(every: u64) -> Self {
+        Self { every, ..Self::default() }
+    }
+
+    /// A program has sent a message.
+    pub(super) fn on_message(&mut self, to: u16) {
+        self.messages += 1;
+        if self.every != 0 && self.messages.is_multiple_of(self.every) {
+            self.waiting.push_back(to);
+        }
+    }
+
+    /// The node to which it sends next.
+    pub(super) fn next(&self) -> Option<u16> {
+        self.waiting.front().copied()
+    }
+}
+
+impl RingHost {
+    /// Sends a datagram, as long as a frame may be.
+    pub(super) fn send_datagram(&mut self, now: Time, to: u16, checker: &mut Checker, effects: &mut Effects) {
+        self.datagrams.waiting.pop_front();
+        self.datagrams.sent += 1;
+        let most = self.terms.map_or(0, |terms| terms.frame_bytes).min(BUFFER_BYTES);
+        let frame = datagram(self.node, to, most as usize);
+        let (_, address) = Memory::outgoing(self.transmit.next());
+        self.memory.fill(address, &frame);
+        let buffers = [Buffer { address: address as u32, bytes: frame.len() as u32 }, Buffer::default()];
+        self.transmit.give(&mut self.memory.ring(Which::Transmit), buffers, (true, true), 0);
+        self.demand(now, checker, effects);
+    }
+
+    /// A frame has come that is of no active port.
+    pub(super) fn on_datagram(&mut self, frame: &[u8], checker: &mut Checker) {
+        let source = ethernet::Frame::new_checked(frame).map(|view| view.source());
+        let sender = source.and_then(|source| ethernet::station_of_mac(&source)).map(|(node, _)| node);
+        let is_whole = sender.is_some_and(|sender| datagram(sender, self.node, frame.len()) == frame);
+        self.datagrams.received += u64::from(is_whole);
+        let node = self.node;
+        if !is_whole && checker.is_lossless() {
+            hold(Some(format!("node {node}: a datagram came that nobody sent")), checker);
+        }
+    }
+}
+
+/// A datagram from one node to another, in an Ethernet frame of so many bytes.
+fn datagram(from: u16, to: u16, bytes: usize) -> Vec<u8> {
+    let (destination, source) = (mac_of_station(to, STATION), mac_of_station(from, STATION));
+    let header = ethernet::Header { destination, source, ether_type: ETHER_TYPE_IPV4 };
+    let mut frame = header.emit().to_vec();
+    frame.extend((frame.len()..bytes).map(|at| at as u8 ^ from as u8));
+    frame
+}
