@@ -2185,6 +2185,9 @@ struct niclab_fifo_send {
 };
 NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
 
+/* Last but two of the bytes of [`RingTerms::station`], less one: which of the node's stations other protocols are. */
+#define NICLAB_RING_STATION 0U
+
 /* Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64). */
 #define NICLAB_RING_MAX_SKIP_BYTES 120U
 

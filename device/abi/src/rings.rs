@@ -164,6 +164,8 @@ layout! {
     }
 }
 
+/// Last but two of the bytes of [`RingTerms::station`], less one: which of the node's stations other protocols are.
+pub const RING_STATION: u8 = 0;
 /// Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64).
 pub const RING_MAX_SKIP_BYTES: u32 = 120;
 /// Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its lower half,
