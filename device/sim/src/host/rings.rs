@@ -80,6 +80,8 @@ pub(super) struct Raised {
     /// Acknowledgements of what was not under way.
     stray: u64,
     acknowledgements: u64,
+    /// Messages that programs have.
+    messages: u64,
     demands: u64,
     /// System calls of drivers that demand nothing.
     calls: u64,
@@ -208,6 +210,7 @@ impl RingHost {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
                     let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
+                    hold(checker.frames.on_left(&frame), checker);
                     effects.frames.push_back(Parcel { frame, message, passage, concern });
                 }
                 Output::DmaWrite { at, address, words, .. } => {
@@ -351,11 +354,17 @@ impl RingHost {
         let head =
             FrameHead { protocol, kind: FRAME_ACKNOWLEDGEMENT, source_port: 0, target_port: 0, number };
         self.raised.acknowledgements += 1;
+        self.look_at_given(node, &head, checker);
         if self.is_direct() {
             return self.send((node, &head, &[]), 0, checker, effects);
         }
         self.post(node, &head, &[], 0);
         self.demand(now, checker, effects);
+    }
+
+    fn look_at_given(&self, to: u16, head: &FrameHead, checker: &mut Checker) {
+        let window = self.terms.map_or(0, |terms| terms.window);
+        hold(checker.frames.on_given(self.node, to, head, window), checker);
     }
 
     fn protocol(&self) -> u8 {
@@ -379,6 +388,7 @@ impl RingHost {
             if part.is_last {
                 peer.outbox.pop_front();
             }
+            self.look_at_given(node, &head, checker);
             if self.is_direct() {
                 // The processor waits for each frame, and looks at what has come before the next.
                 let message_bytes = if part.is_first { message_bytes } else { 0 };
@@ -411,6 +421,7 @@ impl RingHost {
 
     /// A sound frame has come. Whether a program has a message by it.
     fn on_frame(&mut self, frame: &[u8], checker: &mut Checker) -> bool {
+        hold(checker.frames.on_taken(self.node, frame), checker);
         let view = ethernet::Frame::new_checked(frame);
         let source = view.and_then(|view| node_of_mac(&view.source()));
         let head = view.and_then(|view| FrameHead::from_bytes(view.payload()));
@@ -472,6 +483,7 @@ impl RingHost {
             u64::from_le_bytes(word)
         });
         checker.on_received(at, from, &mark, words);
+        self.raised.messages += 1;
         true
     }
 
@@ -538,6 +550,7 @@ impl Host for RingHost {
         }
         self.tally.received_frames += 1;
         self.tally.received_bytes += frame.len() as u64;
+        checker.frames.on_came(self.node, frame);
         let input = Input::Frame { frame, head: passage.head, message: *message };
         self.handle(now, input, checker, effects);
         self.on_came(now);
@@ -624,8 +637,11 @@ impl Host for RingHost {
     }
 
     /// Whether a pair has stalled: the window is used up, and what would give it back was lost.
-    fn is_stuck(&self) -> bool {
-        self.peers.values().any(|peer| peer.outbound.is_used_up())
+    fn is_stuck(&self, checker: &Checker) -> bool {
+        let is_stalled = |(to, peer): (&u16, &Peer)| {
+            peer.outbound.is_used_up() && checker.frames.is_excused(self.node, *to)
+        };
+        self.peers.iter().any(is_stalled)
     }
 
     fn set_device_faults(&mut self, rates: Rates) {
@@ -649,19 +665,29 @@ impl Host for RingHost {
         if unread > 0 {
             checker.fail(Check::Drained, || format!("node {node}: {unread} frames came and were not read"));
         }
-        let unsent = self.transmit.free() != TRANSMIT_DESCRIPTORS;
+        let raised = figures::raised(self);
+        checker.frames.finish(node, &raised).into_iter().for_each(|wrong| hold(Some(wrong), checker));
+        let unsent = self.direct.is_sending || self.transmit.free() != TRANSMIT_DESCRIPTORS;
         if unsent {
             checker.fail(Check::Drained, || format!("node {node}: frames that were posted were never sent"));
         }
         for (peer_node, peer) in &self.peers {
             let waiting = peer.outbox.len();
-            if waiting > 0 && (checker.is_lossless() || !peer.outbound.is_used_up()) {
+            let is_excused = checker.frames.is_excused(self.node, *peer_node);
+            if is_excused && peer.outbound.is_used_up() {
+                checker.on_stalled_pair(node, *peer_node);
+            } else if waiting > 0 {
                 checker.fail(Check::FlowControl, || {
                     format!("node {node}: {waiting} messages to node {peer_node} never left")
                 });
             }
         }
     }
+}
+
+/// Something was wrong, as somebody saw who looked at it from outside.
+fn hold(wrong: Option<String>, checker: &mut Checker) {
+    wrong.into_iter().for_each(|wrong| checker.fail(Check::FlowControl, || wrong));
 }
 
 /// The status of an answer.

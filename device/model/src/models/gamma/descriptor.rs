@@ -143,9 +143,13 @@ fn limits(_: &Values) -> Limits {
     }
 }
 
-/// Nothing is ever sent again: what a link loses is raised, and with it the message.
+/// Bytes of a receive FIFO in which one frame of Ethernet waits for the bus while the next one comes.
+const ROOMY_FIFO_BYTES: u64 = 4_096;
+
+/// Nothing is ever sent again: what a link loses is raised, and with it the message. A window guards the host's buffers; where the
+/// FIFO in front of them holds one frame alone, a bus that others use may keep it full.
 fn promises(values: &Values) -> Promises {
-    let is_controlled = values.number(WINDOW) != 0;
+    let is_controlled = values.number(WINDOW) != 0 && values.number(RECEIVE_FIFO) >= ROOMY_FIFO_BYTES;
     Promises {
         sound: Promise { is_delivered: is_controlled, ..Promise::ALL },
         faulty: Promise { is_delivered: false, ..Promise::ALL },
@@ -184,8 +188,14 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     Ok(Box::new(Gamma::new(config(values, seat))?))
 }
 
-fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {
+fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let number = |value: u32| Value::Number(value.into());
+    // Messages of one frame, of a few that fill the FIFO, and of many.
+    workload.message_bytes = match below(4) {
+        0 => below(8_000),
+        1 => 1_000 + below(1_000),
+        _ => below(100),
+    };
     let is_cpu_driven = below(4) == 0;
     let window = if below(6) == 0 || is_cpu_driven { 0 } else { 1 + below(40) };
     let transfer = if is_cpu_driven { CPU_DRIVEN } else { DESCRIPTORS };

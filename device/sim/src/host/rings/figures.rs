@@ -6,6 +6,7 @@ use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::NodeFigures;
 
 use super::{Raised, RingHost};
+use crate::frames;
 use crate::host::Sum;
 use crate::host::ethernet;
 
@@ -46,6 +47,17 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
     let doorbells = of_card.doorbells;
     let node = ethernet::figures::add(&host.ethernet, of_card);
     NodeFigures { doorbells: doorbells + node.doorbells, ..node }
+}
+
+/// What the driver raised, as it is held against what it must have.
+pub(super) fn raised(host: &RingHost) -> frames::Raised {
+    let Raised { lost, old, incomplete, messages, .. } = host.raised;
+    let terms = host.terms.unwrap_or_default();
+    let counts = figures::nic_counts(&*host.nic);
+    let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+    let (missed, overflows) = (count("missed_frames") + count("truncated_frames"), count("fifo_overflows"));
+    let (window, acknowledge_every) = (terms.window, terms.acknowledge_every);
+    frames::Raised { lost, old, incomplete, messages, missed, overflows, window, acknowledge_every }
 }
 
 /// The ledger against what crossed the boundary of the model.
