@@ -233,7 +233,7 @@ mod tests {
             (node, port) in (0..70_000_u32, 0..70_000_u32),
             handler: u32,
             arguments: [u32; 4],
-            (interrupt, notify): (bool, bool),
+            (interrupt, notify) in any::<(bool, bool)>(),
         ) {
             let short = Short { target: Address { node, port }, handler, arguments, interrupt, notify };
             let expected = Outgoing::Short(short).slot(0, 0);
