@@ -14,6 +14,7 @@
  * niclab_ring.c     descriptor rings and their buffers
  * niclab_active.c   active ports over them: what comes, windows, acknowledgements
  * niclab_send.c     active ports: what programs send
+ * niclab_net.c      a network interface over descriptor rings
  * niclab_spill.c    memory for list entries that do not fit into the device
  * niclab_firmware.c firmware of the card
  * niclab_counters.c what the device counts, by name
@@ -29,6 +30,7 @@
  *   mmap_lock          the memory manager's, around mmap and fault. Never taken inside niclab.lock: no user memory is
  *                      touched while that is held.
  *   niclab.map_lock    read-write semaphore: what may be mapped. Readers are mmap and fault.
+ *   rtnl_lock          the network code's, around the interface's beginning and end. Never taken inside niclab.lock.
  *   niclab_partner.sender mutex: a message to a node, from its first frame to its last.
  *   niclab_rings.lock  mutex: descriptor rings, windows and active ports. No user memory is touched that is not pinned.
  *   niclab.event_lock  spinlock, interrupts off: event queue and what interrupts count.
@@ -331,6 +333,10 @@ void niclab_active_close(struct niclab_file *file);
 /* niclab_send.c */
 int niclab_active_send(struct niclab_file *file, void __user *user);
 int niclab_active_flush(struct niclab_file *file, void __user *user);
+
+/* niclab_net.c */
+int niclab_net_start(struct niclab *nic);
+void niclab_net_stop(struct niclab *nic);
 
 /* niclab_spill.c */
 int niclab_spill_open(struct niclab *nic);

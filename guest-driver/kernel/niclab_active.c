@@ -338,6 +338,13 @@ static int niclab_active_source(const struct niclab_rings *rings, const struct n
 	return node;
 }
 
+/* Whether a frame is of another protocol: that is for the network interface. */
+static bool niclab_active_is_other(const struct niclab_frame *frame, u32 status, u32 bytes)
+{
+	return !(status & NICLAB_RING_ERROR) && bytes >= ETH_HLEN &&
+	       frame->ethernet.h_proto != htons(NICLAB_ACTIVE_ETHER_TYPE);
+}
+
 /* Takes the next frame out of the ring. Returns false when there is none, or it must wait for a buffer. */
 static bool niclab_active_take(struct niclab_rings *rings)
 {
@@ -351,7 +358,9 @@ static bool niclab_active_take(struct niclab_rings *rings)
 	bytes = min(status >> NICLAB_RING_LENGTH_SHIFT & 0x3fff, NICLAB_FRAME_BYTES);
 	if (status & NICLAB_RING_STATUS_DAMAGED)
 		rings->raised[NICLAB_RAISED_DAMAGED]++;
-	if (!(status & NICLAB_RING_ERROR) && bytes >= sizeof(*frame)) {
+	if (niclab_active_is_other(frame, status, bytes)) {
+		niclab_net_take(rings, frame, bytes);
+	} else if (!(status & NICLAB_RING_ERROR) && bytes >= sizeof(*frame)) {
 		node = niclab_active_source(rings, frame);
 		switch (node < 0 ? 0 : frame->head.kind & NICLAB_FRAME_KIND_MASK) {
 		case NICLAB_FRAME_ACKNOWLEDGEMENT:
@@ -397,10 +406,47 @@ bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until
 		return false;
 	niclab_ring_reap(rings);
 	niclab_active_settle(rings);
+	niclab_net_measure(rings);
 	while (left-- && !(until && until->put != until->got) && niclab_active_take(rings))
 		any = true;
 	niclab_ring_demand(rings);
 	return any || niclab_ring_look(rings, &status);
+}
+
+/**
+ * niclab_active_serve_others - takes frames of other protocols, up to the first of an active port.
+ * @rings: the rings, locked.
+ */
+void niclab_active_serve_others(struct niclab_rings *rings)
+{
+	u32 left = rings->receive.count;
+	const void *frame;
+	u32 status;
+
+	niclab_ring_reap(rings);
+	niclab_net_measure(rings);
+	while (left--) {
+		frame = niclab_ring_look(rings, &status);
+		if (!frame || !niclab_active_is_other(frame, status, status >> NICLAB_RING_LENGTH_SHIFT & 0x3fff) ||
+		    !niclab_active_take(rings))
+			return;
+	}
+}
+
+/**
+ * niclab_active_count_others - how many frames of other protocols stand in the ring.
+ * @rings: the rings, locked.
+ *
+ * Return: their number.
+ */
+u32 niclab_active_count_others(const struct niclab_rings *rings)
+{
+	u32 others = 0, ahead = 0;
+	void *frame;
+
+	while (niclab_ring_peek(rings, ahead++, &frame))
+		others += frame && ((struct niclab_frame *)frame)->ethernet.h_proto != htons(NICLAB_ACTIVE_ETHER_TYPE);
+	return others;
 }
 
 /* Takes a buffer back that the program has done with. */

@@ -212,6 +212,9 @@ static int niclab_probe(struct virtio_device *vdev)
 	if (err)
 		goto unreserve;
 	err = niclab_start(nic);
+	/* Before the device is published: who finds it without an interface need not wait for one. */
+	if (!err)
+		err = niclab_net_start(nic);
 	if (!err)
 		err = niclab_chr_add(nic);
 	if (err)
@@ -219,6 +222,7 @@ static int niclab_probe(struct virtio_device *vdev)
 	dev_info(&nic->dev, "node %u of %u, %u ports\n", nic->config.node, nic->config.nodes, nic->config.ports);
 	return 0;
 stop:
+	niclab_net_stop(nic);
 	niclab_quit(nic);
 	niclab_stop(nic);
 unreserve:
@@ -233,6 +237,7 @@ static void niclab_remove(struct virtio_device *vdev)
 	struct niclab *nic = vdev->priv;
 
 	niclab_chr_remove(nic);
+	niclab_net_stop(nic);
 	niclab_quit(nic);
 	niclab_stop(nic);
 	niclab_chr_unreserve(nic);

@@ -42,7 +42,7 @@ static int niclab_ring_alloc(struct niclab_ring *ring, u32 count)
 }
 
 /* Gives the next descriptor, which must be the driver's, to the card. */
-static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece *pieces, u64 flags, u32 message_bytes)
+static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece *pieces, u64 flags, u64 message)
 {
 	u64 *words = niclab_ring_descriptor(ring, ring->given);
 	u64 control = flags | NICLAB_RING_OWN | (u64)pieces[0].bytes << NICLAB_RING_SIZE_SHIFT |
@@ -52,7 +52,7 @@ static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece
 	if (!(ring->given % ring->count))
 		control |= NICLAB_RING_END;
 	WRITE_ONCE(words[1], (u64)pieces[1].address << 32 | pieces[0].address);
-	WRITE_ONCE(words[NICLAB_RING_MESSAGE_WORD], message_bytes);
+	WRITE_ONCE(words[NICLAB_RING_MESSAGE_WORD], message);
 	smp_store_release(&words[0], control);
 }
 
@@ -109,6 +109,7 @@ static void niclab_ring_address(u8 *address, u64 mac, u32 node)
 void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
 		      const struct niclab_piece *pieces, u32 count, u32 message_bytes, struct niclab_sending *sending)
 {
+	u64 message = rings->receive.taken << NICLAB_RING_RECEIVED_SHIFT | message_bytes;
 	struct niclab_ring *ring = &rings->send;
 	u32 descriptors = max(count, 1U);
 	u64 mac = rings->nic->config.mac;
@@ -134,8 +135,23 @@ void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_
 		rings->sendings[place] = sending;
 		if (sending)
 			sending->descriptors++;
-		niclab_ring_give(ring, both, flags, !i ? message_bytes : 0);
+		niclab_ring_give(ring, both, flags, !i ? message : 0);
 	}
+	rings->is_demanding = true;
+}
+
+/**
+ * niclab_ring_post_other - gives a frame of another protocol to the card, which is not told of it yet.
+ * @rings: the rings, locked, with a free descriptor.
+ * @piece: the frame.
+ */
+void niclab_ring_post_other(struct niclab_rings *rings, const struct niclab_piece *piece)
+{
+	struct niclab_piece both[2] = { *piece };
+
+	rings->sendings[rings->send.given % rings->send.count] = &rings->other;
+	rings->other.descriptors++;
+	niclab_ring_give(&rings->send, both, NICLAB_RING_FIRST | NICLAB_RING_LAST, 0);
 	rings->is_demanding = true;
 }
 
@@ -165,7 +181,9 @@ void niclab_ring_reap(struct niclab_rings *rings)
 		sending = rings->sendings[ring->taken % ring->count];
 		rings->sendings[ring->taken % ring->count] = NULL;
 		ring->taken++;
-		if (status & NICLAB_RING_ERROR)
+		if (sending == &rings->other)
+			niclab_net_on_sent(rings, status);
+		else if (status & NICLAB_RING_ERROR)
 			rings->raised[NICLAB_RAISED_REFUSED]++;
 		if (!sending)
 			continue;
@@ -173,6 +191,27 @@ void niclab_ring_reap(struct niclab_rings *rings)
 		sending->descriptors--;
 		niclab_sending_put(rings, sending);
 	}
+}
+
+/**
+ * niclab_ring_peek - looks for a frame that came, behind others.
+ * @rings: the rings, locked.
+ * @ahead: how many others.
+ * @frame: the frame, where there is one; NULL where only part of one is.
+ *
+ * Return: whether the descriptor is the driver's.
+ */
+bool niclab_ring_peek(const struct niclab_rings *rings, u32 ahead, void **frame)
+{
+	const struct niclab_ring *ring = &rings->receive;
+	u64 number = ring->taken + ahead;
+	u64 word;
+
+	if (number >= ring->given)
+		return false;
+	word = smp_load_acquire(niclab_ring_descriptor(ring, number));
+	*frame = word & NICLAB_RING_STATUS_LAST ? niclab_ring_buffer(rings, number) : NULL;
+	return !(word & NICLAB_RING_OWN);
 }
 
 /**
@@ -217,6 +256,27 @@ void niclab_ring_interrupt(struct niclab *nic)
 		mod_delayed_work(system_unbound_wq, &nic->rings->work, 0);
 }
 
+/* Memory for frames, two in each page. */
+static int niclab_ring_alloc_frames(void **pages, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		pages[i] = (void *)__get_free_page(GFP_KERNEL | GFP_DMA32 | __GFP_ZERO);
+		if (!pages[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void niclab_ring_free_frames(void **pages, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		free_page((unsigned long)pages[i]);
+}
+
 static int niclab_ring_alloc_all(struct niclab_rings *rings)
 {
 	u32 buffers = rings->terms.receive_buffers;
@@ -236,12 +296,8 @@ static int niclab_ring_alloc_all(struct niclab_rings *rings)
 		return -ENOMEM;
 	for (i = 0; i < rings->nic->config.nodes; i++)
 		mutex_init(&rings->peers[i].sender);
-	for (i = 0; i < pages; i++) {
-		rings->pages[i] = (void *)__get_free_page(GFP_KERNEL | GFP_DMA32 | __GFP_ZERO);
-		if (!rings->pages[i])
-			return -ENOMEM;
-	}
-	return 0;
+	err = niclab_ring_alloc_frames(rings->pages, pages);
+	return err ? err : niclab_ring_alloc_frames(rings->other_pages, ARRAY_SIZE(rings->other_pages));
 }
 
 /* Asks what was agreed on, and refuses what cannot be. */
@@ -290,6 +346,7 @@ int niclab_ring_start(struct niclab *nic)
 		return -ENOMEM;
 	mutex_init(&rings->lock);
 	INIT_DELAYED_WORK(&rings->work, niclab_ring_work);
+	rings->other.is_held = true;
 	rings->nic = nic;
 	nic->rings = rings;
 	err = niclab_ring_agree(nic, &rings->terms);
@@ -334,12 +391,12 @@ static void niclab_ring_drop_sendings(struct niclab_rings *rings)
 void niclab_ring_stop(struct niclab *nic, bool quiet)
 {
 	struct niclab_rings *rings = nic->rings;
-	u32 i;
 
 	if (!rings)
 		return;
 	mutex_lock(&rings->lock);
 	rings->is_stopped = true;
+	niclab_net_quit(rings);
 	niclab_active_stop(rings);
 	if (quiet)
 		niclab_ring_drop_sendings(rings);
@@ -351,8 +408,11 @@ void niclab_ring_stop(struct niclab *nic, bool quiet)
 		niclab_memory_free(nic, rings->receive.words, niclab_ring_bytes(&rings->receive), quiet);
 	if (rings->heads)
 		niclab_memory_free(nic, rings->heads, NICLAB_SEND_DESCRIPTORS * NICLAB_HEAD_BYTES, quiet);
-	for (i = 0; rings->pages && quiet && i < DIV_ROUND_UP(rings->receive.count, 2); i++)
-		free_page((unsigned long)rings->pages[i]);
+	if (!quiet)
+		return;
+	if (rings->pages)
+		niclab_ring_free_frames(rings->pages, DIV_ROUND_UP(rings->receive.count, 2));
+	niclab_ring_free_frames(rings->other_pages, ARRAY_SIZE(rings->other_pages));
 }
 
 /**

@@ -16,12 +16,20 @@
 /* Descriptors of what is sent; enough for a window of 32 frames, each in two pages, to several nodes at once. */
 #define NICLAB_SEND_DESCRIPTORS 256U
 
+/*
+ * Descriptors, and buffers of a frame each, by which other protocols send. They are left to these, and none beside them: neither
+ * active ports nor other protocols wait for the others' frames to leave.
+ */
+#define NICLAB_OTHER_DESCRIPTORS 32U
+
 /* Words from one descriptor to the next: the descriptor, one for reports, and one so that each second begins a cache line. */
 #define NICLAB_RING_STRIDE 4U
 
 /* Bytes of the memory for the head of a frame, and of that for a frame that comes. */
 #define NICLAB_HEAD_BYTES 64U
 #define NICLAB_FRAME_BYTES 2048U
+
+struct niclab_net;
 
 /* What stands in front of a message's part. */
 struct niclab_frame {
@@ -108,6 +116,8 @@ enum niclab_raised {
 	NICLAB_RAISED_STALLED,
 	NICLAB_RAISED_REFUSED,
 	NICLAB_RAISED_ACKNOWLEDGEMENTS,
+	NICLAB_RAISED_OTHERS_MOST,
+	NICLAB_RAISED_OTHERS_DROPPED,
 	NICLAB_RAISED_COUNT,
 };
 
@@ -126,6 +136,11 @@ enum niclab_raised {
  * @ports: the active ports that are open.
  * @is_owing: an acknowledgement found no descriptor.
  * @is_demanding: descriptors were given to the card that it was not told of.
+ * @other: what frames of other protocols are sent as. Never freed.
+ * @other_pages: memory for these, two frames in each.
+ * @others_given: how many of them were given to the card; it only grows.
+ * @others_taken: how many of them were taken back.
+ * @net: the network interface, or NULL.
  * @raised: counts.
  * @work: looks through the ring after an interrupt.
  */
@@ -143,6 +158,11 @@ struct niclab_rings {
 	struct niclab_active *ports[NICLAB_ACTIVE_PORTS];
 	bool is_owing;
 	bool is_demanding;
+	struct niclab_sending other;
+	void *other_pages[NICLAB_OTHER_DESCRIPTORS / 2];
+	u32 others_given;
+	u32 others_taken;
+	struct niclab_net *net;
 	u64 raised[NICLAB_RAISED_COUNT];
 	struct delayed_work work;
 };
@@ -189,6 +209,21 @@ static inline u32 niclab_ring_free_count(const struct niclab_ring *ring)
 	return ring->count - (u32)(ring->given - ring->taken);
 }
 
+/* Frames that other protocols may give to the card. */
+static inline u32 niclab_ring_other_room(const struct niclab_rings *rings)
+{
+	return NICLAB_OTHER_DESCRIPTORS - (rings->others_given - rings->others_taken);
+}
+
+/* Descriptors of what is sent that active ports may use now. */
+static inline u32 niclab_ring_active_room(const struct niclab_rings *rings)
+{
+	u32 left = niclab_ring_free_count(&rings->send);
+	u32 others = niclab_ring_other_room(rings);
+
+	return left > others ? left - others : 0;
+}
+
 /* Bytes of a message that one frame carries. */
 static inline u32 niclab_part_bytes(const struct niclab_rings *rings)
 {
@@ -198,16 +233,26 @@ static inline u32 niclab_part_bytes(const struct niclab_rings *rings)
 /* niclab_ring.c */
 void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
 		      const struct niclab_piece *pieces, u32 count, u32 message_bytes, struct niclab_sending *sending);
+void niclab_ring_post_other(struct niclab_rings *rings, const struct niclab_piece *piece);
 void niclab_ring_demand(struct niclab_rings *rings);
 void niclab_ring_reap(struct niclab_rings *rings);
+bool niclab_ring_peek(const struct niclab_rings *rings, u32 ahead, void **frame);
 void *niclab_ring_look(struct niclab_rings *rings, u32 *status);
 void niclab_ring_return(struct niclab_rings *rings);
 
 /* niclab_active.c */
 bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until);
+void niclab_active_serve_others(struct niclab_rings *rings);
+u32 niclab_active_count_others(const struct niclab_rings *rings);
 void niclab_active_stop(struct niclab_rings *rings);
 
 /* niclab_send.c */
 void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sending);
+
+/* niclab_net.c */
+void niclab_net_measure(struct niclab_rings *rings);
+void niclab_net_take(struct niclab_rings *rings, const void *frame, u32 bytes);
+void niclab_net_on_sent(struct niclab_rings *rings, u32 status);
+void niclab_net_quit(struct niclab_rings *rings);
 
 #endif /* NICLAB_RING_H */

@@ -100,7 +100,7 @@ static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing 
 	u32 bytes, count;
 
 	while (!out->is_given && niclab_send_room(rings, out->peer) &&
-	       niclab_ring_free_count(&rings->send) >= NICLAB_SEND_PIECES) {
+	       niclab_ring_active_room(rings) >= NICLAB_SEND_PIECES) {
 		bytes = min(argument->bytes - out->offset, niclab_part_bytes(rings));
 		out->is_given = out->offset + bytes == argument->bytes;
 		head = (struct niclab_frame_head){
@@ -149,7 +149,7 @@ static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing
 	if (!err && !is_blocking) {
 		niclab_active_serve(rings, NULL);
 		/* Of a message that has begun the rest is waited for: its receiver gives back whole windows alone. */
-		if (!niclab_send_room(rings, out->peer) || niclab_ring_free_count(&rings->send) < NICLAB_SEND_PIECES)
+		if (!niclab_send_room(rings, out->peer) || niclab_ring_active_room(rings) < NICLAB_SEND_PIECES)
 			err = -EAGAIN;
 	}
 	while (!err) {

@@ -183,6 +183,8 @@ NICLAB_RAISED(messages_without_buffer, NICLAB_RAISED_NO_BUFFER);
 NICLAB_RAISED(stalled_windows, NICLAB_RAISED_STALLED);
 NICLAB_RAISED(refused_frames, NICLAB_RAISED_REFUSED);
 NICLAB_RAISED(acknowledgements, NICLAB_RAISED_ACKNOWLEDGEMENTS);
+NICLAB_RAISED(other_buffers_most, NICLAB_RAISED_OTHERS_MOST);
+NICLAB_RAISED(other_frames_dropped, NICLAB_RAISED_OTHERS_DROPPED);
 
 static struct attribute *niclab_raised_attributes[] = {
 	&niclab_raised_lost_frames.attr.attr,
@@ -196,6 +198,8 @@ static struct attribute *niclab_raised_attributes[] = {
 	&niclab_raised_stalled_windows.attr.attr,
 	&niclab_raised_refused_frames.attr.attr,
 	&niclab_raised_acknowledgements.attr.attr,
+	&niclab_raised_other_buffers_most.attr.attr,
+	&niclab_raised_other_frames_dropped.attr.attr,
 	NULL,
 };
 static_assert(ARRAY_SIZE(niclab_raised_attributes) - 1 == NICLAB_RAISED_COUNT);

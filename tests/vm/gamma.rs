@@ -92,3 +92,63 @@ fn each_frame_interrupts_unless_the_driver_is_at_work_and_each_takes_its_descrip
     }
     niclab.run(["down"]).success();
 }
+
+/// Starts a command at both nodes.
+fn start_both(niclab: &Niclab, command: &[&str]) -> [niclab_tests::Started; 2] {
+    ["node0", "node1"].map(|node| niclab.start([&["exec", node, "--"][..], command].concat()))
+}
+
+/// A command of `niclab-perf` over IP by the cards' own interfaces.
+const OVER_CARDS: &str = "export NICLAB_ADDRESSES=$NICLAB_NIC_ADDRESSES; exec niclab-perf";
+
+/// IP and active ports share the card: TCP and UDP between the guests' cards while messages flow, in both directions and of each
+/// kind. Nothing is lost of messages, nothing is starved, and IP keeps to its part of the buffers.
+fn shares_with_ip(parameters: &str) {
+    let niclab = Niclab::new();
+    let cluster = format!("nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\n{parameters}");
+    std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
+    niclab.run(["up", "--cluster", "gamma.toml"]).success();
+    let pinged = niclab.run(["exec", "node0", "--", "ping", "-c", "3", "-A", "node1-gamma"]).success();
+    assert!(pinged.stdout.contains("3 packets received"), "{pinged}");
+    let neighbours = niclab.run(["exec", "node0", "--", "cat", "/proc/net/arp"]).success().stdout;
+    let of_peer = neighbours.lines().find(|line| line.starts_with("10.78.0.2 ")).expect("a neighbour");
+    assert!(of_peer.contains("02:6e:6c:01:00:01") && of_peer.ends_with("niclab0"), "{neighbours}");
+
+    let messages = start_both(&niclab, &["niclab-perf", "stream", "-s", "9000", "--iterations", "100000000"]);
+    let received = || count(&niclab, "node1", "statistics/bytes_received");
+    assert!(eventually(|| received() > 100_000), "no stream begins");
+    let before = received();
+    let over_cards = |arguments: &str| both(&niclab, &["sh", "-c", &format!("{OVER_CARDS} {arguments}")]);
+    over_cards("pingpong -t tcp -s 1000 -n 300");
+    over_cards("stream -t udp -s 1000 -n 50 --warmup 10");
+    let [first, second] = over_cards("stream -t tcp -s 16384 -n 1000");
+    assert!(received() > before + 1_000_000, "messages went on\n{first}\n{second}");
+    for node in ["node0", "node1"] {
+        niclab.run(["exec", node, "--", "killall", "-9", "niclab-perf"]).success();
+    }
+    drop(messages);
+    let other_buffers = 1_024 - 32 - 1;
+    for node in ["node0", "node1"] {
+        for raised in ["lost_frames", "damaged_frames", "messages_without_buffer", "stalled_windows"] {
+            assert_eq!(count(&niclab, node, &format!("active/{raised}")), 0, "{node}: {raised}");
+        }
+        for lost in ["missed_frames", "fifo_overflows"] {
+            assert_eq!(count(&niclab, node, &format!("statistics/{lost}")), 0, "{node}: {lost}");
+        }
+        let most = count(&niclab, node, "active/other_buffers_most");
+        assert!((1..=other_buffers).contains(&most), "{node}: {most} of {other_buffers}");
+        let others = count(&niclab, node, "statistics/other_frames_in");
+        assert!(others > 1_000, "{node}: {others} frames of IP");
+    }
+    niclab.run(["down"]).success();
+}
+
+#[test]
+fn ip_shares_rings_and_wire_with_messages_that_are_polled_for() {
+    shares_with_ip("");
+}
+
+#[test]
+fn ip_shares_rings_and_wire_with_messages_that_interrupt() {
+    shares_with_ip("interrupt_frames = 1\n");
+}

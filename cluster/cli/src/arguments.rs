@@ -42,7 +42,8 @@ pub enum Command {
     /// Boot a cluster, run a command on every node (or the built-in demonstration), report, and shut down.
     ///
     /// The command finds NICLAB_RANK, NICLAB_SIZE, NICLAB_NODE, NICLAB_PEERS and NICLAB_ADDRESSES (both by rank,
-    /// separated by commas) in its environment, and the current folder at its own path. Exits with the first code that
+    /// separated by commas) in its environment, with cards that carry IP themselves NICLAB_NIC_ADDRESSES as well, and
+    /// the current folder at its own path. Exits with the first code that
     /// is not 0; with 125 where niclab itself fails, and 128 plus the signal's number where a signal ends it.
     Run(RunArgs),
     /// Boot a cluster and leave it up.

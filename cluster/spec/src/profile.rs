@@ -244,6 +244,8 @@ bundled! {
     "pci-32-33"
     "pci-64-66"
     "pcie4-100g"
+    "fast-ethernet-3c595-p133"
+    "fast-ethernet-3c595-pii350"
 }
 
 impl Profile {

@@ -6,6 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use niclab_abi::{config::FEATURE_RINGS, rings::RING_STATION};
+use niclab_model::fabric::ethernet::mac_of_station;
+
 use crate::{
     AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, LinkConfig,
     LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError,
@@ -85,6 +88,33 @@ impl Node {
     #[must_use]
     pub fn mac(&self) -> MacAddress {
         MacAddress::of_rank(self.rank)
+    }
+
+    /// Whether the card carries other protocols as well, by a network interface of its own.
+    #[must_use]
+    pub fn has_nic_interface(&self) -> bool {
+        self.nic.model.has(FEATURE_RINGS)
+    }
+
+    /// The address of the card's own interface: 10.78.0.1 for rank 0, another network than the Ethernet functions', so that
+    /// the address says which way packets go.
+    #[must_use]
+    pub fn nic_address(&self) -> Option<Ipv4Addr> {
+        let host = u32::from(self.rank) + 1;
+        let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 78, 0, 0).to_bits() + host);
+        self.has_nic_interface().then_some(address)
+    }
+
+    /// The Ethernet address of that interface.
+    #[must_use]
+    pub fn nic_mac(&self) -> Option<MacAddress> {
+        self.has_nic_interface().then(|| MacAddress(mac_of_station(self.rank, RING_STATION)))
+    }
+
+    /// The name of that interface among the cluster's hosts: the node's with its model's.
+    #[must_use]
+    pub fn nic_name(&self) -> Option<String> {
+        self.has_nic_interface().then(|| format!("{}-{}", self.name, self.nic.model.name))
     }
 }
 
@@ -471,6 +501,18 @@ mod tests {
         assert_eq!(cluster.nodes[1].address().to_string(), "10.77.0.2");
         assert_eq!(cluster.nodes[0].memory_mib, 256);
         assert_eq!(cluster.profile.name, "htx-200mhz");
+    }
+
+    #[test]
+    fn a_card_that_carries_other_protocols_has_an_address_of_its_own() {
+        let node = &resolve("[nic]\nmodel = \"gamma\"").unwrap().nodes[1];
+        let address = node.nic_address().map(|address| address.to_string());
+        let mac = node.nic_mac().map(|mac| mac.to_string());
+        assert_eq!(address.as_deref(), Some("10.78.0.2"));
+        assert_eq!(mac.as_deref(), Some("02:6e:6c:01:00:01"));
+        assert_eq!(node.nic_name().as_deref(), Some("node1-gamma"));
+        let node = &resolve("").unwrap().nodes[1];
+        assert_eq!((node.nic_address(), node.nic_mac(), node.nic_name()), (None, None, None));
     }
 
     #[test]

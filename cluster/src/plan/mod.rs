@@ -270,11 +270,14 @@ fn qemu_process(images: &Images, log: PathBuf) -> Result<ProcessPlan, PlanError>
     Ok(ProcessPlan { program: images.qemu.program.clone(), args, env: BTreeMap::new(), log })
 }
 
-/// `/etc/hosts` of every node, without the loopback, which the guest adds.
+/// `/etc/hosts` of every node, without the loopback, which the guest adds: the nodes, and behind them their cards that are hosts of
+/// their own. Should a node have the name of a card, the first line with it counts, and that is the node's.
 fn hosts(cluster: &Cluster) -> String {
-    cluster.nodes.iter().fold(String::new(), |mut text, node| {
+    let nodes = cluster.nodes.iter().map(|node| (node.address(), node.name.clone()));
+    let cards = cluster.nodes.iter().filter_map(|node| Some((node.nic_address()?, node.nic_name()?)));
+    nodes.chain(cards).fold(String::new(), |mut text, (address, name)| {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{} {}", node.address(), node.name);
+        let _ = writeln!(text, "{address} {name}");
         text
     })
 }
@@ -292,6 +295,14 @@ fn node_env(inputs: &Inputs<'_>, node: &Node) -> Result<BTreeMap<String, String>
         ("NICLAB_ADDRESS", format!("{}/{}", node.address(), Node::PREFIX_LENGTH)),
         ("NICLAB_MAC", node.mac().to_string()),
     ];
+    if let (Some(address), Some(mac)) = (node.nic_address(), node.nic_mac()) {
+        let all = nodes.iter().filter_map(Node::nic_address).map(|address| address.to_string());
+        env.extend([
+            ("NICLAB_NIC_ADDRESSES", all.collect::<Vec<_>>().join(",")),
+            ("NICLAB_NIC_ADDRESS", format!("{address}/{}", Node::PREFIX_LENGTH)),
+            ("NICLAB_NIC_MAC", mac.to_string()),
+        ]);
+    }
     if let Some(folder) = inputs.share {
         env.extend([("NICLAB_SHARE", "1".to_owned()), ("NICLAB_CWD", text(folder)?)]);
     }
@@ -518,7 +529,25 @@ mod tests {
             assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
         }
         assert!(hosts.lines().any(|line| line == "10.77.0.1 head"), "{hosts}");
+        assert!(!env.contains_key("NICLAB_NIC_ADDRESS"), "that card carries nothing else");
         assert!(!plan_of("", None, None).nodes[0].identity.env.contains_key("NICLAB_CWD"));
+    }
+
+    #[test]
+    fn a_card_that_is_a_host_of_its_own_is_told_so_and_its_peers_names() {
+        let file = "[nic]\nmodel = \"gamma\"\n[[node]]\nname = \"node1-gamma\"\n[[node]]";
+        let plan = plan_of(file, None, None);
+        let Identity { env, hosts } = &plan.nodes[1].identity;
+        for (name, value) in [
+            ("NICLAB_NIC_ADDRESSES", "10.78.0.1,10.78.0.2"),
+            ("NICLAB_NIC_ADDRESS", "10.78.0.2/24"),
+            ("NICLAB_NIC_MAC", "02:6e:6c:01:00:01"),
+        ] {
+            assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let first = hosts.lines().find(|line| line.ends_with(" node1-gamma"));
+        assert_eq!(first, Some("10.77.0.1 node1-gamma"), "the node's name comes first\n{hosts}");
+        assert!(hosts.lines().any(|line| line == "10.78.0.2 node1-gamma"), "{hosts}");
     }
 
     #[test]

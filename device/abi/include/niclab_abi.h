@@ -1997,7 +1997,9 @@ NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
  *
  * Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind a chained
  * one lie as many. They are the driver's, but for the first word of them in what is sent ([`RING_MESSAGE_WORD`]), which no
- * hardware would read: it tells reports how long the message is whose first frame begins there.
+ * hardware would read: it tells reports how long the message is whose first frame begins there, and what the driver knew when it
+ * sent the frame. Where that is all that the card had told it by then, the order in which the host did things is known, and with it
+ * when they were done in model time.
  *
  * The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card gives it back
  * by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]), which never hold a
@@ -2015,6 +2017,24 @@ NICLAB_ASSERT_SIZE(struct niclab_channel_expose, 16);
 
 /* Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`]. */
 #define NICLAB_OP_RING_TERMS 21U
+
+/*
+ * CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No body,
+ * answered by [`FifoHead`].
+ */
+#define NICLAB_OP_FIFO_LOOK 22U
+
+/*
+ * CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`]. Answered, without
+ * a body, when it is stored.
+ */
+#define NICLAB_OP_FIFO_TAKE 23U
+
+/*
+ * CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card reads:
+ * [`FifoSend`]. Answered, without a body, when the card has read all of it.
+ */
+#define NICLAB_OP_FIFO_SEND 24U
 
 /* [`RingStart::ring`], [`RingName::ring`]: what is to be sent. */
 #define NICLAB_RING_TRANSMIT 0U
@@ -2067,7 +2087,10 @@ NICLAB_ASSERT_SIZE(struct niclab_ring_interrupts, 16);
 /* Answer to [`OP_RING_TERMS`]. */
 struct niclab_ring_terms {
 
-	/* Descriptors that the receive ring shall have, each with a buffer for a whole frame. */
+	/*
+	 * Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
+	 * processor drives each transfer ([`OP_FIFO_LOOK`]).
+	 */
 	__u32 receive_buffers;
 
 	/* Frames that may be on their way from one node to another without acknowledgement; 0: any number. */
@@ -2096,14 +2119,87 @@ struct niclab_ring_terms {
 };
 NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 40);
 
+/*
+ * Most bytes of the head of a frame that the processor reads or stores: an Ethernet header and
+ * [`crate::active_ports::FrameHead`] are 22.
+ */
+#define NICLAB_FIFO_HEAD_BYTES 24U
+
+/* Answer to [`OP_FIFO_LOOK`]. */
+struct niclab_fifo_head {
+
+	/* Bytes of the first frame in the FIFO; zero: there is none. */
+	__u32 bytes;
+
+	/* [`RING_STATUS_DAMAGED`] where its check sequence is wrong, else zero. */
+	__u32 status;
+
+	/* The first [`FIFO_HEAD_BYTES`] of it, first byte lowest, zeros behind its end. */
+	__u64 head_0;
+
+	/* The next eight. */
+	__u64 head_1;
+
+	/* The last eight. */
+	__u64 head_2;
+};
+NICLAB_ASSERT_SIZE(struct niclab_fifo_head, 32);
+
+/* Body of [`OP_FIFO_TAKE`]. */
+struct niclab_fifo_take {
+
+	/* Guest-physical address of where the part goes. */
+	__u64 address;
+
+	/* Bytes of the frame in front of the part. */
+	__u32 skip_bytes;
+
+	/* Bytes of the part; zero: the frame is dropped, and nothing is stored. */
+	__u32 bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_fifo_take, 16);
+
+/* Body of [`OP_FIFO_SEND`]. */
+struct niclab_fifo_send {
+
+	/* The head of the frame, first byte lowest. */
+	__u64 head_0;
+
+	/* The next eight bytes. */
+	__u64 head_1;
+
+	/* The last eight bytes. */
+	__u64 head_2;
+
+	/* Bytes of the head: [`FIFO_HEAD_BYTES`] at most. */
+	__u32 head_bytes;
+
+	/* Bytes of the data behind it. */
+	__u32 bytes;
+
+	/* Guest-physical address of the data. */
+	__u64 address;
+
+	/* Bytes of the message whose first frame this is, else zero: for reports, no hardware would read it. */
+	__u64 message_bytes;
+};
+NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
+
+/* Last but two of the bytes of [`RingTerms::station`], less one: which of the node's stations other protocols are. */
+#define NICLAB_RING_STATION 0U
+
 /* Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64). */
 #define NICLAB_RING_MAX_SKIP_BYTES 120U
 
 /*
- * Word of a descriptor and what lies behind it, of 64 bits: of the descriptor in which a message's first frame begins, the bytes
- * of the message.
+ * Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its lower half,
+ * where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]: the frames that the
+ * driver had taken out of the receive ring since it was started, modulo 2^32.
  */
 #define NICLAB_RING_MESSAGE_WORD 2U
+
+/* The upper half of that word. */
+#define NICLAB_RING_RECEIVED_SHIFT 32U
 
 /* First word: the descriptor is the card's. */
 #define NICLAB_RING_OWN 0x80000000U

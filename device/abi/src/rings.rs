@@ -17,7 +17,9 @@
 //!
 //! Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind a chained
 //! one lie as many. They are the driver's, but for the first word of them in what is sent ([`RING_MESSAGE_WORD`]), which no
-//! hardware would read: it tells reports how long the message is whose first frame begins there.
+//! hardware would read: it tells reports how long the message is whose first frame begins there, and what the driver knew when it
+//! sent the frame. Where that is all that the card had told it by then, the order in which the host did things is known, and with it
+//! when they were done in model time.
 //!
 //! The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card gives it back
 //! by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]), which never hold a
@@ -33,6 +35,16 @@ pub const OP_RING_STOP: u32 = 19;
 pub const OP_RING_INTERRUPTS: u32 = 20;
 /// Asks what the drivers of this cluster have agreed on. No body, answered by [`RingTerms`].
 pub const OP_RING_TERMS: u32 = 21;
+
+/// CPU-driven ([`RingTerms::receive_buffers`] is zero): reads status and head of the first frame in the card's FIFO. No body,
+/// answered by [`FifoHead`].
+pub const OP_FIFO_LOOK: u32 = 22;
+/// CPU-driven: stores a part of the first frame in the FIFO where it belongs, and drops the frame: [`FifoTake`]. Answered, without
+/// a body, when it is stored.
+pub const OP_FIFO_TAKE: u32 = 23;
+/// CPU-driven: puts a frame into the FIFO in front of the wire, a head that the processor stores and data that the card reads:
+/// [`FifoSend`]. Answered, without a body, when the card has read all of it.
+pub const OP_FIFO_SEND: u32 = 24;
 
 /// [`RingStart::ring`], [`RingName::ring`]: what is to be sent.
 pub const RING_TRANSMIT: u32 = 0;
@@ -78,7 +90,8 @@ layout! {
 layout! {
     /// Answer to [`OP_RING_TERMS`].
     pub struct RingTerms: 40 {
-        /// Descriptors that the receive ring shall have, each with a buffer for a whole frame.
+        /// Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
+        /// processor drives each transfer ([`OP_FIFO_LOOK`]).
         pub receive_buffers: u32,
         /// Frames that may be on their way from one node to another without acknowledgement; 0: any number.
         pub window: u32,
@@ -99,11 +112,68 @@ layout! {
     }
 }
 
+/// Most bytes of the head of a frame that the processor reads or stores: an Ethernet header and
+/// [`crate::active_ports::FrameHead`] are 22.
+pub const FIFO_HEAD_BYTES: u32 = 24;
+
+layout! {
+    /// Answer to [`OP_FIFO_LOOK`].
+    pub struct FifoHead: 32 {
+        /// Bytes of the first frame in the FIFO; zero: there is none.
+        pub bytes: u32,
+        /// [`RING_STATUS_DAMAGED`] where its check sequence is wrong, else zero.
+        pub status: u32,
+        /// The first [`FIFO_HEAD_BYTES`] of it, first byte lowest, zeros behind its end.
+        pub head_0: u64,
+        /// The next eight.
+        pub head_1: u64,
+        /// The last eight.
+        pub head_2: u64,
+    }
+}
+
+layout! {
+    /// Body of [`OP_FIFO_TAKE`].
+    pub struct FifoTake: 16 {
+        /// Guest-physical address of where the part goes.
+        pub address: u64,
+        /// Bytes of the frame in front of the part.
+        pub skip_bytes: u32,
+        /// Bytes of the part; zero: the frame is dropped, and nothing is stored.
+        pub bytes: u32,
+    }
+}
+
+layout! {
+    /// Body of [`OP_FIFO_SEND`].
+    pub struct FifoSend: 48 {
+        /// The head of the frame, first byte lowest.
+        pub head_0: u64,
+        /// The next eight bytes.
+        pub head_1: u64,
+        /// The last eight bytes.
+        pub head_2: u64,
+        /// Bytes of the head: [`FIFO_HEAD_BYTES`] at most.
+        pub head_bytes: u32,
+        /// Bytes of the data behind it.
+        pub bytes: u32,
+        /// Guest-physical address of the data.
+        pub address: u64,
+        /// Bytes of the message whose first frame this is, else zero: for reports, no hardware would read it.
+        pub message_bytes: u64,
+    }
+}
+
+/// Last but two of the bytes of [`RingTerms::station`], less one: which of the node's stations other protocols are.
+pub const RING_STATION: u8 = 0;
 /// Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64).
 pub const RING_MAX_SKIP_BYTES: u32 = 120;
-/// Word of a descriptor and what lies behind it, of 64 bits: of the descriptor in which a message's first frame begins, the bytes
-/// of the message.
+/// Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its lower half,
+/// where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]: the frames that the
+/// driver had taken out of the receive ring since it was started, modulo 2^32.
 pub const RING_MESSAGE_WORD: usize = 2;
+/// The upper half of that word.
+pub const RING_RECEIVED_SHIFT: u32 = 32;
 
 /// First word: the descriptor is the card's.
 pub const RING_OWN: u64 = 1 << 31;

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use niclab_spec::report::Checked;
 use niclab_workloads::{End, Flow, FlowId, Mark};
 
+use crate::frames::Frames;
+
 /// What is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Check {
@@ -97,6 +99,8 @@ pub struct Checker {
     spoiled: BTreeSet<(FlowId, u64)>,
     /// Ports whose next slice a fault of the device kept from them for ever, with nothing after it.
     stalled: BTreeSet<End>,
+    /// Nodes between which nothing goes any more, since what would let it was lost on the way.
+    stalled_pairs: BTreeSet<(u16, u16)>,
     /// Ports whose programs a fault of the device may have led astray.
     astray: BTreeSet<End>,
     failures: BTreeMap<Check, (u64, String)>,
@@ -111,6 +115,8 @@ pub struct Checker {
     pub progress: u64,
     /// Bytes of messages that cards have stored, however often.
     pub stored_bytes: u64,
+    /// Frames that are numbered between drivers.
+    pub frames: Frames,
 }
 
 impl Checker {
@@ -132,6 +138,7 @@ impl Checker {
             is_healed: false,
             spoiled: BTreeSet::new(),
             stalled: BTreeSet::new(),
+            stalled_pairs: BTreeSet::new(),
             astray: BTreeSet::new(),
             failures: BTreeMap::new(),
             sent: 0,
@@ -139,6 +146,7 @@ impl Checker {
             received_bytes: 0,
             progress: 0,
             stored_bytes: 0,
+            frames: Frames::default(),
         }
     }
 
@@ -215,6 +223,11 @@ impl Checker {
     /// it consumes nothing more, nobody may send to it for long.
     pub fn on_stalled(&mut self, at: End) {
         self.stalled.insert(at);
+    }
+
+    /// What would let one node send more to another was lost, and is not sent again: its last messages may not come.
+    pub fn on_stalled_pair(&mut self, from: u16, to: u16) {
+        self.stalled_pairs.insert((from, to));
     }
 
     /// Whether a fault of a device may have kept `node` from sending: it sends to a port that stalled.
@@ -321,7 +334,9 @@ impl Checker {
             let gaps = std::mem::take(&mut self.flows[id].gaps);
             gaps.into_iter().for_each(|number| self.on_missing(id as FlowId, number, number));
             let state = &self.flows[id];
-            if state.last < state.sent && !self.stalled.contains(&state.flow.to) {
+            let nodes = (state.flow.from.node, state.flow.to.node);
+            let is_stalled = self.stalled.contains(&state.flow.to) || self.stalled_pairs.contains(&nodes);
+            if state.last < state.sent && !is_stalled {
                 let (first, last) = (state.last + 1, state.sent);
                 self.on_missing(id as FlowId, first, last);
             }

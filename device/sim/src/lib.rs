@@ -10,6 +10,7 @@
 //! * [`bound`]: what ends a run that would go on for ever;
 //! * [`run()`]: one simulation, from its configuration to the report that live runs share;
 //! * [`observer`]: timelines and captures on demand;
+//! * [`frames`]: numbered frames, and what drivers must have raised of them;
 //! * [`swarm`]: many random simulations with faults;
 //! * [`bench`]: how fast all of this is.
 //!
@@ -20,6 +21,7 @@ pub mod bench;
 pub mod bound;
 pub mod checker;
 pub mod figures;
+pub mod frames;
 pub mod hand_over;
 pub mod host;
 pub mod observer;

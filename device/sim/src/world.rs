@@ -477,7 +477,7 @@ impl<'a> World<'a> {
         self.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.checker));
         for (number, node) in (0_u16..).zip(&self.nodes) {
             let unsent = node.script.unsent();
-            let is_excused = node.host.is_stuck() || self.checker.is_kept_from_sending(number);
+            let is_excused = node.host.is_stuck(&self.checker) || self.checker.is_kept_from_sending(number);
             if unsent > 0 && !is_excused {
                 self.checker
                     .fail(Check::Drained, || format!("node {number}: {unsent} messages were never sent"));

@@ -92,7 +92,8 @@ pub struct Exec {
 pub struct Identity {
     /// What every command finds in its environment. The agent itself reads `NICLAB_NODE` (its name), `NICLAB_ADDRESS`
     /// (with the length of its prefix), `NICLAB_MAC` (of the interface that gets the address), and `NICLAB_CWD` (the
-    /// working folder of commands, which is the host's where `NICLAB_SHARE` is 1).
+    /// working folder of commands, which is the host's where `NICLAB_SHARE` is 1); and where the card carries other
+    /// protocols `NICLAB_NIC_ADDRESS` and `NICLAB_NIC_MAC`, the same of its interface.
     pub env: BTreeMap<String, String>,
     /// The text of `/etc/hosts`, without the loopback.
     pub hosts: String,

@@ -13,26 +13,58 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 /// Between two looks for an interface that has still to appear. A restored guest waits for it, so it is short.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The index of the interface with this Ethernet address, which may still have to appear. `sys` is `/sys`.
-pub fn wait_for_interface(sys: &Path, mac: &str, deadline: Instant) -> Option<u32> {
+/// An interface of the system's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// The interface with this Ethernet address, which may still have to appear, unless it is known that none `is_coming_no_more`.
+/// `sys` is `/sys`.
+pub fn wait_for_interface(
+    sys: &Path,
+    mac: &str,
+    deadline: Instant,
+    is_coming_no_more: impl Fn() -> bool,
+) -> Option<Interface> {
     loop {
-        if let Some(index) = find_interface(sys, mac) {
-            return Some(index);
-        }
-        if Instant::now() >= deadline {
-            return None;
+        // In this order: what was known before the look holds for what the look did not find.
+        let is_last = is_coming_no_more() || Instant::now() >= deadline;
+        let found = find_interface(sys, mac);
+        if found.is_some() || is_last {
+            return found;
         }
         thread::sleep(INTERVAL);
     }
 }
 
-fn find_interface(sys: &Path, mac: &str) -> Option<u32> {
+/// Has an interface that shares its network with another of the same system speak for its own address alone, and only when it is
+/// asked to: who asks for the address is answered by this interface and by no other (`arp_ignore`, `arp_announce`,
+/// Documentation/networking/ip-sysctl.rst), and IP version 6, which would report its groups at times of its own, into whatever is
+/// being measured, is left out. `proc` is `/proc`.
+pub fn keep_to_itself(proc: &Path, name: &str) -> io::Result<()> {
+    let net = proc.join("sys/net");
+    let set = |path: PathBuf, value: &str| match fs::write(&path, value) {
+        // A kernel of the user's own may be without.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    set(net.join("ipv4/conf/all/arp_ignore"), "1")?;
+    set(net.join("ipv4/conf/all/arp_announce"), "2")?;
+    set(net.join("ipv6/conf").join(name).join("disable_ipv6"), "1")
+}
+
+fn find_interface(sys: &Path, mac: &str) -> Option<Interface> {
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut interfaces = fs::read_dir(sys.join("class/net")).ok()?.flatten().map(|entry| entry.path());
     // Some interfaces have no address; a node that is told none is none of them.
     let is_it = |path: &PathBuf| !mac.is_empty() && read(&path.join("address")).eq_ignore_ascii_case(mac);
     let interface = interfaces.find(is_it)?;
-    read(&interface.join("ifindex")).parse().ok()
+    let index = read(&interface.join("ifindex")).parse().ok()?;
+    Some(Interface { index, name: interface.file_name()?.to_str()?.to_owned() })
 }
 
 /// An address with the length of its prefix, as in `10.77.0.1/24`.
@@ -133,14 +165,31 @@ mod tests {
         add("lo", "00:00:00:00:00:00", "1");
         add("eth0", "52:54:00:4e:4c:02", "2");
         add("tunnel", "", "3");
-        assert_eq!(wait_for_interface(sys, mac, Instant::now()), None);
-        assert_eq!(wait_for_interface(sys, "", Instant::now()), None);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        assert_eq!(wait_for_interface(sys, mac, Instant::now(), || false), None);
+        assert_eq!(wait_for_interface(sys, "", Instant::now(), || false), None);
+        assert_eq!(wait_for_interface(sys, mac, deadline, || true), None, "none is coming");
+        assert!(Instant::now() < deadline, "and none was waited for");
         thread::scope(|scope| {
-            let deadline = Instant::now() + Duration::from_secs(30);
-            let waiting = scope.spawn(move || wait_for_interface(sys, mac, deadline));
+            let waiting = scope.spawn(move || wait_for_interface(sys, mac, deadline, || false));
             add("eth1", mac, "7");
-            assert_eq!(waiting.join().unwrap(), Some(7));
+            let expected = Interface { index: 7, name: "eth1".into() };
+            assert_eq!(waiting.join().unwrap(), Some(expected));
         });
+    }
+
+    #[test]
+    fn an_interface_beside_another_answers_for_its_own_address_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, own) = ("sys/net/ipv4/conf/all", "sys/net/ipv6/conf/card0");
+        for conf in [all, own] {
+            fs::create_dir_all(folder.path().join(conf)).unwrap();
+        }
+        keep_to_itself(folder.path(), "card0").unwrap();
+        let read = |conf: &str, key| fs::read_to_string(folder.path().join(conf).join(key)).unwrap();
+        assert_eq!((read(all, "arp_ignore"), read(all, "arp_announce")), ("1".into(), "2".into()));
+        assert_eq!(read(own, "disable_ipv6"), "1");
+        keep_to_itself(folder.path(), "other0").unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    net::Ipv4Addr,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -103,6 +104,7 @@ pub fn enter(node: &Node, join: &Join) {
         machine_id.and_then(|id| write_files(root, node, &join.identity.hosts, &id)),
     );
     tell("set up the network", set_up_network(node));
+    tell("set up the card's interface", set_up_nic_network(root, node));
     tell("mount the host's folder", mount_share(node));
     if Path::new(SSH_DAEMON).exists() {
         tell("set up ssh", run_script(node));
@@ -143,15 +145,38 @@ fn write_files(root: &Path, node: &Node, hosts: &str, machine_id: &str) -> io::R
 }
 
 fn set_up_network(node: &Node) -> io::Result<()> {
-    let Some(address) = node.get("NICLAB_ADDRESS") else { return Ok(()) };
-    let wrong = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-    let (ip, prefix) =
-        network::parse_address(address).ok_or_else(|| wrong(format!("{address} is no address")))?;
+    let Some((ip, prefix)) = address_in(node, "NICLAB_ADDRESS")? else { return Ok(()) };
     let mac = node.get("NICLAB_MAC").unwrap_or_default();
     let deadline = Instant::now() + INTERFACE_PATIENCE;
-    let index = network::wait_for_interface(Path::new("/sys"), mac, deadline)
-        .ok_or_else(|| wrong(format!("no network interface has the address {mac}, for {address}")))?;
-    network::set_up(index, ip, prefix)
+    let interface = network::wait_for_interface(Path::new("/sys"), mac, deadline, || false)
+        .ok_or_else(|| wrong(format!("no network interface has the address {mac}, for {ip}")))?;
+    network::set_up(interface.index, ip, prefix)
+}
+
+/// The same for a card that carries other protocols by an interface of its own, which its driver registers before it publishes
+/// the card: where that is there and the interface is not, none comes, and the driver has said why.
+fn set_up_nic_network(root: &Path, node: &Node) -> io::Result<()> {
+    let Some((ip, prefix)) = address_in(node, "NICLAB_NIC_ADDRESS")? else { return Ok(()) };
+    let mac = node.get("NICLAB_NIC_MAC").unwrap_or_default();
+    let is_published = || {
+        let mut cards = fs::read_dir(root.join("sys/class/niclab")).into_iter().flatten();
+        cards.next().is_some()
+    };
+    let deadline = Instant::now() + INTERFACE_PATIENCE;
+    let interface = network::wait_for_interface(&root.join("sys"), mac, deadline, is_published)
+        .ok_or_else(|| wrong(format!("no network interface has the card's address {mac}, for {ip}")))?;
+    network::keep_to_itself(&root.join("proc"), &interface.name)?;
+    network::set_up(interface.index, ip, prefix)
+}
+
+fn wrong(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// The address, with the length of its prefix, that this variable says; none where there is no such variable.
+fn address_in(node: &Node, name: &str) -> io::Result<Option<(Ipv4Addr, u8)>> {
+    let Some(text) = node.get(name) else { return Ok(None) };
+    network::parse_address(text).map(Some).ok_or_else(|| wrong(format!("{text} is no address")))
 }
 
 /// Mounts the host's folder, at the path it has there.

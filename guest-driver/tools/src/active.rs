@@ -21,6 +21,46 @@ const PLACES: usize = 16;
 /// Payloads up to which a message is copied to a place of its own, lest the program wait until it has left.
 const PLACED_BYTES: usize = 2 << 10;
 
+/// Memory for messages that may be on their way, each in a place of its own.
+pub(crate) struct Places {
+    memory: Memory,
+    place_bytes: usize,
+    next: usize,
+}
+
+impl Places {
+    /// With places of so many bytes, or more: none that fits into a page lies in two, which would take the card a descriptor more.
+    pub(crate) fn new(place_bytes: usize) -> Result<Self, Failure> {
+        let place_bytes = place_bytes.next_power_of_two();
+        let bytes = PLACES * place_bytes;
+        let memory = Memory::pages(bytes).map_err(|source| niclab_user::Error::NoMemory { bytes, source })?;
+        Ok(Self { memory, place_bytes, next: 0 })
+    }
+
+    /// Sends a message of these parts, if the window lets it begin now, and does not wait until it has left. Once round, all others
+    /// must have left.
+    pub(crate) fn try_send(
+        &mut self,
+        port: &mut Port,
+        to: Address,
+        parts: [&[u8]; 2],
+        timeout: Duration,
+    ) -> Result<bool, Failure> {
+        if self.next == 0 {
+            port.flush(timeout)?;
+        }
+        let begin = self.next * self.place_bytes;
+        self.next = (self.next + 1) % PLACES;
+        let mut end = begin;
+        for part in parts {
+            let is_there = self.memory.copy_in(end, part);
+            debug_assert!(is_there, "a place has room for the longest message");
+            end += part.len();
+        }
+        Ok(port.try_send(to, &self.memory, begin..end, timeout)?)
+    }
+}
+
 /// An active port that talks to the same port of one peer.
 pub struct ActiveChannel {
     port: Port,
@@ -30,9 +70,8 @@ pub struct ActiveChannel {
     received: u64,
     /// A message: room for the tag, and the pattern.
     outgoing: Vec<u8>,
-    /// Messages that are not waited for, one after the other.
-    places: Memory,
-    place: usize,
+    /// Messages that are not waited for.
+    places: Places,
 }
 
 impl ActiveChannel {
@@ -56,9 +95,6 @@ impl ActiveChannel {
             .buffers(buffers as u32, buffer_bytes as u32)
             .policy(options.policy);
         let peer_address = Address { node: peer, port: options.port };
-        let size = PLACES * buffer_bytes;
-        let places =
-            Memory::pages(size).map_err(|source| niclab_user::Error::NoMemory { bytes: size, source })?;
         Ok(Self {
             port: Port::open(device, port_options)?,
             peer_address,
@@ -66,19 +102,8 @@ impl ActiveChannel {
             timeout: options.timeout,
             received: 0,
             outgoing: vec![0; TAG_BYTES].into_iter().chain((0..bytes - TAG_BYTES).map(pattern)).collect(),
-            places,
-            place: 0,
+            places: Places::new(buffer_bytes)?,
         })
-    }
-
-    /// Where the next message goes that is not waited for: once round, all others have left.
-    fn next_place(&mut self) -> Result<usize, Failure> {
-        if self.place == 0 {
-            self.port.flush(self.timeout)?;
-        }
-        let begin = self.place * (self.places.bytes() / PLACES / 64 * 64);
-        self.place = (self.place + 1) % PLACES;
-        Ok(begin)
     }
 }
 
@@ -138,12 +163,8 @@ impl Channel for ActiveChannel {
     }
 
     fn try_send(&mut self, payload: &[u8], tag: Tag, _: Flags) -> Result<bool, Failure> {
-        let begin = self.next_place()?;
-        let is_there =
-            self.places.copy_in(begin, &bytes_of(tag)) && self.places.copy_in(begin + TAG_BYTES, payload);
-        debug_assert!(is_there, "a place has room for the longest message");
-        let end = begin + TAG_BYTES + payload.len();
-        Ok(self.port.try_send(self.peer_address, &self.places, begin..end, self.timeout)?)
+        let Self { port, places, peer_address, timeout, .. } = self;
+        places.try_send(port, *peer_address, [&bytes_of(tag), payload], *timeout)
     }
 
     fn send(&mut self, payload: &[u8], tag: Tag, _: Flags) -> Result<(), Failure> {

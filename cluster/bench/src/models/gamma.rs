@@ -1,5 +1,5 @@
-//! The GAMMA paper's figures 2 and 3: throughput over size, without flow control and with windows of several sizes, on both of its
-//! processors; and what section 3 says of a hundred nodes.
+//! The GAMMA paper's figures 2 and 3: throughput over size, without flow control and with windows of several sizes, and of the earlier
+//! card whose transfers the processor drives, on both processors; what section 3 says of a hundred nodes; and of damage on links.
 //!
 //! As the paper did, all is taken from round trips of a polling program. A message of the simulator begins with 16 bytes by which
 //! programs know their messages: they count as the message's.
@@ -22,7 +22,7 @@ use crate::figures::{
 pub(super) const BENCHES: Benches = Benches {
     figures: &[PaperFigures {
         name: "gamma",
-        help: "GAMMA: throughput over size with windows of 4 to 32 frames, on two processors; buffers of a hundred nodes",
+        help: "GAMMA: throughput over size, CPU-driven and with windows of 4 to 32 frames, on two processors; a hundred nodes; bit errors",
         make: |offline| {
             let simulator = Simulator::locate(offline)?;
             let figures = GammaFigures::measure(&mut |config| simulator.run(config))?;
@@ -35,10 +35,25 @@ pub(super) const BENCHES: Benches = Benches {
 };
 
 /// The version of [`GammaFigures`].
-pub const GAMMA_FIGURES_VERSION: u32 = 1;
+pub const GAMMA_FIGURES_VERSION: u32 = 2;
 
 /// The processors of figures 2 and 3, the paper's shortest message on each, and the colour of its line.
 const PLATFORMS: [(&str, f64); 2] = [("fast-ethernet-p133", 17.0), ("fast-ethernet-pii350", 14.0)];
+/// The same processors with the earlier card, whose transfers they drive.
+const DRIVEN: [&str; 2] = ["fast-ethernet-3c595-p133", "fast-ethernet-3c595-pii350"];
+/// The shortest message on it, and the throughput of long ones in MB/s (section 1).
+const DRIVEN_PAPER: (f64, f64) = (12.7, 12.2);
+/// Messages that take so long that what they take at either end does not show, and how many of them go back and forth.
+const LONG_BYTES: u32 = 1 << 20;
+const LONG_ROUND_TRIPS: u64 = 3;
+/// A message that fills one frame.
+const FULL_BYTES: u32 = 1_480;
+/// Bits in 10^10 that are wrong, in the paper and in the simulation, which would be long otherwise; and frames of the latter.
+const PAPER_BIT_ERRORS: f64 = 1e-10;
+const BIT_ERRORS: f64 = 1e-7;
+const DAMAGED_OF: u64 = 10_000;
+/// Bits of such a message on the wire that a check sequence covers: Ethernet's header, that of the driver, and both sequences.
+const FULL_BITS: u32 = 8 * (14 + 8 + FULL_BYTES + 4);
 /// Windows of both figures; 0: no flow control.
 const WINDOWS: [u64; 5] = [0, 4, 8, 16, 32];
 /// Bytes of a message that no payload is.
@@ -66,6 +81,10 @@ pub struct GammaFigures {
     pub copies: Vec<Copy>,
     /// A hundred nodes at once.
     pub crowds: Vec<Crowd>,
+    /// What the processors do for a message of one full frame.
+    pub labours: Vec<Labour>,
+    /// Bit errors.
+    pub damage: Damage,
 }
 
 /// Round trips of messages of one size.
@@ -92,6 +111,34 @@ pub struct Copy {
     pub model_one_way_ps: u64,
     /// The same if copies took no time.
     pub without_model_one_way_ps: u64,
+}
+
+/// What both processors do for one message, in both directions of a round trip alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Labour {
+    /// The platform.
+    pub profile: &'static str,
+    /// System call, driver and handler.
+    pub model_software_ps: u64,
+    /// The copy.
+    pub model_copy_ps: u64,
+    /// Programmed I/O: stores, and loads for which the processor waits.
+    pub model_programmed_ps: u64,
+    /// Transfers for which the processor waits.
+    pub model_transfers_ps: u64,
+}
+
+/// Frames on a link with bit errors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// Frames sent, each a message.
+    pub sent: u64,
+    /// Those that came sound.
+    pub received: u64,
+    /// Those that came damaged, as the driver raised them.
+    pub damaged: u64,
+    /// Those that it raised as lost, since a later one has come.
+    pub lost: u64,
 }
 
 /// Messages among a hundred nodes.
@@ -128,6 +175,7 @@ impl GammaFigures {
                     sizes.push(Size { profile, window, bytes, model_one_way_ps });
                 }
             }
+            sizes.push(long(profile, simulate)?);
             for bytes in SIZES {
                 let mut config = configuration(profile, 0, bytes, 2)?;
                 let model_one_way_ps = one_way(&config, simulate)?;
@@ -136,6 +184,16 @@ impl GammaFigures {
                 copies.push(Copy { profile, bytes, model_one_way_ps, without_model_one_way_ps });
             }
         }
+        for profile in DRIVEN {
+            for bytes in SIZES {
+                let model_one_way_ps = one_way(&configuration(profile, 0, bytes, 2)?, simulate)?;
+                sizes.push(Size { profile, window: 0, bytes, model_one_way_ps });
+            }
+            sizes.push(long(profile, simulate)?);
+        }
+        let profiles = PLATFORMS.into_iter().map(|(profile, _)| profile).chain(DRIVEN);
+        let labours: Result<Vec<Labour>> = profiles.map(|profile| labour(profile, simulate)).collect();
+        let damage = damage(simulate)?;
         let kinds = [
             ("incast", WorkloadKind::Incast, None),
             ("incast, slow receiver", WorkloadKind::Incast, Some(SLOW_RECEIVE_PS)),
@@ -148,7 +206,7 @@ impl GammaFigures {
                 crowds.push(crowd(workload, kind, slow, window, simulate)?);
             }
         }
-        Ok(Self { version: GAMMA_FIGURES_VERSION, sizes, copies, crowds })
+        Ok(Self { version: GAMMA_FIGURES_VERSION, sizes, copies, crowds, labours: labours?, damage })
     }
 
     /// Half of a round trip.
@@ -173,7 +231,38 @@ impl GammaFigures {
         let crowds = self.crowds.iter().filter(|crowd| crowd.window > 0);
         let is_lossless =
             crowds.into_iter().all(|crowd| crowd.missed_frames == 0 && crowd.sent == crowd.received);
-        windows && is_lossless && self.does_the_copy_diminish()
+        let driven = self.is_driven_at_line_rate() && self.does_a_quick_processor_hardly_help();
+        windows && is_lossless && self.does_the_copy_diminish() && driven && self.is_damage_raised()
+    }
+
+    /// Throughput of the longest messages, in MB/s.
+    fn long_rate(&self, profile: &str) -> f64 {
+        megabytes_per_s(LONG_BYTES, self.one_way_ps(profile, 0, LONG_BYTES))
+    }
+
+    /// Whether CPU-driven cards send long messages within 1 % of what the paper says.
+    fn is_driven_at_line_rate(&self) -> bool {
+        DRIVEN.iter().all(|profile| (self.long_rate(profile) / DRIVEN_PAPER.1 - 1.0).abs() < 0.01)
+    }
+
+    /// Whether the quicker processor takes less than a tenth of the latency of CPU-driven cards (section 5: virtually insensitive).
+    fn does_a_quick_processor_hardly_help(&self) -> bool {
+        let [slow, quick] = DRIVEN.map(|profile| self.one_way_ps(profile, 0, SIZES[0]));
+        quick <= slow && (slow - quick) * 10 < slow
+    }
+
+    /// Throughput of a full frame by descriptors, in thousandths of what it is CPU-driven on the same processor.
+    fn of_driven_permille(&self, place: usize) -> u64 {
+        let [descriptors, driven] =
+            [PLATFORMS[place].0, DRIVEN[place]].map(|profile| self.one_way_ps(profile, 0, FULL_BYTES));
+        (driven * 1_000).checked_div(descriptors).unwrap_or(0)
+    }
+
+    /// Whether each message that did not come was raised once, and nothing else was.
+    const fn is_damage_raised(&self) -> bool {
+        let Damage { sent, received, damaged, lost } = self.damage;
+        // The last one may be missing, with none after it by which anybody would know.
+        damaged > 0 && damaged <= lost + 1 && (received + lost == sent || received + lost + 1 == sent)
     }
 
     fn do_windows_hold(&self, profile: &str) -> bool {
@@ -198,12 +287,21 @@ impl GammaFigures {
     pub fn panels(&self) -> Vec<Panel> {
         const COLOURS: [&str; 5] = ["#1f77b4", "#d62728", "#ff7f0e", "#2ca02c", "#9467bd"];
         let mut panels = Vec::new();
-        for (profile, _) in PLATFORMS {
+        for ((profile, _), driven) in PLATFORMS.into_iter().zip(DRIVEN) {
             let mut series = vec![Series {
                 name: "theory: 7 us, 12.5 MB/s".to_owned(),
                 style: Style::Line("#7f7f7f"),
                 points: SIZES.map(|bytes| (f64::from(bytes), theory(bytes))).to_vec(),
             }];
+            series.push(Series {
+                name: "the earlier card, CPU-driven".to_owned(),
+                style: Style::Line("#000000"),
+                points: SIZES
+                    .map(|bytes| {
+                        (f64::from(bytes), megabytes_per_s(bytes, self.one_way_ps(driven, 0, bytes)))
+                    })
+                    .to_vec(),
+            });
             for (window, colour) in WINDOWS.into_iter().zip(COLOURS) {
                 let name =
                     if window == 0 { "no flow control".to_owned() } else { format!("window of {window}") };
@@ -237,6 +335,9 @@ fn megabytes_per_s(bytes: u32, one_way_ps: u64) -> f64 {
 fn configuration(profile: &str, window: u64, bytes: u32, nodes: u32) -> Result<SimConfig> {
     let model = NicModel::named("gamma").context("there is no model `gamma`")?;
     let mut nic = NicConfig::of(model);
+    if DRIVEN.contains(&profile) {
+        nic.set("transfer", Value::Word("cpu-driven".to_owned()))?;
+    }
     nic.set("window_frames", Value::Number(window))?;
     let profile = Some(profile.to_owned());
     let file = ClusterFile { nodes: Some(nodes), profile, nic, ..ClusterFile::default() };
@@ -247,11 +348,68 @@ fn configuration(profile: &str, window: u64, bytes: u32, nodes: u32) -> Result<S
 
 /// Half of a round trip.
 fn one_way(config: &SimConfig, simulate: Simulate<'_>) -> Result<u64> {
-    let workload = Workload { count: ROUND_TRIPS, warmup: WARMUP, ..config.workload.clone() };
+    Ok(round_trips(config, ROUND_TRIPS, simulate)?.model.time_ps / (2 * ROUND_TRIPS))
+}
+
+fn round_trips(config: &SimConfig, count: u64, simulate: Simulate<'_>) -> Result<Report> {
+    let workload = Workload { count, warmup: WARMUP.min(count), ..config.workload.clone() };
     let report = simulate(&SimConfig { workload, ..config.clone() })?;
     let receiver = report.nodes.get(1).context("the simulator's report lacks the receiver")?;
-    ensure!(receiver.messages_received >= ROUND_TRIPS, "{} came", receiver.messages_received);
-    Ok(report.model.time_ps / (2 * ROUND_TRIPS))
+    ensure!(receiver.messages_received >= count, "{} came", receiver.messages_received);
+    Ok(report)
+}
+
+/// The longest messages, without flow control.
+fn long(profile: &'static str, simulate: Simulate<'_>) -> Result<Size> {
+    let config = configuration(profile, 0, LONG_BYTES, 2)?;
+    let report = round_trips(&config, LONG_ROUND_TRIPS, simulate)?;
+    let model_one_way_ps = report.model.time_ps / (2 * LONG_ROUND_TRIPS);
+    Ok(Size { profile, window: 0, bytes: LONG_BYTES, model_one_way_ps })
+}
+
+/// What the processors do for a message of one full frame, without flow control.
+fn labour(profile: &'static str, simulate: Simulate<'_>) -> Result<Labour> {
+    let report = round_trips(&configuration(profile, 0, FULL_BYTES, 2)?, ROUND_TRIPS, simulate)?;
+    let entries = || report.nodes.iter().flat_map(|node| &node.ledger);
+    let of = |kinds: &[&str]| {
+        let sum: u64 = entries()
+            .filter(|entry| kinds.contains(&&*entry.crossing))
+            .map(|entry| entry.model_price_ps)
+            .sum();
+        sum / (2 * ROUND_TRIPS)
+    };
+    let is_driven = DRIVEN.contains(&profile);
+    Ok(Labour {
+        profile,
+        model_software_ps: of(&["host_send", "host_receive"]),
+        model_copy_ps: of(&["host_copy"]),
+        model_programmed_ps: of(&["pio_write", "pio_read", "doorbell"]),
+        // Cards with descriptors transfer by themselves.
+        model_transfers_ps: if is_driven { of(&["dma_read", "dma_write"]) } else { 0 },
+    })
+}
+
+/// Frames over a link with more bit errors than the paper's.
+fn damage(simulate: Simulate<'_>) -> Result<Damage> {
+    let mut config = configuration(PLATFORMS[1].0, 0, FULL_BYTES, 2)?;
+    config.workload = Workload { kind: WorkloadKind::Stream, count: DAMAGED_OF, ..config.workload };
+    for node in &mut config.nodes {
+        node.link.faults.corrupt = frame_errors(BIT_ERRORS) / 2.0;
+    }
+    let report = simulate(&config)?;
+    let [sender, receiver] = &report.nodes[..] else { anyhow::bail!("a report without its two nodes") };
+    let named = |name: &str| receiver.nic_counts.get(name).copied().unwrap_or(0);
+    Ok(Damage {
+        sent: sender.messages_sent,
+        received: receiver.messages_received,
+        damaged: named("driver_damaged_frames"),
+        lost: named("driver_lost_frames"),
+    })
+}
+
+/// The part of full frames of which a bit is wrong.
+fn frame_errors(bit_errors: f64) -> f64 {
+    -(f64::from(FULL_BITS) * (-bit_errors).ln_1p()).exp_m1()
 }
 
 fn crowd(

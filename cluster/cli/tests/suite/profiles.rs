@@ -67,6 +67,8 @@ fn the_list_counts_what_is_fitted() {
         "pci-32-33",
         "pci-64-66",
         "pcie4-100g",
+        "fast-ethernet-3c595-p133",
+        "fast-ethernet-3c595-pii350",
     ];
     assert_eq!(names, expected);
     for entry in json.as_array().unwrap() {

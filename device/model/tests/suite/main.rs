@@ -6,6 +6,7 @@
 mod cases;
 mod descriptor_ring;
 mod gamma;
+mod gamma_direct;
 mod grim_conformance;
 mod grim_hostile;
 mod grim_peripherals;

@@ -730,7 +730,7 @@ impl<T: Transport> Host for CardHost<T> {
         [arrival, launch, send, news].into_iter().flatten().min()
     }
 
-    fn is_stuck(&self) -> bool {
+    fn is_stuck(&self, _: &Checker) -> bool {
         let ports = self.ports.iter().enumerate();
         ports.into_iter().any(|(place, port)| {
             let seen = |word| self.memory.status_word(place, word);

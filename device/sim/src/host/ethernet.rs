@@ -220,7 +220,7 @@ impl Host for EthernetHost {
         [arrival, send].into_iter().flatten().min()
     }
 
-    fn is_stuck(&self) -> bool {
+    fn is_stuck(&self, _: &Checker) -> bool {
         false
     }
 

@@ -158,8 +158,8 @@ pub trait Host {
     /// When the program has something to do next, seen from now.
     fn wake(&mut self, script: &mut Script) -> Option<Time>;
 
-    /// Whether a fault of the device keeps the program from seeing that it may send.
-    fn is_stuck(&self) -> bool;
+    /// Whether a fault, which the checker knows of, keeps the program from sending, or from seeing that it may.
+    fn is_stuck(&self, checker: &Checker) -> bool;
 
     /// Sets what goes wrong in the NIC from now on. A NIC that was made without faults never has any.
     fn set_device_faults(&mut self, rates: Rates);

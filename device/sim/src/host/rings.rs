@@ -1,6 +1,7 @@
 //! Hosts of cards with descriptor rings: the driver is here, and with it ports, windows and messages. A program sends by a system
 //! call and has what comes once the driver has copied it.
 
+mod direct;
 mod figures;
 mod memory;
 
@@ -26,11 +27,12 @@ use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Passage, Time};
 use niclab_observe::timeline::Owner;
 use niclab_port::active_ports::message::{Join, Joining, Part};
-use niclab_port::active_ports::rings::{Buffer, Ring, SKIP_BYTES, length_of};
+use niclab_port::active_ports::rings::{Buffer, Ring, SKIP_BYTES, Told, length_of};
 use niclab_port::active_ports::window::{Inbound, Outbound, Taken};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Mark, PortPlan, Script};
 
+use self::direct::{Direct, SEND_TOKEN};
 use self::memory::{BUFFER_BYTES, Memory, TRANSMIT_DESCRIPTORS, Which, is_ring};
 use super::ethernet::Function;
 use super::tally::{Interrupts, Tally};
@@ -78,7 +80,11 @@ pub(super) struct Raised {
     /// Acknowledgements of what was not under way.
     stray: u64,
     acknowledgements: u64,
+    /// Messages that programs have.
+    messages: u64,
     demands: u64,
+    /// System calls of drivers that demand nothing.
+    calls: u64,
     written_back: u64,
 }
 
@@ -102,6 +108,7 @@ struct RingHost {
     untold: usize,
     /// Until when the driver is at work on what it was told of: then it finds more by itself.
     at_work_until: Time,
+    direct: Direct,
     tally: Tally,
     raised: Raised,
     interrupts: Interrupts,
@@ -126,6 +133,7 @@ impl RingHost {
             arrivals: VecDeque::new(),
             untold: 0,
             at_work_until: Time::ZERO,
+            direct: Direct::default(),
             tally: Tally::default(),
             raised: Raised::default(),
             interrupts: Interrupts::default(),
@@ -147,9 +155,8 @@ impl RingHost {
         request.extend(body);
         self.handle(self.clock(), Input::Control { token: 0, request: &request }, checker, effects);
         let reply = self.replies.pop_front().unwrap_or_default();
-        let (head, body) = reply.split_at_checked(Reply::BYTES).unwrap_or_default();
-        match Reply::from_bytes(head).map(|reply| reply.status) {
-            Some(STATUS_OK) => Ok(FrameBytes::from_slice(body)),
+        match status_of(&reply) {
+            Some(STATUS_OK) => Ok(FrameBytes::from_slice(reply.get(Reply::BYTES..).unwrap_or_default())),
             status => Err(Refused { operation, status: status.unwrap_or(u32::MAX) }),
         }
     }
@@ -162,7 +169,10 @@ impl RingHost {
         self.receive = Ring::new(terms.receive_buffers);
         self.terms = Some(terms);
         (0..terms.receive_buffers).for_each(|_| self.give_buffer());
-        for (ring, which) in [(RING_TRANSMIT, Which::Transmit), (RING_RECEIVE, Which::Receive)] {
+        let rings = if self.is_direct() { 0 } else { 2 };
+        for (ring, which) in
+            [(RING_TRANSMIT, Which::Transmit), (RING_RECEIVE, Which::Receive)].into_iter().take(rings)
+        {
             let start = RingStart { ring, skip_bytes: SKIP_BYTES, first: which.address(), reserved: 0 };
             self.control(OP_RING_START, Some(&start), checker, effects)?;
         }
@@ -177,7 +187,7 @@ impl RingHost {
         let place = self.receive.next();
         let buffer = Buffer { address: Memory::incoming(place) as u32, bytes: BUFFER_BYTES - 1 };
         let mut words = self.memory.ring(Which::Receive);
-        self.receive.give(&mut words, [buffer, Buffer::default()], (false, false), 0);
+        self.receive.give(&mut words, [buffer, Buffer::default()], (false, false), Told::default());
     }
 
     fn peer(&mut self, node: u16) -> &mut Peer {
@@ -200,6 +210,7 @@ impl RingHost {
                     self.tally.sent_frames += 1;
                     self.tally.sent_bytes += frame.len() as u64;
                     let (passage, concern) = (Passage { head, tail }, Concern::of(&frame));
+                    hold(checker.frames.on_left(&frame), checker);
                     effects.frames.push_back(Parcel { frame, message, passage, concern });
                 }
                 Output::DmaWrite { at, address, words, .. } => {
@@ -242,9 +253,13 @@ impl RingHost {
                 }
                 Output::Interrupt { .. } => {
                     self.interrupts.frames += 1;
+                    if self.is_direct() {
+                        self.look_soon(now);
+                    }
                     let untold = std::mem::take(&mut self.untold);
                     self.in_hand(untold);
                 }
+                Output::Reply { at, token: SEND_TOKEN, bytes } => self.on_sent(at, &bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
                 Output::WindowRead { .. } | Output::Complete { .. } => {
                     let node = self.node;
@@ -299,6 +314,7 @@ impl RingHost {
 
     /// Gives a frame to the card, which is not told of it yet.
     fn post(&mut self, target: u16, head: &FrameHead, part: &[u8], message_bytes: u64) {
+        let told = Told { message_bytes: message_bytes as u32, received: self.receive.taken() };
         let place = self.transmit.next();
         let (head_at, part_at) = Memory::outgoing(place);
         let (destination, source) = (mac_of_node(target), mac_of_node(self.node));
@@ -311,7 +327,7 @@ impl RingHost {
             Buffer { address: head_at as u32, bytes: bytes.len() as u32 },
             Buffer { address: part_at as u32, bytes: part.len() as u32 },
         ];
-        self.transmit.give(&mut self.memory.ring(Which::Transmit), buffers, (true, true), message_bytes);
+        self.transmit.give(&mut self.memory.ring(Which::Transmit), buffers, (true, true), told);
     }
 
     fn demand(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) {
@@ -339,8 +355,17 @@ impl RingHost {
         let head =
             FrameHead { protocol, kind: FRAME_ACKNOWLEDGEMENT, source_port: 0, target_port: 0, number };
         self.raised.acknowledgements += 1;
+        self.look_at_given(node, &head, checker);
+        if self.is_direct() {
+            return self.send((node, &head, &[]), 0, checker, effects);
+        }
         self.post(node, &head, &[], 0);
         self.demand(now, checker, effects);
+    }
+
+    fn look_at_given(&self, to: u16, head: &FrameHead, checker: &mut Checker) {
+        let window = self.terms.map_or(0, |terms| terms.window);
+        hold(checker.frames.on_given(self.node, to, head, window), checker);
     }
 
     fn protocol(&self) -> u8 {
@@ -364,6 +389,12 @@ impl RingHost {
             if part.is_last {
                 peer.outbox.pop_front();
             }
+            self.look_at_given(node, &head, checker);
+            if self.is_direct() {
+                // The processor waits for each frame, and looks at what has come before the next.
+                let message_bytes = if part.is_first { message_bytes } else { 0 };
+                return self.send((node, &head, &bytes), message_bytes, checker, effects);
+            }
             self.post(node, &head, &bytes, if part.is_first { message_bytes } else { 0 });
             is_due = true;
         }
@@ -386,7 +417,13 @@ impl RingHost {
             self.raised.damaged += 1;
             return false;
         }
-        let view = ethernet::Frame::new_checked(&frame);
+        self.on_frame(&frame, checker)
+    }
+
+    /// A sound frame has come. Whether a program has a message by it.
+    fn on_frame(&mut self, frame: &[u8], checker: &mut Checker) -> bool {
+        hold(checker.frames.on_taken(self.node, frame), checker);
+        let view = ethernet::Frame::new_checked(frame);
         let source = view.and_then(|view| node_of_mac(&view.source()));
         let head = view.and_then(|view| FrameHead::from_bytes(view.payload()));
         let is_cluster = view.is_some_and(|view| view.ether_type() == ETHER_TYPE_CLUSTER);
@@ -447,6 +484,7 @@ impl RingHost {
             u64::from_le_bytes(word)
         });
         checker.on_received(at, from, &mark, words);
+        self.raised.messages += 1;
         true
     }
 
@@ -513,12 +551,15 @@ impl Host for RingHost {
         }
         self.tally.received_frames += 1;
         self.tally.received_bytes += frame.len() as u64;
+        checker.frames.on_came(self.node, frame);
         let input = Input::Frame { frame, head: passage.head, message: *message };
         self.handle(now, input, checker, effects);
+        self.on_came(now);
     }
 
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) {
         self.handle(now, Input::Timeout, checker, effects);
+        self.poll(now);
     }
 
     fn hand_over(
@@ -545,9 +586,16 @@ impl Host for RingHost {
             }
             return;
         }
-        if self.clock() > now {
+        if self.next_look().is_some_and(|at| at <= now) {
+            if self.look(now, checker, effects) {
+                script.on_received();
+            }
             return;
         }
+        if self.clock() > now || self.direct.is_sending {
+            return;
+        }
+        self.not_before = self.not_before.max(now);
         // What keeps others going comes before what the program wants.
         if let Some(node) = self.owed() {
             return self.acknowledge(now, node, checker, effects);
@@ -567,12 +615,15 @@ impl Host for RingHost {
     }
 
     fn soonest(&self) -> Time {
-        let arrival = self.arrivals.front().copied();
+        let arrival = self.arrivals.front().copied().or_else(|| self.next_look());
         arrival.into_iter().chain(self.memory.next_visible()).fold(self.clock(), Time::min)
     }
 
     fn wake(&mut self, script: &mut Script) -> Option<Time> {
-        let arrival = self.arrivals.front().copied();
+        let arrival = self.arrivals.front().copied().or_else(|| self.next_look());
+        if self.direct.is_sending {
+            return arrival;
+        }
         let clock = self.clock();
         let owed = self.owed().or_else(|| self.pushable()).map(|_| clock);
         let next = script.next(|flow| self.is_blocked(flow));
@@ -587,8 +638,11 @@ impl Host for RingHost {
     }
 
     /// Whether a pair has stalled: the window is used up, and what would give it back was lost.
-    fn is_stuck(&self) -> bool {
-        self.peers.values().any(|peer| peer.outbound.is_used_up())
+    fn is_stuck(&self, checker: &Checker) -> bool {
+        let is_stalled = |(to, peer): (&u16, &Peer)| {
+            peer.outbound.is_used_up() && checker.frames.is_excused(self.node, *to)
+        };
+        self.peers.iter().any(is_stalled)
     }
 
     fn set_device_faults(&mut self, rates: Rates) {
@@ -612,19 +666,34 @@ impl Host for RingHost {
         if unread > 0 {
             checker.fail(Check::Drained, || format!("node {node}: {unread} frames came and were not read"));
         }
-        let unsent = self.transmit.free() != TRANSMIT_DESCRIPTORS;
+        let raised = figures::raised(self);
+        checker.frames.finish(node, &raised).into_iter().for_each(|wrong| hold(Some(wrong), checker));
+        let unsent = self.direct.is_sending || self.transmit.free() != TRANSMIT_DESCRIPTORS;
         if unsent {
             checker.fail(Check::Drained, || format!("node {node}: frames that were posted were never sent"));
         }
         for (peer_node, peer) in &self.peers {
             let waiting = peer.outbox.len();
-            if waiting > 0 && (checker.is_lossless() || !peer.outbound.is_used_up()) {
+            let is_excused = checker.frames.is_excused(self.node, *peer_node);
+            if is_excused && peer.outbound.is_used_up() {
+                checker.on_stalled_pair(node, *peer_node);
+            } else if waiting > 0 {
                 checker.fail(Check::FlowControl, || {
                     format!("node {node}: {waiting} messages to node {peer_node} never left")
                 });
             }
         }
     }
+}
+
+/// Something was wrong, as somebody saw who looked at it from outside.
+fn hold(wrong: Option<String>, checker: &mut Checker) {
+    wrong.into_iter().for_each(|wrong| checker.fail(Check::FlowControl, || wrong));
+}
+
+/// The status of an answer.
+fn status_of(answer: &[u8]) -> Option<u32> {
+    Reply::from_bytes(answer).map(|reply| reply.status)
 }
 
 fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {

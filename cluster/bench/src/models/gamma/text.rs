@@ -2,7 +2,10 @@
 
 use niclab_cluster::output::table;
 
-use super::{GammaFigures, NODES, PLATFORMS, SIZES, SLOW_RECEIVE_PS, WINDOWS, megabytes_per_s, rate, theory};
+use super::{
+    BIT_ERRORS, DRIVEN, DRIVEN_PAPER, Damage, GammaFigures, NODES, PAPER_BIT_ERRORS, PLATFORMS, SIZES,
+    SLOW_RECEIVE_PS, WINDOWS, frame_errors, megabytes_per_s, rate, theory,
+};
 
 /// All of it.
 pub(super) fn text(figures: &GammaFigures) -> String {
@@ -13,12 +16,14 @@ pub(super) fn text(figures: &GammaFigures) -> String {
                     what card, bus, link and window do. The paper's figures 2 and 3 are drawings: numbers are those of its text.\n\n"
         .to_owned();
     compared(&mut text, figures);
-    for (profile, _) in PLATFORMS {
-        throughput(&mut text, figures, profile);
+    for ((profile, _), driven) in PLATFORMS.into_iter().zip(DRIVEN) {
+        throughput(&mut text, figures, profile, driven);
     }
     copies(&mut text, figures);
+    labours(&mut text, figures);
     crowds(&mut text, figures);
-    text += "\nNot here yet: the CPU-driven mode (12.7 us, 12.2 MB/s), TCP (77.4 us, 10.8 MB/s, half at 1,750 bytes), bit errors.\n";
+    damage(&mut text, figures);
+    text += "\nNot here yet: TCP (77.4 us, 10.8 MB/s, half at 1,750 bytes).\n";
     text
 }
 
@@ -76,6 +81,9 @@ fn compared(text: &mut String, figures: &GammaFigures) {
             row(&what, "%", paper, part(lost[place]), "emerges", verdict(holds));
         }
     }
+    for [what, unit, paper, ours, whence, verdict] in driven(figures) {
+        row(&what, &unit, &paper, ours, &whence, &verdict);
+    }
     let holds = verdict(figures.does_the_copy_diminish());
     row(
         "the copy's share of a full frame, less on the quicker one",
@@ -88,13 +96,73 @@ fn compared(text: &mut String, figures: &GammaFigures) {
     *text += &table(&rows);
 }
 
-fn throughput(text: &mut String, figures: &GammaFigures, profile: &str) {
+/// The rows of the earlier card.
+fn driven(figures: &GammaFigures) -> Vec<[String; 6]> {
+    let (paper_us, paper_rate) = DRIVEN_PAPER;
+    let [slow, quick] = DRIVEN.map(|profile| us(figures.one_way_ps(profile, 0, SIZES[0])));
+    let part = |place| format!("{:.1}", figures.of_driven_permille(place) as f64 / 10.0);
+    let is_less = figures.of_driven_permille(0) < 1_000;
+    let is_near = figures.of_driven_permille(0) < figures.of_driven_permille(1);
+    let is_insensitive = verdict(figures.does_a_quick_processor_hardly_help());
+    let shortest = |profile: &str| format!("{profile}: shortest message");
+    let row = |what: String, unit: &str, paper: String, ours: String, whence: &str, verdict: &str| {
+        [what, unit.to_owned(), paper, ours, whence.to_owned(), verdict.to_owned()]
+    };
+    let full = |of: &str| format!("a full frame by descriptors, of CPU-driven: {of}");
+    let mut rows = vec![
+        row(shortest(DRIVEN[0]), "us", paper_us.to_string(), slow, "fitted", "-"),
+        row(shortest(DRIVEN[1]), "us", "hardly less".to_owned(), quick, "follows", is_insensitive),
+        row(full("Pentium 133"), "%", "less".to_owned(), part(0), "follows", verdict(is_less)),
+        row(full("Pentium II 350"), "%", "much nearer".to_owned(), part(1), "follows", verdict(is_near)),
+    ];
+    for profile in DRIVEN {
+        let holds = verdict(figures.is_driven_at_line_rate());
+        let ours = format!("{:.2}", figures.long_rate(profile));
+        rows.push(row(format!("{profile}: 1 MiB"), "MB/s", paper_rate.to_string(), ours, "emerges", holds));
+    }
+    rows
+}
+
+/// What the processors do for a full frame.
+fn labours(text: &mut String, figures: &GammaFigures) {
+    *text += "\nBoth processors' time for a message of one full frame, us. With the copy the card transfers by itself; without it the\n\
+              processor waits for each transfer.\n\n";
+    let mut rows = heading(&["", "software", "copy", "programmed I/O", "waiting for transfers", "all"]);
+    for labour in &figures.labours {
+        let parts = [
+            labour.model_software_ps,
+            labour.model_copy_ps,
+            labour.model_programmed_ps,
+            labour.model_transfers_ps,
+        ];
+        let mut row = vec![labour.profile.to_owned()];
+        row.extend(parts.into_iter().chain([parts.iter().sum()]).map(us));
+        rows.push(row);
+    }
+    *text += &table(&rows);
+}
+
+fn damage(text: &mut String, figures: &GammaFigures) {
+    let Damage { sent, received, damaged, lost } = figures.damage;
+    let one_in = |bit_errors| 1.0 / frame_errors(bit_errors);
+    *text += &format!(
+        "\nBit errors. A full frame in {:.0} has a wrong bit at a rate of {PAPER_BIT_ERRORS:e} (arithmetic; the paper: about one in 10^6).\n\
+         Simulated with {BIT_ERRORS:e}, of which one in {:.0} follows: {sent} frames sent, {received} came, {damaged} were raised as damaged\n\
+         and {lost} as missing; each of them once and nothing else: {}.\n",
+        one_in(PAPER_BIT_ERRORS),
+        one_in(BIT_ERRORS),
+        verdict(figures.is_damage_raised()),
+    );
+}
+
+fn throughput(text: &mut String, figures: &GammaFigures, profile: &str, driven: &str) {
     *text += &format!("\n{profile}: throughput over size, MB/s; theory: 7 us and 12.5 MB/s.\n\n");
-    let mut rows = heading(&["message bytes", "theory", "no flow control"]);
+    let mut rows = heading(&["message bytes", "theory", "CPU-driven", "no flow control"]);
     rows[0].extend(WINDOWS.iter().skip(1).map(|window| format!("window {window}")));
     rows[0].push("one way (us), no flow control".to_owned());
     for bytes in SIZES {
         let mut row = vec![bytes.to_string(), format!("{:.2}", theory(bytes))];
+        row.push(format!("{:.2}", megabytes_per_s(bytes, figures.one_way_ps(driven, 0, bytes))));
         row.extend(WINDOWS.map(|window| {
             format!("{:.2}", megabytes_per_s(bytes, figures.one_way_ps(profile, window, bytes)))
         }));

@@ -59,6 +59,26 @@ pub enum ConfigError {
         /// The most.
         most: u32,
     },
+    /// What comes waits in the card, and its FIFO has not the room.
+    #[error(
+        "{nodes} nodes with windows of {window} need {senders} x ({window} + 1) x {frame_bytes} = {needed} bytes, since a CPU-driven \
+         card keeps what comes in its FIFO, and receive_fifo_bytes = {bytes}: set window_frames = 0, as the paper's driver does, or \
+         give it as many"
+    )]
+    FifoWindows {
+        /// Nodes of the cluster.
+        nodes: u32,
+        /// Nodes that may send to one.
+        senders: u32,
+        /// Frames of each that may be on their way.
+        window: u32,
+        /// The longest frame.
+        frame_bytes: u32,
+        /// Room for all of them.
+        needed: u64,
+        /// What the FIFO has.
+        bytes: u32,
+    },
     /// A FIFO has no room for the longest frame.
     #[error("{key} = {bytes} has no room for a frame of {frame_bytes} bytes: give it as many at least")]
     Fifo {
@@ -82,6 +102,8 @@ pub struct Config {
     pub mtu_bytes: u32,
     /// Bits a second that the card sends.
     pub line_rate_bits_per_s: u64,
+    /// The processor drives each transfer, and there are no rings (section 4: the 3C595's mode).
+    pub is_cpu_driven: bool,
     /// Bytes of the FIFO in front of the wire.
     pub transmit_fifo_bytes: u32,
     /// A frame begins to leave once so many bytes of it are in the FIFO; zero: once all are.
@@ -129,6 +151,13 @@ impl Config {
             return Err(ConfigError::Fifo { key, bytes, frame_bytes });
         }
         let senders = nodes - 1;
+        if self.is_cpu_driven {
+            let bytes = self.receive_fifo_bytes;
+            let needed = self.needed_buffers() * u64::from(frame_bytes);
+            let fits = needed <= u64::from(bytes);
+            let refused = ConfigError::FifoWindows { nodes, senders, window, frame_bytes, needed, bytes };
+            return if fits { Ok(()) } else { Err(refused) };
+        }
         let (data, needed) = (self.window_buffers(), self.needed_buffers());
         if needed > u64::from(buffers) {
             let most = buffers / (window + 1) + 1;
@@ -150,7 +179,8 @@ impl Config {
 
     /// What the drivers of the cluster agree on. A card that passed [`Self::check`] has the buffers.
     pub fn terms(&self) -> RingTerms {
-        let Self { receive_buffers, window_frames: window, acknowledge_every, .. } = *self;
+        let Self { window_frames: window, acknowledge_every, .. } = *self;
+        let receive_buffers = if self.is_cpu_driven { 0 } else { self.receive_buffers };
         let acknowledge_every = if acknowledge_every == 0 { window } else { acknowledge_every.min(window) };
         let other_buffers = u64::from(receive_buffers).saturating_sub(self.needed_buffers()) as u32;
         let station = word_of(mac_of_station(self.node, STATION));
@@ -195,6 +225,7 @@ mod tests {
             nodes,
             mtu_bytes: 1_500,
             line_rate_bits_per_s: 100_000_000,
+            is_cpu_driven: false,
             transmit_fifo_bytes: 2_048,
             transmit_threshold_bytes: 128,
             receive_fifo_bytes: 2_048,
@@ -225,6 +256,16 @@ mod tests {
             assert!(text.contains(part), "{text}: {part}");
         }
         assert_eq!(Config { window_frames: 0, ..config(5_000) }.check(), Ok(()), "nothing is promised");
+    }
+
+    #[test]
+    fn windows_of_a_cpu_driven_card_must_fit_into_its_fifo() {
+        let driven = |nodes| Config { is_cpu_driven: true, window_frames: 2, ..config(nodes) };
+        let text = alloc::string::ToString::to_string(&driven(3).check().unwrap_err());
+        assert!(text.contains("2 x (2 + 1) x 1514 = 9084 bytes"), "{text}");
+        assert_eq!(Config { receive_fifo_bytes: 9_084, ..driven(3) }.check(), Ok(()));
+        let without = Config { window_frames: 0, ..driven(100) };
+        assert_eq!((without.check(), without.terms().receive_buffers), (Ok(()), 0));
     }
 
     #[test]

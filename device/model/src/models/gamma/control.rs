@@ -1,10 +1,11 @@
-//! The control requests that only a card with descriptor rings takes.
+//! The control requests that only a card with descriptor rings takes, or one whose transfers the processor drives.
 
 use niclab_abi::rings::{
-    OP_RING_INTERRUPTS, OP_RING_START, OP_RING_STOP, OP_RING_TERMS, RingInterrupts, RingName, RingStart,
+    FifoSend, FifoTake, OP_FIFO_LOOK, OP_FIFO_SEND, OP_FIFO_TAKE, OP_RING_INTERRUPTS, OP_RING_START,
+    OP_RING_STOP, OP_RING_TERMS, RingInterrupts, RingName, RingStart,
 };
 
-use crate::nic::HostRanges;
+use crate::nic::{HostRange, HostRanges};
 use crate::parts::control::{ControlError, OwnOperation, empty, whole};
 
 /// A request whose length is right.
@@ -18,6 +19,12 @@ pub enum Operation {
     Interrupts(RingInterrupts),
     /// What drivers have agreed on.
     Terms,
+    /// What is first in the FIFO.
+    Look,
+    /// It goes there.
+    Take(FifoTake),
+    /// A frame is sent.
+    Send(FifoSend),
 }
 
 impl OwnOperation for Operation {
@@ -27,12 +34,23 @@ impl OwnOperation for Operation {
             OP_RING_STOP => whole(body).map(Self::Stop),
             OP_RING_INTERRUPTS => whole(body).map(Self::Interrupts),
             OP_RING_TERMS => empty(body, Self::Terms),
+            OP_FIFO_LOOK => empty(body, Self::Look),
+            OP_FIFO_TAKE => whole(body).map(Self::Take),
+            OP_FIFO_SEND => whole(body).map(Self::Send),
             _ => Err(ControlError::BadOperation),
         }
     }
 
     /// None is known when a ring is started: the shell checks each descriptor and each buffer as the card reads it.
     fn memory(&self) -> HostRanges {
-        HostRanges::new()
+        let (address, bytes) = match *self {
+            Self::Take(FifoTake { address, bytes, .. }) | Self::Send(FifoSend { address, bytes, .. }) => {
+                (address, u64::from(bytes))
+            }
+            Self::Start(_) | Self::Stop(_) | Self::Interrupts(_) | Self::Terms | Self::Look => {
+                return HostRanges::new();
+            }
+        };
+        [HostRange { address, bytes }].into_iter().filter(|range| range.bytes > 0).collect()
     }
 }

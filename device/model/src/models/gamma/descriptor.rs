@@ -1,6 +1,7 @@
 //! GAMMA in the registry.
 
 use alloc::boxed::Box;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use niclab_abi::active_ports::{ACTIVE_PORT_MAX_MESSAGE_BYTES, ACTIVE_PORTS};
@@ -11,8 +12,8 @@ use crate::models::gamma::config::Config;
 use crate::models::gamma::nic::Gamma;
 use crate::models::gamma::wire::{Carried, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
-    Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise,
+    Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 
@@ -49,6 +50,9 @@ const RECEIVE_FIFO: &str = "receive_fifo_bytes";
 const BURST: &str = "receive_burst_bytes";
 const INTERRUPT: &str = "interrupt_frames";
 const DELAY: &str = "interrupt_delay_us";
+const TRANSFER: &str = "transfer";
+const CPU_DRIVEN: &str = "cpu-driven";
+const DESCRIPTORS: &str = "descriptors";
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -103,6 +107,23 @@ const PARAMETERS: &[Parameter] = &[
         help: "Microseconds of model time after which they are interrupted for fewer frames than that.",
         kind: Kind::Number { default: 50, least: 0, most: 1_000_000 },
     },
+    Parameter {
+        key: TRANSFER,
+        help: "Who drives transfers between host and card. The driver in guests has rings only.",
+        kind: Kind::Choice {
+            default: DESCRIPTORS,
+            choices: &[
+                Choice {
+                    name: "descriptors",
+                    help: "the card, along rings of descriptors in the host's memory",
+                },
+                Choice {
+                    name: CPU_DRIVEN,
+                    help: "the processor, which reads each head out of the card, names where the data goes, and waits (the 3C595's mode)",
+                },
+            ],
+        },
+    },
 ];
 
 fn limits(_: &Values) -> Limits {
@@ -122,9 +143,13 @@ fn limits(_: &Values) -> Limits {
     }
 }
 
-/// Nothing is ever sent again: what a link loses is raised, and with it the message.
+/// Bytes of a receive FIFO in which one frame of Ethernet waits for the bus while the next one comes.
+const ROOMY_FIFO_BYTES: u64 = 4_096;
+
+/// Nothing is ever sent again: what a link loses is raised, and with it the message. A window guards the host's buffers; where the
+/// FIFO in front of them holds one frame alone, a bus that others use may keep it full.
 fn promises(values: &Values) -> Promises {
-    let is_controlled = values.number(WINDOW) != 0;
+    let is_controlled = values.number(WINDOW) != 0 && values.number(RECEIVE_FIFO) >= ROOMY_FIFO_BYTES;
     Promises {
         sound: Promise { is_delivered: is_controlled, ..Promise::ALL },
         faulty: Promise { is_delivered: false, ..Promise::ALL },
@@ -138,6 +163,7 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         nodes: seat.nodes.into(),
         mtu_bytes: seat.mtu_bytes,
         line_rate_bits_per_s: values.number(LINE_RATE) * 1_000_000,
+        is_cpu_driven: values.word(TRANSFER) == CPU_DRIVEN,
         transmit_fifo_bytes: values.number_u32(TRANSMIT_FIFO),
         transmit_threshold_bytes: values.number_u32(THRESHOLD),
         receive_fifo_bytes: values.number_u32(RECEIVE_FIFO),
@@ -162,10 +188,19 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     Ok(Box::new(Gamma::new(config(values, seat))?))
 }
 
-fn draw(below: &mut Draw<'_>, _: &mut DrawnWorkload) -> Values {
+fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     let number = |value: u32| Value::Number(value.into());
-    let window = if below(6) == 0 { 0 } else { 1 + below(40) };
+    // Messages of one frame, of a few that fill the FIFO, and of many.
+    workload.message_bytes = match below(4) {
+        0 => below(8_000),
+        1 => 1_000 + below(1_000),
+        _ => below(100),
+    };
+    let is_cpu_driven = below(4) == 0;
+    let window = if below(6) == 0 || is_cpu_driven { 0 } else { 1 + below(40) };
+    let transfer = if is_cpu_driven { CPU_DRIVEN } else { DESCRIPTORS };
     Values::defaults(&MODEL)
+        .with(TRANSFER, Value::Word(transfer.to_string()))
         .with(WINDOW, number(window))
         .with(ACKNOWLEDGE, number(below(window + 1)))
         .with(TRANSMIT_FIFO, number(2_048 << below(3)))

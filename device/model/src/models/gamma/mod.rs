@@ -9,6 +9,9 @@
 //! ([`niclab_abi::active_ports`]): the card knows of them only so much as to say in ledgers and reports whose message a frame
 //! carries ([`wire`]).
 //!
+//! Or the processor drives each transfer ([`direct`]), as it did on the card that GAMMA was first made for: frames wait in the card
+//! until the driver has read their heads and named where they belong, and nothing is copied.
+//!
 //! The same rings carry IP, with an Ethernet address of its own beside that of the node's Ethernet function.
 //!
 //! # Departures from the paper and from the DEC 21140
@@ -26,6 +29,7 @@ pub mod config;
 pub mod control;
 pub mod counters;
 pub mod descriptor;
+pub mod direct;
 pub mod interrupts;
 pub mod nic;
 pub mod receive;

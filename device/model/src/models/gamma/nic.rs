@@ -9,6 +9,7 @@ use niclab_abi::rings::{RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingIn
 use crate::models::gamma::config::{Config, ConfigError};
 use crate::models::gamma::control::Operation;
 use crate::models::gamma::counters::{Counters, Effects};
+use crate::models::gamma::direct::Direct;
 use crate::models::gamma::interrupts::Interrupts;
 use crate::models::gamma::receive::{Receive, Stores};
 use crate::models::gamma::transmit::Transmit;
@@ -36,6 +37,7 @@ pub struct Gamma {
     transmit: Transmit,
     receive: Receive,
     interrupts: Interrupts,
+    direct: Direct,
     /// Messages stored for each active port.
     delivered: [u64; ACTIVE_PORTS as usize],
     effects: Effects,
@@ -52,6 +54,7 @@ impl Gamma {
             transmit: Transmit::new(),
             receive: Receive::new(),
             interrupts: Interrupts::default(),
+            direct: Direct::default(),
             delivered: [0; ACTIVE_PORTS as usize],
             effects: Effects::new(HostInterface::new(config.profile.clone()), WORK),
             config,
@@ -69,11 +72,15 @@ impl Gamma {
             Input::PollDemand { queue } => self.on_demand(now, queue),
             Input::Frame { frame, head, message } => self.on_frame(head, now, frame, message),
             Input::DmaData { token, bytes, is_whole } => {
-                let Self { transmit, receive, config, effects, .. } = self;
+                let Self { transmit, receive, direct, config, effects, .. } = self;
+                if direct.on_data(now, (token, &bytes, is_whole), (transmit, config), effects) {
+                    return;
+                }
                 match receive.on_data(now, token, &bytes, is_whole, config, effects) {
                     Some(stores) => self.on_stored(stores),
                     None => {
                         transmit.on_data(now, token, bytes, is_whole, config, effects);
+                        self.order_sent();
                     }
                 }
             }
@@ -81,9 +88,11 @@ impl Gamma {
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);
+                self.direct.go_on(now, &mut self.transmit, &self.config, &mut self.effects);
                 while let Some(stores) = self.receive.on_timeout(now, &self.config, &mut self.effects) {
                     self.on_stored(stores);
                 }
+                self.tell(now);
                 self.interrupts.on_timeout(now, &mut self.effects);
             }
             Input::HostReset => control::on_host_reset(self, now),
@@ -103,6 +112,14 @@ impl Gamma {
     fn on_frame(&mut self, head: Time, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
         let stores = self.receive.on_frame((head, now), frame, message, &self.config, &mut self.effects);
         self.on_stored(stores);
+        self.tell(now);
+    }
+
+    /// A processor that drives all transfers is told of the first frame that waits.
+    fn tell(&mut self, now: Time) {
+        if self.config.is_cpu_driven && !self.interrupts.is_polled() {
+            self.direct.on_arrived(now, &self.receive, &mut self.effects);
+        }
     }
 
     fn on_stored(&mut self, stores: Stores) {
@@ -116,6 +133,13 @@ impl Gamma {
         }
     }
 
+    /// A frame is sent at the host's clock, which is past all that the host was told of. If the driver had not looked at all of that
+    /// when it sent the frame, wall time decided which came first.
+    fn order_sent(&mut self) {
+        let is_unordered = self.transmit.take_received().is_some_and(|known| known != self.interrupts.told());
+        self.effects.counters.card.unordered += u64::from(is_unordered);
+    }
+
     fn start(&mut self, now: Time, start: &RingStart) -> Result<(), ControlError> {
         let RingStart { ring, skip_bytes, first, reserved } = *start;
         let is_skip = skip_bytes <= RING_MAX_SKIP_BYTES && skip_bytes.is_multiple_of(8) && skip_bytes > 0;
@@ -125,10 +149,12 @@ impl Gamma {
         if u32::try_from(first).is_err() {
             return Err(ControlError::BadAddress);
         }
-        let Self { transmit, receive, config, effects, .. } = self;
+        let Self { transmit, receive, interrupts, config, effects, .. } = self;
         let started = match ring {
             RING_TRANSMIT => transmit.start(now, first, skip_bytes, config, effects),
-            RING_RECEIVE => receive.start(now, first, skip_bytes, effects),
+            RING_RECEIVE => {
+                receive.start(now, first, skip_bytes, effects).inspect(|()| interrupts.on_started())
+            }
             _ => return Err(ControlError::NotFound),
         };
         started.map_err(|fault| match fault {
@@ -143,6 +169,11 @@ impl Gamma {
         }
         self.interrupts.set(now, wanted, &mut self.effects);
         Ok(())
+    }
+
+    /// What only one of both modes has.
+    fn check_mode(&self, is_cpu_driven: bool) -> Result<(), ControlError> {
+        if self.config.is_cpu_driven == is_cpu_driven { Ok(()) } else { Err(ControlError::BadOperation) }
     }
 }
 
@@ -181,6 +212,7 @@ impl Controlled for Gamma {
         self.transmit.stop();
         self.receive.stop();
         self.interrupts.reset();
+        self.direct.reset(&mut self.effects);
     }
 
     fn statistics(&self) -> Statistics {
@@ -195,10 +227,30 @@ impl Controlled for Gamma {
         &mut self,
         at: &mut Time,
         own: Operation,
-        _: &mut Option<ReplyDue>,
+        due: &mut Option<ReplyDue>,
     ) -> Result<Answer, ControlError> {
         match own {
-            Operation::Start(start) => self.start(*at, &start)?,
+            Operation::Look => {
+                self.check_mode(true)?;
+                return Ok(Answer::Now(reply_of(&self.direct.look(at, &self.receive, &mut self.effects))));
+            }
+            Operation::Take(take) => {
+                self.check_mode(true)?;
+                let port = Direct::take(at, &take, &mut self.receive, &mut self.effects)?;
+                if let Some(delivered) = port.and_then(|port| self.delivered.get_mut(usize::from(port))) {
+                    *delivered += 1;
+                }
+            }
+            Operation::Send(send) => {
+                self.check_mode(true)?;
+                let Self { direct, transmit, config, effects, .. } = self;
+                direct.send(*at, &send, due, (transmit, config), effects)?;
+                return Ok(Answer::Later);
+            }
+            Operation::Start(start) => {
+                self.check_mode(false)?;
+                self.start(*at, &start)?;
+            }
             Operation::Stop(name) if name.reserved != 0 => return Err(ControlError::BadValue),
             Operation::Stop(name) => {
                 let visible = match name.ring {
@@ -241,7 +293,7 @@ impl Nic for Gamma {
     }
 
     fn has_stations(&self) -> bool {
-        self.receive.is_started()
+        self.receive.is_started() || self.config.is_cpu_driven
     }
 
     fn accepts_store(&self, _: u32) -> bool {

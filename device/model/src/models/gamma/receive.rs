@@ -24,16 +24,16 @@ use crate::time::{Span, Time};
 
 /// A frame in the FIFO.
 #[derive(Debug)]
-struct Arrived {
-    frame: SharedFrame,
+pub(super) struct Arrived {
+    pub(super) frame: SharedFrame,
     /// When its first byte was there, and its last.
     head: Time,
     tail: Time,
     /// Bytes of it that the host gets.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// What is wrong with it, as a status.
-    fault: u32,
-    message: Option<TraceTag>,
+    pub(super) fault: u32,
+    pub(super) message: Option<TraceTag>,
     /// Bytes that are stored.
     stored: usize,
     parts: SmallVec<[Taken; 1]>,
@@ -213,7 +213,7 @@ impl Receive {
                 return Stores::new();
             }
         };
-        if !self.is_started() {
+        if !self.is_started() && !config.is_cpu_driven {
             // Nobody is there.
             effects.counters.missed += 1;
             return Stores::new();
@@ -231,8 +231,23 @@ impl Receive {
         let arrived = Arrived { frame: frame.clone(), head, tail, bytes, fault, message, stored: 0, parts };
         self.fifo.push_back(arrived);
         let mut stores = Stores::new();
-        self.serve(tail, config, effects, &mut stores);
+        if !config.is_cpu_driven {
+            self.serve(tail, config, effects, &mut stores);
+        }
         stores
+    }
+
+    /// The first frame of those that wait in the FIFO for the processor.
+    pub(super) fn first(&self) -> Option<&Arrived> {
+        self.fifo.front()
+    }
+
+    /// The processor is done with it: it takes room until `end`.
+    pub(super) fn drop_first(&mut self, end: Time) -> Option<Arrived> {
+        let arrived = self.fifo.pop_front()?;
+        self.leaving.push_back((end, arrived.frame.len()));
+        self.visible = self.visible.max(end);
+        Some(arrived)
     }
 
     /// What was read. Says what was stored; none where it was not for this half.
@@ -329,24 +344,47 @@ impl Receive {
             }
         }
         self.visible = self.visible.max(visible);
-        let counters = &mut effects.counters;
-        counters.frames_received += 1;
-        let carried = if fault == 0 { Carried::by(&arrived.frame) } else { Carried::Unknown };
-        let data = (arrived.stored as u64).saturating_sub(HEAD_BYTES as u64);
-        let (copied_bytes, port, is_last) = match carried {
-            Carried::Data { to, is_last, .. } => {
-                counters.card.messages_received += u64::from(is_last);
-                counters.card.bytes_received += data;
-                (data, Some(to.port), is_last)
-            }
-            Carried::Other => {
-                counters.other_received += 1;
-                (arrived.stored as u64, None, false)
-            }
-            Carried::Acknowledgement | Carried::Unknown => (0, None, false),
-        };
+        let Counted { copied_bytes, port, is_last } =
+            count_received(&arrived.frame, arrived.stored, fault == 0, effects);
         let bytes = arrived.stored as u64;
         Some(Stored { visible, bytes, copied_bytes, message: arrived.message, port, is_last })
+    }
+}
+
+/// What a frame that was received is to its host.
+pub(super) struct Counted {
+    /// How much of it the processor copies to where it belongs, where the card stored it elsewhere.
+    pub(super) copied_bytes: u64,
+    /// The active port that it is for.
+    pub(super) port: Option<u8>,
+    /// Its message ends here.
+    pub(super) is_last: bool,
+}
+
+/// Counts a frame of which so many bytes were received.
+pub(super) fn count_received(
+    frame: &[u8],
+    received: usize,
+    is_sound: bool,
+    effects: &mut Effects,
+) -> Counted {
+    let counters = &mut effects.counters;
+    counters.frames_received += 1;
+    let carried = if is_sound { Carried::by(frame) } else { Carried::Unknown };
+    let data = (received as u64).saturating_sub(HEAD_BYTES as u64);
+    match carried {
+        Carried::Data { to, is_last, .. } => {
+            counters.card.messages_received += u64::from(is_last);
+            counters.card.bytes_received += data;
+            Counted { copied_bytes: data, port: Some(to.port), is_last }
+        }
+        Carried::Other => {
+            counters.other_received += 1;
+            Counted { copied_bytes: received as u64, port: None, is_last: false }
+        }
+        Carried::Acknowledgement | Carried::Unknown => {
+            Counted { copied_bytes: 0, port: None, is_last: false }
+        }
     }
 }
 

@@ -36,6 +36,19 @@ struct Sending {
     parts: Parts,
 }
 
+/// A frame that is ready for the wire.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// With its check sequence.
+    pub(super) frame: FrameBytes,
+    /// What it carries.
+    pub(super) carried: Carried,
+    /// Its message.
+    pub(super) message: Option<TraceTag>,
+    /// Bytes of it that the host gave.
+    pub(super) read: usize,
+}
+
 /// Where the card is with the next frame.
 #[derive(Debug, Default)]
 enum Next {
@@ -67,6 +80,8 @@ pub(super) struct Transmit {
     messages: u64,
     /// When the last effect on memory is visible.
     visible: Time,
+    /// What the driver knew when it sent the frame whose first descriptor was read last.
+    received: Option<u32>,
 }
 
 impl Drop for Transmit {
@@ -89,7 +104,13 @@ impl Transmit {
             message: None,
             messages: 0,
             visible: Time::ZERO,
+            received: None,
         }
+    }
+
+    /// Frames that the driver had taken when it sent a frame, if the descriptor in which it begins was read since the last call.
+    pub(super) const fn take_received(&mut self) -> Option<u32> {
+        self.received.take()
     }
 
     /// The host says where the ring is.
@@ -125,11 +146,16 @@ impl Transmit {
         self.fifo.front().map(|sending| sending.leaves)
     }
 
+    /// The host makes a system call. Returns when its software is done.
+    pub(super) fn on_call(&mut self, now: Time, effects: &mut Effects) -> Time {
+        self.demanded = now.max(effects.interface.host_clock());
+        effects.interface.host_send(now, 0)
+    }
+
     /// The host has made a system call and demands a look (section 4).
     pub(super) fn on_demand(&mut self, now: Time, config: &Config, effects: &mut Effects) {
         effects.attribute(None);
-        self.demanded = now.max(effects.interface.host_clock());
-        let prepared = effects.interface.host_send(now, 0);
+        let prepared = self.on_call(now, effects);
         let told = effects.interface.transfer(BusTransfer::Doorbell, prepared, 0).end;
         self.ring.demand();
         self.go_on(told, config, effects);
@@ -215,6 +241,9 @@ impl Transmit {
             effects.counters.bad_segment += 1;
         }
         let is_stray = !is_first && self.parts.is_empty();
+        if is_first {
+            self.received = Some(Outgoing::received(taken.words()));
+        }
         self.parts.push(taken);
         if is_stray {
             return self.refuse(now, RING_STATUS_SEGMENT, config, effects);
@@ -234,8 +263,7 @@ impl Transmit {
         if !(HEADER_BYTES as u64..=u64::from(config.mtu_bytes) + HEADER_BYTES as u64).contains(&bytes) {
             return self.refuse(now, RING_STATUS_LENGTH, config, effects);
         }
-        let used: u32 = self.fifo.iter().map(|sending| sending.bytes).sum();
-        if u64::from(used) + bytes > config.transmit_fifo_bytes.into() {
+        if !self.has_room(bytes, config) {
             self.next = Next::Waiting;
             return;
         }
@@ -264,7 +292,22 @@ impl Transmit {
             _ => return self.refuse(now, RING_STATUS_LENGTH, config, effects),
         };
         let carried = Carried::by(&frame);
-        let message = self.message_of(&carried, config.node);
+        let words = self.parts.first().map(Taken::words);
+        let message_bytes = words.map_or(0, |words| Outgoing::message_bytes(words));
+        let message = self.message_of(&carried, config.node, message_bytes);
+        let now = self.leave(now, Ready { frame, carried, message, read }, config, effects);
+        self.go_on(now, config, effects);
+    }
+
+    /// Whether the FIFO has room for a frame of so many bytes.
+    pub(super) fn has_room(&self, bytes: u64, config: &Config) -> bool {
+        let used: u32 = self.fifo.iter().map(|sending| sending.bytes).sum();
+        self.fifo.len() < MAX_FRAMES && u64::from(used) + bytes <= config.transmit_fifo_bytes.into()
+    }
+
+    /// A frame that was read until `now` leaves. Returns when the host has done what it does for it.
+    pub(super) fn leave(&mut self, now: Time, ready: Ready, config: &Config, effects: &mut Effects) -> Time {
+        let Ready { frame, carried, message, read } = ready;
         effects.attribute(message);
         let now = if carried == Carried::Other { other_protocol(now, read, effects) } else { now };
         let head = began(now, read as u64, config, &effects.interface.profile().bus.dma_read);
@@ -279,22 +322,25 @@ impl Transmit {
         };
         self.fifo.push_back(sending);
         effects.frame(Passage { head: start, tail: now.max(start) }, frame, message);
-        self.go_on(now, config, effects);
+        now
     }
 
     /// The message that a frame is of: the one that begins in it, or the one that goes on.
-    fn message_of(&mut self, carried: &Carried, node: u16) -> Option<TraceTag> {
+    pub(super) fn message_of(
+        &mut self,
+        carried: &Carried,
+        node: u16,
+        message_bytes: u64,
+    ) -> Option<TraceTag> {
         let Carried::Data { from, is_first, is_last, .. } = carried else { return None };
         if *is_first {
             self.messages += 1;
-            let words = self.parts.first().map(Taken::words);
-            let bytes = words.map_or(0, |words| Outgoing::message_bytes(words));
             self.message = Some(TraceTag {
                 node,
                 port: from.port.into(),
                 number: self.messages,
                 launched: self.demanded,
-                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                bytes: u32::try_from(message_bytes).unwrap_or(u32::MAX),
             });
         }
         if *is_last { self.message.take() } else { self.message }

@@ -11,6 +11,7 @@ use niclab_abi::active_ports::{
     ACTIVE_ETHER_TYPE, CHECK_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK,
     FRAME_LAST, FrameHead,
 };
+use niclab_abi::rings::RING_STATION;
 use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, Mac, node_of_mac, station_of_mac};
@@ -22,7 +23,7 @@ pub const PROTOCOL: u8 = 12;
 pub const HEAD_BYTES: usize = ethernet::HEADER_BYTES + FrameHead::BYTES;
 const _: () = assert!(ACTIVE_ETHER_TYPE == ETHER_TYPE_CLUSTER);
 /// The station by which other protocols of a node are known.
-pub const STATION: u8 = 0;
+pub const STATION: u8 = RING_STATION;
 
 /// Why a frame is not sent, or not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

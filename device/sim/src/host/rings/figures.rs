@@ -6,6 +6,7 @@ use niclab_model::platform::ledger::Crossing;
 use niclab_spec::report::NodeFigures;
 
 use super::{Raised, RingHost};
+use crate::frames;
 use crate::host::Sum;
 use crate::host::ethernet;
 
@@ -48,17 +49,28 @@ pub(super) fn node(host: &RingHost) -> NodeFigures {
     NodeFigures { doorbells: doorbells + node.doorbells, ..node }
 }
 
+/// What the driver raised, as it is held against what it must have.
+pub(super) fn raised(host: &RingHost) -> frames::Raised {
+    let Raised { lost, old, incomplete, messages, .. } = host.raised;
+    let terms = host.terms.unwrap_or_default();
+    let counts = figures::nic_counts(&*host.nic);
+    let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+    let (missed, overflows) = (count("missed_frames") + count("truncated_frames"), count("fifo_overflows"));
+    let (window, acknowledge_every) = (terms.window, terms.acknowledge_every);
+    frames::Raised { lost, old, incomplete, messages, missed, overflows, window, acknowledge_every }
+}
+
 /// The ledger against what crossed the boundary of the model.
 pub(super) fn sums(host: &RingHost) -> Vec<Sum> {
     let line = |crossing| host.nic.ledger().line(crossing);
-    let Raised { demands, written_back, .. } = host.raised;
+    let Raised { demands, calls, written_back, .. } = host.raised;
     let of_card = [
         Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, host.tally.dma_bytes),
         Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, host.tally.read_bytes),
         Sum::new("descriptors written back", line(Crossing::DescriptorWriteBack).count, written_back),
         Sum::new("interrupts", line(Crossing::Interrupt).count, host.interrupts.total()),
         Sum::new("doorbells", line(Crossing::Doorbell).count, demands),
-        Sum::new("system calls", line(Crossing::HostSend).count, demands),
+        Sum::new("system calls", line(Crossing::HostSend).count, demands + calls),
     ];
     of_card.into_iter().chain(ethernet::figures::sums(&host.ethernet)).collect()
 }

@@ -20,6 +20,9 @@ const RECEIVE_RING: u64 = 0x20_0000;
 const HEADS: u64 = 0x40_0000;
 const DATA: u64 = 0x80_0000;
 const RECEIVE_BUFFERS: u64 = 0x1000_0000;
+/// Where messages go that the card stores where they belong: one place for each other node, longer than any message and a frame.
+const DESTINATIONS: u64 = 0x1_0000_0000;
+const DESTINATION_BYTES: u64 = 1 << 21;
 
 /// A ring of the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct Memory {
     /// Buffers by their addresses; those that nothing was stored into are not there.
     buffers: HashMap<u64, Box<[u8]>>,
     receive_buffers: u32,
+    /// The part of a message that the driver has named a place for.
+    expected: Option<HostRange>,
 }
 
 /// The words of one ring, as the driver sees them.
@@ -140,8 +145,38 @@ impl Memory {
         self.buffers.entry(base).or_insert_with(|| vec![0; BUFFER_BYTES as usize].into())
     }
 
+    /// Where the messages of a node go that are not copied.
+    pub const fn destination(node: u16) -> u64 {
+        DESTINATIONS + node as u64 * DESTINATION_BYTES
+    }
+
+    /// The card is to store so many bytes there.
+    pub fn expect(&mut self, address: u64, bytes: u64) {
+        self.expected = (bytes > 0).then_some(HostRange { address, bytes });
+    }
+
+    /// Takes out what was stored there.
+    pub fn taken(&self, address: u64, bytes: u32) -> Vec<u8> {
+        let byte = |at: u64| {
+            let offset = at % u64::from(BUFFER_BYTES);
+            self.buffers.get(&(at - offset)).map_or(0, |buffer| buffer[offset as usize])
+        };
+        (address..address + u64::from(bytes)).map(byte).collect()
+    }
+
     /// The card stores data. False if it is not into a buffer that the card has.
     pub fn store(&mut self, range: &HostRange, bytes: &[u8]) -> bool {
+        if range.address >= DESTINATIONS {
+            let mut at = range.address;
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                let room = u64::from(BUFFER_BYTES) - at % u64::from(BUFFER_BYTES);
+                let (part, behind) = rest.split_at(rest.len().min(room as usize));
+                self.fill(at, part);
+                (at, rest) = (at + part.len() as u64, behind);
+            }
+            return self.expected.take() == Some(*range);
+        }
         let Some(place) = self.place_of(range) else { return false };
         let word = place as usize * STRIDE_WORDS;
         let is_cards = self.ring(Which::Receive).load(word) & niclab_abi::rings::RING_OWN != 0;

@@ -1,5 +1,7 @@
 //! A whole workload, performed as one rank: the program of the simulator's hosts, so that both do the same.
 
+mod active;
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
@@ -9,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use niclab_user::lists::Region;
 use niclab_user::slices::PortOptions;
-use niclab_user::{BarePort, Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_TURNS};
+use niclab_user::{
+    BarePort, Device, FEATURE_CHANNELS, FEATURE_LISTS, FEATURE_POSTS, FEATURE_RINGS, FEATURE_TURNS,
+};
 use niclab_workloads::channels::ChannelTransport;
 use niclab_workloads::lists::ListTransport;
 use niclab_workloads::posts::PostTransport;
@@ -74,6 +78,9 @@ pub fn run(
     }
     let plan = Plan::new(workload);
     let stage = Stage { device, workload, plan: &plan, rank, timeout };
+    if device.info().has(FEATURE_RINGS) {
+        return measure(&stage, &mut active::Performer::open(&stage)?);
+    }
     if device.info().has(FEATURE_POSTS) {
         return perform(&stage, |port| PostTransport::new(rank, port, workload.post_terms()));
     }
@@ -122,6 +129,52 @@ impl Ports for OpenPorts {
     }
 }
 
+/// Who performs scripts over open ports.
+trait Performs {
+    /// Performs a script until it is done and `expected` messages came; tells of each.
+    fn perform(&mut self, script: Script, expected: u64, on_message: &mut dyn FnMut())
+    -> Result<(), Failure>;
+}
+
+/// Performs all parts between cues.
+fn measure(stage: &Stage<'_>, performer: &mut impl Performs) -> Result<Option<Outcome>, Failure> {
+    let &Stage { device, workload, plan, rank, .. } = stage;
+    let script = |scripts: &[Script]| scripts.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
+    performer.perform(Script::idle(), 0, &mut || ())?;
+    // The card takes launches that were made before a request before it answers: receives are posted when others begin.
+    device.statistics()?;
+    cue::wait(cue::CONNECTED)?;
+    performer.perform(script(&plan.warmup), plan.expected(&plan.warmup, rank), &mut || ())?;
+    cue::wait(cue::WARM)?;
+    let is_pair = matches!(workload.pattern, Pattern::PingPong | Pattern::Stream);
+    let is_first_of_pair = is_pair && rank.is_multiple_of(2) && rank + 1 < workload.nodes();
+    let has_more = |script: &Script| script.unsent() > 0;
+    let is_echoed = matches!(workload.pattern, Pattern::Echo(_))
+        && plan.measured.get(usize::from(rank)).is_some_and(has_more);
+    let is_measured = is_first_of_pair || is_echoed;
+    let takes_trips = is_measured && workload.pattern != Pattern::Stream;
+    let mut trips = Vec::with_capacity(if takes_trips { workload.count as usize } else { 0 });
+    let began = Instant::now();
+    let mut last = began;
+    performer.perform(script(&plan.measured), plan.expected(&plan.measured, rank), &mut || {
+        if takes_trips {
+            let now = Instant::now();
+            trips.push(now.duration_since(last).as_nanos() as u64);
+            last = now;
+        }
+    })?;
+    let elapsed = began.elapsed();
+    cue::wait(cue::MEASURED)?;
+    let messages = if takes_trips { 2 * workload.count } else { workload.count };
+    Ok(is_measured.then(|| Outcome {
+        messages,
+        elapsed,
+        round_trip: Latency::of(&mut trips),
+        ..Outcome::default()
+    }))
+}
+
+/// Over ports whose pages and records the program has in its memory.
 struct Performer<T: Transport> {
     program: Program<T>,
     ports: OpenPorts,
@@ -145,38 +198,7 @@ fn perform<T: Transport>(
     for port in plan.ports_of(workload, rank, performer.takes_turns) {
         performer.open(stage, &port, transport(&port))?;
     }
-    performer.perform(&[], rank, 0, || ())?;
-    // The card takes launches that were made before a request before it answers: receives are posted when others begin.
-    device.statistics()?;
-    cue::wait(cue::CONNECTED)?;
-    performer.perform(&plan.warmup, rank, plan.expected(&plan.warmup, rank), || ())?;
-    cue::wait(cue::WARM)?;
-    let is_pair = matches!(workload.pattern, Pattern::PingPong | Pattern::Stream);
-    let is_first_of_pair = is_pair && rank.is_multiple_of(2) && rank + 1 < workload.nodes();
-    let has_more = |script: &Script| script.unsent() > 0;
-    let is_echoed = matches!(workload.pattern, Pattern::Echo(_))
-        && plan.measured.get(usize::from(rank)).is_some_and(has_more);
-    let is_measured = is_first_of_pair || is_echoed;
-    let takes_trips = is_measured && workload.pattern != Pattern::Stream;
-    let mut trips = Vec::with_capacity(if takes_trips { workload.count as usize } else { 0 });
-    let began = Instant::now();
-    let mut last = began;
-    performer.perform(&plan.measured, rank, plan.expected(&plan.measured, rank), || {
-        if takes_trips {
-            let now = Instant::now();
-            trips.push(now.duration_since(last).as_nanos() as u64);
-            last = now;
-        }
-    })?;
-    let elapsed = began.elapsed();
-    cue::wait(cue::MEASURED)?;
-    let messages = if takes_trips { 2 * workload.count } else { workload.count };
-    Ok(is_measured.then(|| Outcome {
-        messages,
-        elapsed,
-        round_trip: Latency::of(&mut trips),
-        ..Outcome::default()
-    }))
+    measure(stage, &mut performer)
 }
 
 impl<T: Transport> Performer<T> {
@@ -198,45 +220,6 @@ impl<T: Transport> Performer<T> {
         let requests = self.program.begin(place, name);
         if let Some((port, _)) = self.ports.0.last() {
             requests.iter().try_for_each(|(operation, body)| port.request(*operation, body))?;
-        }
-        Ok(())
-    }
-
-    /// Performs a script of these until it is done and `expected` messages came; tells of each.
-    fn perform(
-        &mut self,
-        scripts: &[Script],
-        rank: u16,
-        expected: u64,
-        mut on_message: impl FnMut(),
-    ) -> Result<(), Failure> {
-        let due = self.program.received() + expected;
-        let script = scripts.get(usize::from(rank)).cloned().unwrap_or_else(Script::idle);
-        let looks_before_naps = if self.takes_turns {
-            self.program.perform_in_turns(script, &mut self.ports);
-            LOOKS_BETWEEN_TURNS
-        } else {
-            self.program.perform(script);
-            LOOKS_BEFORE_NAPS
-        };
-        let (mut looks, mut quiet) = (0_u32, None);
-        let mut before = self.program.received();
-        while let Some(has_moved) = self.go_on(due)? {
-            if self.program.received() > before {
-                before = self.program.received();
-                on_message();
-            }
-            looks = if has_moved { 0 } else { looks.saturating_add(1) };
-            if has_moved {
-                quiet = None;
-            } else if looks < looks_before_naps {
-                std::hint::spin_loop();
-            } else {
-                thread::sleep(NAP);
-                if looks.is_multiple_of(NAPS_PER_CHECK) {
-                    self.check(*quiet.get_or_insert_with(Instant::now), due)?;
-                }
-            }
         }
         Ok(())
     }
@@ -274,6 +257,44 @@ impl<T: Transport> Performer<T> {
         // In turns it waits for others even when it is done itself.
         if since.elapsed() > self.timeout && !self.is_done(due) {
             return Err(out_of_step(format!("nothing more after {} of {due}", self.program.received())));
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport> Performs for Performer<T> {
+    fn perform(
+        &mut self,
+        script: Script,
+        expected: u64,
+        on_message: &mut dyn FnMut(),
+    ) -> Result<(), Failure> {
+        let due = self.program.received() + expected;
+        let looks_before_naps = if self.takes_turns {
+            self.program.perform_in_turns(script, &mut self.ports);
+            LOOKS_BETWEEN_TURNS
+        } else {
+            self.program.perform(script);
+            LOOKS_BEFORE_NAPS
+        };
+        let (mut looks, mut quiet) = (0_u32, None);
+        let mut before = self.program.received();
+        while let Some(has_moved) = self.go_on(due)? {
+            if self.program.received() > before {
+                before = self.program.received();
+                on_message();
+            }
+            looks = if has_moved { 0 } else { looks.saturating_add(1) };
+            if has_moved {
+                quiet = None;
+            } else if looks < looks_before_naps {
+                std::hint::spin_loop();
+            } else {
+                thread::sleep(NAP);
+                if looks.is_multiple_of(NAPS_PER_CHECK) {
+                    self.check(*quiet.get_or_insert_with(Instant::now), due)?;
+                }
+            }
         }
         Ok(())
     }
