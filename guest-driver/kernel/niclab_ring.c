@@ -42,7 +42,7 @@ static int niclab_ring_alloc(struct niclab_ring *ring, u32 count)
 }
 
 /* Gives the next descriptor, which must be the driver's, to the card. */
-static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece *pieces, u64 flags, u32 message_bytes)
+static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece *pieces, u64 flags, u64 message)
 {
 	u64 *words = niclab_ring_descriptor(ring, ring->given);
 	u64 control = flags | NICLAB_RING_OWN | (u64)pieces[0].bytes << NICLAB_RING_SIZE_SHIFT |
@@ -52,7 +52,7 @@ static void niclab_ring_give(struct niclab_ring *ring, const struct niclab_piece
 	if (!(ring->given % ring->count))
 		control |= NICLAB_RING_END;
 	WRITE_ONCE(words[1], (u64)pieces[1].address << 32 | pieces[0].address);
-	WRITE_ONCE(words[NICLAB_RING_MESSAGE_WORD], message_bytes);
+	WRITE_ONCE(words[NICLAB_RING_MESSAGE_WORD], message);
 	smp_store_release(&words[0], control);
 }
 
@@ -109,6 +109,7 @@ static void niclab_ring_address(u8 *address, u64 mac, u32 node)
 void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
 		      const struct niclab_piece *pieces, u32 count, u32 message_bytes, struct niclab_sending *sending)
 {
+	u64 message = rings->receive.taken << NICLAB_RING_RECEIVED_SHIFT | message_bytes;
 	struct niclab_ring *ring = &rings->send;
 	u32 descriptors = max(count, 1U);
 	u64 mac = rings->nic->config.mac;
@@ -136,7 +137,7 @@ void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_
 		rings->sendings[place] = sending;
 		if (sending)
 			sending->descriptors++;
-		niclab_ring_give(ring, both, flags, !i ? message_bytes : 0);
+		niclab_ring_give(ring, both, flags, !i ? message : 0);
 	}
 	rings->is_demanding = true;
 }

@@ -85,6 +85,7 @@ impl Gamma {
                     Some(stores) => self.on_stored(stores),
                     None => {
                         transmit.on_data(now, token, bytes, is_whole, config, effects);
+                        self.order_sent();
                     }
                 }
             }
@@ -137,6 +138,13 @@ impl Gamma {
         }
     }
 
+    /// A frame is sent at the host's clock, which is past all that the host was told of. If the driver had not looked at all of that
+    /// when it sent the frame, wall time decided which came first.
+    fn order_sent(&mut self) {
+        let is_unordered = self.transmit.take_received().is_some_and(|known| known != self.interrupts.told());
+        self.effects.counters.card.unordered += u64::from(is_unordered);
+    }
+
     fn start(&mut self, now: Time, start: &RingStart) -> Result<(), ControlError> {
         let RingStart { ring, skip_bytes, first, reserved } = *start;
         let is_skip = skip_bytes <= RING_MAX_SKIP_BYTES && skip_bytes.is_multiple_of(8) && skip_bytes > 0;
@@ -146,10 +154,12 @@ impl Gamma {
         if u32::try_from(first).is_err() {
             return Err(ControlError::BadAddress);
         }
-        let Self { transmit, receive, config, effects, .. } = self;
+        let Self { transmit, receive, interrupts, config, effects, .. } = self;
         let started = match ring {
             RING_TRANSMIT => transmit.start(now, first, skip_bytes, config, effects),
-            RING_RECEIVE => receive.start(now, first, skip_bytes, effects),
+            RING_RECEIVE => {
+                receive.start(now, first, skip_bytes, effects).inspect(|()| interrupts.on_started())
+            }
             _ => return Err(ControlError::NotFound),
         };
         started.map_err(|fault| match fault {
