@@ -17,7 +17,9 @@
 //!
 //! Between two descriptors that are not chained the card skips so many bytes as [`RingStart::skip_bytes`] says; behind a chained
 //! one lie as many. They are the driver's, but for the first word of them in what is sent ([`RING_MESSAGE_WORD`]), which no
-//! hardware would read: it tells reports how long the message is whose first frame begins there.
+//! hardware would read: it tells reports how long the message is whose first frame begins there, and what the driver knew when it
+//! sent the frame. Where that is all that the card had told it by then, the order in which the host did things is known, and with it
+//! when they were done in model time.
 //!
 //! The driver fills all words but the first, then stores the first, which makes the descriptor the card's; the card gives it back
 //! by the same word. Then it notifies queue 2 or 3 ([`crate::QUEUE_TRANSMIT`], [`crate::QUEUE_RECEIVE`]), which never hold a
@@ -87,7 +89,7 @@ layout! {
 
 layout! {
     /// Answer to [`OP_RING_TERMS`].
-    pub struct RingTerms: 40 {
+    pub struct RingTerms: 48 {
         /// Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
         /// processor drives each transfer ([`OP_FIFO_LOOK`]).
         pub receive_buffers: u32,
@@ -107,6 +109,11 @@ layout! {
         pub interrupt_delay_ns: u32,
         /// [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes.
         pub protocol: u32,
+        /// How many drivers have asked this card for its terms, this one included: what a driver of hardware would count in the
+        /// card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+        pub incarnation: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -166,9 +173,12 @@ layout! {
 pub const RING_STATION: u8 = 0;
 /// Most bytes between two descriptors (CSR0, bits 2 to 6: 31 words of 32 bits, here in whole words of 64).
 pub const RING_MAX_SKIP_BYTES: u32 = 120;
-/// Word of a descriptor and what lies behind it, of 64 bits: of the descriptor in which a message's first frame begins, the bytes
-/// of the message.
+/// Word of a descriptor and what lies behind it, of 64 bits, of a descriptor in which a frame begins that is sent. Its lower half,
+/// where the frame is a message's first: the bytes of the message. Its upper half, [`RING_RECEIVED_SHIFT`]: the frames that the
+/// driver had taken out of the receive ring since it was started, modulo 2^32.
 pub const RING_MESSAGE_WORD: usize = 2;
+/// The upper half of that word.
+pub const RING_RECEIVED_SHIFT: u32 = 32;
 
 /// First word: the descriptor is the card's.
 pub const RING_OWN: u64 = 1 << 31;

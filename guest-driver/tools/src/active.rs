@@ -29,8 +29,9 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// With places of so many bytes.
+    /// With places of so many bytes, or more: none that fits into a page lies in two, which would take the card a descriptor more.
     pub(crate) fn new(place_bytes: usize) -> Result<Self, Failure> {
+        let place_bytes = place_bytes.next_power_of_two();
         let bytes = PLACES * place_bytes;
         let memory = Memory::pages(bytes).map_err(|source| niclab_user::Error::NoMemory { bytes, source })?;
         Ok(Self { memory, place_bytes, next: 0 })

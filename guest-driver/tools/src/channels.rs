@@ -80,6 +80,7 @@ impl PushChannel {
     }
 
     /// The number of the handler says which memory the sender has exposed, so that greetings tell it.
+    #[inline]
     fn message(&self, bytes: usize, tag: Tag, flags: Flags) -> Outgoing {
         let [first, second] = tag.encode();
         let arguments = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
@@ -211,12 +212,13 @@ impl Channel for PushChannel {
     #[inline]
     fn send(&mut self, payload: &[u8], tag: Tag, flags: Flags) -> Result<(), Failure> {
         self.before(tag)?;
-        if is_memory(payload.len()) {
+        let payload = if is_memory(payload.len()) {
             self.send_memory(payload)?;
-            self.port.sender.send(self.message(0, tag, flags), &[], self.timeout)?;
+            &[]
         } else {
-            self.port.sender.send(self.message(payload.len(), tag, flags), payload, self.timeout)?;
-        }
+            payload
+        };
+        self.port.sender.send(self.message(payload.len(), tag, flags), payload, self.timeout)?;
         Ok(())
     }
 
@@ -235,6 +237,7 @@ impl Channel for PushChannel {
         }
     }
 
+    #[inline]
     fn doorbells(&self) -> u64 {
         self.port.sender.doorbells()
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::bench::{Latency, Outcome, interrupts};
+use crate::bench::{Injection, Latency, Outcome, interrupts};
 use crate::counters::{Counters, Span};
 use crate::lists::{Matcher, Matching};
 
@@ -68,7 +68,7 @@ pub struct Row {
     pub round_trip: Option<Latency>,
     /// What it takes the program to send one, where that is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub injection: Option<Latency>,
+    pub injection: Option<Injection>,
     /// Datagrams that never came, of those measured: over UDP. The rates are of those that came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_datagrams: Option<u64>,
@@ -94,7 +94,7 @@ impl Row {
 
     /// What was taken message by message.
     fn latency(&self) -> Option<&Latency> {
-        self.round_trip.as_ref().or(self.injection.as_ref())
+        self.round_trip.as_ref().or(self.injection.as_ref().map(|injection| &injection.each))
     }
 }
 
@@ -157,8 +157,16 @@ pub fn write_text(document: &Document, out: &mut impl Write) -> io::Result<()> {
                 )?;
             }
         }
-        if has_latency {
+        if section.rows.iter().any(|row| row.round_trip.is_some()) {
             writeln!(out, "a latency is that of a round trip, request and answer")?;
+        }
+        for injection in section.rows.iter().filter_map(|row| row.injection) {
+            let what = if injection.is_silent { "without a doorbell" } else { "doorbells included" };
+            let look = injection.look_wall_ns;
+            writeln!(
+                out,
+                "a time is that of sending one message, {what}; each burst has a look at the clock, of {look} ns"
+            )?;
         }
     }
     if let Some(account) = &document.interrupts {

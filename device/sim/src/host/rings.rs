@@ -28,7 +28,7 @@ use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Passage, Time};
 use niclab_observe::timeline::Owner;
 use niclab_port::active_ports::message::{Join, Joining, Part};
-use niclab_port::active_ports::rings::{Buffer, Ring, SKIP_BYTES, length_of};
+use niclab_port::active_ports::rings::{Buffer, Ring, SKIP_BYTES, Told, length_of};
 use niclab_port::active_ports::window::{Inbound, Outbound, Taken};
 use niclab_spec::report::NodeFigures;
 use niclab_workloads::{End, FlowId, Mark, PortPlan, Script};
@@ -194,7 +194,7 @@ impl RingHost {
         let place = self.receive.next();
         let buffer = Buffer { address: Memory::incoming(place) as u32, bytes: BUFFER_BYTES - 1 };
         let mut words = self.memory.ring(Which::Receive);
-        self.receive.give(&mut words, [buffer, Buffer::default()], (false, false), 0);
+        self.receive.give(&mut words, [buffer, Buffer::default()], (false, false), Told::default());
     }
 
     fn peer(&mut self, node: u16) -> &mut Peer {
@@ -321,6 +321,7 @@ impl RingHost {
 
     /// Gives a frame to the card, which is not told of it yet.
     fn post(&mut self, target: u16, head: &FrameHead, part: &[u8], message_bytes: u64) {
+        let told = Told { message_bytes: message_bytes as u32, received: self.receive.taken() };
         let place = self.transmit.next();
         let (head_at, part_at) = Memory::outgoing(place);
         let (destination, source) = (mac_of_node(target), mac_of_node(self.node));
@@ -333,7 +334,7 @@ impl RingHost {
             Buffer { address: head_at as u32, bytes: bytes.len() as u32 },
             Buffer { address: part_at as u32, bytes: part.len() as u32 },
         ];
-        self.transmit.give(&mut self.memory.ring(Which::Transmit), buffers, (true, true), message_bytes);
+        self.transmit.give(&mut self.memory.ring(Which::Transmit), buffers, (true, true), told);
     }
 
     fn demand(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) {

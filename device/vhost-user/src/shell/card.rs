@@ -105,6 +105,10 @@ pub struct Card {
     last_sender: Option<u16>,
     /// Work of the model that was taken out of turns.
     work_seen: u64,
+    /// When the node acted last, or something came to it.
+    acted: Time,
+    /// The latest that the model has done by itself.
+    went_on: Time,
 }
 
 impl Card {
@@ -128,6 +132,8 @@ impl Card {
             open_ports: 0,
             last_sender: None,
             work_seen: 0,
+            acted: Time::ZERO,
+            went_on: Time::ZERO,
         }
     }
 
@@ -221,6 +227,7 @@ impl Card {
             *launches += 1;
         }
         self.counts.doorbells_spared += u64::from(self.is_polled);
+        self.acts_at(bus.clock());
         let is_in_order = received == Some(self.nic.delivered(store.port) as u32) && self.open_ports == 1;
         self.counts.unordered += u64::from(!is_in_order);
         self.nic.handle(bus.clock(), Input::PageStore(store), bus);
@@ -236,6 +243,7 @@ impl Card {
         bus: &mut NodeBus,
     ) {
         let Passage { head, tail } = passage;
+        self.acts_at(tail);
         self.counts.traffic.received_frames += 1;
         self.counts.traffic.received_bytes += frame.len() as u64;
         if let Some(message) = message {
@@ -252,11 +260,26 @@ impl Card {
         self.nic.handle(deadline, Input::Timeout, bus);
     }
 
+    /// Lets the model go on with what it has in hand, which guests cannot precede but by what they had not done yet.
+    pub fn go_on(&mut self, due: Time, bus: &mut NodeBus) {
+        self.counts.unordered += u64::from(due < self.acted);
+        self.went_on = self.went_on.max(due);
+        self.nic.handle(due, Input::Timeout, bus);
+    }
+
+    /// The node acts, or something comes to it. If the card has gone on with something meanwhile that is later in model time, then
+    /// wall time decided that it came first.
+    fn acts_at(&mut self, at: Time) {
+        self.counts.unordered += u64::from(at < self.went_on);
+        self.acted = self.acted.max(at);
+    }
+
     /// Feeds the completer registers of `port` that were stored since the last look; true when there was one.
     #[inline]
     pub fn registers(&mut self, port: u32, bus: &mut NodeBus) -> bool {
         let mut any = false;
         for register in self.pages.take_registers(port).into_iter().flatten() {
+            self.acts_at(bus.clock());
             self.nic.handle(bus.clock(), Input::Register { port, register }, bus);
             any = true;
         }
@@ -327,6 +350,7 @@ impl Card {
 
     /// The driver has notified a descriptor queue.
     pub fn poll_demand(&mut self, queue: DescriptorQueue, bus: &mut NodeBus) {
+        self.acts_at(bus.clock());
         self.nic.handle(bus.clock(), Input::PollDemand { queue }, bus);
     }
 
@@ -339,6 +363,7 @@ impl Card {
         match self.descriptors.next(queue, vring, &self.memory) {
             Ok(descriptors::Next::Descriptor(descriptor)) => {
                 self.is_running = true;
+                self.acts_at(bus.clock());
                 self.nic.handle(bus.clock(), Input::Descriptor(descriptor), bus);
                 true
             }

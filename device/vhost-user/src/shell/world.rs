@@ -282,9 +282,16 @@ impl World {
             if self.turn.is_over() {
                 return;
             }
-            let Some((node, due)) = self.next_overdue().or_else(|| self.next_work()) else { return };
+            if let Some((node, due)) = self.next_overdue() {
+                if let Some((card, bus)) = self.node(node) {
+                    card.expire(due, bus);
+                }
+                self.carry_out(node);
+                continue;
+            }
+            let Some((node, due)) = self.next_work() else { return };
             if let Some((card, bus)) = self.node(node) {
-                card.expire(due, bus);
+                card.go_on(due, bus);
             }
             self.carry_out(node);
         }

@@ -91,7 +91,32 @@ impl Sender {
     ///
     /// [`Error::BadValue`] for a payload too long or another than the message has; [`Error::Launch`] once for each message that
     /// was refused since, [`Error::Inconsistent`]: nothing was sent.
+    #[inline]
     pub fn try_send(&mut self, message: Outgoing, payload: &[u8]) -> Result<bool, Error> {
+        match &message {
+            Outgoing::Short(short) if payload.is_empty() => self.try_send_short(short),
+            _ => self.try_send_any(message, payload),
+        }
+    }
+
+    /// [`Sender::try_send`] of a message without payload, which takes a slot and nothing else.
+    #[inline]
+    fn try_send_short(&mut self, short: &Short) -> Result<bool, Error> {
+        if self.refused.is_some() || self.pushing.is_some() {
+            return self.try_send_any(Outgoing::Short(*short), &[]);
+        }
+        let slot = short.slot()?;
+        if !self.requester.has_slot()? {
+            return Ok(false);
+        }
+        self.room.pass();
+        self.untold = if short.notify { None } else { Some(short.target) };
+        self.messages += 1;
+        self.requester.launch(|slots, page, received| slot.launch(slots, page, received));
+        Ok(true)
+    }
+
+    fn try_send_any(&mut self, message: Outgoing, payload: &[u8]) -> Result<bool, Error> {
         let pushing = self.check(&message, payload)?;
         self.refused.take().map_or(Ok(()), Err)?;
         self.push_on()?;
@@ -119,15 +144,32 @@ impl Sender {
     ///
     /// As [`Sender::try_send`]; [`Error::TimedOut`], and nothing was sent; [`Error::DeviceGone`]. What other messages were refused for
     /// while the rest of this one is pushed is told by the next call.
+    #[inline]
     pub fn send(
         &mut self,
         message: Outgoing,
         payload: &[u8],
         deadline: impl Into<Deadline>,
     ) -> Result<(), Error> {
-        if !self.try_send(message, payload)? {
+        let is_sent = self.try_send(message, payload)?;
+        if is_sent && self.pushing.is_none() {
+            return Ok(());
+        }
+        self.go_on_sending(message, payload, is_sent, deadline.into())
+    }
+
+    /// [`Sender::send`], of which a part at least could not be done at once.
+    #[cold]
+    fn go_on_sending(
+        &mut self,
+        message: Outgoing,
+        payload: &[u8],
+        is_sent: bool,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        if !is_sent {
             let done = |sender: &mut Self| sender.try_send(message, payload);
-            self.wait_until("push a message", deadline.into(), done)?;
+            self.wait_until("push a message", deadline, done)?;
         }
         if self.pushing.is_some() {
             let done = |sender: &mut Self| sender.push_on().map(|()| sender.pushing.is_none());

@@ -1,8 +1,8 @@
 //! Rings of descriptors as the driver has them ([`niclab_abi::rings`]).
 
 use niclab_abi::rings::{
-    RING_END, RING_FIRST, RING_LAST, RING_LENGTH_SHIFT, RING_MESSAGE_WORD, RING_OWN, RING_SECOND_SIZE_SHIFT,
-    RING_SIZE_SHIFT, RING_STATUS_LAST,
+    RING_END, RING_FIRST, RING_LAST, RING_LENGTH_SHIFT, RING_MESSAGE_WORD, RING_OWN, RING_RECEIVED_SHIFT,
+    RING_SECOND_SIZE_SHIFT, RING_SIZE_SHIFT, RING_STATUS_LAST,
 };
 
 /// Words between two descriptors that this driver leaves: one for reports, one so that every second begins a line of 64 bytes.
@@ -28,6 +28,15 @@ pub struct Buffer {
     pub bytes: u32,
 }
 
+/// What a descriptor in which a frame begins says beside it, for reports ([`RING_MESSAGE_WORD`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Bytes of the message whose first frame it is.
+    pub message_bytes: u32,
+    /// Frames that the driver had taken out of its receive ring ([`Ring::taken`]).
+    pub received: u32,
+}
+
 /// A ring of so many descriptors, each given to the card and taken back in turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
@@ -50,6 +59,12 @@ impl Ring {
         self.descriptors - (self.given - self.taken) as u32
     }
 
+    /// Descriptors taken back, modulo 2^32: of a receive ring whose buffers hold whole frames, that many frames.
+    #[must_use]
+    pub const fn taken(&self) -> u32 {
+        self.taken as u32
+    }
+
     /// The place of the next descriptor that is given to the card.
     #[must_use]
     pub const fn next(&self) -> u32 {
@@ -61,18 +76,19 @@ impl Ring {
     }
 
     /// Gives the next descriptor, which must be [free](Self::free), to the card: with these buffers, and of what is sent whether a
-    /// frame begins and ends in it, and the bytes of the message whose first frame does.
+    /// frame begins and ends in it, and what it says beside.
     pub fn give(
         &mut self,
         memory: &mut impl RingMemory,
         [first, second]: [Buffer; 2],
         (is_first, is_last): (bool, bool),
-        message_bytes: u64,
+        told: Told,
     ) {
         let place = self.next();
         let word = place as usize * STRIDE_WORDS;
         memory.store(word + 1, u64::from(second.address) << 32 | u64::from(first.address));
-        memory.store(word + RING_MESSAGE_WORD, message_bytes);
+        let message = u64::from(told.received) << RING_RECEIVED_SHIFT | u64::from(told.message_bytes);
+        memory.store(word + RING_MESSAGE_WORD, message);
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
         let control = u64::from(first.bytes) << RING_SIZE_SHIFT
             | u64::from(second.bytes) << RING_SECOND_SIZE_SHIFT
@@ -136,12 +152,13 @@ mod tests {
         let mut ring = Ring::new(3);
         let buffer = Buffer { address: 0x1000, bytes: 60 };
         for round in 0..7_u32 {
-            assert_eq!((ring.free(), ring.next()), (3, round % 3));
-            ring.give(&mut memory, [buffer, Buffer::default()], (true, true), 60);
+            assert_eq!((ring.free(), ring.next(), ring.taken()), (3, round % 3, round));
+            let told = Told { message_bytes: 60, received: round };
+            ring.give(&mut memory, [buffer, Buffer::default()], (true, true), told);
             let word = (round % 3) as usize * STRIDE_WORDS;
             let descriptor = memory.0[word];
             assert_eq!((descriptor & RING_END != 0, descriptor & RING_OWN != 0), (round % 3 == 2, true));
-            assert_eq!((memory.0[word + 1], memory.0[word + 2]), (0x1000, 60));
+            assert_eq!((memory.0[word + 1], memory.0[word + 2]), (0x1000, u64::from(round) << 32 | 60));
             assert_eq!(ring.take(&memory), None, "it is the card's");
             memory.0[word] = descriptor & !RING_OWN & !0x7fff_ffff | 0x003c_0300;
             assert_eq!(ring.take(&memory), Some((round % 3, 0x003c_0300)));

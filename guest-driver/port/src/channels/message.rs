@@ -44,6 +44,45 @@ impl Short {
     }
 }
 
+/// Words of a short message in a slot.
+const SHORT_WORDS: usize = size_of::<MessageHeader>() / 8;
+
+/// A short message as it stands in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortSlot {
+    words: [u64; SHORT_WORDS],
+    code: u32,
+}
+
+impl Short {
+    /// As it stands in a slot. Its words are made by shifts alone: this is what sending a short message takes its program.
+    ///
+    /// # Errors
+    /// [`BadValue`]: there can be no such target.
+    #[inline]
+    pub fn slot(&self) -> Result<ShortSlot, BadValue> {
+        let (node, endpoint) = node_and_endpoint(self.target)?;
+        let [first, second, third, fourth] = self.arguments.map(u64::from);
+        let target = u64::from(node) | u64::from(endpoint) << 16;
+        let words = [target | u64::from(self.handler) << 32, first | second << 32, third | fourth << 32, 0];
+        Ok(ShortSlot { words, code: CHANNEL_SHORT | self.flags() })
+    }
+
+    const fn flags(&self) -> u32 {
+        let interrupt = if self.interrupt { CHANNEL_INTERRUPT } else { 0 };
+        let notify = if self.notify { CHANNEL_NOTIFY } else { 0 };
+        interrupt | notify
+    }
+}
+
+impl ShortSlot {
+    /// Launches it from the next slot of the page, which must be free. Returns the launch's number.
+    #[inline]
+    pub fn launch(&self, requester: &mut Requester, page: &mut impl Page, received: u64) -> u64 {
+        requester.launch(page, WORDS - SHORT_WORDS, self.words.iter().copied(), self.code, received)
+    }
+}
+
 /// A message with payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
@@ -107,6 +146,7 @@ impl Slot {
     }
 }
 
+#[inline]
 fn node_and_endpoint(target: Address) -> Result<(u16, u16), BadValue> {
     let most = u64::from(u16::MAX);
     let node = BadValue::check("the target node", target.node.into(), most)?;
@@ -146,10 +186,10 @@ impl Outgoing {
         let (Self::Short(short) | Self::Bulk(Bulk { short, .. })) = *self else {
             return Err(BadValue { what: "the kind of a message", value: 0, most: 0 });
         };
-        let Short { target, handler, arguments, interrupt, notify } = short;
+        let Short { target, handler, arguments, .. } = short;
         let [argument0, argument1, argument2, argument3] = arguments;
         let (node, endpoint) = node_and_endpoint(target)?;
-        let flags = if interrupt { CHANNEL_INTERRUPT } else { 0 } | if notify { CHANNEL_NOTIFY } else { 0 };
+        let flags = short.flags();
         if bytes == 0 {
             let header = MessageHeader {
                 node,
@@ -177,5 +217,34 @@ impl Outgoing {
             reserved: 0,
         };
         Ok(Slot::new(&header, CHANNEL_BULK | flags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The words that are made by shifts are those of the contract.
+        #[test]
+        fn a_short_message_stands_in_a_slot_as_the_contract_says(
+            (node, port) in (0..70_000_u32, 0..70_000_u32),
+            handler: u32,
+            arguments: [u32; 4],
+            (interrupt, notify) in any::<(bool, bool)>(),
+        ) {
+            let short = Short { target: Address { node, port }, handler, arguments, interrupt, notify };
+            let expected = Outgoing::Short(short).slot(0, 0);
+            match short.slot() {
+                Ok(ShortSlot { words, code }) => {
+                    let mut slot = Slot { words: [0; WORDS], count: SHORT_WORDS, code };
+                    slot.words[WORDS - SHORT_WORDS..].copy_from_slice(&words);
+                    prop_assert_eq!(Ok(slot), expected);
+                }
+                Err(error) => prop_assert_eq!(Err(error), expected),
+            }
+        }
     }
 }

@@ -68,6 +68,12 @@ impl PayloadRoom {
         bytes == 0 || self.place(bytes, page.status_word(STATUS_SENT)).is_some()
     }
 
+    /// The next message has no payload: it is counted.
+    #[inline]
+    pub const fn pass(&mut self) {
+        self.launched += 1;
+    }
+
     /// Takes room for the payload of the next message; none where there is none yet. Every message is counted, those without
     /// payload too.
     pub fn take(&mut self, bytes: u64, page: &impl Reports) -> Option<u64> {

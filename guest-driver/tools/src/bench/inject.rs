@@ -1,11 +1,12 @@
-//! Messages in bursts that have room: what sending one takes the program, until it can do something else. Of those that ring a doorbell
-//! the time is that of leaving the virtual machine, so that only the others count, as far as there are any.
+//! Messages in bursts that have room: what sending one takes the program, until it can do something else. A burst is timed as a whole,
+//! between two looks at the clock, which an emulated guest pays more for than for a message. Of those in which the device wanted a
+//! doorbell the time is that of leaving the virtual machine, so that only the others count, as far as there are any.
 
 use std::time::{Duration, Instant};
 
 use niclab_user::slices::Flags;
 
-use super::{Buffers, End, Latency, Outcome, Step};
+use super::{Buffers, End, Injection, Latency, Outcome, Step};
 use crate::Failure;
 use crate::channel::{Channel, Kind, Tag, receive};
 
@@ -27,7 +28,7 @@ pub fn run(
     let (outgoing, incoming) = buffers.of(step);
     let (warmup, bursts) = (step.warmup.div_ceil(BURST), step.iterations.div_ceil(BURST));
     // Allocated before the loop: nothing in it allocates.
-    let samples = usize::try_from(bursts * BURST).unwrap_or_default();
+    let samples = usize::try_from(bursts).unwrap_or_default();
     let (mut silent, mut ringing) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
     for burst in 0..warmup + bursts {
         let numbers = burst * BURST + 1..=(burst + 1) * BURST;
@@ -40,28 +41,29 @@ pub fn run(
             channel.send(&[], done, Flags::NONE)?;
             continue;
         }
+        let rung = channel.doorbells();
+        let began = Instant::now();
         for number in numbers {
-            let rung = channel.doorbells();
-            let began = Instant::now();
             channel.send_pattern(outgoing, step.data(number), step.flags.flags(number))?;
-            let taken = began.elapsed().as_nanos() as u64;
-            let samples = if channel.doorbells() == rung { &mut silent } else { &mut ringing };
-            if burst >= warmup {
-                samples.push(taken);
-            }
+        }
+        let taken = began.elapsed().as_nanos() as u64;
+        let samples = if channel.doorbells() == rung { &mut silent } else { &mut ringing };
+        if burst >= warmup {
+            samples.push(taken / BURST);
         }
         receive(channel, incoming)?.expect(done, channel.peer())?;
     }
-    let look = clock();
-    let mut samples = if silent.is_empty() { ringing } else { silent };
-    samples.iter_mut().for_each(|taken| *taken = taken.saturating_sub(look));
-    let injection = Latency::of(&mut samples);
-    let elapsed = Duration::from_nanos(samples.iter().sum());
-    let outcome = Outcome { messages: samples.len() as u64, elapsed, injection, ..Outcome::default() };
+    let is_silent = !silent.is_empty();
+    let mut samples = if is_silent { silent } else { ringing };
+    let elapsed = Duration::from_nanos(BURST * samples.iter().sum::<u64>());
+    let messages = BURST * samples.len() as u64;
+    let injection =
+        Latency::of(&mut samples).map(|each| Injection { each, is_silent, look_wall_ns: clock() });
+    let outcome = Outcome { messages, elapsed, injection, ..Outcome::default() };
     Ok((step.end == End::First).then_some(outcome))
 }
 
-/// What a look at the clock takes, in nanoseconds: the median.
+/// What a look at the clock takes, in nanoseconds: the median. One stands in the time of each burst.
 fn clock() -> u64 {
     let mut samples = [0; LOOKS];
     for sample in &mut samples {

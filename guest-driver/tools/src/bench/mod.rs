@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use niclab_user::slices::Flags;
 
+use serde::Serialize;
+
 use crate::channel::{Kind, Tag, pattern};
 
 pub use latency::Latency;
@@ -93,10 +95,22 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Round trips, where the benchmark takes them one by one.
     pub round_trip: Option<Latency>,
-    /// What sending takes the program, a message of a burst that has room, where the benchmark takes that.
-    pub injection: Option<Latency>,
+    /// What sending takes the program, where the benchmark takes that.
+    pub injection: Option<Injection>,
     /// Messages that were sent and never came, where that may be.
     pub lost: Option<u64>,
+}
+
+/// What sending a message of a burst that has room takes its program.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Injection {
+    /// A message, on the average of its burst; over bursts.
+    #[serde(flatten)]
+    pub each: Latency,
+    /// The device wanted no doorbell in these bursts. Otherwise there were none of that kind.
+    pub is_silent: bool,
+    /// What a look at the clock takes: the time of each burst has one, and nothing is taken off for it.
+    pub look_wall_ns: u64,
 }
 
 /// Memory for payloads, set up once.

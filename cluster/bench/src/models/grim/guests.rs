@@ -1,11 +1,12 @@
 //! GRIM cards in guests, beside ULTRA and Match cards in the same boot: what a short message costs, what a bulk message carries of
-//! what a put does, and what many channels carry of what one does.
+//! what a put does, and what many channels carry of what one does. In a boot of its own, where the device looks at pages all the time:
+//! what it takes a program to send a short message for which no doorbell is wanted.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use niclab_cluster::{boot::running::RunningCluster, host::runtime::RuntimeRoot};
-use niclab_spec::{Cluster, Value};
+use niclab_spec::{Cluster, Value, WaitPolicy};
 
 use crate::{
     Measured, Options,
@@ -15,6 +16,8 @@ use crate::{
 
 /// The models, each on two nodes, in the order of their ranks.
 const MODELS: [&str; 6] = ["ultra", "ultra", "match", "match", "grim", "grim"];
+/// Those of a boot of its own: a device that looks at pages all the time takes a core for each.
+const POLLED: [&str; 2] = ["grim", "grim"];
 /// Memory of a node: six must fit beside whatever else this machine does.
 const MEMORY_MIB: u32 = 128;
 /// Largest Ethernet payload of the links, so that a long message is cut into few frames.
@@ -72,6 +75,17 @@ impl Sample {
         Self::ManyChannels,
     ];
 
+    /// Those of programs that ring: all but one.
+    const RUNG: [Self; 7] = [
+        Self::UltraRoundTrip,
+        Self::GrimRoundTrip,
+        Self::MatchPuts,
+        Self::GrimMemory,
+        Self::GrimBulk,
+        Self::OneChannel,
+        Self::ManyChannels,
+    ];
+
     /// The model that it is taken of.
     const fn model(self) -> &'static str {
         match self {
@@ -81,8 +95,8 @@ impl Sample {
         }
     }
 
-    fn take(self, running: &mut RunningCluster) -> Result<f64> {
-        let first = MODELS.iter().position(|model| *model == self.model()).unwrap_or_default();
+    fn take(self, running: &mut RunningCluster, models: &[&str]) -> Result<f64> {
+        let first = models.iter().position(|model| *model == self.model()).unwrap_or_default();
         let pair = Pair { first, path: Path::Nic };
         match self {
             Self::UltraRoundTrip | Self::GrimRoundTrip => {
@@ -119,16 +133,29 @@ impl Sample {
 /// # Errors
 /// When the cluster does not boot, or a measurement fails.
 pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    let booted = crate::boot_cluster(options, root, &cluster()?, |_| {})?;
-    booted.finish(|running| {
-        let samples = crate::rounds(options.rounds, Sample::ALL, |sample| sample.take(running))?;
-        Ok(Measured { figures: compare(samples), ..Measured::default() })
-    })
+    let mut samples = boot(options, root, &MODELS, false, Sample::RUNG)?;
+    samples.append(&mut boot(options, root, &POLLED, true, [Sample::GrimInjection])?);
+    Ok(Measured { figures: compare(samples), ..Measured::default() })
 }
 
-/// Two nodes of each model on one switch.
-fn cluster() -> Result<Cluster> {
-    let mut cluster = crate::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)?;
+/// Boots nodes of these models, and takes samples of them.
+fn boot<const KINDS: usize>(
+    options: &Options,
+    root: &RuntimeRoot,
+    models: &[&str],
+    polls: bool,
+    kinds: [Sample; KINDS],
+) -> Result<BTreeMap<Sample, Vec<f64>>> {
+    let booted = crate::boot_cluster(options, root, &cluster(models, polls)?, |_| {})?;
+    booted.finish(|running| crate::rounds(options.rounds, kinds, |sample| sample.take(running, models)))
+}
+
+/// Nodes of these models on one switch, whose device sleeps until a doorbell or looks at their pages all the time.
+fn cluster(models: &[&str], polls: bool) -> Result<Cluster> {
+    let mut cluster = crate::side_by_side(models, MEMORY_MIB, MTU_BYTES)?;
+    if polls {
+        cluster.nodes.iter_mut().for_each(|node| node.nic.wait = WaitPolicy::Poll);
+    }
     for node in cluster.nodes.iter_mut().filter(|node| node.nic.model.name == "grim") {
         for (key, value) in [
             ("channels", CHANNELS.into()),
@@ -178,9 +205,16 @@ mod tests {
 
     #[test]
     fn pairs_have_the_model_that_they_are_measured_as_and_take_the_messages() {
-        let cluster = cluster().unwrap();
+        let polled = cluster(&POLLED, true).unwrap();
+        let is_polled =
+            |node: &niclab_spec::Node| (node.nic.model.name, node.nic.wait) == ("grim", WaitPolicy::Poll);
+        assert!(polled.nodes.iter().all(is_polled));
+        let cluster = cluster(&MODELS, false).unwrap();
         let models: Vec<&str> = cluster.nodes.iter().map(|node| node.nic.model.name).collect();
         assert_eq!(models, MODELS);
+        assert!(!cluster.nodes.iter().any(is_polled));
+        let rung = Sample::ALL.into_iter().filter(|sample| *sample != Sample::GrimInjection);
+        assert_eq!(rung.collect::<Vec<_>>(), Sample::RUNG);
         let places = Sample::ALL.map(|sample| MODELS.iter().position(|model| *model == sample.model()));
         let (ultra, of_match, grim) = (Some(0), Some(2), Some(4));
         assert_eq!(places, [ultra, grim, grim, of_match, grim, grim, grim, grim], "even ranks");

@@ -42,6 +42,8 @@ pub(super) struct Interrupts {
     deadline: Option<Time>,
     /// Until when the driver is at work on what it was told of.
     busy_until: Time,
+    /// Frames that it was told of since its ring was started, or found at work.
+    told: u32,
 }
 
 impl Interrupts {
@@ -58,6 +60,16 @@ impl Interrupts {
         self.frames == 0
     }
 
+    /// A driver has started its receive ring: it knows of no frame.
+    pub(super) const fn on_started(&mut self) {
+        self.told = 0;
+    }
+
+    /// Frames that the driver was told of since then, modulo 2^32.
+    pub(super) const fn told(&self) -> u32 {
+        self.told
+    }
+
     /// The host is gone.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
@@ -72,6 +84,7 @@ impl Interrupts {
     pub(super) fn on_stored(&mut self, stored: Stored, effects: &mut Effects) {
         if self.frames == 0 || stored.visible < self.busy_until {
             self.busy_until = deliver(stored.visible, &stored, effects).max(self.busy_until);
+            self.told = self.told.wrapping_add(1);
             return;
         }
         self.waiting.push(stored);
@@ -100,6 +113,7 @@ impl Interrupts {
         self.deadline = None;
         for stored in self.waiting.drain(..) {
             self.busy_until = deliver(at, &stored, effects).max(self.busy_until);
+            self.told = self.told.wrapping_add(1);
         }
     }
 }

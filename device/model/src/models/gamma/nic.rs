@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use niclab_abi::active_ports::ACTIVE_PORTS;
 use niclab_abi::control::PortOpen;
-use niclab_abi::rings::{RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingInterrupts, RingStart};
+use niclab_abi::rings::{
+    RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingInterrupts, RingStart, RingTerms,
+};
 
 use crate::models::gamma::config::{Config, ConfigError};
 use crate::models::gamma::control::Operation;
@@ -38,6 +40,8 @@ pub struct Gamma {
     receive: Receive,
     interrupts: Interrupts,
     direct: Direct,
+    /// Drivers that have asked for the terms. It outlives resets.
+    drivers: u32,
     /// Messages stored for each active port.
     delivered: [u64; ACTIVE_PORTS as usize],
     effects: Effects,
@@ -55,6 +59,7 @@ impl Gamma {
             receive: Receive::new(),
             interrupts: Interrupts::default(),
             direct: Direct::default(),
+            drivers: 0,
             delivered: [0; ACTIVE_PORTS as usize],
             effects: Effects::new(HostInterface::new(config.profile.clone()), WORK),
             config,
@@ -80,6 +85,7 @@ impl Gamma {
                     Some(stores) => self.on_stored(stores),
                     None => {
                         transmit.on_data(now, token, bytes, is_whole, config, effects);
+                        self.order_sent();
                     }
                 }
             }
@@ -132,6 +138,13 @@ impl Gamma {
         }
     }
 
+    /// A frame is sent at the host's clock, which is past all that the host was told of. If the driver had not looked at all of that
+    /// when it sent the frame, wall time decided which came first.
+    fn order_sent(&mut self) {
+        let is_unordered = self.transmit.take_received().is_some_and(|known| known != self.interrupts.told());
+        self.effects.counters.card.unordered += u64::from(is_unordered);
+    }
+
     fn start(&mut self, now: Time, start: &RingStart) -> Result<(), ControlError> {
         let RingStart { ring, skip_bytes, first, reserved } = *start;
         let is_skip = skip_bytes <= RING_MAX_SKIP_BYTES && skip_bytes.is_multiple_of(8) && skip_bytes > 0;
@@ -141,10 +154,12 @@ impl Gamma {
         if u32::try_from(first).is_err() {
             return Err(ControlError::BadAddress);
         }
-        let Self { transmit, receive, config, effects, .. } = self;
+        let Self { transmit, receive, interrupts, config, effects, .. } = self;
         let started = match ring {
             RING_TRANSMIT => transmit.start(now, first, skip_bytes, config, effects),
-            RING_RECEIVE => receive.start(now, first, skip_bytes, effects),
+            RING_RECEIVE => {
+                receive.start(now, first, skip_bytes, effects).inspect(|()| interrupts.on_started())
+            }
             _ => return Err(ControlError::NotFound),
         };
         started.map_err(|fault| match fault {
@@ -251,7 +266,11 @@ impl Controlled for Gamma {
                 *at = (*at).max(visible);
             }
             Operation::Interrupts(wanted) => self.set_interrupts(*at, &wanted)?,
-            Operation::Terms => return Ok(Answer::Now(reply_of(&self.config.terms()))),
+            Operation::Terms => {
+                self.drivers = self.drivers.wrapping_add(1);
+                let terms = RingTerms { incarnation: self.drivers, ..self.config.terms() };
+                return Ok(Answer::Now(reply_of(&terms)));
+            }
         }
         Ok(Answer::Now(empty_reply()))
     }

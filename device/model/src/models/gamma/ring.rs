@@ -1,6 +1,6 @@
 //! The descriptors of both rings.
 
-use niclab_abi::rings::{RING_MESSAGE_WORD, RING_OWN};
+use niclab_abi::rings::{RING_MESSAGE_WORD, RING_OWN, RING_RECEIVED_SHIFT};
 
 use crate::parts::descriptor_ring::dec2114x::{self, Dec2114x};
 use crate::parts::descriptor_ring::{Layout, Next};
@@ -20,7 +20,12 @@ pub struct Outgoing(pub Dec2114x);
 impl Outgoing {
     /// Bytes of the message of which a frame begins in the descriptor with these words.
     pub fn message_bytes(words: &[u64]) -> u64 {
-        words.get(RING_MESSAGE_WORD).copied().unwrap_or(0)
+        words.get(RING_MESSAGE_WORD).copied().unwrap_or(0) & u64::from(u32::MAX)
+    }
+
+    /// Frames that the driver had taken out of its receive ring when it gave the card the descriptor with these words.
+    pub fn received(words: &[u64]) -> u32 {
+        words.get(RING_MESSAGE_WORD).map_or(0, |word| (word >> RING_RECEIVED_SHIFT) as u32)
     }
 }
 

@@ -80,6 +80,8 @@ pub(super) struct Transmit {
     messages: u64,
     /// When the last effect on memory is visible.
     visible: Time,
+    /// What the driver knew when it sent the frame whose first descriptor was read last.
+    received: Option<u32>,
 }
 
 impl Drop for Transmit {
@@ -102,7 +104,13 @@ impl Transmit {
             message: None,
             messages: 0,
             visible: Time::ZERO,
+            received: None,
         }
+    }
+
+    /// Frames that the driver had taken when it sent a frame, if the descriptor in which it begins was read since the last call.
+    pub(super) const fn take_received(&mut self) -> Option<u32> {
+        self.received.take()
     }
 
     /// The host says where the ring is.
@@ -233,6 +241,9 @@ impl Transmit {
             effects.counters.bad_segment += 1;
         }
         let is_stray = !is_first && self.parts.is_empty();
+        if is_first {
+            self.received = Some(Outgoing::received(taken.words()));
+        }
         self.parts.push(taken);
         if is_stray {
             return self.refuse(now, RING_STATUS_SEGMENT, config, effects);

@@ -200,6 +200,23 @@ fn a_message_of_which_a_segment_never_comes_is_given_up_and_its_program_told() {
     }
 }
 
+#[test]
+fn a_message_that_is_refused_while_it_is_pushed_and_then_given_up_is_told_once() {
+    let closed = 5;
+    for (endpoint, told_of, reason) in [(0, 1, REFUSED_SEGMENT), (closed, 1, REFUSED_CLOSED)] {
+        let mut wire =
+            wire(Faults::default(), 1, Opening { slices: 8, payload_bytes: 5_056, ..PLAIN }, |card| card);
+        let message = bulk(1, endpoint, 1, 5_000);
+        wire.fill(0, 0, 0, &message.payload);
+        assert!(wire.begin(0, 0, &message, 0, 1_500));
+        rest(&mut wire);
+        assert_eq!(wire.hosts[0].counter("stalled"), 1);
+        assert_eq!(told(&wire, 0, 0), (told_of, reason));
+        check_room(&mut wire, 1, 0);
+        wire.check_memory();
+    }
+}
+
 /// All of a queue of eight slices has room: eight messages go straight to it.
 fn check_room(wire: &mut Wire, node: usize, port: u32) {
     let straight =

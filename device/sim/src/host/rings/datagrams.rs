@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use niclab_model::fabric::ethernet::{self, mac_of_station};
 use niclab_model::models::gamma::wire::STATION;
 use niclab_model::time::Time;
-use niclab_port::active_ports::rings::Buffer;
+use niclab_port::active_ports::rings::{Buffer, Told};
 
 use super::memory::{BUFFER_BYTES, Memory, Which};
 use super::{RingHost, hold};
@@ -57,7 +57,8 @@ impl RingHost {
         let (_, address) = Memory::outgoing(self.transmit.next());
         self.memory.fill(address, &frame);
         let buffers = [Buffer { address: address as u32, bytes: frame.len() as u32 }, Buffer::default()];
-        self.transmit.give(&mut self.memory.ring(Which::Transmit), buffers, (true, true), 0);
+        let told = Told { message_bytes: 0, received: self.receive.taken() };
+        self.transmit.give(&mut self.memory.ring(Which::Transmit), buffers, (true, true), told);
         self.demand(now, checker, effects);
     }
 

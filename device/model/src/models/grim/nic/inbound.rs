@@ -405,24 +405,37 @@ impl Grim {
         }
     }
 
-    /// A link's last message was given up by its sender: what came of it is dropped, in card memory and at its endpoint.
+    /// A link's last message was given up by its sender: what came of it is dropped, in card memory and at its endpoint. Its sender is
+    /// told so with the acknowledgement, unless it was told of the message before.
     fn end_last(&mut self, place: usize) {
         let queue = &mut self.links[place].queue;
+        let mut given_up = None;
         while let Some(held) = queue.pop_back() {
             if held.is_last() {
                 // The message before is whole.
-                return queue.push_back(held);
+                queue.push_back(held);
+                break;
             }
             let bytes = held.frame.len() as u64;
             self.held_bytes -= bytes;
             self.effects.counters.queue_bytes_freed += bytes;
             if held.fragment.offset == 0 {
+                given_up = Some(held.fragment.owner);
                 break;
             }
         }
-        if queue.is_empty() {
+        let link = &mut self.links[place];
+        if link.queue.is_empty() {
             self.waiting.retain(|other| *other != place);
+        }
+        if given_up.is_none() && link.queue.is_empty() {
+            let joining = link.joining.as_ref();
+            let is_told = |joining: &&Joining| matches!(joining.sink, Sink::Nowhere);
+            given_up = joining.filter(|joining| !is_told(joining)).map(|joining| joining.fragment.owner);
             self.end_reception(place);
+        }
+        if let Some(owner) = given_up {
+            self.links[place].fail(owner, REFUSED_SEGMENT);
         }
     }
 

@@ -258,17 +258,21 @@ impl Grim {
         Header { source, destination, channel, kind, asks: true, sequence: number.get() }
     }
 
-    /// No more was pushed of a message that was begun: it is given up, and its program told.
+    /// No more was pushed of a message that was begun: it is given up, and its program told, once. Where some of it was sent, the other
+    /// card tells: it may have refused the message before.
     pub(super) fn give_up(&mut self, now: Time, index: usize) {
         let Some(Port { channel, .. }) = self.ports.get_mut(index).and_then(Option::as_mut) else { return };
         let Some((message, has_begun)) = channel.give_up() else { return };
         self.effects.attribute(None);
         self.effects.counters.stalled += 1;
-        channel.page.refuse(now, REFUSED_SEGMENT, &mut self.effects);
         if has_begun {
+            // The room of its payload is free.
+            channel.page.write(now, &mut self.effects);
             let place = self.place_of(message.node, index as u8);
             self.links[place].owes_void = true;
             self.send_owed(now, place);
+        } else {
+            channel.page.refuse(now, REFUSED_SEGMENT, &mut self.effects);
         }
     }
 
