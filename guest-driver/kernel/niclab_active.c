@@ -15,6 +15,9 @@
 /* Errors that are told one by one, beside messages. */
 #define NICLAB_ACTIVE_ERRORS 64U
 
+/* Of frames for an earlier driver every so many is answered, where nothing is acknowledged. */
+#define NICLAB_STRANGERS 32U
+
 /* How long a message waits in the ring for a buffer of its port, and with it all behind it. */
 #define NICLAB_ACTIVE_PATIENCE (HZ / 10)
 
@@ -255,15 +258,103 @@ static void niclab_active_join(struct niclab_rings *rings, u32 node, const struc
 	niclab_active_tell(active, &event);
 }
 
+/* Tells a node up to which frame this one has taken its frames, and which driver says so. */
+static void niclab_active_answer(struct niclab_rings *rings, u32 node)
+{
+	struct niclab_frame_head head = {
+		.protocol = rings->terms.protocol,
+		.kind = NICLAB_FRAME_ACKNOWLEDGEMENT,
+		.number = rings->peers[node].taken,
+	};
+
+	rings->raised[NICLAB_RAISED_ACKNOWLEDGEMENTS]++;
+	niclab_ring_post(rings, node, &head, NULL, 0, 0, NULL);
+}
+
+/**
+ * niclab_active_announce - tells all nodes of a driver that was not the first.
+ * @rings: the rings, which the card walks.
+ */
+void niclab_active_announce(struct niclab_rings *rings)
+{
+	u32 node;
+
+	mutex_lock(&rings->lock);
+	for (node = 0; rings->terms.incarnation > 1 && node < rings->nic->config.nodes; node++)
+		if (node != rings->nic->config.node && niclab_ring_free_count(&rings->send))
+			niclab_active_answer(rings, node);
+	niclab_ring_demand(rings);
+	mutex_unlock(&rings->lock);
+}
+
+/* Whether a driver of a node comes behind another. */
+static bool niclab_active_is_later(u8 driver, u8 other)
+{
+	u32 ahead = (driver + NICLAB_INCARNATIONS - other) % NICLAB_INCARNATIONS;
+
+	return ahead && ahead <= NICLAB_INCARNATIONS / 2;
+}
+
+/* Another driver of a node is there: frames from it, and to it, are numbered from 1 again, and no window is used. */
+static void niclab_active_begin_anew(struct niclab_rings *rings, u32 node)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+
+	rings->raised[NICLAB_RAISED_ANEW]++;
+	if (peer->has_begun) {
+		rings->raised[NICLAB_RAISED_INCOMPLETE]++;
+		niclab_active_tell_error(niclab_active_drop(rings, peer), node, peer->source_port,
+					 NICLAB_ACTIVE_ERROR_INCOMPLETE, 0);
+	}
+	peer->begun++;
+	peer->sent = 0;
+	peer->acknowledged = 0;
+	peer->taken = 0;
+	peer->told = 0;
+	peer->is_known = true;
+}
+
+/* Looks which drivers a frame is of and for. Returns false where one of them is gone: nothing more is done with it. */
+static bool niclab_active_is_current(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	u32 every = rings->terms.acknowledge_every ? rings->terms.acknowledge_every : NICLAB_STRANGERS;
+	u8 source = head->source_port >> NICLAB_INCARNATION_SHIFT;
+	u8 target = head->target_port >> NICLAB_INCARNATION_SHIFT;
+
+	if (source != peer->incarnation) {
+		if (!source || (peer->incarnation && !niclab_active_is_later(source, peer->incarnation)))
+			return false;
+		if (peer->incarnation)
+			niclab_active_begin_anew(rings, node);
+		peer->incarnation = source;
+	}
+	if (!target || target == rings->incarnation)
+		return true;
+	/* It does not know yet. Not each time: a node keeps a buffer for one answer. */
+	if ((head->kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA && !(peer->strangers++ % every) &&
+	    niclab_ring_free_count(&rings->send))
+		niclab_active_answer(rings, node);
+	return false;
+}
+
+/*
+ * The first frame of a node may be the next of those that an earlier driver of this one took: it cannot be said whether some
+ * are lost. Its sender gets its window back, of which part may be used for those.
+ */
+static void niclab_active_meet(struct niclab_rings *rings, struct niclab_partner *peer, u32 number)
+{
+	if (!peer->is_known && rings->terms.incarnation > 1 && number != 1) {
+		peer->taken = number - 1;
+		peer->told = peer->taken - rings->terms.acknowledge_every;
+	}
+	peer->is_known = true;
+}
+
 /* Gives a node its window back when that is due, if there is a descriptor for it. */
 static void niclab_active_acknowledge(struct niclab_rings *rings, u32 node)
 {
 	struct niclab_partner *peer = &rings->peers[node];
-	struct niclab_frame_head head = {
-		.protocol = rings->terms.protocol,
-		.kind = NICLAB_FRAME_ACKNOWLEDGEMENT,
-		.number = peer->taken,
-	};
 
 	if (!rings->terms.acknowledge_every || peer->taken - peer->told < rings->terms.acknowledge_every)
 		return;
@@ -272,8 +363,7 @@ static void niclab_active_acknowledge(struct niclab_rings *rings, u32 node)
 		return;
 	}
 	peer->told = peer->taken;
-	rings->raised[NICLAB_RAISED_ACKNOWLEDGEMENTS]++;
-	niclab_ring_post(rings, node, &head, NULL, 0, 0, NULL);
+	niclab_active_answer(rings, node);
 }
 
 /* Part of a message has come. Returns false when it must wait for a buffer. */
@@ -281,8 +371,11 @@ static bool niclab_active_on_data(struct niclab_rings *rings, u32 node, const st
 				  const void *data, u32 bytes)
 {
 	struct niclab_partner *peer = &rings->peers[node];
-	u32 ahead = head->number - peer->taken;
 	struct niclab_active *active;
+	u32 ahead;
+
+	niclab_active_meet(rings, peer, head->number);
+	ahead = head->number - peer->taken;
 
 	active = head->target_port < NICLAB_ACTIVE_PORTS ? rings->ports[head->target_port] : NULL;
 	/* In the half behind the last one are those that have come. */
@@ -338,6 +431,28 @@ static int niclab_active_source(const struct niclab_rings *rings, const struct n
 	return node;
 }
 
+/* A frame of an active port has come, or an acknowledgement. Returns false when it must wait for a buffer. */
+static bool niclab_active_on_frame(struct niclab_rings *rings, u32 node, const struct niclab_frame *frame, u32 bytes)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+	struct niclab_frame_head head = frame->head;
+	u32 begun = peer->begun;
+
+	if (!niclab_active_is_current(rings, node, &head)) {
+		rings->raised[NICLAB_RAISED_OLD]++;
+		return true;
+	}
+	head.source_port &= NICLAB_PORT_MASK;
+	head.target_port &= NICLAB_PORT_MASK;
+	if ((head.kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA)
+		return niclab_active_on_data(rings, node, &head, frame + 1, bytes - sizeof(*frame));
+	/* What another driver has taken is of numbers that are no more. */
+	if ((head.kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_ACKNOWLEDGEMENT && begun == peer->begun &&
+	    (head.number || peer->acknowledged))
+		niclab_active_on_acknowledgement(rings, node, head.number);
+	return true;
+}
+
 /* Whether a frame is of another protocol: that is for the network interface. */
 static bool niclab_active_is_other(const struct niclab_frame *frame, u32 status, u32 bytes)
 {
@@ -362,15 +477,8 @@ static bool niclab_active_take(struct niclab_rings *rings)
 		niclab_net_take(rings, frame, bytes);
 	} else if (!(status & NICLAB_RING_ERROR) && bytes >= sizeof(*frame)) {
 		node = niclab_active_source(rings, frame);
-		switch (node < 0 ? 0 : frame->head.kind & NICLAB_FRAME_KIND_MASK) {
-		case NICLAB_FRAME_ACKNOWLEDGEMENT:
-			niclab_active_on_acknowledgement(rings, node, frame->head.number);
-			break;
-		case NICLAB_FRAME_DATA:
-			if (!niclab_active_on_data(rings, node, &frame->head, frame + 1, bytes - sizeof(*frame)))
-				return false;
-			break;
-		}
+		if (node >= 0 && !niclab_active_on_frame(rings, node, frame, bytes))
+			return false;
 	}
 	niclab_ring_return(rings);
 	return true;

@@ -127,6 +127,8 @@ void niclab_ring_post(struct niclab_rings *rings, u32 node, const struct niclab_
 			niclab_ring_address(frame->ethernet.h_source, mac, rings->nic->config.node);
 			frame->ethernet.h_proto = htons(NICLAB_ACTIVE_ETHER_TYPE);
 			frame->head = *head;
+			frame->head.source_port |= rings->incarnation << NICLAB_INCARNATION_SHIFT;
+			frame->head.target_port |= rings->peers[node].incarnation << NICLAB_INCARNATION_SHIFT;
 			both[0] = (struct niclab_piece){ .address = virt_to_phys(frame), .bytes = sizeof(*frame) };
 		}
 		if (i < count)
@@ -307,7 +309,11 @@ static int niclab_ring_agree(struct niclab *nic, struct niclab_ring_terms *terms
 
 	if (err)
 		return err;
-	if (!terms->receive_buffers || terms->receive_buffers > NICLAB_RECEIVE_MOST || terms->protocol > U8_MAX ||
+	if (!terms->receive_buffers) {
+		dev_err(&nic->dev, "the processor is to drive this card's transfers, which simulated hosts do and this driver does not; leave the card in its other mode\n");
+		return -EOPNOTSUPP;
+	}
+	if ( terms->receive_buffers > NICLAB_RECEIVE_MOST || terms->protocol > U8_MAX ||
 	    terms->frame_bytes <= sizeof(struct niclab_frame) || terms->frame_bytes > NICLAB_RING_MAX_BUFFER_BYTES ||
 	    terms->acknowledge_every > terms->window) {
 		dev_err(&nic->dev, "impossible terms: %u buffers, frames of %u bytes, protocol %u, a window of %u frames, acknowledged after %u; the device daemon is at fault\n",
@@ -354,6 +360,7 @@ int niclab_ring_start(struct niclab *nic)
 		err = niclab_ring_alloc_all(rings);
 	if (err)
 		return err;
+	rings->incarnation = (rings->terms.incarnation - 1) % NICLAB_INCARNATIONS + 1;
 	for (i = 0; i < rings->receive.count; i++)
 		niclab_ring_give_buffer(rings);
 	interrupts.frames = rings->terms.interrupt_frames;
@@ -363,6 +370,8 @@ int niclab_ring_start(struct niclab *nic)
 		err = niclab_ring_tell(nic, NICLAB_RING_RECEIVE, rings->receive.words);
 	if (!err)
 		err = niclab_control(nic, NICLAB_OP_RING_INTERRUPTS, &interrupts, sizeof(interrupts), NULL, 0);
+	if (!err)
+		niclab_active_announce(rings);
 	return err;
 }
 

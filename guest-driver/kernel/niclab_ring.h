@@ -63,7 +63,9 @@ struct niclab_ring {
 
 /**
  * struct niclab_sending - a message that is being sent.
- * @region: its memory, pinned; NULL where it has none.
+ * @region: its memory, pinned; NULL where it has none, or the card does not reach it.
+ * @copy: pages with a copy of that, which the card reaches; NULL where there is none.
+ * @copied: how many pages.
  * @active: the port that sends it; NULL when that is closed.
  * @descriptors: descriptors of it that the card has not given back.
  * @is_held: the system call that sends it is not over.
@@ -71,6 +73,8 @@ struct niclab_ring {
  */
 struct niclab_sending {
 	struct niclab_region *region;
+	struct page **copy;
+	unsigned long copied;
 	struct niclab_active *active;
 	u32 descriptors;
 	bool is_held;
@@ -80,6 +84,10 @@ struct niclab_sending {
 /**
  * struct niclab_partner - what this node knows of another.
  * @sender: see niclab.h. Frames of a node do not mix those of two messages.
+ * @incarnation: its driver, of those that there were; zero: nothing was heard of it.
+ * @begun: how often its driver began anew.
+ * @strangers: frames of it that were for an earlier driver of this node.
+ * @is_known: a frame of this driver of it has come, or was told to come from 1 on.
  * @sent: number of the last frame sent to it.
  * @acknowledged: number of the last of these that it has taken.
  * @taken: number of the last frame that was taken of it.
@@ -92,6 +100,10 @@ struct niclab_sending {
  */
 struct niclab_partner {
 	struct mutex sender;
+	u8 incarnation;
+	bool is_known;
+	u32 begun;
+	u32 strangers;
 	u32 sent;
 	u32 acknowledged;
 	u32 taken;
@@ -116,6 +128,8 @@ enum niclab_raised {
 	NICLAB_RAISED_STALLED,
 	NICLAB_RAISED_REFUSED,
 	NICLAB_RAISED_ACKNOWLEDGEMENTS,
+	NICLAB_RAISED_ANEW,
+	NICLAB_RAISED_COPIED,
 	NICLAB_RAISED_OTHERS_MOST,
 	NICLAB_RAISED_OTHERS_DROPPED,
 	NICLAB_RAISED_COUNT,
@@ -127,6 +141,7 @@ enum niclab_raised {
  * @lock: see niclab.h.
  * @is_stopped: the card walks no ring, or nobody knows whether it does.
  * @terms: what the drivers of the cluster have agreed on.
+ * @incarnation: this driver, of those that there were of this node.
  * @send: what is sent.
  * @receive: room for what comes.
  * @heads: NICLAB_HEAD_BYTES for each descriptor of @send.
@@ -149,6 +164,7 @@ struct niclab_rings {
 	struct mutex lock;
 	bool is_stopped;
 	struct niclab_ring_terms terms;
+	u8 incarnation;
 	struct niclab_ring send;
 	struct niclab_ring receive;
 	void *heads;
@@ -241,6 +257,7 @@ void *niclab_ring_look(struct niclab_rings *rings, u32 *status);
 void niclab_ring_return(struct niclab_rings *rings);
 
 /* niclab_active.c */
+void niclab_active_announce(struct niclab_rings *rings);
 bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until);
 void niclab_active_serve_others(struct niclab_rings *rings);
 u32 niclab_active_count_others(const struct niclab_rings *rings);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Active ports: what programs send. A message is cut into frames; the head of each lies in the driver's memory, and its
- * part of the message where the program has it, pinned until the card has read it. There is no copy.
+ * part of the message where the program has it, pinned until the card has read it. There is no copy, but of memory above
+ * 4 GiB, which the card does not reach.
  */
 #include <linux/delay.h>
+#include <linux/highmem.h>
 #include <linux/jiffies.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -27,6 +29,7 @@
  * @is_given: all of it was.
  * @deadline: when to give up, in jiffies.
  * @looks: looks without progress.
+ * @begun: &niclab_partner.begun when it began.
  */
 struct niclab_outgoing {
 	struct niclab_active_send argument;
@@ -36,7 +39,16 @@ struct niclab_outgoing {
 	bool is_given;
 	unsigned long deadline;
 	u32 looks;
+	u32 begun;
 };
+
+static void niclab_send_free_copy(struct niclab_sending *sending)
+{
+	while (sending->copied)
+		__free_page(sending->copy[--sending->copied]);
+	kvfree(sending->copy);
+	sending->copy = NULL;
+}
 
 /**
  * niclab_sending_put - frees a message that has left, and that no system call waits for.
@@ -51,6 +63,7 @@ void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sendi
 		sending->active->sendings--;
 	if (sending->region)
 		niclab_region_free(rings->nic, sending->region);
+	niclab_send_free_copy(sending);
 	kfree(sending);
 }
 
@@ -76,13 +89,14 @@ static bool niclab_send_is_low(const struct niclab_region *region)
 }
 
 /* Where a part of the message lies. Returns in how many pieces. */
-static u32 niclab_send_pieces(const struct niclab_region *region, u32 offset, u32 bytes, struct niclab_piece *pieces)
+static u32 niclab_send_pieces(const struct niclab_sending *sending, u32 offset, u32 bytes, struct niclab_piece *pieces)
 {
-	u64 at = offset + (region ? region->offset : 0);
+	struct page *const *pages = sending->copy ? sending->copy : sending->region ? sending->region->pages : NULL;
+	u64 at = offset + (sending->region ? sending->region->offset : 0);
 	u32 count = 0;
 
 	for (; bytes && count < NICLAB_SEND_PIECES; count++) {
-		pieces[count].address = page_to_phys(region->pages[at >> PAGE_SHIFT]) + offset_in_page(at);
+		pieces[count].address = page_to_phys(pages[at >> PAGE_SHIFT]) + offset_in_page(at);
 		pieces[count].bytes = min_t(u32, bytes, PAGE_SIZE - offset_in_page(at));
 		bytes -= pieces[count].bytes;
 		at += pieces[count].bytes;
@@ -99,6 +113,11 @@ static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing 
 	bool any = false;
 	u32 bytes, count;
 
+	if (!out->offset)
+		out->begun = out->peer->begun;
+	/* Its beginning went to a driver that is gone. */
+	if (out->begun != out->peer->begun)
+		return false;
 	while (!out->is_given && niclab_send_room(rings, out->peer) &&
 	       niclab_ring_active_room(rings) >= NICLAB_SEND_PIECES) {
 		bytes = min(argument->bytes - out->offset, niclab_part_bytes(rings));
@@ -111,7 +130,7 @@ static bool niclab_send_push(struct niclab_rings *rings, struct niclab_outgoing 
 			.target_port = argument->port,
 			.number = ++out->peer->sent,
 		};
-		count = niclab_send_pieces(out->sending->region, out->offset, bytes, pieces);
+		count = niclab_send_pieces(out->sending, out->offset, bytes, pieces);
 		niclab_ring_post(rings, argument->node, &head, pieces, count, out->offset ? 0 : argument->bytes,
 				 out->sending);
 		out->offset += bytes;
@@ -157,6 +176,10 @@ static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing
 			out->looks = 0;
 		if (out->is_given && (!is_blocking || !out->sending->descriptors))
 			break;
+		if (!out->is_given && out->begun != out->peer->begun) {
+			err = -ECONNRESET;
+			break;
+		}
 		err = niclab_send_wait(rings, out);
 	}
 	if (err == -ETIMEDOUT)
@@ -166,7 +189,30 @@ static int niclab_send_locked(struct niclab_rings *rings, struct niclab_outgoing
 	return err;
 }
 
-/* Pins the memory of a message. */
+/* Copies a message to where the card reaches it: its addresses have 32 bits. */
+static int niclab_send_copy(struct niclab_sending *sending, const struct niclab_active_send *argument)
+{
+	unsigned long count = DIV_ROUND_UP(argument->bytes, PAGE_SIZE);
+	const void __user *from = u64_to_user_ptr(argument->address);
+	struct page *page;
+	size_t bytes;
+
+	sending->copy = kvcalloc(count, sizeof(*sending->copy), GFP_KERNEL_ACCOUNT);
+	if (!sending->copy)
+		return -ENOMEM;
+	while (sending->copied < count) {
+		page = alloc_page(GFP_KERNEL_ACCOUNT | GFP_DMA32);
+		if (!page)
+			return -ENOMEM;
+		bytes = min_t(size_t, argument->bytes - sending->copied * PAGE_SIZE, PAGE_SIZE);
+		sending->copy[sending->copied] = page;
+		if (copy_from_user(page_address(page), from + sending->copied++ * PAGE_SIZE, bytes))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+/* Pins the memory of a message, or copies it. */
 static struct niclab_sending *niclab_sending_alloc(struct niclab *nic, const struct niclab_active_send *argument)
 {
 	struct niclab_sending *sending = kzalloc(sizeof(*sending), GFP_KERNEL_ACCOUNT);
@@ -181,9 +227,11 @@ static struct niclab_sending *niclab_sending_alloc(struct niclab *nic, const str
 		err = PTR_ERR(region);
 	} else if (region && !niclab_send_is_low(region)) {
 		niclab_region_free(nic, region);
-		err = -ENXIO;
+		region = NULL;
+		err = niclab_send_copy(sending, argument);
 	}
 	if (err) {
+		niclab_send_free_copy(sending);
 		kfree(sending);
 		return ERR_PTR(err);
 	}
@@ -213,6 +261,7 @@ static int niclab_send_message(struct niclab_active *active, struct niclab_outgo
 	mutex_lock(&rings->lock);
 	out->sending->active = active;
 	active->sendings++;
+	rings->raised[NICLAB_RAISED_COPIED] += !!out->sending->copy;
 	if (!err) {
 		err = niclab_send_locked(rings, out);
 		mutex_unlock(&out->peer->sender);

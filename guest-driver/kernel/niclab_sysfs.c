@@ -183,6 +183,8 @@ NICLAB_RAISED(messages_without_buffer, NICLAB_RAISED_NO_BUFFER);
 NICLAB_RAISED(stalled_windows, NICLAB_RAISED_STALLED);
 NICLAB_RAISED(refused_frames, NICLAB_RAISED_REFUSED);
 NICLAB_RAISED(acknowledgements, NICLAB_RAISED_ACKNOWLEDGEMENTS);
+NICLAB_RAISED(partners_begun_anew, NICLAB_RAISED_ANEW);
+NICLAB_RAISED(copied_messages, NICLAB_RAISED_COPIED);
 NICLAB_RAISED(other_buffers_most, NICLAB_RAISED_OTHERS_MOST);
 NICLAB_RAISED(other_frames_dropped, NICLAB_RAISED_OTHERS_DROPPED);
 
@@ -198,6 +200,8 @@ static struct attribute *niclab_raised_attributes[] = {
 	&niclab_raised_stalled_windows.attr.attr,
 	&niclab_raised_refused_frames.attr.attr,
 	&niclab_raised_acknowledgements.attr.attr,
+	&niclab_raised_partners_begun_anew.attr.attr,
+	&niclab_raised_copied_messages.attr.attr,
 	&niclab_raised_other_buffers_most.attr.attr,
 	&niclab_raised_other_frames_dropped.attr.attr,
 	NULL,

@@ -202,6 +202,22 @@ pub fn build_c_examples(niclab: &Niclab) {
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
 }
 
+/// Builds an example of the Rust library into the folder that guests see.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn build_rust_example(niclab: &Niclab, name: &str) {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-driver/lib");
+    let cargo = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--offline", "--release", "--package", "niclab-user", "--example", name])
+        .current_dir(&library)
+        .output()
+        .expect("cargo");
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    let built = release_folder().join("examples").join(name);
+    std::fs::copy(&built, niclab.folder().join(name)).expect("the example");
+}
+
 /// How long anything may take that is waited for: a template that is made, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 

@@ -96,12 +96,12 @@ impl Node {
         self.nic.model.has(FEATURE_RINGS)
     }
 
-    /// The address of the card's own interface: 10.78.0.1 for rank 0, another network than the Ethernet functions', so that
+    /// The address of the card's own interface: 10.79.0.1 for rank 0, another network than the Ethernet functions', so that
     /// the address says which way packets go.
     #[must_use]
     pub fn nic_address(&self) -> Option<Ipv4Addr> {
         let host = u32::from(self.rank) + 1;
-        let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 78, 0, 0).to_bits() + host);
+        let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 79, 0, 0).to_bits() + host);
         self.has_nic_interface().then_some(address)
     }
 
@@ -508,7 +508,7 @@ mod tests {
         let node = &resolve("[nic]\nmodel = \"gamma\"").unwrap().nodes[1];
         let address = node.nic_address().map(|address| address.to_string());
         let mac = node.nic_mac().map(|mac| mac.to_string());
-        assert_eq!(address.as_deref(), Some("10.78.0.2"));
+        assert_eq!(address.as_deref(), Some("10.79.0.2"));
         assert_eq!(mac.as_deref(), Some("02:6e:6c:01:00:01"));
         assert_eq!(node.nic_name().as_deref(), Some("node1-gamma"));
         let node = &resolve("").unwrap().nodes[1];

@@ -539,15 +539,15 @@ mod tests {
         let plan = plan_of(file, None, None);
         let Identity { env, hosts } = &plan.nodes[1].identity;
         for (name, value) in [
-            ("NICLAB_NIC_ADDRESSES", "10.78.0.1,10.78.0.2"),
-            ("NICLAB_NIC_ADDRESS", "10.78.0.2/24"),
+            ("NICLAB_NIC_ADDRESSES", "10.79.0.1,10.79.0.2"),
+            ("NICLAB_NIC_ADDRESS", "10.79.0.2/24"),
             ("NICLAB_NIC_MAC", "02:6e:6c:01:00:01"),
         ] {
             assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
         }
         let first = hosts.lines().find(|line| line.ends_with(" node1-gamma"));
         assert_eq!(first, Some("10.77.0.1 node1-gamma"), "the node's name comes first\n{hosts}");
-        assert!(hosts.lines().any(|line| line == "10.78.0.2 node1-gamma"), "{hosts}");
+        assert!(hosts.lines().any(|line| line == "10.79.0.2 node1-gamma"), "{hosts}");
     }
 
     #[test]

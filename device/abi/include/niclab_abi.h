@@ -2116,8 +2116,17 @@ struct niclab_ring_terms {
 
 	/* [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes. */
 	__u32 protocol;
+
+	/*
+	 * How many drivers have asked this card for its terms, this one included: what a driver of hardware would count in the
+	 * card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+	 */
+	__u32 incarnation;
+
+	/* Zero. */
+	__u32 reserved;
 };
-NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 40);
+NICLAB_ASSERT_SIZE(struct niclab_ring_terms, 48);
 
 /*
  * Most bytes of the head of a frame that the processor reads or stores: an Ethernet header and
@@ -2269,6 +2278,11 @@ NICLAB_ASSERT_SIZE(struct niclab_fifo_send, 48);
  * All frames from one node to another are numbered from 1, but for acknowledgements, so that a driver knows when one was lost.
  * Nothing is ever sent again. A node that has sent as many as its window has waits until the other has taken them out of its
  * receive ring and says so ([`FRAME_ACKNOWLEDGEMENT`]).
+ *
+ * A driver that was loaded again knows nothing of what its predecessor sent and took. So frames say which of a node's drivers, one
+ * after another ([`INCARNATIONS`]), they are of and for. Who hears of a later one of a node than before begins anew with it: both
+ * number from 1, with a whole window. What is of an earlier one is dropped, and so is what is for an earlier one, which is answered
+ * by an acknowledgement. A driver that has a predecessor tells all others so as it starts, by an acknowledgement of nothing.
  */
 
 /* Active ports of a node. */
@@ -2295,13 +2309,16 @@ struct niclab_frame_head {
 	/* A `FRAME_` kind, and for [`FRAME_DATA`] its flags. */
 	__u8 kind;
 
-	/* The sending port; zero in acknowledgements. */
+	/*
+	 * The sending port, [`PORT_MASK`], zero in acknowledgements; and which driver of the sending node sends it,
+	 * [`INCARNATION_SHIFT`].
+	 */
 	__u8 source_port;
 
-	/* The receiving port; zero in acknowledgements. */
+	/* The receiving port, likewise; and which driver of the receiving node is meant. */
 	__u8 target_port;
 
-	/* Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken. */
+	/* Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken, zero where none was. */
 	__u32 number;
 };
 NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
@@ -2314,6 +2331,21 @@ NICLAB_ASSERT_SIZE(struct niclab_frame_head, 8);
 
 /* [`FrameHead::kind`]: the kind. */
 #define NICLAB_FRAME_KIND_MASK 15U
+
+/* [`FrameHead::source_port`], [`FrameHead::target_port`]: the port. */
+#define NICLAB_PORT_MASK 15U
+
+/*
+ * [`FrameHead::source_port`], [`FrameHead::target_port`]: lowest bit of the driver's number; zero: the sender does not know it, or
+ * there is but one.
+ */
+#define NICLAB_INCARNATION_SHIFT 4U
+
+/*
+ * A driver's number is 1 more than what is left of [`crate::rings::RingTerms::incarnation`], less 1, divided by this. Of two, that one
+ * is later which is reached by fewer steps upwards, modulo this.
+ */
+#define NICLAB_INCARNATIONS 15U
 
 /* Flag of [`FRAME_DATA`]: the message begins here. */
 #define NICLAB_FRAME_FIRST 16U

@@ -8,6 +8,11 @@
 //! All frames from one node to another are numbered from 1, but for acknowledgements, so that a driver knows when one was lost.
 //! Nothing is ever sent again. A node that has sent as many as its window has waits until the other has taken them out of its
 //! receive ring and says so ([`FRAME_ACKNOWLEDGEMENT`]).
+//!
+//! A driver that was loaded again knows nothing of what its predecessor sent and took. So frames say which of a node's drivers, one
+//! after another ([`INCARNATIONS`]), they are of and for. Who hears of a later one of a node than before begins anew with it: both
+//! number from 1, with a whole window. What is of an earlier one is dropped, and so is what is for an earlier one, which is answered
+//! by an acknowledgement. A driver that has a predecessor tells all others so as it starts, by an acknowledgement of nothing.
 
 use crate::layout;
 
@@ -28,11 +33,12 @@ layout! {
         pub protocol: u8,
         /// A `FRAME_` kind, and for [`FRAME_DATA`] its flags.
         pub kind: u8,
-        /// The sending port; zero in acknowledgements.
+        /// The sending port, [`PORT_MASK`], zero in acknowledgements; and which driver of the sending node sends it,
+        /// [`INCARNATION_SHIFT`].
         pub source_port: u8,
-        /// The receiving port; zero in acknowledgements.
+        /// The receiving port, likewise; and which driver of the receiving node is meant.
         pub target_port: u8,
-        /// Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken.
+        /// Number of the frame, from 1 and wrapping; of an acknowledgement, of the last frame that was taken, zero where none was.
         pub number: u32,
     }
 }
@@ -43,6 +49,14 @@ pub const FRAME_DATA: u8 = 1;
 pub const FRAME_ACKNOWLEDGEMENT: u8 = 2;
 /// [`FrameHead::kind`]: the kind.
 pub const FRAME_KIND_MASK: u8 = 0xf;
+/// [`FrameHead::source_port`], [`FrameHead::target_port`]: the port.
+pub const PORT_MASK: u8 = 0xf;
+/// [`FrameHead::source_port`], [`FrameHead::target_port`]: lowest bit of the driver's number; zero: the sender does not know it, or
+/// there is but one.
+pub const INCARNATION_SHIFT: u32 = 4;
+/// A driver's number is 1 more than what is left of [`crate::rings::RingTerms::incarnation`], less 1, divided by this. Of two, that one
+/// is later which is reached by fewer steps upwards, modulo this.
+pub const INCARNATIONS: u32 = 15;
 /// Flag of [`FRAME_DATA`]: the message begins here.
 pub const FRAME_FIRST: u8 = 1 << 4;
 /// Flag of [`FRAME_DATA`]: the message ends here.

@@ -89,7 +89,7 @@ layout! {
 
 layout! {
     /// Answer to [`OP_RING_TERMS`].
-    pub struct RingTerms: 40 {
+    pub struct RingTerms: 48 {
         /// Descriptors that the receive ring shall have, each with a buffer for a whole frame. 0: there are no rings, and the
         /// processor drives each transfer ([`OP_FIFO_LOOK`]).
         pub receive_buffers: u32,
@@ -109,6 +109,11 @@ layout! {
         pub interrupt_delay_ns: u32,
         /// [`crate::active_ports::FrameHead::protocol`] of frames that the card sends and takes.
         pub protocol: u32,
+        /// How many drivers have asked this card for its terms, this one included: what a driver of hardware would count in the
+        /// card's serial memory. See [`crate::active_ports::INCARNATIONS`].
+        pub incarnation: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 

@@ -6,6 +6,7 @@
  *   niclab-selftest death [/dev/niclabN]   waits until the device dies (stop its daemon), then tests what is left
  *   niclab-selftest hold [/dev/niclabN]    with lists: registers memory, posts a receive, says so, and waits to be killed
  *   niclab-selftest put [/dev/niclabN]     with lists: puts into memory of its own
+ *   niclab-selftest active [/dev/niclabN]  with descriptor rings, in a cluster of two nodes: active ports
  *
  * No port may be open meanwhile. Output is TAP; the exit code is 0 when every test passed, 1 when one failed, 2 when
  * they could not run.
@@ -19,10 +20,11 @@ int main(int count, char **arguments)
 {
 	const char *mode = count > 1 && arguments[1][0] != '/' ? arguments[1] : "";
 	bool death = !strcmp(mode, "death"), hold = !strcmp(mode, "hold"), put = !strcmp(mode, "put");
-	int path = death || hold || put ? 2 : 1;
+	bool active = !strcmp(mode, "active");
+	int path = death || hold || put || active ? 2 : 1;
 
 	if (count > path + 1 || (count > path && arguments[path][0] != '/')) {
-		fprintf(stderr, "usage: %s [death | hold | put] [/dev/niclabN]\n", arguments[0]);
+		fprintf(stderr, "usage: %s [death | hold | put | active] [/dev/niclabN]\n", arguments[0]);
 		return 2;
 	}
 	if (count > path)
@@ -33,6 +35,8 @@ int main(int count, char **arguments)
 		return hold_region();
 	if (put)
 		return test_of_puts();
+	if (active)
+		return tests_of_active_ports();
 	tests_of_ports();
 	tests_of_maps();
 	tests_of_interrupts();

@@ -104,6 +104,7 @@ void tests_of_firmware(void);
 int watch_death(void);
 int hold_region(void);
 int test_of_puts(void);
+int tests_of_active_ports(void);
 
 /* test_region.c: parts of watch_death(), which do nothing where there are no regions. */
 void register_with_the_doomed(int fd);

@@ -1,5 +1,6 @@
 //! Cards with channels: what a program pushes, what a driver asks for, and what other cards say.
 
+use niclab_abi::ToBytes;
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, SLOT_BYTES, SLOT_LAUNCH_WORD, slot_of};
 use niclab_abi::channels::{
     BulkHeader, CHANNEL_BULK, CHANNEL_MEMORY, CHANNEL_SEGMENT, CHANNEL_SHORT, ChannelExpose, ChannelPayload,
@@ -8,13 +9,10 @@ use niclab_abi::channels::{
 use niclab_abi::control::{OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PortName};
 use niclab_abi::receive::{SLICE_BYTES, SLICE_STATUS_WORD, SliceStatus};
 use niclab_abi::region::{OP_REGION_CLOSE, OP_REGION_OPEN, RegionName};
-use niclab_abi::{QUEUE_CONTROL, ToBytes};
 use niclab_model::models::grim::wire::{Failures, Fragment, Header, Kind, Purpose, seal};
 use niclab_model::nic::FrameBytes;
 
-use crate::scene::{
-    DATA, NODES, Piece, REPLY, SLICES, Scene, bytes_of, ethernet_header, opening, region_open,
-};
+use crate::scene::{NODES, SLICES, Scene, bytes_of, ethernet_header, opening, push_request, region_open};
 
 /// Where the payload of messages goes, from the begin of the region on; others may write all of it.
 const PAYLOAD_BYTES: u64 = 0x1_0000;
@@ -70,13 +68,7 @@ impl Programs {
     }
 
     fn ask(&mut self, request: &[u8]) {
-        self.scene.write(DATA, request);
-        let chain = [
-            Piece { address: DATA, bytes: request.len() as u32, writable: false },
-            Piece { address: REPLY, bytes: 144, writable: true },
-        ];
-        self.scene.offer(QUEUE_CONTROL, &chain);
-        self.scene.world.serve_control(0);
+        self.scene.ask(request);
         self.scene.world.pass_time();
     }
 
@@ -211,12 +203,7 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
 /// Every request that such a card takes, twice.
 pub fn control_seeds() -> Vec<Vec<u8>> {
     let mut requests = Vec::new();
-    let mut add = |operation: u32, body: &[u8]| {
-        requests.push((8 + body.len()) as u8);
-        requests.extend(operation.to_le_bytes());
-        requests.extend((body.len() as u32).to_le_bytes());
-        requests.extend(body);
-    };
+    let mut add = |operation: u32, body: &[u8]| push_request(&mut requests, operation, body);
     let first = Programs::new().region(0);
     // A place beside the first, and, once the port has closed, the first place anew.
     for region in [first + 1, first + (1 << 16)] {

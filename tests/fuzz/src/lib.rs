@@ -9,22 +9,24 @@ mod circuit;
 #[path = "../../../device/vhost-user/tests/suite/common/loopback.rs"]
 mod loopback;
 mod posts;
+mod rings;
 mod scene;
 
+use niclab_abi::QUEUE_EVENT;
 use niclab_abi::bar::{SLOT_BYTES, SLOT_LAUNCH_WORD, launch_word, slot_of};
-use niclab_abi::{QUEUE_CONTROL, QUEUE_EVENT};
 use niclab_model::nic::{DescriptorQueue, FrameBytes};
 
 pub use channels::{fuzz_channel_commands, fuzz_channel_control, fuzz_channel_frames};
 use loopback::Loopback;
 pub use posts::{fuzz_assembly, fuzz_post_commands, fuzz_post_control, fuzz_post_frames};
-use scene::{DATA, Piece, REPLY, Scene};
+pub use rings::{fuzz_ring_control, fuzz_ring_frames, fuzz_ring_memory};
+use scene::{DATA, Piece, Scene};
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("control", fuzz_control),
     ("ring", fuzz_ring),
     ("chains", fuzz_chains),
@@ -38,6 +40,9 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("channel-commands", fuzz_channel_commands),
     ("channel-control", fuzz_channel_control),
     ("channel-frames", fuzz_channel_frames),
+    ("ring-memory", fuzz_ring_memory),
+    ("ring-control", fuzz_ring_control),
+    ("ring-frames", fuzz_ring_frames),
 ];
 
 /// Sound inputs of a target, from which mutations begin.
@@ -50,6 +55,9 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "channel-commands" => channels::command_seeds(),
         "channel-control" => channels::control_seeds(),
         "channel-frames" => channels::frame_seeds(),
+        "ring-memory" => rings::memory_seeds(),
+        "ring-control" => rings::control_seeds(),
+        "ring-frames" => rings::frame_seeds(),
         other => scene::seeds(other),
     }
 }
@@ -61,13 +69,7 @@ pub fn fuzz_control(data: &[u8]) {
     while let Some((&length, tail)) = rest.split_first() {
         let (request, tail) = tail.split_at(tail.len().min(length.into()));
         rest = tail;
-        scene.write(DATA, request);
-        let chain = [
-            Piece { address: DATA, bytes: request.len() as u32, writable: false },
-            Piece { address: REPLY, bytes: 144, writable: true },
-        ];
-        scene.offer(QUEUE_CONTROL, &chain);
-        scene.world.serve_control(0);
+        scene.ask(request);
     }
     scene.check_bystanders();
 }

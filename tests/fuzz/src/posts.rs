@@ -2,6 +2,7 @@
 //! they are programmed with.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
+use niclab_abi::FromBytes;
 use niclab_abi::bar::{LAUNCH_SEQUENCE_SHIFT, SLOT_BYTES, SLOT_LAUNCH_WORD, slot_of};
 use niclab_abi::control::{OP_PORT_CLOSE, OP_PORT_OPEN, OP_RESET, PortName};
 use niclab_abi::posts::{
@@ -11,14 +12,13 @@ use niclab_abi::posts::{
 };
 use niclab_abi::receive::SLICE_BYTES;
 use niclab_abi::region::{OP_REGION_CLOSE, OP_REGION_EXTEND, OP_REGION_OPEN, RegionName};
-use niclab_abi::{FromBytes, QUEUE_CONTROL};
 use niclab_components::{Assembly, BUNDLED, Bundled, Flow, Format, Kind, Parameter, Recipe};
 use niclab_model::models::inic::wire::{Ack, Dialect, Header, head_bytes};
 use niclab_model::nic::FrameBytes;
 
 use crate::circuit;
 use crate::scene::{
-    DATA, NODES, Piece, REGION_BYTES, REPLY, SLICES, Scene, bytes_of, ethernet_header, opening, region_open,
+    NODES, REGION_BYTES, SLICES, Scene, bytes_of, ethernet_header, opening, push_request, region_open,
 };
 
 /// Where messages of a program begin in its region, behind the room for others'.
@@ -188,13 +188,7 @@ fn control(data: &[u8]) -> Programs {
         programs.receive(0, 0);
         programs.send(0, 1, 1_500);
         let scene = &mut programs.scene;
-        scene.write(DATA, request);
-        let chain = [
-            Piece { address: DATA, bytes: request.len() as u32, writable: false },
-            Piece { address: REPLY, bytes: 144, writable: true },
-        ];
-        scene.offer(QUEUE_CONTROL, &chain);
-        scene.world.serve_control(0);
+        scene.ask(request);
         scene.world.pass_time();
     }
     programs
@@ -281,12 +275,7 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
 /// Every request that such a card takes, twice.
 pub fn control_seeds() -> Vec<Vec<u8>> {
     let mut requests = Vec::new();
-    let mut add = |operation: u32, body: &[u8]| {
-        requests.push((8 + body.len()) as u8);
-        requests.extend(operation.to_le_bytes());
-        requests.extend((body.len() as u32).to_le_bytes());
-        requests.extend(body);
-    };
+    let mut add = |operation: u32, body: &[u8]| push_request(&mut requests, operation, body);
     let rules = PostRules { rcv_chunk_size: 4_096, source: POST_ANY_SOURCE, ..PostRules::default() };
     for region in [1 << 16, 2 << 16 | 1] {
         add(OP_REGION_OPEN, &region_open());

@@ -127,7 +127,8 @@ impl Scene {
         self.write_to(0, address, bytes);
     }
 
-    fn write_to(&mut self, node: usize, address: u64, bytes: &[u8]) {
+    /// The same into the memory of any node.
+    pub fn write_to(&mut self, node: usize, address: u64, bytes: &[u8]) {
         let room = MEMORY_BYTES.saturating_sub(address as usize);
         let bytes = bytes.get(..room).unwrap_or(bytes);
         if let Some(memory) = self.memories.get(node) {
@@ -199,6 +200,17 @@ impl Scene {
 
     fn request<T: ToBytes>(&mut self, node: usize, operation: u32, body: &T) {
         self.request_bytes(node, operation, &bytes_of(body));
+    }
+
+    /// Bytes that the driver of node 0 offers as a control request.
+    pub fn ask(&mut self, request: &[u8]) {
+        self.write(DATA, request);
+        let chain = [
+            Piece { address: DATA, bytes: request.len() as u32, writable: false },
+            Piece { address: REPLY, bytes: 144, writable: true },
+        ];
+        self.offer(QUEUE_CONTROL, &chain);
+        self.world.serve_control(0);
     }
 
     /// A control request of a node's driver.
@@ -298,14 +310,16 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
+/// Puts a control request behind others, each behind a byte that is its length.
+pub fn push_request(input: &mut Vec<u8>, operation: u32, body: &[u8]) {
+    input.push((Request::BYTES + body.len()) as u8);
+    input.extend(bytes_of(&Request { operation, body_bytes: body.len() as u32 }));
+    input.extend(body);
+}
+
 fn control_seed() -> Vec<u8> {
     let mut input = Vec::new();
-    let mut add = |operation: u32, body: &[u8]| {
-        input.push((Request::BYTES + body.len()) as u8);
-        input.extend(operation.to_le_bytes());
-        input.extend((body.len() as u32).to_le_bytes());
-        input.extend(body);
-    };
+    let mut add = |operation: u32, body: &[u8]| push_request(&mut input, operation, body);
     let mut open = [0; PortOpen::BYTES];
     PortOpen { slices: 8, slices_address: SLICES, status_address: STATUS, ..PortOpen::default() }
         .to_bytes(&mut open);

@@ -138,3 +138,18 @@ fn control_messages_to_cards_with_channels() {
 fn wire_frames_to_cards_with_channels() {
     run("channel-frames");
 }
+
+#[test]
+fn descriptors_and_buffers_in_rings() {
+    run("ring-memory");
+}
+
+#[test]
+fn control_messages_to_cards_with_rings() {
+    run("ring-control");
+}
+
+#[test]
+fn wire_frames_to_cards_with_rings() {
+    run("ring-frames");
+}

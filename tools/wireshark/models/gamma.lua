@@ -18,8 +18,10 @@ local f = {
     last = ProtoField.bool("niclab_gamma.last", "The message ends here", 8, nil, 0x20),
     source_node = ProtoField.uint16("niclab_gamma.source_node", "Source node"),
     destination_node = ProtoField.uint16("niclab_gamma.destination_node", "Destination node"),
-    source_port = ProtoField.uint8("niclab_gamma.source_port", "Source port"),
-    target_port = ProtoField.uint8("niclab_gamma.target_port", "Target port"),
+    source_port = ProtoField.uint8("niclab_gamma.source_port", "Source port", base.DEC, nil, 0x0f),
+    source_driver = ProtoField.uint8("niclab_gamma.source_driver", "Driver that sends", base.DEC, nil, 0xf0),
+    target_port = ProtoField.uint8("niclab_gamma.target_port", "Target port", base.DEC, nil, 0x0f),
+    target_driver = ProtoField.uint8("niclab_gamma.target_driver", "Driver that is meant", base.DEC, nil, 0xf0),
     number = ProtoField.uint32("niclab_gamma.number", "Number of the frame, or of the last that was taken"),
     payload = ProtoField.bytes("niclab_gamma.payload", "Part of the message"),
     check = ProtoField.uint32("niclab_gamma.check", "CRC-32", base.HEX),
@@ -59,13 +61,16 @@ function gamma.dissector(buffer, pinfo, root)
     tree:add(f.destination_node, node_of(destination))
     local number = buffer(4, 4):le_uint()
     local what = string.format("%s %u", KINDS[kind], number)
+    tree:add(f.source_driver, buffer(2, 1))
+    tree:add(f.target_driver, buffer(3, 1))
     if kind == DATA then
         tree:add(f.first, buffer(1, 1))
         tree:add(f.last, buffer(1, 1))
         tree:add(f.source_port, buffer(2, 1))
         tree:add(f.target_port, buffer(3, 1))
         what = what .. string.format(
-            ", port %u to port %u, %u bytes", buffer(2, 1):uint(), buffer(3, 1):uint(), covered - HEAD_BYTES)
+            ", port %u to port %u, %u bytes", bit.band(buffer(2, 1):uint(), 0xf),
+            bit.band(buffer(3, 1):uint(), 0xf), covered - HEAD_BYTES)
     end
     tree:add_le(f.number, buffer(4, 4))
     if covered > HEAD_BYTES then

@@ -39,7 +39,7 @@ fn frames_of_a_gamma_card_are_read_back() {
     let path = folder.path().join("links.pcapng");
     let mut capture = Capture::new(File::create(&path).unwrap(), &["alpha".to_owned()]).unwrap();
     for frame in [
-        frame(FRAME_DATA | FRAME_FIRST, [3, 5], &part),
+        frame(FRAME_DATA | FRAME_FIRST, [0x13, 0x25], &part),
         damaged,
         misled,
         frame(FRAME_ACKNOWLEDGEMENT, [0, 0], &[]),
@@ -61,13 +61,15 @@ fn frames_of_a_gamma_card_are_read_back() {
         "payload",
         "check_ok",
         "bad_length",
+        "source_driver",
+        "target_driver",
     ];
     let fields = fields.map(|field| format!("niclab_gamma.{field}"));
     let frames = dissect(&path, &fields.each_ref().map(String::as_str));
     let payload = "07".repeat(100);
-    assert_eq!(frames[0], ["1", "258", "14", "2882400001", "1", "0", "3", "5", &payload, "1", ""]);
+    assert_eq!(frames[0], ["1", "258", "14", "2882400001", "1", "0", "3", "5", &payload, "1", "", "1", "2"]);
     assert_eq!((&*frames[1][4], &*frames[1][5], &*frames[1][9]), ("0", "1", "0"));
     assert_eq!((&*frames[2][2], &*frames[2][9]), ("15", "0"));
-    assert_eq!(frames[3], ["2", "258", "14", "2882400001", "", "", "", "", "", "1", ""]);
+    assert_eq!(frames[3], ["2", "258", "14", "2882400001", "", "", "", "", "", "1", "", "0", "0"]);
     assert_ne!(frames[4][10], "", "its kind is not known");
 }

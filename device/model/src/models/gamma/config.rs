@@ -194,6 +194,9 @@ impl Config {
             interrupt_frames: self.interrupt_frames,
             interrupt_delay_ns: self.interrupt_delay_ns,
             protocol: PROTOCOL.into(),
+            // The card's to say.
+            incarnation: 0,
+            reserved: 0,
         }
     }
 

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use niclab_abi::active_ports::ACTIVE_PORTS;
 use niclab_abi::control::PortOpen;
-use niclab_abi::rings::{RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingInterrupts, RingStart};
+use niclab_abi::rings::{
+    RING_MAX_SKIP_BYTES, RING_RECEIVE, RING_TRANSMIT, RingInterrupts, RingStart, RingTerms,
+};
 
 use crate::models::gamma::config::{Config, ConfigError};
 use crate::models::gamma::control::Operation;
@@ -38,6 +40,8 @@ pub struct Gamma {
     receive: Receive,
     interrupts: Interrupts,
     direct: Direct,
+    /// Drivers that have asked for the terms. It outlives resets.
+    drivers: u32,
     /// Messages stored for each active port.
     delivered: [u64; ACTIVE_PORTS as usize],
     effects: Effects,
@@ -55,6 +59,7 @@ impl Gamma {
             receive: Receive::new(),
             interrupts: Interrupts::default(),
             direct: Direct::default(),
+            drivers: 0,
             delivered: [0; ACTIVE_PORTS as usize],
             effects: Effects::new(HostInterface::new(config.profile.clone()), WORK),
             config,
@@ -261,7 +266,11 @@ impl Controlled for Gamma {
                 *at = (*at).max(visible);
             }
             Operation::Interrupts(wanted) => self.set_interrupts(*at, &wanted)?,
-            Operation::Terms => return Ok(Answer::Now(reply_of(&self.config.terms()))),
+            Operation::Terms => {
+                self.drivers = self.drivers.wrapping_add(1);
+                let terms = RingTerms { incarnation: self.drivers, ..self.config.terms() };
+                return Ok(Answer::Now(reply_of(&terms)));
+            }
         }
         Ok(Answer::Now(empty_reply()))
     }

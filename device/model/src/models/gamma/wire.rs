@@ -2,14 +2,15 @@
 //! each and takes away.
 //!
 //! ```text
-//! Ethernet header 14 | protocol 8 | kind 4, flags 4 | source port 8 | target port 8 | number 32, least significant byte first
+//! Ethernet header 14 | protocol 8 | kind 4, flags 4 | source port 4, driver 4 | target port 4, driver 4
+//! | number 32, least significant byte first
 //! | part of the message | CRC-32 of all before it
 //! ```
 
 use niclab_abi::FromBytes;
 use niclab_abi::active_ports::{
     ACTIVE_ETHER_TYPE, CHECK_BYTES, FRAME_ACKNOWLEDGEMENT, FRAME_DATA, FRAME_FIRST, FRAME_KIND_MASK,
-    FRAME_LAST, FrameHead,
+    FRAME_LAST, FrameHead, PORT_MASK,
 };
 use niclab_abi::rings::RING_STATION;
 use thiserror::Error;
@@ -82,8 +83,8 @@ impl Carried {
         let (Some(source), Some(target)) = nodes else { return Self::Unknown };
         match head.kind & FRAME_KIND_MASK {
             FRAME_DATA => Self::Data {
-                from: Address { node: source, port: head.source_port },
-                to: Address { node: target, port: head.target_port },
+                from: Address { node: source, port: head.source_port & PORT_MASK },
+                to: Address { node: target, port: head.target_port & PORT_MASK },
                 is_first: head.kind & FRAME_FIRST != 0,
                 is_last: head.kind & FRAME_LAST != 0,
             },
