@@ -180,20 +180,6 @@ pub const FAULTS: &[Fault] = &[
         finder: Finder::Tests("grim_conformance::memory_of_one_frame"),
     },
     Fault {
-        name: "memory of a message that was given up is not given back",
-        component: "../../grim/nic/inbound",
-        sound: "self.held_bytes -= bytes;\n            self.effects.counters.queue_bytes_freed += bytes;\n            if held",
-        broken: "self.held_bytes -= if FAULT { 0 } else { bytes };\n            self.effects.counters.queue_bytes_freed += bytes;\n            if held",
-        finder: Finder::Tests("grim_conformance::ends"),
-    },
-    Fault {
-        name: "a message is told before its payload is stored",
-        component: "../../grim/nic/inbound",
-        sound: "joining.visible = joining.visible.max(visible);",
-        broken: "if !FAULT { joining.visible = joining.visible.max(visible); }",
-        finder: Finder::Swarm,
-    },
-    Fault {
         name: "a fragment is stored a byte before its place",
         component: "../../grim/nic/inbound",
         sound: "let begin = begin + u64::from(joining.joined);",
