@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use niclab_abi::rings::RING_STATION;
 use niclab_model::fabric::ethernet::{self, mac_of_station};
-use niclab_model::models::gamma::wire::STATION;
 use niclab_model::time::Time;
 use niclab_port::active_ports::rings::{Buffer, Told};
 
@@ -77,7 +77,7 @@ impl RingHost {
 
 /// A datagram from one node to another, in an Ethernet frame of so many bytes.
 fn datagram(from: u16, to: u16, bytes: usize) -> Vec<u8> {
-    let (destination, source) = (mac_of_station(to, STATION), mac_of_station(from, STATION));
+    let (destination, source) = (mac_of_station(to, RING_STATION), mac_of_station(from, RING_STATION));
     let header = ethernet::Header { destination, source, ether_type: ETHER_TYPE_IPV4 };
     let mut frame = header.emit().to_vec();
     frame.extend((frame.len()..bytes).map(|at| at as u8 ^ from as u8));
