@@ -348,7 +348,12 @@ fn what_was_read_for_a_ring_that_is_stopped_is_nothing() {
     assert!(matches!(ring.on_data(8, &[0xff; 16], true), Found::Stale));
     ring.start(0x2000).unwrap();
     assert!(matches!(ring.on_data(8, &[0xff; 16], true), Found::Stale));
+    // The same descriptor, of a ring that was started anew.
+    ring.stop();
+    ring.start(FIRST).unwrap();
+    let again = taken(find(&mut ring, OWN, 0, 0));
     assert_eq!(ring.write_back(own, 0), None);
+    assert!(ring.write_back(again, 0).is_some());
     assert!(matches!(find(&mut ring, 0, 0, 0), Found::Nothing));
     assert_eq!(ring.look(9), None, "until the host demands it");
 }

@@ -4,7 +4,8 @@ use thiserror::Error;
 
 use crate::bits::Bits;
 
-/// Bits of a word (Figure 4).
+/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand: those that do not follow from the
+/// text, the ALU's `op` and the branch's `target`, make up this sum.
 pub const WORD_BITS: u32 = 164;
 
 /// A field of the word.
