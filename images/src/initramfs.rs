@@ -18,7 +18,7 @@ use crate::tree::Tree;
 use crate::unpack::MERGED;
 
 /// Change it when the code below changes what is built. (The guest's scripts are hashed themselves.)
-const RECIPE: &str = "initramfs 4";
+const RECIPE: &str = "initramfs 5";
 
 pub(crate) const KIND: &str = "initramfs";
 
@@ -28,8 +28,8 @@ pub(crate) const FILE: &str = "initramfs.cpio";
 /// How many are kept. Each change of a guest tool makes a new one.
 pub(crate) const KEPT: usize = 8;
 
-/// Modules that any guest loads: networks and the shared folder.
-const MODULES: [&str; 3] = ["virtio_net", "9pnet_virtio", "9p"];
+/// Modules that any guest loads, networks and the shared folder; and the stock driver of the card that benchmarks compare with.
+const MODULES: [&str; 4] = ["virtio_net", "9pnet_virtio", "9p", "tulip"];
 
 /// Modules for disks and what may be on them: a quarter of the initramfs, which without a disk would lie in memory unused.
 const DISK_MODULES: [&str; 6] = ["virtio_blk", "crc32c_generic", "overlay", "erofs", "squashfs", "ext4"];

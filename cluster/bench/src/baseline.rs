@@ -1,5 +1,5 @@
-//! What the NIC is compared with: a second network card in two guests, QEMU's own virtio-net with the offloads it has by
-//! default, and a `-netdev stream` between the two QEMUs over a unix socket.
+//! What the NIC is compared with: another network card in two guests, QEMU's own virtio-net with the offloads it has by default, or a
+//! model of real hardware, and a `-netdev stream` between the two QEMUs over a unix socket.
 
 use std::{net::Ipv4Addr, path::Path, time::Duration};
 
@@ -11,8 +11,9 @@ use niclab_cluster::{boot::running::RunningCluster, plan::Plan};
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Brings up the interface with the Ethernet address `$1`, with the IP address `$2`. The peer's QEMU may not have
-/// connected yet, so the first answer is waited for: `$3` is the peer.
+/// connected yet, so the first answer is waited for: `$3` is the peer. `$4` is the driver's module, loaded already or not.
 const SETUP: &str = r#"
+modprobe -q "$4"
 for path in /sys/class/net/*; do
     [ "$(cat "$path/address")" = "$1" ] && name=${path##*/}
 done
@@ -25,43 +26,73 @@ until ping -c 1 -W 1 "$3" >/dev/null 2>&1; do
 done
 "#;
 
-/// The addresses of both ends, as `niclab-perf` takes them. No other network of a cluster uses them.
-pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
-
-/// Locally administered, and not of the cards' own range.
-fn mac(rank: usize) -> String {
-    format!("52:54:00:78:00:{:02x}", rank + 1)
+/// A kind of card.
+#[derive(Debug)]
+pub struct Card {
+    /// Of the cards of a node it is this one.
+    name: &'static str,
+    /// QEMU's device, and its options.
+    device: &'static str,
+    /// Linux's driver.
+    module: &'static str,
+    /// Its network's number, in addresses of both kinds.
+    network: u8,
 }
 
-/// Puts the cards into the plan of a cluster of two nodes, whose files are in `folder`.
-pub fn add(plan: &mut Plan, folder: &Path) {
-    // In the option list a comma stands doubled.
-    let path = folder.join("baseline").display().to_string().replace(',', ",,");
-    for (rank, node) in plan.nodes.iter_mut().enumerate().take(ADDRESSES.len()) {
-        // The second QEMU may start first; it then tries again until there is somebody to connect to.
-        let role = if rank == 0 { "server=on" } else { "server=off,reconnect-ms=50" };
-        node.qemu.args.extend([
-            "-netdev".to_owned(),
-            format!("stream,id=baseline,{role},addr.type=unix,addr.path={path}"),
-            "-device".to_owned(),
-            // `romfile=` because a boot ROM would look for a network to boot from first.
-            format!("virtio-net-pci,netdev=baseline,mac={},romfile=", mac(rank)),
-        ]);
+/// QEMU's own.
+pub const STREAM: Card =
+    Card { name: "baseline", device: "virtio-net-pci", module: "virtio_net", network: 78 };
+
+/// A DEC 21143, whose driver the kernel's own is.
+pub const TULIP: Card = Card { name: "tulip", device: "tulip", module: "tulip", network: 80 };
+
+/// The addresses of both ends of [`STREAM`].
+pub const ADDRESSES: [Ipv4Addr; 2] = STREAM.addresses();
+
+impl Card {
+    /// The addresses of both ends, as `niclab-perf` takes them. No other network of a cluster uses them.
+    pub const fn addresses(&self) -> [Ipv4Addr; 2] {
+        [Ipv4Addr::new(10, self.network, 0, 1), Ipv4Addr::new(10, self.network, 0, 2)]
     }
-}
 
-/// Gives the cards their addresses, and waits until each end reaches the other.
-///
-/// # Errors
-/// When a guest has no such card, or its peer does not answer.
-pub fn set_up(running: &mut RunningCluster) -> Result<()> {
-    let commands: Vec<NodeCommand> = (0..ADDRESSES.len())
-        .zip(ADDRESSES)
-        .zip(ADDRESSES.iter().rev())
-        .map(|((rank, own), peer)| {
-            NodeCommand::shell(rank, SETUP, &[mac(rank), own.to_string(), peer.to_string()])
-        })
-        .collect();
-    command::run(running, &commands, SETUP_TIMEOUT)?;
-    Ok(())
+    /// Locally administered, and not of the cluster's cards' own range.
+    fn mac(&self, rank: usize) -> String {
+        format!("52:54:00:{}:00:{:02x}", self.network, rank + 1)
+    }
+
+    /// Puts such cards into the first two nodes of a cluster's plan, whose files are in `folder`.
+    pub fn add(&self, plan: &mut Plan, folder: &Path) {
+        let Self { name, device, .. } = self;
+        // In the option list a comma stands doubled.
+        let path = folder.join(name).display().to_string().replace(',', ",,");
+        for (rank, node) in plan.nodes.iter_mut().enumerate().take(2) {
+            // The second QEMU may start first; it then tries again until there is somebody to connect to.
+            let role = if rank == 0 { "server=on" } else { "server=off,reconnect-ms=50" };
+            node.qemu.args.extend([
+                "-netdev".to_owned(),
+                format!("stream,id={name},{role},addr.type=unix,addr.path={path}"),
+                "-device".to_owned(),
+                // `romfile=` because a boot ROM would look for a network to boot from first.
+                format!("{device},netdev={name},mac={},romfile=", self.mac(rank)),
+            ]);
+        }
+    }
+
+    /// Gives the cards their addresses, and waits until each end reaches the other.
+    ///
+    /// # Errors
+    /// When a guest has no such card, or its peer does not answer.
+    pub fn set_up(&self, running: &mut RunningCluster) -> Result<()> {
+        let [first, second] = self.addresses();
+        let commands: Vec<NodeCommand> = [(first, second), (second, first)]
+            .into_iter()
+            .enumerate()
+            .map(|(rank, (own, peer))| {
+                let arguments = [self.mac(rank), own.to_string(), peer.to_string(), self.module.to_owned()];
+                NodeCommand::shell(rank, SETUP, &arguments)
+            })
+            .collect();
+        command::run(running, &commands, SETUP_TIMEOUT)?;
+        Ok(())
+    }
 }

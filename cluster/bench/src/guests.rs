@@ -111,10 +111,10 @@ pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
     let args = ClusterArgs { nodes: Some(2), cold: true, ..options.cluster.clone() };
     let booted = super::boot(options, root, &args, |plan| {
         let folder = root.folder(&plan.name);
-        baseline::add(plan, &folder);
+        baseline::STREAM.add(plan, &folder);
     })?;
     booted.finish(|running| {
-        baseline::set_up(running)?;
+        baseline::STREAM.set_up(running)?;
         let samples = super::rounds(options.rounds, Sample::ALL, |sample| sample.take(running))?;
         let mut figures = compare(&running.plan().nic, samples);
         let memory = ResidentMemory::of(running.pids().1)?;

@@ -127,6 +127,36 @@ pub fn injection_ns(running: &mut RunningCluster, pair: &Pair, iterations: u64) 
     Ok(number(&text, "/sections/0/rows/0/injection/p50_wall_ns")?)
 }
 
+/// A stream over the cards' own messages, and one of TCP over their network interfaces beside it.
+const BESIDE: &str = r#"
+niclab-perf stream --json --transport tcp --addresses "$NICLAB_NIC_ADDRESSES" --size "$1" --iterations "$3" >/tmp/beside.json 2>/tmp/beside.log &
+niclab-perf stream --json --size "$1" --iterations "$2" || exit
+echo ===
+wait $! || { cat /tmp/beside.log >&2; exit 1; }
+cat /tmp/beside.json
+"#;
+
+/// Bandwidth of `messages` of `size_bytes` from the lower rank to the higher, and of `writes` of as many bytes over TCP by the same cards
+/// at the same time: both in 10^6 bytes per second of wall time.
+///
+/// # Errors
+/// When the command fails on a node.
+pub fn bandwidths_beside_mb_per_s(
+    running: &mut RunningCluster,
+    first: usize,
+    size_bytes: usize,
+    messages: u64,
+    writes: u64,
+) -> Result<[f64; 2]> {
+    let arguments = [size_bytes.to_string(), messages.to_string(), writes.to_string()];
+    let commands: Vec<NodeCommand> =
+        (first..first + 2).map(|rank| NodeCommand::shell(rank, BESIDE, &arguments)).collect();
+    let text = command::run(running, &commands, LIMIT)?.into_iter().next().unwrap_or_default();
+    let (own, tcp) = text.split_once("===\n").unwrap_or_default();
+    let rate = |text: &str| number(text, "/sections/0/rows/0/payload_bytes_per_s_wall");
+    Ok([rate(own)? / 1e6, rate(tcp)? / 1e6])
+}
+
 /// Runs the same command at both ends; the report is the first one's.
 fn run(running: &mut RunningCluster, benchmark: &str, pair: &Pair, arguments: &[String]) -> Result<String> {
     let mut argv = vec!["niclab-perf".to_owned(), benchmark.to_owned(), "--json".to_owned()];

@@ -4,6 +4,8 @@
 //! As the paper did, all is taken from round trips of a polling program. A message of the simulator begins with 16 bytes by which
 //! programs know their messages: they count as the message's.
 
+mod guests;
+mod live;
 mod text;
 
 use anyhow::{Context, Result, ensure};
@@ -18,18 +20,35 @@ use crate::figures::{
     Made, PaperFigures,
     plot::{Legend, Panel, Scale, Series, Style},
 };
+use crate::section::BenchSection;
 
 pub(super) const BENCHES: Benches = Benches {
-    figures: &[PaperFigures {
-        name: "gamma",
-        help: "GAMMA: throughput over size, CPU-driven and with windows of 4 to 32 frames, on two processors; a hundred nodes; bit errors",
-        make: |offline| {
-            let simulator = Simulator::locate(offline)?;
-            let figures = GammaFigures::measure(&mut |config| simulator.run(config))?;
-            Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+    figures: &[
+        PaperFigures {
+            name: "gamma",
+            help: "GAMMA: throughput over size, CPU-driven and with windows of 4 to 32 frames, on two processors; a hundred nodes; bit errors",
+            make: |offline| {
+                let simulator = Simulator::locate(offline)?;
+                let figures = GammaFigures::measure(&mut |config| simulator.run(config))?;
+                Made::new(&figures, text::text(&figures), &figures.panels(), figures.hold())
+            },
         },
+        PaperFigures {
+            name: "gamma-live",
+            help: "GAMMA cards in guests that are booted for it, polled, interrupting for each frame, and mitigating: round trips, interrupts",
+            make: |offline| {
+                let figures = live::LiveFigures::measure(offline)?;
+                Made::new(&figures, figures.text(), &figures.panels(), figures.hold())
+            },
+        },
+    ],
+    sections: &[BenchSection {
+        name: "gamma-guests",
+        help: "Four guests: GAMMA cards, polled and interrupting, beside TCP over QEMU's network and over its tulip",
+        what: "four guests: GAMMA beside TCP over -netdev stream and over tulip",
+        boots_guests: true,
+        measure: guests::measure,
     }],
-    sections: &[],
     device: &[],
     simulated: &[],
 };

@@ -74,7 +74,7 @@ fn the_baseline_is_one_stream_between_both_with_qemus_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let mut plan = plan(folder.path(), "c", GOOD_DAEMON, &["good", "good", "good"]);
     let before = plan.clone();
-    baseline::add(&mut plan, std::path::Path::new("/a,b"));
+    baseline::STREAM.add(&mut plan, std::path::Path::new("/a,b"));
     let added = |rank: usize| plan.nodes[rank].qemu.args[before.nodes[rank].qemu.args.len()..].join(" ");
     assert_eq!(
         added(0),

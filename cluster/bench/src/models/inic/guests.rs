@@ -70,10 +70,10 @@ impl Way {
 pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
     let booted = crate::boot_cluster(options, root, &cluster()?, |plan| {
         let folder = root.folder(&plan.name);
-        baseline::add(plan, &folder);
+        baseline::STREAM.add(plan, &folder);
     })?;
     booted.finish(|running| {
-        baseline::set_up(running)?;
+        baseline::STREAM.set_up(running)?;
         let mut times = BTreeMap::new();
         let rates = crate::rounds(options.rounds, Way::ALL, |way| {
             let [rate, time] = way.take(running)?;
