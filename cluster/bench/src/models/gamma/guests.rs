@@ -5,14 +5,13 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use anyhow::{Result, ensure};
 use niclab_cluster::{
-    arguments::ClusterArgs,
     boot::{
         command::{self, NodeCommand},
         running::RunningCluster,
     },
     host::runtime::RuntimeRoot,
 };
-use niclab_spec::{Cluster, Node, Value};
+use niclab_spec::{BootChoice, Cluster, Node, Value};
 
 use crate::{
     Measured, Options,
@@ -145,12 +144,9 @@ impl Sample {
 /// # Errors
 /// When the cluster does not boot, a measurement fails, or a driver of GAMMA cards has counted a loss.
 pub(super) fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    // Of the cards that are added no template knows.
-    let cluster_args = ClusterArgs { cold: true, ..options.cluster.clone() };
-    let options = Options { cluster: cluster_args, ..options.clone() };
     let cluster = cluster()?;
     let addresses: Vec<Ipv4Addr> = cluster.nodes.iter().filter_map(Node::nic_address).collect();
-    let booted = crate::boot_cluster(&options, root, &cluster, |plan| {
+    let booted = crate::boot_cluster(options, root, &cluster, |plan| {
         let folder = root.folder(&plan.name);
         for card in [&STREAM, &TULIP] {
             card.add(plan, &folder);
@@ -180,6 +176,8 @@ fn nothing_is_lost(running: &mut RunningCluster) -> Result<()> {
 
 fn cluster() -> Result<Cluster> {
     let mut cluster = crate::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)?;
+    // Of the cards that are added no template knows.
+    cluster.boot = BootChoice::Cold;
     for node in &mut cluster.nodes[INTERRUPTED..] {
         for (key, value) in [("interrupt_frames", 1), ("interrupt_delay_us", 0)] {
             node.nic.set(key, Value::Number(value))?;
