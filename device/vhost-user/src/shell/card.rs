@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
 use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS};
-use niclab_abi::{FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, ToBytes};
+use niclab_abi::{
+    FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_TRANSMIT, ToBytes,
+};
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
@@ -162,10 +164,11 @@ impl Card {
             .saturating_sub(self.counts.ordered_by_turns)
     }
 
-    /// Doorbells rung for pages since the daemon started.
+    /// Doorbells rung for pages, and for descriptors, since the daemon started.
     pub fn doorbells(&self) -> u64 {
-        let kicks = self.vrings.get(QUEUE_DOORBELL as usize).map_or(0, Vring::kicks);
-        self.earlier_doorbells.wrapping_add(kicks)
+        let queues = [QUEUE_DOORBELL, QUEUE_TRANSMIT, QUEUE_RECEIVE];
+        let kicks = queues.iter().filter_map(|queue| self.vrings.get(*queue as usize)).map(Vring::kicks);
+        kicks.fold(self.earlier_doorbells, u64::wrapping_add)
     }
 
     /// Tells guests whether a store into a page must be followed by a doorbell.

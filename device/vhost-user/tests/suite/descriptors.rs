@@ -77,7 +77,7 @@ fn chains_go_to_the_model_and_come_back_with_what_it_wrote() {
     }
     assert!(violations(&lab, 0).is_empty());
     let world = lab.daemon().shell().world();
-    assert_eq!(world.cards[0].doorbells(), 0, "a notify of a descriptor queue is no doorbell");
+    assert_eq!(world.cards[0].doorbells(), 2, "a notify of each descriptor queue");
     assert!(world.cards[0].nic.unordered() >= 2, "and a poll demand each");
     drop(world);
     // Two descriptors of each chain are fetched, and one is written back.
