@@ -12,8 +12,12 @@
 
 #include "niclab_ring.h"
 
-/* After frames have come the driver looks again: the card does not interrupt a driver that it takes to be at work. */
+/*
+ * After frames have come the driver looks again: the card does not interrupt a driver that it takes to be at work. It takes that
+ * from model time, and what comes later in wall time may come within: where cards interrupt, the driver never ceases to look.
+ */
 #define NICLAB_LOOK_AGAIN_JIFFIES 1
+#define NICLAB_LOOK_RARELY_JIFFIES (HZ / 50)
 
 /* Most buffers that a card may ask for. */
 #define NICLAB_RECEIVE_MOST 65536U
@@ -241,10 +245,15 @@ void niclab_ring_return(struct niclab_rings *rings)
 static void niclab_ring_work(struct work_struct *work)
 {
 	struct niclab_rings *rings = container_of(to_delayed_work(work), struct niclab_rings, work);
+	unsigned long pause = rings->terms.interrupt_frames ? NICLAB_LOOK_RARELY_JIFFIES : 0;
 
 	mutex_lock(&rings->lock);
-	if (!rings->is_stopped && niclab_active_serve(rings, NULL))
-		queue_delayed_work(system_unbound_wq, &rings->work, NICLAB_LOOK_AGAIN_JIFFIES);
+	if (!rings->is_stopped) {
+		if (niclab_active_serve(rings, NULL))
+			pause = NICLAB_LOOK_AGAIN_JIFFIES;
+		if (pause)
+			queue_delayed_work(system_unbound_wq, &rings->work, pause);
+	}
 	mutex_unlock(&rings->lock);
 }
 
@@ -372,6 +381,8 @@ int niclab_ring_start(struct niclab *nic)
 		err = niclab_control(nic, NICLAB_OP_RING_INTERRUPTS, &interrupts, sizeof(interrupts), NULL, 0);
 	if (!err)
 		niclab_active_announce(rings);
+	if (!err && interrupts.frames)
+		queue_delayed_work(system_unbound_wq, &rings->work, NICLAB_LOOK_RARELY_JIFFIES);
 	return err;
 }
 
