@@ -82,7 +82,7 @@ pub struct Processor {
 #[derive(Clone, Debug)]
 enum Simulated {
     Embedded(Box<Embedded>),
-    Multithreaded(Multithreaded),
+    Multithreaded(Box<Multithreaded>),
 }
 
 impl Processor {
@@ -97,7 +97,7 @@ impl Processor {
                 (Simulated::Embedded(Box::new(Embedded::new(config)?)), program::embedded(placement)?)
             }
             Machine::Multithreaded(config) => (
-                Simulated::Multithreaded(Multithreaded::new(config)?),
+                Simulated::Multithreaded(Box::new(Multithreaded::new(config)?)),
                 program::multithreaded(placement, config.locks)?,
             ),
         };

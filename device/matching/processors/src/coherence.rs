@@ -192,11 +192,21 @@ mod tests {
     /// The plain model: what each core's cache holds, newest first in each set, and which write of a line it has seen.
     #[derive(Default)]
     struct Plain {
-        /// Of each core and set: line, the write that its data is of, and whether memory lacks it.
-        sets: BTreeMap<(usize, u32), Vec<(u32, u64, bool)>>,
+        /// Of each core and set.
+        sets: BTreeMap<(usize, u32), Vec<Copied>>,
         /// The last write of each line, and the last that memory has.
         last: BTreeMap<u32, u64>,
         memory: BTreeMap<u32, u64>,
+    }
+
+    /// A line in a cache.
+    #[derive(Clone, Copy)]
+    struct Copied {
+        line: u32,
+        /// The write that its data is of.
+        write: u64,
+        /// Memory lacks it.
+        changed: bool,
     }
 
     /// Sets of [`SHAPE`].
@@ -206,46 +216,42 @@ mod tests {
         /// Whether it was there, and how many others lost theirs.
         fn access(&mut self, cores: usize, core: usize, line: u32, write: Option<u64>) -> (bool, u64) {
             let set = line % SETS;
-            let mut lost = 0;
+            let (has, mut lost) = (self.seen(core, line).is_some(), 0);
             for other in (0..cores).filter(|other| *other != core) {
                 let entries = self.sets.entry((other, set)).or_default();
-                let has = entries.iter().any(|entry| entry.0 == line);
-                let own =
-                    self.sets.get(&(core, set)).is_some_and(|own| own.iter().any(|entry| entry.0 == line));
-                let entries = self.sets.entry((other, set)).or_default();
-                for entry in entries.iter_mut().filter(|entry| entry.0 == line && entry.2) {
-                    if write.is_some() || !own {
-                        self.memory.insert(line, entry.1);
-                        entry.2 = false;
-                    }
+                let Some(at) = entries.iter().position(|entry| entry.line == line) else { continue };
+                if entries[at].changed && (write.is_some() || !has) {
+                    self.memory.insert(line, entries[at].write);
+                    entries[at].changed = false;
                 }
-                if write.is_some() && has {
-                    entries.retain(|entry| entry.0 != line);
+                if write.is_some() {
+                    entries.remove(at);
                     lost += 1;
                 }
             }
             let entries = self.sets.entry((core, set)).or_default();
-            let at = entries.iter().position(|entry| entry.0 == line);
-            let mut entry = match at {
+            let mut entry = match entries.iter().position(|entry| entry.line == line) {
                 Some(at) => entries.remove(at),
-                None => (line, self.memory.get(&line).copied().unwrap_or(0), false),
+                None => Copied { line, write: self.memory.get(&line).copied().unwrap_or(0), changed: false },
             };
-            if let Some(number) = write {
-                entry = (line, number, true);
-                self.last.insert(line, number);
+            if let Some(write) = write {
+                entry = Copied { line, write, changed: true };
+                self.last.insert(line, write);
             }
             entries.insert(0, entry);
             if entries.len() > 4
                 && let Some(gone) = entries.pop()
-                && gone.2
+                && gone.changed
             {
-                self.memory.insert(gone.0, gone.1);
+                self.memory.insert(gone.line, gone.write);
             }
-            (at.is_some(), lost)
+            (has, lost)
         }
 
+        /// The write that a core's copy is of.
         fn seen(&self, core: usize, line: u32) -> Option<u64> {
-            self.sets.get(&(core, line % SETS))?.iter().find(|entry| entry.0 == line).map(|entry| entry.1)
+            let entries = self.sets.get(&(core, line % SETS))?;
+            entries.iter().find(|entry| entry.line == line).map(|entry| entry.write)
         }
     }
 

@@ -608,15 +608,32 @@ mod tests {
         assert!(spinning > 2 * asleep, "{spinning} and {asleep}");
     }
 
+    /// On which core each thread has issued.
+    #[derive(Default)]
+    struct Cores(BTreeMap<ThreadNumber, usize>);
+
+    impl Observer for Cores {
+        fn on_issue(&mut self, _cycle: u64, core: usize, thread: ThreadNumber) {
+            let before = self.0.insert(thread, core);
+            assert!(before.is_none_or(|before| before == core), "thread {thread} went to another core");
+        }
+    }
+
     #[test]
     fn a_thread_begins_near_or_far() {
-        let with = |spawning| MultithreadedConfig { spawning, ..MultithreadedConfig::sixteen_cores() };
-        let (near, far) = (with(Spawning::Near), with(Spawning::Far));
-        let last = 4 * near.spawn_cycles + 41 + 2;
-        assert_eq!(warm_cycles(far, &counting(4)), last, "a core for each");
-        // Three contexts beside the first thread's share its core's slots; the fourth thread begins on the next core.
-        assert!((3 * 41..3 * 41 + 20).contains(&warm_cycles(near, &counting(3))));
-        assert_eq!(warm_cycles(near, &counting(4)), warm_cycles(near, &counting(3)) + 1, "one more spawn");
+        let cores = |spawning, threads| {
+            let config = MultithreadedConfig { spawning, ..MultithreadedConfig::sixteen_cores() };
+            let (mut processor, mut seen) = (Multithreaded::new(config).unwrap(), Cores::default());
+            let program = Program::new(counting(threads));
+            processor.run(&program, &mut Memory::new(4096), 10_000, &mut seen).unwrap();
+            seen.0.into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            cores(Spawning::Near, 5),
+            [0, 0, 0, 0, 1, 1],
+            "where contexts are free beside the first thread's"
+        );
+        assert_eq!(cores(Spawning::Far, 5), [0, 1, 2, 3, 4, 5], "a core for each");
     }
 
     #[test]
