@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::instruction::Condition::{self, Equal, Greater, NotEqual};
 use crate::instruction::Instruction::{self, *};
-use crate::instruction::{Register, Target, r};
+use crate::instruction::{Operands, Register, Target, r};
 use crate::layout::{self, ItemFields, Placement, flag, header};
 
 /// A program that does not hang together: a mistake in this module.
@@ -22,23 +22,20 @@ pub struct UnboundLabel(usize);
 /// Instructions; execution begins at the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    instructions: Vec<Instruction>,
+    /// With what each reads and writes.
+    instructions: Vec<(Instruction, Operands)>,
 }
 
 impl Program {
     /// A program of instructions whose targets are their numbers.
     pub fn new(instructions: Vec<Instruction>) -> Self {
-        Self { instructions }
+        let with_operands = |instruction: Instruction| (instruction, instruction.operands());
+        Self { instructions: instructions.into_iter().map(with_operands).collect() }
     }
 
-    /// The instruction of that number.
-    pub fn get(&self, at: Target) -> Option<Instruction> {
-        self.instructions.get(at).copied()
-    }
-
-    /// All instructions.
-    pub fn instructions(&self) -> &[Instruction] {
-        &self.instructions
+    /// The instruction of that number, and what it reads and writes.
+    pub fn get(&self, at: Target) -> Option<&(Instruction, Operands)> {
+        self.instructions.get(at)
     }
 }
 
@@ -85,7 +82,7 @@ impl Builder {
                 *target = self.labels.get(*target).copied().flatten().ok_or(UnboundLabel(*target))?;
             }
         }
-        Ok(Program { instructions: self.instructions })
+        Ok(Program::new(self.instructions))
     }
 }
 
