@@ -512,7 +512,8 @@ mod tests {
     fn markdown_has_a_row_for_each() {
         let rows = [row(Published::number(115.0)).ours(115.04, 1).fitted("send_ps")];
         assert!(
-            markdown(&rows).contains("| section 4 | latency | ns | 115 | 115.0 | none | fitted: send_ps | - |"),
+            markdown(&rows)
+                .contains("| section 4 | latency | ns | 115 | 115.0 | none | fitted: send_ps | - |"),
             "{}",
             markdown(&rows)
         );
