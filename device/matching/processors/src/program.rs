@@ -1,7 +1,8 @@
 //! The programs: the paper's `match()` (figure 1) and its benchmark (figure 5), as a compiler of that time would have
 //! written them for 32-bit PowerPC.
 //!
-//! Written by hand after gcc 3.3 at `-O2` (the paper names 3.3.3 and no level): blocks in the order of the source, failing tests branch forward to the end of
+//! Written by hand as an optimising gcc 3.3 would (the paper names 3.3.3 and no level of optimisation): blocks in the order
+//! of the source, failing tests branch forward to the end of
 //! the loop, 64-bit values in pairs of registers, nothing kept in registers across the loop that a store through a
 //! pointer of the same type might change (so the header is read again for every item), no branch hints.
 //! `md_valid()` and its like are bits of one half word that stays in a register. A block is copied as gcc does it: four
