@@ -412,6 +412,6 @@ impl Dice {
         let is_guest = |name: &&str| *name == "htx-200mhz" && model.default_profile != *name;
         let name = name.map(|name| if is_guest(name) { "htx-200mhz-fitted" } else { *name });
         // Every bundled profile is read by a test of its own crate.
-        name.and_then(|name| Profile::bundled(name)).unwrap_or_else(|| unreachable!("no bundled profile"))
+        name.and_then(Profile::bundled).unwrap_or_else(|| unreachable!("no bundled profile"))
     }
 }

@@ -85,12 +85,15 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub fabric: Fabric,
     /// Frames on their way, in the order in which they arrive.
-    in_flight: BTreeMap<(Time, u64), (usize, Time, SharedFrame, Option<TraceTag>)>,
+    in_flight: BTreeMap<(Time, u64), Flight>,
     frames: u64,
     streams: HashMap<u64, Stream>,
     lives: u64,
     clock: Time,
 }
+
+/// A frame on its way: to which node, when its head is there, and whose it is.
+type Flight = (usize, Time, SharedFrame, Option<TraceTag>);
 
 /// Length of the status line.
 const STATUS_BYTES: u64 = 64;
