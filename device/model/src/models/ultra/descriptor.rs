@@ -110,6 +110,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: PASSING,
         help: "When Load, TX, RX and Store have something for the next of them.",
+        origin: Origin::Assumed("the platform has what its paper says"),
         kind: Kind::Choice {
             default: "platform",
             choices: &[
