@@ -1,7 +1,7 @@
 //! Platform profiles: what each crossing costs in model time.
 //!
-//! Each number is a [`Fact`]: the value, and where it comes from. A number without a source is marked as fitted, with
-//! what it was fitted to. Units stand at the end of each key.
+//! Each number is a [`Fact`]: the value, and where it comes from. A number that no source gives says whether it was fitted to a
+//! published one, or assumed. Units stand at the end of each key.
 
 mod check;
 
@@ -21,9 +21,12 @@ pub struct Fact {
     pub value: u64,
     /// Where it comes from: a paper's section, a data sheet, a measurement.
     pub source: String,
-    /// For a number that no source gives: what it was fitted to, and how far off it leaves the rest.
+    /// For a number that no source gives and that was chosen for a published one: which, and how far off it leaves the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted: Option<String>,
+    /// For a number that no source gives and that was chosen for no published one: why it is what it is, and what depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<String>,
 }
 
 macro_rules! section {

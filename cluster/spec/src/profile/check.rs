@@ -59,6 +59,14 @@ impl Check<'_> {
                 "say what it was fitted to and how far off that leaves the rest, or leave `fitted` out";
             self.refuse(&format!("{key}.fitted"), "fitted to nothing", remedy);
         }
+        if fact.assumed.as_ref().is_some_and(|assumed| assumed.trim().is_empty()) {
+            let remedy = "say why it is what it is and what depends on it, or leave `assumed` out";
+            self.refuse(&format!("{key}.assumed"), "assumed for no reason", remedy);
+        }
+        if fact.fitted.is_some() && fact.assumed.is_some() {
+            let remedy = "say `fitted` if it was chosen for a published number, else `assumed`";
+            self.refuse(key, "both fitted and assumed", remedy);
+        }
         let value = fact.value;
         match key.rsplit('.').next().unwrap_or(key) {
             "link_bandwidth_bits_per_s" if value == 0 => {
@@ -199,6 +207,11 @@ mod tests {
             ("send_ps = { source = \"s\" }", "missing field `value`"),
             ("send_ps = { value = 1, source = \"s\", fitted = \"\" }", "fitted to nothing"),
             ("send_ps = { value = 1, source = \"s\", fit = \"x\" }", "did you mean `fitted`?"),
+            ("send_ps = { value = 1, source = \"s\", assumed = \" \" }", "assumed for no reason"),
+            (
+                "send_ps = { value = 1, source = \"s\", fitted = \"x\", assumed = \"y\" }",
+                "both fitted and assumed",
+            ),
             ("send_us = { value = 1, source = \"s\" }", "did you mean `send_ps`?"),
         ] {
             assert!(problem("host", "send_ps", line).1.contains(part), "{line}");
