@@ -1,5 +1,5 @@
 //! One end of a TCP connection, sans-IO: what stands in RFC 9293 of data, windows and acknowledgements, slow start (RFC 5681), and
-//! going back after a time-out, which is how the GAMMA paper describes the TCP of its time (section 3). A connection stands when
+//! going back after a time-out, as the TCP of the 1990s did. A connection stands when
 //! programs begin: nothing opens or closes it.
 //!
 //! No well-kept library fits: figure 1 hangs on when Linux 2.0 acknowledged, which is as soon as a program has read a full segment's
