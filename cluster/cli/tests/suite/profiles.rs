@@ -70,6 +70,10 @@ fn the_list_counts_what_is_fitted_and_assumed() {
         "fast-ethernet-3c595-p133",
         "fast-ethernet-3c595-pii350",
         "htx-200mhz-fitted",
+        "htx-asic-600mhz",
+        "htx-asic-1ghz",
+        "match-150mhz",
+        "match-750mhz",
     ];
     assert_eq!(names, expected);
     let count = |entry: &serde_json::Value, key: &str| entry[key].as_u64().unwrap();
