@@ -82,7 +82,7 @@ pub(super) type Arrivals = [Option<Arrival>; 2];
 
 const NOTHING: Arrivals = [None, None];
 
-/// Picoseconds a second, times bits a byte.
+/// Picoseconds a second, times bits a byte. Ours: units.
 const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
 
 struct Direction {
