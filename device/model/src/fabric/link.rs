@@ -176,6 +176,16 @@ impl Link {
         self.last.1
     }
 
+    /// The same, with the silence.
+    pub(super) fn slot(&mut self, bytes: usize) -> Span {
+        self.serialization(bytes) + self.gap
+    }
+
+    /// How long so many bytes are on the wire by themselves.
+    pub(super) fn span(&self, bytes: u64) -> Span {
+        span_of(bytes, self.config.bandwidth_bits_per_s)
+    }
+
     /// A frame from the node. The node waits for its link, so that nothing is dropped for want of room.
     #[inline]
     pub(super) fn pass_to_switch(

@@ -25,6 +25,7 @@ pub(super) fn compared(figures: &GammaFigures) -> Vec<Compared> {
     }
     rows.extend(driven(figures));
     rows.extend(reliability(figures));
+    rows.extend(figures.tcp.compared());
     rows
 }
 
