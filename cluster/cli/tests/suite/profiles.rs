@@ -82,7 +82,8 @@ fn the_list_counts_what_is_fitted_and_assumed() {
         let chosen = count(entry, "fitted") + count(entry, "assumed");
         assert!(count(entry, "numbers") > chosen && chosen > 0, "{entry}");
         // Published numbers are compared with nothing on these.
-        let is_compared = !["match-500mhz", "match-150mhz", "match-750mhz", "pcie4-100g"].contains(&entry["name"].as_str().unwrap());
+        let is_compared = !["match-500mhz", "match-150mhz", "match-750mhz", "pcie4-100g"]
+            .contains(&entry["name"].as_str().unwrap());
         assert_eq!(count(entry, "fitted") > 0, is_compared, "{entry}");
     }
 }
