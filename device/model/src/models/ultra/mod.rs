@@ -19,7 +19,7 @@
 //!   each sender holds credit for slices that were set aside for it ([`crate::parts::credit`]), so that a full receive
 //!   queue holds back the ports that send to it and nobody else. It can be turned off ([`config::FlowControl`]).
 //! * The paper gives no cycles of a state. Each look at a table and each word is taken to be one cycle, which leaves the published
-//!   latencies unexplained, as `docs/figures/ultra.txt` says; nothing was tuned to meet them, but in the profile that says so.
+//!   latencies unexplained, as `docs/SPECIFICATION.md` says; nothing was tuned to meet them, but in the profile that says so.
 //! * A packet with a damaged FLIT is discarded whole and takes no time of RX and Store. Of one whose words are passed on, the words
 //!   before the damage would be in host memory when it is found; no status word would follow, so that no program could tell.
 //! * Store passes words on into a burst that the bus has already begun, no sooner than that the burst need not wait for a word.
