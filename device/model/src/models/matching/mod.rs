@@ -6,7 +6,6 @@
 //! The unit and its list manager (sections 3.2 and 4), as benchmark and debugger use them:
 //!
 //! * [`item`]: headers and list items, in the words in which they travel;
-//! * [`reference`]: the matching rule, plainly, from the paper's Figure 1;
 //! * [`fifo`], [`unit`]: the microcoded engine, cycle by cycle;
 //! * [`program`]: the Portals matching program;
 //! * [`list_manager`]: streams headers and items to the unit, and hears its verdicts;
@@ -49,7 +48,6 @@ pub mod nic;
 mod port;
 pub mod program;
 pub mod queue_manager;
-pub mod reference;
 mod target;
 mod transport;
 pub mod unit;
