@@ -27,6 +27,7 @@ pub mod report;
 pub mod scale;
 mod section;
 pub mod sim;
+pub mod validation;
 
 use std::{
     collections::BTreeMap,

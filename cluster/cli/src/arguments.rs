@@ -95,8 +95,12 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Make a paper's figures anew in the models, each number beside the paper's.
     ///
-    /// Exits with 1 where a claim of the paper does not hold; of the match unit's paper, a claim about the match unit.
+    /// Each says where ours is from: emergent, fitted, or from a fit. Exits with 1 where one is not as declared.
     Figures(FiguresArgs),
+    /// Put every number that the papers print beside ours, with what ours is from (docs/VALIDATION.md).
+    ///
+    /// Exits with 1 where one is not as declared.
+    Validation(ValidationArgs),
     /// Hold scenarios to their budgets, in guests, in the simulator or in both (docs/CI.md).
     ///
     /// A budget is on counts or on model time, which are exact on any machine. A ratio of wall times may stay undecided. Exits
@@ -368,6 +372,20 @@ pub struct FiguresArgs {
     #[arg(long)]
     pub json: bool,
     /// Use no network when the program that makes them has to be built.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// Arguments of `validation`.
+#[derive(Debug, Args)]
+pub struct ValidationArgs {
+    /// Write the page, and tables and drawings of all papers' figures, into this folder as well.
+    #[arg(long, value_name = "DIR")]
+    pub into: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Use no network when the programs that make them have to be built.
     #[arg(long)]
     pub offline: bool,
 }

@@ -33,6 +33,11 @@ static SECTIONS: LazyLock<Vec<BenchSection>> = LazyLock::new(|| {
     crate::SECTIONS.iter().chain(of_models).copied().collect()
 });
 
+/// All figures.
+pub(crate) fn figures() -> &'static [PaperFigures] {
+    &FIGURES
+}
+
 /// What the device's own benchmark reports of models.
 pub(crate) fn device_rows() -> impl Iterator<Item = &'static Row> {
     MODELS.iter().flat_map(|model| model.device)
@@ -45,7 +50,7 @@ pub(crate) fn loads() -> impl Iterator<Item = &'static Load> {
 
 impl ValueEnum for PaperFigures {
     fn value_variants<'a>() -> &'a [Self] {
-        &FIGURES
+        figures()
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {

@@ -70,6 +70,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Figures(args) => figures::run(&args),
+        Command::Validation(args) => figures::validate(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Supervise => Ok(supervisor::supervise().map(|()| 0)?),
     }

@@ -1,52 +1,57 @@
-//! The committed figures are what `niclab figures` makes: model time is exact, so they are equal to the last byte.
+//! The committed figures are what `niclab validation` makes: model time is exact, so they are equal to the last byte.
 
 use std::{fs, path::Path, process::Command};
 
-/// Makes the figures of `paper`, and holds them to the drawing and the `table` in docs/figures.
-fn assert_committed(paper: &str, table_file: &str) {
+#[test]
+fn the_committed_figures_and_the_validation_page_are_what_the_command_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_niclab"))
+        .args(["validation", "--into"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "a number is not as declared: {page}{complaints}");
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut different = Vec::new();
+    let mut compare = |path: &Path| {
+        let [made, kept] = [folder.path(), &committed].map(|docs| fs::read_to_string(docs.join(path)));
+        if made.unwrap() != kept.unwrap_or_default() {
+            different.push(path.to_owned());
+        }
+    };
+    compare(Path::new("VALIDATION.md"));
+    let made = fs::read_dir(folder.path().join("figures")).unwrap();
+    let names: Vec<_> = made.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.len() >= 10, "tables and drawings of five papers: {names:?}");
+    for name in names {
+        compare(&Path::new("figures").join(name));
+    }
+    assert!(different.is_empty(), "renew {different:?}: niclab validation --into docs");
+    assert_eq!(page, fs::read_to_string(folder.path().join("VALIDATION.md")).unwrap());
+}
+
+#[test]
+fn figures_of_one_paper_are_printed_and_drawn_alone() {
     let folder = tempfile::tempdir().unwrap();
     let drawing = folder.path().join("figures.svg");
     let output = Command::new(env!("CARGO_BIN_EXE_niclab"))
-        .args(["figures", paper, "--svg"])
+        .args(["figures", "match", "--svg"])
         .arg(&drawing)
         .output()
         .unwrap();
-    let (table, complaints) =
-        (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned());
-    assert!(output.status.success(), "a claim of the paper does not hold: {table}{complaints}");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
-    let remedy = format!(
-        "renew them: niclab figures {paper} --svg docs/figures/{paper}.svg >docs/figures/{table_file}"
-    );
-    let expected = fs::read_to_string(committed.join(table_file)).unwrap();
-    assert_eq!(expected, table, "{remedy}");
-    let expected = fs::read_to_string(committed.join(paper).with_extension("svg")).unwrap();
-    assert!(expected == fs::read_to_string(drawing).unwrap(), "{remedy}");
-}
-
-#[test]
-fn the_committed_figures_of_ultra_are_what_the_command_makes() {
-    assert_committed("ultra", "ultra.txt");
-}
-
-#[test]
-fn the_committed_figures_of_the_match_unit_are_what_the_command_makes() {
-    assert_committed("match", "match.md");
-}
-
-#[test]
-fn the_committed_figures_of_inic_are_what_the_command_makes() {
-    assert_committed("inic", "inic.txt");
-}
-
-#[test]
-fn the_committed_figures_of_grim_are_what_the_command_makes() {
-    assert_committed("grim", "grim.txt");
-}
-
-#[test]
-fn the_committed_figures_of_gamma_are_what_the_command_makes() {
-    assert_committed("gamma", "gamma.txt");
+    for (made, kept) in [
+        (String::from_utf8(output.stdout).unwrap(), "match.md"),
+        (fs::read_to_string(drawing).unwrap(), "match.svg"),
+    ] {
+        assert!(
+            made == fs::read_to_string(committed.join(kept)).unwrap(),
+            "{kept}: renew it: niclab validation --into docs"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::embedded::{Embedded, EmbeddedConfig};
-use crate::layout::{self, Header, Item, Matched, flag};
+use crate::layout::{self, Header, Item, Matched, Placement, flag};
 use crate::memory::{Memory, OutsideMemory};
 use crate::multithreaded::{Multithreaded, MultithreadedConfig};
 use crate::program::{self, Program, UnboundLabel};
@@ -61,17 +61,28 @@ pub enum Machine {
     Multithreaded(MultithreadedConfig),
 }
 
+impl Machine {
+    /// Where its data lies.
+    pub fn placement(&self) -> Placement {
+        match self {
+            Self::Embedded(config) => config.placement,
+            Self::Multithreaded(config) => config.placement,
+        }
+    }
+}
+
 /// A machine with its program, and what it keeps between passes.
 #[derive(Clone, Debug)]
 pub struct Processor {
     machine: Simulated,
     program: Program,
+    placement: Placement,
 }
 
 #[derive(Clone, Debug)]
 enum Simulated {
     Embedded(Box<Embedded>),
-    Multithreaded(Multithreaded),
+    Multithreaded(Box<Multithreaded>),
 }
 
 impl Processor {
@@ -80,16 +91,17 @@ impl Processor {
     /// # Errors
     /// The configuration is impossible.
     pub fn new(machine: Machine) -> Result<Self, RunError> {
-        Ok(match machine {
-            Machine::Embedded(config) => Self {
-                machine: Simulated::Embedded(Box::new(Embedded::new(config)?)),
-                program: program::embedded()?,
-            },
-            Machine::Multithreaded(config) => Self {
-                machine: Simulated::Multithreaded(Multithreaded::new(config)?),
-                program: program::multithreaded()?,
-            },
-        })
+        let placement = machine.placement();
+        let (machine, program) = match machine {
+            Machine::Embedded(config) => {
+                (Simulated::Embedded(Box::new(Embedded::new(config)?)), program::embedded(placement)?)
+            }
+            Machine::Multithreaded(config) => (
+                Simulated::Multithreaded(Box::new(Multithreaded::new(config)?)),
+                program::multithreaded(placement, config.locks)?,
+            ),
+        };
+        Ok(Self { machine, program, placement })
     }
 
     /// Matches [`layout::HEADERS`] copies of a header, which have just arrived from the network, against the list in
@@ -104,12 +116,15 @@ impl Processor {
         limit: u64,
         observer: &mut impl Observer,
     ) -> Result<u64, RunError> {
-        layout::deliver(memory, header)?;
-        // The network writes past the caches: headers, and the pointers of their queue.
-        let written = [
-            layout::HEADER_RING..layout::HEADER_RING + layout::HEADERS * layout::HEADER_BYTES,
-            layout::QUEUE..layout::QUEUE + 8,
-        ];
+        layout::deliver(memory, header, self.placement)?;
+        // The network writes past the caches: headers, and the pointers of their queue. A FIFO is in no cache.
+        let written = match self.placement {
+            Placement::Packed => vec![
+                layout::HEADER_RING..layout::HEADER_RING + layout::HEADERS * layout::HEADER_BYTES,
+                layout::QUEUE..layout::QUEUE + 8,
+            ],
+            Placement::InMemory => Vec::new(),
+        };
         let cycles = match &mut self.machine {
             Simulated::Embedded(machine) => {
                 for addresses in written {
@@ -118,10 +133,8 @@ impl Processor {
                 machine.run(&self.program, memory, limit, observer)?
             }
             Simulated::Multithreaded(machine) => {
-                for cache in machine.data_caches_mut() {
-                    for addresses in written.clone() {
-                        cache.invalidate(addresses);
-                    }
+                for addresses in written {
+                    machine.data_caches_mut().invalidate(addresses);
                 }
                 machine.run(&self.program, memory, limit, observer)?
             }
@@ -206,7 +219,7 @@ pub fn run(machine: Machine, items: u32) -> Result<Vec<Pass>, RunError> {
         return Err(RunError::ListLength { items });
     }
     let list: Vec<Item> = (0..items).map(posted_receive).collect();
-    let mut memory = layout::memory(&list)?;
+    let mut memory = layout::memory(&list, machine.placement())?;
     let mut processor = Processor::new(machine)?;
     let limit = LIMIT_CYCLES * u64::from(layout::HEADERS * items);
     let mut passes = Vec::new();

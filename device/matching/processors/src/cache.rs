@@ -1,9 +1,9 @@
 //! First-level caches and the memory behind them.
 //!
 //! A cache is set-associative with least-recently-used replacement, writes back, allocates on writes, and does not
-//! block: a line that is on its way has a cycle from which it can be used, and other accesses go on. Coherence is not
-//! modelled: the benchmark's cores share only what they read, and a header that the network writes is
-//! invalidated everywhere ([`Cache::invalidate`]).
+//! block: a line that is on its way has a cycle from which it can be used, and other accesses go on. What the network
+//! writes is invalidated everywhere ([`Cache::invalidate`]); what cores know of each other's caches is the business of
+//! [`crate::coherence`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -75,9 +75,15 @@ impl MemoryBus {
         self.free_from - 1
     }
 
-    /// Asks for a line at `now`; returns the cycle in which it is complete.
-    fn read(&mut self, now: u64, bytes: u32, observer: &mut impl Observer) -> u64 {
+    /// Asks for a line, or for what no cache keeps, at `now`; returns the cycle in which it is complete.
+    pub(crate) fn read(&mut self, now: u64, bytes: u32, observer: &mut impl Observer) -> u64 {
         self.occupy(now + self.latency_cycles, bytes, observer)
+    }
+
+    /// Tells all others something at `now`, which carries no data and takes a cycle of the path. Returns the cycle in
+    /// which they have heard it: they are as far away as memory.
+    pub(crate) fn announce(&mut self, now: u64, observer: &mut impl Observer) -> u64 {
+        self.occupy(now + self.latency_cycles, 1, observer)
     }
 
     /// Writes a line back; nobody waits for it but those who want the data path.
@@ -103,6 +109,15 @@ pub struct CacheCounts {
     pub misses: u64,
     /// Changed lines that had to leave.
     pub write_backs: u64,
+}
+
+/// What an access came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Accessed {
+    /// From when its data can be used.
+    pub ready: u64,
+    /// The line that had to leave for it.
+    pub left: Option<u32>,
 }
 
 /// One first-level cache. It holds no data, only which lines are there: contents are in [`crate::memory`].
@@ -152,8 +167,25 @@ impl Cache {
         bus: &mut MemoryBus,
         observer: &mut impl Observer,
     ) -> u64 {
+        self.access_line(now, self.line_of(address), is_store, bus, observer).ready
+    }
+
+    /// The number of an address's line.
+    pub(crate) fn line_of(&self, address: u32) -> u32 {
+        address / self.config.line_bytes
+    }
+
+    /// The same as [`Cache::access`] of a line by its number, and which line had to leave for it.
+    pub(crate) fn access_line(
+        &mut self,
+        now: u64,
+        number: u32,
+        is_store: bool,
+        bus: &mut MemoryBus,
+        observer: &mut impl Observer,
+    ) -> Accessed {
         let CacheConfig { ways, line_bytes, hit_cycles, .. } = self.config;
-        let number = address / line_bytes;
+        let mut left = None;
         let set = self.set(number);
         let line = match set.iter().position(|line| line.number == number).and_then(|at| set.remove(at)) {
             Some(line) => {
@@ -166,6 +198,7 @@ impl Cache {
                 let line = Line { number, dirty: is_store, ready: bus.read(now, line_bytes, observer) };
                 set.push_front(line.clone());
                 self.counts.misses += 1;
+                left = evicted.as_ref().map(|line| line.number);
                 if evicted.is_some_and(|line| line.dirty) {
                     self.counts.write_backs += 1;
                     bus.write(now, line_bytes, observer);
@@ -173,7 +206,32 @@ impl Cache {
                 line
             }
         };
-        line.ready.max(now + hit_cycles)
+        Accessed { ready: line.ready.max(now + hit_cycles), left }
+    }
+
+    /// If a line is here and changed: when its data has come.
+    pub(crate) fn changed_line(&self, number: u32) -> Option<u64> {
+        let set = self.sets.get(number as usize & (self.sets.len() - 1))?;
+        set.iter().find(|line| line.number == number && line.dirty).map(|line| line.ready)
+    }
+
+    /// Memory has what was changed in a line, too.
+    pub(crate) fn clean_line(&mut self, number: u32) {
+        for line in self.set(number).iter_mut().filter(|line| line.number == number) {
+            line.dirty = false;
+        }
+    }
+
+    /// A line that is here cannot be used before `ready`.
+    pub(crate) fn hold_line(&mut self, number: u32, ready: u64) {
+        for line in self.set(number).iter_mut().filter(|line| line.number == number) {
+            line.ready = line.ready.max(ready);
+        }
+    }
+
+    /// Drops a line, because another cache has it for itself from now on. What was changed here is lost.
+    pub(crate) fn drop_line(&mut self, number: u32) {
+        self.set(number).retain(|line| line.number != number);
     }
 
     /// Drops the lines of a range of addresses, because something else has written their memory. What was changed

@@ -10,10 +10,11 @@ use serde::Serialize;
 use crate::benchmark::{self, CLOCK_MHZ, List, Machine, RunError};
 use crate::cache::CacheConfig;
 use crate::embedded::EmbeddedConfig;
-use crate::layout::HEADERS;
+use crate::layout::{HEADERS, Placement};
 use crate::match_unit::{MatchUnit, MatchUnitError};
-use crate::multithreaded::MultithreadedConfig;
+use crate::multithreaded::{MultithreadedConfig, Spawning};
 use crate::predictor::Prediction;
+use crate::program::Locks;
 
 /// The version of [`Comparison`] as JSON.
 pub const COMPARISON_VERSION: u32 = 1;
@@ -40,7 +41,23 @@ impl Machines {
         }
     }
 
-    /// The same with what the paper leaves open decided the other way.
+    /// Items from memory: headers from a FIFO, items of two lines with their locks in them, caches that invalidate one
+    /// another, threads that begin near. docs/PROCESSORS.md has each choice with its source; none is fitted.
+    pub fn from_memory() -> Self {
+        let Self { embedded, multithreaded } = Self::as_described();
+        Self {
+            embedded: EmbeddedConfig { placement: Placement::InMemory, ..embedded },
+            multithreaded: multithreaded.map(|config| MultithreadedConfig {
+                placement: Placement::InMemory,
+                locks: Locks::FullEmpty,
+                coherent: true,
+                spawning: Spawning::Near,
+                ..config
+            }),
+        }
+    }
+
+    /// The same as the first with what the paper leaves open decided the other way.
     pub fn otherwise() -> Self {
         let Self { embedded, multithreaded } = Self::as_described();
         Self {

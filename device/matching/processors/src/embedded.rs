@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 
 use crate::cache::{Cache, CacheConfig, MemoryBus};
 use crate::instruction::{Instruction, Name, Scoreboard};
-use crate::interpreter::{Executed, Thread};
-use crate::layout::CODE;
+use crate::interpreter::{Access, AccessKind, Executed, Thread};
+use crate::layout::{CODE, Placement};
 use crate::memory::Memory;
 use crate::predictor::{Prediction, Predictor};
 use crate::program::Program;
@@ -54,6 +54,8 @@ pub struct EmbeddedConfig {
     pub misprediction_cycles: u64,
     /// Not in the paper: SimpleScalar's default is bimodal.
     pub prediction: Prediction,
+    /// Where the benchmark's data lies, and how headers come.
+    pub placement: Placement,
 }
 
 impl Default for EmbeddedConfig {
@@ -74,6 +76,7 @@ impl Default for EmbeddedConfig {
             fetch_queue: 4,
             misprediction_cycles: 3,
             prediction: Prediction::Bimodal,
+            placement: Placement::Packed,
         }
     }
 }
@@ -172,7 +175,7 @@ impl Embedded {
                 break;
             };
             if let Some(access) = entry.executed.access {
-                if access.is_store {
+                if access.changes() {
                     if pipeline.slots.ports == self.config.memory_ports {
                         break;
                     }
@@ -254,6 +257,8 @@ impl Embedded {
         pipeline.slots.issued += 1;
         let ready = if forwarded {
             self.now + 1
+        } else if access.kind == AccessKind::Uncached {
+            self.bus.read(self.now, WORD_BYTES, observer)
         } else {
             self.data_cache.access(self.now, access.address, false, &mut self.bus, observer)
         };
@@ -307,6 +312,9 @@ impl Embedded {
         Ok(())
     }
 }
+
+/// What is read of a FIFO at once.
+const WORD_BYTES: u32 = 4;
 
 /// What was used in one cycle.
 #[derive(Clone, Copy, Default)]
@@ -419,21 +427,27 @@ impl Pipeline {
         match entry.address {
             None => self.is_known(entry.base, now).then_some(Work::Address),
             Some(at) if at > now => None,
-            Some(_) if access.is_store => operands.then_some(Work::StoreData),
-            Some(_) => self.load_may_access(index, access.address, now),
+            Some(_) if access.changes() => operands.then_some(Work::StoreData),
+            Some(_) => self.load_may_access(index, access, now),
         }
     }
 
     /// A load waits for the addresses of all stores before it, and for the data of those to its own address, which
-    /// the LSQ then hands over.
-    fn load_may_access(&self, index: usize, address: u32, now: u64) -> Option<Work> {
+    /// the LSQ then hands over. What takes words out of a FIFO asks for them in order.
+    fn load_may_access(&self, index: usize, Access { address, kind }: Access, now: u64) -> Option<Work> {
         let mut forwarded = false;
         for earlier in self.ruu.iter().take(index) {
-            let Some(store) = earlier.executed.access.filter(|access| access.is_store) else { continue };
+            let Some(before) = earlier.executed.access else { continue };
+            if kind == AccessKind::Uncached && before.kind == kind && earlier.result.is_none() {
+                return None;
+            }
+            if !before.changes() {
+                continue;
+            }
             if earlier.address.is_none_or(|at| at > now) {
                 return None;
             }
-            if store.address == address {
+            if before.address == address {
                 if earlier.result.is_none_or(|at| at > now) {
                     return None;
                 }
@@ -509,6 +523,42 @@ mod tests {
         assert_eq!(memory.word(128), Ok(77));
         let counts = processor.data_cache_mut().counts();
         assert_eq!((counts.hits, counts.misses), (0, 2), "the two stores; the load did not ask the cache");
+    }
+
+    #[test]
+    fn words_of_a_fifo_are_asked_for_in_order() {
+        // The FIFO at 0 has its words at 64, all zero. The first read's address comes from four loads, the others' at once.
+        let mut memory = Memory::new(4096);
+        let mut program = vec![LoadWord(r(6), 512, r(6)); 4];
+        program.extend([FifoTake(r(3), r(6)), FifoTake(r(4), r(7)), FifoTake(r(5), r(7)), Halt]);
+        let program = Program::new(program);
+        let wide =
+            EmbeddedConfig { issue_width: 8, fetch_width: 8, fetch_queue: 8, lsq: 16, ..Default::default() };
+        #[derive(Default)]
+        struct Reads(Vec<u64>);
+        impl Observer for Reads {
+            fn on_transfer(&mut self, cycles: std::ops::Range<u64>, bytes: u32) {
+                if bytes == WORD_BYTES {
+                    self.0.push(cycles.start);
+                }
+            }
+        }
+        let mut processor = Embedded::new(wide).unwrap();
+        for _ in 0..2 {
+            memory.write(0, &64_u32.to_be_bytes()).unwrap();
+            let (mut reads, begin) = (Reads::default(), processor.now);
+            processor.run(&program, &mut memory, 1000, &mut reads).unwrap();
+            let Ok([first, second, third]) = <[u64; 3]>::try_from(reads.0) else { panic!("three reads") };
+            assert_eq!(
+                (second, third),
+                (first + 1, first + 2),
+                "one behind the other, none waits for its word"
+            );
+            // Fetch, dispatch, four loads of two cycles, the address.
+            assert!(first >= begin + 2 + 8 + 1 + 10);
+        }
+        let counts = processor.data_cache_mut().counts();
+        assert_eq!(counts.misses, 1, "the loads' line");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The instructions of the simulated processors: the part of 32-bit PowerPC that the match function needs, and five
-//! instructions of the multithreaded processor.
+//! The instructions of the simulated processors: the part of 32-bit PowerPC that the match function needs, reads of a
+//! FIFO, and instructions of the multithreaded processor for threads and locks.
 //!
 //! Only what timing depends on is kept of the architecture: registers, one condition field, carry and link register.
 //! Mnemonics are PowerPC's, so that a listing can be held against a compiler's.
@@ -104,12 +104,28 @@ pub enum Instruction {
     Return,
     /// Ends the program of an embedded processor, or a thread.
     Halt,
+    /// `lwz` of the status of the FIFO at the address: not zero while a header waits. No cache keeps it.
+    FifoStatus(Register, Register),
+    /// `lwz` of the data of the FIFO at the address: takes its next word out, so that no cache keeps it and none may be
+    /// asked for before those in front of it.
+    FifoTake(Register, Register),
     /// Multithreaded: takes the lock of the list's first item, in the order in which threads were spawned.
     Enter(Register),
     /// Multithreaded: takes the lock of the item at the address.
     Lock(Register),
     /// Multithreaded: gives the lock of the item at the address back.
     Unlock(Register),
+    /// Multithreaded: takes the lock of the item at the address by the full/empty bit of the word at an offset in it.
+    TakeFull(i16, Register),
+    /// Multithreaded: gives it back.
+    LeaveFull(i16, Register),
+    /// `lwarx`: a word, and the reservation of its line.
+    LoadReserved(Register, Register),
+    /// `stwcx.`: stores the first operand if the reservation stands, and says by `equal` whether it did. Where it does, a
+    /// lock has been taken: nothing else is reserved here.
+    StoreConditional(Register, Register),
+    /// `stw` of a lock's word, which gives it back.
+    StoreRelease(Register, i16, Register),
     /// Multithreaded: a new thread at the target with a copy of all registers.
     Spawn(Target),
     /// Multithreaded: waits until all threads that this one spawned have halted.
@@ -162,8 +178,14 @@ impl Instruction {
         const CONDITION: Name = Name::CONDITION;
         const CARRY: Name = Name::CARRY;
         match self {
-            LoadWord(d, _, base) | LoadHalf(d, _, base) => Operands::of(&[], &[d.name()]).at(base),
-            StoreWord(s, _, base) => Operands::of(&[s.name()], &[]).at(base),
+            LoadWord(d, _, base)
+            | LoadHalf(d, _, base)
+            | FifoStatus(d, base)
+            | FifoTake(d, base)
+            | LoadReserved(d, base) => Operands::of(&[], &[d.name()]).at(base),
+            StoreWord(s, _, base) | StoreRelease(s, _, base) => Operands::of(&[s.name()], &[]).at(base),
+            StoreConditional(s, base) => Operands::of(&[s.name()], &[CONDITION]).at(base),
+            TakeFull(_, base) | LeaveFull(_, base) => Operands::default().at(base),
             LoadImmediate(d, _) | LoadUpper(d, _) => Operands::of(&[], &[d.name()]),
             OrImmediate(d, a, _) | AddImmediate(d, a, _) | Move(d, a) => {
                 Operands::of(&[a.name()], &[d.name()])

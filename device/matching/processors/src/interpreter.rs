@@ -4,6 +4,7 @@
 use thiserror::Error;
 
 use crate::instruction::{Condition, Instruction, Operands, Register, Target};
+use crate::layout;
 use crate::memory::{Memory, OutsideMemory};
 use crate::program::Program;
 
@@ -31,8 +32,33 @@ pub enum ExecutionError {
 pub struct Access {
     /// Its first byte.
     pub address: u32,
-    /// A store, otherwise a load.
-    pub is_store: bool,
+    /// How.
+    pub kind: AccessKind,
+}
+
+/// How memory is accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessKind {
+    /// Read.
+    Load,
+    /// Written.
+    Store,
+    /// Read past the caches, behind all such reads before it.
+    Uncached,
+    /// A lock's word: read and written at once.
+    Exchange,
+}
+
+impl Access {
+    /// Whether it is a store and nothing else.
+    pub fn is_store(&self) -> bool {
+        self.kind == AccessKind::Store
+    }
+
+    /// Whether it changes the line.
+    pub fn changes(&self) -> bool {
+        matches!(self.kind, AccessKind::Store | AccessKind::Exchange)
+    }
 }
 
 /// One executed instruction of the dynamic stream.
@@ -88,17 +114,29 @@ pub struct Thread {
     carry: bool,
     link: Target,
     at: Target,
+    /// The word whose line is reserved.
+    reservation: Option<u32>,
 }
 
 impl Thread {
     /// Registers of zero, at the first instruction.
     pub fn new() -> Self {
-        Self { registers: [0; 32], order: Order::Equal, carry: false, link: 0, at: 0 }
+        Self { registers: [0; 32], order: Order::Equal, carry: false, link: 0, at: 0, reservation: None }
     }
 
     /// The thread that a spawn makes: a copy of this one, at the target.
     pub fn spawned(&self, at: Target) -> Self {
-        Self { at, ..self.clone() }
+        Self { at, reservation: None, ..self.clone() }
+    }
+
+    /// The word whose line is reserved.
+    pub fn reservation(&self) -> Option<u32> {
+        self.reservation
+    }
+
+    /// Another has written the line.
+    pub fn lose_reservation(&mut self) {
+        self.reservation = None;
     }
 
     /// The number of the next instruction.
@@ -150,25 +188,55 @@ impl Thread {
         memory: &mut Memory,
     ) -> Result<Option<Access>, OutsideMemory> {
         use Instruction::*;
-        let (address, is_store) = match instruction {
+        let (address, kind) = match instruction {
             LoadWord(d, offset, base) => {
                 let address = self.address(base, offset);
                 self.set(d, memory.word(address)?);
-                (address, false)
+                (address, AccessKind::Load)
             }
             LoadHalf(d, offset, base) => {
                 let address = self.address(base, offset);
                 self.set(d, u32::from(memory.half(address)?));
-                (address, false)
+                (address, AccessKind::Load)
             }
-            StoreWord(s, offset, base) => {
+            StoreWord(s, offset, base) | StoreRelease(s, offset, base) => {
                 let address = self.address(base, offset);
                 memory.write(address, &self.register(s).to_be_bytes())?;
-                (address, true)
+                (address, AccessKind::Store)
+            }
+            FifoStatus(d, base) => {
+                let fifo = self.register(base);
+                self.set(d, u32::from(layout::fifo_holds(memory, fifo)?));
+                (fifo, AccessKind::Uncached)
+            }
+            FifoTake(d, base) => {
+                let fifo = self.register(base);
+                self.set(d, layout::fifo_take(memory, fifo)?);
+                (fifo, AccessKind::Uncached)
+            }
+            // The bit is not in the word: whoever runs the thread keeps it.
+            TakeFull(offset, base) => (self.address(base, offset), AccessKind::Exchange),
+            LeaveFull(offset, base) => (self.address(base, offset), AccessKind::Store),
+            LoadReserved(d, base) => {
+                let address = self.register(base);
+                self.set(d, memory.word(address)?);
+                self.reservation = Some(address);
+                (address, AccessKind::Load)
+            }
+            StoreConditional(s, base) => {
+                let address = self.register(base);
+                let stands = self.reservation.take() == Some(address);
+                self.order = if stands { Order::Equal } else { Order::Less };
+                if !stands {
+                    // It need not have the line to know.
+                    return Ok(None);
+                }
+                memory.write(address, &self.register(s).to_be_bytes())?;
+                (address, AccessKind::Exchange)
             }
             _ => return Ok(None),
         };
-        Ok(Some(Access { address, is_store }))
+        Ok(Some(Access { address, kind }))
     }
 
     /// Arithmetic, logic and compares.

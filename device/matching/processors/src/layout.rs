@@ -1,8 +1,9 @@
 //! Where the benchmark's data lies, and how: `struct memd` and `struct ptlhdr` of the paper's figure 1.
 //!
 //! The paper says that an item has 64 bytes with fields of 16 to 64 bits and that the header is slightly smaller; the
-//! order of the fields is ours. It is kind to the processors: everything that an item which does not match needs, the
-//! pointer to the next one included, lies in one cache line of 32 bytes, and so does everything needed of a header.
+//! order of the fields is ours, and there are two ([`Placement`]). One is kind to the processors: everything that an item
+//! which does not match needs, the pointer to the next one included, lies in one cache line of 32 bytes, and so does
+//! everything needed of a header. The other takes figure 1 as it stands.
 
 use crate::memory::{Memory, OutsideMemory};
 
@@ -32,25 +33,80 @@ pub const HEADER_RING: u32 = 0x9000;
 pub const RESULTS: u32 = 0xa000;
 /// The distance between results.
 pub const RESULT_BYTES: u32 = 16;
+/// What waits in the header FIFO, [`HEADER_BYTES`] for each header. It is the FIFO's own: no program knows the address.
+const FIFO_WORDS: u32 = 0xb000;
 /// The list.
 pub const LIST: u32 = 0x10000;
 
-/// Offsets in an item.
-pub mod item {
-    #![allow(missing_docs, reason = "named as the fields of `Item`")]
-    pub const MATCH_BITS: i16 = 0;
-    pub const DONT_IGNORE: i16 = 8;
-    pub const NID: i16 = 16;
-    pub const PID: i16 = 20;
-    pub const FLAGS: i16 = 22;
-    pub const THRESHOLD: i16 = 24;
-    pub const NEXT: i16 = 28;
-    pub const LENGTH: i16 = 32;
-    pub const LOCAL_OFFSET: i16 = 40;
-    pub const MAX_SIZE: i16 = 48;
+/// Where things lie, and how headers come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// Kind to the processors: what is looked at first lies on one line, and the network writes headers into memory, of
+    /// which one line is looked at.
+    Packed,
+    /// As the paper's figures have it: an item is a match entry, a memory descriptor, the pointer to the next and the
+    /// lock, in this order; headers wait in a FIFO and are read whole.
+    InMemory,
 }
 
-/// Offsets in a header.
+/// Offsets in an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "named as the fields of `Item`")]
+pub struct ItemFields {
+    pub match_bits: i16,
+    pub dont_ignore: i16,
+    pub nid: i16,
+    pub pid: i16,
+    pub flags: i16,
+    pub threshold: i16,
+    pub next: i16,
+    pub length: i16,
+    pub local_offset: i16,
+    pub max_size: i16,
+    /// A word: not zero while nobody has the lock.
+    pub lock: i16,
+}
+
+const PACKED: ItemFields = ItemFields {
+    match_bits: 0,
+    dont_ignore: 8,
+    nid: 16,
+    pid: 20,
+    flags: 22,
+    threshold: 24,
+    next: 28,
+    length: 32,
+    local_offset: 40,
+    max_size: 48,
+    lock: 56,
+};
+
+/// Two bytes behind the process fill up the match entry; the flags are the lower half of a word.
+const IN_MEMORY: ItemFields = ItemFields {
+    match_bits: 0,
+    dont_ignore: 8,
+    nid: 16,
+    pid: 20,
+    length: 24,
+    local_offset: 32,
+    max_size: 40,
+    threshold: 48,
+    flags: 54,
+    next: 56,
+    lock: 60,
+};
+
+impl Placement {
+    /// Offsets in an item.
+    pub const fn item(self) -> &'static ItemFields {
+        match self {
+            Self::Packed => &PACKED,
+            Self::InMemory => &IN_MEMORY,
+        }
+    }
+}
+
+/// Offsets in a header: the eight words of the match unit's.
 pub mod header {
     #![allow(missing_docs, reason = "named as the fields of `Header`")]
     pub const MATCH_BITS: i16 = 0;
@@ -111,36 +167,42 @@ pub fn item_address(index: u32) -> u32 {
     LIST + index * ITEM_BYTES
 }
 
-/// Memory with a list, and space for headers and results.
+/// Memory with a list, whose locks are free, and space for headers and results.
 ///
 /// # Errors
 /// The list does not fit below 4 GB.
-pub fn memory(list: &[Item]) -> Result<Memory, OutsideMemory> {
+pub fn memory(list: &[Item], placement: Placement) -> Result<Memory, OutsideMemory> {
+    let item = placement.item();
     let mut memory = Memory::new(LIST as usize + list.len() * ITEM_BYTES as usize);
     for (index, entry) in (0..).zip(list) {
         let at = item_address(index);
         let next = if index as usize + 1 < list.len() { item_address(index + 1) } else { 0 };
-        memory.write(field(at, item::MATCH_BITS), &entry.match_bits.to_be_bytes())?;
-        memory.write(field(at, item::DONT_IGNORE), &entry.dont_ignore.to_be_bytes())?;
-        memory.write(field(at, item::NID), &entry.nid.to_be_bytes())?;
-        memory.write(field(at, item::PID), &entry.pid.to_be_bytes())?;
-        memory.write(field(at, item::FLAGS), &entry.flags.to_be_bytes())?;
-        memory.write(field(at, item::THRESHOLD), &entry.threshold.to_be_bytes())?;
-        memory.write(field(at, item::NEXT), &next.to_be_bytes())?;
-        memory.write(field(at, item::LENGTH), &entry.length.to_be_bytes())?;
-        memory.write(field(at, item::LOCAL_OFFSET), &entry.local_offset.to_be_bytes())?;
-        memory.write(field(at, item::MAX_SIZE), &entry.max_size.to_be_bytes())?;
+        memory.write(field(at, item.match_bits), &entry.match_bits.to_be_bytes())?;
+        memory.write(field(at, item.dont_ignore), &entry.dont_ignore.to_be_bytes())?;
+        memory.write(field(at, item.nid), &entry.nid.to_be_bytes())?;
+        memory.write(field(at, item.pid), &entry.pid.to_be_bytes())?;
+        memory.write(field(at, item.flags), &entry.flags.to_be_bytes())?;
+        memory.write(field(at, item.threshold), &entry.threshold.to_be_bytes())?;
+        memory.write(field(at, item.next), &next.to_be_bytes())?;
+        memory.write(field(at, item.length), &entry.length.to_be_bytes())?;
+        memory.write(field(at, item.local_offset), &entry.local_offset.to_be_bytes())?;
+        memory.write(field(at, item.max_size), &entry.max_size.to_be_bytes())?;
+        memory.write(field(at, item.lock), &1_u32.to_be_bytes())?;
     }
     Ok(memory)
 }
 
-/// The network writes [`HEADERS`] identical headers into the queue, and the results of the last ones are forgotten.
+/// The network brings [`HEADERS`] identical headers, and the results of the last ones are forgotten.
 ///
 /// # Errors
 /// The memory is not of [`memory()`].
-pub fn deliver(memory: &mut Memory, arriving: &Header) -> Result<(), OutsideMemory> {
+pub fn deliver(memory: &mut Memory, arriving: &Header, placement: Placement) -> Result<(), OutsideMemory> {
+    let first = match placement {
+        Placement::Packed => HEADER_RING,
+        Placement::InMemory => FIFO_WORDS,
+    };
     for index in 0..HEADERS {
-        let at = HEADER_RING + index * HEADER_BYTES;
+        let at = first + index * HEADER_BYTES;
         memory.write(field(at, header::MATCH_BITS), &arriving.match_bits.to_be_bytes())?;
         memory.write(field(at, header::PID), &arriving.pid.to_be_bytes())?;
         memory.write(field(at, header::OPERATION), &arriving.operation.to_be_bytes())?;
@@ -148,8 +210,27 @@ pub fn deliver(memory: &mut Memory, arriving: &Header) -> Result<(), OutsideMemo
         memory.write(field(at, header::REMOTE_OFFSET), &arriving.remote_offset.to_be_bytes())?;
         memory.write(RESULTS + index * RESULT_BYTES, &[0xff; RESULT_BYTES as usize])?;
     }
-    memory.write(QUEUE, &HEADER_RING.to_be_bytes())?;
-    memory.write(QUEUE + 4, &(HEADER_RING + HEADERS * HEADER_BYTES).to_be_bytes())
+    memory.write(QUEUE, &first.to_be_bytes())?;
+    memory.write(QUEUE + 4, &(first + HEADERS * HEADER_BYTES).to_be_bytes())
+}
+
+/// Whether a word waits in the header FIFO, which is at [`QUEUE`].
+///
+/// # Errors
+/// There is no FIFO at the address.
+pub fn fifo_holds(memory: &Memory, fifo: u32) -> Result<bool, OutsideMemory> {
+    Ok(memory.word(fifo)? != memory.word(fifo.wrapping_add(4))?)
+}
+
+/// Takes a word out of it.
+///
+/// # Errors
+/// There is no FIFO at the address.
+pub fn fifo_take(memory: &mut Memory, fifo: u32) -> Result<u32, OutsideMemory> {
+    let at = memory.word(fifo)?;
+    let word = memory.word(at)?;
+    memory.write(fifo, &at.wrapping_add(4).to_be_bytes())?;
+    Ok(word)
 }
 
 /// What `match()` returned for one header.

@@ -7,6 +7,7 @@
 //!   what instructions do;
 //! * [`layout`], [`memory`]: items and headers, and where they lie;
 //! * [`cache`]: first-level caches, and the memory behind them with its latency and width;
+//! * [`coherence`]: the caches of several cores, apart or invalidating one another;
 //! * [`embedded`], [`predictor`]: table 2, an out-of-order processor after SimpleScalar;
 //! * [`multithreaded`]: table 3, in-order cores with several contexts, locks and threads;
 //! * [`benchmark`]: figure 5 on any of them;
@@ -18,6 +19,7 @@
 
 pub mod benchmark;
 pub mod cache;
+pub mod coherence;
 pub mod comparison;
 pub mod embedded;
 pub mod instruction;
@@ -37,6 +39,7 @@ use thiserror::Error;
 pub use benchmark::{Machine, Pass, RunError, run};
 
 use cache::{BandwidthError, CacheError};
+use coherence::TooManyCores;
 use interpreter::ExecutionError;
 use multithreaded::ThreadNumber;
 
@@ -52,6 +55,9 @@ pub enum ConfigError {
     /// A cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
+    /// Caches that invalidate one another.
+    #[error(transparent)]
+    Cores(#[from] TooManyCores),
     /// Memory.
     #[error(transparent)]
     Bandwidth(#[from] BandwidthError),

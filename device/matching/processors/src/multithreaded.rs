@@ -6,16 +6,18 @@
 //! share the width of memory.
 //!
 //! What the paper leaves open is decided in favour of this machine, and said where it is decided: locks live in hardware
-//! and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else.
+//! and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else. Locks can be words of
+//! the items instead ([`Locks`]), and caches can know of each other ([`MultithreadedConfig::coherent`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::cache::{Cache, CacheConfig, MemoryBus};
+use crate::coherence::DataCaches;
 use crate::instruction::{Instruction, Scoreboard};
-use crate::interpreter::Thread;
-use crate::layout::CODE;
+use crate::interpreter::{Access, AccessKind, Executed, Thread};
+use crate::layout::{CODE, Placement};
 use crate::memory::Memory;
-use crate::program::Program;
+use crate::program::{Locks, Program};
 use crate::{ConfigError, Observer, SimulationError};
 
 /// The parameters of table 3 and section 5.3.
@@ -46,7 +48,26 @@ pub struct MultithreadedConfig {
     pub taken_branch_cycles: u64,
     /// Whether a thread that waits for a lock asks for it again whenever its turn comes, and takes issue slots from the
     /// core's other contexts, or sleeps until the lock is free. The paper does not say; asleep by default.
+    ///
+    /// Of [`Locks::Beside`] only: who waits for a full/empty bit sleeps, who reserves spins.
     pub waiting_spins: bool,
+    /// Where the benchmark's data lies, and how headers come.
+    pub placement: Placement,
+    /// What a lock is.
+    pub locks: Locks,
+    /// Whether data caches invalidate one another.
+    pub coherent: bool,
+    /// Where a spawned thread begins.
+    pub spawning: Spawning,
+}
+
+/// On which core a spawned thread takes a context, if one is free. The paper does not say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spawning {
+    /// On the core that has most of them.
+    Far,
+    /// On the core that spawned it; else on the next one behind it.
+    Near,
 }
 
 impl MultithreadedConfig {
@@ -65,6 +86,10 @@ impl MultithreadedConfig {
             lock_cycles: 1,
             taken_branch_cycles: 2,
             waiting_spins: false,
+            placement: Placement::Packed,
+            locks: Locks::Beside,
+            coherent: false,
+            spawning: Spawning::Far,
         }
     }
 
@@ -92,13 +117,13 @@ pub type ThreadNumber = usize;
 pub struct Multithreaded {
     config: MultithreadedConfig,
     cores: Vec<Core>,
+    data_caches: DataCaches,
     bus: MemoryBus,
     now: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Core {
-    data_cache: Cache,
     instruction_cache: Cache,
     contexts: Vec<Option<ThreadNumber>>,
     /// The context that is asked first in the next cycle.
@@ -118,18 +143,24 @@ impl Multithreaded {
             ("time of a lock", config.lock_cycles as usize),
         ])?;
         let core = Core {
-            data_cache: Cache::new(config.data_cache)?,
             instruction_cache: Cache::new(config.instruction_cache)?,
             contexts: vec![None; config.contexts_per_core],
             turn: 0,
         };
         let bus = MemoryBus::new(config.memory_latency_cycles, config.memory_bits_per_cycle)?;
-        Ok(Self { config, cores: vec![core; config.cores], bus, now: 0 })
+        let apart = DataCaches::apart(config.cores, config.data_cache)?;
+        let data_caches = if config.coherent { apart.coherent()? } else { apart };
+        Ok(Self { config, cores: vec![core; config.cores], data_caches, bus, now: 0 })
     }
 
     /// The data caches of all cores.
-    pub fn data_caches_mut(&mut self) -> impl Iterator<Item = &mut Cache> {
-        self.cores.iter_mut().map(|core| &mut core.data_cache)
+    pub fn data_caches(&self) -> &DataCaches {
+        &self.data_caches
+    }
+
+    /// The same, to change them.
+    pub fn data_caches_mut(&mut self) -> &mut DataCaches {
+        &mut self.data_caches
     }
 
     /// Runs a program, its first thread on the first context, until that thread halts. Returns the cycles.
@@ -148,7 +179,7 @@ impl Multithreaded {
             *context = None;
         }
         let mut run = Run { program, memory, observer, threads: Threads::new(self.now) };
-        self.place(0);
+        self.place(0, 0);
         while !run.threads.halted {
             if self.now - start == limit {
                 return Err(SimulationError::TooLong { cycles: limit });
@@ -162,11 +193,18 @@ impl Multithreaded {
         Ok(self.now - start)
     }
 
-    /// Gives a thread a context of the core that has most of them free. Whether there was one.
-    fn place(&mut self, thread: ThreadNumber) -> bool {
+    /// Gives a thread that is spawned on a core a context. Whether one was free.
+    fn place(&mut self, thread: ThreadNumber, spawner: usize) -> bool {
         let free = |core: &Core| core.contexts.iter().filter(|context| context.is_none()).count();
-        // The first of several equals.
-        let Some(core) = self.cores.iter_mut().rev().max_by_key(|core| free(core)) else { return false };
+        let core = match self.config.spawning {
+            // The first of several equals.
+            Spawning::Far => self.cores.iter_mut().rev().max_by_key(|core| free(core)),
+            Spawning::Near => {
+                let (before, from) = self.cores.split_at_mut(spawner);
+                from.iter_mut().chain(before).find(|core| free(core) > 0)
+            }
+        };
+        let Some(core) = core else { return false };
         match core.contexts.iter_mut().find(|context| context.is_none()) {
             Some(context) => {
                 *context = Some(thread);
@@ -249,8 +287,11 @@ impl Multithreaded {
         state.next_issue = now + 1;
         let mut ready = now + 1;
         if let Some(access) = executed.access {
-            let cache = &mut self.cores[core].data_cache;
-            ready = cache.access(now, access.address, access.is_store, &mut self.bus, run.observer);
+            let bus = &mut self.bus;
+            ready = match access.kind {
+                AccessKind::Uncached => bus.read(now, WORD_BYTES, run.observer),
+                _ => self.data_caches.access(core, now, access.address, access.changes(), bus, run.observer),
+            };
         }
         for name in executed.operands.destinations() {
             state.ready.set(name, ready);
@@ -259,46 +300,44 @@ impl Multithreaded {
             state.next_issue += self.config.taken_branch_cycles;
         }
         match executed.instruction {
-            Instruction::Lock(register) | Instruction::Enter(register) => {
-                let address = state.thread.register(register);
-                state.next_issue = now + self.config.lock_cycles;
-                if matches!(executed.instruction, Instruction::Enter(_)) {
-                    run.threads.entered += 1;
-                }
-                run.threads.locks.insert(address, Lock::Held);
-                run.observer.on_lock(now, thread, address);
-            }
-            Instruction::Unlock(register) => {
-                let address = state.thread.register(register);
-                run.threads.locks.insert(address, Lock::FreeFrom(now + 1));
-                run.observer.on_unlock(now, thread, address);
-            }
             Instruction::Spawn(target) => {
                 state.next_issue = now + self.config.spawn_cycles;
                 let child = state.thread.spawned(target);
-                self.spawn(child, run);
+                self.spawn(child, core, run);
             }
             Instruction::Halt => {
                 self.cores[core].contexts[context] = None;
                 run.threads.running -= 1;
                 run.threads.halted = thread == 0;
             }
+            Instruction::Lock(_) | Instruction::Enter(_) => state.next_issue = now + self.config.lock_cycles,
+            // The item is the thread's once its line is.
+            Instruction::TakeFull(..) => state.next_issue = ready.max(now + self.config.lock_cycles),
             _ => {}
+        }
+        run.note_locks(thread, &executed, now);
+        if self.config.locks == Locks::Reserved
+            && let Some(access) = executed.access.filter(Access::changes)
+        {
+            run.break_reservations(thread, access.address, self.config.data_cache.line_bytes);
         }
         Ok(())
     }
 
     /// A thread begins in a free context, or waits for one. Threads that wait already go first: a later thread in a
     /// context would wait for them there.
-    fn spawn<O: Observer>(&mut self, child: Thread, run: &mut Run<O>) {
+    fn spawn<O: Observer>(&mut self, child: Thread, spawner: usize, run: &mut Run<O>) {
         let number = run.threads.all.len();
         run.threads.all.push(ThreadState::new(child, self.now + self.config.spawn_cycles));
         run.threads.running += 1;
-        if !run.threads.waiting.is_empty() || !self.place(number) {
+        if !run.threads.waiting.is_empty() || !self.place(number, spawner) {
             run.threads.waiting.push_back(number);
         }
     }
 }
+
+/// What is read of a FIFO at once.
+const WORD_BYTES: u32 = 4;
 
 /// A thread and what an in-order core knows of it.
 struct ThreadState {
@@ -363,6 +402,49 @@ struct Run<'a, O> {
 }
 
 impl<O: Observer> Run<'_, O> {
+    /// What an instruction that a thread has executed did to locks.
+    fn note_locks(&mut self, thread: ThreadNumber, executed: &Executed, now: u64) {
+        let register = |register| self.threads.all[thread].thread.register(register);
+        match executed.instruction {
+            Instruction::Lock(at) | Instruction::Enter(at) | Instruction::TakeFull(_, at) => {
+                let address = register(at);
+                if matches!(executed.instruction, Instruction::Enter(_)) {
+                    self.threads.entered += 1;
+                }
+                self.threads.locks.insert(address, Lock::Held);
+                self.observer.on_lock(now, thread, address);
+            }
+            Instruction::Unlock(at) | Instruction::LeaveFull(_, at) => {
+                let address = register(at);
+                self.threads.locks.insert(address, Lock::FreeFrom(now + 1));
+                self.observer.on_unlock(now, thread, address);
+            }
+            // Memory has these: it says who may go on.
+            Instruction::StoreConditional(..) => {
+                if let Some(access) = executed.access {
+                    self.observer.on_lock(now, thread, access.address);
+                }
+            }
+            Instruction::StoreRelease(..) => {
+                if let Some(access) = executed.access {
+                    self.observer.on_unlock(now, thread, access.address);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All others whose reservation is in a line lose it.
+    fn break_reservations(&mut self, writer: ThreadNumber, written: u32, line_bytes: u32) {
+        let line = written / line_bytes;
+        for (thread, state) in self.threads.all.iter_mut().enumerate() {
+            let reserved = state.thread.reservation();
+            if thread != writer && reserved.is_some_and(|address| address / line_bytes == line) {
+                state.thread.lose_reservation();
+            }
+        }
+    }
+
     /// Whether a thread does not wait for others. One that waits for memory is active.
     fn is_active(&self, thread: ThreadNumber, now: u64) -> Result<bool, SimulationError> {
         let state = &self.threads.all[thread];
@@ -371,7 +453,9 @@ impl<O: Observer> Run<'_, O> {
                 self.threads.entered + 1 == thread
                     && self.threads.is_free(state.thread.register(register), now)
             }
-            Instruction::Lock(register) => self.threads.is_free(state.thread.register(register), now),
+            Instruction::Lock(register) | Instruction::TakeFull(_, register) => {
+                self.threads.is_free(state.thread.register(register), now)
+            }
             Instruction::Join => self.threads.running == 1,
             _ => true,
         })
@@ -400,6 +484,7 @@ impl<O: Observer> Run<'_, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruction::Condition::{Equal, NotEqual};
     use crate::instruction::Instruction::*;
     use crate::instruction::r;
 
@@ -429,9 +514,7 @@ mod tests {
                 Program::new(vec![LoadWord(r(3), 64, r(4)), AddImmediate(r(5), r(5), 1), last, Halt]);
             let (mut processor, mut memory) = (Multithreaded::new(one_core()).unwrap(), Memory::new(4096));
             processor.run(&program, &mut memory, 1000, &mut ()).unwrap();
-            for cache in processor.data_caches_mut() {
-                cache.invalidate(0..4096);
-            }
+            processor.data_caches_mut().invalidate(0..4096);
             processor.run(&program, &mut memory, 1000, &mut ()).unwrap()
         };
         assert_eq!(cycles(AddImmediate(r(5), r(5), 1)), 4, "nobody waits");
@@ -523,6 +606,119 @@ mod tests {
         let asleep = warm_cycles(one_core(), &program);
         let spinning = warm_cycles(MultithreadedConfig { waiting_spins: true, ..one_core() }, &program);
         assert!(spinning > 2 * asleep, "{spinning} and {asleep}");
+    }
+
+    /// On which core each thread has issued.
+    #[derive(Default)]
+    struct Cores(BTreeMap<ThreadNumber, usize>);
+
+    impl Observer for Cores {
+        fn on_issue(&mut self, _cycle: u64, core: usize, thread: ThreadNumber) {
+            let before = self.0.insert(thread, core);
+            assert!(before.is_none_or(|before| before == core), "thread {thread} went to another core");
+        }
+    }
+
+    #[test]
+    fn a_thread_begins_near_or_far() {
+        let cores = |spawning, threads| {
+            let config = MultithreadedConfig { spawning, ..MultithreadedConfig::sixteen_cores() };
+            let (mut processor, mut seen) = (Multithreaded::new(config).unwrap(), Cores::default());
+            let program = Program::new(counting(threads));
+            processor.run(&program, &mut Memory::new(4096), 10_000, &mut seen).unwrap();
+            seen.0.into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            cores(Spawning::Near, 5),
+            [0, 0, 0, 0, 1, 1],
+            "where contexts are free beside the first thread's"
+        );
+        assert_eq!(cores(Spawning::Far, 5), [0, 1, 2, 3, 4, 5], "a core for each");
+    }
+
+    #[test]
+    fn words_of_a_fifo_are_asked_for_in_turn_and_kept_by_no_cache() {
+        let program = Program::new(vec![
+            FifoTake(r(3), r(10)),
+            FifoTake(r(4), r(10)),
+            FifoTake(r(5), r(10)),
+            AddImmediate(r(6), r(5), 0),
+            StoreWord(r(6), 256, r(10)),
+            Halt,
+        ]);
+        let mut memory = Memory::new(4096);
+        let (mut processor, mut observer) = (Multithreaded::new(one_core()).unwrap(), ());
+        for round in 0..2 {
+            // The FIFO at 0 has its words at 64.
+            memory.write(0, &64_u32.to_be_bytes()).unwrap();
+            memory.write(72, &(77_u32 + round).to_be_bytes()).unwrap();
+            let cycles = processor.run(&program, &mut memory, 1000, &mut observer).unwrap();
+            assert_eq!(memory.word(256), Ok(77 + round));
+            // The second time with the program in its cache: 2 before the last read, 10 for that, three instructions.
+            assert!(round == 0 || cycles == 2 + 10 + 3, "{cycles}");
+        }
+        assert_eq!(processor.data_caches().cache(0).unwrap().counts().misses, 1, "the store");
+    }
+
+    /// Threads that each take a lock at 64, count to 40 and give it back, spawned without it.
+    fn holding(threads: usize, take: &[Instruction], give: &[Instruction]) -> Vec<Instruction> {
+        let child = threads + 3;
+        let mut program = vec![LoadImmediate(r(4), 64)];
+        program.extend(vec![Spawn(child); threads]);
+        program.extend([Join, Halt]);
+        program.extend_from_slice(take);
+        program.extend([AddImmediate(r(3), r(3), 1); 40]);
+        program.extend_from_slice(give);
+        program.push(Halt);
+        program
+    }
+
+    #[test]
+    fn a_lock_in_memory_costs_its_line_wherever_another_core_had_it() {
+        let program = holding(3, &[TakeFull(0, r(4))], &[LeaveFull(0, r(4))]);
+        let sixteen = MultithreadedConfig { locks: Locks::FullEmpty, ..MultithreadedConfig::sixteen_cores() };
+        let coherent = MultithreadedConfig { coherent: true, ..sixteen };
+        // Three hand-overs, the first from the last thread of the run before: memory's latency and a line of 256 bits,
+        // where a hit is one cycle.
+        assert_eq!(warm_cycles(coherent, &program) - warm_cycles(sixteen, &program), 3 * 9);
+        let near = MultithreadedConfig { spawning: Spawning::Near, ..coherent };
+        let (mut processor, mut memory) = (Multithreaded::new(near).unwrap(), Memory::new(4096));
+        processor.run(&Program::new(program), &mut memory, 1000, &mut ()).unwrap();
+        assert_eq!(processor.data_caches().invalidations(), 0, "all on one core");
+    }
+
+    #[test]
+    fn a_reservation_is_lost_when_another_writes_the_line() {
+        let spin = 7;
+        let take = [
+            LoadImmediate(r(12), 0),
+            LoadReserved(r(11), r(4)),
+            CompareImmediate(r(11), 0),
+            BranchIf(Equal, spin),
+            StoreConditional(r(12), r(4)),
+            BranchIf(NotEqual, spin),
+        ];
+        // A count in memory, which would lose steps if two had the lock.
+        let give = [
+            LoadWord(r(5), 128, r(4)),
+            AddImmediate(r(5), r(5), 1),
+            StoreWord(r(5), 128, r(4)),
+            LoadImmediate(r(11), 1),
+            StoreRelease(r(11), 0, r(4)),
+        ];
+        let program = Program::new(holding(3, &take, &give));
+        let config = MultithreadedConfig {
+            locks: Locks::Reserved,
+            coherent: true,
+            ..MultithreadedConfig::sixteen_cores()
+        };
+        let mut memory = Memory::new(4096);
+        memory.write(64, &1_u32.to_be_bytes()).unwrap();
+        let mut processor = Multithreaded::new(config).unwrap();
+        for round in 1..=4 {
+            processor.run(&program, &mut memory, 10_000, &mut ()).unwrap();
+            assert_eq!(memory.word(192), Ok(3 * round));
+        }
     }
 
     #[test]

@@ -4,14 +4,15 @@
 //! Written by hand after gcc 3.3 at `-O2` (the paper names 3.3.3 and no level): blocks in the order of the source, failing tests branch forward to the end of
 //! the loop, 64-bit values in pairs of registers, nothing kept in registers across the loop that a store through a
 //! pointer of the same type might change (so the header is read again for every item), no branch hints.
-//! `md_valid()` and its like are bits of one half word that stays in a register.
+//! `md_valid()` and its like are bits of one half word that stays in a register. A block is copied as gcc does it: four
+//! words are loaded into four registers, then stored.
 
 use thiserror::Error;
 
 use crate::instruction::Condition::{self, Equal, Greater, NotEqual};
 use crate::instruction::Instruction::{self, *};
 use crate::instruction::{Register, Target, r};
-use crate::layout::{self, flag, header, item};
+use crate::layout::{self, ItemFields, Placement, flag, header};
 
 /// A program that does not hang together: a mistake in this module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -45,13 +46,17 @@ impl Program {
 #[derive(Clone, Copy)]
 struct Label(usize);
 
-#[derive(Default)]
 struct Builder {
+    item: &'static ItemFields,
     instructions: Vec<Instruction>,
     labels: Vec<Option<Target>>,
 }
 
 impl Builder {
+    fn new(placement: Placement) -> Self {
+        Self { item: placement.item(), instructions: Vec::new(), labels: Vec::new() }
+    }
+
     fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -91,6 +96,7 @@ const SOURCE_NID: Register = r(5);
 const OFFSET: Register = r(6);
 const LENGTH: Register = r(7);
 // Kept by the benchmark across calls.
+const BUFFER: Register = r(27);
 const LIST: Register = r(28);
 const RESULT: Register = r(29);
 const QUEUE: Register = r(30);
@@ -105,15 +111,15 @@ const SCRATCH: Register = r(0);
 ///
 /// # Errors
 /// A mistake in this module.
-pub fn embedded() -> Result<Program, UnboundLabel> {
-    let mut builder = Builder::default();
+pub fn embedded(placement: Placement) -> Result<Program, UnboundLabel> {
+    let mut builder = Builder::new(placement);
     let (next_header, search) = (builder.label(), builder.label());
-    benchmark(&mut builder, next_header, |builder| {
+    benchmark(&mut builder, placement, next_header, |builder| {
         builder.emit(&[Call(search.0), StoreWord(r(3), 12, RESULT)]);
     });
     builder.emit(&[Halt]);
-    get_next_header(&mut builder, next_header);
-    match_function(&mut builder, search, Locking::None);
+    get_next_header(&mut builder, next_header, placement);
+    match_function(&mut builder, search, None);
     builder.finish()
 }
 
@@ -121,23 +127,44 @@ pub fn embedded() -> Result<Program, UnboundLabel> {
 ///
 /// # Errors
 /// A mistake in this module.
-pub fn multithreaded() -> Result<Program, UnboundLabel> {
-    let mut builder = Builder::default();
+pub fn multithreaded(placement: Placement, locks: Locks) -> Result<Program, UnboundLabel> {
+    let mut builder = Builder::new(placement);
     let (next_header, search, thread) = (builder.label(), builder.label(), builder.label());
-    benchmark(&mut builder, next_header, |builder| builder.emit(&[Spawn(thread.0)]));
+    benchmark(&mut builder, placement, next_header, |builder| {
+        if locks != Locks::Beside {
+            // Threads come to the first item in the order of their headers: each is spawned with its lock.
+            locks.take(builder, CURRENT);
+        }
+        builder.emit(&[Spawn(thread.0)]);
+    });
     builder.emit(&[Join, Halt]);
     builder.bind(thread);
     builder.emit(&[Call(search.0), StoreWord(r(3), 12, RESULT), Halt]);
-    get_next_header(&mut builder, next_header);
-    match_function(&mut builder, search, Locking::HandOverHand);
+    get_next_header(&mut builder, next_header, placement);
+    match_function(&mut builder, search, Some(locks));
     builder.finish()
 }
 
 /// The loop around `invoke`, which finds the arguments of `match()` in their registers.
-fn benchmark(builder: &mut Builder, next_header: Label, invoke: impl FnOnce(&mut Builder)) {
-    for (register, address) in [(LIST, layout::LIST), (RESULT, layout::RESULTS), (QUEUE, layout::QUEUE)] {
+fn benchmark(
+    builder: &mut Builder,
+    placement: Placement,
+    next_header: Label,
+    invoke: impl FnOnce(&mut Builder),
+) {
+    let kept = [
+        (LIST, layout::LIST),
+        (RESULT, layout::RESULTS),
+        (QUEUE, layout::QUEUE),
+        (BUFFER, layout::HEADER_RING),
+    ];
+    let needed = match placement {
+        Placement::Packed => &kept[..3],
+        Placement::InMemory => &kept[..],
+    };
+    for (register, address) in needed {
         let (upper, lower) = ((address >> 16) as u16, (address & 0xffff) as u16);
-        builder.emit(&[LoadUpper(register, upper), OrImmediate(register, register, lower)]);
+        builder.emit(&[LoadUpper(*register, upper), OrImmediate(*register, *register, lower)]);
     }
     builder.emit(&[LoadImmediate(COUNT, layout::HEADERS as i16)]);
     let again = builder.label();
@@ -160,37 +187,76 @@ fn benchmark(builder: &mut Builder, next_header: Label, invoke: impl FnOnce(&mut
 }
 
 /// `getNextHeader()`, which the paper calls and does not show: waits for the queue to hold a header and returns its
-/// address. The header itself is first touched by `match()`.
-fn get_next_header(builder: &mut Builder, entry: Label) {
+/// address. A header in memory is first touched by `match()`; from a FIFO it is copied into memory, to the place behind
+/// the last one's, since 64 of them may be under way.
+fn get_next_header(builder: &mut Builder, entry: Label, placement: Placement) {
     builder.bind(entry);
+    if placement == Placement::InMemory {
+        builder.emit(&[FifoStatus(r(9), QUEUE), CompareImmediate(r(9), 0)]);
+        builder.branch_if(Equal, entry);
+        builder.emit(&[Move(r(3), BUFFER)]);
+        for four in (0..layout::HEADER_BYTES as i16).step_by(16) {
+            let words = [(r(9), four), (r(10), four + 4), (r(11), four + 8), (r(12), four + 12)];
+            builder.emit(&words.map(|(register, _)| FifoTake(register, QUEUE)));
+            builder.emit(&words.map(|(register, offset)| StoreWord(register, offset, r(3))));
+        }
+        builder.emit(&[AddImmediate(BUFFER, BUFFER, layout::HEADER_BYTES as i16), Return]);
+        return;
+    }
     builder.emit(&[LoadWord(r(3), 0, QUEUE), LoadWord(r(9), 4, QUEUE), CompareLogical(r(3), r(9))]);
     builder.branch_if(Equal, entry);
     builder.emit(&[AddImmediate(r(9), r(3), layout::HEADER_BYTES as i16), StoreWord(r(9), 0, QUEUE), Return]);
 }
 
-/// What the paper added to `match()` for the multithreaded processor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Locking {
-    None,
-    /// A thread holds the lock of the item that it looks at, and gives it back when it has the next one's: nobody
-    /// passes, nobody looks at the same item.
-    HandOverHand,
+/// What the paper added to `match()` for the multithreaded processor: a thread holds the lock of the item that it looks at,
+/// and gives it back when it has the next one's. Nobody passes, nobody looks at the same item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locks {
+    /// In hardware beside memory, one for each item, an instruction of one cycle; the first item's is given in the order
+    /// of spawning.
+    Beside,
+    /// A word of the item with a full/empty bit. Who waits for it sleeps.
+    FullEmpty,
+    /// A word of the item, taken by load-reserve and store-conditional. Who waits for it loads it again and again.
+    Reserved,
 }
 
-impl Locking {
+impl Locks {
+    /// Takes the lock of the item at a register's address. Registers 10 to 12 may be changed.
+    fn take(self, builder: &mut Builder, at: Register) {
+        let lock = builder.item.lock;
+        match self {
+            Self::Beside => builder.emit(&[Lock(at)]),
+            Self::FullEmpty => builder.emit(&[TakeFull(lock, at)]),
+            Self::Reserved => {
+                let again = builder.label();
+                builder.emit(&[AddImmediate(r(10), at, lock), LoadImmediate(r(12), 0)]);
+                builder.bind(again);
+                builder.emit(&[LoadReserved(r(11), r(10)), CompareImmediate(r(11), 0)]);
+                builder.branch_if(Equal, again);
+                builder.emit(&[StoreConditional(r(12), r(10))]);
+                builder.branch_if(NotEqual, again);
+            }
+        }
+    }
+
+    /// Gives the current item's back. Registers 10 to 12 may be changed.
     fn give_back(self, builder: &mut Builder) {
-        if self == Self::HandOverHand {
-            builder.emit(&[Unlock(CURRENT)]);
+        let lock = builder.item.lock;
+        match self {
+            Self::Beside => builder.emit(&[Unlock(CURRENT)]),
+            Self::FullEmpty => builder.emit(&[LeaveFull(lock, CURRENT)]),
+            Self::Reserved => builder.emit(&[LoadImmediate(r(12), 1), StoreRelease(r(12), lock, CURRENT)]),
         }
     }
 }
 
-fn match_function(builder: &mut Builder, entry: Label, locking: Locking) {
+fn match_function(builder: &mut Builder, entry: Label, locks: Option<Locks>) {
     let (top, next, none) = (builder.label(), builder.label(), builder.label());
     builder.bind(entry);
     builder.emit(&[CompareImmediate(CURRENT, 0)]);
     builder.branch_if(Equal, none);
-    if locking == Locking::HandOverHand {
+    if locks == Some(Locks::Beside) {
         builder.emit(&[Enter(CURRENT)]);
     }
     builder.bind(top);
@@ -200,22 +266,24 @@ fn match_function(builder: &mut Builder, entry: Label, locking: Locking) {
     match_operation(builder, next);
     effective_offset(builder);
     remaining_space(builder, next);
-    receive_length(builder, next, locking);
+    receive_length(builder, next, locks);
 
     builder.bind(next);
-    match locking {
-        Locking::None => {
-            builder.emit(&[LoadWord(CURRENT, item::NEXT, CURRENT), CompareImmediate(CURRENT, 0)]);
+    match locks {
+        None => {
+            builder.emit(&[LoadWord(CURRENT, builder.item.next, CURRENT), CompareImmediate(CURRENT, 0)]);
             builder.branch_if(NotEqual, top);
         }
-        Locking::HandOverHand => {
+        Some(locks) => {
             let last = builder.label();
-            builder.emit(&[LoadWord(r(9), item::NEXT, CURRENT), CompareImmediate(r(9), 0)]);
+            builder.emit(&[LoadWord(r(9), builder.item.next, CURRENT), CompareImmediate(r(9), 0)]);
             builder.branch_if(Equal, last);
-            builder.emit(&[Lock(r(9)), Unlock(CURRENT), Move(CURRENT, r(9))]);
+            locks.take(builder, r(9));
+            locks.give_back(builder);
+            builder.emit(&[Move(CURRENT, r(9))]);
             builder.branch(top);
             builder.bind(last);
-            builder.emit(&[Unlock(CURRENT)]);
+            locks.give_back(builder);
         }
     }
     builder.bind(none);
@@ -225,14 +293,14 @@ fn match_function(builder: &mut Builder, entry: Label, locking: Locking) {
 /// Lines 10 and 11.
 fn match_bits(builder: &mut Builder, next: Label) {
     builder.emit(&[
-        LoadWord(r(9), item::MATCH_BITS, CURRENT),
-        LoadWord(r(10), item::MATCH_BITS + 4, CURRENT),
+        LoadWord(r(9), builder.item.match_bits, CURRENT),
+        LoadWord(r(10), builder.item.match_bits + 4, CURRENT),
         LoadWord(r(11), header::MATCH_BITS, HEADER),
         LoadWord(r(12), header::MATCH_BITS + 4, HEADER),
         Xor(r(9), r(9), r(11)),
         Xor(r(10), r(10), r(12)),
-        LoadWord(r(11), item::DONT_IGNORE, CURRENT),
-        LoadWord(r(12), item::DONT_IGNORE + 4, CURRENT),
+        LoadWord(r(11), builder.item.dont_ignore, CURRENT),
+        LoadWord(r(12), builder.item.dont_ignore + 4, CURRENT),
         And(r(9), r(9), r(11)),
         And(r(10), r(10), r(12)),
         OrRecord(r(9), r(9), r(10)),
@@ -243,12 +311,13 @@ fn match_bits(builder: &mut Builder, next: Label) {
 /// Lines 13 to 15.
 fn match_ids(builder: &mut Builder, next: Label) {
     let (pid, done) = (builder.label(), builder.label());
-    builder.emit(&[LoadWord(r(9), item::NID, CURRENT), CompareImmediate(r(9), -1)]);
+    builder.emit(&[LoadWord(r(9), builder.item.nid, CURRENT), CompareImmediate(r(9), -1)]);
     builder.branch_if(Equal, pid);
     builder.emit(&[CompareLogical(r(9), SOURCE_NID)]);
     builder.branch_if(NotEqual, next);
     builder.bind(pid);
-    builder.emit(&[LoadHalf(r(9), item::PID, CURRENT), CompareLogicalImmediate(r(9), layout::ANY_PID)]);
+    builder
+        .emit(&[LoadHalf(r(9), builder.item.pid, CURRENT), CompareLogicalImmediate(r(9), layout::ANY_PID)]);
     builder.branch_if(Equal, done);
     builder.emit(&[LoadHalf(SCRATCH, header::PID, HEADER), CompareLogical(r(9), SCRATCH)]);
     builder.branch_if(NotEqual, next);
@@ -257,9 +326,12 @@ fn match_ids(builder: &mut Builder, next: Label) {
 
 /// Lines 17 and 18.
 fn match_state(builder: &mut Builder, next: Label) {
-    builder.emit(&[LoadHalf(FLAGS, item::FLAGS, CURRENT), AndImmediateRecord(SCRATCH, FLAGS, flag::VALID)]);
+    builder.emit(&[
+        LoadHalf(FLAGS, builder.item.flags, CURRENT),
+        AndImmediateRecord(SCRATCH, FLAGS, flag::VALID),
+    ]);
     builder.branch_if(Equal, next);
-    builder.emit(&[LoadWord(SCRATCH, item::THRESHOLD, CURRENT), CompareImmediate(SCRATCH, 0)]);
+    builder.emit(&[LoadWord(SCRATCH, builder.item.threshold, CURRENT), CompareImmediate(SCRATCH, 0)]);
     builder.branch_if(Equal, next);
 }
 
@@ -306,8 +378,8 @@ fn effective_offset(builder: &mut Builder) {
     let (clamp, implicit, done) = (builder.label(), builder.label(), builder.label());
     let store = [StoreWord(REMAIN.0, 0, OFFSET), StoreWord(REMAIN.1, 4, OFFSET)];
     builder.emit(&[
-        LoadWord(MD_LENGTH.0, item::LENGTH, CURRENT),
-        LoadWord(MD_LENGTH.1, item::LENGTH + 4, CURRENT),
+        LoadWord(MD_LENGTH.0, builder.item.length, CURRENT),
+        LoadWord(MD_LENGTH.1, builder.item.length + 4, CURRENT),
         AndImmediateRecord(SCRATCH, FLAGS, flag::REMOTE_OFFSET),
     ]);
     builder.branch_if(Equal, implicit);
@@ -324,8 +396,8 @@ fn effective_offset(builder: &mut Builder) {
     builder.branch(done);
     builder.bind(implicit);
     builder.emit(&[
-        LoadWord(REMAIN.0, item::LOCAL_OFFSET, CURRENT),
-        LoadWord(REMAIN.1, item::LOCAL_OFFSET + 4, CURRENT),
+        LoadWord(REMAIN.0, builder.item.local_offset, CURRENT),
+        LoadWord(REMAIN.1, builder.item.local_offset + 4, CURRENT),
     ]);
     builder.emit(&store);
     builder.bind(done);
@@ -342,23 +414,30 @@ fn remaining_space(builder: &mut Builder, next: Label) {
     builder.branch_if(Equal, done);
     builder.emit(&[AndImmediateRecord(SCRATCH, FLAGS, flag::TRUNCATE)]);
     builder.branch_if(NotEqual, done);
-    builder.emit(&[LoadWord(r(9), item::MAX_SIZE, CURRENT), LoadWord(r(10), item::MAX_SIZE + 4, CURRENT)]);
+    builder.emit(&[
+        LoadWord(r(9), builder.item.max_size, CURRENT),
+        LoadWord(r(10), builder.item.max_size + 4, CURRENT),
+    ]);
     branch_if_greater(builder, ((r(9), r(10)), REMAIN), false, next);
     builder.bind(done);
 }
 
 /// Lines 44 to 50: the match function's good end.
-fn receive_length(builder: &mut Builder, next: Label, locking: Locking) {
+fn receive_length(builder: &mut Builder, next: Label, locks: Option<Locks>) {
     let long = builder.label();
     builder.emit(&[LoadWord(r(9), header::LENGTH, HEADER), LoadWord(r(10), header::LENGTH + 4, HEADER)]);
     branch_if_greater(builder, ((r(9), r(10)), REMAIN), false, long);
     builder.emit(&[StoreWord(r(10), 0, LENGTH)]);
-    locking.give_back(builder);
+    if let Some(locks) = locks {
+        locks.give_back(builder);
+    }
     builder.emit(&[Return]);
     builder.bind(long);
     builder.emit(&[AndImmediateRecord(SCRATCH, FLAGS, flag::TRUNCATE)]);
     builder.branch_if(Equal, next);
     builder.emit(&[StoreWord(REMAIN.1, 0, LENGTH)]);
-    locking.give_back(builder);
+    if let Some(locks) = locks {
+        locks.give_back(builder);
+    }
     builder.emit(&[Return]);
 }

@@ -3,19 +3,17 @@
 use niclab_cluster::output::table;
 
 use super::{
-    BIT_ERRORS, DRIVEN, DRIVEN_PAPER, Damage, GammaFigures, NODES, PAPER_BIT_ERRORS, PLATFORMS, SIZES,
-    SLOW_RECEIVE_PS, WINDOWS, frame_errors, megabytes_per_s, rate, theory,
+    BIT_ERRORS, DRIVEN, Damage, GammaFigures, NODES, PAPER_BIT_ERRORS, PLATFORMS, SIZES, SLOW_RECEIVE_PS,
+    WINDOWS, claims, frame_errors, megabytes_per_s, theory,
 };
+use crate::figures::compared;
 
 /// All of it.
 pub(super) fn text(figures: &GammaFigures) -> String {
     let mut text = "GAMMA in the simulator; all times are model time. Two nodes, links of 100 Mb/s, frames of at most 1500 bytes, 1,024\n\
-                    buffers, programs that poll. Half of a round trip; a message begins with 16 bytes by which programs know it.\n\
-                    \n\
-                    Fitted: a constant of the profile was chosen so; such a row proves nothing. Follows: from a fit. Emerges: from\n\
-                    what card, bus, link and window do. The paper's figures 2 and 3 are drawings: numbers are those of its text.\n\n"
+                    buffers, programs that poll. Half of a round trip; a message begins with 16 bytes by which programs know it.\n\n"
         .to_owned();
-    compared(&mut text, figures);
+    text += &compared::text(&claims::compared(figures));
     for ((profile, _), driven) in PLATFORMS.into_iter().zip(DRIVEN) {
         throughput(&mut text, figures, profile, driven);
     }
@@ -33,94 +31,6 @@ fn heading(names: &[&str]) -> Vec<Vec<String>> {
 
 fn us(ps: u64) -> String {
     format!("{:.2}", ps as f64 / 1e6)
-}
-
-const fn verdict(holds: bool) -> &'static str {
-    if holds { "holds" } else { "does not hold" }
-}
-
-fn compared(text: &mut String, figures: &GammaFigures) {
-    let mut rows = heading(&["", "unit", "paper", "simulator", "", ""]);
-    let mut row = |what: &str, unit: &str, paper: &str, ours: String, whence: &str, verdict: &str| {
-        rows.push([what, unit, paper, &ours, whence, verdict].map(str::to_owned).to_vec());
-    };
-    for (profile, paper_us) in PLATFORMS {
-        let shortest = figures.one_way_ps(profile, 0, SIZES[0]);
-        row(
-            &format!("{profile}: shortest message"),
-            "us",
-            &paper_us.to_string(),
-            us(shortest),
-            "fitted",
-            "-",
-        );
-    }
-    for (profile, _) in PLATFORMS {
-        let longest = SIZES[SIZES.len() - 1];
-        let ours = rate(longest, figures.one_way_ps(profile, 0, longest)) as f64 / 1e6;
-        let what = format!("{profile}: 32 KiB without flow control");
-        row(
-            &what,
-            "MB/s",
-            "below 12.2",
-            format!("{ours:.1}"),
-            "follows: the copy is fitted",
-            verdict(ours < 12.2),
-        );
-        let lost = [4, 8, 32].map(|window| figures.lost_permille(profile, window));
-        let part = |permille: u64| format!("{:.1}", permille as f64 / 10.0);
-        for (place, (window, paper)) in
-            [(4, "substantial"), (8, "limited"), (32, "hardly noticeable")].into_iter().enumerate()
-        {
-            let holds = match place {
-                0 => lost[0] > lost[1],
-                1 => lost[1] > lost[2],
-                _ => lost[2] < 30,
-            };
-            let what = format!("{profile}: what a window of {window} takes of it");
-            row(&what, "%", paper, part(lost[place]), "emerges", verdict(holds));
-        }
-    }
-    for [what, unit, paper, ours, whence, verdict] in driven(figures) {
-        row(&what, &unit, &paper, ours, &whence, &verdict);
-    }
-    let holds = verdict(figures.does_the_copy_diminish());
-    row(
-        "the copy's share of a full frame, less on the quicker one",
-        "",
-        "less",
-        String::new(),
-        "follows: fitted",
-        holds,
-    );
-    *text += &table(&rows);
-}
-
-/// The rows of the earlier card.
-fn driven(figures: &GammaFigures) -> Vec<[String; 6]> {
-    let (paper_us, paper_rate) = DRIVEN_PAPER;
-    let [slow, quick] = DRIVEN.map(|profile| us(figures.one_way_ps(profile, 0, SIZES[0])));
-    let part = |place| format!("{:.1}", figures.of_driven_permille(place) as f64 / 10.0);
-    let is_less = figures.of_driven_permille(0) < 1_000;
-    let is_near = figures.of_driven_permille(0) < figures.of_driven_permille(1);
-    let is_insensitive = verdict(figures.does_a_quick_processor_hardly_help());
-    let shortest = |profile: &str| format!("{profile}: shortest message");
-    let row = |what: String, unit: &str, paper: String, ours: String, whence: &str, verdict: &str| {
-        [what, unit.to_owned(), paper, ours, whence.to_owned(), verdict.to_owned()]
-    };
-    let full = |of: &str| format!("a full frame by descriptors, of CPU-driven: {of}");
-    let mut rows = vec![
-        row(shortest(DRIVEN[0]), "us", paper_us.to_string(), slow, "fitted", "-"),
-        row(shortest(DRIVEN[1]), "us", "hardly less".to_owned(), quick, "follows", is_insensitive),
-        row(full("Pentium 133"), "%", "less".to_owned(), part(0), "follows", verdict(is_less)),
-        row(full("Pentium II 350"), "%", "much nearer".to_owned(), part(1), "follows", verdict(is_near)),
-    ];
-    for profile in DRIVEN {
-        let holds = verdict(figures.is_driven_at_line_rate());
-        let ours = format!("{:.2}", figures.long_rate(profile));
-        rows.push(row(format!("{profile}: 1 MiB"), "MB/s", paper_rate.to_string(), ours, "emerges", holds));
-    }
-    rows
 }
 
 /// What the processors do for a full frame.
@@ -148,10 +58,9 @@ fn damage(text: &mut String, figures: &GammaFigures) {
     *text += &format!(
         "\nBit errors. A full frame in {:.0} has a wrong bit at a rate of {PAPER_BIT_ERRORS:e} (arithmetic; the paper: about one in 10^6).\n\
          Simulated with {BIT_ERRORS:e}, of which one in {:.0} follows: {sent} frames sent, {received} came, {damaged} were raised as damaged\n\
-         and {lost} as missing; each of them once and nothing else: {}.\n",
+         and {lost} as missing.\n",
         one_in(PAPER_BIT_ERRORS),
         one_in(BIT_ERRORS),
-        verdict(figures.is_damage_raised()),
     );
 }
 

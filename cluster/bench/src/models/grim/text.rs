@@ -3,12 +3,10 @@
 use niclab_cluster::output::table;
 
 use super::{
-    BURSTS, CHANNEL_COUNTS, CHANNEL_PAYLOAD, CHANNELS, GrimFigures, LONGEST, MTU_BYTES, OVERHEAD_BURST,
-    PROFILES, SIZES,
+    BURSTS, CHANNEL_COUNTS, CHANNEL_PAYLOAD, CHANNELS, GrimFigures, LONGEST, MTU_BYTES, PROFILES, SIZES,
+    claims,
 };
-
-const HOLDS: &str = "holds";
-const FAILS: &str = "does not hold";
+use crate::figures::compared;
 
 /// All of it.
 pub(super) fn text(figures: &GrimFigures) -> String {
@@ -16,10 +14,9 @@ pub(super) fn text(figures: &GrimFigures) -> String {
         "GRIM in the simulator; all times are model time. Links of 1.28 Gb/s (lanai4-pci) and 100 Gb/s (pcie4-100g), frames of at\n\
          most {MTU_BYTES} bytes, {CHANNELS} channels where nothing else is said, header rings of 256 messages, 1 MB on the card.\n\
          \n\
-         Section 6 beside profile lanai4-pci. Fitted: a constant of the profile was chosen so; such a row proves nothing. Follows:\n\
-         from a fit. Emerges: from what card, bus and link do.\n\n"
+         Section 6 beside profile lanai4-pci.\n\n"
     );
-    compared(&mut text, figures);
+    text += &compared::text(&claims::compared(figures));
     bursts(&mut text, figures);
     channels(&mut text, figures);
     io_cards(&mut text, figures);
@@ -38,83 +35,6 @@ fn us(ps: u64) -> String {
 
 fn megabytes(bytes_per_s: u64) -> String {
     format!("{:.1}", bytes_per_s as f64 / 1e6)
-}
-
-const fn verdict(holds: bool) -> &'static str {
-    if holds { HOLDS } else { FAILS }
-}
-
-/// Whether a number is the paper's, to a twentieth.
-fn is_near(ours: u64, paper: u64) -> &'static str {
-    verdict(ours.abs_diff(paper) <= paper / 20)
-}
-
-fn compared(text: &mut String, figures: &GrimFigures) {
-    const MB: u64 = 1_000_000;
-    let paper = PROFILES[0];
-    let gap = |messages| figures.gap_ps(paper, messages);
-    let overhead = gap(OVERHEAD_BURST);
-    let [cut_through, stored] = figures.longest();
-    let latency = |channels| figures.latency_ps(paper, channels);
-    let stores = figures.stores;
-    let longest_burst = BURSTS[BURSTS.len() - 1];
-    let mut rows = heading(&["", "unit", "paper", "simulator", "", ""]);
-    let mut row = |what: &str, unit: &str, paper: &str, ours: String, origin: &str, verdict: &str| {
-        rows.push([what, unit, paper, &ours, origin, verdict].map(str::to_owned).to_vec());
-    };
-    row("short message, one way", "us", "13", us(latency(CHANNELS)), "fitted", "-");
-    let to_card = figures.io_card.first().map_or(0, |card| card.model_latency_ps);
-    row("host to remote I/O card", "us", "21", us(to_card), "fitted", "-");
-    row("overhead, of a burst of 100", "us", "about 1", us(overhead), "fitted", "-");
-    row(
-        "gap beyond the overhead, burst of 200",
-        "us",
-        "negligible",
-        us(gap(200).saturating_sub(overhead)),
-        "follows: rings of 256",
-        verdict(figures.is_gap_negligible()),
-    );
-    let longest_gap = gap(longest_burst);
-    row("gap, burst of 2,000", "us", "20", us(longest_gap), "emerges", is_near(longest_gap, 20_000_000));
-    let grows = latency(CHANNEL_COUNTS[6]) > latency(CHANNELS);
-    row(
-        "latency that 64 channels add to that of 4",
-        "us",
-        "grows",
-        us(latency(64).saturating_sub(latency(CHANNELS))),
-        "follows: a look is fitted",
-        verdict(grows),
-    );
-    let rate = megabytes;
-    row("48 KiB, cut-through", "MB/s", "106", rate(cut_through), "emerges", is_near(cut_through, 106 * MB));
-    row("48 KiB, store-and-forward", "MB/s", "74", rate(stored), "emerges", is_near(stored, 74 * MB));
-    let ratio = format!("{:.2}", cut_through as f64 / stored.max(1) as f64);
-    row(
-        "the one over the other",
-        "times",
-        "1.43 (106/74)",
-        ratio,
-        "emerges",
-        is_near(cut_through * 74, stored * 106),
-    );
-    let (single, combined) = (stores.model_bytes_per_s, stores.combined_model_bytes_per_s);
-    row(
-        "stores, word by word",
-        "MB/s",
-        "5 to 40",
-        rate(single),
-        "PCI's cycles",
-        verdict((5 * MB..=40 * MB).contains(&single)),
-    );
-    row(
-        "stores, combined",
-        "MB/s",
-        "up to 125",
-        rate(combined),
-        "PCI's cycles",
-        verdict(combined <= 125 * MB),
-    );
-    *text += &table(&rows);
 }
 
 fn bursts(text: &mut String, figures: &GrimFigures) {

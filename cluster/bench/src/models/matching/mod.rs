@@ -19,19 +19,22 @@ pub(super) const BENCHES: Benches = Benches {
         PaperFigures {
             name: "match",
             help: "The match unit: time to match on lists of different length, beside processors",
+            file: "match.md",
             make: |offline| {
                 let measured = figures::Measurements::read(&comparison::output(&["figures"], offline)?)?;
                 let figures = figures::MatchFigures::new(measured);
-                Made::new(&figures, figures.text(), &figures.panels(), figures.hold())
+                let compared = figures.compared();
+                Made::new(&figures, figures.text(), &figures.panels(), compared, true)
             },
         },
         PaperFigures {
             name: "match-live",
             help: "Match cards in guests that are booted for it: latency over the depth of the list, matched on card and host",
+            file: "match-live.txt",
             make: |offline| {
                 let figures = depth::DepthFigures::measure(offline)?;
                 // Nobody has published what could be held against it.
-                Made::new(&figures, figures.text(), &figures.panels(), true)
+                Made::new(&figures, figures.text(), &figures.panels(), Vec::new(), true)
             },
         },
     ],

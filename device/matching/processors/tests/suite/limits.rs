@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use niclab_processors::benchmark::Processor;
+use niclab_processors::comparison::Machines;
 use niclab_processors::embedded::EmbeddedConfig;
 use niclab_processors::layout::{self, Header, Item, PUT, flag};
-use niclab_processors::multithreaded::{MultithreadedConfig, ThreadNumber};
+use niclab_processors::multithreaded::{MultithreadedConfig, Spawning, ThreadNumber};
+use niclab_processors::program::Locks;
 use niclab_processors::{Machine, Observer, Occupancy, RunError, run};
 
 fn list(items: u32) -> Vec<Item> {
@@ -27,7 +29,7 @@ fn list(items: u32) -> Vec<Item> {
 
 /// Two passes to the end of a list, the second with everything in the caches.
 fn observe(machine: Machine, items: u32, observer: &mut impl Observer) {
-    let mut memory = layout::memory(&list(items)).expect("a short list");
+    let mut memory = layout::memory(&list(items), machine.placement()).expect("a short list");
     let mut processor = Processor::new(machine).expect("a possible machine");
     let header =
         Header { match_bits: u64::from(items - 1), pid: 7, operation: PUT, length: 8, remote_offset: 0 };
@@ -127,6 +129,11 @@ struct Order {
 
 impl Observer for Order {
     fn on_lock(&mut self, cycle: u64, thread: ThreadNumber, address: u32) {
+        // A lock in memory, of the first item, is taken for the thread that is spawned next.
+        let thread = match thread {
+            0 => self.last.get(&address).copied().unwrap_or(0) % 64 + 1,
+            thread => thread,
+        };
         let other = self.holders.insert(address, thread);
         assert_eq!(other, None, "two threads at item {address:#x} in cycle {cycle}");
         let given_back = self.given_back.get(&address);
@@ -148,7 +155,9 @@ impl Observer for Order {
 
 #[test]
 fn no_thread_passes_another_and_none_share_an_item() {
-    for config in [
+    let from_memory = Machines::from_memory().multithreaded;
+    let [_, two, sixteen] = from_memory;
+    let mut configs = vec![
         MultithreadedConfig::one_core(),
         MultithreadedConfig::two_cores(),
         MultithreadedConfig::sixteen_cores(),
@@ -156,7 +165,12 @@ fn no_thread_passes_another_and_none_share_an_item() {
         // Fewer contexts than threads, often swapped.
         MultithreadedConfig { swap_interval_cycles: 7, ..MultithreadedConfig::two_cores() },
         MultithreadedConfig { contexts_per_core: 2, ..MultithreadedConfig::two_cores() },
-    ] {
+        MultithreadedConfig { contexts_per_core: 2, swap_interval_cycles: 7, ..two },
+        MultithreadedConfig { spawning: Spawning::Far, ..sixteen },
+    ];
+    configs.extend(from_memory);
+    configs.extend(from_memory.map(|config| MultithreadedConfig { locks: Locks::Reserved, ..config }));
+    for config in configs {
         let mut order = Order::default();
         observe(Machine::Multithreaded(config), 20, &mut order);
         assert_eq!(order.locks, 2 * 64 * 20);
@@ -169,6 +183,7 @@ fn the_same_run_takes_the_same_cycles() {
     for machine in [
         Machine::Embedded(EmbeddedConfig::default()),
         Machine::Multithreaded(MultithreadedConfig::sixteen_cores()),
+        Machine::Multithreaded(Machines::from_memory().multithreaded[2]),
     ] {
         assert_eq!(run(machine, 30), run(machine, 30));
     }

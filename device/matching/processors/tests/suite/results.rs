@@ -2,9 +2,11 @@
 
 use niclab_processors::Machine;
 use niclab_processors::benchmark::Processor;
+use niclab_processors::comparison::Machines;
 use niclab_processors::embedded::EmbeddedConfig;
 use niclab_processors::layout::{self, ANY_NID, ANY_PID, GET, Header, Item, Matched, PUT, flag};
-use niclab_processors::multithreaded::MultithreadedConfig;
+use niclab_processors::multithreaded::{MultithreadedConfig, Spawning};
+use niclab_processors::program::Locks;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -81,11 +83,18 @@ fn header() -> impl Strategy<Value = Header> {
 
 fn machines() -> Vec<Machine> {
     let spinning = MultithreadedConfig { waiting_spins: true, ..MultithreadedConfig::two_cores() };
+    let Machines { embedded, multithreaded: [one, two, sixteen] } = Machines::from_memory();
+    let reserving = |config| MultithreadedConfig { locks: Locks::Reserved, ..config };
     vec![
         Machine::Embedded(EmbeddedConfig::default()),
         Machine::Multithreaded(MultithreadedConfig::one_core()),
         Machine::Multithreaded(spinning),
         Machine::Multithreaded(MultithreadedConfig::sixteen_cores()),
+        Machine::Embedded(embedded),
+        Machine::Multithreaded(two),
+        Machine::Multithreaded(sixteen),
+        Machine::Multithreaded(reserving(one)),
+        Machine::Multithreaded(reserving(MultithreadedConfig { spawning: Spawning::Far, ..sixteen })),
     ]
 }
 
@@ -98,7 +107,7 @@ proptest! {
         headers in prop::collection::vec(header(), 1..4),
     ) {
         for machine in machines() {
-            let mut memory = layout::memory(&list).unwrap();
+            let mut memory = layout::memory(&list, machine.placement()).unwrap();
             let mut processor = Processor::new(machine).unwrap();
             for header in &headers {
                 processor.pass(&mut memory, header, 1_000_000, &mut ()).unwrap();

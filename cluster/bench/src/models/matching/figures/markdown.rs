@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{
-    Compared, Ideal, List, Machine, MatchFigures, Measurements, PUBLISHED_OVERHEADS, Unit,
+    Ideal, List, Machine, MatchFigures, Measurements, PUBLISHED_OVERHEADS,
     claims::{CLAIMS, Set},
 };
+use crate::figures::compared::{self, Compared};
 
 const ABOUT: &str = "\
 # The match unit beside other machines
@@ -13,7 +14,7 @@ const ABOUT: &str = "\
 The benchmark of the paper's Figure 5: 64 identical headers against lists of 10, 30, 100 and 300 items, first to the list's end
 to fill caches, then from its first item to its last in tenths. All times are model time, at 500 MHz for every machine. The
 match unit is the NIC's own, engine and list manager, cycle by cycle; [what the processors are](../PROCESSORS.md). Written by
-`niclab figures match --svg docs/figures/match.svg >docs/figures/match.md`; a test holds it.
+`niclab validation --into docs`; a test holds it.
 
 ![Time and ratio to ideal hardware over the items traversed](match.svg)
 ";
@@ -24,7 +25,7 @@ match unit is the NIC's own, engine and list manager, cycle by cycle; [what the 
 pub(super) fn text(figures: &MatchFigures) -> String {
     let measured = &figures.measured;
     let mut text = ABOUT.to_owned();
-    match_unit(&mut text, &figures.compared);
+    match_unit(&mut text, &figures.compared());
     readings(&mut text, measured);
     claims(&mut text, measured);
     areas(&mut text, measured);
@@ -38,18 +39,9 @@ pub(super) fn text(figures: &MatchFigures) -> String {
     text
 }
 
-fn match_unit(text: &mut String, compared: &[Compared]) {
-    *text += "\n## The match unit's own numbers\n\nIdeal hardware: 24 cycles, and 8 for each item.\n\n\
-              | sections 4.3 and 6.1 | unit | paper | engine | difference | |\n|---|---|---|---|---|---|\n";
-    for Compared { figure, unit, paper, model, holds } in compared {
-        let (name, difference, model) = match unit {
-            Unit::Words => ("words", format!("{:+}", model - paper), format!("{model}")),
-            Unit::Cycles => ("cycles", format!("{:+}", model - paper), format!("{model}")),
-            Unit::Percent => ("%", format!("{:+.2} points", model - paper), format!("{model:.2}")),
-        };
-        let holds = if *holds { "holds" } else { "does not hold" };
-        let _ = writeln!(text, "| {figure} | {name} | {paper} | {model} | {difference} | {holds} |");
-    }
+fn match_unit(text: &mut String, rows: &[Compared]) {
+    *text += "\n## The match unit's own numbers\n\nIdeal hardware: 24 cycles, and 8 for each item.\n\n";
+    *text += &compared::markdown(rows);
 }
 
 /// The published ratios under each reading of ideal hardware.

@@ -1,0 +1,176 @@
+//! Every number that the papers print, beside ours: the page docs/VALIDATION.md.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+use niclab_spec::NicModel;
+use serde::Serialize;
+
+use crate::figures::{
+    Made, PaperFigures,
+    compared::{self, Compared, Provenance, Verdict},
+    plot,
+};
+
+const ABOUT: &str = "\
+# Validation
+
+The numbers that the five papers print, beside what niclab's models come to. All times are model time. This page and the
+figures beside it are written by `niclab validation --into docs`; a test holds them byte for byte.
+
+What `ours is` says:
+
+* *emergent*: from the mechanism, and from constants that a source gives;
+* *fitted*: a constant was chosen so that ours is the paper's. Such a row proves nothing, and is never said to hold; what the fit
+  leaves on the rows that it was not made for stands below each table;
+* *from a fit*: from a constant that was fitted to another row;
+* *from an assumption*: from a constant that no source gives, and that was chosen for no number of the paper;
+* *given*: taken from the paper, or built to be so: no result.
+
+A number that is known to be another than the paper's is declared so, with the reason; the test fails if it comes to agree. Where
+a paper has a drawing without numbers, its words stand here. The profiles say of each of their constants where it is from
+(`niclab profile show`).
+";
+
+/// A paper with the numbers it prints, and ours.
+#[derive(Debug, Serialize)]
+struct Paper {
+    /// Title and authors.
+    title: &'static str,
+    #[serde(skip)]
+    figures: PaperFigures,
+    #[serde(skip)]
+    made: Made,
+    compared: Vec<Compared>,
+}
+
+/// All papers' numbers beside ours.
+#[derive(Debug, Serialize)]
+pub struct Validation {
+    papers: Vec<Paper>,
+}
+
+impl Validation {
+    /// Makes the figures of all papers that a model is of.
+    ///
+    /// # Errors
+    /// When a program that makes them is missing or fails.
+    pub fn make(offline: bool) -> Result<Self> {
+        let all = crate::models::figures();
+        let published = all.iter().filter_map(|figures| Some((figures, NicModel::named(figures.name)?)));
+        let papers = published.map(|(figures, model)| {
+            let made = (figures.make)(offline).with_context(|| format!("the figures `{}`", figures.name))?;
+            let compared = made.compared.clone();
+            Ok(Paper { title: model.paper, figures: *figures, made, compared })
+        });
+        Ok(Self { papers: papers.collect::<Result<_>>()? })
+    }
+
+    /// Whether every number is as declared.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.papers.iter().all(|paper| paper.made.hold)
+    }
+
+    /// The page, as Markdown.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut text = ABOUT.to_owned();
+        text += "\n| paper | rows | nothing chosen: hold | and differ | fitted | given |\n|---|---|---|---|---|---|\n";
+        for paper in &self.papers {
+            let rows = &paper.compared;
+            let count = |wanted: &dyn Fn(&Compared) -> bool| rows.iter().filter(|row| wanted(row)).count();
+            text += &format!(
+                "| [{}](#{}) | {} | {} | {} | {} | {} |\n",
+                paper.figures.name,
+                paper.figures.name,
+                rows.len(),
+                count(&|row| row.verdict() == Verdict::Holds),
+                count(&|row| row.verdict() == Verdict::KnownDifference),
+                count(&|row| matches!(row.provenance, Provenance::Fitted(_))),
+                count(&|row| matches!(row.provenance, Provenance::Given(_))),
+            );
+        }
+        for paper in &self.papers {
+            let figures = &paper.figures;
+            text += &format!(
+                "\n## {}\n\n{}. `niclab figures {}`: [tables](figures/{}), [drawing](figures/{}.svg).\n\n",
+                figures.name, paper.title, figures.name, figures.file, figures.name
+            );
+            text += &compared::markdown(&paper.compared);
+        }
+        text
+    }
+
+    /// The same for programs.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    /// Writes the page and the figures of all papers as docs/ has them.
+    ///
+    /// # Errors
+    /// When a file cannot be written; it is named.
+    pub fn write_into(&self, folder: &Path) -> Result<()> {
+        let figures = folder.join("figures");
+        fs::create_dir_all(&figures).with_context(|| format!("cannot make {}", figures.display()))?;
+        let write = |path: &Path, text: &str| {
+            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        write(&folder.join("VALIDATION.md"), &self.page())?;
+        for paper in &self.papers {
+            write(&figures.join(paper.figures.file), &paper.made.printed())?;
+            let drawing = figures.join(format!("{}.svg", paper.figures.name));
+            write(&drawing, &plot::svg(&paper.made.panels))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::compared::Published;
+
+    fn validation() -> Validation {
+        let rows = vec![
+            Compared::new("section 1", "latency", "us", Published::number(17.0))
+                .ours(17.0, 1)
+                .fitted("send_ps"),
+            Compared::new("section 2", "rate", "MB/s", Published::number(12.2)).ours(12.1, 1),
+        ];
+        let figures = PaperFigures {
+            name: "sample",
+            help: "",
+            file: "sample.txt",
+            make: |_| unreachable!("made already"),
+        };
+        let made = Made::new(&(), "table".to_owned(), &[], rows.clone(), true).unwrap();
+        Validation { papers: vec![Paper { title: "A paper", figures, made, compared: rows }] }
+    }
+
+    #[test]
+    fn the_page_counts_what_holds_apart_from_what_was_fitted() {
+        let page = validation().page();
+        assert!(page.contains("| [sample](#sample) | 2 | 1 | 0 | 1 | 0 |"), "{page}");
+        assert!(page.contains("`niclab figures sample`: [tables](figures/sample.txt)"), "{page}");
+    }
+
+    #[test]
+    fn what_is_written_is_what_the_commands_print() {
+        let folder = tempfile::tempdir().unwrap();
+        let validation = validation();
+        validation.write_into(folder.path()).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(
+            (read("VALIDATION.md"), read("figures/sample.txt")),
+            (validation.page(), "table\n".to_owned())
+        );
+        assert!(read("figures/sample.svg").contains("<svg"));
+        let nowhere = folder.path().join("VALIDATION.md");
+        assert!(validation.write_into(&nowhere).unwrap_err().to_string().contains("VALIDATION.md"));
+    }
+}
