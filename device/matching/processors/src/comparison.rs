@@ -17,7 +17,7 @@ use crate::predictor::Prediction;
 use crate::program::Locks;
 
 /// The version of [`Comparison`] as JSON.
-pub const COMPARISON_VERSION: u32 = 1;
+pub const COMPARISON_VERSION: u32 = 2;
 
 /// The machines of one set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

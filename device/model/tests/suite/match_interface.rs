@@ -457,8 +457,14 @@ fn claimed_by(program: &[Word]) -> (Cluster, Vec<(u32, u32)>) {
     let (mut cluster, from, to) = pair();
     let any = Posted { region: to, bytes: 64, ignore_bits: u64::MAX, ..Posted::default() };
     cluster.append(1, 0, PUT_ENTRY | ENTRY_OVERFLOW, &any);
-    let put =
-        Transfer { node: 1, region: from, bytes: 64, match_bits: 5, portal: any.portal, ..Transfer::default() };
+    let put = Transfer {
+        node: 1,
+        region: from,
+        bytes: 64,
+        match_bits: 5,
+        portal: any.portal,
+        ..Transfer::default()
+    };
     cluster.put(0, 0, 0, &put);
     cluster.settle();
     while cluster.event(1, 0).is_some() {}

@@ -202,12 +202,7 @@ impl Engine {
     }
 
     /// Lets the list manager change its lists. What it takes is between headers, as headers are.
-    fn change(
-        &mut self,
-        ready: Time,
-        effects: &mut Effects,
-        change: impl FnOnce(&mut ListManager),
-    ) -> Time {
+    fn change(&mut self, ready: Time, effects: &mut Effects, change: impl FnOnce(&mut ListManager)) -> Time {
         let before = self.manager.change_cycles();
         change(&mut self.manager);
         let cycles = self.manager.change_cycles() - before;
@@ -231,8 +226,7 @@ impl Engine {
             }
             _ => (Store::Card, None),
         };
-        let linked =
-            self.change(ready, effects, |manager| manager.link(list.index(), name, item, store));
+        let linked = self.change(ready, effects, |manager| manager.link(list.index(), name, item, store));
         let words = || DmaWords::from_slice(&item.to_words());
         spilled_to.map_or(linked, |address| effects.dma_write(linked, address, words(), Content::Data))
     }
