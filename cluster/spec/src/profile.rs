@@ -1,7 +1,7 @@
 //! Platform profiles: what each crossing costs in model time.
 //!
-//! Each number is a [`Fact`]: the value, and where it comes from. A number without a source is marked as fitted, with
-//! what it was fitted to. Units stand at the end of each key.
+//! Each number is a [`Fact`]: the value, and where it comes from. A number that no source gives says whether it was fitted to a
+//! published one, or assumed. Units stand at the end of each key.
 
 mod check;
 
@@ -21,9 +21,19 @@ pub struct Fact {
     pub value: u64,
     /// Where it comes from: a paper's section, a data sheet, a measurement.
     pub source: String,
-    /// For a number that no source gives: what it was fitted to, and how far off it leaves the rest.
+    /// For a number that no source gives and that was chosen for a published one: which, and how far off it leaves the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted: Option<String>,
+    /// For a number that no source gives and that was chosen for no published one: why it is what it is, and what depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<String>,
+}
+
+impl Fact {
+    /// Adds this number under its full key.
+    fn collect<'a>(&'a self, key: &str, facts: &mut Vec<(String, &'a Self)>) {
+        facts.push((key.to_owned(), self));
+    }
 }
 
 macro_rules! section {
@@ -120,12 +130,15 @@ section! {
 
 section! {
     /// One state machine of the card: a packet of `n` words of 64 bits (payload and tag) keeps it busy for
-    /// `fixed_millicycles + n * per_word_millicycles`.
+    /// `fixed_millicycles + n * per_word_millicycles + closing_millicycles`.
     Machine {
-        /// Thousandths of a cycle for each packet.
+        /// Thousandths of a cycle for each packet, before its first word.
         fixed_millicycles,
         /// Thousandths of a cycle for each word.
         per_word_millicycles,
+        ? /// Thousandths of a cycle for each packet, after its last word. Where machines pass words on, no word waits for them.
+        /// Without it: none.
+        closing_millicycles: Fact,
     }
 }
 
@@ -195,6 +208,17 @@ pub enum Forwarding {
     StoreAndForward,
 }
 
+/// When a machine of a card has something for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Passing {
+    /// Once it has done all of a packet.
+    #[default]
+    StoreAndForward,
+    /// Word after word.
+    CutThrough,
+}
+
 /// The prices of one platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -210,6 +234,9 @@ pub struct Profile {
     /// How the network's switch forwards, where the cluster file does not say.
     #[serde(default)]
     pub forwarding: Forwarding,
+    /// When a machine of a card has something for the next one, where the model can do either and the cluster file does not say.
+    #[serde(default)]
+    pub passing: Passing,
     /// The host processor.
     pub host: Host,
     /// The I/O bus.
@@ -246,6 +273,7 @@ bundled! {
     "pcie4-100g"
     "fast-ethernet-3c595-p133"
     "fast-ethernet-3c595-pii350"
+    "htx-200mhz-fitted"
 }
 
 impl Profile {
@@ -361,8 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn the_ultra_profile_gives_the_papers_latencies_and_rates() {
-        let ni = Profile::bundled("htx-200mhz").unwrap().ni;
+    fn the_fitted_profile_gives_the_latencies_and_rates_that_it_was_fitted_to() {
+        let ni = Profile::bundled("htx-200mhz-fitted").unwrap().ni;
         let machines = ["load", "transmit", "receive", "store"].map(|name| &ni.machines[name]);
         let spans_ps = |words: u64| {
             machines.map(|machine| {

@@ -12,7 +12,7 @@ use niclab_model::fabric::link::LinkConfig;
 use niclab_model::nic::fault_injector::{Fault, Rate, Rates};
 use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
 use niclab_model::platform::profile::{
-    BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
+    BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Passing, Price, Profile,
 };
 use niclab_model::random::Chance;
 use niclab_model::time::Span;
@@ -96,13 +96,14 @@ macro_rules! machine {
         MachineCycles {
             fixed_millicycles: $place.fixed_millicycles.value,
             per_word_millicycles: $place.per_word_millicycles.value,
+            closing_millicycles: $place.closing_millicycles.as_ref().map_or(0, |closing| closing.value),
         }
     };
 }
 
 /// The prices of a platform.
 pub fn profile(profile: &niclab_spec::Profile) -> Profile {
-    let niclab_spec::Profile { host, bus, ni, network, .. } = profile;
+    let niclab_spec::Profile { host, bus, ni, network, passing, .. } = profile;
     Profile {
         host: HostPrices {
             send_ps: host.send_ps.value,
@@ -129,6 +130,10 @@ pub fn profile(profile: &niclab_spec::Profile) -> Profile {
         ni: NiPrices {
             clock_ps: ni.clock_ps.value,
             machines: ni.all_machines().map(|(name, _, cycles)| (name, machine!(cycles))).collect(),
+            passing: match passing {
+                niclab_spec::Passing::StoreAndForward => Passing::StoreAndForward,
+                niclab_spec::Passing::CutThrough => Passing::CutThrough,
+            },
             local_bus: ni.local_bus.as_ref().map_or(Price::FREE, |local_bus| price!(local_bus)),
         },
         network: NetworkPrices { switch_fall_through_ps: network.switch_fall_through_ps.value },
@@ -140,9 +145,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bundled_profile_is_the_models_own() {
-        let bundled = niclab_spec::Profile::bundled("ultra-200mhz-htx").unwrap();
-        assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
+    fn the_bundled_profiles_are_the_models_own() {
+        for (name, own) in [
+            ("ultra-200mhz-htx", Profile::ultra_200mhz_htx()),
+            ("htx-200mhz-fitted", Profile::ultra_200mhz_htx_fitted()),
+        ] {
+            assert_eq!(profile(&niclab_spec::Profile::bundled(name).unwrap()), own, "{name}");
+        }
     }
 
     #[test]

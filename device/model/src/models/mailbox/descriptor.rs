@@ -33,7 +33,7 @@ pub static MODEL: Model = Model {
     check: |_| Vec::new(),
     limits,
     promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
-    default_profile: "htx-200mhz",
+    default_profile: "htx-200mhz-fitted",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
     begun,

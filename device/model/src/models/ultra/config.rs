@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::models::ultra::wire::MAX_WORDS;
 use crate::parts::fifo;
-use crate::platform::profile::Profile;
+use crate::platform::profile::{Passing, Profile};
 use crate::time::Span;
 
 /// Ports (section 3.1: "up to eight independent ULTRA ports").
@@ -113,6 +113,8 @@ pub struct Config {
     pub credit_probe_first: Span,
     /// The wait doubles each time up to this.
     pub credit_probe_most: Span,
+    /// When a machine has something for the next one; none: as the platform does it.
+    pub passing: Option<Passing>,
     /// Prices.
     pub profile: Arc<Profile>,
 }
@@ -139,8 +141,14 @@ impl Config {
             flow_control: FlowControl::Credit,
             credit_probe_first: Span::from_ns(100_000),
             credit_probe_most: Span::from_ns(100_000_000),
+            passing: None,
             profile: profile.into(),
         }
+    }
+
+    /// When a machine of this card has something for the next one.
+    pub fn passing(&self) -> Passing {
+        self.passing.unwrap_or(self.profile.ni.passing)
     }
 
     /// Checks that there can be such a card.

@@ -14,6 +14,7 @@ use crate::nic::registry::{
     Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
+use crate::platform::profile::Passing;
 
 /// ULTRA.
 pub static MODEL: Model = Model {
@@ -46,10 +47,13 @@ const COMPLETER_FIFO: &str = "completer_fifo_words_per_port";
 const PARTNERS: &str = "authorized_partners_per_port";
 const UNAUTHORIZED: &str = "unauthorized";
 const FLOW_CONTROL: &str = "flow_control";
+const PASSING: &str = "passing";
 
 /// Section 3.2: either is allowed.
 const INTERRUPT: &str = "interrupt";
 const NO_FLOW_CONTROL: &str = "none";
+const CUT_THROUGH: &str = "cut-through";
+const STORE_AND_FORWARD: &str = "store-and-forward";
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -93,6 +97,21 @@ const PARAMETERS: &[Parameter] = &[
                     name: NO_FLOW_CONTROL,
                     help: "Nothing: a packet that finds no free slice is counted and dropped.",
                 },
+            ],
+        },
+    },
+    Parameter {
+        key: PASSING,
+        help: "When Load, TX, RX and Store have something for the next of them.",
+        kind: Kind::Choice {
+            default: "platform",
+            choices: &[
+                Choice { name: "platform", help: "As the platform's profile says." },
+                Choice {
+                    name: CUT_THROUGH,
+                    help: "Word after word, before the packet is whole, also into the link and into host memory.",
+                },
+                Choice { name: STORE_AND_FORWARD, help: "Once they have done all of a packet." },
             ],
         },
     },
@@ -176,6 +195,11 @@ pub fn config(values: &Values, seat: Seat) -> Config {
             FlowControl::None
         } else {
             FlowControl::Credit
+        },
+        passing: match values.word(PASSING) {
+            CUT_THROUGH => Some(Passing::CutThrough),
+            STORE_AND_FORWARD => Some(Passing::StoreAndForward),
+            _ => None,
         },
         ..Config::new(seat.node, seat.nodes.into(), seat.profile)
     }
