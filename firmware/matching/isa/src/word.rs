@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use crate::bits::Bits;
 
-/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand: those that do not follow from the
-/// text, the ALU's `op` and the branch's `target`, make up this sum.
+/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand. Assumed: five bits of the ALU's
+/// `op` and thirteen of the branch's `target`, which do not follow from the text; chosen so that the sum is this.
 pub const WORD_BITS: u32 = 164;
 
 /// A field of the word.
