@@ -50,4 +50,4 @@ pub use scenario::{Budget, Scenario, ScenarioFile, ScenarioMode};
 pub use sim::SimConfig;
 pub use source::Source;
 pub use watch::{WatchRequest, WatchSubject, WatchSummary};
-pub use workload::{Function, Receive, Workload, WorkloadKind, WorkloadNode, WorkloadProblem};
+pub use workload::{Function, Receive, TcpTerms, Workload, WorkloadKind, WorkloadNode, WorkloadProblem};

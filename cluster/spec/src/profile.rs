@@ -87,6 +87,22 @@ section! {
 }
 
 section! {
+    /// The computing of a TCP/IP stack, in processor time, beside copies and interrupts.
+    Stack {
+        /// A call of the program: into the system and out of it.
+        system_call_ps,
+        /// TCP, IP and driver for each segment that is sent, an acknowledgement as well.
+        segment_send_ps,
+        /// Driver, IP and TCP for each segment that came.
+        segment_receive_ps,
+        /// From the end of that until a program that waited goes on.
+        wake_up_ps,
+        /// Checking what came, for each byte. What is sent is summed up while it is copied.
+        checksum_per_byte_ps,
+    }
+}
+
+section! {
     /// The host's own overheads, in processor time.
     Host {
         /// Software before the first store or the doorbell of a message.
@@ -97,6 +113,8 @@ section! {
         interrupt_ps,
         /// One copy in host memory, for each byte.
         copy_per_byte_ps,
+        ? /// The computing of its TCP/IP stack. Without it the platform has none, and no workload goes over TCP.
+        stack: Stack,
     }
 }
 
@@ -206,6 +224,20 @@ pub enum Forwarding {
     CutThrough,
     /// Once all of the frame is there.
     StoreAndForward,
+    /// There is no switch: all nodes share one wire, half duplex, as behind an Ethernet repeater, and what begins at once collides
+    /// (IEEE 802.3, clause 4). Simulated alone.
+    Repeater,
+    /// The same, of cards that do not capture the wire: who has just sent backs off so that another goes first (Ramakrishnan and Yang,
+    /// *The Ethernet capture effect: analysis and solution*, 1994; Digital's patent EP 0 632 620).
+    RepeaterWithoutCapture,
+}
+
+impl Forwarding {
+    /// Whether all nodes share one wire.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Repeater | Self::RepeaterWithoutCapture)
+    }
 }
 
 /// When a machine of a card has something for the next one.
@@ -273,6 +305,7 @@ bundled! {
     "pcie4-100g"
     "fast-ethernet-3c595-p133"
     "fast-ethernet-3c595-pii350"
+    "fast-ethernet-3c905-pii300"
     "htx-200mhz-fitted"
 }
 

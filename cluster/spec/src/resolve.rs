@@ -174,6 +174,15 @@ impl Source {
 
     /// What keeps `cluster`, which this source describes, from being booted.
     pub(crate) fn check_booted(&self, cluster: &Cluster) -> Option<Problem> {
+        if cluster.forwarding.is_shared() {
+            // Who sends when is decided there between all nodes at once, which run freely here.
+            let what = "a wire that all nodes share is simulated alone";
+            return Some(self.problem(
+                "forwarding",
+                what,
+                "use `niclab sim`, or forwarding = \"cut-through\"",
+            ));
+        }
         let count = cluster.nodes.len();
         (count > MAX_BOOTED_NODES as usize).then(|| {
             self.problem(
@@ -572,6 +581,10 @@ mod tests {
         assert_eq!(named(""), Forwarding::StoreAndForward);
         assert_eq!(named("forwarding = \"cut-through\""), Forwarding::CutThrough);
         assert_eq!(problem("nodes = 2\nforwarding = \"fast\"").0, 2);
+        let shared = Source::from_text("cluster.toml", "nodes = 2\nforwarding = \"repeater\"");
+        let file: ClusterFile = shared.parse().unwrap();
+        assert_eq!(shared.resolve(&file).unwrap().forwarding, Forwarding::Repeater);
+        assert!(shared.resolve_booted(&file).unwrap_err().to_string().contains("simulated alone"));
     }
 
     #[test]

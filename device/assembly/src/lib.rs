@@ -66,6 +66,10 @@ pub const fn forwarding(forwarding: niclab_spec::Forwarding) -> Forwarding {
     match forwarding {
         niclab_spec::Forwarding::CutThrough => Forwarding::CutThrough,
         niclab_spec::Forwarding::StoreAndForward => Forwarding::StoreAndForward,
+        // What a repeater lets through it passes on at once; when it does is the simulator's to say.
+        niclab_spec::Forwarding::Repeater | niclab_spec::Forwarding::RepeaterWithoutCapture => {
+            Forwarding::CutThrough
+        }
     }
 }
 

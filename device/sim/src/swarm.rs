@@ -279,6 +279,7 @@ fn over(config: &SimConfig) -> String {
     let model = config.nodes.first().map(|node| node.nic.model).unwrap_or_default();
     match config.workload.function {
         Function::Ethernet => " over the Ethernet function".to_owned(),
+        Function::Tcp => " over TCP".to_owned(),
         Function::Cluster if model == NicModel::default() => String::new(),
         Function::Cluster if model.has(FEATURE_LISTS) => {
             format!(" over {} cards, received as {}", model.title, config.workload.receive.name())

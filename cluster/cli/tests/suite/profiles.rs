@@ -69,6 +69,7 @@ fn the_list_counts_what_is_fitted_and_assumed() {
         "pcie4-100g",
         "fast-ethernet-3c595-p133",
         "fast-ethernet-3c595-pii350",
+        "fast-ethernet-3c905-pii300",
         "htx-200mhz-fitted",
     ];
     assert_eq!(names, expected);

@@ -275,6 +275,16 @@ impl Fabric {
         Way { through_switch, to_node: through_switch + over_link }
     }
 
+    /// How long a frame of `bytes` keeps a port's link, with the silence behind it.
+    pub fn slot(&mut self, port: u16, bytes: usize) -> Span {
+        self.ports.get_mut(usize::from(port)).map_or(Span::ZERO, |port| port.link.slot(bytes))
+    }
+
+    /// How long so many bytes take on a port's link.
+    pub fn span_of_bytes(&self, port: u16, bytes: u64) -> Span {
+        self.ports.get(usize::from(port)).map_or(Span::ZERO, |port| port.link.span(bytes))
+    }
+
     /// Ports of the switch.
     pub fn ports(&self) -> u16 {
         self.ports.len() as u16

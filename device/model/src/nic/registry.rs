@@ -135,8 +135,28 @@ pub struct Parameter {
     pub key: &'static str,
     /// What it means, with its unit, in the words of a manual.
     pub help: &'static str,
+    /// Where its default is from.
+    pub origin: Origin,
     /// What it can be.
     pub kind: Kind,
+}
+
+/// Where the default of a parameter is from: what a card takes and holds decides what is compared with papers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A source gives it: a section of the model's paper, a manual.
+    Source(&'static str),
+    /// No source gives it: why it is what it is.
+    Assumed(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(source) => write!(f, "{source}"),
+            Self::Assumed(why) => write!(f, "assumed: {why}"),
+        }
+    }
 }
 
 /// What a parameter can be.

@@ -20,7 +20,7 @@ use crate::platform::profile::Passing;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Time};
 
-/// Bytes of a word.
+/// Bytes of a word. Ours: the interface has words of 64 bits.
 pub const WORD_BYTES: u64 = 8;
 
 /// Bytes of a descriptor of a queue: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their time.

@@ -193,6 +193,11 @@ impl HostInterface {
         self.occupy_host(Crossing::HostReceive, visible, bytes, self.profile.host.receive_ps)
     }
 
+    /// The host's software that takes `ps`, where the shell says how long: a protocol stack's. Returns when it is done.
+    pub fn software(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
+        self.occupy_host(crossing, ready, bytes, ps)
+    }
+
     /// A copy in host memory. Returns when it is done.
     pub fn host_copy(&mut self, ready: Time, bytes: u64) -> Time {
         let copy_ps = self.profile.host.copy_per_byte_ps.saturating_mul(bytes);

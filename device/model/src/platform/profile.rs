@@ -8,7 +8,7 @@ use alloc::string::String;
 
 use crate::time::Span;
 
-/// Bytes of a bus word in all prices.
+/// Bytes of a bus word in all prices. Ours: prices are of words of 64 bits.
 pub const WORD_BYTES: u64 = 8;
 
 /// What one crossing of a resource costs. A crossing of `n` words in `b` bursts occupies the resource for

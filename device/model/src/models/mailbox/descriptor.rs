@@ -11,8 +11,8 @@ use crate::models::mailbox::config::{Config, MAX_PARTNERS, PORTS};
 use crate::models::mailbox::nic::Mailbox;
 use crate::models::mailbox::wire::{self, Header, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
-    Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
+    Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::parts::effects::WORD_BYTES;
@@ -48,6 +48,7 @@ const PARAMETERS: &[Parameter] = &[Parameter {
     key: REPEAT,
     help: "How long a letter waits for its acknowledgement before it goes again, in microseconds of model time. Doubles each \
            time, up to 100 ms.",
+    origin: Origin::Assumed("many times a round trip of some microseconds"),
     kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
 }];
 

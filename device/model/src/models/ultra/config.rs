@@ -123,7 +123,7 @@ impl Config {
     /// Words of the paper's FIFO RAM: 1 KB (section 3.1).
     pub const FIFO_RAM_WORDS: u16 = 128;
     /// Most entries of a port's authorization table, those included that are revoked and wait for their slices; a packet's
-    /// sender is looked up among them one by one.
+    /// sender is looked up among them one by one. Ours: a bound.
     pub const MAX_AUTHORIZATIONS: u16 = 256;
 
     /// A card as in the paper, with its RAM shared equally.
@@ -136,10 +136,13 @@ impl Config {
             requester_fifo_words: [EQUAL_SHARE; PORTS],
             completer_fifo_words: [EQUAL_SHARE; PORTS],
             max_slices: receive::MAX_SLICES,
+            // Section 3.2: several partners; how many is assumed.
             authorizations: 16,
             unauthorized: Unauthorized::Discard,
             flow_control: FlowControl::Credit,
+            // Ours: the paper has no credits.
             credit_probe_first: Span::from_ns(100_000),
+            // Ours: as before.
             credit_probe_most: Span::from_ns(100_000_000),
             passing: None,
             profile: profile.into(),

@@ -10,8 +10,8 @@ use crate::models::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::models::ultra::nic::Ultra;
 use crate::models::ultra::wire::{self, Header, MAX_WORDS, PROTOCOL, Packet};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem,
+    Promise, Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::platform::profile::Passing;
@@ -60,21 +60,25 @@ const PARAMETERS: &[Parameter] = &[
         key: REQUESTER_FIFO,
         help: "How the requester's FIFO RAM is split: words of 64 bits for each of the eight ports. Each is 0 (port unused) or at \
                least 10 (one full packet), and all together at most 128 (1 KiB, ULTRA paper section 3.1).",
+        origin: Origin::Source("section 3.1: 1 KB in up to eight queues, here equal ones"),
         kind: Kind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
     },
     Parameter {
         key: COMPLETER_FIFO,
         help: "The same for the completer's FIFO RAM.",
+        origin: Origin::Source("section 3.2: as the requester's"),
         kind: Kind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
     },
     Parameter {
         key: PARTNERS,
         help: "Partners that one port can authorize.",
+        origin: Origin::Source("section 3.2: several partners for each port; how many is assumed"),
         kind: Kind::Number { default: 16, least: 1, most: Config::MAX_AUTHORIZATIONS as u64 },
     },
     Parameter {
         key: UNAUTHORIZED,
         help: "What happens to a packet of an unauthorized partner.",
+        origin: Origin::Source("section 3.2: discarded, or a system interrupt"),
         kind: Kind::Choice {
             default: "discard",
             choices: &[
@@ -86,6 +90,9 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: FLOW_CONTROL,
         help: "What keeps senders from overrunning a receive queue.",
+        origin: Origin::Assumed(
+            "the paper has that of links alone, which lets one full queue hold all others up",
+        ),
         kind: Kind::Choice {
             default: "credit",
             choices: &[
@@ -103,6 +110,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: PASSING,
         help: "When Load, TX, RX and Store have something for the next of them.",
+        origin: Origin::Assumed("the platform has what its paper says"),
         kind: Kind::Choice {
             default: "platform",
             choices: &[

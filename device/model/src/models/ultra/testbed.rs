@@ -40,10 +40,12 @@ impl Profile {
     pub fn ultra_200mhz_htx_fitted() -> Self {
         // Section 4: "latencies of 11 cycles when receiving and 7 cycles when sending data towards the host".
         const HT_CORE_IN_PS: u64 = 11 * 5_000;
+        /// Section 4.
         const HT_CORE_OUT_PS: u64 = 7 * 5_000;
         // A 16-bit HyperTransport link at 400 MHz, double data rate, moves 1.6 GB/s (the paper's reference 20): 5 ns a
         // word, and one word of header a burst. Section 3.3 and 3.4: a message is one burst each way.
         const HT_WORD_PS: u64 = 5_000;
+        /// Section 3.3.
         const ONE_BURST_BYTES: u64 = 128;
         const INWARD: Price = Price {
             latency_ps: HT_CORE_IN_PS,

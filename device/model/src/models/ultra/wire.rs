@@ -13,6 +13,8 @@
 //! header, with which the packets share a wire with IP, and connection and number, which [`crate::parts::credit`] needs.
 //!
 //! There is no padding: the frame ends with its last FLIT, so that a corrupted bit is found wherever it is.
+//!
+//! Constants: ours, the format; what it carries is the paper's section 3.
 
 use crc::{CRC_16_IBM_3740, Crc, Table};
 use thiserror::Error;
