@@ -24,7 +24,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use niclab_isa::{Alu, AluOp, ByteSource, Combine, Half, Ternary, Word};
+use niclab_isa::word::ByteSource;
+use niclab_isa::{Alu, AluOp, Combine, Half, Ternary, Word};
 
 /// What may be planted to see that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
