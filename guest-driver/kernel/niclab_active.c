@@ -220,32 +220,15 @@ static void niclab_active_begin(struct niclab_rings *rings, u32 node, struct nic
 	peer->come = 0;
 }
 
-/*
- * Eight bytes at a time: the kernel's own copy is one string instruction on new processors, and emulated ones, which call
- * themselves new, carry that out byte by byte.
- */
-static void niclab_active_copy_words(void *to, const void *from, u32 bytes)
-{
-	u32 at;
-
-	for (at = 0; at + sizeof(u64) <= bytes; at += sizeof(u64))
-		WRITE_ONCE(*(u64 *)(to + at), READ_ONCE(*(const u64 *)(from + at)));
-	for (; at < bytes; at++)
-		WRITE_ONCE(*(u8 *)(to + at), READ_ONCE(*(const u8 *)(from + at)));
-}
-
 /* The one copy: out of the ring's buffer into the program's. */
 static void niclab_active_copy(struct niclab_active *active, u32 buffer, u32 offset, const void *data, u32 bytes)
 {
 	u64 at = active->region->offset + (u64)buffer * active->buffer_bytes + offset;
-	void *page;
 	u32 part;
 
 	while (bytes) {
 		part = min_t(u32, bytes, PAGE_SIZE - offset_in_page(at));
-		page = kmap_local_page(active->region->pages[at >> PAGE_SHIFT]);
-		niclab_active_copy_words(page + offset_in_page(at), data, part);
-		kunmap_local(page);
+		memcpy_to_page(active->region->pages[at >> PAGE_SHIFT], offset_in_page(at), data, part);
 		data += part;
 		at += part;
 		bytes -= part;

@@ -24,8 +24,6 @@ use crate::{
 const MODELS: [&str; 4] = ["gamma"; 4];
 const INTERRUPTED: usize = 2;
 const MEMORY_MIB: u32 = 160;
-/// Half a window: with a whole one, the default, sender and receiver work by turns, and wait for each other between them.
-const ACKNOWLEDGE_FRAMES: u64 = 16;
 /// Fast Ethernet's.
 const MTU_BYTES: u32 = 1_500;
 
@@ -180,9 +178,6 @@ fn cluster() -> Result<Cluster> {
     let mut cluster = crate::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)?;
     // Of the cards that are added no template knows.
     cluster.boot = BootChoice::Cold;
-    for node in &mut cluster.nodes {
-        node.nic.set("acknowledge_every", Value::Number(ACKNOWLEDGE_FRAMES))?;
-    }
     for node in &mut cluster.nodes[INTERRUPTED..] {
         for (key, value) in [("interrupt_frames", 1), ("interrupt_delay_us", 0)] {
             node.nic.set(key, Value::Number(value))?;
