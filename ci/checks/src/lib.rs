@@ -1,8 +1,8 @@
 //! Checks of the source: who imports whom, and the style that CONTRIBUTING.md asks for.
 //!
-//! `tests/layering.rs` compares who imports whom with the one table of who may; `tests/circles.rs` does it with
-//! the files of a package; `tests/models.rs` finds shared code that names a NIC model; `tests/style.rs` holds every source to
-//! the limits of CONTRIBUTING.md.
+//! `tests/layering.rs` compares who imports whom with the one table of who may; `tests/circles.rs` does it with the files of a
+//! package; `tests/models.rs` finds shared code that names a NIC model, and `tests/constants.rs` numbers of models that do not say
+//! where they are from; `tests/style.rs` holds every source to the limits of CONTRIBUTING.md.
 
 pub mod modules;
 

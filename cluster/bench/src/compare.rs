@@ -69,7 +69,7 @@ impl Runner for Here {
         let mut cluster = LiveCluster::boot(scenario, self.offline)?;
         let report = match scenario.workload.function {
             Function::Cluster => cluster.measure(),
-            Function::Ethernet => cluster.benchmark(&["--transport", "tcp"]),
+            Function::Ethernet | Function::Tcp => cluster.benchmark(&["--transport", "tcp"]),
         };
         cluster.shut_down();
         report
@@ -252,13 +252,13 @@ impl Figures {
         let messages = messages(workload);
         let of_message = |sum: u64| sum as f64 / messages.max(1) as f64;
         let sum = |count: &dyn Fn(&NodeFigures) -> u64| of_message(report.nodes.iter().map(count).sum());
-        let is_of_function = |cause: &str| cause.starts_with("ethernet_") == (function == Function::Ethernet);
+        let is_of_function = |cause: &str| cause.starts_with("ethernet_") == (function != Function::Cluster);
         let in_ledgers =
             |what: &str| sum(&|node| node.ledgers().map(|(_, ledger)| in_ledger(what, ledger)).sum());
         let latency = match function {
             Function::Cluster => report.model.latency,
             // Whoever receives what is measured: the second node.
-            Function::Ethernet => {
+            Function::Ethernet | Function::Tcp => {
                 report.nodes.get(1).map(|node| node.ethernet_model_latency).unwrap_or_default()
             }
         };

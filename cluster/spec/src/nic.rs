@@ -451,14 +451,15 @@ fn describe(schema: &mut Schema, text: &str, default: &serde_json::Value) {
     schema.insert("default".to_owned(), default.clone());
 }
 
-fn parameters_schema(model: NicModel) -> serde_json::Value {
-    let schema = |parameter: &Parameter| match &parameter.kind {
+fn parameter_schema(parameter: &Parameter) -> serde_json::Value {
+    let description = format!("{} The default is from: {}.", parameter.help, parameter.origin);
+    match &parameter.kind {
         Kind::Number { default, least, most } => json!({
-            "description": parameter.help, "type": "integer", "format": "uint64",
+            "description": description, "type": "integer", "format": "uint64",
             "minimum": least, "maximum": most, "default": default,
         }),
         Kind::Numbers { default, most } => json!({
-            "description": parameter.help, "type": "array",
+            "description": description, "type": "array",
             "items": {"type": "integer", "format": "uint64", "minimum": 0, "maximum": most},
             "minItems": default.len(), "maxItems": default.len(), "default": default,
         }),
@@ -467,11 +468,17 @@ fn parameters_schema(model: NicModel) -> serde_json::Value {
                 .iter()
                 .map(|choice| json!({"const": choice.name, "description": choice.help, "type": "string"}))
                 .collect();
-            json!({"description": parameter.help, "type": "string", "oneOf": words, "default": default})
+            json!({"description": description, "type": "string", "oneOf": words, "default": default})
         }
-    };
-    let properties: serde_json::Map<_, _> =
-        model.parameters.iter().map(|parameter| (parameter.key.to_owned(), schema(parameter))).collect();
+    }
+}
+
+fn parameters_schema(model: NicModel) -> serde_json::Value {
+    let properties: serde_json::Map<_, _> = model
+        .parameters
+        .iter()
+        .map(|parameter| (parameter.key.to_owned(), parameter_schema(parameter)))
+        .collect();
     json!({
         "description": format!("Parameters of the {} model.", model.title),
         "type": "object",

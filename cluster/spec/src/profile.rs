@@ -1,7 +1,7 @@
 //! Platform profiles: what each crossing costs in model time.
 //!
-//! Each number is a [`Fact`]: the value, and where it comes from. A number without a source is marked as fitted, with
-//! what it was fitted to. Units stand at the end of each key.
+//! Each number is a [`Fact`]: the value, and where it comes from. A number that no source gives says whether it was fitted to a
+//! published one, or assumed. Units stand at the end of each key.
 
 mod check;
 
@@ -21,9 +21,19 @@ pub struct Fact {
     pub value: u64,
     /// Where it comes from: a paper's section, a data sheet, a measurement.
     pub source: String,
-    /// For a number that no source gives: what it was fitted to, and how far off it leaves the rest.
+    /// For a number that no source gives and that was chosen for a published one: which, and how far off it leaves the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitted: Option<String>,
+    /// For a number that no source gives and that was chosen for no published one: why it is what it is, and what depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<String>,
+}
+
+impl Fact {
+    /// Adds this number under its full key.
+    fn collect<'a>(&'a self, key: &str, facts: &mut Vec<(String, &'a Self)>) {
+        facts.push((key.to_owned(), self));
+    }
 }
 
 macro_rules! section {
@@ -77,6 +87,22 @@ section! {
 }
 
 section! {
+    /// The computing of a TCP/IP stack, in processor time, beside copies and interrupts.
+    Stack {
+        /// A call of the program: into the system and out of it.
+        system_call_ps,
+        /// TCP, IP and driver for each segment that is sent, an acknowledgement as well.
+        segment_send_ps,
+        /// Driver, IP and TCP for each segment that came.
+        segment_receive_ps,
+        /// From the end of that until a program that waited goes on.
+        wake_up_ps,
+        /// Checking what came, for each byte. What is sent is summed up while it is copied.
+        checksum_per_byte_ps,
+    }
+}
+
+section! {
     /// The host's own overheads, in processor time.
     Host {
         /// Software before the first store or the doorbell of a message.
@@ -87,6 +113,8 @@ section! {
         interrupt_ps,
         /// One copy in host memory, for each byte.
         copy_per_byte_ps,
+        ? /// The computing of its TCP/IP stack. Without it the platform has none, and no workload goes over TCP.
+        stack: Stack,
     }
 }
 
@@ -120,12 +148,15 @@ section! {
 
 section! {
     /// One state machine of the card: a packet of `n` words of 64 bits (payload and tag) keeps it busy for
-    /// `fixed_millicycles + n * per_word_millicycles`.
+    /// `fixed_millicycles + n * per_word_millicycles + closing_millicycles`.
     Machine {
-        /// Thousandths of a cycle for each packet.
+        /// Thousandths of a cycle for each packet, before its first word.
         fixed_millicycles,
         /// Thousandths of a cycle for each word.
         per_word_millicycles,
+        ? /// Thousandths of a cycle for each packet, after its last word. Where machines pass words on, no word waits for them.
+        /// Without it: none.
+        closing_millicycles: Fact,
     }
 }
 
@@ -193,6 +224,43 @@ pub enum Forwarding {
     CutThrough,
     /// Once all of the frame is there.
     StoreAndForward,
+    /// There is no switch: all nodes share one wire, half duplex, as behind an Ethernet repeater, and what begins at once collides
+    /// (IEEE 802.3, clause 4). Simulated alone.
+    Repeater,
+    /// The same, of cards that do not capture the wire: who has just sent backs off so that another goes first (Ramakrishnan and Yang,
+    /// *The Ethernet capture effect: analysis and solution*, 1994; Digital's patent EP 0 632 620).
+    RepeaterWithoutCapture,
+}
+
+impl Forwarding {
+    /// Whether all nodes share one wire.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Repeater | Self::RepeaterWithoutCapture)
+    }
+}
+
+/// What is around a frame on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Framing {
+    /// Ethernet's: header, preamble, check sequence, gap, and a shortest frame. The switch goes by the header's addresses.
+    #[default]
+    Ethernet,
+    /// Nothing. A frame that has routing of its own leaves its Ethernet header off and is forwarded by that routing; any other
+    /// is carried with its header and forwarded by it.
+    Native,
+}
+
+/// When a machine of a card has something for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Passing {
+    /// Once it has done all of a packet.
+    #[default]
+    StoreAndForward,
+    /// Word after word.
+    CutThrough,
 }
 
 /// The prices of one platform.
@@ -210,6 +278,12 @@ pub struct Profile {
     /// How the network's switch forwards, where the cluster file does not say.
     #[serde(default)]
     pub forwarding: Forwarding,
+    /// What is around a frame on the network's links, where the cluster file does not say.
+    #[serde(default)]
+    pub framing: Framing,
+    /// When a machine of a card has something for the next one, where the model can do either and the cluster file does not say.
+    #[serde(default)]
+    pub passing: Passing,
     /// The host processor.
     pub host: Host,
     /// The I/O bus.
@@ -246,6 +320,12 @@ bundled! {
     "pcie4-100g"
     "fast-ethernet-3c595-p133"
     "fast-ethernet-3c595-pii350"
+    "fast-ethernet-3c905-pii300"
+    "htx-200mhz-fitted"
+    "htx-asic-600mhz"
+    "htx-asic-1ghz"
+    "match-150mhz"
+    "match-750mhz"
 }
 
 impl Profile {
@@ -361,8 +441,8 @@ mod tests {
     }
 
     #[test]
-    fn the_ultra_profile_gives_the_papers_latencies_and_rates() {
-        let ni = Profile::bundled("htx-200mhz").unwrap().ni;
+    fn the_fitted_profile_gives_the_latencies_and_rates_that_it_was_fitted_to() {
+        let ni = Profile::bundled("htx-200mhz-fitted").unwrap().ni;
         let machines = ["load", "transmit", "receive", "store"].map(|name| &ni.machines[name]);
         let spans_ps = |words: u64| {
             machines.map(|machine| {

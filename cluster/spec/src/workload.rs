@@ -60,6 +60,42 @@ pub struct Workload {
     /// one, docs/SIMULATOR.md has its form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<PathBuf>,
+    /// How the stack's TCP behaves, of `function = "tcp"`.
+    #[serde(default, skip_serializing_if = "TcpTerms::is_default")]
+    pub tcp: TcpTerms,
+}
+
+/// How TCP behaves at both ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpTerms {
+    /// Whether a segment that is not full waits while another is unacknowledged (Nagle, RFC 896).
+    pub nagle: bool,
+    /// Whether acknowledgements wait for a second full segment, for an answer to ride on, or for 200 ms (RFC 1122, 4.2.3.2).
+    pub delayed_acks: bool,
+    /// Bytes that may be under way to a receiver, which has a buffer of so many.
+    #[schemars(range(min = 4096, max = 65535))]
+    pub window_bytes: u32,
+    /// Whether the processor drives each transfer of the card and waits for it, as an earlier driver of the 3C905 did; else the card
+    /// walks descriptors by itself.
+    pub cpu_driven: bool,
+}
+
+impl Default for TcpTerms {
+    /// As where programs switch Nagle's algorithm off, on Linux 2.0, whose windows are of 15 bits.
+    fn default() -> Self {
+        Self { nagle: false, delayed_acks: true, window_bytes: 32_767, cpu_driven: false }
+    }
+}
+
+impl TcpTerms {
+    /// Fewest and most bytes of a window: two full segments at least, and what a header says without scaling.
+    pub const WINDOW_BYTES: std::ops::RangeInclusive<u32> = 4_096..=65_535;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Who sends to whom, and when.
@@ -191,6 +227,9 @@ pub enum Function {
     Cluster,
     /// The Ethernet function, a conventional NIC: descriptors, DMA, an interrupt for each notification, copies.
     Ethernet,
+    /// TCP over the Ethernet function: streams of segments, with a stack's computing as the profile prices it. Simulated alone: in
+    /// guests, programs open sockets of their own.
+    Tcp,
 }
 
 impl Function {
@@ -200,6 +239,7 @@ impl Function {
         match self {
             Self::Cluster => "cluster",
             Self::Ethernet => "ethernet",
+            Self::Tcp => "tcp",
         }
     }
 }
@@ -249,6 +289,12 @@ impl Workload {
     pub const RECORDED_BYTES: u32 = 64;
     /// Headers in front of a message on the Ethernet function: IPv4 and UDP.
     pub const ETHERNET_HEADERS_BYTES: u32 = 28;
+    /// Headers in front of a segment's data: IPv4 and TCP.
+    pub const TCP_HEADERS_BYTES: u32 = 40;
+    /// The least MTU for which hosts must be ready (RFC 1122, section 3.3.3: what every host takes).
+    pub const TCP_LEAST_MTU_BYTES: u32 = 576;
+    /// The longest message over TCP, which has no limit of its own.
+    pub const MAX_STREAM_BYTES: u32 = 16 << 20;
     /// Most messages: 2^40 keep every sum of picoseconds within its 64 bits for prices of microseconds.
     pub const MAX_COUNT: u64 = 1 << 40;
 
@@ -268,6 +314,7 @@ impl Workload {
             neighbours: None,
             receiver: None,
             recording: None,
+            tcp: TcpTerms { nagle: false, delayed_acks: true, window_bytes: 32_767, cpu_driven: false },
         }
     }
 
@@ -363,9 +410,16 @@ impl Workload {
                 problems.add("recording", what, "leave it out, or use kind = \"replay\"");
             }
         }
-        if self.interrupt_every != 0 && self.function == Function::Ethernet {
+        if self.interrupt_every != 0 && self.function != Function::Cluster {
             let what = "the Ethernet function interrupts for each notification, not for chosen messages";
             problems.add("interrupt_every", what, "leave it out, or use function = \"cluster\"");
+        }
+        if !self.tcp.is_default() && self.function != Function::Tcp {
+            problems.add("tcp", "nothing goes over TCP", "leave it out, or use function = \"tcp\"");
+        }
+        if !TcpTerms::WINDOW_BYTES.contains(&self.tcp.window_bytes) {
+            let what = format!("a window of {} bytes", self.tcp.window_bytes);
+            problems.add("tcp.window_bytes", what, "use 4096 to 65535");
         }
     }
 
@@ -407,13 +461,15 @@ impl Workload {
 
     fn check_node(&self, node: &WorkloadNode<'_>, nodes: u32, problems: &mut Problems) {
         if self.datagram_every != 0
-            && (self.function == Function::Ethernet || !node.nic.model.has(FEATURE_RINGS))
+            && (self.function != Function::Cluster || !node.nic.model.has(FEATURE_RINGS))
         {
             let what = "this NIC carries no ordinary networking beside its messages";
             problems.add("datagram_every", what, "leave it out, or use a NIC with descriptor rings");
         }
         match (self.function, node.nic.model) {
-            (Function::Ethernet, _) if matches!(self.kind, WorkloadKind::Reduce | WorkloadKind::Echo) => {
+            (Function::Ethernet | Function::Tcp, _)
+                if matches!(self.kind, WorkloadKind::Reduce | WorkloadKind::Echo) =>
+            {
                 let what = "the Ethernet function has neither sums nor peripherals";
                 problems.add("function", what, "use function = \"cluster\", or another kind");
             }
@@ -425,6 +481,19 @@ impl Workload {
                         self.message_bytes, node.mtu_bytes
                     );
                     problems.add("message_bytes", what, &format!("use at most {most}"));
+                }
+            }
+            (Function::Tcp, _) => {
+                let most = Self::MAX_STREAM_BYTES;
+                if self.message_bytes > most {
+                    let what = format!("a message of {} bytes", self.message_bytes);
+                    problems.add("message_bytes", what, &format!("use at most {most}"));
+                }
+                if node.mtu_bytes < Self::TCP_LEAST_MTU_BYTES {
+                    let what = format!("segments of an MTU of {} bytes carry nothing", node.mtu_bytes);
+                    let remedy =
+                        format!("use links with an mtu_bytes of {} at least", Self::TCP_LEAST_MTU_BYTES);
+                    problems.add("function", what, &remedy);
                 }
             }
             (Function::Cluster, model) => {

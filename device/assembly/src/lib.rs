@@ -6,17 +6,17 @@ pub mod figures;
 
 use std::sync::Arc;
 
-use niclab_model::fabric::Forwarding;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkConfig;
+use niclab_model::fabric::{Forwarding, Routing};
 use niclab_model::nic::fault_injector::{Fault, Rate, Rates};
 use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
 use niclab_model::platform::profile::{
-    BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Price, Profile,
+    BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Passing, Price, Profile,
 };
 use niclab_model::random::Chance;
 use niclab_model::time::Span;
-use niclab_spec::{DeviceFaultRate, NicConfig};
+use niclab_spec::{DeviceFaultRate, Framing, NicConfig};
 
 /// The card of node `number`, in a cluster of `nodes` nodes whose links all carry frames with a payload of `mtu_bytes`.
 ///
@@ -38,13 +38,25 @@ pub fn least_mtu_bytes<'a>(links: impl IntoIterator<Item = &'a niclab_spec::Link
     mtus.min().unwrap_or(niclab_spec::LinkConfig::DEFAULT_MTU_BYTES)
 }
 
-/// A link.
-pub fn link(link: &niclab_spec::LinkConfig) -> LinkConfig {
+/// A link of a network with this framing.
+pub fn link(link: &niclab_spec::LinkConfig, framing: Framing) -> LinkConfig {
+    let framed = match framing {
+        Framing::Ethernet => LinkConfig::ethernet(link.bandwidth_bits_per_s),
+        Framing::Native => LinkConfig::native(link.bandwidth_bits_per_s),
+    };
     LinkConfig {
         latency: Span::from_ns(link.latency_ns),
         mtu_bytes: link.mtu_bytes,
         queue_frames: link.queue_frames,
-        ..LinkConfig::ethernet(link.bandwidth_bits_per_s)
+        ..framed
+    }
+}
+
+/// What the switch of a network with this framing forwards by, beside Ethernet addresses.
+pub fn routing(framing: Framing) -> Option<Routing> {
+    match framing {
+        Framing::Ethernet => None,
+        Framing::Native => Some(niclab_model::models::routed_to),
     }
 }
 
@@ -66,6 +78,10 @@ pub const fn forwarding(forwarding: niclab_spec::Forwarding) -> Forwarding {
     match forwarding {
         niclab_spec::Forwarding::CutThrough => Forwarding::CutThrough,
         niclab_spec::Forwarding::StoreAndForward => Forwarding::StoreAndForward,
+        // What a repeater lets through it passes on at once; when it does is the simulator's to say.
+        niclab_spec::Forwarding::Repeater | niclab_spec::Forwarding::RepeaterWithoutCapture => {
+            Forwarding::CutThrough
+        }
     }
 }
 
@@ -96,13 +112,14 @@ macro_rules! machine {
         MachineCycles {
             fixed_millicycles: $place.fixed_millicycles.value,
             per_word_millicycles: $place.per_word_millicycles.value,
+            closing_millicycles: $place.closing_millicycles.as_ref().map_or(0, |closing| closing.value),
         }
     };
 }
 
 /// The prices of a platform.
 pub fn profile(profile: &niclab_spec::Profile) -> Profile {
-    let niclab_spec::Profile { host, bus, ni, network, .. } = profile;
+    let niclab_spec::Profile { host, bus, ni, network, passing, .. } = profile;
     Profile {
         host: HostPrices {
             send_ps: host.send_ps.value,
@@ -129,6 +146,10 @@ pub fn profile(profile: &niclab_spec::Profile) -> Profile {
         ni: NiPrices {
             clock_ps: ni.clock_ps.value,
             machines: ni.all_machines().map(|(name, _, cycles)| (name, machine!(cycles))).collect(),
+            passing: match passing {
+                niclab_spec::Passing::StoreAndForward => Passing::StoreAndForward,
+                niclab_spec::Passing::CutThrough => Passing::CutThrough,
+            },
             local_bus: ni.local_bus.as_ref().map_or(Price::FREE, |local_bus| price!(local_bus)),
         },
         network: NetworkPrices { switch_fall_through_ps: network.switch_fall_through_ps.value },
@@ -140,9 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bundled_profile_is_the_models_own() {
-        let bundled = niclab_spec::Profile::bundled("ultra-200mhz-htx").unwrap();
-        assert_eq!(profile(&bundled), Profile::ultra_200mhz_htx());
+    fn the_bundled_profiles_are_the_models_own() {
+        for (name, own) in [
+            ("ultra-200mhz-htx", Profile::ultra_200mhz_htx()),
+            ("htx-200mhz-fitted", Profile::ultra_200mhz_htx_fitted()),
+        ] {
+            assert_eq!(profile(&niclab_spec::Profile::bundled(name).unwrap()), own, "{name}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Output, PageStore, Register};
 use niclab_model::platform::profile::Profile;
-use niclab_model::time::Span;
+use niclab_model::time::{Passage, Span};
 
 const SLICES: u32 = 256;
 const MESSAGES: u64 = 5_000_000;
@@ -46,14 +46,15 @@ impl World {
     fn carry(&mut self, from: usize) {
         while let Some(output) = self.nics[from].poll_output() {
             match &output {
-                Output::Frame { at, frame, message, .. } => {
+                Output::Frame { at, tail, frame, message } => {
                     let mut deliveries = Deliveries::new();
-                    self.fabric.forward(*at, from as u16, frame, *message, &mut deliveries);
+                    let ready = Passage { head: *at, tail: *tail };
+                    self.fabric.forward(ready, from as u16, frame, *message, &mut deliveries);
                     for delivery in &deliveries {
                         let to = usize::from(delivery.to);
                         self.nics[to].handle(
                             delivery.at,
-                            Input::Frame { head: delivery.at, frame, message: *message },
+                            Input::Frame { head: delivery.head, frame, message: *message },
                         );
                         self.carry(to);
                     }

@@ -24,6 +24,7 @@ pub mod figures;
 pub mod frames;
 pub mod hand_over;
 pub mod host;
+pub mod medium;
 pub mod observer;
 pub mod queue;
 pub mod run;

@@ -35,6 +35,8 @@ pub enum Event {
     },
     /// The host's program goes on.
     Host,
+    /// The wire that all nodes share is silent, or a station has waited long enough.
+    Silence,
     /// The NIC's next deadline.
     Timeout,
     /// It is time for all cards to take another program.
@@ -56,7 +58,7 @@ impl Event {
     const fn lane(self) -> Lane {
         match self {
             Self::Host | Self::Timeout | Self::HandOver | Self::Arrive { .. } => Lane::Node,
-            Self::Depart { .. } => Lane::ToSwitch,
+            Self::Depart { .. } | Self::Silence => Lane::ToSwitch,
             Self::Cross { .. } => Lane::ToNode,
         }
     }
@@ -312,7 +314,7 @@ mod tests {
             Event::Arrive { frame } => (at.as_ps(), node, 0, frame),
             Event::Depart { frame } => (at.as_ps(), node, 1, frame),
             Event::Cross { frame } => (at.as_ps(), node, 2, frame),
-            Event::Host | Event::Timeout | Event::HandOver => (at.as_ps(), node, 3, 0),
+            Event::Host | Event::Timeout | Event::HandOver | Event::Silence => (at.as_ps(), node, 3, 0),
         })
     }
 

@@ -12,10 +12,10 @@ use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic, Rates};
 use niclab_model::nic::hand_over::{HandOver, Switch};
 use niclab_model::nic::registry::{self, BuildError, Promises};
 use niclab_model::platform::profile::Profile;
-use niclab_model::time::{Span, Time};
+use niclab_model::time::{Passage, Span, Time};
 use niclab_observe::timeline::Owner;
 use niclab_spec::sim::SimNode;
-use niclab_spec::{Function, SimConfig, WorkloadKind};
+use niclab_spec::{Forwarding, Function, SimConfig, WorkloadKind};
 use niclab_workloads::{ChannelTerms, Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
@@ -23,7 +23,9 @@ use crate::bound::{Bound, Progress, Rounds};
 use crate::checker::{Check, Checker, Promise};
 use crate::hand_over::HandOvers;
 use crate::host::ethernet::EthernetHost;
+use crate::host::tcp::{Prices, TcpHost};
 use crate::host::{Effects, Host, HostSeat, Parcel, Refused, maker_of, next_event};
+use crate::medium::Medium;
 use crate::observer::Observer;
 use crate::queue::{Event, Queue, Slab};
 
@@ -60,6 +62,14 @@ pub enum WorldError {
         /// Name of the model.
         model: &'static str,
     },
+    /// A platform without a protocol stack.
+    #[error(
+        "the profile `{profile}` says nothing of a TCP/IP stack; use one with [host.stack], or function = \"ethernet\""
+    )]
+    NoStack {
+        /// Its name.
+        profile: String,
+    },
     /// A link's parameters.
     #[error("{0}; correct the cluster's [[link]] tables")]
     Link(#[from] LinkError),
@@ -94,6 +104,8 @@ pub type Wrap<'a> = &'a dyn Fn(u16, Box<dyn Nic>) -> Box<dyn Nic>;
 
 /// A frame under way, from the card that sends it to the card that receives it.
 struct Flight {
+    /// The node that sends it.
+    from: u16,
     parcel: Parcel,
     /// Where it is going, once it has entered the switch.
     transit: Option<Transit>,
@@ -106,6 +118,8 @@ pub struct World<'a> {
     queue: Queue,
     flights: Slab<Flight>,
     fabric: Fabric,
+    /// The wire that all share, where there is no switch.
+    medium: Option<Medium>,
     nodes: Vec<Node>,
     checker: Checker,
     events: u64,
@@ -154,6 +168,10 @@ impl<'a> World<'a> {
             clock: Time::ZERO,
             queue: Queue::new(fabric.shortest_way()),
             flights: Slab::default(),
+            medium: config.forwarding.is_shared().then(|| {
+                let avoids_capture = config.forwarding == Forwarding::RepeaterWithoutCapture;
+                Medium::new(count, avoids_capture, config.seed, |bytes| fabric.span_of_bytes(0, bytes))
+            }),
             fabric,
             nodes: nodes.collect::<Result<_, WorldError>>()?,
             checker: Checker::new(&flows, promise(config, plan)),
@@ -243,7 +261,8 @@ impl<'a> World<'a> {
             }
             self.events += 1;
             match event {
-                Event::Depart { frame } => self.depart(at, node, frame),
+                Event::Depart { frame } => self.set_off(at, node, frame),
+                Event::Silence => self.begin_frame(at),
                 Event::Cross { frame } => self.cross(at, node, frame),
                 Event::Arrive { frame } => self.arrive(at, node, frame),
                 Event::Host => self.step(at, node),
@@ -305,7 +324,39 @@ impl<'a> World<'a> {
         self.checker.sent + self.checker.received
     }
 
-    /// A frame is ready for its sender's link.
+    /// A frame is ready for its sender's link, or for the wire that all share.
+    fn set_off(&mut self, now: Time, node: u16, place: u32) {
+        let Some(medium) = &mut self.medium else { return self.depart(now, node, place) };
+        let Some(flight) = self.flights.get(place) else { return };
+        medium.offer(flight.from, place);
+        self.await_silence(now);
+    }
+
+    /// Somebody may begin to send on the wire that all share.
+    fn begin_frame(&mut self, now: Time) {
+        let begun = self.medium.as_mut().and_then(|medium| medium.begin(now));
+        if let Some((node, place)) = begun
+            && let Some(flight) = self.flights.get_mut(place)
+        {
+            let passage = &mut flight.parcel.passage;
+            *passage = Passage { head: passage.head.max(now), tail: passage.tail.max(now) };
+            // A card that has not all of a frame when it begins holds the wire until it has.
+            let held = passage.tail.since(passage.head);
+            let slot = self.fabric.slot(node, flight.parcel.frame.len());
+            let until = now + slot.max(held);
+            self.medium.iter_mut().for_each(|medium| medium.hold(until));
+            self.depart(now, node, place);
+        }
+        self.await_silence(now);
+    }
+
+    fn await_silence(&mut self, now: Time) {
+        if let Some(at) = self.medium.as_mut().and_then(|medium| medium.wake(now)) {
+            self.queue.push(at, 0, 0, Event::Silence);
+        }
+    }
+
+    /// A frame leaves over its sender's link.
     fn depart(&mut self, now: Time, node: u16, place: u32) {
         let Some(flight) = self.flights.get_mut(place) else { return };
         self.clock = self.clock.max(now);
@@ -320,7 +371,7 @@ impl<'a> World<'a> {
         }
         if let Some(parcel) = own {
             let at = parcel.passage.tail;
-            let frame = self.flights.put(Flight { parcel, transit: None });
+            let frame = self.flights.put(Flight { from: node, parcel, transit: None });
             self.queue.push(at, node, node, Event::Arrive { frame });
         }
         let Some((last, others)) = transits.split_last() else { return self.flights.remove(place) };
@@ -328,7 +379,7 @@ impl<'a> World<'a> {
         flight.transit = Some(*last);
         let parcel = (!others.is_empty()).then(|| flight.parcel.clone());
         for (transit, parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
-            let frame = self.flights.put(Flight { parcel, transit: Some(*transit) });
+            let frame = self.flights.put(Flight { from: node, parcel, transit: Some(*transit) });
             self.queue.push(transit.ready, transit.to, node, Event::Cross { frame });
         }
         self.queue.push(last.ready, last.to, node, Event::Cross { frame: place });
@@ -350,7 +401,7 @@ impl<'a> World<'a> {
         flight.parcel.arrive(last);
         for (delivery, mut parcel) in others.iter().zip(std::iter::repeat(parcel).flatten()) {
             parcel.arrive(delivery);
-            let frame = self.flights.put(Flight { parcel, transit: None });
+            let frame = self.flights.put(Flight { from: node, parcel, transit: None });
             self.queue.push(delivery.at, delivery.to, node, Event::Arrive { frame });
         }
         self.queue.push(last.at, last.to, node, Event::Arrive { frame: place });
@@ -404,8 +455,10 @@ impl<'a> World<'a> {
         // Most events send nothing.
         while let Some(parcel) = self.effects.frames.pop_front() {
             let at = parcel.passage.head;
-            let frame = self.flights.put(Flight { parcel, transit: None });
-            self.queue.push(at, number, number, Event::Depart { frame });
+            let frame = self.flights.put(Flight { from: number, parcel, transit: None });
+            // Who shares a wire with all others has no lane of its own.
+            let lane = if self.medium.is_some() { 0 } else { number };
+            self.queue.push(at, lane, number, Event::Depart { frame });
         }
         let Some(node) = self.nodes.get_mut(usize::from(number)) else { return };
         let deadline = node.host.deadline().map(|at| at.max(now));
@@ -548,8 +601,24 @@ impl Common<'_> {
     fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
         let &Self { config, flows, mtu_bytes, terms, posts, channels, wrap, .. } = self;
         let (count, profile) = (config.nodes.len() as u16, Arc::clone(&self.profile));
-        if config.workload.function == Function::Ethernet {
-            return Ok(Box::new(EthernetHost::new(number, Conventional::new(profile), Arc::clone(flows))));
+        match config.workload.function {
+            Function::Cluster => {}
+            Function::Ethernet => {
+                return Ok(Box::new(EthernetHost::new(
+                    number,
+                    Conventional::new(profile),
+                    Arc::clone(flows),
+                )));
+            }
+            Function::Tcp => {
+                let stack = config.profile.host.stack.as_ref();
+                let stack =
+                    stack.ok_or_else(|| WorldError::NoStack { profile: config.profile.name.clone() })?;
+                let (nic, flows, prices) =
+                    (Conventional::new(profile), Arc::clone(flows), Prices::new(stack));
+                let terms = (config.workload.tcp, mtu_bytes);
+                return Ok(Box::new(TcpHost::new(number, nic, flows, prices, terms)));
+            }
         }
         let (name, model) = (|| node.name.clone(), node.nic.model.name);
         let maker = maker_of(node.nic.model.descriptor());
@@ -571,12 +640,13 @@ impl Common<'_> {
 
 fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
     let profile = niclab_assembly::profile(&config.profile);
-    Fabric::new(&FabricConfig {
-        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
+    let fabric = Fabric::new(&FabricConfig {
+        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link, config.framing)).collect(),
         forwarding: niclab_assembly::forwarding(config.forwarding),
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
-    })
+    })?;
+    Ok(fabric.routed_by(niclab_assembly::routing(config.framing)))
 }
 
 /// What this configuration promises of every message. A switch's queue that may overflow is a faulty network, too; a link
@@ -585,6 +655,8 @@ fn promise(config: &SimConfig, plan: &Plan) -> Promise {
     let is_parted = config.nodes.iter().any(|node| node.link.faults.partition);
     let (promises, is_deep) = match config.workload.function {
         Function::Ethernet => (ETHERNET_PROMISES, max_datagrams(config, plan) <= config.least_queue_frames()),
+        // It sends again what was lost, as often as it takes.
+        Function::Tcp => (TCP_PROMISES, config.has_deep_queues()),
         Function::Cluster => (config.promises(), config.has_deep_queues()),
     };
     let now = promises.on(config.has_faulty_links(), is_deep);
@@ -602,6 +674,9 @@ const ETHERNET_PROMISES: Promises = Promises {
     sound: registry::Promise::ALL,
     faulty: registry::Promise { is_delivered: false, is_once: false, is_in_order: false },
 };
+
+/// All of it, whatever links do.
+const TCP_PROMISES: Promises = Promises { sound: registry::Promise::ALL, faulty: registry::Promise::ALL };
 
 /// Datagrams that may wait for one link, if all are sent at once.
 fn max_datagrams(config: &SimConfig, plan: &Plan) -> u64 {

@@ -1,4 +1,4 @@
-//! The GAMMA paper's figures 2 and 3: throughput over size, without flow control and with windows of several sizes, and of the earlier
+//! The GAMMA paper's figures: TCP; throughput over size, without flow control and with windows of several sizes, and of the earlier
 //! card whose transfers the processor drives, on both processors; what section 3 says of a hundred nodes; and of damage on links.
 //!
 //! As the paper did, all is taken from round trips of a polling program. A message of the simulator begins with 16 bytes by which
@@ -7,6 +7,7 @@
 mod claims;
 mod guests;
 mod live;
+mod tcp;
 mod text;
 
 use anyhow::{Context, Result, ensure};
@@ -58,7 +59,7 @@ pub(super) const BENCHES: Benches = Benches {
 };
 
 /// The version of [`GammaFigures`].
-pub const GAMMA_FIGURES_VERSION: u32 = 2;
+pub const GAMMA_FIGURES_VERSION: u32 = 3;
 
 /// The processors of figures 2 and 3, the paper's shortest message on each, and the colour of its line.
 const PLATFORMS: [(&str, f64); 2] = [("fast-ethernet-p133", 17.0), ("fast-ethernet-pii350", 14.0)];
@@ -110,6 +111,8 @@ pub struct GammaFigures {
     pub labours: Vec<Labour>,
     /// Bit errors.
     pub damage: Damage,
+    /// Figure 1.
+    pub tcp: tcp::Streams,
 }
 
 /// Round trips of messages of one size.
@@ -230,6 +233,7 @@ impl GammaFigures {
         let profiles = PLATFORMS.into_iter().map(|(profile, _)| profile).chain(DRIVEN);
         let labours: Result<Vec<Labour>> = profiles.map(|profile| labour(profile, simulate)).collect();
         let damage = damage(simulate)?;
+        let tcp = tcp::Streams::measure(simulate)?;
         let kinds = [
             ("incast", WorkloadKind::Incast, None),
             ("incast, slow receiver", WorkloadKind::Incast, Some(SLOW_RECEIVE_PS)),
@@ -242,7 +246,7 @@ impl GammaFigures {
                 crowds.push(crowd((workload, kind, slow), window, datagram_every, simulate)?);
             }
         }
-        Ok(Self { version: GAMMA_FIGURES_VERSION, sizes, copies, crowds, labours: labours?, damage })
+        Ok(Self { version: GAMMA_FIGURES_VERSION, sizes, copies, crowds, labours: labours?, damage, tcp })
     }
 
     /// Half of a round trip.
@@ -300,7 +304,7 @@ impl GammaFigures {
     #[must_use]
     pub fn panels(&self) -> Vec<Panel> {
         const COLOURS: [&str; 5] = ["#1f77b4", "#d62728", "#ff7f0e", "#2ca02c", "#9467bd"];
-        let mut panels = Vec::new();
+        let mut panels = vec![self.tcp.panel()];
         for ((profile, _), driven) in PLATFORMS.into_iter().zip(DRIVEN) {
             let mut series = vec![Series {
                 name: "theory: 7 us, 12.5 MB/s".to_owned(),

@@ -71,7 +71,7 @@ pub(super) const BENCHES: Benches = Benches {
 /// The version of [`UltraFigures`].
 pub const ULTRA_FIGURES_VERSION: u32 = 2;
 
-const PROFILE: &str = "htx-200mhz";
+const PROFILE: &str = "htx-200mhz-fitted";
 const WORD_BYTES: u64 = 8;
 /// Words of the tag, which every packet carries (section 4).
 const TAG_WORDS: u64 = 2;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use niclab_cluster::output::table;
-use niclab_spec::Profile;
+use niclab_spec::{Fact, Profile};
 use serde::Serialize;
 
 use super::terminal;
@@ -42,7 +42,10 @@ struct Listed {
     name: String,
     description: String,
     numbers: usize,
+    /// Of which no source gives so many, and they were chosen for published numbers.
     fitted: usize,
+    /// Of which no source gives so many, and they were chosen for none.
+    assumed: usize,
 }
 
 impl Listed {
@@ -53,6 +56,7 @@ impl Listed {
             description: profile.description.clone(),
             numbers: facts.len(),
             fitted: facts.iter().filter(|(_, fact)| fact.fitted.is_some()).count(),
+            assumed: facts.iter().filter(|(_, fact)| fact.assumed.is_some()).count(),
         }
     }
 }
@@ -64,10 +68,10 @@ fn list(json: bool) -> Result<u8> {
         terminal::print(&serde_json::to_string_pretty(&listed)?)?;
         return Ok(0);
     }
-    let mut rows = vec![["name", "numbers", "fitted", "platform"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["name", "numbers", "fitted", "assumed", "platform"].map(str::to_owned).to_vec()];
     for profile in listed {
-        let Listed { name, description, numbers, fitted } = profile;
-        rows.push(vec![name, numbers.to_string(), fitted.to_string(), description]);
+        let Listed { name, description, numbers, fitted, assumed } = profile;
+        rows.push(vec![name, numbers.to_string(), fitted.to_string(), assumed.to_string(), description]);
     }
     terminal::print(&table(&rows))?;
     Ok(0)
@@ -79,25 +83,55 @@ fn show(profile: &Profile, json: bool) -> Result<u8> {
     Ok(0)
 }
 
-/// Every number with its source, and what it was fitted to.
+/// Every number with its source, and what it was fitted to or why it was assumed.
 fn profile_text(profile: &Profile) -> String {
     let mut rows = vec![["number", "value", "source"].map(str::to_owned).to_vec()];
     for (key, fact) in profile.facts() {
-        let fitted = fact.fitted.as_ref().map(|fitted| format!("; fitted: {fitted}")).unwrap_or_default();
-        rows.push(vec![key, fact.value.to_string(), format!("{}{fitted}", fact.source)]);
+        rows.push(vec![key, fact.value.to_string(), format!("{}{}", fact.source, choice(fact))]);
     }
-    let Listed { name, description, numbers, fitted } = Listed::new(profile);
-    format!("{name}: {description}\n{numbers} numbers, {fitted} of them fitted\n\n{}", table(&rows))
+    let description = &profile.description;
+    format!("{}: {description}\n{}\n\n{}", profile.name, provenance(profile), table(&rows))
+}
+
+/// What a number without a source was chosen for.
+fn choice(fact: &Fact) -> String {
+    let fitted = fact.fitted.as_ref().map(|fitted| format!("; fitted: {fitted}"));
+    let assumed = fact.assumed.as_ref().map(|assumed| format!("; assumed: {assumed}"));
+    fitted.or(assumed).unwrap_or_default()
+}
+
+/// How many numbers have a source, and how many have none.
+fn provenance(profile: &Profile) -> String {
+    let Listed { numbers, fitted, assumed, .. } = Listed::new(profile);
+    let sourced = numbers - fitted - assumed;
+    format!(
+        "{numbers} numbers: {sourced} from sources, {assumed} assumed, {fitted} fitted to published numbers"
+    )
+}
+
+/// What was fitted, each choice once with the numbers that it made.
+fn fits(profile: &Profile) -> String {
+    let mut fits: Vec<(String, Vec<String>)> = Vec::new();
+    for (key, fact) in profile.facts() {
+        let Some(fitted) = &fact.fitted else { continue };
+        match fits.iter_mut().find(|(to, _)| to == fitted) {
+            Some((_, keys)) => keys.push(key),
+            None => fits.push((fitted.clone(), vec![key])),
+        }
+    }
+    fits.into_iter().map(|(to, keys)| format!("\n  {}: {to}", keys.join(", "))).collect()
 }
 
 fn check(wanted: &[String]) -> Result<u8> {
     let mut code = 0;
     for wanted in wanted {
         match find(wanted) {
-            Ok(profile) => {
-                let Listed { name, numbers, fitted, .. } = Listed::new(&profile);
-                terminal::print(&format!("{wanted}: `{name}`, {numbers} numbers, {fitted} of them fitted"))?;
-            }
+            Ok(profile) => terminal::print(&format!(
+                "{wanted}: `{}`, {}{}",
+                profile.name,
+                provenance(&profile),
+                fits(&profile)
+            ))?,
             Err(error) => {
                 eprintln!("niclab: {error:#}");
                 code = REFUSED;
@@ -120,8 +154,24 @@ mod tests {
                     text.lines().find(|line| line.split_whitespace().next() == Some(key.as_str())).unwrap();
                 assert!(line.contains(&format!(" {} ", fact.value)) && line.contains(&fact.source), "{line}");
                 assert_eq!(fact.fitted.is_some(), line.contains("; fitted: "), "{line}");
+                assert_eq!(fact.assumed.is_some(), line.contains("; assumed: "), "{line}");
             }
         }
+    }
+
+    #[test]
+    fn a_check_says_what_was_fitted_to_what() {
+        let profile = Profile::bundled("lanai4-pci").unwrap();
+        let [numbers, fitted] =
+            [profile.facts().len(), Listed::new(&profile).fitted].map(|count| count.to_string());
+        let text = format!("{}{}", provenance(&profile), fits(&profile));
+        assert!(
+            text.starts_with(&format!("{numbers} numbers: ")) && text.contains(&format!("{fitted} fitted")),
+            "{text}"
+        );
+        let firmware = "ni.machines.processor_receive.fixed_millicycles, ni.machines.processor_send.fixed_millicycles: the 13 us";
+        assert!(text.contains(firmware), "{text}");
+        assert!(!text.contains("64 clocks"), "assumed, not fitted: {text}");
     }
 
     #[test]

@@ -59,6 +59,14 @@ impl Check<'_> {
                 "say what it was fitted to and how far off that leaves the rest, or leave `fitted` out";
             self.refuse(&format!("{key}.fitted"), "fitted to nothing", remedy);
         }
+        if fact.assumed.as_ref().is_some_and(|assumed| assumed.trim().is_empty()) {
+            let remedy = "say why it is what it is and what depends on it, or leave `assumed` out";
+            self.refuse(&format!("{key}.assumed"), "assumed for no reason", remedy);
+        }
+        if fact.fitted.is_some() && fact.assumed.is_some() {
+            let remedy = "say `fitted` if it was chosen for a published number, else `assumed`";
+            self.refuse(key, "both fitted and assumed", remedy);
+        }
         let value = fact.value;
         match key.rsplit('.').next().unwrap_or(key) {
             "link_bandwidth_bits_per_s" if value == 0 => {
@@ -79,7 +87,9 @@ impl Check<'_> {
                 let remedy = "use a multiple of 8, or 0 for no limit";
                 self.refuse_value(key, fact, "a burst holds whole words of 8 bytes", remedy);
             }
-            "fixed_millicycles" | "per_word_millicycles" if value > MAX_MILLICYCLES => {
+            "fixed_millicycles" | "per_word_millicycles" | "closing_millicycles"
+                if value > MAX_MILLICYCLES =>
+            {
                 let remedy = "use at most 1000000000; the unit is a thousandth of a cycle";
                 self.refuse_value(key, fact, "more than a million cycles", remedy);
             }
@@ -141,8 +151,10 @@ const fn one_word_ps(price: &Price) -> u64 {
 
 fn largest_span_ps(machine: &Machine, clock_ps: u64) -> u128 {
     let words = u128::from(LARGEST_TRANSFER_BYTES / WORD_BYTES);
-    let millicycles =
-        u128::from(machine.fixed_millicycles.value) + words * u128::from(machine.per_word_millicycles.value);
+    let closing = machine.closing_millicycles.as_ref().map_or(0, |closing| closing.value);
+    let millicycles = u128::from(machine.fixed_millicycles.value)
+        + words * u128::from(machine.per_word_millicycles.value)
+        + u128::from(closing);
     millicycles * u128::from(clock_ps) / 1_000
 }
 
@@ -183,6 +195,7 @@ mod tests {
             ("bus.dma_read", "latency_ps", "34999", "a read of one word"),
             ("ni", "clock_ps", "0", "cycles take no time"),
             ("ni.machines.load", "per_word_millicycles", "1000000001", "a million cycles"),
+            ("ni.machines.store", "closing_millicycles", "1000000001", "a million cycles"),
             ("network", "link_bandwidth_bits_per_s", "0", "no frame would ever arrive"),
             ("network", "link_latency_ns", "1000000001", "more than a second"),
         ] {
@@ -199,6 +212,11 @@ mod tests {
             ("send_ps = { source = \"s\" }", "missing field `value`"),
             ("send_ps = { value = 1, source = \"s\", fitted = \"\" }", "fitted to nothing"),
             ("send_ps = { value = 1, source = \"s\", fit = \"x\" }", "did you mean `fitted`?"),
+            ("send_ps = { value = 1, source = \"s\", assumed = \" \" }", "assumed for no reason"),
+            (
+                "send_ps = { value = 1, source = \"s\", fitted = \"x\", assumed = \"y\" }",
+                "both fitted and assumed",
+            ),
             ("send_us = { value = 1, source = \"s\" }", "did you mean `send_ps`?"),
         ] {
             assert!(problem("host", "send_ps", line).1.contains(part), "{line}");
@@ -210,7 +228,7 @@ mod tests {
     fn a_span_that_overflows_is_refused_though_each_number_is_possible() {
         let text =
             TEXT.replacen("clock_ps = { value = 5000", "clock_ps = { value = 1000000000000", 1).replacen(
-                "per_word_millicycles = { value = 1625",
+                "per_word_millicycles = { value = 1000",
                 "per_word_millicycles = { value = 1000000000",
                 1,
             );

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 
 use crate::parts::effects::DESCRIPTOR_BYTES;
 use crate::parts::host_interface::{BusTransfer, HostInterface};
-use crate::platform::ledger::Ledger;
+use crate::platform::ledger::{Crossing, Ledger};
 use crate::platform::node_bus::NodeBus;
 use crate::platform::profile::Profile;
 use crate::time::Time;
@@ -39,27 +39,45 @@ impl Conventional {
     pub fn transmit(&mut self, now: Time, bytes: u64, has_doorbell: bool, node: &mut NodeBus) -> Time {
         self.on(node, |interface| {
             let prepared = interface.host_send(now, bytes);
-            let mut told = interface.host_copy(prepared, bytes);
-            if has_doorbell {
-                told = interface.transfer(BusTransfer::Doorbell, told, 0).end;
-            }
-            let fetched = interface.transfer(BusTransfer::DescriptorFetch, told, DESCRIPTOR_BYTES).end;
-            let ready = interface.transfer(BusTransfer::DmaRead, fetched, bytes).end;
-            interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES);
-            ready
+            let told = interface.host_copy(prepared, bytes);
+            fetch(interface, told, bytes, has_doorbell)
         })
+    }
+
+    /// The card's part of [`Self::transmit`], of a frame that a protocol stack has ready in its own memory.
+    pub fn fetch(&mut self, ready: Time, bytes: u64, has_doorbell: bool, node: &mut NodeBus) -> Time {
+        self.on(node, |interface| fetch(interface, ready, bytes, has_doorbell))
     }
 
     /// A frame of `bytes` arrived at `at`. Returns when the receiving program has it.
     #[inline]
     pub fn receive(&mut self, at: Time, bytes: u64, node: &mut NodeBus) -> Time {
         self.on(node, |interface| {
-            let fetched = interface.transfer(BusTransfer::DescriptorFetch, at, DESCRIPTOR_BYTES).end;
-            let stored = interface.transfer(BusTransfer::DmaWrite, fetched, bytes).end;
-            let visible = interface.transfer(BusTransfer::DescriptorWriteBack, stored, DESCRIPTOR_BYTES).end;
+            let visible = store(interface, at, bytes);
             let taken = interface.host_receive(visible, bytes);
             interface.host_copy(taken, bytes)
         })
+    }
+
+    /// The card's part of [`Self::receive`]. Returns when the host can see the frame.
+    pub fn store(&mut self, at: Time, bytes: u64, node: &mut NodeBus) -> Time {
+        self.on(node, |interface| store(interface, at, bytes))
+    }
+
+    /// Software of the host's that takes `ps`: a protocol stack's. Returns when it is done.
+    pub fn software(
+        &mut self,
+        crossing: Crossing,
+        ready: Time,
+        (bytes, ps): (u64, u64),
+        node: &mut NodeBus,
+    ) -> Time {
+        self.on(node, |interface| interface.software(crossing, ready, bytes, ps))
+    }
+
+    /// A copy in host memory. Returns when it is done.
+    pub fn copy(&mut self, ready: Time, bytes: u64, node: &mut NodeBus) -> Time {
+        self.on(node, |interface| interface.host_copy(ready, bytes))
     }
 
     /// The host rings with no frame to send, as when it has left receive buffers. Returns when the NIC knows.
@@ -93,10 +111,28 @@ impl Conventional {
     }
 }
 
+/// The NIC is told of a frame of `bytes`, and reads it. Returns when it has.
+#[inline]
+fn fetch(interface: &mut HostInterface, ready: Time, bytes: u64, has_doorbell: bool) -> Time {
+    let told = if has_doorbell { interface.transfer(BusTransfer::Doorbell, ready, 0).end } else { ready };
+    let fetched = interface.transfer(BusTransfer::DescriptorFetch, told, DESCRIPTOR_BYTES).end;
+    let read = interface.transfer(BusTransfer::DmaRead, fetched, bytes).end;
+    interface.transfer(BusTransfer::DescriptorWriteBack, read, DESCRIPTOR_BYTES);
+    read
+}
+
+/// The NIC stores a frame of `bytes`. Returns when the host can see it.
+#[inline]
+fn store(interface: &mut HostInterface, at: Time, bytes: u64) -> Time {
+    let fetched = interface.transfer(BusTransfer::DescriptorFetch, at, DESCRIPTOR_BYTES).end;
+    let stored = interface.transfer(BusTransfer::DmaWrite, fetched, bytes).end;
+    interface.transfer(BusTransfer::DescriptorWriteBack, stored, DESCRIPTOR_BYTES).end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::ledger::{Crossing, Line};
+    use crate::platform::ledger::Line;
 
     fn counts(nic: &Conventional) -> impl Iterator<Item = (Crossing, Line)> {
         nic.ledger().lines().filter(|(_, line)| line.count > 0)

@@ -1,4 +1,6 @@
 //! Ethernet II: field offsets, checked view, valid representation.
+//!
+//! Constants: IEEE 802.3, section 3.
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];

@@ -65,6 +65,7 @@ pub(super) struct Draws(Random);
 
 impl Draws {
     /// Draws for a frame: loss, doubling, corruption, which bit, reordering. Fixed, so that each frame has its own.
+    /// Ours: draws of a frame.
     const PER_FRAME: u64 = 5;
 
     /// Those of stream `stream` of `seed`, from the first frame on.

@@ -56,6 +56,12 @@ impl LinkConfig {
             queue_frames: 0,
         }
     }
+
+    /// Nothing around a frame. No latency, the usual MTU, no limit of the queue.
+    pub const fn native(bandwidth_bits_per_s: u64) -> Self {
+        let framed = Self::ethernet(bandwidth_bits_per_s);
+        Self { framing_bytes: 0, min_frame_bytes: 0, gap_bytes: 0, ..framed }
+    }
 }
 
 /// A frame that came through one direction.
@@ -76,7 +82,7 @@ pub(super) type Arrivals = [Option<Arrival>; 2];
 
 const NOTHING: Arrivals = [None, None];
 
-/// Picoseconds a second, times bits a byte.
+/// Picoseconds a second, times bits a byte. Ours: units.
 const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
 
 struct Direction {
@@ -168,6 +174,16 @@ impl Link {
             self.last = (bytes, span_of(on_wire, self.config.bandwidth_bits_per_s));
         }
         self.last.1
+    }
+
+    /// The same, with the silence.
+    pub(super) fn slot(&mut self, bytes: usize) -> Span {
+        self.serialization(bytes) + self.gap
+    }
+
+    /// How long so many bytes are on the wire by themselves.
+    pub(super) fn span(&self, bytes: u64) -> Span {
+        span_of(bytes, self.config.bandwidth_bits_per_s)
     }
 
     /// A frame from the node. The node waits for its link, so that nothing is dropped for want of room.

@@ -12,6 +12,7 @@ use core::fmt;
 
 use thiserror::Error;
 
+use crate::fabric::Routing;
 use crate::nic::Address;
 use crate::nic::Nic;
 use crate::nic::windows::Window;
@@ -52,6 +53,8 @@ pub struct Model {
     /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this frame, or
     /// the frame is the cards' own.
     pub begun: fn(&[u8]) -> Option<Begun>,
+    /// Which node the routing of one of its frames leads to, where they have routing of their own beside the Ethernet header.
+    pub routing: Option<Routing>,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
     /// What cards can be programmed with while they run; none where they take no programs.
@@ -135,8 +138,28 @@ pub struct Parameter {
     pub key: &'static str,
     /// What it means, with its unit, in the words of a manual.
     pub help: &'static str,
+    /// Where its default is from.
+    pub origin: Origin,
     /// What it can be.
     pub kind: Kind,
+}
+
+/// Where the default of a parameter is from: what a card takes and holds decides what is compared with papers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A source gives it: a section of the model's paper, a manual.
+    Source(&'static str),
+    /// No source gives it: why it is what it is.
+    Assumed(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(source) => write!(f, "{source}"),
+            Self::Assumed(why) => write!(f, "assumed: {why}"),
+        }
+    }
 }
 
 /// What a parameter can be.

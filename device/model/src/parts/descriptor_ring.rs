@@ -24,7 +24,7 @@ use crate::nic::{HostRange, HostRanges};
 use crate::parts::obligation::Obligation;
 use crate::platform::profile::WORD_BYTES;
 
-/// Most words of a descriptor.
+/// Most words of a descriptor. Ours: a bound.
 pub const MAX_WORDS: usize = 8;
 
 /// How descriptors lie in memory, in words of 64 bits.

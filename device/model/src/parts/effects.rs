@@ -13,13 +13,14 @@ use crate::nic::{
 };
 use crate::parts::counters::{CardCounters, Counting};
 use crate::parts::descriptor_ring::{Layout, WriteBack};
-use crate::parts::host_interface::{self, BusTransfer, HostInterface};
+use crate::parts::host_interface::{self, BusTransfer, HostInterface, Passed};
 use crate::parts::obligation::Obligation;
 use crate::platform::ledger::Stage;
+use crate::platform::profile::Passing;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Time};
 
-/// Bytes of a word.
+/// Bytes of a word. Ours: the interface has words of 64 bits.
 pub const WORD_BYTES: u64 = 8;
 
 /// Bytes of a descriptor of a queue: those of a split virtqueue (Virtio 1.3, section 2.7.5), as of most cards of their time.
@@ -206,6 +207,12 @@ impl<C: Counting> Effects<C> {
     #[inline]
     pub fn work(&mut self, machine: Machine, ready: Time, bytes: u64) -> Stage {
         self.interface.work(&mut self.machines[machine as usize], ready, bytes)
+    }
+
+    /// Lets a machine take a packet of `bytes` whose words `come`, and pass it on: [`HostInterface::pass`].
+    #[inline]
+    pub fn pass(&mut self, machine: Machine, passing: Passing, come: Passage, bytes: u64) -> Passed {
+        self.interface.pass(&mut self.machines[machine as usize], passing, come, bytes)
     }
 
     /// The host stores a register. Returns when it is there.

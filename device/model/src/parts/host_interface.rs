@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, Stage};
 use crate::platform::node_bus::NodeBus;
-use crate::platform::profile::{BusPrices, MachineCycles, Price, Profile, WORD_BYTES};
-use crate::time::{Span, Time};
+use crate::platform::profile::{BusPrices, MachineCycles, Passing, Price, Profile, WORD_BYTES};
+use crate::time::{Passage, Span, Time};
 
 /// Transfers over the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,10 @@ impl BusTransfer {
 pub struct Machine {
     resource: Resource,
     cycles: MachineCycles,
+    /// What it takes before a packet's first word, for each word, and behind the last.
+    before: Span,
+    pace: Span,
+    closing: Span,
 }
 
 impl Machine {
@@ -83,6 +87,19 @@ impl Machine {
     pub fn rest_until(&mut self, at: Time) {
         self.resource.hold_until(at);
     }
+}
+
+/// What a machine did with a packet that it passes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// What it was busy with, and when it was done. What it waited for words is in what the stage waited.
+    pub stage: Stage,
+    /// When the word before the packet's first has left the machine: what its own states make, as a header.
+    pub opened: Time,
+    /// When the first and the last of the packet's words are the next machine's.
+    pub words: Passage,
+    /// How long a word takes.
+    pub pace: Span,
 }
 
 /// One master's prices and ledger, and, while it acts, its node's host and bus.
@@ -176,6 +193,11 @@ impl HostInterface {
         self.occupy_host(Crossing::HostReceive, visible, bytes, self.profile.host.receive_ps)
     }
 
+    /// The host's software that takes `ps`, where the shell says how long: a protocol stack's. Returns when it is done.
+    pub fn software(&mut self, crossing: Crossing, ready: Time, bytes: u64, ps: u64) -> Time {
+        self.occupy_host(crossing, ready, bytes, ps)
+    }
+
     /// A copy in host memory. Returns when it is done.
     pub fn host_copy(&mut self, ready: Time, bytes: u64) -> Time {
         let copy_ps = self.profile.host.copy_per_byte_ps.saturating_mul(bytes);
@@ -194,8 +216,15 @@ impl HostInterface {
 
     /// A machine of this card, as the profile prices it; `track` is its name in timelines.
     pub fn machine(&self, name: &str, track: &'static str) -> Machine {
-        let cycles = self.profile.ni.machines.get(name);
-        Machine { resource: Resource::new(Place::Machine(track)), cycles }
+        let ni = &self.profile.ni;
+        let cycles = ni.machines.get(name);
+        Machine {
+            resource: Resource::new(Place::Machine(track)),
+            cycles,
+            before: ni.of_millicycles(cycles.fixed_millicycles),
+            pace: ni.of_millicycles(cycles.per_word_millicycles),
+            closing: ni.of_millicycles(cycles.closing_millicycles),
+        }
     }
 
     /// Lets a machine work on a packet of `bytes`, in whole words.
@@ -203,6 +232,48 @@ impl HostInterface {
     pub fn work(&mut self, machine: &mut Machine, ready: Time, bytes: u64) -> Stage {
         let span = self.profile.ni.span(machine.cycles, bytes.div_ceil(WORD_BYTES));
         self.work_for(machine, ready, bytes, span)
+    }
+
+    /// Lets a machine take a packet of `bytes`, in whole words, whose words `come`, and pass it on: all of it at once, when it is
+    /// done, or word after word.
+    ///
+    /// Word after word, the machine begins with the first word, has its states before the words, and takes each when it is done
+    /// with the one before and the word is there. Machines and links have a pace that does not change within a packet, so
+    /// that the words that come are no later than on the straight lines through the first and the last. So the first and the
+    /// last say all, and nothing is counted word by word: a test holds this to a machine that does.
+    #[inline]
+    pub fn pass(&mut self, machine: &mut Machine, passing: Passing, come: Passage, bytes: u64) -> Passed {
+        if passing == Passing::StoreAndForward || !self.ledger.is_on() {
+            let stage = self.work(machine, come.tail, bytes);
+            return Passed { stage, opened: stage.end, words: stage.end.into(), pace: Span::ZERO };
+        }
+        let Machine { before, pace, closing, .. } = *machine;
+        let words = bytes.div_ceil(WORD_BYTES);
+        let all = pace.times(words);
+        let opened = come.head.max(machine.resource.busy_until()) + before;
+        let last = (opened + all).max(come.tail + pace);
+        let first = if words == 0 { last } else { last.min(opened + pace) };
+        // It waits for words in between; the ledger has that as if it had waited before.
+        let span = before + all + closing;
+        machine.resource.hold_until((last + closing).before(span));
+        let stage = self.work_for(machine, come.head, bytes, span);
+        Passed { stage, opened, words: Passage { head: first, tail: last }, pace }
+    }
+
+    /// When the first and the last word of a transfer are across that was carried out as `stage`.
+    #[inline]
+    pub fn words_of(&self, transfer: BusTransfer, stage: &Stage) -> Passage {
+        let price = transfer.price(&self.profile.bus);
+        let first = stage.start + price.occupancy(WORD_BYTES) + price.latency();
+        Passage { head: first.min(stage.end), tail: stage.end }
+    }
+
+    /// When a transfer of `bytes` whose words `come` may begin, so that it need not wait for words before it is over.
+    #[inline]
+    pub fn earliest(&self, transfer: BusTransfer, come: Passage, bytes: u64) -> Time {
+        let price = transfer.price(&self.profile.bus);
+        let last = come.tail + Span::from_ps(price.per_word_ps);
+        come.head.max(last.before(price.occupancy(bytes))).min(come.tail)
     }
 
     /// Lets a machine work for as long as its model has worked out.
@@ -229,6 +300,11 @@ const fn cost_of(price: &Price, bytes: u64) -> Cost {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::platform::profile::{HostPrices, Machines, NiPrices};
 
@@ -331,6 +407,96 @@ mod tests {
         assert_eq!(interface.ledger().line(Crossing::PioWrite).count, 4, "write combining is off");
     }
 
+    /// The same machine, word by word: when each word of `come` is the next machine's, and when the machine is free again.
+    fn word_by_word(states: &[u64; 3], words_come: &[u64], busy_until: u64, begin: u64) -> (Vec<u64>, u64) {
+        let [before, pace, closing] = *states;
+        let mut at = begin.max(busy_until) + before;
+        let passed = words_come.iter().map(|&come| {
+            at = at.max(come) + pace;
+            at
+        });
+        let passed: Vec<_> = passed.collect();
+        (passed, at + closing)
+    }
+
+    proptest! {
+        /// Machines in a row, packets of any length one after another, words that come at any pace: the first and the last word
+        /// are where a machine that counts each of them has them.
+        #[test]
+        fn first_and_last_word_say_what_each_word_would(
+            states in prop::collection::vec(prop::array::uniform3(0..9_u64), 1..5),
+            packets in prop::collection::vec((1..12_u64, 0..60_u64, 0..12_u64), 1..6),
+        ) {
+            let names = ["a", "b", "c", "d"];
+            let machines = names.into_iter().zip(&states).map(|(name, [before, pace, closing])| {
+                (name, MachineCycles {
+                    fixed_millicycles: before * 1_000,
+                    per_word_millicycles: pace * 1_000,
+                    closing_millicycles: closing * 1_000,
+                })
+            });
+            let ni = NiPrices { clock_ps: 1, machines: machines.collect(), ..NiPrices::default() };
+            let mut card = HostInterface::new(Profile { ni, ..Profile::default() });
+            let mut own: Vec<_> =
+                names.iter().take(states.len()).map(|name| card.machine(name, "machine")).collect();
+            let mut busy = vec![0; states.len()];
+            let mut begin = 0;
+            for (words, later, apart) in packets {
+                begin += later;
+                let mut expected: Vec<u64> = (0..words).map(|word| begin + word * apart).collect();
+                let mut come = Passage { head: Time::from_ps(begin), tail: Time::from_ps(begin + (words - 1) * apart) };
+                for ((machine, states), busy) in own.iter_mut().zip(&states).zip(&mut busy) {
+                    let passed = card.pass(machine, Passing::CutThrough, come, words * WORD_BYTES);
+                    (expected, *busy) = word_by_word(states, &expected, *busy, expected[0]);
+                    prop_assert_eq!(passed.words.head.as_ps(), expected[0]);
+                    prop_assert_eq!(Some(&passed.words.tail.as_ps()), expected.last());
+                    prop_assert_eq!((passed.stage.end.as_ps(), machine.idle_at().as_ps()), (*busy, *busy));
+                    let price = states[0] + states[1] * words + states[2];
+                    prop_assert_eq!(passed.stage.end.since(passed.stage.start).as_ps(), price);
+                    prop_assert!(passed.stage.start >= come.head);
+                    come = passed.words;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_packets_are_passed_on_when_all_is_done() {
+        let cycles = MachineCycles {
+            fixed_millicycles: 3_000,
+            per_word_millicycles: 1_000,
+            closing_millicycles: 1_000,
+        };
+        let machines = Machines::from_iter([("transmit", cycles)]);
+        let ni = NiPrices { clock_ps: 5, machines, ..NiPrices::default() };
+        let mut card = HostInterface::new(Profile { ni, ..Profile::default() });
+        let mut machine = card.machine("transmit", "tx");
+        let come = Passage { head: Time::from_ps(100), tail: Time::from_ps(200) };
+        let whole = card.pass(&mut machine, Passing::StoreAndForward, come, 16);
+        assert_eq!((whole.stage.start, whole.words), (come.tail, Time::from_ps(200 + 6 * 5).into()));
+        let mut machine = card.machine("transmit", "tx");
+        let none = card.pass(&mut machine, Passing::CutThrough, come.head.into(), 0);
+        assert_eq!(
+            (none.opened, none.words),
+            (Time::from_ps(115), Time::from_ps(115).into()),
+            "nothing but its head"
+        );
+        card.ledger_mut().set_on(false);
+        let free = card.pass(&mut machine, Passing::CutThrough, come, 16);
+        assert_eq!(free.words, come.tail.into(), "with the ledger off nothing takes time");
+    }
+
+    #[test]
+    fn a_transfer_of_words_that_come_begins_as_early_as_it_can_without_a_wait() {
+        let interface = interface(true);
+        // Two words take 100 + 20 ps, the last of them 10.
+        let at = |head, tail| {
+            let come = Passage { head: Time::from_ps(head), tail: Time::from_ps(tail) };
+            interface.earliest(BusTransfer::DmaWrite, come, 16).as_ps()
+        };
+        assert_eq!((at(500, 500), at(500, 550), at(500, 1_000)), (500, 500, 890));
+    }
+
     #[test]
     fn a_local_bus_that_each_packet_crosses_four_times_caps_inic() {
         // INIC, section 5: 32 bits at 33 MHz, crossed four times a packet: 264 Mb/s, counting data cycles alone.
@@ -348,8 +514,10 @@ mod tests {
 
     #[test]
     fn a_cards_processor_does_one_thing_at_a_time_and_its_cycles_count() {
-        let send = MachineCycles { fixed_millicycles: 80_000, per_word_millicycles: 500 };
-        let receive = MachineCycles { fixed_millicycles: 10_000, per_word_millicycles: 0 };
+        let send =
+            MachineCycles { fixed_millicycles: 80_000, per_word_millicycles: 500, ..MachineCycles::NONE };
+        let receive =
+            MachineCycles { fixed_millicycles: 10_000, per_word_millicycles: 0, ..MachineCycles::NONE };
         let machines = Machines::from_iter([("processor_send", send), ("processor_receive", receive)]);
         let ni = NiPrices { clock_ps: 30_000, machines, ..NiPrices::default() };
         let mut card = HostInterface::new(Profile { ni, ..Profile::default() });

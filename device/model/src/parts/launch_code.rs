@@ -1,6 +1,8 @@
 //! The page-offset code: what a store says by its address (Fröning, Litz, Brüning 2007, section 3.3, figure 4).
 //!
 //! [`niclab_abi::bar`] says where the bits are, and how the paper's sentence about the length field is read.
+//!
+//! Constants: the paper's section 3.3, and what is reserved, which is ours.
 
 use niclab_abi::bar;
 use niclab_abi::receive::{REFUSED_LENGTH, REFUSED_RESERVED_BITS};

@@ -8,6 +8,7 @@
 pub struct Sequence<const BITS: u32>(u32);
 
 impl<const BITS: u32> Sequence<BITS> {
+    /// Ours: the format.
     const MASK: u32 = {
         assert!(BITS >= 1 && BITS <= 32, "a sequence number has 1 to 32 bits");
         u32::MAX >> (32 - BITS)

@@ -279,6 +279,12 @@ impl Ledger {
         self.is_on = is_on;
     }
 
+    /// Whether it is on.
+    #[inline]
+    pub const fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// Says whose crossings follow, until the next call.
     #[inline]
     pub fn attribute(&mut self, message: Option<TraceTag>) {

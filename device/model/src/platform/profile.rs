@@ -8,7 +8,7 @@ use alloc::string::String;
 
 use crate::time::Span;
 
-/// Bytes of a bus word in all prices.
+/// Bytes of a bus word in all prices. Ours: prices are of words of 64 bits.
 pub const WORD_BYTES: u64 = 8;
 
 /// What one crossing of a resource costs. A crossing of `n` words in `b` bursts occupies the resource for
@@ -96,18 +96,30 @@ pub struct BusPrices {
 }
 
 /// Cycles of one state machine of the NIC for a packet of `n` words (payload and tag):
-/// `fixed_millicycles + n * per_word_millicycles`. The machine is busy for as long.
+/// `fixed_millicycles + n * per_word_millicycles + closing_millicycles`. The machine is busy for as long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCycles {
-    /// Thousandths of a cycle for each packet.
+    /// Thousandths of a cycle for each packet, before its first word.
     pub fixed_millicycles: u64,
     /// Thousandths of a cycle for each word of 64 bits.
     pub per_word_millicycles: u64,
+    /// Thousandths of a cycle for each packet, after its last word: the next machine need not wait for them.
+    pub closing_millicycles: u64,
+}
+
+/// When a machine has something for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Passing {
+    /// Once it has done all of a packet.
+    #[default]
+    StoreAndForward,
+    /// Word after word.
+    CutThrough,
 }
 
 impl MachineCycles {
     /// No cycles: of a machine that a platform does not have.
-    pub const NONE: Self = Self { fixed_millicycles: 0, per_word_millicycles: 0 };
+    pub const NONE: Self = Self { fixed_millicycles: 0, per_word_millicycles: 0, closing_millicycles: 0 };
 }
 
 /// The prices of a card's machines, by the names that its model gives them: the state machines of an FPGA, components of a
@@ -140,6 +152,8 @@ pub struct NiPrices {
     pub clock_ps: u64,
     /// Its machines and the firmware of its processor, by name.
     pub machines: Machines,
+    /// When one machine has something for the next, where a model can do either.
+    pub passing: Passing,
     /// The card's own bus, between its memory, its processor and its units. Data may cross it several times.
     pub local_bus: Price,
 }
@@ -147,8 +161,15 @@ pub struct NiPrices {
 impl NiPrices {
     /// How long a machine works on a packet of `words` words, rounded up to the picosecond.
     pub const fn span(&self, machine: MachineCycles, words: u64) -> Span {
-        let millicycles =
-            machine.fixed_millicycles.saturating_add(machine.per_word_millicycles.saturating_mul(words));
+        let millicycles = machine
+            .fixed_millicycles
+            .saturating_add(machine.per_word_millicycles.saturating_mul(words))
+            .saturating_add(machine.closing_millicycles);
+        self.of_millicycles(millicycles)
+    }
+
+    /// How long so many thousandths of a cycle are, rounded up to the picosecond.
+    pub const fn of_millicycles(&self, millicycles: u64) -> Span {
         Span::from_ps(millicycles.saturating_mul(self.clock_ps).div_ceil(1_000))
     }
 }

@@ -3,7 +3,7 @@
 use niclab_model::models::ultra::{Config, Ultra};
 use niclab_model::nic::alone::Alone;
 use niclab_model::nic::{Input, Nic, Output};
-use niclab_model::platform::profile::{NiPrices, Profile};
+use niclab_model::platform::profile::{NiPrices, Passing, Profile};
 use niclab_model::time::Time;
 
 use crate::support::{authorize_request, control, open_port, route_request, store};
@@ -12,14 +12,15 @@ const BASE: u64 = 0x1000;
 const SLICES: u32 = 4096;
 
 /// The paper's NIC with a host and a bus that cost nothing: what is left is "at the NIC".
-fn at_the_nic() -> Profile {
-    let ni: NiPrices = Profile::ultra_200mhz_htx().ni;
+fn at_the_nic(of: Profile) -> Profile {
+    let ni: NiPrices = of.ni;
     Profile { ni, ..Profile::default() }
 }
 
 /// A card routed to another that authorized it; frames of the set-up are carried.
-fn connected_pair() -> [Alone<Ultra>; 2] {
-    let mut nics = [0, 1].map(|node| Alone::new(Ultra::new(Config::new(node, 2, at_the_nic())).unwrap()));
+fn connected_pair(profile: &Profile) -> [Alone<Ultra>; 2] {
+    let profile = at_the_nic(profile.clone());
+    let mut nics = [0, 1].map(|node| Alone::new(Ultra::new(Config::new(node, 2, profile.clone())).unwrap()));
     let [requester, completer] = &mut nics;
     assert_eq!(open_port(requester, 8, BASE, 128), 0);
     assert_eq!(open_port(completer, SLICES, BASE, 128), 0);
@@ -35,8 +36,8 @@ fn connected_pair() -> [Alone<Ultra>; 2] {
 /// Gives frames to a card over a link that takes no time.
 fn carry(outputs: impl IntoIterator<Item = Output>, to: &mut Alone<Ultra>) -> Vec<Output> {
     for output in outputs {
-        if let Output::Frame { at, frame, message, .. } = output {
-            to.handle(at, Input::Frame { head: at, frame: &frame, message });
+        if let Output::Frame { at, tail, frame, message } = output {
+            to.handle(tail, Input::Frame { head: at, frame: &frame, message });
         }
     }
     drain(to)
@@ -47,8 +48,8 @@ fn drain(nic: &mut Alone<Ultra>) -> Vec<Output> {
 }
 
 /// When the slices of `count` packets of `payload_words`, all launched at `begin`, were stored; picoseconds.
-fn stored_at_ps(payload_words: usize, count: usize, begin: Time) -> Vec<u64> {
-    let [mut requester, mut completer] = connected_pair();
+fn stored_at_ps(profile: &Profile, payload_words: usize, count: usize, begin: Time) -> Vec<u64> {
+    let [mut requester, mut completer] = connected_pair(profile);
     let mut stored = Vec::new();
     for _ in 0..count {
         assert!(requester.accepts_store(0));
@@ -72,31 +73,67 @@ fn assert_within_1_percent(found: f64, paper: f64) {
 /// Long after the set-up, when all machines rest.
 const LATER: Time = Time::from_ps(1_000_000_000);
 
+fn latency_ps(profile: &Profile, payload_words: usize) -> u64 {
+    stored_at_ps(profile, payload_words, 1, LATER)[0]
+}
+
+/// These four were fitted to: they say that the fit is still in place, and nothing of the paper's card.
 #[test]
-fn latency_of_2_words_is_115_ns() {
-    assert_within_1_percent(stored_at_ps(0, 1, LATER)[0] as f64, 115_000.0);
+fn the_fitted_cycles_give_115_and_380_ns() {
+    let fitted = Profile::ultra_200mhz_htx_fitted();
+    assert_within_1_percent(latency_ps(&fitted, 0) as f64, 115_000.0);
+    assert_within_1_percent(latency_ps(&fitted, 8) as f64, 380_000.0);
+}
+
+/// What follows from the states: counted here state by state, of a packet that meets nobody. The paper has 23 and 76 cycles.
+#[test]
+fn words_that_are_passed_on_take_the_states_that_do_not_overlap() {
+    const CYCLE_PS: u64 = 5_000;
+    let profile = Profile::ultra_200mhz_htx();
+    for payload_words in 0..=8_u64 {
+        let words = payload_words + 2;
+        // Offset and first word; look-up and routing frame; routing frame again, header, authorization and first word; memories and
+        // first word; the other words, one behind another; the status word.
+        let cycles = 2 + 2 + 4 + 2 + (words - 1) + 1;
+        assert_eq!(latency_ps(&profile, payload_words as usize), cycles * CYCLE_PS, "{words} words");
+        let mut whole = profile.clone();
+        whole.ni.passing = Passing::StoreAndForward;
+        // Every state of every machine, each word in four of them.
+        let cycles = (1 + 1) + (3 + 1) + (3 + 1) + (1 + 1) + 4 * words;
+        assert_eq!(latency_ps(&whole, payload_words as usize), cycles * CYCLE_PS, "{words} words, whole");
+    }
 }
 
 #[test]
-fn latency_of_10_words_is_380_ns() {
-    assert_within_1_percent(stored_at_ps(8, 1, LATER)[0] as f64, 380_000.0);
+fn the_parameter_wins_over_the_platform() {
+    for (platform, own, expected) in [
+        (Passing::CutThrough, None, Passing::CutThrough),
+        (Passing::StoreAndForward, None, Passing::StoreAndForward),
+        (Passing::CutThrough, Some(Passing::StoreAndForward), Passing::StoreAndForward),
+        (Passing::StoreAndForward, Some(Passing::CutThrough), Passing::CutThrough),
+    ] {
+        let mut profile = Profile::ultra_200mhz_htx();
+        profile.ni.passing = platform;
+        let config = Config { passing: own, ..Config::new(0, 2, profile) };
+        assert_eq!(config.passing(), expected);
+    }
 }
 
 fn megabytes_per_s(payload_words: usize) -> f64 {
     const COUNT: usize = 2_000;
-    let stored = stored_at_ps(payload_words, COUNT, LATER);
+    let stored = stored_at_ps(&Profile::ultra_200mhz_htx_fitted(), payload_words, COUNT, LATER);
     let steady_ps = (stored[COUNT - 1] - stored[COUNT / 2]) as f64;
     let bytes = ((payload_words + 2) * 8 * (COUNT - 1 - COUNT / 2)) as f64;
     bytes * 1e6 / steady_ps
 }
 
 #[test]
-fn bandwidth_of_16_bytes_is_325_megabytes_per_s() {
+fn the_fitted_cycles_give_325_megabytes_per_s_at_16_bytes() {
     assert_within_1_percent(megabytes_per_s(0), 325.0);
 }
 
 #[test]
-fn bandwidth_of_80_bytes_exceeds_700_megabytes_per_s() {
+fn the_fitted_cycles_give_more_than_700_megabytes_per_s_at_80_bytes() {
     let found = megabytes_per_s(8);
     assert!((700.0..770.0).contains(&found), "found {found}");
 }
@@ -104,7 +141,7 @@ fn bandwidth_of_80_bytes_exceeds_700_megabytes_per_s() {
 #[test]
 fn a_full_fifo_holds_the_host() {
     const COUNT: u64 = 100;
-    let [mut requester, _] = connected_pair();
+    let [mut requester, _] = connected_pair(&Profile::ultra_200mhz_htx_fitted());
     for _ in 0..COUNT {
         requester.handle(LATER, Input::PageStore(store(0, &[7; 8], [8, 9], 0)));
         drain(&mut requester);

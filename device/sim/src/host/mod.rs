@@ -1,5 +1,5 @@
-//! Hosts: what a program and its library do with a NIC, operation by operation: [`card`] for all modelled cards, and
-//! [`ethernet`] for the Ethernet function. What must be of a card whatever its program does is judged by [`oracle`].
+//! Hosts: what a program and its library do with a NIC, operation by operation: [`card`] for all modelled cards, [`ethernet`]
+//! for the Ethernet function, and [`tcp`] for streams over it. What must be of a card whatever its program does is judged by [`oracle`].
 //!
 //! A host is sans-IO as the models are: it is told what happens at which instant, and says what it wants done by
 //! [`Effects`].
@@ -14,6 +14,7 @@ pub mod posts;
 pub mod rings;
 pub mod slices;
 pub mod tally;
+pub mod tcp;
 
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::Delivery;

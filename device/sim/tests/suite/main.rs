@@ -36,4 +36,5 @@ mod recorded;
 mod stations;
 mod swarm;
 mod tampered;
+mod tcp;
 mod workloads;

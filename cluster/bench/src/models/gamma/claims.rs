@@ -25,6 +25,7 @@ pub(super) fn compared(figures: &GammaFigures) -> Vec<Compared> {
     }
     rows.extend(driven(figures));
     rows.extend(reliability(figures));
+    rows.extend(figures.tcp.compared());
     rows
 }
 
@@ -118,14 +119,14 @@ fn reliability(figures: &GammaFigures) -> Vec<Compared> {
         .ours(f64::from(left), 0)
         .given("the paper's arithmetic"),
         Compared::new(
-            "section 3",
+            "section 6",
             "frames without buffer, 100 nodes, windows of 8, IP beside",
             "",
             Published::words("none", is_whole),
         )
         .ours(missed as f64, 0),
         Compared::new(
-            "section 3",
+            "section 6",
             "frames of which one has a wrong bit, 1 in 10^10 bits",
             "",
             Published::within_percent(1e6, 20.0),
@@ -133,7 +134,7 @@ fn reliability(figures: &GammaFigures) -> Vec<Compared> {
         .ours((1.0 / frame_errors(PAPER_BIT_ERRORS)).round(), 0)
         .given("arithmetic of the frame's length"),
         Compared::new(
-            "section 2",
+            "section 1",
             "damaged frames raised, each once, and nothing else",
             "",
             Published::words("detected and raised", figures.is_damage_raised()),

@@ -21,7 +21,7 @@ pub(super) fn text(figures: &GammaFigures) -> String {
     labours(&mut text, figures);
     crowds(&mut text, figures);
     damage(&mut text, figures);
-    text += "\nNot here yet: TCP (77.4 us, 10.8 MB/s, half at 1,750 bytes).\n";
+    text += &figures.tcp.text();
     text
 }
 

@@ -90,10 +90,10 @@ fn bandwidth(figures: &GrimFigures) -> Vec<Compared> {
         Compared::new("section 6.2", "the one over the other (106/74)", "times", about(1.43))
             .ours(ratio, 2)
             .follows(FIRMWARE),
-        Compared::new("section 4.2", "stores, word by word", "MB/s", Published::Between(5.0, 40.0))
+        Compared::new("section 5.2", "stores, word by word", "MB/s", Published::Between(5.0, 40.0))
             .ours(megabytes(stores.model_bytes_per_s), 1)
             .differs("PCI's cycles alone; the paper's chipsets add waits that no source gives"),
-        Compared::new("section 4.2", "stores, combined", "MB/s", Published::words("up to 125", stores.combined_model_bytes_per_s <= 125_000_000))
+        Compared::new("section 5.2", "stores, combined", "MB/s", Published::words("up to 125", stores.combined_model_bytes_per_s <= 125_000_000))
             .ours(megabytes(stores.combined_model_bytes_per_s), 1),
     ]
 }

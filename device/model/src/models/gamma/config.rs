@@ -12,7 +12,7 @@ use crate::models::gamma::wire::{HEAD_BYTES, PROTOCOL, STATION, word_of};
 use crate::platform::profile::Profile;
 use crate::time::Span;
 
-/// Bits of a byte, times picoseconds of a second.
+/// Bits of a byte, times picoseconds of a second. Ours: units.
 const PS_BITS: u64 = 8_000_000_000_000;
 
 /// A card that there cannot be.

@@ -12,7 +12,7 @@ use crate::models::gamma::config::Config;
 use crate::models::gamma::nic::Gamma;
 use crate::models::gamma::wire::{Carried, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
     Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
@@ -35,6 +35,7 @@ pub static MODEL: Model = Model {
     machines: &[],
     features: FEATURE_RINGS,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: false, draw },
@@ -59,57 +60,70 @@ const PARAMETERS: &[Parameter] = &[
         key: BUFFERS,
         help: "Buffers of each node's receive ring. Every other node takes window_frames of them, and one more for its \
                acknowledgements; the rest is for IP.",
+        origin: Origin::Source("section 3: 1,024 buffers of 1.5 KB"),
         kind: Kind::Number { default: 1_024, least: 4, most: 4_096 },
     },
     Parameter {
         key: WINDOW,
         help: "Frames that one node may have sent to another without acknowledgement; 0: any number, and frames that find no \
                buffer are lost.",
+        origin: Origin::Source("section 5: some tens of frames are not noticed"),
         kind: Kind::Number { default: 32, least: 0, most: 1_024 },
     },
     Parameter {
         key: ACKNOWLEDGE,
         help: "Frames of a node after which its window is given back to it; 0: once the whole window is used.",
+        origin: Origin::Source("section 3: when the whole window is used"),
         kind: Kind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: LINE_RATE,
         help: "Megabits a second at which the card sends. The links of the cluster have rates of their own.",
+        origin: Origin::Source("section 1: Fast Ethernet"),
         kind: Kind::Number { default: 100, least: 1, most: 400_000 },
     },
     Parameter {
         key: TRANSMIT_FIFO,
         help: "Bytes of the FIFO in front of the wire.",
+        origin: Origin::Assumed("room for two full frames and more"),
         kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
     },
     Parameter {
         key: THRESHOLD,
         help: "A frame begins to leave once so many bytes of it are in the FIFO; 0: once all are (store and forward).",
+        origin: Origin::Source(
+            "DEC 21143 hardware reference, CSR6: 128 bytes at 100 Mb/s, the least of four",
+        ),
         kind: Kind::Number { default: 128, least: 0, most: 2_048 },
     },
     Parameter {
         key: RECEIVE_FIFO,
         help: "Bytes of the FIFO behind the wire. What finds it full is missed, and counted.",
+        origin: Origin::Assumed("room for two full frames and more"),
         kind: Kind::Number { default: 4_096, least: 64, most: 1 << 20 },
     },
     Parameter {
         key: BURST,
         help: "A frame is stored while it comes, so many bytes at a time; 0: once it is all there.",
+        origin: Origin::Assumed("a cache line or two of its time"),
         kind: Kind::Number { default: 64, least: 0, most: 2_048 },
     },
     Parameter {
         key: INTERRUPT,
         help: "Frames received after which drivers are interrupted once; 0: they poll.",
+        origin: Origin::Assumed("the quicker of the paper's two ways to receive"),
         kind: Kind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: DELAY,
         help: "Microseconds of model time after which they are interrupted for fewer frames than that.",
+        origin: Origin::Assumed("about half of a full frame's 120 us on the wire"),
         kind: Kind::Number { default: 50, least: 0, most: 1_000_000 },
     },
     Parameter {
         key: TRANSFER,
         help: "Who drives transfers between host and card. The driver in guests has rings only.",
+        origin: Origin::Source("section 4: the new prototype's descriptor-based DMA"),
         kind: Kind::Choice {
             default: DESCRIPTORS,
             choices: &[
@@ -143,7 +157,7 @@ fn limits(_: &Values) -> Limits {
     }
 }
 
-/// Bytes of a receive FIFO in which one frame of Ethernet waits for the bus while the next one comes.
+/// Bytes of a receive FIFO in which one frame of Ethernet waits for the bus while the next one comes. Ours: what the swarm draws.
 const ROOMY_FIFO_BYTES: u64 = 4_096;
 
 /// Nothing is ever sent again: what a link loses is raised, and with it the message. A window guards the host's buffers; where the
@@ -162,6 +176,7 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         node: seat.node,
         nodes: seat.nodes.into(),
         mtu_bytes: seat.mtu_bytes,
+        // Ours: units.
         line_rate_bits_per_s: values.number(LINE_RATE) * 1_000_000,
         is_cpu_driven: values.word(TRANSFER) == CPU_DRIVEN,
         transmit_fifo_bytes: values.number_u32(TRANSMIT_FIFO),
@@ -172,6 +187,7 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         window_frames: values.number_u32(WINDOW),
         acknowledge_every: values.number_u32(ACKNOWLEDGE),
         interrupt_frames: values.number_u32(INTERRUPT),
+        // Ours: units.
         interrupt_delay_ns: values.number_u32(DELAY) * 1_000,
         profile: seat.profile,
     }

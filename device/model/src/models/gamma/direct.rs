@@ -27,7 +27,7 @@ use crate::time::Time;
 
 /// Bytes of the stores that begin a transfer: its address; its length and the command.
 const COMMAND_BYTES: u64 = 2 * WORD_BYTES;
-/// Bytes of what is stored in front of a frame that is sent: its length.
+/// Bytes of what is stored in front of a frame that is sent: its length. Ours: how frames lie in the FIFO.
 const PREAMBLE_BYTES: u64 = 4;
 
 /// A frame that the processor sends, and waits for.

@@ -30,7 +30,7 @@ use crate::time::Time;
 const WORK: WorkPrices =
     WorkPrices { input: 15, checked_bytes_in_unit: 16, output: 8, copied_bytes_in_unit: 64 };
 
-/// Most frames after which one interrupt is raised.
+/// Most frames after which one interrupt is raised. Ours: a bound.
 const MAX_MITIGATED: u32 = 1_024;
 
 /// A GAMMA card.
@@ -187,6 +187,7 @@ impl Controlled for Gamma {
     type Counters = Counters;
     /// They are the driver's.
     const PORTS: usize = 0;
+    /// Ours: the interface.
     const STATUS_BYTES: u64 = 8;
 
     fn effects(&mut self) -> &mut Effects {

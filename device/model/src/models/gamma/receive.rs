@@ -49,7 +49,7 @@ struct Coming {
 }
 
 /// Frames that wait for the wire, at most. A link that is faster than the card holds frames as a switch does, and like one drops
-/// what is too much. (The attack: a flood from many nodes.)
+/// what is too much. (The attack: a flood from many nodes.) Ours: a bound.
 const MAX_COMING: usize = 4_096;
 
 /// Frames that were stored.

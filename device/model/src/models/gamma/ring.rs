@@ -5,10 +5,10 @@ use niclab_abi::rings::{RING_MESSAGE_WORD, RING_OWN, RING_RECEIVED_SHIFT};
 use crate::parts::descriptor_ring::dec2114x::{self, Dec2114x};
 use crate::parts::descriptor_ring::{Layout, Next};
 
-/// Descriptors of one frame, at most.
+/// Descriptors of one frame, at most. Ours: a bound.
 pub const MAX_PARTS: usize = 16;
 
-/// Descriptors that the card looks at for one poll demand: more than any driver's ring has.
+/// Descriptors that the card looks at for one poll demand: more than any driver's ring has. Ours: a bound.
 pub const DEMAND_LOOKS: u32 = 4_096;
 
 const _: () = assert!(RING_OWN == dec2114x::OWN as u64);

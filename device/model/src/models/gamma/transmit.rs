@@ -21,7 +21,7 @@ use crate::platform::profile::{Price, WORD_BYTES};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
 
-/// Frames in the FIFO, at most, however short they are.
+/// Frames in the FIFO, at most, however short they are. Ours: a bound.
 const MAX_FRAMES: usize = 8;
 
 /// The descriptors of a frame: mostly one.

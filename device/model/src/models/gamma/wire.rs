@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, Mac, node_of_mac, station_of_mac};
 use crate::nic::{Address, FrameBytes};
 
-/// First byte behind the Ethernet header of every frame of this model.
+/// First byte behind the Ethernet header of every frame of this model. Ours: the format.
 pub const PROTOCOL: u8 = 12;
 /// Bytes in front of the message's part.
 pub const HEAD_BYTES: usize = ethernet::HEADER_BYTES + FrameHead::BYTES;

@@ -15,7 +15,7 @@ use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
 /// Segments of a message that are told apart: more than growing ones of 48 KiB are. A program that pushes byte by byte would fill
-/// the card's own memory.
+/// the card's own memory. Ours: a bound.
 const MAX_SEGMENTS: usize = 32;
 
 /// How much of a message was pushed, and when it was there.

@@ -15,6 +15,7 @@ use crate::time::Span;
 /// Logical channels of any card, at most (figure 6 has up to as many).
 pub const MAX_CHANNELS: usize = 64;
 /// Bytes of a header in the header ring: the 28 of a short message, and the word that tells of it.
+/// Section 5.1: 28 bytes, here with four more.
 pub const HEADER_BYTES: u64 = 32;
 
 /// A card that there cannot be.

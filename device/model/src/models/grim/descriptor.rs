@@ -15,7 +15,7 @@ use crate::models::grim::peripherals;
 use crate::models::grim::wire::{Fragment, HEAD_BYTES, Header, Kind as FrameKind, PROTOCOL, Purpose};
 use crate::nic::Address;
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem, Promise,
     Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::{COMPLETER, REQUESTER, Window};
@@ -47,6 +47,7 @@ pub static MODEL: Model = Model {
     ],
     features: FEATURE_CHANNELS | FEATURE_REGIONS,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
@@ -83,50 +84,59 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: CHANNELS,
         help: "Logical channels, each of one port. The card's processor looks at all of them in turn.",
+        origin: Origin::Assumed("two for each of four programs; the profiles' numbers are of 4"),
         kind: Kind::Number { default: 8, least: 1, most: MAX_CHANNELS as u64 },
     },
     Parameter {
         key: HEADERS,
         help: "Messages that the header ring of a channel's outbound queue holds.",
+        origin: Origin::Assumed("the paper's gap begins to grow beyond bursts of 200 (section 6.1)"),
         kind: Kind::Number { default: 256, least: 1, most: 4_096 },
     },
     Parameter {
         key: PAYLOAD,
         help: "Bytes of the payload region of a channel's outbound queue, a multiple of 64. No message has more payload.",
+        origin: Origin::Source("section 5.1: the longest bulk message"),
         kind: Kind::Number { default: 48 << 10, least: 64, most: CHANNEL_PAYLOAD_BYTES },
     },
     Parameter {
         key: WEIGHTS,
         help: "Frames in a row that a channel sends while others wait, by channel from the first; where there are more channels, \
                those have the last weight. Zero counts as one.",
+        origin: Origin::Source("section 4.2: round robin"),
         kind: Kind::Numbers { default: &[1; 8], most: 1_024 },
     },
     Parameter {
         key: MEMORY,
         help: "Bytes of the card's memory. Outbound queues take headers_per_channel * 32 + payload_bytes_per_channel for each \
                channel; the rest is for messages that come while their endpoint has no room.",
+        origin: Origin::Source("section 6: 1 MB on the card"),
         kind: Kind::Number { default: 1 << 20, least: 1 << 10, most: 1 << 30 },
     },
     Parameter {
         key: WINDOW_FRAMES,
         help: "Most frames of a channel to one other card that are not acknowledged.",
+        origin: Origin::Assumed("as many as a header ring has messages"),
         kind: Kind::Number { default: 256, least: 1, most: 65_536 },
     },
     Parameter {
         key: REPEAT,
         help: "How long a frame waits for its acknowledgement before it goes again, in microseconds of model time, beside the time \
                that a window of whole frames takes. Doubles each time, up to longest_wait_us.",
+        origin: Origin::Assumed("many times a round trip of tens of microseconds"),
         kind: Kind::Number { default: 1_000, least: 1, most: 1_000_000 },
     },
     Parameter {
         key: PAUSE,
         help: "How long a frame that was refused waits before it goes again, in microseconds of model time. Doubles while it is \
                refused again, up to longest_wait_us.",
+        origin: Origin::Assumed("about a round trip"),
         kind: Kind::Number { default: 20, least: 1, most: 1_000_000 },
     },
     Parameter {
         key: LONGEST,
         help: "The longest such wait, in microseconds of model time.",
+        origin: Origin::Assumed("a thousand times what a message takes"),
         kind: Kind::Number { default: 10_000, least: 1, most: 10_000_000 },
     },
     Parameter {
@@ -134,12 +144,14 @@ const PARAMETERS: &[Parameter] = &[
         help: "How long a message that was begun may wait for more of it to be pushed, in microseconds of model time. Then it is \
                given up. A receiving card takes the others to have the same: a message of which nothing comes for eight times this and \
                longest_wait_us together loses its room to those that wait for it.",
+        origin: Origin::Assumed("programs that are held up for a second are ill"),
         kind: Kind::Number { default: 2_000_000, least: 1, most: 10_000_000 },
     },
     Parameter {
         key: SEGMENT,
         help: "How programs push payload: so many bytes first, then segments that double, so that the card sends the begin of a \
                message while its end is pushed (cut-through; the paper's 32). 0: whole messages (store-and-forward).",
+        origin: Origin::Source("section 5.2: cut-through starts with 32 bytes"),
         kind: Kind::Number { default: 32, least: 0, most: CHANNEL_MAX_BULK_BYTES },
     },
     channel_of(peripherals::KINDS[0]),
@@ -151,6 +163,7 @@ const fn channel_of(kind: &peripherals::Kind) -> Parameter {
     Parameter {
         key: kind.channel_key,
         help: kind.help,
+        origin: Origin::Assumed("no card but where it is asked for"),
         kind: Kind::Number { default: NO_CHANNEL, least: 0, most: MAX_CHANNELS as u64 - 1 },
     }
 }
@@ -260,23 +273,25 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
         longest_wait: us(LONGEST),
         stall: us(STALL),
         peripherals: peripherals_of(values),
+        // Ours: bounds.
         regions_per_port: 64,
+        // Ours: as before.
         extents_per_port: 65_536,
         profile,
     })?))
 }
 
-/// Longest messages of drawn workloads: short ones alone, of a few frames, and of any length.
+/// Longest messages of drawn workloads: short ones alone, of a few frames, and of any length. Ours: what the swarm draws.
 const DRAWN_BYTES: [u32; 4] = [0, 100, 6_000, 48 << 10];
-/// The longest frame of a drawn cluster, whatever its links carry.
+/// The longest frame of a drawn cluster, whatever its links carry. Ours: what the swarm draws.
 const DRAWN_FRAME: u64 = 10_000;
 
 /// The shortest stall of a drawn card, in microseconds. A program pushes on as soon as it sees a free slot, and the status line that
 /// tells of one, as what it pushes, waits for the bus behind all that endpoints have room for: eight of 128 slices, each of 48 KiB, are
-/// 0.4 s of PCI. A card with less patience gives up messages of sound programs.
+/// 0.4 s of PCI. A card with less patience gives up messages of sound programs. Ours: what the swarm draws.
 const STALL_US: u32 = 2_000_000;
 
-/// The place of memory that receivers expose among the ways to receive.
+/// The place of memory that receivers expose among the ways to receive. Ours: what the swarm draws.
 const EXPOSED: usize = 3;
 
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {

@@ -11,7 +11,7 @@ use crate::parts::control::ControlError;
 use crate::parts::port::ReceiveQueue;
 use crate::parts::regions::{Region, Regions};
 
-/// Payload begins on whole cache lines.
+/// Payload begins on whole cache lines. Ours: a cache line.
 const PAYLOAD_UNIT: u64 = 64;
 
 /// What can be done with a message that begins to come.

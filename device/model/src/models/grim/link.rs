@@ -44,6 +44,7 @@ pub(super) struct Held {
 impl Held {
     /// Payload bytes of the frame.
     pub(super) fn payload_bytes(&self) -> usize {
+        /// Ours: a CRC of 32 bits.
         const CHECK_BYTES: usize = 4;
         self.frame.len().saturating_sub(HEAD_BYTES + CHECK_BYTES)
     }

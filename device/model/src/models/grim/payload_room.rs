@@ -3,7 +3,7 @@
 
 use alloc::collections::BTreeMap;
 
-/// Payload begins on whole cache lines of the time.
+/// Payload begins on whole cache lines of the time. Ours: a cache line.
 const ALIGNMENT: u64 = 64;
 
 /// A region of so many bytes, and what is taken of it.

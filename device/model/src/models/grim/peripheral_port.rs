@@ -30,7 +30,7 @@ use crate::platform::profile::MachineCycles;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// Most frames of its Ethernet port that wait. A guest that floods it loses its own.
+/// Most frames of its Ethernet port that wait. A guest that floods it loses its own. Ours: a bound.
 const MAX_FRAMES: usize = 64;
 
 /// What waits for the processor.

@@ -16,6 +16,8 @@
 //! refusal it is the number of the first frame that has not been taken. These two and a report tell of failures: how many messages of
 //! an owner of the receiver's channel could not be delivered, and why the last of them could not. A report goes where no
 //! acknowledgement may follow any more.
+//!
+//! Constants: ours, the format; what it carries is the paper's section 5.1.
 
 use niclab_abi::channels::CHANNEL_MAX_BULK_BYTES;
 use thiserror::Error;

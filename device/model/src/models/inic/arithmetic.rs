@@ -7,6 +7,7 @@ use niclab_abi::posts::{
 };
 
 /// The quiet NaN without sign and payload: which of several a sum keeps is for a processor to say, and must not be.
+/// IEEE 754: the quiet one.
 const NO_NUMBER: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 /// What is made of two values.

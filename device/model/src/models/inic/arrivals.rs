@@ -7,7 +7,7 @@ use crate::parts::sequence::Sequence;
 /// wide they are there.
 pub(super) type Number = Sequence<32>;
 
-/// Bits of the mask.
+/// Bits of the mask. Section 3: a mask of 32 bits.
 pub(super) const MASK_BITS: u32 = 32;
 
 /// What a packet is.

@@ -10,7 +10,7 @@ use niclab_abi::{FromBytes, from_words};
 use crate::models::inic::arithmetic::Task;
 use crate::models::inic::config::Config;
 
-/// Words of a slot that a command has.
+/// Words of a slot that a command has. Ours: the interface.
 const WORDS: usize = 10;
 
 /// Part of a region.

@@ -18,7 +18,7 @@ use crate::models::inic::nic::Inic;
 use crate::models::inic::wire::{self, PROTOCOL};
 use crate::nic::Address;
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem,
     Programs, Promise, Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
@@ -61,6 +61,7 @@ pub static MODEL: Model = Model {
     features: FEATURE_POSTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_HAND_OVER | FEATURE_COLLECTIVES,
     windows: PAGES_OF_PORTS,
     begun,
+    routing: None,
     build,
     programs: Some(Programs { promises: promises_of_image, draw: drawing::image }),
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
@@ -87,46 +88,55 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: ASSEMBLY,
         help: "What the card is programmed with.",
+        origin: Origin::Assumed("the whole of section 2: reliable and ordered"),
         kind: Kind::Choice { default: "conf4", choices: CHOICES },
     },
     Parameter {
         key: "packet_bytes",
         help: "Bytes of a message in a packet, a multiple of 4; 0: as the assembly says.",
+        origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 2_040 },
     },
     Parameter {
         key: "outstanding_limit",
         help: "Packets to a node that may be not acknowledged; 0: as the assembly says.",
+        origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 1_024 },
     },
     Parameter {
         key: "ack_threshold",
         help: "Packets of a node after which an acknowledgement is forced; 0: as the assembly says.",
+        origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 512 },
     },
     Parameter {
         key: "timeout_us",
         help: "How long a node may be silent before a packet goes again, in microseconds of model time; 0: as the assembly says.",
+        origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 10_000_000 },
     },
     Parameter {
         key: "retries",
         help: "Time-outs in a row after which a node is given up and its messages fail; 0: as the assembly says.",
+        origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 65_535 },
     },
     Parameter {
         key: "rcv_chunk_size",
         help: "Bytes that come before the host is interrupted, of an assembly that mitigates interrupts; 0: as the assembly says.",
+        origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 1 << 30 },
     },
     Parameter {
         key: "rate_interval_us",
         help: "Time between two packets of an assembly that controls its rate, in microseconds of model time; 0: as the assembly says.",
+        origin: Origin::Assumed("zero is none: assemblies have their own"),
         kind: Kind::Number { default: 0, least: 0, most: 1_000_000 },
     },
     Parameter {
         key: FORMAT,
         help: "The header's format.",
+        origin: Origin::Source("section 3: the format is the cluster's, by its nodes"),
         kind: Kind::Choice {
             default: FITTING,
             choices: &[
@@ -148,21 +158,25 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: MESSAGE_BYTES,
         help: "The longest message, in bytes.",
+        origin: Origin::Assumed("larger than what programs of clusters send at once"),
         kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
     },
     Parameter {
         key: "send_crossings",
         help: "How often each packet that is sent crosses the card's own bus. With those of packets that come the paper counts four.",
+        origin: Origin::Source("section 5.3: four crossings, read as two at either end"),
         kind: Kind::Number { default: 2, least: 0, most: 8 },
     },
     Parameter {
         key: "receive_crossings",
         help: "How often each packet that comes crosses the card's own bus.",
+        origin: Origin::Source("section 5.3: four crossings, read as two at either end"),
         kind: Kind::Number { default: 2, least: 0, most: 8 },
     },
     Parameter {
         key: FIRST_NUMBER,
         help: "Number of the first packet between any two nodes, the same at all of them: for tests of numbers that wrap.",
+        origin: Origin::Assumed("numbers begin at the begin"),
         kind: Kind::Number { default: 0, least: 0, most: u32::MAX as u64 },
     },
 ];
@@ -209,7 +223,7 @@ fn assembly(values: &Values, nodes: u32) -> Result<Checked, Problem> {
     })
 }
 
-/// Bytes of the tag that workloads put before each message.
+/// Bytes of the tag that workloads put before each message. Ours: the interface.
 const TAG_BYTES: u64 = 16;
 
 fn limits(values: &Values) -> Limits {
@@ -276,7 +290,9 @@ pub fn config(values: &Values, seat: Seat) -> Result<Config, Problem> {
         max_message_bytes: values.number(MESSAGE_BYTES),
         crossings: [values.number_u32("send_crossings"), values.number_u32("receive_crossings")],
         first_number: values.number_u32(FIRST_NUMBER),
+        // Ours: bounds.
         regions_per_port: 64,
+        // Ours: as before.
         extents_per_port: 65_536,
         profile,
     })
@@ -288,9 +304,9 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     Ok(Box::new(Inic::new(config)?))
 }
 
-/// Most payload of a message, some packets, and of a short one.
+/// Most payload of a message, some packets, and of a short one. Ours: what the swarm draws.
 const DRAWN_BYTES: [u32; 2] = [6_000, 100];
-/// Most packets of a drawn message.
+/// Most packets of a drawn message. Ours: what the swarm draws.
 const DRAWN_PACKETS: u32 = 64;
 
 fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {

@@ -1,4 +1,6 @@
 //! Assemblies that swarms draw: the bundled ones, and any that a recipe makes, with values that go together.
+//!
+//! Constants: ours.
 
 use alloc::vec::Vec;
 

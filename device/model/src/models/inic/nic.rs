@@ -34,7 +34,7 @@ use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
 use crate::time::Time;
 
-/// An image that is read for a driver, at most: longer than that of any assembly.
+/// An image that is read for a driver, at most: longer than that of any assembly. Ours: a bound.
 const MAX_IMAGE_BYTES: u32 = 64 << 10;
 
 /// Long inputs are checked, and long outputs copied.

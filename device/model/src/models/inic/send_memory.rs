@@ -6,6 +6,7 @@ use crate::models::inic::per_node::PerNode;
 use crate::nic::frame::SharedFrame;
 
 /// Bytes of it. A node that does not answer takes up the outstanding limit of it.
+/// Assumed: what a card of its time has; the paper gives none.
 const MEMORY_BYTES: usize = 4 << 20;
 
 /// Packets to a node, by their numbers.

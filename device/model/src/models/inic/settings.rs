@@ -5,7 +5,7 @@ use niclab_components::{Checked, Format, Kind, Parameter};
 
 use crate::models::inic::wire::Dialect;
 
-/// Spreads epochs over all values: odd, so that no two epochs of a card are one.
+/// Spreads epochs over all values: odd, so that no two epochs of a card are one. Ours: an arbitrary beginning.
 const EPOCH: u16 = 0x9e37;
 
 /// The format of an assembly's header, and what its frames are known by. Numbers begin anew with each hand-over, so that frames

@@ -20,6 +20,8 @@
 //! without data that is the last of its message or sent again is void: it takes up the number of one whose message failed. One
 //! that is neither does nothing but acknowledge, and has no number. What is for cards is whole in one packet and never seen by a
 //! host: it is what they say to one another for collectives.
+//!
+//! Constants: figure 2 of the paper, and what frames have around it, which is ours.
 
 pub use niclab_components::Format;
 use thiserror::Error;

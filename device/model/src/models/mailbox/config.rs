@@ -1,4 +1,6 @@
 //! Parameters of a Mailbox card.
+//!
+//! Constants: ours.
 
 use alloc::sync::Arc;
 

@@ -11,8 +11,8 @@ use crate::models::mailbox::config::{Config, MAX_PARTNERS, PORTS};
 use crate::models::mailbox::nic::Mailbox;
 use crate::models::mailbox::wire::{self, Header, PROTOCOL};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
-    Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
+    Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::parts::effects::WORD_BYTES;
@@ -33,10 +33,11 @@ pub static MODEL: Model = Model {
     check: |_| Vec::new(),
     limits,
     promises: |_| Promises { sound: Promise::ALL, faulty: Promise::ALL },
-    default_profile: "htx-200mhz",
+    default_profile: "htx-200mhz-fitted",
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
@@ -48,6 +49,7 @@ const PARAMETERS: &[Parameter] = &[Parameter {
     key: REPEAT,
     help: "How long a letter waits for its acknowledgement before it goes again, in microseconds of model time. Doubles each \
            time, up to 100 ms.",
+    origin: Origin::Assumed("many times a round trip of some microseconds"),
     kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
 }];
 

@@ -8,6 +8,8 @@
 //! word 2..          of a letter: payload and tag, 2 to 10 words
 //! last four bytes   CRC-32 of all of these
 //! ```
+//!
+//! Constants: ours.
 
 use thiserror::Error;
 

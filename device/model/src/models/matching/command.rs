@@ -13,7 +13,7 @@ use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::item;
 use crate::models::matching::transport::Memory;
 
-/// Words of a slot that a command has.
+/// Words of a slot that a command has. Ours: the interface.
 const WORDS: usize = 10;
 
 const PUT_FLAGS: u32 = COMMAND_INTERRUPT | COMMAND_ACK | COMMAND_SENT | COMMAND_COUNT_ONLY;

@@ -11,7 +11,7 @@ use crate::models::matching::wire::LEAST_MTU_BYTES;
 use crate::platform::profile::Profile;
 use crate::time::Span;
 
-/// Ports of a card, as many as ULTRA's.
+/// Ports of a card, as many as ULTRA's. Ours: the paper has one list.
 pub const PORTS: usize = 8;
 
 /// A configuration that no card can have.
@@ -107,19 +107,29 @@ impl Config {
         Self {
             node,
             nodes,
+            // IEEE 802.3: the longest frame that is not jumbo.
             mtu_bytes: 1_500,
+            // Assumed: more than the paper's longest list (section 5).
             match_entries: 1_024,
             max_entries: MAX_ENTRIES,
             max_list_size: MAX_LIST_SIZE,
             max_events: receive::MAX_SLICES,
+            // Ours: bounds.
             regions_per_port: 4_096,
+            // Ours: as before.
             extents_per_port: 1 << 18,
+            // Assumed: as many as entries.
             unexpected_messages: 1_024,
+            // Ours: a bound.
             max_message_bytes: 16 << 20,
+            // Ours: a bound.
             commands_under_way: 64,
             control_store_words: niclab_isa::MAX_WORDS as u32,
+            // Assumed: more than a round trip's frames.
             window_frames: 32,
+            // Assumed: many times a round trip.
             retransmit_first: Span::from_ns(100_000),
+            // Assumed: short enough to see a link come back.
             retransmit_most: Span::from_ns(100_000_000),
             profile: profile.into(),
         }

@@ -11,8 +11,8 @@ use crate::models::matching::nic::Match;
 use crate::models::matching::wire::{self, Frame, Operation, PROTOCOL};
 use crate::nic::Address;
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Promise, Promises, Seat,
-    Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Promise,
+    Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
 use crate::time::Span;
@@ -36,6 +36,7 @@ pub static MODEL: Model = Model {
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_LISTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_SPILL,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 3, draws_device_faults: true, draw },
@@ -52,27 +53,34 @@ const PARAMETERS: &[Parameter] = &[
         key: ENTRIES,
         help: "Match entries that fit into device memory, 64 bytes each. Further ones lie in the spill area, in host memory, and are \
                read from there whenever a list is traversed.",
+        origin: Origin::Assumed(
+            "64 KB of memory on the card: more than the paper's longest list of 300 items",
+        ),
         kind: Kind::Number { default: 1_024, least: 16, most: MAX_ENTRIES as u64 },
     },
     Parameter {
         key: MESSAGE_BYTES,
         help: "The longest message, in bytes.",
+        origin: Origin::Assumed("larger than what programs of clusters send at once"),
         kind: Kind::Number { default: 16 << 20, least: 64, most: 1 << 30 },
     },
     Parameter {
         key: WINDOW,
         help: "Frames that may be under way to one node before the first of them is acknowledged.",
+        origin: Origin::Assumed("more than a round trip's frames on the profiles' links"),
         kind: Kind::Number { default: 32, least: 1, most: 1_024 },
     },
     Parameter {
         key: UNEXPECTED,
         help: "Unexpected messages of one port that may wait for a receive.",
+        origin: Origin::Assumed("as many as entries"),
         kind: Kind::Number { default: 1_024, least: 1, most: 65_536 },
     },
     Parameter {
         key: RETRANSMIT,
         help: "How long a frame waits for its acknowledgement before it goes again, in microseconds of model time. Doubles with \
                each time.",
+        origin: Origin::Assumed("many times a round trip of some microseconds"),
         kind: Kind::Number { default: 100, least: 1, most: 1_000_000 },
     },
 ];
@@ -105,7 +113,7 @@ pub fn config(values: &Values, seat: Seat) -> Config {
         window_frames: values.number_u32(WINDOW),
         unexpected_messages: values.number_u32(UNEXPECTED),
         retransmit_first: first,
-        // A wait that is long at first may still double a few times.
+        // Ours: a wait that is long at first may still double a few times.
         retransmit_most: config.retransmit_most.max(first.times(8)),
         ..config
     }
@@ -127,7 +135,7 @@ fn build(values: &Values, seat: Seat) -> Result<AnyNic, BuildError> {
     Ok(Box::new(Match::new(config(values, seat))?))
 }
 
-/// Most payload of a message, some frames, and of a short one.
+/// Most payload of a message, some frames, and of a short one. Ours: what the swarm draws.
 const DRAWN_BYTES: [u32; 2] = [6_000, 100];
 
 /// Beside its values what a Match card does and others do not: long messages, and several ways to receive them.

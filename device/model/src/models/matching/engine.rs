@@ -31,13 +31,14 @@ pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
 /// match. The paper has no unexpected messages; ours.
 pub(super) const UNEXPECTED_CYCLES: u64 = 8;
 
-/// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first.
+/// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first. Ours: a bound.
 const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 /// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
+/// Ours: a bound.
 const WATCHDOG_ITEM_CYCLES: u64 = 64;
 /// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as much for
 /// each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
-/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21.
+/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21. Ours: a bound.
 const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
 
 /// Where entries lie that the card's memory does not hold.
@@ -317,6 +318,7 @@ fn timing(profile: &Profile) -> Timing {
     let cycles = |ps: u64| ps.div_ceil(clock_ps);
     let occupancy_ps = price.occupancy(ENTRY_BYTES).as_ps();
     // Whatever the prices are, a header ends.
+    /// Ours: a bound.
     const MOST: u64 = 1 << 32;
     let latency_ps = occupancy_ps.saturating_add(price.latency().as_ps());
     Timing {

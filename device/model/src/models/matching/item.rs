@@ -1,5 +1,7 @@
 //! Headers and list items: 64 bytes each, in eight words (section 3.1). Which field stands in which word is this project's
 //! choice, made so that the matching program can look at each word as it arrives.
+//!
+//! Constants: the paper's figure 1 and section 4.1 name what an item holds; where each bit stands is ours.
 
 /// Words of a header, and of an item.
 pub const WORDS: usize = 8;

@@ -23,7 +23,7 @@ use crate::models::matching::item::{Header, Item, WORDS};
 use crate::models::matching::program::{DONE, FAILED, SUCCEEDED};
 use crate::models::matching::unit::Unit;
 
-/// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so.
+/// Words that the unit may issue at once, however few it has left: a wait is not taken in smaller pieces than so. Ours: a bound.
 const WORDS_AT_ONCE: u64 = 1_024;
 
 /// Cycles and sizes of a list manager.

@@ -25,7 +25,7 @@ use crate::parts::host_interface::HostInterface;
 use crate::parts::port::Promise;
 use crate::time::Time;
 
-/// What an entry costs when a port or a region is closed, as [`crate::nic::Nic::work_done`] counts.
+/// What an entry costs when a port or a region is closed, as [`crate::nic::Nic::work_done`] counts. Ours: how work is counted.
 const ENTRY_WORK: u64 = 4;
 
 /// A match entry: what the match unit does not look at.

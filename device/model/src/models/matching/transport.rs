@@ -31,7 +31,7 @@ use crate::platform::trace_tag::TraceTag;
 use crate::time::{Span, Time};
 
 /// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one answer; a
-/// network that forges requests without end would fill the card's memory.
+/// network that forges requests without end would fill the card's memory. Ours: a bound.
 const MAX_QUEUED: usize = 4_096;
 
 /// Part of a region. Of no bytes at all neither region nor offset matter.

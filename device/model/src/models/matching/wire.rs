@@ -25,6 +25,8 @@
 //!
 //! The check word makes the ones' complement sum of all words, the last one filled up with zeros, zero: it finds every single
 //! wrong bit. It is ours, for the paper simulates no network. There is no padding.
+//!
+//! Constants: ours.
 
 use core::ops::Range;
 

@@ -17,10 +17,12 @@ use crate::nic::Register;
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
+use crate::parts::host_interface::{BusTransfer, Passed};
 use crate::parts::port::{ReceiveQueue, Release};
 use crate::parts::slice::Slice;
+use crate::platform::profile::Passing;
 use crate::platform::trace_tag::TraceTag;
-use crate::time::Time;
+use crate::time::{Passage, Time};
 
 /// What a look at an entry costs whose slices are released, as [`crate::nic::Nic::work_done`] counts.
 const ENTRY_WORK: u64 = 2;
@@ -56,6 +58,8 @@ struct Port {
 
 /// A packet of data that passed the RX machine.
 struct Data<'a> {
+    /// When.
+    received: Passed,
     header: &'a Header,
     packet: &'a Packet<'a>,
     message: Option<&'a TraceTag>,
@@ -65,6 +69,7 @@ struct Data<'a> {
 pub struct Completer {
     node: u16,
     flow_control: FlowControl,
+    passing: Passing,
     unauthorized: Unauthorized,
     authorizations: usize,
     fifo: FifoRam<()>,
@@ -93,6 +98,7 @@ impl Completer {
         Self {
             node: config.node,
             flow_control: config.flow_control,
+            passing: config.passing(),
             unauthorized: config.unauthorized,
             authorizations: config.authorizations.into(),
             fifo: FifoRam::new(config.fifo_ram_words.into()),
@@ -250,10 +256,12 @@ impl Completer {
         }
     }
 
-    /// A frame from the network, whole.
+    /// A frame from the network, whole; `head` is when its first bit was there. Where words are passed on, that counts as its
+    /// first word, which is less than a word's time too early where the link is quicker than the machine, and else nothing:
+    /// then the last word decides.
     pub(super) fn on_frame(
         &mut self,
-        now: Time,
+        (head, now): (Time, Time),
         frame: &[u8],
         message: Option<&TraceTag>,
         requester: &mut Requester,
@@ -282,11 +290,13 @@ impl Completer {
         let words = packet.words().len();
         let index = usize::from(header.target.port);
         // The network waits in front of the RX machine while the port's queue of the FIFO RAM is full.
-        let room = self.fifo.room_at(index, words, now);
-        let checked = effects.work(Machine::Receive, room, words as u64 * WORD_BYTES).end;
+        let room = self.fifo.room_at(index, words, head.min(now));
+        let come = Passage { head: room, tail: room.max(now) };
+        let received = effects.pass(Machine::Receive, self.passing, come, words as u64 * WORD_BYTES);
+        let checked = received.stage.end;
         match header.kind {
             Kind::Data { .. } => {
-                let data = Data { header: &header, packet: &packet, message };
+                let data = Data { received, header: &header, packet: &packet, message };
                 self.on_data(checked, &data, requester, effects);
             }
             Kind::Acknowledge => requester.on_acknowledgement(checked, &header, effects),
@@ -327,7 +337,7 @@ impl Completer {
                 effects.counters.missing += u64::from(missing);
                 if has_room {
                     grant.on_stored();
-                    self.store_packet(now, entry, data, requester, effects);
+                    self.store_packet(entry, data, requester, effects);
                 } else {
                     effects.counters.card.overruns += 1;
                 }
@@ -344,13 +354,12 @@ impl Completer {
     /// The Store machine: one burst that ends at the status word of the next slice.
     fn store_packet(
         &mut self,
-        now: Time,
         entry: usize,
         data: &Data<'_>,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
-        let Data { header, packet, message } = data;
+        let Data { received, header, packet, message } = data;
         let index = usize::from(header.target.port);
         let (Some(port), Kind::Data { interrupt, acknowledge }) = (&mut self.ports[index], header.kind)
         else {
@@ -359,14 +368,16 @@ impl Completer {
         };
         let count = packet.words().len();
         let bytes = count as u64 * WORD_BYTES;
-        let stored = effects.work(Machine::Store, now, bytes);
+        let stored = effects.pass(Machine::Store, self.passing, received.words, bytes);
         // Store frees word after word, and RX fills no faster: the room is there once Store has begun.
-        self.fifo.leave(index, count, stored.start);
+        self.fifo.leave(index, count, stored.stage.start);
+        // The status word is the last of the burst, and Store's last state.
+        let come = Passage { head: stored.words.head, tail: stored.stage.end };
+        let ready = effects.interface.earliest(BusTransfer::DmaWrite, come, bytes + WORD_BYTES);
 
         let promise = port.queue.promise(1);
         let slice = Slice { source: header.source, interrupt, acknowledge, message: *message };
-        let (place, visible) =
-            slice.store(stored.end, packet.words(), (index, &mut port.queue, promise), effects);
+        let (place, visible) = slice.store(ready, packet.words(), (index, &mut port.queue, promise), effects);
         port.owners[place.index] = entry as u16;
         if acknowledge {
             effects.counters.card.acknowledgements_sent += 1;

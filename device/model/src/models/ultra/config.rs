@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::models::ultra::wire::MAX_WORDS;
 use crate::parts::fifo;
-use crate::platform::profile::Profile;
+use crate::platform::profile::{Passing, Profile};
 use crate::time::Span;
 
 /// Ports (section 3.1: "up to eight independent ULTRA ports").
@@ -113,6 +113,8 @@ pub struct Config {
     pub credit_probe_first: Span,
     /// The wait doubles each time up to this.
     pub credit_probe_most: Span,
+    /// When a machine has something for the next one; none: as the platform does it.
+    pub passing: Option<Passing>,
     /// Prices.
     pub profile: Arc<Profile>,
 }
@@ -121,7 +123,7 @@ impl Config {
     /// Words of the paper's FIFO RAM: 1 KB (section 3.1).
     pub const FIFO_RAM_WORDS: u16 = 128;
     /// Most entries of a port's authorization table, those included that are revoked and wait for their slices; a packet's
-    /// sender is looked up among them one by one.
+    /// sender is looked up among them one by one. Ours: a bound.
     pub const MAX_AUTHORIZATIONS: u16 = 256;
 
     /// A card as in the paper, with its RAM shared equally.
@@ -134,13 +136,22 @@ impl Config {
             requester_fifo_words: [EQUAL_SHARE; PORTS],
             completer_fifo_words: [EQUAL_SHARE; PORTS],
             max_slices: receive::MAX_SLICES,
+            // Section 3.2: several partners; how many is assumed.
             authorizations: 16,
             unauthorized: Unauthorized::Discard,
             flow_control: FlowControl::Credit,
+            // Ours: the paper has no credits.
             credit_probe_first: Span::from_ns(100_000),
+            // Ours: as before.
             credit_probe_most: Span::from_ns(100_000_000),
+            passing: None,
             profile: profile.into(),
         }
+    }
+
+    /// When a machine of this card has something for the next one.
+    pub fn passing(&self) -> Passing {
+        self.passing.unwrap_or(self.profile.ni.passing)
     }
 
     /// Checks that there can be such a card.

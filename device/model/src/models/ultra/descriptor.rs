@@ -10,10 +10,11 @@ use crate::models::ultra::config::{Config, FlowControl, PORTS, Unauthorized};
 use crate::models::ultra::nic::Ultra;
 use crate::models::ultra::wire::{self, Header, MAX_WORDS, PROTOCOL, Packet};
 use crate::nic::registry::{
-    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Parameter, Problem, Promise,
-    Promises, Seat, Swarm, Value, Values,
+    AnyNic, Begun, BuildError, Choice, Draw, DrawnWorkload, Kind, Limits, Model, Origin, Parameter, Problem,
+    Promise, Promises, Seat, Swarm, Value, Values,
 };
 use crate::nic::windows::PAGES_OF_PORTS;
+use crate::platform::profile::Passing;
 
 /// ULTRA.
 pub static MODEL: Model = Model {
@@ -33,6 +34,7 @@ pub static MODEL: Model = Model {
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
     begun,
+    routing: Some(wire::routed_to),
     build,
     programs: None,
     swarm: Swarm { one_in: 1, draws_device_faults: true, draw },
@@ -46,31 +48,38 @@ const COMPLETER_FIFO: &str = "completer_fifo_words_per_port";
 const PARTNERS: &str = "authorized_partners_per_port";
 const UNAUTHORIZED: &str = "unauthorized";
 const FLOW_CONTROL: &str = "flow_control";
+const PASSING: &str = "passing";
 
 /// Section 3.2: either is allowed.
 const INTERRUPT: &str = "interrupt";
 const NO_FLOW_CONTROL: &str = "none";
+const CUT_THROUGH: &str = "cut-through";
+const STORE_AND_FORWARD: &str = "store-and-forward";
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: REQUESTER_FIFO,
         help: "How the requester's FIFO RAM is split: words of 64 bits for each of the eight ports. Each is 0 (port unused) or at \
                least 10 (one full packet), and all together at most 128 (1 KiB, ULTRA paper section 3.1).",
+        origin: Origin::Source("section 3.1: 1 KB in up to eight queues, here equal ones"),
         kind: Kind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
     },
     Parameter {
         key: COMPLETER_FIFO,
         help: "The same for the completer's FIFO RAM.",
+        origin: Origin::Source("section 3.2: as the requester's"),
         kind: Kind::Numbers { default: &[16; PORTS], most: Config::FIFO_RAM_WORDS as u64 },
     },
     Parameter {
         key: PARTNERS,
         help: "Partners that one port can authorize.",
+        origin: Origin::Source("section 3.2: several partners for each port; how many is assumed"),
         kind: Kind::Number { default: 16, least: 1, most: Config::MAX_AUTHORIZATIONS as u64 },
     },
     Parameter {
         key: UNAUTHORIZED,
         help: "What happens to a packet of an unauthorized partner.",
+        origin: Origin::Source("section 3.2: discarded, or a system interrupt"),
         kind: Kind::Choice {
             default: "discard",
             choices: &[
@@ -82,6 +91,9 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: FLOW_CONTROL,
         help: "What keeps senders from overrunning a receive queue.",
+        origin: Origin::Assumed(
+            "the paper has that of links alone, which lets one full queue hold all others up",
+        ),
         kind: Kind::Choice {
             default: "credit",
             choices: &[
@@ -93,6 +105,22 @@ const PARAMETERS: &[Parameter] = &[
                     name: NO_FLOW_CONTROL,
                     help: "Nothing: a packet that finds no free slice is counted and dropped.",
                 },
+            ],
+        },
+    },
+    Parameter {
+        key: PASSING,
+        help: "When Load, TX, RX and Store have something for the next of them.",
+        origin: Origin::Assumed("the platform has what its paper says"),
+        kind: Kind::Choice {
+            default: "platform",
+            choices: &[
+                Choice { name: "platform", help: "As the platform's profile says." },
+                Choice {
+                    name: CUT_THROUGH,
+                    help: "Word after word, before the packet is whole, also into the link and into host memory.",
+                },
+                Choice { name: STORE_AND_FORWARD, help: "Once they have done all of a packet." },
             ],
         },
     },
@@ -176,6 +204,11 @@ pub fn config(values: &Values, seat: Seat) -> Config {
             FlowControl::None
         } else {
             FlowControl::Credit
+        },
+        passing: match values.word(PASSING) {
+            CUT_THROUGH => Some(Passing::CutThrough),
+            STORE_AND_FORWARD => Some(Passing::StoreAndForward),
+            _ => None,
         },
         ..Config::new(seat.node, seat.nodes.into(), seat.profile)
     }

@@ -189,9 +189,9 @@ impl Ultra {
         effects.on_input(&input);
         match input {
             Input::PageStore(store) => requester.on_store(now, &store, effects),
-            Input::Frame { frame, message, .. } => {
+            Input::Frame { head, frame, message } => {
                 effects.attribute(message);
-                self.completer.on_frame(now, frame, message.as_ref(), requester, effects);
+                self.completer.on_frame((head, now), frame, message.as_ref(), requester, effects);
             }
             Input::Register { port, register } => {
                 self.completer.on_register(now, port as usize, register, requester, effects);

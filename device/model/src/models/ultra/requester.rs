@@ -5,18 +5,18 @@ use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE};
 
 use crate::models::ultra::config::{Config, FlowControl, PORTS};
 use crate::models::ultra::counters::Effects;
-use crate::models::ultra::wire::{Address, Header, Kind, MAX_WORDS};
-use crate::nic::PageStore;
+use crate::models::ultra::wire::{Address, Entry, Header, Kind, MAX_WORDS};
+use crate::nic::{FrameBytes, PageStore};
 use crate::parts::credit::Window;
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
-use crate::parts::host_interface::BusTransfer;
+use crate::parts::host_interface::{BusTransfer, Passed};
 use crate::parts::launch_code::Code;
 use crate::parts::port::RequesterPage;
 use crate::parts::timers::{TimerName, Timers};
-use crate::platform::ledger::Stage;
+use crate::platform::profile::Passing;
 use crate::platform::trace_tag::TraceTag;
-use crate::time::{Span, Time};
+use crate::time::{Passage, Span, Time};
 
 /// The timers of the card, each of them for each port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,9 +33,8 @@ impl TimerName for Timer {
 #[derive(Clone, Debug)]
 struct Port {
     page: RequesterPage,
-    /// Entry of the descriptor look-up table: where the port sends. The paper's entry holds routing, TUPID and header;
-    /// all follow from this.
-    target: Option<Address>,
+    /// The port's entry of the descriptor look-up table, once it has one.
+    entry: Option<Entry>,
     /// When the credit of the packet last sent was there.
     opened: Time,
     /// Next wait of the credit probe.
@@ -47,12 +46,15 @@ struct Port {
 struct Packet {
     code: Code,
     message: TraceTag,
+    /// When its first and last word are the TX machine's.
+    loaded: Passage,
 }
 
 /// The requester of a card.
 pub struct Requester {
     node: u16,
     flow_control: FlowControl,
+    passing: Passing,
     probe_first: Span,
     probe_most: Span,
     fifo: FifoRam<Packet>,
@@ -69,6 +71,7 @@ impl Requester {
         Self {
             node: config.node,
             flow_control: config.flow_control,
+            passing: config.passing(),
             probe_first: config.credit_probe_first,
             probe_most: config.credit_probe_most,
             fifo: FifoRam::new(config.fifo_ram_words.into()),
@@ -88,7 +91,7 @@ impl Requester {
         self.fifo.open(port, fifo_words)?;
         self.ports[port] = Some(Port {
             page: RequesterPage::new(status_address),
-            target: None,
+            entry: None,
             opened: Time::ZERO,
             probe_wait: self.probe_first,
         });
@@ -124,7 +127,7 @@ impl Requester {
         let state = self.ports[port].as_mut();
         debug_assert!(state.is_some(), "the request was checked: the port is open");
         if let Some(state) = state {
-            state.target = Some(target);
+            state.entry = Some(Entry::new(target, Address { node: self.node, port: port as u8 }));
             self.begin_connection(now, port, effects);
         }
     }
@@ -158,20 +161,23 @@ impl Requester {
         let software_done = effects.interface.host_send(now, bytes);
         // A full FIFO holds the bus, and the bus holds the host.
         let room = self.fifo.room_at(index, words, software_done);
-        let arrived = effects.interface.transfer(BusTransfer::PioWrite, room, bytes).end;
+        let burst = effects.interface.transfer(BusTransfer::PioWrite, room, bytes);
+        let arrived = burst.end;
 
         let (_, is_line_due) = port.page.count_launch();
         match code {
             Err(error) => port.page.refuse(arrived, error.refusal(), effects),
-            Ok(_) if port.target.is_none() => port.page.refuse(arrived, REFUSED_NO_ROUTE, effects),
+            Ok(_) if port.entry.is_none() => port.page.refuse(arrived, REFUSED_NO_ROUTE, effects),
             Ok(code) => {
-                let done = effects.work(Machine::Load, arrived, bytes).end;
+                let come = effects.interface.words_of(BusTransfer::PioWrite, &burst);
+                let load = effects.pass(Machine::Load, self.passing, come, bytes);
+                let (done, packet) = (load.stage.end, Packet { code, message, loaded: load.words });
                 let burst = store.words.get(PAYLOAD_WORDS - payload_words..).unwrap_or_default();
                 if self.may_send(index) {
                     // Nothing waits before it: it passes through the FIFO RAM without a stop.
-                    self.send_packet(done, index, Packet { code, message }, burst, effects);
+                    self.send_packet(index, packet, burst, effects);
                 } else {
-                    self.fifo.push(index, burst, done, Packet { code, message });
+                    self.fifo.push(index, burst, done, packet);
                     self.mind_probe(done, index);
                 }
                 // A packet that is notified has a line of its own, when it has left.
@@ -198,24 +204,17 @@ impl Requester {
             let Some(packet) = self.fifo.take(index, &mut words) else { break };
             let words = words.get(..packet.words).unwrap_or_default();
             effects.attribute(Some(packet.note.message));
-            self.send_packet(packet.ready, index, packet.note, words, effects);
+            self.send_packet(index, packet.note, words, effects);
         }
         self.mind_probe(now, index);
     }
 
     /// The TX machine: routing and header from the look-up table, payload and tag from the FIFO RAM. The caller has said whose
     /// crossings these are.
-    fn send_packet(
-        &mut self,
-        ready: Time,
-        index: usize,
-        packet: Packet,
-        words: &[u64],
-        effects: &mut Effects,
-    ) {
-        let Packet { code, message } = packet;
+    fn send_packet(&mut self, index: usize, packet: Packet, words: &[u64], effects: &mut Effects) {
+        let Packet { code, message, loaded } = packet;
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
-        let Some((port, target)) = port.and_then(|port| port.target.map(|target| (port, target))) else {
+        let Some((port, entry)) = port.and_then(|port| port.entry.map(|entry| (port, entry))) else {
             debug_assert!(false, "no packet is taken from a port without a route");
             return;
         };
@@ -223,17 +222,12 @@ impl Requester {
         // Whether its credit was fed to this model before it or after it.
         let opened = window.opened();
         // Credit took so long that the card has asked for it: if it did so, then by a clock that is not the model's.
-        let waited_from = ready.max(core::mem::replace(&mut port.opened, opened));
+        let waited_from = loaded.tail.max(core::mem::replace(&mut port.opened, opened));
         effects.counters.card.unordered += u64::from(opened > waited_from + self.probe_first);
-        let ready = ready.max(opened);
-        let header = Header {
-            target,
-            source: Address { node: self.node, port: index as u8 },
-            kind: Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge },
-            connection: window.connection(),
-            number: window.count_sent(),
-        };
-        let sent = transmit(ready, &header, words, Some(message), effects);
+        let ready = Passage { head: loaded.head.max(opened), tail: loaded.tail.max(opened) };
+        let kind = Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge };
+        let frame = entry.emit(kind, window.connection(), window.count_sent(), words);
+        let sent = transmit(self.passing, ready, frame, words.len(), Some(message), effects).stage;
         // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
         self.fifo.leave(index, words.len(), sent.start);
         effects.counters.card.messages_sent += 1;
@@ -327,12 +321,12 @@ impl Requester {
 
     /// Sends a packet without words for flow control or acknowledgement.
     pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
-        transmit(ready, header, &[], None, effects);
+        transmit(self.passing, ready.into(), header.emit(&[]), 0, None, effects);
     }
 
     fn is_target(&self, index: usize, remote: Address) -> bool {
         let port = self.ports.get(index).and_then(Option::as_ref);
-        port.is_some_and(|port| port.target == Some(remote))
+        port.and_then(|port| port.entry).is_some_and(|entry| entry.target() == remote)
     }
 
     fn begin_connection(&mut self, now: Time, index: usize, effects: &mut Effects) {
@@ -341,7 +335,7 @@ impl Requester {
     }
 
     fn request_credit(&mut self, now: Time, index: usize, effects: &mut Effects) {
-        let Some(target) = self.ports[index].as_ref().and_then(|port| port.target) else {
+        let Some(entry) = self.ports[index].as_ref().and_then(|port| port.entry) else {
             debug_assert!(false, "credit is asked for along a route");
             return;
         };
@@ -349,27 +343,25 @@ impl Requester {
             return;
         }
         let window = &self.windows[index];
-        let header = Header {
-            target,
-            source: Address { node: self.node, port: index as u8 },
-            kind: Kind::CreditRequest { is_window_open: window.is_open() },
-            connection: window.connection(),
-            number: window.sent(),
-        };
+        let kind = Kind::CreditRequest { is_window_open: window.is_open() };
+        let frame = entry.emit(kind, window.connection(), window.sent(), &[]);
         effects.counters.flow_sent += 1;
-        self.send_flow(now, &header, effects);
+        transmit(self.passing, now.into(), frame, 0, None, effects);
     }
 }
 
-/// One packet through the TX machine.
+/// One packet through the TX machine, whose words are there as `loaded` says. The frame begins with the routing frame, which
+/// leaves a word's time before the header does, where words are passed on.
 fn transmit(
-    ready: Time,
-    header: &Header,
-    words: &[u64],
+    passing: Passing,
+    loaded: Passage,
+    frame: FrameBytes,
+    words: usize,
     message: Option<TraceTag>,
     effects: &mut Effects,
-) -> Stage {
-    let stage = effects.work(Machine::Transmit, ready, words.len() as u64 * WORD_BYTES);
-    effects.frame(stage.end, header.emit(words), message);
-    stage
+) -> Passed {
+    let passed = effects.pass(Machine::Transmit, passing, loaded, words as u64 * WORD_BYTES);
+    let routed = passed.opened.before(passed.pace).max(loaded.head);
+    effects.frame(Passage { head: routed, tail: passed.words.tail }, frame, message);
+    passed
 }

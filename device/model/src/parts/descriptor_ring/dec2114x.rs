@@ -10,6 +10,8 @@
 //!
 //! Departures: descriptors begin at multiples of eight bytes (the manual's are longwords), so that status and sizes are written
 //! back by one store, the sizes as they were read.
+//!
+//! Constants: DEC 21143 hardware reference, descriptor lists (specification of RDES and TDES).
 
 use super::{Layout, Next};
 use crate::nic::{HostRange, HostRanges};

@@ -194,7 +194,8 @@ fn a_program_that_posts_no_room_does_not_keep_the_card_from_another_assembly() {
 
 #[test]
 fn while_a_card_is_programmed_frames_are_lost_and_what_is_posted_waits() {
-    let cycles = MachineCycles { fixed_millicycles: 5_000_000, per_word_millicycles: 0 };
+    let cycles =
+        MachineCycles { fixed_millicycles: 5_000_000, per_word_millicycles: 0, closing_millicycles: 0 };
     let ni = NiPrices {
         clock_ps: 1_000_000,
         machines: [("reconfigure", cycles)].into_iter().collect(),

@@ -43,6 +43,7 @@ pub fn profile() -> Arc<Profile> {
     let cycles = |fixed: u64, word: u64| MachineCycles {
         fixed_millicycles: fixed * 1_000,
         per_word_millicycles: word * 1_000,
+        closing_millicycles: 0,
     };
     let mut profile = Profile::default();
     profile.host.send_ps = 1_000_000;

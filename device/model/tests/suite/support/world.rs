@@ -20,7 +20,7 @@ use niclab_model::nic::{Input, Nic, Output, Register};
 use niclab_model::platform::profile::Profile;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::random::Random;
-use niclab_model::time::{Span, Time};
+use niclab_model::time::{Passage, Span, Time};
 
 use super::{Memory, authorize_request, control, open_request, request, route_request, store};
 
@@ -85,12 +85,15 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub fabric: Fabric,
     /// Frames on their way, in the order in which they arrive.
-    in_flight: BTreeMap<(Time, u64), (usize, SharedFrame, Option<TraceTag>)>,
+    in_flight: BTreeMap<(Time, u64), Flight>,
     frames: u64,
     streams: HashMap<u64, Stream>,
     lives: u64,
     clock: Time,
 }
+
+/// A frame on its way: to which node, when its head is there, and whose it is.
+type Flight = (usize, Time, SharedFrame, Option<TraceTag>);
 
 /// Length of the status line.
 const STATUS_BYTES: u64 = 64;
@@ -157,13 +160,15 @@ impl World {
                     other => panic!("nobody asked for cause {other}"),
                 }
             }
-            Output::Frame { at, frame, message, .. } => self.send(node, at, &frame, message),
+            Output::Frame { at, tail, frame, message } => {
+                self.send(node, Passage { head: at, tail }, &frame, message);
+            }
             other => panic!("nobody asked for {other:?}"),
         }
     }
 
     /// Puts a frame on a node's link.
-    pub fn send(&mut self, node: usize, at: Time, frame: &[u8], message: Option<TraceTag>) {
+    pub fn send(&mut self, node: usize, at: impl Into<Passage>, frame: &[u8], message: Option<TraceTag>) {
         let mut deliveries = Deliveries::new();
         self.fabric.forward(at, node as u16, frame, message, &mut deliveries);
         for delivery in deliveries {
@@ -172,7 +177,8 @@ impl World {
                 bytes.flip(bit);
             }
             self.frames += 1;
-            self.in_flight.insert((delivery.at, self.frames), (delivery.to.into(), bytes, message));
+            self.in_flight
+                .insert((delivery.at, self.frames), (delivery.to.into(), delivery.head, bytes, message));
         }
     }
 
@@ -202,9 +208,9 @@ impl World {
 
     /// Lets the next frame arrive; false when there is none.
     pub fn deliver_one(&mut self) -> bool {
-        let Some(((at, _), (node, frame, message))) = self.in_flight.pop_first() else { return false };
+        let Some(((at, _), (node, head, frame, message))) = self.in_flight.pop_first() else { return false };
         self.clock = self.clock.max(at);
-        self.nodes[node].nic.handle(at, Input::Frame { head: at, frame: &frame, message });
+        self.nodes[node].nic.handle(at, Input::Frame { head, frame: &frame, message });
         self.carry(node);
         true
     }

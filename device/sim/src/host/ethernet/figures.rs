@@ -27,13 +27,20 @@ pub fn add(function: &Function, mut node: NodeFigures) -> NodeFigures {
 }
 
 /// The ledger against what crossed the boundary of the function.
-pub fn sums(Function { nic, tally, .. }: &Function) -> Vec<Sum> {
+pub fn sums(function: &Function) -> Vec<Sum> {
+    let sent = function.nic.ledger().line(Crossing::HostSend).count;
+    let mut sums = sums_of_card(function);
+    sums.push(Sum::new("messages sent", sent, function.tally.sent_frames));
+    sums
+}
+
+/// The same of its card alone.
+pub fn sums_of_card(Function { nic, tally, .. }: &Function) -> Vec<Sum> {
     let line = |crossing| nic.ledger().line(crossing);
     vec![
         Sum::new("bytes of DMA writes", line(Crossing::DmaWrite).bytes, tally.received_bytes),
         Sum::new("bytes of DMA reads", line(Crossing::DmaRead).bytes, tally.sent_bytes),
         Sum::new("interrupts", line(Crossing::Interrupt).count, tally.receive_interrupts),
         Sum::new("doorbells", line(Crossing::Doorbell).count, tally.doorbells),
-        Sum::new("messages sent", line(Crossing::HostSend).count, tally.sent_frames),
     ]
 }

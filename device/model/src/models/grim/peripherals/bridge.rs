@@ -1,5 +1,7 @@
 //! A bridge between the cluster's network and Ethernet (section 4.3): the payload of a message goes as UDP datagrams over the card's
 //! own Ethernet port, and what ordinary sockets answer goes back as messages. It answers for each address that it was given.
+//!
+//! Constants: headers are those of IP and UDP (RFC 791, RFC 768); bounds are ours.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -11,7 +11,7 @@ use super::{Arrival, Kind, Peripheral, PeripheralSeat, Work};
 
 /// Its memory (section 6).
 const MEMORY_BYTES: u64 = 4 << 20;
-/// Of this, what holds blocks.
+/// Of this, what holds blocks. Assumed: most of the 4 MB that the card has (section 6).
 const STORAGE_BYTES: u64 = 3 << 20;
 
 pub(super) static KIND: Kind = Kind {

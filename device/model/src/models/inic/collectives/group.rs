@@ -27,7 +27,7 @@ use crate::models::inic::collectives::unit::{Io, Local};
 /// Children of a member in the tree.
 const CHILDREN: usize = 2;
 /// Messages of a card that may be ahead of one that is missing. A reliable assembly has no more on their way than an
-/// acknowledgement has bits.
+/// acknowledgement has bits. Ours: a bound.
 const MOST_AHEAD: u32 = 64;
 /// Times that a card may say that it knows nothing of a membership before that is believed: what it sent when it left is on its
 /// way, perhaps, and with it results.

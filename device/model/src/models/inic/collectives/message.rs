@@ -22,7 +22,7 @@ use niclab_abi::posts::{
 use crate::models::inic::arithmetic::Task;
 use crate::nic::FrameBytes;
 
-/// Bytes before the data.
+/// Bytes before the data. Ours: the format.
 pub(in crate::models::inic) const HEAD_BYTES: usize = 28;
 
 /// What a message says.

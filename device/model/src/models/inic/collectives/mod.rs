@@ -33,7 +33,9 @@ use crate::parts::host_interface::HostInterface;
 use crate::time::{Span, Time};
 
 /// How long a card waits before it asks others whether they are there; each time twice as long, up to the longest.
+/// Ours: no paper has collectives.
 const FIRST_PROBE: Span = Span::from_ns(10_000_000);
+/// Ours: as the first.
 const LONGEST_PROBE: Span = Span::from_ns(1_000_000_000);
 
 /// What a member below has told of a group that is not made here.

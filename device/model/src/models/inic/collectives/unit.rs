@@ -13,7 +13,7 @@ use crate::parts::host_interface::Machine;
 use crate::parts::port::Promise;
 use crate::time::Time;
 
-/// The least that a message has room for behind its head, however short the assembly makes packets.
+/// The least that a message has room for behind its head, however short the assembly makes packets. Ours: a bound.
 const LEAST_PIECE_BYTES: usize = 32;
 
 /// An operation that the host has asked for.

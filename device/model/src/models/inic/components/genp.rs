@@ -7,6 +7,8 @@
 //!
 //! A node that does not answer so many expiries in a row fails all messages to it. Its packets keep their numbers and lose their
 //! data, so that the next message still follows the last one that came: they go again, void, with the next message.
+//!
+//! Constants: ours.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -6,6 +6,8 @@
 //!
 //! A message gets the room that was posted first when its first packet comes. While there is none its packets wait in the card's
 //! memory; those of other nodes pass.
+//!
+//! Constants: ours.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

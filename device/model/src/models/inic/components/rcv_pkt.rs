@@ -8,7 +8,7 @@ use crate::fabric::ethernet::{self, node_of_mac};
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::token::Token;
 
-/// The least share of a node: what the mask of an acknowledgement can be ahead, in the longest packets.
+/// The least share of a node: what the mask of an acknowledgement can be ahead, in the longest packets. Ours: a bound.
 const LEAST_SHARE_BYTES: usize = 64 << 10;
 
 pub(in crate::models::inic) struct RcvPkt {

@@ -3,6 +3,8 @@
 //!
 //! Beyond the paper the wait doubles with each expiry after which nothing was acknowledged. A node whose program posts no room
 //! for a second is asked some twenty times and not a thousand.
+//!
+//! Constants: ours.
 
 use crate::models::inic::circuit::{Component, Io};
 use crate::models::inic::per_node::PerNode;

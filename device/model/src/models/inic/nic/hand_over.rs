@@ -5,6 +5,8 @@
 //! sent, acknowledged where that is waited for, and what has come waits no longer for room. When an assembly cannot end, because a
 //! node does not answer or a program posts no room, and nothing comes to its end for [`DRAIN_LIMIT`], it is given up: what is left fails by name. While
 //! the FPGAs are programmed frames that come are lost. Port, regions, room and messages that wait are the card's, and stay.
+//!
+//! Constants: ours.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

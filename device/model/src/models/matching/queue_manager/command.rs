@@ -2,6 +2,8 @@
 //!
 //! A command is a word: bits 15..0 say what, 31..16 are a word's index, 47..32 a slot. Some have further words. What the
 //! program gets has the same form.
+//!
+//! Constants: ours.
 
 use smallvec::SmallVec;
 

@@ -1,4 +1,6 @@
 //! Item memory, the items on their way out of it, and the scratch memory that the program alone knows the meaning of.
+//!
+//! Constants: ours.
 
 use alloc::collections::VecDeque;
 use alloc::vec;

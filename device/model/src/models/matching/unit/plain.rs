@@ -1,5 +1,7 @@
 //! The engine once more, plainly: the fields of a word as they are written, group of lanes by group. What the fast one is
 //! held to.
+//!
+//! Constants: lanes of 16 bits, the paper's section 4.2.
 
 use alloc::vec::Vec;
 

@@ -17,7 +17,7 @@ use crate::models::inic::collectives::group::{Group, head};
 use crate::models::inic::collectives::message::{Head, Kind};
 use crate::models::inic::collectives::unit::{Io, Local, Of};
 
-/// Operations of which a card has values, the oldest that is open among them.
+/// Operations of which a card has values, the oldest that is open among them. Ours: a bound.
 const MOST_OPEN: usize = 4;
 
 /// What a member asks for.
