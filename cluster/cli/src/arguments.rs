@@ -214,6 +214,9 @@ pub struct CheckArgs {
     /// Take a ratio of wall times that is undecided after all its rounds for broken.
     #[arg(long)]
     pub undecided_is_broken: bool,
+    /// Measure ratios of wall times, but break on none: for machines that others use, too.
+    #[arg(long, conflicts_with = "undecided_is_broken")]
+    pub wall_is_not_judged: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -95,6 +95,19 @@ impl Checked {
         }
     }
 
+    /// Takes ratios of wall times that broke for undecided: a machine that is busy for long looks like a slow program.
+    pub fn excuse_wall_time(&mut self) {
+        let is_slow =
+            |verdict: &&mut Verdict| verdict.outcome == Outcome::Broken && verdict.what == ratio::SUBJECT;
+        for verdict in self.verdicts.iter_mut().filter(is_slow) {
+            verdict.outcome = Outcome::Undecided;
+            verdict.found = format!("{}; wall time is not judged", verdict.found);
+        }
+        if self.error.is_none() {
+            self.code = code_of(&self.verdicts);
+        }
+    }
+
     /// How many verdicts came out so.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> usize {
@@ -206,6 +219,22 @@ mod tests {
             wall_s: 1.0,
             code,
         }
+    }
+
+    #[test]
+    fn wall_time_that_is_not_judged_excuses_nothing_else() {
+        let mut checked = checked(&[Outcome::Held, Outcome::Broken], None, BROKEN);
+        checked.excuse_wall_time();
+        assert_eq!((checked.code, checked.count(Outcome::Broken)), (BROKEN, 1), "a budget on counts");
+        checked.verdicts[1].what = ratio::SUBJECT.into();
+        checked.excuse_wall_time();
+        assert_eq!((checked.code, checked.count(Outcome::Undecided)), (HELD, 1));
+        assert!(checked.verdicts[1].found.ends_with("; wall time is not judged"));
+        checked.verdicts[1].outcome = Outcome::Broken;
+        checked.error = Some("the guest ended".to_owned());
+        checked.code = NOT_RUN;
+        checked.excuse_wall_time();
+        assert_eq!(checked.code, NOT_RUN);
     }
 
     #[test]

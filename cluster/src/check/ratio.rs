@@ -15,6 +15,9 @@ use super::{
 /// What makes a benchmark the baseline.
 const TCP: &[&str] = &["--transport", "tcp"];
 
+/// What such a verdict is of.
+pub const SUBJECT: &str = "live: wall time, tcp over the modelled NIC";
+
 /// Measures both in turns until the median ratio is below or above the limit with the confidence asked for, or the rounds
 /// are used up.
 ///
@@ -51,7 +54,7 @@ fn decide(ratio: &Ratio, measure: &mut dyn FnMut(u32) -> Result<f64>) -> Result<
         None => Outcome::Undecided,
     };
     Ok(Verdict {
-        what: "live: wall time, tcp over the modelled NIC".to_owned(),
+        what: SUBJECT.to_owned(),
         outcome,
         expected: format!(
             "at least {} times, wrong at most once in {:.0}",

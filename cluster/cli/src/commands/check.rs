@@ -24,6 +24,9 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     if args.undecided_is_broken {
         checked.iter_mut().for_each(Checked::demand_decisions);
     }
+    if args.wall_is_not_judged {
+        checked.iter_mut().for_each(Checked::excuse_wall_time);
+    }
     if let Some(path) = &args.junit {
         std::fs::write(path, junit::document(&checked))
             .with_context(|| format!("cannot write {}; is its folder there?", path.display()))?;

@@ -146,8 +146,8 @@ impl Processor {
 /// One pass of the benchmark: [`layout::HEADERS`] identical headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Pass {
-    /// How far down the list the match is, in percent; none for the first pass, by which the paper primes the instruction cache (section 5.1); it
-    /// fills both.
+    /// How far down the list the match is, in percent; none for the first pass, by which the paper primes the instruction
+    /// cache (section 5.1) and which fills both caches here.
     pub percent: Option<u32>,
     /// Items that each header was compared with, the matching one included.
     pub items_traversed: u32,

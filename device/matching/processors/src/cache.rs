@@ -187,6 +187,13 @@ impl Cache {
         let CacheConfig { ways, line_bytes, hit_cycles, .. } = self.config;
         let mut left = None;
         let set = self.set(number);
+        // The line used last is often used next: it stays in front.
+        if let Some(line) = set.front_mut().filter(|line| line.number == number) {
+            line.dirty |= is_store;
+            let ready = line.ready.max(now + hit_cycles);
+            self.counts.hits += 1;
+            return Accessed { ready, left };
+        }
         let line = match set.iter().position(|line| line.number == number).and_then(|at| set.remove(at)) {
             Some(line) => {
                 set.push_front(Line { dirty: line.dirty || is_store, ..line.clone() });

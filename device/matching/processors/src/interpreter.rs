@@ -157,11 +157,11 @@ impl Thread {
         self.register(base).wrapping_add_signed(i32::from(offset))
     }
 
-    /// The next instruction, without executing it.
+    /// The next instruction, without executing it, and what it reads and writes.
     ///
     /// # Errors
     /// There is none.
-    pub fn peek(&self, program: &Program) -> Result<Instruction, ExecutionError> {
+    pub fn peek<'a>(&self, program: &'a Program) -> Result<&'a (Instruction, Operands), ExecutionError> {
         program.get(self.at).ok_or(ExecutionError::NoInstruction { at: self.at })
     }
 
@@ -170,7 +170,7 @@ impl Thread {
     /// # Errors
     /// There is no instruction, or it touches no memory.
     pub fn step(&mut self, program: &Program, memory: &mut Memory) -> Result<Executed, ExecutionError> {
-        let instruction = self.peek(program)?;
+        let (instruction, operands) = *self.peek(program)?;
         let at = self.at;
         let access =
             self.access(instruction, memory).map_err(|source| ExecutionError::Memory { at, source })?;
@@ -178,7 +178,7 @@ impl Thread {
             self.compute(instruction);
         }
         self.at = self.follow(instruction);
-        Ok(Executed { at, instruction, operands: instruction.operands(), access, next: self.at })
+        Ok(Executed { at, instruction, operands, access, next: self.at })
     }
 
     /// Loads and stores.

@@ -9,7 +9,7 @@
 //! and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else. Locks can be words of
 //! the items instead ([`Locks`]), and caches can know of each other ([`MultithreadedConfig::coherent`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::cache::{Cache, CacheConfig, MemoryBus};
 use crate::coherence::DataCaches;
@@ -178,19 +178,35 @@ impl Multithreaded {
         for context in self.cores.iter_mut().flat_map(|core| &mut core.contexts) {
             *context = None;
         }
-        let mut run = Run { program, memory, observer, threads: Threads::new(self.now) };
+        let threads = Threads::new(ThreadState::new(Thread::new(), self.now, program)?);
+        let mut run = Run { program, memory, observer, threads };
         self.place(0, 0);
         while !run.threads.halted {
-            if self.now - start == limit {
+            if self.now - start >= limit {
                 return Err(SimulationError::TooLong { cycles: limit });
             }
+            let mut idle = true;
             for core in 0..self.cores.len() {
-                self.swap_in(core, &mut run)?;
-                self.issue(core, &mut run)?;
+                idle &= !self.swap_in(core, &mut run);
+                idle &= !self.issue(core, &mut run)?;
             }
-            self.now += 1;
+            self.now = if idle { self.next_event(&run.threads) } else { self.now + 1 };
         }
         Ok(self.now - start)
+    }
+
+    /// Behind a cycle in which no core did anything: when one may next. What threads wait for comes from memory, with
+    /// time, or from another thread, which waits itself; or one is swapped in.
+    fn next_event(&self, threads: &Threads) -> u64 {
+        let contexts = self.cores.iter().flat_map(|core| &core.contexts).flatten();
+        let ready = contexts.map(|thread| {
+            let state = &threads.all[*thread];
+            state.next_issue.max(state.operands_ready)
+        });
+        let swap = (self.now + 1).next_multiple_of(self.config.swap_interval_cycles);
+        let next = ready.filter(|at| *at > self.now).chain([swap]).min();
+        // A lock that was given back in the cycle before is free from this one on: nothing else happens by itself.
+        next.unwrap_or(self.now + 1)
     }
 
     /// Gives a thread that is spawned on a core a context. Whether one was free.
@@ -217,16 +233,16 @@ impl Multithreaded {
     /// Fills a core's free contexts with waiting threads, at the swap interval or if no context is active.
     ///
     /// Threads in a context stay there: since none may pass another, exchanging a thread for a later one never helps.
-    fn swap_in<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> Result<(), SimulationError> {
+    /// Whether there was one.
+    fn swap_in<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> bool {
         if run.threads.waiting.is_empty() || self.cores[core].contexts.iter().all(Option::is_some) {
-            return Ok(());
+            return false;
         }
-        if !self.now.is_multiple_of(self.config.swap_interval_cycles) {
-            for thread in self.cores[core].contexts.iter().flatten() {
-                if run.is_active(*thread, self.now)? {
-                    return Ok(());
-                }
-            }
+        let mut threads = self.cores[core].contexts.iter().flatten();
+        if !self.now.is_multiple_of(self.config.swap_interval_cycles)
+            && threads.any(|thread| run.threads.is_active(*thread, self.now))
+        {
+            return false;
         }
         let mut ready = self.now;
         for context in self.cores[core].contexts.iter_mut().filter(|context| context.is_none()) {
@@ -235,30 +251,37 @@ impl Multithreaded {
             run.threads.all[thread].next_issue = ready;
             *context = Some(thread);
         }
-        Ok(())
+        true
     }
 
-    /// Issues an instruction of the first context, from the core's turn on, that has one.
-    fn issue<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> Result<(), SimulationError> {
+    /// Issues an instruction of the first context, from the core's turn on, that has one, or lets it ask for its lock in
+    /// vain. Whether one did something, if only to ask for an instruction.
+    fn issue<O: Observer>(&mut self, core: usize, run: &mut Run<O>) -> Result<bool, SimulationError> {
+        let mut asked = false;
         let contexts = self.config.contexts_per_core;
         for offset in 0..contexts {
-            let context = (self.cores[core].turn + offset) % contexts;
+            let mut context = self.cores[core].turn + offset;
+            if context >= contexts {
+                context -= contexts;
+            }
             let Some(thread) = self.cores[core].contexts[context] else { continue };
-            if run.is_ready(thread, self.now)? {
+            if run.threads.is_ready(thread, self.now) {
                 if !self.fetch(core, thread, run) {
+                    asked = true;
                     continue;
                 }
-            } else if self.config.waiting_spins && run.awaits_lock(thread, self.now)? {
+            } else if self.config.waiting_spins && run.threads.awaits_lock(thread, self.now) {
                 self.cores[core].turn = (context + 1) % contexts;
-                return Ok(());
+                return Ok(true);
             } else {
                 continue;
             }
             run.observer.on_issue(self.now, core, thread);
             self.cores[core].turn = (context + 1) % contexts;
-            return self.execute(core, context, thread, run);
+            self.execute(core, context, thread, run)?;
+            return Ok(true);
         }
-        Ok(())
+        Ok(asked)
     }
 
     /// Whether a thread's next instruction is in the core's cache; if not, it is asked for.
@@ -303,7 +326,7 @@ impl Multithreaded {
             Instruction::Spawn(target) => {
                 state.next_issue = now + self.config.spawn_cycles;
                 let child = state.thread.spawned(target);
-                self.spawn(child, core, run);
+                self.spawn(child, core, run)?;
             }
             Instruction::Halt => {
                 self.cores[core].contexts[context] = None;
@@ -314,6 +337,9 @@ impl Multithreaded {
             // The item is the thread's once its line is.
             Instruction::TakeFull(..) => state.next_issue = ready.max(now + self.config.lock_cycles),
             _ => {}
+        }
+        if executed.instruction != Instruction::Halt {
+            run.threads.all[thread].look_ahead(run.program)?;
         }
         run.note_locks(thread, &executed, now);
         if self.config.locks == Locks::Reserved
@@ -326,13 +352,19 @@ impl Multithreaded {
 
     /// A thread begins in a free context, or waits for one. Threads that wait already go first: a later thread in a
     /// context would wait for them there.
-    fn spawn<O: Observer>(&mut self, child: Thread, spawner: usize, run: &mut Run<O>) {
+    fn spawn<O: Observer>(
+        &mut self,
+        child: Thread,
+        spawner: usize,
+        run: &mut Run<O>,
+    ) -> Result<(), SimulationError> {
         let number = run.threads.all.len();
-        run.threads.all.push(ThreadState::new(child, self.now + self.config.spawn_cycles));
+        run.threads.all.push(ThreadState::new(child, self.now + self.config.spawn_cycles, run.program)?);
         run.threads.running += 1;
         if !run.threads.waiting.is_empty() || !self.place(number, spawner) {
             run.threads.waiting.push_back(number);
         }
+        Ok(())
     }
 }
 
@@ -346,18 +378,56 @@ struct ThreadState {
     ready: Scoreboard<u64>,
     /// Nothing is issued before this cycle.
     next_issue: u64,
+    /// What is issued then,
+    next: Instruction,
+    /// and when everything that it reads and writes is ready. Only the thread itself changes that.
+    operands_ready: u64,
 }
 
 impl ThreadState {
-    fn new(thread: Thread, next_issue: u64) -> Self {
-        Self { thread, ready: Scoreboard::new(0), next_issue }
+    fn new(thread: Thread, next_issue: u64, program: &Program) -> Result<Self, SimulationError> {
+        let mut state = Self {
+            thread,
+            ready: Scoreboard::new(0),
+            next_issue,
+            next: Instruction::Halt,
+            operands_ready: 0,
+        };
+        state.look_ahead(program)?;
+        Ok(state)
+    }
+
+    fn look_ahead(&mut self, program: &Program) -> Result<(), SimulationError> {
+        let (next, operands) = self.thread.peek(program)?;
+        self.next = *next;
+        self.operands_ready = 0;
+        for name in operands.sources() {
+            self.operands_ready = self.operands_ready.max(self.ready.get(name));
+        }
+        for name in operands.destinations() {
+            self.operands_ready = self.operands_ready.max(self.ready.get(name));
+        }
+        Ok(())
     }
 }
 
-#[derive(Clone, Copy)]
-enum Lock {
-    Held,
-    FreeFrom(u64),
+/// From when each lock is free, by the number of the word at its address; 0 for one that was never taken.
+#[derive(Default)]
+struct LockTimes(Vec<u64>);
+
+impl LockTimes {
+    fn free_from(&self, address: u32) -> u64 {
+        self.0.get(address as usize / 4).copied().unwrap_or(0)
+    }
+
+    /// The address is one that a program has in a register: that of an item, below [`crate::benchmark::MAX_ITEMS`].
+    fn set(&mut self, address: u32, free_from: u64) {
+        let word = address as usize / 4;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] = free_from;
+    }
 }
 
 struct Threads {
@@ -368,28 +438,46 @@ struct Threads {
     running: usize,
     /// How many threads have entered the list. The first is number 1: number 0 spawns them.
     entered: usize,
-    locks: BTreeMap<u32, Lock>,
+    locks: LockTimes,
     halted: bool,
 }
 
 impl Threads {
-    fn new(now: u64) -> Self {
+    fn new(first: ThreadState) -> Self {
         Self {
-            all: vec![ThreadState::new(Thread::new(), now)],
+            all: vec![first],
             waiting: VecDeque::new(),
             running: 1,
             entered: 0,
-            locks: BTreeMap::new(),
+            locks: LockTimes::default(),
             halted: false,
         }
     }
 
-    fn is_free(&self, address: u32, now: u64) -> bool {
-        match self.locks.get(&address) {
-            None => true,
-            Some(Lock::FreeFrom(cycle)) => *cycle <= now,
-            Some(Lock::Held) => false,
+    /// Whether a thread does not wait for others. One that waits for memory is active.
+    fn is_active(&self, thread: ThreadNumber, now: u64) -> bool {
+        let state = &self.all[thread];
+        let is_free = |register| self.locks.free_from(state.thread.register(register)) <= now;
+        match state.next {
+            Instruction::Enter(register) => self.entered + 1 == thread && is_free(register),
+            Instruction::Lock(register) | Instruction::TakeFull(_, register) => is_free(register),
+            Instruction::Join => self.running == 1,
+            _ => true,
         }
+    }
+
+    /// Whether a thread could go on if it had a lock.
+    fn awaits_lock(&self, thread: ThreadNumber, now: u64) -> bool {
+        let state = &self.all[thread];
+        now >= state.next_issue
+            && matches!(state.next, Instruction::Lock(_) | Instruction::Enter(_))
+            && !self.is_active(thread, now)
+    }
+
+    /// Whether a thread's next instruction can be issued, if the core has it.
+    fn is_ready(&self, thread: ThreadNumber, now: u64) -> bool {
+        let state = &self.all[thread];
+        state.next_issue.max(state.operands_ready) <= now && self.is_active(thread, now)
     }
 }
 
@@ -411,12 +499,12 @@ impl<O: Observer> Run<'_, O> {
                 if matches!(executed.instruction, Instruction::Enter(_)) {
                     self.threads.entered += 1;
                 }
-                self.threads.locks.insert(address, Lock::Held);
+                self.threads.locks.set(address, u64::MAX);
                 self.observer.on_lock(now, thread, address);
             }
             Instruction::Unlock(at) | Instruction::LeaveFull(_, at) => {
                 let address = register(at);
-                self.threads.locks.insert(address, Lock::FreeFrom(now + 1));
+                self.threads.locks.set(address, now + 1);
                 self.observer.on_unlock(now, thread, address);
             }
             // Memory has these: it says who may go on.
@@ -444,45 +532,12 @@ impl<O: Observer> Run<'_, O> {
             }
         }
     }
-
-    /// Whether a thread does not wait for others. One that waits for memory is active.
-    fn is_active(&self, thread: ThreadNumber, now: u64) -> Result<bool, SimulationError> {
-        let state = &self.threads.all[thread];
-        Ok(match state.thread.peek(self.program)? {
-            Instruction::Enter(register) => {
-                self.threads.entered + 1 == thread
-                    && self.threads.is_free(state.thread.register(register), now)
-            }
-            Instruction::Lock(register) | Instruction::TakeFull(_, register) => {
-                self.threads.is_free(state.thread.register(register), now)
-            }
-            Instruction::Join => self.threads.running == 1,
-            _ => true,
-        })
-    }
-
-    /// Whether a thread could go on if it had a lock.
-    fn awaits_lock(&self, thread: ThreadNumber, now: u64) -> Result<bool, SimulationError> {
-        let state = &self.threads.all[thread];
-        let instruction = state.thread.peek(self.program)?;
-        Ok(now >= state.next_issue
-            && matches!(instruction, Instruction::Lock(_) | Instruction::Enter(_))
-            && !self.is_active(thread, now)?)
-    }
-
-    /// Whether a thread's next instruction can be issued, if the core has it.
-    fn is_ready(&self, thread: ThreadNumber, now: u64) -> Result<bool, SimulationError> {
-        let state = &self.threads.all[thread];
-        if now < state.next_issue || !self.is_active(thread, now)? {
-            return Ok(false);
-        }
-        let operands = state.thread.peek(self.program)?.operands();
-        Ok(operands.sources().chain(operands.destinations()).all(|name| state.ready.get(name) <= now))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::instruction::Condition::{Equal, NotEqual};
     use crate::instruction::Instruction::*;

@@ -1,7 +1,8 @@
 //! The programs: the paper's `match()` (figure 1) and its benchmark (figure 5), as a compiler of that time would have
 //! written them for 32-bit PowerPC.
 //!
-//! Written by hand after gcc 3.3 at `-O2` (the paper names 3.3.3 and no level): blocks in the order of the source, failing tests branch forward to the end of
+//! Written by hand as an optimising gcc 3.3 would (the paper names 3.3.3 and no level of optimisation): blocks in the order
+//! of the source, failing tests branch forward to the end of
 //! the loop, 64-bit values in pairs of registers, nothing kept in registers across the loop that a store through a
 //! pointer of the same type might change (so the header is read again for every item), no branch hints.
 //! `md_valid()` and its like are bits of one half word that stays in a register. A block is copied as gcc does it: four
@@ -11,7 +12,7 @@ use thiserror::Error;
 
 use crate::instruction::Condition::{self, Equal, Greater, NotEqual};
 use crate::instruction::Instruction::{self, *};
-use crate::instruction::{Register, Target, r};
+use crate::instruction::{Operands, Register, Target, r};
 use crate::layout::{self, ItemFields, Placement, flag, header};
 
 /// A program that does not hang together: a mistake in this module.
@@ -22,23 +23,20 @@ pub struct UnboundLabel(usize);
 /// Instructions; execution begins at the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    instructions: Vec<Instruction>,
+    /// With what each reads and writes.
+    instructions: Vec<(Instruction, Operands)>,
 }
 
 impl Program {
     /// A program of instructions whose targets are their numbers.
     pub fn new(instructions: Vec<Instruction>) -> Self {
-        Self { instructions }
+        let with_operands = |instruction: Instruction| (instruction, instruction.operands());
+        Self { instructions: instructions.into_iter().map(with_operands).collect() }
     }
 
-    /// The instruction of that number.
-    pub fn get(&self, at: Target) -> Option<Instruction> {
-        self.instructions.get(at).copied()
-    }
-
-    /// All instructions.
-    pub fn instructions(&self) -> &[Instruction] {
-        &self.instructions
+    /// The instruction of that number, and what it reads and writes.
+    pub fn get(&self, at: Target) -> Option<&(Instruction, Operands)> {
+        self.instructions.get(at)
     }
 }
 
@@ -85,7 +83,7 @@ impl Builder {
                 *target = self.labels.get(*target).copied().flatten().ok_or(UnboundLabel(*target))?;
             }
         }
-        Ok(Program { instructions: self.instructions })
+        Ok(Program::new(self.instructions))
     }
 }
 

@@ -24,7 +24,8 @@ pub(super) const BENCHES: Benches = Benches {
                 let measured = figures::Measurements::read(&comparison::output(&["figures"], offline)?)?;
                 let figures = figures::MatchFigures::new(measured);
                 let compared = figures.compared();
-                Made::new(&figures, figures.text(), &figures.panels(), compared, true)
+                let others = figures.other_sets_are_as_declared();
+                Made::new(&figures, figures.text(), &figures.panels(), compared, others)
             },
         },
         PaperFigures {
