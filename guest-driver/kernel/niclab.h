@@ -14,6 +14,7 @@
  * niclab_ring.c     descriptor rings and their buffers
  * niclab_active.c   active ports over them: what comes, windows, acknowledgements
  * niclab_send.c     active ports: what programs send
+ * niclab_park.c     frames of messages that wait for a buffer of their program
  * niclab_net.c      a network interface over descriptor rings
  * niclab_spill.c    memory for list entries that do not fit into the device
  * niclab_firmware.c firmware of the card
@@ -68,7 +69,7 @@ static_assert(PAGE_SIZE == NICLAB_PAGE_BYTES, "niclab needs a kernel with 4 KiB 
 #define NICLAB_EVENT_BUFFERS 64U
 
 /* Causes counted by themselves; index 0 counts those that this driver does not know. */
-#define NICLAB_CAUSES (NICLAB_CAUSE_FRAMES + 1)
+#define NICLAB_CAUSES (NICLAB_CAUSE_LINK + 1)
 
 /* Longest body of a control request: that of NICLAB_OP_REGION_OPEN. */
 #define NICLAB_CONTROL_BODY_BYTES \
@@ -146,6 +147,8 @@ struct niclab_bar_window {
  * @removed: the hardware may be gone: every access of a mapping faults, and every fault is refused. Under @map_lock.
  * @event_lock: see the top of this file.
  * @events: the event queue's buffers.
+ * @is_cut: the device says that the card's link is cut. Under @event_lock.
+ * @event_buffers: how many of them the device gets back again and again. Under @event_lock.
  * @owners: for each port the file that owns it, or NULL. Under @event_lock; changed with @lock held as well.
  * @interrupts: interrupts that brought at least one event. Under @event_lock.
  * @causes: causes that events stood for, by kind. Under @event_lock.
@@ -183,6 +186,8 @@ struct niclab {
 
 	spinlock_t event_lock;
 	struct niclab_event *events;
+	unsigned int event_buffers;
+	bool is_cut;
 	struct niclab_file **owners;
 	u64 interrupts;
 	u64 causes[NICLAB_CAUSES];
@@ -337,6 +342,7 @@ int niclab_active_flush(struct niclab_file *file, void __user *user);
 /* niclab_net.c */
 int niclab_net_start(struct niclab *nic);
 void niclab_net_stop(struct niclab *nic);
+void niclab_net_carrier(struct niclab *nic);
 
 /* niclab_spill.c */
 int niclab_spill_open(struct niclab *nic);

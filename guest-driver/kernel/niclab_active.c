@@ -18,7 +18,7 @@
 /* Of frames for an earlier driver every so many is answered, where nothing is acknowledged. */
 #define NICLAB_STRANGERS 32U
 
-/* How long a message waits in the ring for a buffer of its port, and with it all behind it. */
+/* How long a message waits for a buffer of its port, and with it all of its sender behind it. */
 #define NICLAB_ACTIVE_PATIENCE (HZ / 10)
 
 static void niclab_active_free(struct niclab *nic, struct niclab_active *active)
@@ -306,6 +306,7 @@ static void niclab_active_begin_anew(struct niclab_rings *rings, u32 node)
 		niclab_active_tell_error(niclab_active_drop(rings, peer), node, peer->source_port,
 					 NICLAB_ACTIVE_ERROR_INCOMPLETE, 0);
 	}
+	niclab_park_empty(rings, peer);
 	peer->begun++;
 	peer->sent = 0;
 	peer->acknowledged = 0;
@@ -402,6 +403,32 @@ static bool niclab_active_on_data(struct niclab_rings *rings, u32 node, const st
 	return true;
 }
 
+/* The same, for which this makes room in the ring: it waits beside it, behind what waits there already. */
+static bool niclab_active_on_part(struct niclab_rings *rings, u32 node, const struct niclab_frame_head *head,
+				  const void *data, u32 bytes)
+{
+	struct niclab_partner *peer = &rings->peers[node];
+
+	return (!niclab_park_first(peer) && niclab_active_on_data(rings, node, head, data, bytes)) ||
+	       niclab_park_put(rings, peer, head, data, bytes);
+}
+
+/* Looks whether what waits for buffers finds some now, or waits no longer. Returns whether anything did. */
+static bool niclab_active_unpark(struct niclab_rings *rings)
+{
+	struct niclab_parked *parked;
+	bool any = false;
+	u32 node;
+
+	for (node = 0; rings->parked && node < rings->nic->config.nodes; node++)
+		while ((parked = niclab_park_first(&rings->peers[node])) &&
+		       niclab_active_on_data(rings, node, &parked->head, parked->data, parked->bytes)) {
+			niclab_park_drop(rings, parked);
+			any = true;
+		}
+	return any;
+}
+
 /* A node says that it has taken all frames up to one. */
 static void niclab_active_on_acknowledgement(struct niclab_rings *rings, u32 node, u32 number)
 {
@@ -445,7 +472,7 @@ static bool niclab_active_on_frame(struct niclab_rings *rings, u32 node, const s
 	head.source_port &= NICLAB_PORT_MASK;
 	head.target_port &= NICLAB_PORT_MASK;
 	if ((head.kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_DATA)
-		return niclab_active_on_data(rings, node, &head, frame + 1, bytes - sizeof(*frame));
+		return niclab_active_on_part(rings, node, &head, frame + 1, bytes - sizeof(*frame));
 	/* What another driver has taken is of numbers that are no more. */
 	if ((head.kind & NICLAB_FRAME_KIND_MASK) == NICLAB_FRAME_ACKNOWLEDGEMENT && begun == peer->begun &&
 	    (head.number || peer->acknowledged))
@@ -506,19 +533,20 @@ static void niclab_active_settle(struct niclab_rings *rings)
 bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until)
 {
 	u32 left = rings->receive.count;
-	bool any = false;
 	u32 status;
+	bool any;
 
 	lockdep_assert_held(&rings->lock);
 	if (rings->is_stopped)
 		return false;
 	niclab_ring_reap(rings);
 	niclab_active_settle(rings);
+	any = niclab_active_unpark(rings);
 	niclab_net_measure(rings);
 	while (left-- && !(until && until->put != until->got) && niclab_active_take(rings))
 		any = true;
 	niclab_ring_demand(rings);
-	return any || niclab_ring_look(rings, &status);
+	return any || rings->parked || niclab_ring_look(rings, &status);
 }
 
 /**
@@ -573,10 +601,8 @@ static int niclab_active_give_back(struct niclab_active *active, u32 buffer)
 /* Takes the next message or error, with the rings locked. */
 static int niclab_active_next(struct niclab_active *active, struct niclab_active_receive *event)
 {
-	int err = active->rings->is_stopped ? -ENODEV : niclab_active_give_back(active, event->buffer);
-
-	if (err)
-		return err;
+	if (active->rings->is_stopped)
+		return -ENODEV;
 	if (active->put == active->got)
 		niclab_active_serve(active->rings, active);
 	if (active->put == active->got)
@@ -585,6 +611,26 @@ static int niclab_active_next(struct niclab_active *active, struct niclab_active
 	if (event->buffer != NICLAB_ACTIVE_NO_BUFFER)
 		set_bit(event->buffer, active->lent);
 	return 0;
+}
+
+/* Sleeps until there is a message or an error, or as long as the program wants, with the rings locked before and behind. */
+static int niclab_active_wait(struct niclab_active *active, struct niclab_active_receive *event)
+{
+	long left = msecs_to_jiffies(event->timeout_ms) + 1;
+	struct niclab_rings *rings = active->rings;
+	int err = -EAGAIN;
+	bool is_called;
+
+	while (err == -EAGAIN && left && !niclab_is_dead(rings->nic)) {
+		mutex_unlock(&rings->lock);
+		is_called = niclab_ring_sleep(rings, active, &left);
+		mutex_lock(&rings->lock);
+		/* All of it: what is another's is waited for by nobody else. */
+		if (is_called && niclab_active_serve(rings, NULL))
+			niclab_ring_look_again(rings);
+		err = niclab_active_next(active, event);
+	}
+	return err;
 }
 
 /**
@@ -604,9 +650,15 @@ int niclab_active_receive(struct niclab_file *file, void __user *user)
 		return -ENOTCONN;
 	if (copy_from_user(&event, user, sizeof(event)))
 		return -EFAULT;
+	if (event.reserved)
+		return -EINVAL;
 	if (mutex_lock_killable(&active->rings->lock))
 		return -EINTR;
-	err = niclab_active_next(active, &event);
+	err = active->rings->is_stopped ? -ENODEV : niclab_active_give_back(active, event.buffer);
+	if (!err)
+		err = niclab_active_next(active, &event);
+	if (err == -EAGAIN && event.timeout_ms && active->rings->terms.interrupt_frames)
+		err = niclab_active_wait(active, &event);
 	mutex_unlock(&active->rings->lock);
 	return !err && copy_to_user(user, &event, sizeof(event)) ? -EFAULT : err;
 }

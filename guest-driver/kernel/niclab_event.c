@@ -46,6 +46,7 @@ int niclab_event_fill(struct niclab *nic)
 	int err = 0;
 
 	spin_lock_irq(&nic->event_lock);
+	nic->event_buffers = count;
 	for (i = 0; i < count && !err; i++)
 		err = niclab_event_give(nic, &nic->events[i], GFP_ATOMIC);
 	if (!err)
@@ -74,6 +75,10 @@ static void niclab_event_dispatch(struct niclab *nic, const struct niclab_event 
 		wake_up_all(&nic->handed_over);
 	if (event->cause == NICLAB_CAUSE_FRAMES)
 		niclab_ring_interrupt(nic);
+	if (event->cause == NICLAB_CAUSE_LINK) {
+		nic->is_cut = event->port;
+		niclab_net_carrier(nic);
+	}
 	if (event->port >= nic->config.ports || !niclab_event_is_for_port(event->cause))
 		return;
 	owner = nic->owners[event->port];
@@ -100,12 +105,17 @@ static unsigned int niclab_event_drain(struct niclab *nic)
 			nic->causes[0]++;
 		count++;
 		err = niclab_event_give(nic, event, GFP_ATOMIC);
+		if (err && nic->event_buffers > 1)
+			nic->event_buffers--;
 		if (err)
 			dev_err_ratelimited(&nic->dev, "event queue: a buffer is lost (%pe); reload the driver to get it back\n",
 					    ERR_PTR(err));
 	}
-	/* The device may have kept causes back for want of a buffer. */
-	if (count)
+	/*
+	 * The device keeps causes back for want of a buffer, and only then wants to hear of one. It had none for a moment only where
+	 * as many as there are came back from that moment on.
+	 */
+	if (count >= nic->event_buffers)
 		virtqueue_kick(queue);
 	return count;
 }

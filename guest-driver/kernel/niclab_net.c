@@ -314,6 +314,38 @@ static const struct ethtool_ops niclab_net_ethtool_operations = {
 	.get_link = ethtool_op_get_link,
 };
 
+/**
+ * niclab_net_carrier - shows whether the card's link is cut.
+ * @nic: the NIC, whose &niclab.event_lock is held.
+ */
+void niclab_net_carrier(struct niclab *nic)
+{
+	struct niclab_rings *rings = nic->rings;
+
+	lockdep_assert_held(&nic->event_lock);
+	if (!rings || !rings->net)
+		return;
+	if (nic->is_cut || READ_ONCE(rings->is_stopped))
+		netif_carrier_off(rings->net->netdev);
+	else
+		netif_carrier_on(rings->net->netdev);
+}
+
+/* From now on there is this interface, or none. Returns the one before. */
+static struct niclab_net *niclab_net_set(struct niclab_rings *rings, struct niclab_net *net)
+{
+	struct niclab_net *before;
+
+	mutex_lock(&rings->lock);
+	spin_lock_irq(&rings->nic->event_lock);
+	before = rings->net;
+	rings->net = net;
+	niclab_net_carrier(rings->nic);
+	spin_unlock_irq(&rings->nic->event_lock);
+	mutex_unlock(&rings->lock);
+	return before;
+}
+
 static int niclab_net_register(struct niclab *nic, u32 most)
 {
 	struct net_device *netdev = alloc_etherdev(sizeof(struct niclab_net));
@@ -338,15 +370,11 @@ static int niclab_net_register(struct niclab *nic, u32 most)
 	skb_queue_head_init(&net->outbound);
 	skb_queue_head_init(&net->inbound);
 	INIT_DELAYED_WORK(&net->work, niclab_net_work);
-	mutex_lock(&nic->rings->lock);
-	nic->rings->net = net;
-	mutex_unlock(&nic->rings->lock);
+	niclab_net_set(nic->rings, net);
 	err = register_netdev(netdev);
 	if (!err)
 		return 0;
-	mutex_lock(&nic->rings->lock);
-	nic->rings->net = NULL;
-	mutex_unlock(&nic->rings->lock);
+	niclab_net_set(nic->rings, NULL);
 	free_netdev(netdev);
 	return err;
 }
@@ -382,10 +410,7 @@ void niclab_net_stop(struct niclab *nic)
 
 	if (!nic->rings)
 		return;
-	mutex_lock(&nic->rings->lock);
-	net = nic->rings->net;
-	nic->rings->net = NULL;
-	mutex_unlock(&nic->rings->lock);
+	net = niclab_net_set(nic->rings, NULL);
 	if (!net)
 		return;
 	unregister_netdev(net->netdev);
@@ -394,10 +419,11 @@ void niclab_net_stop(struct niclab *nic)
 
 /**
  * niclab_net_quit - the rings are walked no more.
- * @rings: the rings, locked.
+ * @rings: the rings, locked and stopped.
  */
 void niclab_net_quit(struct niclab_rings *rings)
 {
-	if (rings->net)
-		netif_carrier_off(rings->net->netdev);
+	spin_lock_irq(&rings->nic->event_lock);
+	niclab_net_carrier(rings->nic);
+	spin_unlock_irq(&rings->nic->event_lock);
 }

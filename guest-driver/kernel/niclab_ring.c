@@ -248,6 +248,8 @@ static void niclab_ring_work(struct work_struct *work)
 	unsigned long pause = rings->terms.interrupt_frames ? NICLAB_LOOK_RARELY_JIFFIES : 0;
 
 	mutex_lock(&rings->lock);
+	/* What sleepers ask for from now on is another look. */
+	rings->look_at = jiffies;
 	if (!rings->is_stopped) {
 		if (niclab_active_serve(rings, NULL))
 			pause = NICLAB_LOOK_AGAIN_JIFFIES;
@@ -258,13 +260,67 @@ static void niclab_ring_work(struct work_struct *work)
 }
 
 /**
+ * niclab_ring_look_again - somebody has taken frames out of the ring, and a moment later it is looked into again.
+ * @rings: the rings, locked.
+ */
+void niclab_ring_look_again(struct niclab_rings *rings)
+{
+	unsigned long when = jiffies + NICLAB_LOOK_AGAIN_JIFFIES;
+
+	if (rings->is_stopped || rings->look_at == when)
+		return;
+	rings->look_at = when;
+	mod_delayed_work(system_unbound_wq, &rings->work, NICLAB_LOOK_AGAIN_JIFFIES);
+}
+
+/**
  * niclab_ring_interrupt - frames have come.
- * @nic: the NIC. Interrupts are off.
+ * @nic: the NIC, whose &niclab.event_lock is held. Interrupts are off.
+ *
+ * A program that sleeps is called at once, and takes them out of the ring itself: a worker that did so would have to call it
+ * behind that, one change of context more. The one that fell asleep last, whose frame it most often is.
  */
 void niclab_ring_interrupt(struct niclab *nic)
 {
-	if (nic->rings && !READ_ONCE(nic->rings->is_stopped))
-		mod_delayed_work(system_unbound_wq, &nic->rings->work, 0);
+	struct niclab_rings *rings = nic->rings;
+	struct niclab_sleeper *sleeper;
+
+	if (!rings || READ_ONCE(rings->is_stopped))
+		return;
+	sleeper = list_first_entry_or_null(&rings->sleepers, struct niclab_sleeper, entry);
+	if (!sleeper) {
+		mod_delayed_work(system_unbound_wq, &rings->work, 0);
+	} else if (!sleeper->is_called) {
+		sleeper->is_called = true;
+		wake_up_interruptible(sleeper->wait);
+	}
+}
+
+/**
+ * niclab_ring_sleep - sleeps until frames come, or somebody else has taken one for this port.
+ * @rings: the rings, not locked, of a card that interrupts.
+ * @active: the port, whose file is in use.
+ * @left: for how long, in jiffies; becomes what is left of it, or zero where a signal came.
+ *
+ * Return: whether the caller is to look through the ring, for whomever.
+ */
+bool niclab_ring_sleep(struct niclab_rings *rings, struct niclab_active *active, long *left)
+{
+	struct niclab_sleeper sleeper = { .wait = &active->file->wait };
+	struct niclab *nic = rings->nic;
+
+	spin_lock_irq(&nic->event_lock);
+	list_add(&sleeper.entry, &rings->sleepers);
+	spin_unlock_irq(&nic->event_lock);
+	*left = wait_event_interruptible_timeout(*sleeper.wait, READ_ONCE(sleeper.is_called) || niclab_is_dead(nic) ||
+						 READ_ONCE(rings->is_stopped) ||
+						 READ_ONCE(active->put) != READ_ONCE(active->got), *left);
+	if (*left < 0)
+		*left = 0;
+	spin_lock_irq(&nic->event_lock);
+	list_del(&sleeper.entry);
+	spin_unlock_irq(&nic->event_lock);
+	return sleeper.is_called;
 }
 
 /* Memory for frames, two in each page. */
@@ -305,8 +361,10 @@ static int niclab_ring_alloc_all(struct niclab_rings *rings)
 	rings->peers = kvcalloc(rings->nic->config.nodes, sizeof(*rings->peers), GFP_KERNEL);
 	if (!rings->heads || !rings->sendings || !rings->pages || !rings->peers)
 		return -ENOMEM;
-	for (i = 0; i < rings->nic->config.nodes; i++)
+	for (i = 0; i < rings->nic->config.nodes; i++) {
 		mutex_init(&rings->peers[i].sender);
+		INIT_LIST_HEAD(&rings->peers[i].parked);
+	}
 	err = niclab_ring_alloc_frames(rings->pages, pages);
 	return err ? err : niclab_ring_alloc_frames(rings->other_pages, ARRAY_SIZE(rings->other_pages));
 }
@@ -361,6 +419,7 @@ int niclab_ring_start(struct niclab *nic)
 		return -ENOMEM;
 	mutex_init(&rings->lock);
 	INIT_DELAYED_WORK(&rings->work, niclab_ring_work);
+	INIT_LIST_HEAD(&rings->sleepers);
 	rings->other.is_held = true;
 	rings->nic = nic;
 	nic->rings = rings;
@@ -442,10 +501,13 @@ void niclab_ring_stop(struct niclab *nic, bool quiet)
 void niclab_ring_free(struct niclab *nic)
 {
 	struct niclab_rings *rings = nic->rings;
+	u32 i;
 
 	if (!rings)
 		return;
 	cancel_delayed_work_sync(&rings->work);
+	for (i = 0; rings->parked && i < nic->config.nodes; i++)
+		niclab_park_empty(rings, &rings->peers[i]);
 	kvfree(rings->peers);
 	kvfree(rings->pages);
 	kfree(rings->sendings);

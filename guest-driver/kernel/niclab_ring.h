@@ -31,6 +31,18 @@
 
 struct niclab_net;
 
+/**
+ * struct niclab_sleeper - a program that sleeps until something comes. All under &niclab.event_lock.
+ * @entry: in &niclab_rings.sleepers.
+ * @wait: where it sleeps.
+ * @is_called: frames came, which it is to take out of the ring, whosever they are.
+ */
+struct niclab_sleeper {
+	struct list_head entry;
+	wait_queue_head_t *wait;
+	bool is_called;
+};
+
 /* What stands in front of a message's part. */
 struct niclab_frame {
 	struct ethhdr ethernet;
@@ -97,6 +109,7 @@ struct niclab_sending {
  * @target_port: that message's receiver.
  * @buffer: buffer of that port where it goes.
  * @come: bytes of it that have come.
+ * @parked: frames of it that wait for a buffer, and those behind them.
  */
 struct niclab_partner {
 	struct mutex sender;
@@ -113,6 +126,21 @@ struct niclab_partner {
 	u8 target_port;
 	u32 buffer;
 	u32 come;
+	struct list_head parked;
+};
+
+/**
+ * struct niclab_parked - a frame that waits for a buffer of its program.
+ * @entry: in &niclab_partner.parked.
+ * @head: its head, with ports alone.
+ * @bytes: length of its part of a message.
+ * @data: that.
+ */
+struct niclab_parked {
+	struct list_head entry;
+	struct niclab_frame_head head;
+	u32 bytes;
+	u8 data[] __counted_by(bytes);
 };
 
 /* What is counted of active ports; each is raised once and nothing is repaired. */
@@ -132,6 +160,7 @@ enum niclab_raised {
 	NICLAB_RAISED_COPIED,
 	NICLAB_RAISED_OTHERS_MOST,
 	NICLAB_RAISED_OTHERS_DROPPED,
+	NICLAB_RAISED_PARKED,
 	NICLAB_RAISED_COUNT,
 };
 
@@ -149,15 +178,18 @@ enum niclab_raised {
  * @pages: memory for what comes, two frames in each.
  * @peers: the nodes.
  * @ports: the active ports that are open.
+ * @parked: frames of all nodes that wait for buffers.
  * @is_owing: an acknowledgement found no descriptor.
  * @is_demanding: descriptors were given to the card that it was not told of.
  * @other: what frames of other protocols are sent as. Never freed.
  * @other_pages: memory for these, two frames in each.
  * @others_given: how many of them were given to the card; it only grows.
  * @others_taken: how many of them were taken back.
- * @net: the network interface, or NULL.
+ * @net: the network interface, or NULL. Changed under @lock and &niclab.event_lock.
  * @raised: counts.
- * @work: looks through the ring after an interrupt.
+ * @work: looks through the ring after an interrupt for which nobody sleeps.
+ * @look_at: when this is to look again, in jiffies, as far as sleepers asked for it.
+ * @sleepers: programs that sleep. Under &niclab.event_lock.
  */
 struct niclab_rings {
 	struct niclab *nic;
@@ -172,6 +204,7 @@ struct niclab_rings {
 	void **pages;
 	struct niclab_partner *peers;
 	struct niclab_active *ports[NICLAB_ACTIVE_PORTS];
+	u32 parked;
 	bool is_owing;
 	bool is_demanding;
 	struct niclab_sending other;
@@ -181,6 +214,8 @@ struct niclab_rings {
 	struct niclab_net *net;
 	u64 raised[NICLAB_RAISED_COUNT];
 	struct delayed_work work;
+	unsigned long look_at;
+	struct list_head sleepers;
 };
 
 /**
@@ -255,6 +290,8 @@ void niclab_ring_reap(struct niclab_rings *rings);
 bool niclab_ring_peek(const struct niclab_rings *rings, u32 ahead, void **frame);
 void *niclab_ring_look(struct niclab_rings *rings, u32 *status);
 void niclab_ring_return(struct niclab_rings *rings);
+bool niclab_ring_sleep(struct niclab_rings *rings, struct niclab_active *active, long *left);
+void niclab_ring_look_again(struct niclab_rings *rings);
 
 /* niclab_active.c */
 void niclab_active_announce(struct niclab_rings *rings);
@@ -262,6 +299,13 @@ bool niclab_active_serve(struct niclab_rings *rings, struct niclab_active *until
 void niclab_active_serve_others(struct niclab_rings *rings);
 u32 niclab_active_count_others(const struct niclab_rings *rings);
 void niclab_active_stop(struct niclab_rings *rings);
+
+/* niclab_park.c */
+bool niclab_park_put(struct niclab_rings *rings, struct niclab_partner *peer, const struct niclab_frame_head *head,
+		     const void *data, u32 bytes);
+struct niclab_parked *niclab_park_first(const struct niclab_partner *peer);
+void niclab_park_drop(struct niclab_rings *rings, struct niclab_parked *parked);
+void niclab_park_empty(struct niclab_rings *rings, struct niclab_partner *peer);
 
 /* niclab_send.c */
 void niclab_sending_put(struct niclab_rings *rings, struct niclab_sending *sending);

@@ -134,6 +134,7 @@ NICLAB_CAUSE(unauthorized, NICLAB_CAUSE_UNAUTHORIZED);
 NICLAB_CAUSE(firmware, NICLAB_CAUSE_FIRMWARE);
 NICLAB_CAUSE(handed_over, NICLAB_CAUSE_HANDED_OVER);
 NICLAB_CAUSE(frames, NICLAB_CAUSE_FRAMES);
+NICLAB_CAUSE(link, NICLAB_CAUSE_LINK);
 
 static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_unknown.attr.attr,
@@ -143,6 +144,7 @@ static struct attribute *niclab_cause_attributes[] = {
 	&niclab_cause_firmware.attr.attr,
 	&niclab_cause_handed_over.attr.attr,
 	&niclab_cause_frames.attr.attr,
+	&niclab_cause_link.attr.attr,
 	NULL,
 };
 /* A cause that is new in the ABI must get a file. */
@@ -187,6 +189,7 @@ NICLAB_RAISED(partners_begun_anew, NICLAB_RAISED_ANEW);
 NICLAB_RAISED(copied_messages, NICLAB_RAISED_COPIED);
 NICLAB_RAISED(other_buffers_most, NICLAB_RAISED_OTHERS_MOST);
 NICLAB_RAISED(other_frames_dropped, NICLAB_RAISED_OTHERS_DROPPED);
+NICLAB_RAISED(parked_frames, NICLAB_RAISED_PARKED);
 
 static struct attribute *niclab_raised_attributes[] = {
 	&niclab_raised_lost_frames.attr.attr,
@@ -204,6 +207,7 @@ static struct attribute *niclab_raised_attributes[] = {
 	&niclab_raised_copied_messages.attr.attr,
 	&niclab_raised_other_buffers_most.attr.attr,
 	&niclab_raised_other_frames_dropped.attr.attr,
+	&niclab_raised_parked_frames.attr.attr,
 	NULL,
 };
 static_assert(ARRAY_SIZE(niclab_raised_attributes) - 1 == NICLAB_RAISED_COUNT);

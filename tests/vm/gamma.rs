@@ -180,6 +180,60 @@ fn shell(niclab: &Niclab, node: &str, script: &str) -> Outcome {
     niclab.run(["exec", node, "--", "sh", "-c", script])
 }
 
+/// What is cut is seen by who uses the interface: its carrier goes with the link, as that of the Ethernet function does.
+#[test]
+fn the_carrier_of_the_cards_interface_goes_with_its_link() {
+    let file = "nodes = 2\n[[link]]\n[[link]]\nnode = \"node1\"\nfaults = { partition = true }\n[nic]\nmodel = \"gamma\"\n";
+    let niclab = up(file);
+    let carrier = |node: &str| {
+        let outcome = niclab.run(["exec", node, "--", "cat", "/sys/class/net/niclab0/carrier"]).success();
+        number(&outcome.stdout)
+    };
+    assert!(eventually(|| carrier("node1") == Some(0)), "cut from the start");
+    assert_eq!(carrier("node0"), Some(1));
+    let ping = || shell(&niclab, "node0", "ping -c 1 -W 2 node1-gamma").code();
+    for round in 1..3 {
+        niclab.run(["fault", "node1", "--heal"]).success();
+        assert!(eventually(|| carrier("node1") == Some(1) && ping() == 0), "{round}: it is whole");
+        niclab.run(["fault", "node1", "--partition"]).success();
+        assert!(eventually(|| carrier("node1") == Some(0)), "{round}: it is cut");
+        assert_eq!(carrier("node0"), Some(1), "{round}: the other link is whole");
+    }
+    assert_ne!(ping(), 0, "nothing passes");
+    // A driver that begins anew is told anew.
+    shell(&niclab, "node1", "rmmod niclab && modprobe niclab && ip link set niclab0 up").success();
+    assert!(eventually(|| carrier("node1") == Some(0)), "it is cut still");
+    assert_eq!(count(&niclab, "node1", "causes/link"), 1);
+    niclab.run(["down"]).success();
+}
+
+/// A program that takes messages more slowly than they come, and has few buffers: what finds none waits beside the ring, and IP, and the
+/// messages of others, go on. Nothing is lost.
+#[test]
+fn a_message_without_a_buffer_holds_nobody_else_up() {
+    let niclab = up("nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\n");
+    put_selftest(&niclab);
+    let mut receiver = niclab.start(["exec", "node1", "--", "./niclab-selftest", "slow"]);
+    receiver.wait_for_line("ready");
+    let mut sender = niclab.start(["exec", "node0", "--", "./niclab-selftest", "send"]);
+    let parked = || count(&niclab, "node1", "active/parked_frames");
+    assert!(eventually(|| parked() > 40), "messages wait");
+    let before = parked();
+    let pinged = shell(&niclab, "node0", "ping -c 20 -A node1-gamma").success();
+    assert!(pinged.stdout.contains("20 packets received"), "{pinged}");
+    assert!(eventually(|| parked() > before + 40), "and go on waiting");
+    assert!(receiver.is_running() && sender.is_running());
+    for node in ["node0", "node1"] {
+        niclab.run(["exec", node, "--", "killall", "-9", "niclab-selftest"]).success();
+    }
+    drop((sender, receiver));
+    for raised in ["lost_frames", "messages_without_buffer", "incomplete_messages", "old_frames"] {
+        assert_eq!(count(&niclab, "node1", &format!("active/{raised}")), 0, "{raised}");
+    }
+    both(&niclab, &["niclab-perf", "pingpong", "-s", "3000", "-n", "100"]);
+    niclab.run(["down"]).success();
+}
+
 /// Numbers in a text, in their order.
 fn numbers(text: &str) -> Vec<u64> {
     text.split(|character: char| !character.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
@@ -261,9 +315,11 @@ fn what_cannot_be_sent_or_received_is_refused_by_name() {
     let niclab = Niclab::new();
     put_selftest(&niclab);
     let script = "[ $NICLAB_RANK = 1 ] || ./niclab-selftest active";
-    let outcome = niclab.run(["run", "--nic", "gamma", "--nodes", "2", "--", "sh", "-c", script]).success();
+    let cluster = "nodes = 2\n[nic]\nmodel = \"gamma\"\n[nic.gamma]\ninterrupt_frames = 1\n";
+    std::fs::write(niclab.folder().join("gamma.toml"), cluster).expect("a cluster file");
+    let outcome = niclab.run(["run", "--cluster", "gamma.toml", "--", "sh", "-c", script]).success();
     let passed = outcome.stdout.matches("| ok ").count();
-    assert!(passed == 4 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");
+    assert!(passed == 5 && !outcome.stdout.contains("| not ok "), "{passed} passed\n{outcome}");
 }
 
 /// A link that loses and damages frames of messages which are a frame each: as many are raised as did not come, each once, and no

@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cluster, ClusterName, DeviceFaults, Forwarding, LinkConfig, MacAddress, NicConfig, Profile};
+use crate::{
+    Cluster, ClusterName, DeviceFaults, Forwarding, Framing, LinkConfig, MacAddress, NicConfig, Profile,
+};
 
 /// What the daemon prints once it listens on all sockets.
 pub const READY_LINE: &str = "ready";
@@ -30,6 +32,9 @@ pub struct DaemonConfig {
     /// How the switch forwards.
     #[serde(default)]
     pub forwarding: Forwarding,
+    /// What is around a frame on the links.
+    #[serde(default)]
+    pub framing: Framing,
     /// The seed of every random choice.
     pub seed: u64,
     /// Programs take turns in model time.
@@ -126,6 +131,7 @@ impl DaemonConfig {
             cluster: name.clone(),
             monitor_socket,
             forwarding: cluster.forwarding,
+            framing: cluster.framing,
             seed: cluster.seed,
             lockstep: cluster.lockstep,
             profile: cluster.profile.clone(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceFaults, Faults, Forwarding, NicConfig};
+use crate::{DeviceFaults, Faults, Forwarding, Framing, NicConfig};
 
 /// A virtual cluster. Every key is optional.
 ///
@@ -44,6 +44,9 @@ pub struct ClusterFile {
     /// How the switch forwards; what the profile says unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding: Option<Forwarding>,
+    /// What is around a frame on the links; what the profile says unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framing: Option<Framing>,
     /// Programs of `niclab-perf` take turns in model time, so that a run has the simulator's to the picosecond; slower by far.
     /// Default: in scenarios whose mode is `both`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +77,7 @@ impl Default for ClusterFile {
             boot: BootChoice::default(),
             profile: None,
             forwarding: None,
+            framing: None,
             lockstep: None,
             seed: 1,
             nic: NicConfig::default(),

@@ -42,7 +42,7 @@ pub use link::{FaultError, Faults, FaultsChange, LinkConfig};
 pub use name::{ClusterName, ClusterNameError};
 pub use nic::{NicConfig, NicModel, WaitPolicy};
 pub use niclab_model::nic::registry::{Limits, Promise, Promises, Value, Values};
-pub use profile::{Fact, Forwarding, Passing, Profile};
+pub use profile::{Fact, Forwarding, Framing, Passing, Profile};
 pub use recording::RecordingError;
 pub use report::Report;
 pub use resolve::{Cluster, MAX_BOOTED_NODES, MAX_NODES, MIN_MEMORY_MIB, Node};

@@ -240,6 +240,18 @@ impl Forwarding {
     }
 }
 
+/// What is around a frame on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Framing {
+    /// Ethernet's: header, preamble, check sequence, gap, and a shortest frame. The switch goes by the header's addresses.
+    #[default]
+    Ethernet,
+    /// Nothing. A frame that has routing of its own leaves its Ethernet header off and is forwarded by that routing; any other
+    /// is carried with its header and forwarded by it.
+    Native,
+}
+
 /// When a machine of a card has something for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -266,6 +278,9 @@ pub struct Profile {
     /// How the network's switch forwards, where the cluster file does not say.
     #[serde(default)]
     pub forwarding: Forwarding,
+    /// What is around a frame on the network's links, where the cluster file does not say.
+    #[serde(default)]
+    pub framing: Framing,
     /// When a machine of a card has something for the next one, where the model can do either and the cluster file does not say.
     #[serde(default)]
     pub passing: Passing,
@@ -307,6 +322,10 @@ bundled! {
     "fast-ethernet-3c595-pii350"
     "fast-ethernet-3c905-pii300"
     "htx-200mhz-fitted"
+    "htx-asic-600mhz"
+    "htx-asic-1ghz"
+    "match-150mhz"
+    "match-750mhz"
 }
 
 impl Profile {

@@ -10,8 +10,8 @@ use niclab_abi::{config::FEATURE_RINGS, rings::RING_STATION};
 use niclab_model::fabric::ethernet::mac_of_station;
 
 use crate::{
-    AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, LinkConfig,
-    LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError,
+    AcceleratorChoice, BootChoice, ClusterFile, ClusterName, DeviceFaults, Faults, Forwarding, Framing,
+    LinkConfig, LinkEntry, MacAddress, NicConfig, NodeEntry, Problem, Profile, Source, SpecError,
     name::{ClusterNameError, LABEL_REMEDY, is_label},
 };
 
@@ -45,6 +45,8 @@ pub struct Cluster {
     pub profile: Profile,
     /// How the switch forwards.
     pub forwarding: Forwarding,
+    /// What is around a frame on the links.
+    pub framing: Framing,
     /// Programs take turns in model time.
     pub lockstep: bool,
     /// The seed of every random choice.
@@ -154,6 +156,7 @@ impl Source {
             accelerator: file.accelerator,
             boot: file.boot,
             forwarding: file.forwarding.unwrap_or(profile.forwarding),
+            framing: file.framing.unwrap_or(profile.framing),
             profile,
             lockstep: file.lockstep.unwrap_or(false),
             seed: file.seed,
@@ -585,6 +588,16 @@ mod tests {
         let file: ClusterFile = shared.parse().unwrap();
         assert_eq!(shared.resolve(&file).unwrap().forwarding, Forwarding::Repeater);
         assert!(shared.resolve_booted(&file).unwrap_err().to_string().contains("simulated alone"));
+    }
+
+    #[test]
+    fn a_cluster_file_decides_what_is_around_a_frame_and_else_the_profile_does() {
+        let framing = |text: &str| resolve(text).unwrap().framing;
+        assert_eq!(framing("nodes = 2"), Framing::Native, "the default NIC's own network");
+        assert_eq!(framing("nodes = 2\nframing = \"ethernet\""), Framing::Ethernet);
+        assert_eq!(framing("nodes = 2\nprofile = \"pcie4-100g\""), Framing::Ethernet);
+        assert_eq!(framing("nodes = 2\nprofile = \"pcie4-100g\"\nframing = \"native\""), Framing::Native);
+        assert_eq!(problem("nodes = 2\nframing = \"none\"").0, 2);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Cluster, DeviceFaults, Faults, Forwarding, Limits, LinkConfig, NicConfig, Profile, Workload,
+    Cluster, DeviceFaults, Faults, Forwarding, Framing, Limits, LinkConfig, NicConfig, Profile, Workload,
     workload::WorkloadNode,
 };
 
@@ -32,6 +32,9 @@ pub struct SimConfig {
     /// How the switch forwards.
     #[serde(default)]
     pub forwarding: Forwarding,
+    /// What is around a frame on the links.
+    #[serde(default)]
+    pub framing: Framing,
     /// The nodes, by rank.
     pub nodes: Vec<SimNode>,
     /// What they send.
@@ -118,6 +121,7 @@ impl SimConfig {
             seed: cluster.seed,
             profile: cluster.profile.clone(),
             forwarding: cluster.forwarding,
+            framing: cluster.framing,
             nodes: cluster.nodes.iter().map(node).collect(),
             workload: workload.clone(),
             hand_overs: Vec::new(),

@@ -913,6 +913,12 @@ NICLAB_ASSERT_SIZE(struct niclab_event, 16);
 #define NICLAB_CAUSE_FRAMES 6U
 
 /*
+ * The link of a card with stations of its own was cut, and `port` is 1, or is whole again, and `port` is 0. Of the two the later
+ * one alone waits for a buffer. A driver whose link is cut when it leaves its first buffers is told at once.
+ */
+#define NICLAB_CAUSE_LINK 7U
+
+/*
  * Regions of host memory ([`crate::config::FEATURE_REGIONS`]): what a program registers so that the card may read and write it.
  */
 
@@ -2608,8 +2614,14 @@ struct niclab_active_receive {
 
 	/* Out: frames of that node that did not come, told here and nowhere else. */
 	__u32 lost_frames;
+
+	/* In: how long to sleep, in milliseconds, where there is none and the card interrupts. Zero: not at all. */
+	__u32 timeout_ms;
+
+	/* Zero. */
+	__u32 reserved;
 };
-NICLAB_ASSERT_SIZE(struct niclab_active_receive, 32);
+NICLAB_ASSERT_SIZE(struct niclab_active_receive, 40);
 
 /* Most receive buffers of an active port. */
 #define NICLAB_ACTIVE_MAX_BUFFERS 1024U
@@ -2719,8 +2731,8 @@ NICLAB_ASSERT_SIZE(struct niclab_active_receive, 32);
 
 /*
  * Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the ring,
- * [`ActiveReceive`]. `EAGAIN`: there is none. `poll` reports readable when there is one already.
+ * [`ActiveReceive`]. `EAGAIN`: there is none, or a signal came first. `poll` reports readable when there is one already.
  */
-#define NICLAB_IOCTL_ACTIVE_RECEIVE 0xc020f510U
+#define NICLAB_IOCTL_ACTIVE_RECEIVE 0xc028f510U
 
 #endif /* NICLAB_ABI_H */

@@ -136,7 +136,7 @@ layout! {
 
 layout! {
     /// Argument of [`IOCTL_ACTIVE_RECEIVE`].
-    pub struct ActiveReceive: 32 {
+    pub struct ActiveReceive: 40 {
         /// In: a buffer whose message the program has done with, or [`ACTIVE_NO_BUFFER`]. Out: the message's buffer, if it has one.
         pub buffer: u32,
         /// Out: its length.
@@ -151,6 +151,10 @@ layout! {
         pub errors: u32,
         /// Out: frames of that node that did not come, told here and nowhere else.
         pub lost_frames: u32,
+        /// In: how long to sleep, in milliseconds, where there is none and the card interrupts. Zero: not at all.
+        pub timeout_ms: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -229,5 +233,5 @@ pub const IOCTL_ACTIVE_SEND: u32 = request(WRITE, 14, size_of::<ActiveSend>());
 /// Waits until all frames of the file's active port have left, [`ActiveSend`].
 pub const IOCTL_ACTIVE_FLUSH: u32 = request(WRITE, 15, size_of::<ActiveSend>());
 /// Gives a buffer back and takes the next message or error of the file's active port, for which it looks through the ring,
-/// [`ActiveReceive`]. `EAGAIN`: there is none. `poll` reports readable when there is one already.
+/// [`ActiveReceive`]. `EAGAIN`: there is none, or a signal came first. `poll` reports readable when there is one already.
 pub const IOCTL_ACTIVE_RECEIVE: u32 = request(READ | WRITE, 16, size_of::<ActiveReceive>());

@@ -6,9 +6,9 @@ pub mod figures;
 
 use std::sync::Arc;
 
-use niclab_model::fabric::Forwarding;
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::link::LinkConfig;
+use niclab_model::fabric::{Forwarding, Routing};
 use niclab_model::nic::fault_injector::{Fault, Rate, Rates};
 use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
 use niclab_model::platform::profile::{
@@ -16,7 +16,7 @@ use niclab_model::platform::profile::{
 };
 use niclab_model::random::Chance;
 use niclab_model::time::Span;
-use niclab_spec::{DeviceFaultRate, NicConfig};
+use niclab_spec::{DeviceFaultRate, Framing, NicConfig};
 
 /// The card of node `number`, in a cluster of `nodes` nodes whose links all carry frames with a payload of `mtu_bytes`.
 ///
@@ -38,13 +38,25 @@ pub fn least_mtu_bytes<'a>(links: impl IntoIterator<Item = &'a niclab_spec::Link
     mtus.min().unwrap_or(niclab_spec::LinkConfig::DEFAULT_MTU_BYTES)
 }
 
-/// A link.
-pub fn link(link: &niclab_spec::LinkConfig) -> LinkConfig {
+/// A link of a network with this framing.
+pub fn link(link: &niclab_spec::LinkConfig, framing: Framing) -> LinkConfig {
+    let framed = match framing {
+        Framing::Ethernet => LinkConfig::ethernet(link.bandwidth_bits_per_s),
+        Framing::Native => LinkConfig::native(link.bandwidth_bits_per_s),
+    };
     LinkConfig {
         latency: Span::from_ns(link.latency_ns),
         mtu_bytes: link.mtu_bytes,
         queue_frames: link.queue_frames,
-        ..LinkConfig::ethernet(link.bandwidth_bits_per_s)
+        ..framed
+    }
+}
+
+/// What the switch of a network with this framing forwards by, beside Ethernet addresses.
+pub fn routing(framing: Framing) -> Option<Routing> {
+    match framing {
+        Framing::Ethernet => None,
+        Framing::Native => Some(niclab_model::models::routed_to),
     }
 }
 

@@ -205,7 +205,8 @@ pub struct Ran {
     pub found: Vec<Found>,
     /// Cycles in all.
     pub cycles: u64,
-    /// Cycles of these in which a program kept the list and no header was matched: it began, and items were appended.
+    /// Cycles of these in which the list was changed and no header was matched: a program that keeps it began, and appended
+    /// items. In hardware all items are there before the first cycle.
     pub append_cycles: u64,
     /// Why the program was stopped, if it was.
     pub stopped: Option<Stopped>,
@@ -232,7 +233,7 @@ impl Machine {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut manager = Manager::new(setup)?;
         let items = setup.items.iter().enumerate();
-        let places = items.map(|(place, item)| (manager.queue_mut().append(*item), place)).collect();
+        let places = items.map(|(place, item)| (manager.append(*item), place)).collect();
         setup.headers.iter().for_each(|header| manager.queue_mut().on_header(*header));
         Ok(Self {
             unit: Pipeline::new(setup.firmware.clone()),

@@ -5,9 +5,9 @@ use std::fmt;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use niclab_spec::Forwarding;
 use niclab_spec::sim::{SIM_CONFIG_VERSION, SimNode};
 use niclab_spec::{DeviceFaults, Faults, LinkConfig, NicConfig, Profile, SimConfig, Workload, WorkloadKind};
+use niclab_spec::{Forwarding, Framing};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -189,6 +189,7 @@ fn exchange(nodes: u32, count: u64) -> SimConfig {
         seed: 1,
         profile,
         forwarding: Forwarding::default(),
+        framing: Framing::default(),
         nodes: (0..nodes).map(node).collect(),
         workload: Workload {
             count,

@@ -182,11 +182,13 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
             faults: if is_faulty { dice.faults(may_be_cut) } else { Faults::default() },
         },
     };
+    let profile = dice.profile(model);
     SimConfig {
         version: SIM_CONFIG_VERSION,
         cluster: "swarm".to_owned(),
         seed,
-        profile: dice.profile(model),
+        framing: profile.framing,
+        profile,
         forwarding: if dice.one_in(4) { Forwarding::StoreAndForward } else { Forwarding::CutThrough },
         nodes: (0..count).map(|rank| node(rank, &mut dice)).collect(),
         hand_overs: if workload.function == Function::Cluster {

@@ -640,12 +640,13 @@ impl Common<'_> {
 
 fn fabric(config: &SimConfig) -> Result<Fabric, LinkError> {
     let profile = niclab_assembly::profile(&config.profile);
-    Fabric::new(&FabricConfig {
-        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
+    let fabric = Fabric::new(&FabricConfig {
+        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link, config.framing)).collect(),
         forwarding: niclab_assembly::forwarding(config.forwarding),
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
-    })
+    })?;
+    Ok(fabric.routed_by(niclab_assembly::routing(config.framing)))
 }
 
 /// What this configuration promises of every message. A switch's queue that may overflow is a faulty network, too; a link

@@ -79,12 +79,12 @@ pub fn build(config: &DaemonConfig, cores: usize) -> Result<(World, Vec<NodeInfo
 /// The network of links and switch, with the faults that the configuration begins with.
 fn network(config: &DaemonConfig, profile: &Profile) -> Result<Network, ConfigError> {
     let fabric = Fabric::new(&FabricConfig {
-        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link)).collect(),
+        links: config.nodes.iter().map(|node| niclab_assembly::link(&node.link, config.framing)).collect(),
         forwarding: niclab_assembly::forwarding(config.forwarding),
         switch_fall_through: Span::from_ps(profile.network.switch_fall_through_ps),
         seed: config.seed,
     })?;
-    let mut network = Network::new(fabric);
+    let mut network = Network::new(fabric.routed_by(niclab_assembly::routing(config.framing)));
     for (number, node) in (0..).zip(&config.nodes) {
         network.set_faults(number, &node.link.faults);
     }

@@ -105,6 +105,8 @@ int watch_death(void);
 int hold_region(void);
 int test_of_puts(void);
 int tests_of_active_ports(void);
+int receive_slowly(void);
+int send_on_and_on(void);
 
 /* test_region.c: parts of watch_death(), which do nothing where there are no regions. */
 void register_with_the_doomed(int fd);

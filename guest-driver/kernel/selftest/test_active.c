@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Active ports: what the driver refuses, by which error, and that nothing is left of it. The second node does nothing. */
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -136,6 +137,7 @@ static void impossible_messages_are_refused(void)
 /* Buffers that the program was not lent are not taken back from it. */
 static void foreign_buffers_are_refused(void)
 {
+	struct niclab_active_receive argument = { .buffer = NICLAB_ACTIVE_NO_BUFFER };
 	int fd = nic_open(0);
 
 	EXPECT_ERRNO(try_open(fd, good_open()), 0);
@@ -143,6 +145,8 @@ static void foreign_buffers_are_refused(void)
 	EXPECT_ERRNO(try_receive(fd, BUFFERS), EINVAL);
 	EXPECT_ERRNO(try_receive(fd, NICLAB_ACTIVE_NO_BUFFER - 1), EINVAL);
 	EXPECT_ERRNO(try_receive(fd, NICLAB_ACTIVE_NO_BUFFER), EAGAIN);
+	argument.reserved = 1;
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ACTIVE_RECEIVE, &argument), EINVAL);
 	close(fd);
 }
 
@@ -162,6 +166,86 @@ static void owners_of_ports_hear_of_a_driver_that_lets_go(void)
 	close(fd);
 }
 
+/* Sleeps in a receive until the driver lets go of the card; the result is the error. */
+static int sleep_in_receive(void *file)
+{
+	struct niclab_active_receive argument = { .buffer = NICLAB_ACTIVE_NO_BUFFER, .timeout_ms = PATIENCE_MS };
+
+	return nic_ioctl(*(int *)file, NICLAB_IOCTL_ACTIVE_RECEIVE, &argument);
+}
+
+static void who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go(void)
+{
+	struct niclab_active_open argument = good_open();
+	struct niclab_active_receive brief = { .buffer = NICLAB_ACTIVE_NO_BUFFER, .timeout_ms = 20 };
+	int fd = nic_open(0), child;
+
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ACTIVE_OPEN, &argument), 0);
+	EXPECT_ERRNO(nic_ioctl(fd, NICLAB_IOCTL_ACTIVE_RECEIVE, &brief), EAGAIN);
+	if (!argument.interrupt_frames) {
+		tap_skip("nobody sleeps where the card does not interrupt");
+		close(fd);
+		return;
+	}
+	child = child_start(sleep_in_receive, &fd);
+	/* Long enough for it to sleep; if it does not yet, it finds the driver gone as well. */
+	usleep(200000);
+	EXPECT_EQ(nic_rebind(), 0);
+	EXPECT_EQ(child_wait(child), ENODEV);
+	close(fd);
+}
+
+/**
+ * receive_slowly - takes messages, none of which it gives back until the next, so slowly that all buffers are in use.
+ *
+ * Return: what main() returns, where something fails; otherwise it goes on until it is killed.
+ */
+int receive_slowly(void)
+{
+	uint32_t held[BUFFERS], count = 0, next = 0;
+	int fd = nic_open(0);
+
+	if (try_open(fd, good_open()))
+		return 1;
+	printf("ready\n");
+	fflush(stdout);
+	for (;; usleep(20000)) {
+		struct niclab_active_receive argument = { .buffer = NICLAB_ACTIVE_NO_BUFFER };
+		int err;
+
+		if (count == BUFFERS) {
+			argument.buffer = held[next];
+			count--;
+		}
+		err = nic_ioctl(fd, NICLAB_IOCTL_ACTIVE_RECEIVE, &argument);
+		if (!err && !argument.errors) {
+			held[next] = argument.buffer;
+			next = (next + 1) % BUFFERS;
+			count++;
+		} else if (err && err != EAGAIN) {
+			return 1;
+		}
+	}
+}
+
+/**
+ * send_on_and_on - sends messages to the same port of the other node.
+ *
+ * Return: what main() returns, once one cannot be sent.
+ */
+int send_on_and_on(void)
+{
+	struct niclab_active_open argument = good_open();
+	int fd = nic_open(0), err;
+
+	argument.port = PORT + 1;
+	err = try_open(fd, argument);
+	while (!err)
+		err = try_send(fd, good_send());
+	fprintf(stderr, "%s\n", errno_name(err));
+	return 1;
+}
+
 /**
  * tests_of_active_ports - tests of a card with descriptor rings, in a cluster of two nodes.
  *
@@ -172,6 +256,8 @@ int tests_of_active_ports(void)
 	tap_run("impossible_ports_are_refused", impossible_ports_are_refused);
 	tap_run("impossible_messages_are_refused", impossible_messages_are_refused);
 	tap_run("foreign_buffers_are_refused", foreign_buffers_are_refused);
+	tap_run("who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go",
+		who_sleeps_in_a_receive_wakes_in_time_and_when_the_driver_lets_go);
 	tap_run("owners_of_ports_hear_of_a_driver_that_lets_go", owners_of_ports_hear_of_a_driver_that_lets_go);
 	return tap_finish();
 }

@@ -279,6 +279,7 @@ fn perform_live<T: Card>(
 ) -> DaemonStats {
     let lab = Lab::new(config.nodes.len() as u16, |daemon| {
         daemon.profile = config.profile.clone();
+        daemon.framing = config.framing;
         daemon.lockstep = pace == Pace::Turns;
         for (node, simulated) in daemon.nodes.iter_mut().zip(&config.nodes) {
             (node.nic, node.link) = (simulated.nic.clone(), simulated.link);

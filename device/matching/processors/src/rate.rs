@@ -76,7 +76,7 @@ fn alone() -> Result<f64, MatchUnitError> {
 
 /// All headers match at the end of the list.
 fn with_list(items: u32) -> Result<f64, MatchUnitError> {
-    let mut manager = match_unit::machine(items)?;
+    let mut manager = match_unit::machine(items, Timing::default())?;
     per_second(|| {
         let begin = manager.cycle();
         while manager.cycle() < begin + BATCH_CYCLES {

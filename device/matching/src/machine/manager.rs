@@ -55,6 +55,14 @@ impl Manager {
         }
     }
 
+    /// Appends an item before the first cycle. A program does so when it begins.
+    pub fn append(&mut self, item: Item) -> Handle {
+        match self {
+            Self::Hardware(manager) => manager.preload(item),
+            Self::Program(manager) => manager.append(item),
+        }
+    }
+
     pub fn queue_mut(&mut self) -> &mut dyn MatchQueue {
         match self {
             Self::Hardware(manager) => manager.as_mut(),
@@ -71,7 +79,7 @@ impl Manager {
 
     pub fn change_cycles(&self) -> u64 {
         match self {
-            Self::Hardware(_) => 0,
+            Self::Hardware(manager) => manager.change_cycles(),
             Self::Program(manager) => manager.change_cycles(),
         }
     }

@@ -78,11 +78,11 @@ fn it_stops_at_words_and_events() {
     assert_eq!(said[9], "break\nbreakpoint 2: on verdict\n");
     assert_eq!(said[10], "delete\nno breakpoints\n");
     holds(&said[12], &["breakpoint 3, before cycle "]);
-    holds(&said[13], &["       0        2                    0                   64        58         3"]);
+    holds(&said[13], &["       0        2                    0                   64        56         3"]);
     holds(&said[16], &["breakpoint 5, before cycle "]);
     holds(
         &said[17],
-        &["1 of 3 headers wait", "header 1, since cycle 58: match 0x5 node 1 process 9 Put length 64"],
+        &["1 of 3 headers wait", "header 1, since cycle 56: match 0x5 node 1 process 9 Put length 64"],
     );
 }
 
@@ -293,21 +293,21 @@ fn both_units_are_seen_where_a_program_keeps_the_list() {
         ],
     );
     holds(&said[7], &["breakpoint 3: word 44 success of unit queue"]);
-    holds(&said[8], &["breakpoint 3, before cycle 228\n"]);
+    holds(&said[8], &["breakpoint 3, before cycle 227\n"]);
     holds(
         &said[9],
         &[
-            "cycle 228    issues 44 success: offset = in | slot = sub event, 1",
+            "cycle 227    issues 44 success: offset = in | slot = sub event, 1",
             "unit takes 0x0",
             "hardware sends 0x0",
         ],
     );
     holds(&said[10], &["unit match, program built-in\n", "of unit match: match_bits = in"]);
-    holds(&said[11], &["input, 0 of 16:\n", "output, 1:\n    0x2, heard in cycle 229\n"]);
+    holds(&said[11], &["input, 0 of 16:\n", "output, 1:\n    0x2, heard in cycle 228\n"]);
     holds(&said[12], &["2 items judged; awaits done of item 2\n"]);
     holds(&said[13], &["flush of unit match\n"]);
     // The first header's outcome, 97 cycles behind its begin.
-    holds(&said[14], &["breakpoint 1, before cycle 265\n"]);
+    holds(&said[14], &["breakpoint 1, before cycle 264\n"]);
     holds(&said[15], &["header (waits)"]);
     // The third item takes its second message, and is used up.
     holds(&said[19], &["breakpoint 5, before cycle "]);

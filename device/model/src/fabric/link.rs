@@ -56,6 +56,12 @@ impl LinkConfig {
             queue_frames: 0,
         }
     }
+
+    /// Nothing around a frame. No latency, the usual MTU, no limit of the queue.
+    pub const fn native(bandwidth_bits_per_s: u64) -> Self {
+        let framed = Self::ethernet(bandwidth_bits_per_s);
+        Self { framing_bytes: 0, min_frame_bytes: 0, gap_bytes: 0, ..framed }
+    }
 }
 
 /// A frame that came through one direction.

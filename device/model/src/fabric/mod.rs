@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::fabric::ethernet::Frame;
+use crate::fabric::ethernet::{Frame, HEADER_BYTES};
 use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
 use crate::fabric::switch::{Outlet, Switch};
@@ -41,6 +41,9 @@ pub struct Delivery {
     pub corrupt: Option<u32>,
 }
 
+/// Which port a frame's own routing leads to; none of a frame that has no routing but its Ethernet header.
+pub type Routing = fn(&[u8]) -> Option<u16>;
+
 /// Where a frame is that entered the switch. Most frames go to one node.
 pub type Transits = SmallVec<[Transit; 4]>;
 
@@ -53,7 +56,16 @@ pub struct Transit {
     pub ready: Time,
     /// When all of it has come.
     tail: Time,
+    /// Bytes at its beginning that are not on the wire.
+    off_wire: u8,
     corrupt: Option<u32>,
+}
+
+impl Transit {
+    /// Where in the frame a bit is that was damaged on the wire.
+    fn in_frame(off_wire: u8, bit: Option<u32>) -> Option<u32> {
+        bit.map(|bit| bit + 8 * u32::from(off_wire))
+    }
 }
 
 /// When a switch begins to pass a frame on.
@@ -132,6 +144,7 @@ pub struct Fabric {
     switch: Switch,
     forwarding: Forwarding,
     fall_through: Span,
+    routing: Option<Routing>,
 }
 
 impl Fabric {
@@ -149,7 +162,16 @@ impl Fabric {
             switch: Switch::new(config.links.len()),
             forwarding: config.forwarding,
             fall_through: config.switch_fall_through,
+            routing: None,
         })
+    }
+
+    /// Forwards frames that have routing of their own by that, and leaves off their Ethernet header, which nobody on the way
+    /// then looks at. Without it all frames go by their header's addresses.
+    #[must_use]
+    pub fn routed_by(mut self, routing: Option<Routing>) -> Self {
+        self.routing = routing;
+        self
     }
 
     /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to `deliveries` who gets it. What is
@@ -198,25 +220,32 @@ impl Fabric {
             counters.dropped_short += 1;
             return;
         };
+        let routed = self.routing.and_then(|routing| routing(frame));
+        let off_wire = if routed.is_some() { HEADER_BYTES as u8 } else { 0 };
+        let bytes = frame.len() - usize::from(off_wire);
         counters.frames_in += 1;
-        counters.bytes_in += frame.len() as u64;
+        counters.bytes_in += bytes as u64;
         ledger.attribute(message);
-        let entering = link.pass_to_switch(ready, frame.len(), counters, ledger);
+        let entering = link.pass_to_switch(ready, bytes, counters, ledger);
         // What is dropped needs no way.
         if entering[0].is_none() {
             return;
         }
-        let outlet = self.switch.outlet(from, &header);
+        let outlet = match routed {
+            Some(port) => Outlet::Port(port),
+            None => self.switch.outlet(from, &header),
+        };
         for &entering in entering.iter().flatten() {
             match outlet {
                 Outlet::Port(to) => {
-                    if let Some(transit) = self.cross_switch(entering, from, to, frame.len()) {
+                    if let Some(transit) = self.cross_switch(entering, from, to, (bytes, off_wire)) {
                         behind_switch(self, transit);
                     }
                 }
                 Outlet::AllOthers => {
                     for to in (0..self.ports.len()).filter(|&to| to != usize::from(from)) {
-                        if let Some(transit) = self.cross_switch(entering, from, to as u16, frame.len()) {
+                        if let Some(transit) = self.cross_switch(entering, from, to as u16, (bytes, off_wire))
+                        {
                             behind_switch(self, transit);
                         }
                     }
@@ -226,7 +255,13 @@ impl Fabric {
     }
 
     #[inline]
-    fn cross_switch(&mut self, entering: Arrival, from: u16, to: u16, bytes: usize) -> Option<Transit> {
+    fn cross_switch(
+        &mut self,
+        entering: Arrival,
+        from: u16,
+        to: u16,
+        (bytes, off_wire): (usize, u8),
+    ) -> Option<Transit> {
         let Port { link, .. } = self.ports.get_mut(usize::from(to))?;
         // The switch passes any number of frames at a time; they meet at the link behind it.
         let mut crossing = Resource::new(Place::Switch);
@@ -242,7 +277,8 @@ impl Fabric {
         };
         let Port { ledger, .. } = self.ports.get_mut(usize::from(from))?;
         let ready = ledger.charge(Crossing::SwitchFallThrough, &mut crossing, entered, cost).end;
-        Some(Transit { to, ready, tail: entering.tail + self.fall_through, corrupt: entering.corrupt })
+        let corrupt = Transit::in_frame(off_wire, entering.corrupt);
+        Some(Transit { to, ready, tail: entering.tail + self.fall_through, off_wire, corrupt })
     }
 
     /// The second half of [`Self::forward`]: over the link behind the switch. `bytes` is the length of the frame.
@@ -254,7 +290,8 @@ impl Fabric {
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
-        let &Transit { to, ready, tail, corrupt } = transit;
+        let &Transit { to, ready, tail, off_wire, corrupt } = transit;
+        let bytes = bytes.saturating_sub(off_wire.into());
         let Some(Port { link, counters, ledger }) = self.ports.get_mut(usize::from(to)) else { return };
         ledger.attribute(message);
         let passage = Passage { head: ready, tail };
@@ -262,7 +299,8 @@ impl Fabric {
             counters.frames_out += 1;
             counters.bytes_out += bytes as u64;
             let &Arrival { head, tail: at, .. } = arrived;
-            deliveries.push(Delivery { to, head, at, corrupt: corrupt.or(arrived.corrupt) });
+            let corrupt = corrupt.or(Transit::in_frame(off_wire, arrived.corrupt));
+            deliveries.push(Delivery { to, head, at, corrupt });
         }
     }
 

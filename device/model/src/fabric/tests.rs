@@ -121,6 +121,41 @@ fn ethernet_framing_takes_its_time() {
 }
 
 #[test]
+fn frames_with_routing_of_their_own_leave_their_header_off_and_go_by_it() {
+    // The byte behind the header is a port, or a frame that has none.
+    let routing = |frame: &[u8]| frame.get(HEADER_BYTES).map(|&port| port.into()).filter(|&port| port < 9);
+    let config = |links| FabricConfig {
+        links,
+        forwarding: Forwarding::StoreAndForward,
+        switch_fall_through: Span::from_ns(90),
+        seed: 0,
+    };
+    let mut fabric =
+        Fabric::new(&config(vec![LinkConfig::native(8_000_000_000); 4])).unwrap().routed_by(Some(routing));
+    let to = |port: u8| {
+        let mut frame = unicast(0, 2, 24);
+        frame[HEADER_BYTES] = port;
+        frame
+    };
+    let routed = send(&mut fabric, 0, 0, &to(3));
+    assert_eq!((receivers(&routed), routed[0].at.as_ps()), (vec![3], (2 * 10 + 90) * NS), "not to port 2");
+    let behind = send(&mut fabric, 0, 0, &to(1));
+    assert_eq!(behind[0].at.as_ps(), (10 + 2 * 10 + 90) * NS, "without a gap");
+    assert_eq!(receivers(&send(&mut fabric, 0, 0, &to(8))), [0; 0], "there is no such port");
+    let ordinary = send(&mut fabric, 1_000, 0, &to(0x55));
+    assert_eq!((receivers(&ordinary), ordinary[0].at.as_ps()), (vec![2], (1_000 + 2 * 24 + 90) * NS));
+    assert_eq!(fabric.counters(3).unwrap().bytes_out, 10);
+
+    // What is off the wire cannot be damaged there.
+    let corrupt = Faults { corrupt: Chance::ALWAYS, ..Faults::NONE };
+    (0..4).for_each(|port| assert!(fabric.set_faults(port, corrupt)));
+    for number in 0..500 {
+        let bit = send(&mut fabric, 10_000 + number * 100, 0, &to(3))[0].corrupt.unwrap();
+        assert!((8 * HEADER_BYTES as u32..8 * 24).contains(&bit), "bit {bit}");
+    }
+}
+
+#[test]
 fn frames_to_one_node_wait_for_each_other_and_the_last_are_dropped() {
     let mut fabric = fabric(LinkConfig { queue_frames: 2, ..PLAIN }, Forwarding::StoreAndForward, 0);
     let arrivals: Vec<_> = (0..2)

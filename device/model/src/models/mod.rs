@@ -44,6 +44,15 @@ pub fn begun_in(frame: &[u8]) -> Option<Begun> {
     (of_protocol(*protocol)?.begun)(frame)
 }
 
+/// Which node the routing of a frame of the cluster's network leads to, where its model's frames have any.
+pub fn routed_to(frame: &[u8]) -> Option<u16> {
+    if Concern::of(frame) != Concern::Card {
+        return None;
+    }
+    let protocol = frame.get(HEADER_BYTES)?;
+    of_protocol(*protocol)?.routing.and_then(|routing| routing(frame))
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;

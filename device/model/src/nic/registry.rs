@@ -12,6 +12,7 @@ use core::fmt;
 
 use thiserror::Error;
 
+use crate::fabric::Routing;
 use crate::nic::Address;
 use crate::nic::Nic;
 use crate::nic::windows::Window;
@@ -52,6 +53,8 @@ pub struct Model {
     /// The message of a program's that begins in a frame, as the frame says. None where none does: it goes on in this frame, or
     /// the frame is the cards' own.
     pub begun: fn(&[u8]) -> Option<Begun>,
+    /// Which node the routing of one of its frames leads to, where they have routing of their own beside the Ethernet header.
+    pub routing: Option<Routing>,
     /// Makes a card.
     pub build: fn(&Values, Seat) -> Result<AnyNic, BuildError>,
     /// What cards can be programmed with while they run; none where they take no programs.

@@ -112,6 +112,8 @@ pub struct HostInterface {
     node: NodeBus,
     /// The card's own bus, where it has one.
     local: Resource,
+    /// What the card begins goes before what waits for its turn.
+    goes_first: bool,
 }
 
 impl HostInterface {
@@ -122,6 +124,7 @@ impl HostInterface {
             ledger: Ledger::default(),
             node: NodeBus::default(),
             local: Resource::new(Place::LocalBus),
+            goes_first: false,
         }
     }
 
@@ -159,11 +162,49 @@ impl HostInterface {
         self.node.host
     }
 
+    /// From now on what the card begins on the bus goes first, or waits for its turn again.
+    pub const fn go_first(&mut self, goes_first: bool) {
+        self.goes_first = goes_first;
+    }
+
+    /// Carries `bytes` over the bus for who goes first: it waits for the burst that is on the bus, and for others that go first, but
+    /// for nothing that waits, were it begun before in wall time. What it meets goes on behind it.
+    fn transfer_first(&mut self, transfer: BusTransfer, ready: Time, cost: Cost) -> Stage {
+        let NodeBus { begun, first, .. } = self.node;
+        let bus = &self.profile.bus;
+        let (place, direction) = if bus.full_duplex {
+            (Place::BusOutward, &mut self.node.outward)
+        } else {
+            (Place::BusInward, &mut self.node.inward)
+        };
+        let others_until = *direction;
+        let mut free = ready.max(first);
+        let is_met = begun <= free && free < others_until;
+        if is_met {
+            let burst = bus.dma_read.occupancy(bus.dma_read.burst_bytes);
+            // Without a limit of bursts a transfer is one.
+            let is_unlimited = bus.dma_read.burst_bytes == 0;
+            free = if is_unlimited { others_until } else { others_until.min(free + burst) };
+        }
+        let stage = self.ledger.charge_at(transfer.crossing(), place, &mut free, ready, cost);
+        self.node.first = stage.released;
+        // What was begun later in model time has room before it.
+        *direction = if begun <= stage.start {
+            others_until.max(stage.start) + cost.occupancy
+        } else {
+            others_until.max(stage.released)
+        };
+        stage
+    }
+
     /// Carries `bytes` over the bus. What the host starts keeps it busy: a posted store until the bus has taken it, a
     /// load until the data is back.
     #[inline]
     pub fn transfer(&mut self, transfer: BusTransfer, ready: Time, bytes: u64) -> Stage {
         let cost = cost_of(transfer.price(&self.profile.bus), bytes);
+        if self.goes_first && transfer.is_outward() {
+            return self.transfer_first(transfer, ready, cost);
+        }
         let is_outward = transfer.is_outward() && self.profile.bus.full_duplex;
         let (place, direction) = if is_outward {
             (Place::BusOutward, &mut self.node.outward)
@@ -171,6 +212,9 @@ impl HostInterface {
             (Place::BusInward, &mut self.node.inward)
         };
         let stage = self.ledger.charge_at(transfer.crossing(), place, direction, ready, cost);
+        if transfer.is_outward() {
+            self.node.begun = stage.start;
+        }
         match transfer {
             BusTransfer::PioWrite | BusTransfer::PioWriteUncombined | BusTransfer::Doorbell => {
                 self.node.host = self.node.host.max(stage.released);
@@ -531,6 +575,30 @@ mod tests {
         assert_eq!(processor.idle_at(), second.end);
         let mut absent = card.machine("scan", "scan");
         assert_eq!(card.work(&mut absent, Time::ZERO, 28).end, Time::ZERO, "no such machine, no time");
+    }
+
+    #[test]
+    fn who_goes_first_waits_for_a_burst_and_for_nothing_that_was_begun_later() {
+        for full_duplex in [false, true] {
+            let mut interface = interface(full_duplex);
+            // 16 bytes a burst: four of 120 ps each, which keep the bus until 480.
+            interface.transfer(BusTransfer::DmaRead, Time::ZERO, 64);
+            interface.go_first(true);
+            let first = interface.transfer(BusTransfer::DmaWrite, Time::from_ps(10), 8);
+            assert_eq!((first.start.as_ps(), first.released.as_ps()), (130, 240), "behind one burst");
+            let second = interface.transfer(BusTransfer::DmaWrite, Time::from_ps(10), 8);
+            assert_eq!(second.start.as_ps(), 360, "behind another, and the one before");
+            interface.go_first(false);
+            let behind = interface.transfer(BusTransfer::DmaRead, Time::ZERO, 8);
+            assert_eq!(behind.start.as_ps(), 480 + 2 * 110, "what it met goes on behind it");
+            interface.transfer(BusTransfer::DmaRead, Time::from_ps(1_000_000), 8);
+            interface.go_first(true);
+            let early = interface.transfer(BusTransfer::DmaWrite, Time::from_ps(5_000), 8);
+            assert_eq!(early.start.as_ps(), 5_000, "the bus was free then");
+            interface.go_first(false);
+            let late = interface.transfer(BusTransfer::DmaRead, Time::ZERO, 8);
+            assert_eq!(late.start.as_ps(), 1_000_110, "nobody was met");
+        }
     }
 
     #[test]

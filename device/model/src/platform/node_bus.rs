@@ -14,6 +14,10 @@ pub struct NodeBus {
     pub(crate) inward: Time,
     /// Towards the host; idle on a bus with one direction at a time.
     pub(crate) outward: Time,
+    /// When the last transfer of a card began that waits for its turn, on the way that cards use.
+    pub(crate) begun: Time,
+    /// Until when that way is busy with transfers that go first.
+    pub(crate) first: Time,
     /// The host does nothing of its own before this.
     not_before: Time,
 }
@@ -28,7 +32,7 @@ impl NodeBus {
 
     /// The instant from which on neither host nor bus is busy with anything that was begun.
     pub fn rest(&self) -> Time {
-        self.clock().max(self.inward).max(self.outward)
+        self.clock().max(self.inward).max(self.outward).max(self.first)
     }
 
     /// Lets the host begin nothing of its own before `at`. What a card charges it for is done in the meantime.

@@ -477,6 +477,58 @@ fn interrupts_come_as_often_as_the_driver_wants() {
     assert_eq!(b.interrupts.len(), 1);
 }
 
+/// As where a sender's clock lags: the card's deadline has come, and then a frame that was there before it.
+#[test]
+fn a_frame_that_was_there_before_the_driver_went_to_work_interrupts_by_itself() {
+    let wire = on_wire(&frame(0, 1, 1, 20));
+    let mut b = Node::started(1, 10, |config| {
+        let mut profile = Profile::default();
+        profile.host.receive_ps = 1_000_000_000;
+        config.profile = profile.into();
+    });
+    interrupts(&mut b, 4, 5_000_000);
+    b.arrive(&wire, Time::from_ps(1_000_000_000).into());
+    b.rest();
+    assert_eq!(b.interrupts.len(), 1);
+    b.now = Time::ZERO;
+    b.arrive(&wire, Time::from_ps(2_000_000_000).into());
+    b.rest();
+    assert_eq!(b.interrupts.len(), 2);
+    // While it is at work on that, it finds the next.
+    b.arrive(&wire, Time::from_ps(7_100_000_000).into());
+    b.rest();
+    assert_eq!(b.interrupts.len(), 2);
+}
+
+/// As in guests that run freely: what is sent is worked off at once in wall time, and what comes then is earlier in model time.
+#[test]
+fn what_comes_waits_for_no_frame_that_leaves_later() {
+    let (frames, bytes) = (12, 1_000);
+    let mut b = Node::started(1, frames, |_| {});
+    for place in 0..frames {
+        let end = if place + 1 == frames { RING_END } else { 0 };
+        b.give_frame(place, &frame(1, 0, 1 + place as u32, bytes), RING_FIRST | RING_LAST | end);
+    }
+    b.demand(DescriptorQueue::Transmit);
+    b.rest();
+    assert_eq!(b.frames.len() as u64, frames);
+    let (last_left, sent) = (b.frames[b.frames.len() - 1].0.head, b.given_back.len());
+    let wire = on_wire(&frame(0, 1, 1, bytes));
+    let mut head = Time::ZERO;
+    // As many as come before the last one has left.
+    let coming = frames / 2;
+    for _ in 0..coming {
+        let tail = head + Time::from_ps(80_000 * wire.len() as u64).since(Time::ZERO);
+        assert!(tail < last_left);
+        b.now = Time::ZERO;
+        b.arrive(&wire, Passage { head, tail });
+        let stored = b.given_back[b.given_back.len() - 1].0;
+        assert!(stored > tail && stored.since(tail).as_ps() < 5_000_000, "{stored} {tail}");
+        head = tail;
+    }
+    assert_eq!((b.count("fifo_overflows"), b.given_back.len() - sent), (0, coming as usize));
+}
+
 #[test]
 fn rings_are_started_once_and_hold_still_when_stopped() {
     let mut b = Node::new(1, |_| {});

@@ -452,6 +452,65 @@ fn a_program_that_misbehaves_is_replaced_and_nothing_is_lost() {
     }
 }
 
+/// Appends an entry that wants other match bits than an unexpected message has, after `program` was loaded: what comes of it.
+fn claimed_by(program: &[Word]) -> (Cluster, Vec<(u32, u32)>) {
+    let (mut cluster, from, to) = pair();
+    let any = Posted { region: to, bytes: 64, ignore_bits: u64::MAX, ..Posted::default() };
+    cluster.append(1, 0, PUT_ENTRY | ENTRY_OVERFLOW, &any);
+    let put = Transfer {
+        node: 1,
+        region: from,
+        bytes: 64,
+        match_bits: 5,
+        portal: any.portal,
+        ..Transfer::default()
+    };
+    cluster.put(0, 0, 0, &put);
+    cluster.settle();
+    while cluster.event(1, 0).is_some() {}
+    let image = image::write(program);
+    cluster.write(1, A, &image);
+    let load =
+        request(OP_FIRMWARE_LOAD, &FirmwareLoad { address: A, bytes: image.len() as u32, reserved: 0 });
+    assert_eq!(cluster.control(1, &load).0, STATUS_OK);
+    cluster.append(1, 0, PUT_ENTRY, &Posted { match_bits: 6, ignore_bits: 0, ..any });
+    cluster.settle();
+    let kinds = cluster.kinds(1, 0);
+    (cluster, kinds)
+}
+
+#[test]
+fn the_program_decides_on_unexpected_messages_too() {
+    let portals = program::portals().unwrap();
+    let (mut cluster, kinds) = claimed_by(&portals);
+    assert_eq!((cluster.statistics(1)["claimed"], &kinds[..]), (0, &[][..]), "the bits differ");
+    // The second word of those that every item passes compares the match bits: now with themselves.
+    let mut bitless = portals;
+    let ternary = &mut bitless[14].ternary;
+    ternary.match0 = ternary.match1;
+    let (mut cluster, kinds) = claimed_by(&bitless);
+    assert_eq!(cluster.statistics(1)["claimed"], 1);
+    assert_eq!(kinds, [(EVENT_PUT_OVERFLOW, RESULT_OK), (EVENT_UNLINKED, RESULT_OK)]);
+    // One that does not come to an end is replaced.
+    let forever = Word { branch: Branch { sense: true, ..Branch::default() }, ..Word::default() };
+    let (mut cluster, kinds) = claimed_by(&[forever]);
+    assert_eq!(cluster.statistics(1)["firmware_fallbacks"], 1);
+    assert_eq!(cluster.hosts[1].interrupts, [(CAUSE_FIRMWARE, 0)]);
+    assert_eq!((cluster.statistics(1)["claimed"], &kinds[..]), (0, &[][..]));
+}
+
+#[test]
+fn appending_and_unlinking_take_cycles_of_the_unit() {
+    let (mut cluster, _, to) = pair();
+    let entry = Posted { region: to, bytes: 64, ..Posted::default() };
+    cluster.append(1, 0, PUT_ENTRY, &entry);
+    cluster.settle();
+    assert_eq!(cluster.statistics(1)["unit_cycles"], 2 + 8, "two links, and an item's words");
+    cluster.launch(1, 0, COMMAND_UNLINK, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    cluster.settle();
+    assert_eq!(cluster.statistics(1)["unit_cycles"], 10 + 3, "three links");
+}
+
 /// A put of 64 KB is under way: its first window of frames is on the wire, and the card has no more memory to read when
 /// `end` is done with it.
 fn interrupted(flags: u32, end: impl Fn(&mut Cluster, u32, u32)) -> Cluster {

@@ -2,7 +2,9 @@
 
 use niclab_sim::run::{Options, RunError, run};
 use niclab_spec::report::Report;
-use niclab_spec::{ClusterFile, Function, NicConfig, NicModel, SimConfig, Source, Workload, WorkloadKind};
+use niclab_spec::{
+    ClusterFile, Function, NicConfig, NicModel, SimConfig, Source, Value, Workload, WorkloadKind,
+};
 
 fn config(nodes: u32, workload: &Workload) -> SimConfig {
     let file = ClusterFile { nodes: Some(nodes), ..ClusterFile::default() };
@@ -45,6 +47,29 @@ fn what_a_part_takes_does_not_depend_on_what_was_sent_before_it() {
             (report.model.time_ps, report.model.latency, ledgers)
         });
         assert!(parts.iter().all(|part| *part == parts[0]), "{kind:?}: {parts:?}");
+    }
+}
+
+/// Nothing but the wire keeps frames apart, and both cards send as fast as they receive.
+#[test]
+fn a_fifo_of_a_few_frames_is_never_overrun_at_the_speed_of_the_wire() {
+    for (profile, fifo_bytes) in
+        [("fast-ethernet-p133", 2_048), ("fast-ethernet-p133", 4_096), ("fast-ethernet-pii350", 4_096)]
+    {
+        for message_bytes in [4, 1_464, 20_000] {
+            let mut nic = NicConfig::of(NicModel::named("gamma").unwrap());
+            nic.set("window_frames", Value::Number(0)).unwrap();
+            nic.set("receive_fifo_bytes", Value::Number(fifo_bytes)).unwrap();
+            let profile = Some(profile.to_owned());
+            let file = ClusterFile { nodes: Some(2), profile, nic, ..ClusterFile::default() };
+            let cluster = Source::default().resolve(&file).unwrap();
+            let workload = Workload { message_bytes, count: 100, ..Workload::new(WorkloadKind::AllToAll) };
+            let report = sound(&SimConfig::new(&cluster, "test", &workload));
+            for node in &report.nodes {
+                assert!(node.messages_received > 0);
+                assert_eq!(node.nic_counts.get("fifo_overflows"), None, "{fifo_bytes} {message_bytes}");
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
 use niclab_abi::control::{Reply, Request, STATUS_BAD_ADDRESS};
+use niclab_abi::event::CAUSE_LINK;
 use niclab_abi::{
     FromBytes, QUEUE_CONTROL, QUEUE_DOORBELL, QUEUE_EVENT, QUEUE_RECEIVE, QUEUE_TRANSMIT, ToBytes,
 };
@@ -97,6 +98,8 @@ pub struct Card {
     pub device_faults: DeviceFaults,
     /// The driver has sent a request since the last reset: until then nothing may be written into its memory.
     pub is_running: bool,
+    /// The driver was told that its link is cut.
+    is_told_cut: bool,
     /// A launched slot was left in its page, because the model could not take it.
     pub is_stalled: bool,
     /// Which ports were open after the last request.
@@ -129,6 +132,7 @@ impl Card {
             is_polled: false,
             device_faults: DeviceFaults::default(),
             is_running: false,
+            is_told_cut: false,
             is_stalled: false,
             open: vec![false; ports as usize],
             open_ports: 0,
@@ -406,6 +410,16 @@ impl Card {
         self.note_ring(raised);
     }
 
+    /// Tells the driver of a card with stations whether its link is cut, where it was told otherwise.
+    pub fn tell_link(&mut self, is_cut: bool) {
+        if !self.nic.has_stations() || is_cut == self.is_told_cut {
+            return;
+        }
+        self.is_told_cut = is_cut;
+        self.events.withdraw(CAUSE_LINK, u32::from(!is_cut));
+        self.raise(CAUSE_LINK, is_cut.into());
+    }
+
     /// The driver has left buffers for events.
     pub fn deliver_events(&mut self) {
         let delivered = self.events.deliver(self.vrings.get(QUEUE_EVENT as usize), &self.memory);
@@ -465,6 +479,7 @@ impl Card {
     /// The host is gone or starts anew: no port of it lives on, and nothing more is written into its memory.
     pub fn host_reset(&mut self, bus: &mut NodeBus) {
         self.is_running = false;
+        self.is_told_cut = false;
         self.is_stalled = false;
         self.control.forget();
         self.descriptors.forget();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use niclab_abi::event::{CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event};
+use niclab_abi::event::{
+    CAUSE_ARMED, CAUSE_HANDED_OVER, CAUSE_LINK, CAUSE_MESSAGE, CAUSE_UNAUTHORIZED, Event,
+};
 use niclab_abi::{FromBytes, ToBytes};
 
 use crate::memory::DmaMemory;
@@ -16,6 +18,7 @@ pub fn cause_name(cause: u32) -> &'static str {
         CAUSE_ARMED => "armed",
         CAUSE_UNAUTHORIZED => "unauthorized",
         CAUSE_HANDED_OVER => "handed-over",
+        CAUSE_LINK => "link",
         _ => "other",
     }
 }
@@ -84,6 +87,11 @@ impl Events {
             }
         }
         Ok(())
+    }
+
+    /// What is the case no more is not told, if it was not yet.
+    pub fn withdraw(&mut self, cause: u32, port: u32) {
+        self.waiting.remove(&(cause, port));
     }
 
     /// The host is gone or starts anew: nobody waits for these any more.

@@ -110,7 +110,9 @@ impl Shell {
         if *faults != Faults::default() {
             self.quiet.hurry();
         }
-        world.network.set_faults(node, faults)
+        let is_there = world.network.set_faults(node, faults);
+        world.tell_link(node.into());
+        is_there
     }
 
     /// The world, for as long as the guard lives. Whoever did something in it calls [`Shell::did`] before giving it back.

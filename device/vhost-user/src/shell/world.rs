@@ -434,6 +434,8 @@ impl World {
                 break;
             }
         }
+        // Its first request says that it hears interrupts.
+        self.tell_link(node);
         if !was_moving {
             self.settle(node);
         }
@@ -482,6 +484,15 @@ impl World {
     pub fn serve_events(&mut self, node: usize) {
         if let Some(card) = self.cards.get_mut(node) {
             card.deliver_events();
+        }
+        self.tell_link(node);
+    }
+
+    /// The link of `node` may have been cut or mended: its driver is told, if its card has stations.
+    pub fn tell_link(&mut self, node: usize) {
+        let is_cut = self.network.faults().get(node).is_some_and(|faults| faults.partition);
+        if let Some(card) = self.cards.get_mut(node) {
+            card.tell_link(is_cut);
         }
     }
 

@@ -337,8 +337,9 @@ mod tests {
         let input = word("r7, bits = in[2 3 0 1]").input;
         assert!(input.take);
         assert_eq!((input.alu.get(), input.ternary.get(), input.permute.get()), (7, 5, 0b10_11_00_01));
-        let copy = word("bits, out = copy length if found").copy;
-        assert_eq!((copy.source.get(), copy.ternary.get(), copy.output), (3, 5, true));
+        let copy = word("bits = copy length if found").copy;
+        assert_eq!((copy.source.get(), copy.ternary.get(), copy.output), (3, 5, false));
+        assert!(word("out = copy length").copy.output);
         assert_eq!(copy.predicate.get(), 15);
         let alu = word("r4 = sub r1, r2 upper FOUR [32 10] if p9").alu;
         assert_eq!((alu.op, alu.a.get(), alu.b.get(), alu.dest.get()), (AluOp::Subtract, 1, 2, 4));
@@ -417,6 +418,8 @@ mod tests {
         complains("p11 = eq r1, r2 if p1", "1:17: a comparison looks at no predicate", "&=");
         complains("r1 = add r1, r2 [321]", "1:17: ", "[32 10]");
         complains("r1 = permute r1, r2 [a0]", "1:21: [a0] names 1 bytes", "eight");
+        complains("t1, out = copy r1", "1:1: the data copy unit has one destination", "another word");
+        complains("raw copy.ternary = 1, copy.output = 1", "1:5: slot `copy`", "MACHINE.md");
         complains("out = copy t1", "1:12: `t1` is a ternary register", "r0 to r15");
         complains(".const X = 1\n.const X = 2\nnop", "2:8: `X` is defined already, in line 1", "");
         complains(".const r1 = 1\nnop", "1:8: `r1` is a name of the language", "");

@@ -186,6 +186,11 @@ impl<'a> Builder<'a> {
             Meaning::Output => Some((None, Some(true))),
             _ => None,
         })?;
+        if ternary.is_some() && output.is_some() {
+            let what = "the data copy unit has one destination, a ternary register or the output FIFO";
+            let place = assignment.targets.first().map_or(assignment.sign, |(_, place)| *place);
+            return Err(Diagnostic::error(place, what, "copy to the other one in another word"));
+        }
         let source = cursor.register()?;
         let predicate = cursor.condition()?;
         let (ternary, output) = (ternary.unwrap_or_default(), output.unwrap_or_default());

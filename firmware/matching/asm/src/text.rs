@@ -239,6 +239,9 @@ mod tests {
             ] {
                 Field::named(slot, name).unwrap().set(&mut words, value as u64);
             }
+            if Field::named("copy", "output").unwrap().get(words) == 1 {
+                Field::named("copy", "ternary").unwrap().set(&mut words, 0);
+            }
             Word::decode(words).unwrap()
         })
     }
@@ -292,7 +295,7 @@ mod tests {
         let source = "\
 start:  r1, t2 = in[2 3 0 1] | p15, p12 |= match t1, t3, ignore t2 [32 10] | p9 &= lt r1, r2 lower 7 [3 2 1 0]
         | p1 = !p8 xor p3 | p7 = 1 | br start if !p15
-        t1, out = copy r3 if p4 | r5 = permute r1, r2 [0 a7 b6 0 a0 a1 a2 b0] if p9
+        t1 = copy r3 if p4 | r5 = permute r1, r2 [0 a7 b6 0 a0 a1 a2 b0] if p9
         r4 = sub r1, r2 upper 0x1234 if p1 | br start
         in
         nop

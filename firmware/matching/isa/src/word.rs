@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use crate::bits::Bits;
 
-/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand: those that do not follow from the
-/// text, the ALU's `op` and the branch's `target`, make up this sum.
+/// Bits of a word (section 4.2). Figure 4, which prints the widths of its fields, was not at hand. Assumed: five bits of the ALU's
+/// `op` and thirteen of the branch's `target`, which do not follow from the text; chosen so that the sum is this.
 pub const WORD_BITS: u32 = 164;
 
 /// A field of the word.
@@ -72,6 +72,9 @@ pub enum DecodeError {
         /// Its value.
         value: u64,
     },
+    /// The data copy unit has one destination: a ternary register or the output FIFO (section 4.2.6).
+    #[error("slot `copy` names a ternary register and the output FIFO, and copies to one of both")]
+    CopiesTwice,
     /// Bits past the last are set.
     #[error("bits past the {WORD_BITS} of a word are set")]
     TooWide,
@@ -269,11 +272,15 @@ macro_rules! slots {
                     return Err(DecodeError::TooWide);
                 }
                 let mut fields = FIELDS.iter();
-                Ok(Self { $($slot: $type { $($field: {
+                let word = Self { $($slot: $type { $($field: {
                     // As many fields as the table has, for both come from here.
                     let field = fields.next().unwrap_or(&FIELDS[0]);
                     extract(words, field)?
-                },)* },)* })
+                },)* },)* };
+                if word.copy.output && word.copy.ternary.get() != 0 {
+                    return Err(DecodeError::CopiesTwice);
+                }
+                Ok(word)
             }
         }
     };
@@ -292,7 +299,7 @@ slots! {
         predicate: Bits<4>, 4, "copy only if this predicate is 1";
         source: Bits<4>, 4, "ALU register to copy";
         ternary: Bits<4>, 4, "ternary register that gets it; 0: none";
-        output: bool, 1, "append it to the output FIFO, which is never full";
+        output: bool, 1, "append it to the output FIFO, which is never full; then no ternary register gets it";
     }
     /// ALU (section 4.2.2).
     alu: Alu {
@@ -437,6 +444,11 @@ mod tests {
                 ] {
                     Field::named(slot, name).unwrap().set(&mut words, value);
                 }
+                let (output, ternary) =
+                    (Field::named("copy", "output").unwrap(), Field::named("copy", "ternary").unwrap());
+                if output.get(words) == 1 {
+                    ternary.set(&mut words, 0);
+                }
                 words
             },
         )
@@ -471,6 +483,16 @@ mod tests {
         let error = Word::decode(words).unwrap_err();
         assert_eq!(error, DecodeError::Undefined { slot: "alu", name: "op", value: 13 });
         assert_eq!(Word::decode([0, 0, 1 << 36]), Err(DecodeError::TooWide));
+    }
+
+    #[test]
+    fn a_word_copies_to_a_register_or_to_the_output() {
+        let copy = |ternary, output| {
+            let copy = Copy { ternary: Bits::truncated(ternary), output, ..Copy::default() };
+            Word::decode(Word { copy, ..Word::default() }.encode())
+        };
+        assert!(copy(3, false).is_ok() && copy(0, true).is_ok());
+        assert_eq!(copy(3, true), Err(DecodeError::CopiesTwice));
     }
 
     proptest! {

@@ -253,8 +253,17 @@ impl Port {
     ///
     /// [`Error::Raised`] for what was lost, [`Error::DeviceGone`].
     pub fn try_receive<T>(&mut self, handler: impl FnOnce(&Message<'_>) -> T) -> Result<Option<T>, Error> {
+        self.receive_within(Duration::ZERO, handler)
+    }
+
+    /// The same, and sleeps for so long until there is one, where the card interrupts.
+    fn receive_within<T>(
+        &mut self,
+        sleep: Duration,
+        handler: impl FnOnce(&Message<'_>) -> T,
+    ) -> Result<Option<T>, Error> {
         let done = std::mem::replace(&mut self.done, ACTIVE_NO_BUFFER);
-        let mut event = ActiveReceive { buffer: done, ..ActiveReceive::default() };
+        let mut event = ActiveReceive { buffer: done, timeout_ms: millis(sleep), ..ActiveReceive::default() };
         match requests::receive(&self.file, &mut event) {
             Ok(()) => {}
             Err(Errno::EAGAIN) => return Ok(None),
@@ -290,9 +299,11 @@ impl Port {
     ) -> Result<T, Error> {
         let mut handler = Some(handler);
         let (mut began, mut asked, mut looks) = (None, None, 0_u32);
+        let is_blocking = self.policy == WaitPolicy::Block && self.is_interrupted;
+        let mut sleep = if is_blocking { limit.min(SLEEP) } else { Duration::ZERO };
         loop {
             let look = |message: &Message<'_>| handler.take().map(|handler| handler(message));
-            if let Some(seen) = self.try_receive(look)?.flatten() {
+            if let Some(seen) = self.receive_within(sleep, look)?.flatten() {
                 return Ok(seen);
             }
             looks = looks.wrapping_add(1);
@@ -311,7 +322,10 @@ impl Port {
             match self.policy {
                 WaitPolicy::Spin => {}
                 WaitPolicy::Adaptive { spin } if waited < spin => {}
-                WaitPolicy::Adaptive { .. } | WaitPolicy::Block => self.sleep(limit - waited)?,
+                WaitPolicy::Adaptive { .. } | WaitPolicy::Block if self.is_interrupted => {
+                    sleep = (limit - waited).min(SLEEP);
+                }
+                WaitPolicy::Adaptive { .. } | WaitPolicy::Block => self.sleep_blindly()?,
             }
         }
     }
@@ -334,10 +348,9 @@ impl Port {
             .map_err(|errno| request_error(&self.device, errno, "check the device".into()))
     }
 
-    /// Sleeps until there may be a message, for a while.
-    fn sleep(&self, left: Duration) -> Result<(), Error> {
-        let longest = left.min(if self.is_interrupted { SLEEP } else { BLIND_SLEEP });
-        let timeout = PollTimeout::try_from(longest.max(BLIND_SLEEP)).unwrap_or(PollTimeout::MAX);
+    /// Sleeps for a while, or until somebody else has found a message: no interrupt will tell.
+    fn sleep_blindly(&self) -> Result<(), Error> {
+        let timeout = PollTimeout::try_from(BLIND_SLEEP).unwrap_or(PollTimeout::MAX);
         let mut files = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
         match poll(&mut files, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),

@@ -35,6 +35,7 @@ pub static MODEL: Model = Model {
     machines: &[],
     features: FEATURE_RINGS,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: false, draw },

@@ -40,7 +40,8 @@ pub(super) struct Interrupts {
     waiting: Vec<Stored>,
     /// When it is told of them at the latest.
     deadline: Option<Time>,
-    /// Until when the driver is at work on what it was told of.
+    /// From when and until when the driver is at work on what it was told of.
+    busy_from: Time,
     busy_until: Time,
     /// Frames that it was told of since its ring was started, or found at work.
     told: u32,
@@ -82,10 +83,10 @@ impl Interrupts {
 
     /// A frame was stored.
     pub(super) fn on_stored(&mut self, stored: Stored, effects: &mut Effects) {
-        if self.frames == 0 || stored.visible < self.busy_until {
-            self.busy_until = deliver(stored.visible, &stored, effects).max(self.busy_until);
-            self.told = self.told.wrapping_add(1);
-            return;
+        // What was there before it went to work, since its sender's clock lags, it was not told of: that interrupts as ever.
+        let is_at_work = self.busy_from <= stored.visible && stored.visible < self.busy_until;
+        if self.frames == 0 || is_at_work {
+            return self.deliver(stored.visible, &stored, effects);
         }
         self.waiting.push(stored);
         if self.waiting.len() >= self.frames as usize {
@@ -111,17 +112,24 @@ impl Interrupts {
 
     fn deliver_all(&mut self, at: Time, effects: &mut Effects) {
         self.deadline = None;
-        for stored in self.waiting.drain(..) {
-            self.busy_until = deliver(at, &stored, effects).max(self.busy_until);
-            self.told = self.told.wrapping_add(1);
+        for stored in core::mem::take(&mut self.waiting) {
+            self.deliver(at, &stored, effects);
         }
+    }
+
+    /// The driver takes a frame, at work or going to work for it.
+    fn deliver(&mut self, at: Time, stored: &Stored, effects: &mut Effects) {
+        let at = at.max(stored.visible);
+        self.busy_from = if at < self.busy_until { self.busy_from.min(at) } else { at };
+        self.busy_until = deliver(at, stored, effects).max(self.busy_until);
+        self.told = self.told.wrapping_add(1);
     }
 }
 
 /// The host takes a frame, and copies what is a message's. Returns when it has.
 fn deliver(at: Time, stored: &Stored, effects: &mut Effects) -> Time {
     effects.attribute(stored.message);
-    let mut done = effects.interface.host_receive(at.max(stored.visible), stored.bytes);
+    let mut done = effects.interface.host_receive(at, stored.bytes);
     if stored.copied_bytes > 0 {
         done = effects.interface.host_copy(done, stored.copied_bytes);
     }

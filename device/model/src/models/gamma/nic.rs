@@ -77,13 +77,16 @@ impl Gamma {
             Input::PollDemand { queue } => self.on_demand(now, queue),
             Input::Frame { frame, head, message } => self.on_frame(head, now, frame, message),
             Input::DmaData { token, bytes, is_whole } => {
-                let Self { transmit, receive, direct, config, effects, .. } = self;
+                let Self { transmit, direct, config, effects, .. } = self;
                 if direct.on_data(now, (token, &bytes, is_whole), (transmit, config), effects) {
                     return;
                 }
-                match receive.on_data(now, token, &bytes, is_whole, config, effects) {
+                match self.receiving(|receive, config, effects| {
+                    receive.on_data(now, token, &bytes, is_whole, config, effects)
+                }) {
                     Some(stores) => self.on_stored(stores),
                     None => {
+                        let Self { transmit, config, effects, .. } = self;
                         transmit.on_data(now, token, bytes, is_whole, config, effects);
                         self.order_sent();
                     }
@@ -94,7 +97,9 @@ impl Gamma {
             Input::Timeout => {
                 self.transmit.on_timeout(now, &self.config, &mut self.effects);
                 self.direct.go_on(now, &mut self.transmit, &self.config, &mut self.effects);
-                while let Some(stores) = self.receive.on_timeout(now, &self.config, &mut self.effects) {
+                while let Some(stores) =
+                    self.receiving(|receive, config, effects| receive.on_timeout(now, config, effects))
+                {
                     self.on_stored(stores);
                 }
                 self.tell(now);
@@ -110,12 +115,25 @@ impl Gamma {
         self.effects.counters.demands += 1;
         match queue {
             DescriptorQueue::Transmit => self.transmit.on_demand(now, &self.config, &mut self.effects),
-            DescriptorQueue::Receive => self.receive.on_demand(now, &mut self.effects),
+            DescriptorQueue::Receive => self.receiving(|receive, _, effects| receive.on_demand(now, effects)),
         }
     }
 
+    /// The receiving half acts: on the bus it goes before what is read to be sent (21143 Hardware Reference Manual, CSR0, bit 1: the
+    /// receive process has priority). So no frame is lost in the FIFO for want of the bus, however far ahead in model time the card
+    /// is with what its host sends.
+    fn receiving<R>(&mut self, act: impl FnOnce(&mut Receive, &Config, &mut Effects) -> R) -> R {
+        let Self { receive, config, effects, .. } = self;
+        effects.interface.go_first(true);
+        let done = act(receive, config, effects);
+        effects.interface.go_first(false);
+        done
+    }
+
     fn on_frame(&mut self, head: Time, now: Time, frame: &SharedFrame, message: Option<TraceTag>) {
-        let stores = self.receive.on_frame((head, now), frame, message, &self.config, &mut self.effects);
+        let stores = self.receiving(|receive, config, effects| {
+            receive.on_frame((head, now), frame, message, config, effects)
+        });
         self.on_stored(stores);
         self.tell(now);
     }

@@ -47,6 +47,7 @@ pub static MODEL: Model = Model {
     ],
     features: FEATURE_CHANNELS | FEATURE_REGIONS,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },

@@ -61,6 +61,7 @@ pub static MODEL: Model = Model {
     features: FEATURE_POSTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_HAND_OVER | FEATURE_COLLECTIVES,
     windows: PAGES_OF_PORTS,
     begun,
+    routing: None,
     build,
     programs: Some(Programs { promises: promises_of_image, draw: drawing::image }),
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },

@@ -37,6 +37,7 @@ pub static MODEL: Model = Model {
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 0, draws_device_faults: true, draw },

@@ -36,6 +36,7 @@ pub static MODEL: Model = Model {
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_LISTS | FEATURE_REGIONS | FEATURE_FIRMWARE | FEATURE_SPILL,
     begun,
+    routing: None,
     build,
     programs: None,
     swarm: Swarm { one_in: 3, draws_device_faults: true, draw },

@@ -27,10 +27,6 @@ const SPILL_READ_WORK: u64 = 2;
 /// Bytes of an entry in memory.
 pub(super) const ENTRY_BYTES: u64 = WORDS as u64 * WORD_BYTES;
 
-/// Cycles of the match unit to look at one unexpected message while an entry is appended: as many as an item that does not
-/// match. The paper has no unexpected messages; ours.
-pub(super) const UNEXPECTED_CYCLES: u64 = 8;
-
 /// Cycles that a program has for a header, beside those for each item: a program may set itself up with the first. Ours: a bound.
 const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 /// Cycles that a program has for each item of the lists. The slowest path of the built-in one takes less than a third.
@@ -38,8 +34,9 @@ const WATCHDOG_HEADER_CYCLES: u64 = 4_096;
 const WATCHDOG_ITEM_CYCLES: u64 = 64;
 /// Words that a program may issue for a header at most, however long the lists: a program of a guest's that does as much for
 /// each item as the watchdog allows would hold up whoever shares this model's thread. They are 24 for each of
-/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21. Ours: a bound.
-const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
+/// [`niclab_abi::lists::MAX_LIST_SIZE`] items; the built-in one issues at most 21. All unexpected messages that are looked at for
+/// an entry share them, too: else each of them would be another header's worth. Ours: a bound.
+pub(super) const MAX_PROGRAM_WORDS: u64 = 24 * MAX_LIST_SIZE as u64;
 
 /// Where entries lie that the card's memory does not hold.
 #[derive(Clone, Debug)]
@@ -71,6 +68,9 @@ pub(super) struct List {
 impl List {
     const COUNT: usize = PORTS * PORTALS as usize * 2;
 
+    /// Behind all others: it has the entry that is being appended, while unexpected messages are looked at for it.
+    const APPENDED: usize = Self::COUNT;
+
     const fn index(self) -> usize {
         (self.port * PORTALS as usize + self.portal as usize) * 2 + self.is_overflow as usize
     }
@@ -85,6 +85,15 @@ pub(super) struct Verdict {
     pub(super) at: Time,
     /// The program misbehaved, and the built-in one has taken over.
     pub(super) has_fallen_back: bool,
+}
+
+/// What a program said of a header.
+struct Decided {
+    /// Nothing, if even the built-in one did not come to an end.
+    outcome: Option<Outcome>,
+    /// When the unit was at it.
+    work: Stage,
+    has_fallen_back: bool,
 }
 
 /// The matching of a card.
@@ -110,7 +119,7 @@ impl Engine {
         let builtin = Unit::new(&program::portals()?)?;
         let timing = timing(&config.profile);
         Ok(Self {
-            manager: ListManager::with_lists(List::COUNT, timing, Use::Consume, builtin.clone()),
+            manager: ListManager::with_lists(List::COUNT + 1, timing, Use::Consume, builtin.clone()),
             builtin,
             is_foreign: false,
             card_places: config.match_entries.into(),
@@ -150,7 +159,7 @@ impl Engine {
 
     /// Lets the match unit work for `cycles`.
     #[inline]
-    pub(super) fn occupy(&mut self, ready: Time, cycles: u64, effects: &mut Effects) -> Stage {
+    fn occupy(&mut self, ready: Time, cycles: u64, effects: &mut Effects) -> Stage {
         effects.counters.unit_cycles += cycles;
         let span = Span::from_ps(effects.interface.profile().ni.clock_ps).times(cycles);
         effects.interface.work_for(&mut self.unit, ready, 0, span)
@@ -193,6 +202,14 @@ impl Engine {
         }
     }
 
+    /// Lets the list manager change its lists. What it takes is between headers, as headers are.
+    fn change(&mut self, ready: Time, effects: &mut Effects, change: impl FnOnce(&mut ListManager)) -> Time {
+        let before = self.manager.change_cycles();
+        change(&mut self.manager);
+        let cycles = self.manager.change_cycles() - before;
+        if cycles == 0 { ready } else { self.occupy(ready, cycles, effects).end }
+    }
+
     /// Appends an entry to a list. Returns when it is where it belongs.
     pub(super) fn link(
         &mut self,
@@ -204,22 +221,21 @@ impl Engine {
         effects: &mut Effects,
     ) -> Time {
         let name = name_of(list.port, handle);
-        match (place, &self.spill) {
+        let (store, spilled_to) = match (place, &self.spill) {
             (Place::Spilled(place), Some(spill)) => {
-                self.manager.link(list.index(), name, item, Store::Spilled);
-                let words = DmaWords::from_slice(&item.to_words());
-                effects.dma_write(ready, spill.address + place * ENTRY_BYTES, words, Content::Data)
+                (Store::Spilled, Some(spill.address + place * ENTRY_BYTES))
             }
-            _ => {
-                self.manager.link(list.index(), name, item, Store::Card);
-                ready
-            }
-        }
+            _ => (Store::Card, None),
+        };
+        let linked = self.change(ready, effects, |manager| manager.link(list.index(), name, item, store));
+        let words = || DmaWords::from_slice(&item.to_words());
+        spilled_to.map_or(linked, |address| effects.dma_write(linked, address, words(), Content::Data))
     }
 
-    /// Takes an entry out of its list.
-    pub(super) fn unlink(&mut self, list: List, handle: u32) {
-        self.manager.unlink_from(list.index(), name_of(list.port, handle));
+    /// Takes an entry out of its list. Returns when it is not in it any more.
+    pub(super) fn unlink(&mut self, ready: Time, list: List, handle: u32, effects: &mut Effects) -> Time {
+        let name = name_of(list.port, handle);
+        self.change(ready, effects, |manager| manager.unlink_from(list.index(), name))
     }
 
     /// Takes the entries with these handles, which rise, out of a port's lists: each list is passed once, for one entry after
@@ -249,37 +265,77 @@ impl Engine {
     ) -> Verdict {
         let overflow = List { is_overflow: true, ..posted };
         let search = Search { first: posted.index(), then: with_overflow.then_some(overflow.index()) };
-        let (outcome, has_fallen_back) = match self.run(search, header) {
-            Some(outcome) => (Some(outcome), false),
-            None => {
-                self.manager.restart(self.builtin.clone());
-                self.is_foreign = false;
-                effects.counters.firmware_fallbacks += 1;
-                (self.run(search, header), true)
-            }
-        };
+        let decided = self.decide(ready, search, header, MAX_PROGRAM_WORDS, effects);
+        let Decided { outcome, work, has_fallen_back } = decided;
         // The built-in program always ends; if it did not, no entry would take the message.
         let Some(outcome) = outcome else { return Verdict { matched: None, at: ready, has_fallen_back } };
-        let stage = self.occupy(ready, outcome.cycles, effects);
         effects.counters.headers += 1;
         effects.counters.entries_traversed += outcome.traversed as u64;
         effects.counters.spill_reads += outcome.spill_reads as u64;
         self.work += SPILL_READ_WORK * outcome.spill_reads as u64;
         for _ in 0..outcome.spill_reads {
-            effects.interface.transfer(BusTransfer::DescriptorFetch, stage.start, ENTRY_BYTES);
+            effects.interface.transfer(BusTransfer::DescriptorFetch, work.start, ENTRY_BYTES);
         }
         let matched = outcome.matched.map(|matched| (matched.handle.number() as u32, matched));
-        Verdict { matched, at: stage.end, has_fallen_back }
+        Verdict { matched, at: work.end, has_fallen_back }
+    }
+
+    /// Has the program look at an unexpected message for an entry that is being appended: as if it had just come, and the list
+    /// had nothing else. `item` becomes what a message leaves of it. The program may still issue so many `words`, of which it
+    /// has fewer then.
+    pub(super) fn look_at_unexpected(
+        &mut self,
+        ready: Time,
+        item: &mut Item,
+        header: &Header,
+        words: &mut u64,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let name = Handle::new(0);
+        self.manager.hold(List::APPENDED, name, *item);
+        let search = Search { first: List::APPENDED, then: None };
+        let issued = self.manager.unit().issued();
+        let Decided { outcome, work, has_fallen_back } = self.decide(ready, search, header, *words, effects);
+        // A program that is put in the other's place begins to count anew.
+        *words = words.saturating_sub(self.manager.unit().issued().saturating_sub(issued));
+        *item = self.manager.release(List::APPENDED).unwrap_or(*item);
+        let matched = outcome.and_then(|outcome| outcome.matched).map(|matched| (0, matched));
+        Verdict { matched, at: work.end, has_fallen_back }
+    }
+
+    /// Has the program decide, and the built-in one where it does not come to an end.
+    fn decide(
+        &mut self,
+        ready: Time,
+        search: Search,
+        header: &Header,
+        most_words: u64,
+        effects: &mut Effects,
+    ) -> Decided {
+        // Memory goes on delivering while the unit has nothing to do.
+        let idle_ps = ready.since(self.unit_idle()).as_ps();
+        self.manager.rest(idle_ps / effects.interface.profile().ni.clock_ps.max(1));
+        let (outcome, has_fallen_back) = match self.run(search, header, most_words) {
+            Some(outcome) => (Some(outcome), false),
+            None => {
+                self.manager.restart(self.builtin.clone());
+                self.is_foreign = false;
+                effects.counters.firmware_fallbacks += 1;
+                (self.run(search, header, most_words), true)
+            }
+        };
+        let cycles = outcome.map_or(0, |outcome| outcome.cycles);
+        Decided { outcome, work: self.occupy(ready, cycles, effects), has_fallen_back }
     }
 
     /// What the program says of one header; nothing when it misbehaves.
-    fn run(&mut self, search: Search, header: &Header) -> Option<Outcome> {
+    fn run(&mut self, search: Search, header: &Header, most_words: u64) -> Option<Outcome> {
         let timing = self.manager.timing();
         let items = self.manager.searched(search);
         let each = WATCHDOG_ITEM_CYCLES + timing.spill_interval;
         let watchdog = WATCHDOG_HEADER_CYCLES + timing.spill_latency + each * items as u64;
         let own = WATCHDOG_HEADER_CYCLES + WATCHDOG_ITEM_CYCLES * items as u64;
-        let words = if self.is_foreign { own.min(MAX_PROGRAM_WORDS) } else { u64::MAX };
+        let words = if self.is_foreign { own.min(most_words) } else { u64::MAX };
         let issued = self.manager.unit().issued();
         self.manager.on_header_for(search, *header);
         let has_ended = self.manager.run_within(watchdog, words).is_ok();

@@ -6,7 +6,6 @@
 //! The unit and its list manager (sections 3.2 and 4), as benchmark and debugger use them:
 //!
 //! * [`item`]: headers and list items, in the words in which they travel;
-//! * [`reference`]: the matching rule, plainly, from the paper's Figure 1;
 //! * [`fifo`], [`unit`]: the microcoded engine, cycle by cycle;
 //! * [`program`]: the Portals matching program;
 //! * [`list_manager`]: streams headers and items to the unit, and hears its verdicts;
@@ -26,10 +25,18 @@
 //!
 //! # Departures from the paper
 //!
+//! `docs/MATCH.md` has the same list for readers of the manual.
+//!
 //! * The paper has no network: frames, link and check word are ours.
-//! * The lists of all portals are in one list manager, which does one header at a time.
-//! * A message is matched against the posted entries and the overflow entries in one traversal, as if they were one list.
-//!   Unexpected messages are searched by fixed logic in eight cycles each; the paper leaves that to the host.
+//! * The lists of all portals are in one list manager, which does one header at a time, and share its cache.
+//! * Links lie in the list manager, beside its heads, not in the 64 bytes of an item: an item whose address stands in the one
+//!   before cannot come out of a memory ten cycles away every eight cycles, and the paper has "no penalty per item traversed".
+//! * "End list" is sent where no item was begun behind one that matched, not after each success: the item that was begun is what
+//!   the flush drains, in Table 1's eight words, and in 31 cycles there is none for a ninth.
+//! * A message is matched against the posted entries and the overflow entries in one traversal, as if they were one list. An
+//!   entry that is appended is held against the unexpected messages one by one, each a header of its own; the paper leaves
+//!   unexpected messages to the host.
+//! * What a driver closes is unlinked at once; only what a program commands takes the list manager's cycles.
 //! * Data waits for the end of a header's work in the unit, not for the verdict alone.
 //! * What a program answers is checked against the entry and the message, and a program that misbehaves is replaced.
 //! * A list that the card's memory does not hold goes on in host memory. The paper's lists fit.
@@ -49,7 +56,6 @@ pub mod nic;
 mod port;
 pub mod program;
 pub mod queue_manager;
-pub mod reference;
 mod target;
 mod transport;
 pub mod unit;

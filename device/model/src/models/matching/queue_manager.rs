@@ -212,7 +212,7 @@ impl QueueManager {
             queue: Engine::new(queue, MAX_WORDS),
             matcher: Engine::new(matcher, timing.fifo_words),
             memory: Memory::new(timing.memory_latency),
-            stream: Stream::new(timing.turnaround),
+            stream: Stream::new(timing.steps.turnaround()),
             incomplete: None,
             answers: VecDeque::new(),
             entering: Group::new(),

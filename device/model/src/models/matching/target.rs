@@ -14,11 +14,10 @@ use niclab_isa::image::ImageError;
 use crate::models::matching::command::Append;
 use crate::models::matching::config::{Config, PORTS};
 use crate::models::matching::counters::Effects;
-use crate::models::matching::engine::{Engine, List, Place, UNEXPECTED_CYCLES};
+use crate::models::matching::engine::{Engine, List, MAX_PROGRAM_WORDS, Place};
 use crate::models::matching::item::Item;
 use crate::models::matching::list_manager::Matched;
 use crate::models::matching::port::{EVENTS_AT_ONCE, Port, Told};
-use crate::models::matching::reference;
 use crate::models::matching::transport::{Arrived, Memory};
 use crate::models::matching::wire::{Header, Operation};
 use crate::parts::host_interface::HostInterface;
@@ -519,29 +518,20 @@ impl Target {
         Ok(())
     }
 
-    /// Searches the unexpected messages for the entry that is being appended, where one is, and links what remains of it. Where
-    /// the event queue has no room for what is found, it waits until there is, and the port's other commands with it; what
-    /// arrives meanwhile is found, too, because it is behind.
+    /// Searches the unexpected messages for the entry that is being appended, where one is, and links what remains of it. The
+    /// program decides, as it does for messages that come later. Where the event queue has no room for what is found, it waits
+    /// until there is, and the port's other commands with it; what arrives meanwhile is found, too, because it is behind.
     pub(super) fn search_unexpected(&mut self, now: Time, port: &mut Port, effects: &mut Effects) {
         let index = port.index;
-        let mut now = now;
+        let (mut now, mut words) = (now, MAX_PROGRAM_WORDS);
         while let Some(mut appending) = self.ports[index].appending.take() {
+            let (at, found) = self.find_unexpected(now, index, &mut appending, &mut words, effects);
+            now = at;
             let lists = &mut self.ports[index];
             let entry = lists.entries.get_mut(&appending.handle);
             debug_assert!(entry.is_some(), "an entry that is appended stays until it is linked");
             let Some(entry) = entry else { return };
-            let queue = &mut lists.unexpected[usize::from(entry.portal)];
-            let mut searched = 0;
-            let found = queue.range(appending.next..).find(|(_, unexpected)| {
-                searched += 1;
-                reference::accepts(&appending.item, &unexpected.header.for_matching()).is_some()
-            });
-            let found = found.map(|(&number, _)| number).filter(|_| !entry.is_overflow);
-            effects.spend(searched);
-            if searched > 0 && !entry.is_overflow {
-                now = self.engine.occupy(now, searched * UNEXPECTED_CYCLES, effects).end;
-            }
-            let Some(found) = found else {
+            let Some((item, is_used_up)) = found else {
                 let list = entry.list(index);
                 let Appending { handle, item, place, .. } = appending;
                 let at = self.engine.link(now, list, handle, item, place, effects);
@@ -552,13 +542,11 @@ impl Target {
                 lists.appending = Some(appending);
                 return;
             }
-            let Some(unexpected) = queue.remove(&found) else {
+            let Some(unexpected) = lists.unexpected[usize::from(entry.portal)].remove(&appending.next) else {
                 debug_assert!(false, "it was found there");
                 return;
             };
-            let accepted = reference::accepts(&appending.item, &unexpected.header.for_matching());
-            let is_used_up = appending.item.consume(accepted.map_or(0, |(_, length)| length));
-            appending.next = unexpected.number + 1;
+            (appending.item, appending.next) = (item, unexpected.number + 1);
             effects.counters.claimed += 1;
             entry.under_way += 1;
             let Unexpected { offset, bytes, .. } = unexpected;
@@ -576,6 +564,36 @@ impl Target {
                 lists.claimed.insert(unexpected.number, (unexpected, taken));
             }
         }
+    }
+
+    /// Has the program look at the unexpected messages from [`Appending::next`] on, until the entry takes one, which `next` then
+    /// names. When that is known, what would be left of the entry, and whether that is nothing.
+    fn find_unexpected(
+        &mut self,
+        now: Time,
+        port: usize,
+        appending: &mut Appending,
+        words: &mut u64,
+        effects: &mut Effects,
+    ) -> (Time, Option<(Item, bool)>) {
+        let lists = &self.ports[port];
+        let entry = lists.entry(appending.handle).filter(|entry| !entry.is_overflow);
+        let Some(entry) = entry else { return (now, None) };
+        let mut now = now;
+        for (&number, unexpected) in lists.unexpected[usize::from(entry.portal)].range(appending.next..) {
+            effects.spend(1);
+            let (mut item, header) = (appending.item, unexpected.header.for_matching());
+            let verdict = self.engine.look_at_unexpected(now, &mut item, &header, words, effects);
+            if verdict.has_fallen_back {
+                effects.interrupt(verdict.at, CAUSE_FIRMWARE, 0, None);
+            }
+            now = verdict.at;
+            if let Some((_, matched)) = verdict.matched {
+                appending.next = number;
+                return (now, Some((item, matched.is_unlinked)));
+            }
+        }
+        (now, None)
     }
 
     /// Tells that an entry has taken a message that came before it.
@@ -625,12 +643,12 @@ impl Target {
             port.tell(ready, place, &told, effects);
             return;
         };
-        self.engine.unlink(entry.list(port.index), handle);
+        let unlinked = self.engine.unlink(ready, entry.list(port.index), handle, effects);
         self.engine.give_place_back(memory);
         if entry.under_way > 0 {
             entry.unlinking = Some(place);
         } else if let Some(entry) = entries.remove(&handle) {
-            self.tell_unlinked(ready, handle, &entry, place, port, effects);
+            self.tell_unlinked(unlinked, handle, &entry, place, port, effects);
         }
     }
 }

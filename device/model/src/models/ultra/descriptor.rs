@@ -34,6 +34,7 @@ pub static MODEL: Model = Model {
     machines: &["load", "transmit", "receive", "store"],
     features: FEATURE_SLICES,
     begun,
+    routing: Some(wire::routed_to),
     build,
     programs: None,
     swarm: Swarm { one_in: 1, draws_device_faults: true, draw },

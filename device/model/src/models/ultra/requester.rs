@@ -5,8 +5,8 @@ use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE};
 
 use crate::models::ultra::config::{Config, FlowControl, PORTS};
 use crate::models::ultra::counters::Effects;
-use crate::models::ultra::wire::{Address, Header, Kind, MAX_WORDS};
-use crate::nic::PageStore;
+use crate::models::ultra::wire::{Address, Entry, Header, Kind, MAX_WORDS};
+use crate::nic::{FrameBytes, PageStore};
 use crate::parts::credit::Window;
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
@@ -33,9 +33,8 @@ impl TimerName for Timer {
 #[derive(Clone, Debug)]
 struct Port {
     page: RequesterPage,
-    /// Entry of the descriptor look-up table: where the port sends. The paper's entry holds routing, TUPID and header;
-    /// all follow from this.
-    target: Option<Address>,
+    /// The port's entry of the descriptor look-up table, once it has one.
+    entry: Option<Entry>,
     /// When the credit of the packet last sent was there.
     opened: Time,
     /// Next wait of the credit probe.
@@ -92,7 +91,7 @@ impl Requester {
         self.fifo.open(port, fifo_words)?;
         self.ports[port] = Some(Port {
             page: RequesterPage::new(status_address),
-            target: None,
+            entry: None,
             opened: Time::ZERO,
             probe_wait: self.probe_first,
         });
@@ -128,7 +127,7 @@ impl Requester {
         let state = self.ports[port].as_mut();
         debug_assert!(state.is_some(), "the request was checked: the port is open");
         if let Some(state) = state {
-            state.target = Some(target);
+            state.entry = Some(Entry::new(target, Address { node: self.node, port: port as u8 }));
             self.begin_connection(now, port, effects);
         }
     }
@@ -168,7 +167,7 @@ impl Requester {
         let (_, is_line_due) = port.page.count_launch();
         match code {
             Err(error) => port.page.refuse(arrived, error.refusal(), effects),
-            Ok(_) if port.target.is_none() => port.page.refuse(arrived, REFUSED_NO_ROUTE, effects),
+            Ok(_) if port.entry.is_none() => port.page.refuse(arrived, REFUSED_NO_ROUTE, effects),
             Ok(code) => {
                 let come = effects.interface.words_of(BusTransfer::PioWrite, &burst);
                 let load = effects.pass(Machine::Load, self.passing, come, bytes);
@@ -215,7 +214,7 @@ impl Requester {
     fn send_packet(&mut self, index: usize, packet: Packet, words: &[u64], effects: &mut Effects) {
         let Packet { code, message, loaded } = packet;
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
-        let Some((port, target)) = port.and_then(|port| port.target.map(|target| (port, target))) else {
+        let Some((port, entry)) = port.and_then(|port| port.entry.map(|entry| (port, entry))) else {
             debug_assert!(false, "no packet is taken from a port without a route");
             return;
         };
@@ -226,14 +225,9 @@ impl Requester {
         let waited_from = loaded.tail.max(core::mem::replace(&mut port.opened, opened));
         effects.counters.card.unordered += u64::from(opened > waited_from + self.probe_first);
         let ready = Passage { head: loaded.head.max(opened), tail: loaded.tail.max(opened) };
-        let header = Header {
-            target,
-            source: Address { node: self.node, port: index as u8 },
-            kind: Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge },
-            connection: window.connection(),
-            number: window.count_sent(),
-        };
-        let sent = transmit(self.passing, ready, &header, words, Some(message), effects).stage;
+        let kind = Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge };
+        let frame = entry.emit(kind, window.connection(), window.count_sent(), words);
+        let sent = transmit(self.passing, ready, frame, words.len(), Some(message), effects).stage;
         // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
         self.fifo.leave(index, words.len(), sent.start);
         effects.counters.card.messages_sent += 1;
@@ -327,12 +321,12 @@ impl Requester {
 
     /// Sends a packet without words for flow control or acknowledgement.
     pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
-        transmit(self.passing, ready.into(), header, &[], None, effects);
+        transmit(self.passing, ready.into(), header.emit(&[]), 0, None, effects);
     }
 
     fn is_target(&self, index: usize, remote: Address) -> bool {
         let port = self.ports.get(index).and_then(Option::as_ref);
-        port.is_some_and(|port| port.target == Some(remote))
+        port.and_then(|port| port.entry).is_some_and(|entry| entry.target() == remote)
     }
 
     fn begin_connection(&mut self, now: Time, index: usize, effects: &mut Effects) {
@@ -341,7 +335,7 @@ impl Requester {
     }
 
     fn request_credit(&mut self, now: Time, index: usize, effects: &mut Effects) {
-        let Some(target) = self.ports[index].as_ref().and_then(|port| port.target) else {
+        let Some(entry) = self.ports[index].as_ref().and_then(|port| port.entry) else {
             debug_assert!(false, "credit is asked for along a route");
             return;
         };
@@ -349,15 +343,10 @@ impl Requester {
             return;
         }
         let window = &self.windows[index];
-        let header = Header {
-            target,
-            source: Address { node: self.node, port: index as u8 },
-            kind: Kind::CreditRequest { is_window_open: window.is_open() },
-            connection: window.connection(),
-            number: window.sent(),
-        };
+        let kind = Kind::CreditRequest { is_window_open: window.is_open() };
+        let frame = entry.emit(kind, window.connection(), window.sent(), &[]);
         effects.counters.flow_sent += 1;
-        self.send_flow(now, &header, effects);
+        transmit(self.passing, now.into(), frame, 0, None, effects);
     }
 }
 
@@ -366,13 +355,13 @@ impl Requester {
 fn transmit(
     passing: Passing,
     loaded: Passage,
-    header: &Header,
-    words: &[u64],
+    frame: FrameBytes,
+    words: usize,
     message: Option<TraceTag>,
     effects: &mut Effects,
 ) -> Passed {
-    let passed = effects.pass(Machine::Transmit, passing, loaded, words.len() as u64 * WORD_BYTES);
+    let passed = effects.pass(Machine::Transmit, passing, loaded, words as u64 * WORD_BYTES);
     let routed = passed.opened.before(passed.pace).max(loaded.head);
-    effects.frame(Passage { head: routed, tail: passed.words.tail }, header.emit(words), message);
+    effects.frame(Passage { head: routed, tail: passed.words.tail }, frame, message);
     passed
 }

@@ -12,6 +12,9 @@
 //! of 128 bits in every packet (section 4). Widths and order are ours, for the paper gives none; so are the Ethernet
 //! header, with which the packets share a wire with IP, and connection and number, which [`crate::parts::credit`] needs.
 //!
+//! On a network with native framing the Ethernet header is not on the wire, and the switch goes by the routing FLIT
+//! ([`routed_to`]); cards and captures have the header all the same.
+//!
 //! There is no padding: the frame ends with its last FLIT, so that a corrupted bit is found wherever it is.
 //!
 //! Constants: ours, the format; what it carries is the paper's section 3.
@@ -220,6 +223,74 @@ pub struct Header {
     pub number: u32,
 }
 
+/// An entry of the descriptor look-up table: the static part of the packets of a port, as it is sent (section 3.1: "the routing,
+/// the Target ULTRA Port Identification (TUPID) and all header information").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The routing frame, but for the number of FLITs.
+    routing: u64,
+    /// The receiving port's number.
+    tupid: u8,
+    /// The header, with what [`Entry::emit`] adds to it still zero.
+    header: u64,
+}
+
+impl Entry {
+    /// The entry of a port that is `source` and sends to `target`.
+    pub const fn new(target: Address, source: Address) -> Self {
+        let routing = (PROTOCOL as u64) << shift::PROTOCOL
+            | (VERSION as u64) << shift::VERSION
+            | (target.node as u64) << shift::DESTINATION_NODE
+            | (source.node as u64) << shift::SOURCE_NODE
+            | (source.port as u64) << shift::SOURCE_PORT;
+        Self { routing, tupid: target.port, header: (target.port as u64) << shift::TARGET_PORT }
+    }
+
+    /// Where its packets go.
+    pub const fn target(&self) -> Address {
+        Address { node: (self.routing >> shift::DESTINATION_NODE) as u16, port: self.tupid }
+    }
+
+    /// The frame of a packet with these words, at most [`MAX_WORDS`] of them.
+    #[inline]
+    pub fn emit(&self, kind: Kind, connection: u16, number: u32, words: &[u64]) -> FrameBytes {
+        debug_assert!(words.len() <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
+        let (kind, flags) = kind.encode();
+        let count = HEAD_FLITS + words.len().min(MAX_WORDS);
+        let routing = self.routing | (count as u64) << shift::FLITS;
+        let header = self.header
+            | u64::from(kind) << shift::KIND
+            | u64::from(flags) << shift::FLAGS
+            | u64::from(connection) << shift::CONNECTION
+            | u64::from(number) << shift::NUMBER;
+        let mut buffer = [0; FRAME_BUFFER_BYTES];
+        let (ethernet, flits) = buffer.split_at_mut(ethernet::HEADER_BYTES);
+        ethernet.copy_from_slice(&self.ethernet().emit());
+        let (flits, _) = flits.as_chunks_mut::<FLIT_BYTES>();
+        let all = [routing, header].into_iter().chain(words.iter().copied());
+        for (flit, word) in flits.iter_mut().zip(all) {
+            flit[..WORD_BYTES].copy_from_slice(&word.to_be_bytes());
+        }
+        // All words first: their bytes are cheaper looked up where they stand than shifted out of a register.
+        flits.iter_mut().take(count).for_each(seal);
+        FrameBytes::from_buf_and_len(buffer, frame_bytes(count - HEAD_FLITS))
+    }
+
+    const fn ethernet(&self) -> ethernet::Header {
+        ethernet::Header {
+            destination: mac_of_node((self.routing >> shift::DESTINATION_NODE) as u16),
+            source: mac_of_node((self.routing >> shift::SOURCE_NODE) as u16),
+            ether_type: ETHER_TYPE_CLUSTER,
+        }
+    }
+}
+
+/// Which node a packet's routing frame leads to: all that a switch reads of it.
+pub fn routed_to(frame: &[u8]) -> Option<u16> {
+    let routing = frame.get(ethernet::HEADER_BYTES..)?.first_chunk::<FLIT_BYTES>().map(word_of)?;
+    (routing >> shift::PROTOCOL == u64::from(PROTOCOL)).then_some((routing >> shift::DESTINATION_NODE) as u16)
+}
+
 impl Header {
     /// Reads the head.
     ///
@@ -252,7 +323,7 @@ impl Header {
         if !has_its_words {
             return Err(WireError::Length { bytes: frame_bytes(words) });
         }
-        if ethernet::Header::parse(&packet.ethernet) != header.ethernet() {
+        if ethernet::Header::parse(&packet.ethernet) != header.entry().ethernet() {
             return Err(WireError::Addresses);
         }
         Ok(header)
@@ -261,39 +332,11 @@ impl Header {
     /// The frame of a packet with this head and these words, at most [`MAX_WORDS`] of them.
     #[inline]
     pub fn emit(&self, words: &[u64]) -> FrameBytes {
-        debug_assert!(words.len() <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
-        let (kind, flags) = self.kind.encode();
-        let routing = u64::from(PROTOCOL) << shift::PROTOCOL
-            | u64::from(VERSION) << shift::VERSION
-            | u64::from(self.target.node) << shift::DESTINATION_NODE
-            | u64::from(self.source.node) << shift::SOURCE_NODE
-            | u64::from(self.source.port) << shift::SOURCE_PORT
-            | ((HEAD_FLITS + words.len()) as u64) << shift::FLITS;
-        let header = u64::from(self.target.port) << shift::TARGET_PORT
-            | u64::from(kind) << shift::KIND
-            | u64::from(flags) << shift::FLAGS
-            | u64::from(self.connection) << shift::CONNECTION
-            | u64::from(self.number) << shift::NUMBER;
-        let mut buffer = [0; FRAME_BUFFER_BYTES];
-        let (ethernet, flits) = buffer.split_at_mut(ethernet::HEADER_BYTES);
-        ethernet.copy_from_slice(&self.ethernet().emit());
-        let (flits, _) = flits.as_chunks_mut::<FLIT_BYTES>();
-        let all = [routing, header].into_iter().chain(words.iter().copied());
-        let count = HEAD_FLITS + words.len().min(MAX_WORDS);
-        for (flit, word) in flits.iter_mut().zip(all) {
-            flit[..WORD_BYTES].copy_from_slice(&word.to_be_bytes());
-        }
-        // All words first: their bytes are cheaper looked up where they stand than shifted out of a register.
-        flits.iter_mut().take(count).for_each(seal);
-        FrameBytes::from_buf_and_len(buffer, frame_bytes(words.len().min(MAX_WORDS)))
+        self.entry().emit(self.kind, self.connection, self.number, words)
     }
 
-    const fn ethernet(&self) -> ethernet::Header {
-        ethernet::Header {
-            destination: mac_of_node(self.target.node),
-            source: mac_of_node(self.source.node),
-            ether_type: ETHER_TYPE_CLUSTER,
-        }
+    const fn entry(&self) -> Entry {
+        Entry::new(self.target, self.source)
     }
 }
 
@@ -370,6 +413,8 @@ mod tests {
             let frame = header.emit(&words);
             prop_assert_eq!(frame.len(), frame_bytes(words.len()));
             prop_assert!(!frame.spilled());
+            prop_assert_eq!(routed_to(&frame), Some(header.target.node));
+            prop_assert_eq!(header.entry().target(), header.target);
             prop_assert_eq!(parse(&frame), Ok((header, words)));
         }
 
@@ -401,7 +446,7 @@ mod tests {
             (header, _) in any_packet(),
             words in prop::collection::vec(any::<u64>(), 0..14),
         ) {
-            let mut frame = header.ethernet().emit().to_vec();
+            let mut frame = header.entry().ethernet().emit().to_vec();
             let mut words = words;
             // Whatever is not of this protocol is refused before it is looked at.
             words.first_mut().into_iter().for_each(|word| *word = *word << 8 >> 8 | u64::from(PROTOCOL) << shift::PROTOCOL);

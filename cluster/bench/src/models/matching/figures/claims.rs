@@ -6,7 +6,7 @@
 //! "approaches" and "virtually constant", within a fifth; "slightly", up to a tenth; "not dramatically", less than twice.
 //! Each claim says of each set why it differs, or that it does not: one that begins to hold is found as well.
 
-use super::{Ideal, List, Machine, Measurements, TURNAROUND};
+use super::{IDEAL, Ideal, List, Machine, Measurements};
 use crate::figures::compared::{Compared, Published};
 
 /// A set of processors, beside the match unit.
@@ -315,7 +315,7 @@ impl Claim {
             }
         };
         let row = Compared::new(self.place, self.subject, self.unit, published).ours(ours, decimals);
-        let row = if self.rests_on_unit { row.follows(TURNAROUND) } else { row.assumed(OPEN) };
+        let row = if self.rests_on_unit { row.follows(IDEAL) } else { row.assumed(OPEN) };
         match self.why.get(which.index()).copied().unwrap_or(AGREES) {
             AGREES => row,
             why => row.differs(why),

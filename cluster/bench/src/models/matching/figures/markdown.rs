@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{
     Ideal, List, Machine, MatchFigures, Measurements, PUBLISHED_OVERHEADS,
     claims::{Which, rows},
+    overhead,
 };
 use crate::figures::compared::{self, Compared};
 
@@ -26,6 +27,7 @@ pub(super) fn text(figures: &MatchFigures) -> String {
     let measured = &figures.measured;
     let mut text = ABOUT.to_owned();
     match_unit(&mut text, &figures.compared());
+    between(&mut text, measured);
     readings(&mut text, measured);
     claims(&mut text, measured);
     areas(&mut text, measured);
@@ -41,6 +43,39 @@ fn match_unit(text: &mut String, rows: &[Compared]) {
     *text += &compared::markdown(rows);
 }
 
+/// What lies between two headers: nothing, what the paper's steps come to, and what was fitted.
+fn between(text: &mut String, measured: &Measurements) {
+    *text += "\n## What lies between two headers\n\n\
+              From `done` to the next header's first word. Section 3.2 says what the list manager does then and not how long \
+              it takes; [INSIDE.md](../match/INSIDE.md) has the steps with their cycles. The DMA command, the event and \
+              what is written back lie within the flush. The first row is what no list manager could go below: the unit's \
+              own cycles, and those until they are heard. Over ideal hardware of 24 cycles and 8 an item.\n\n\
+              | from done to the next header | a match takes | 64 matches | 1 item | 10 items | 30 items |\n\
+              |---|---|---|---|---|---|\n";
+    let unit = &measured.match_unit;
+    let counts = unit.model_cycles;
+    let alone = |items: u32| (counts.header + counts.heard) as f64 + 8.0 * f64::from(items - 1);
+    let rows: [(&str, &dyn Fn(u32) -> f64); 3] = [
+        ("nothing", &alone),
+        ("heard, pulled: as derived", &|items| measured.cycles(&unit.lists, items)),
+        ("four cycles: fitted to the paper's ratios", &|items| measured.cycles(&unit.fitted_lists, items)),
+    ];
+    for (what, cycles) in rows {
+        let one = cycles(1);
+        let over = (one - Ideal::Fitting.cycles(1)) * f64::from(measured.headers_per_pass);
+        let _ = write!(text, "| {what} | {:.0} + 8n | {over:.0} |", one - 8.0);
+        for (items, _, _) in PUBLISHED_OVERHEADS {
+            let _ = write!(text, " {:.2} % |", overhead(items, cycles(items)));
+        }
+        text.push('\n');
+    }
+    *text += "| the paper | | 384 |";
+    for (_, paper, _) in PUBLISHED_OVERHEADS {
+        let _ = write!(text, " {paper} % |");
+    }
+    text.push('\n');
+}
+
 /// The published ratios under each reading of ideal hardware.
 fn readings(text: &mut String, measured: &Measurements) {
     *text += "\n## Which ideal hardware the published ratios mean\n\n\
@@ -49,9 +84,8 @@ fn readings(text: &mut String, measured: &Measurements) {
               takes, but 24 and 8.\n\n\
               | items | paper | engine over 24 + 8 | difference | engine over 8 + 8 | difference | 6 cycles over 8 + 8 | \
               difference |\n|---|---|---|---|---|---|---|---|\n";
-    let points = measured.by_items(&measured.match_unit.lists);
     for (items, paper, _) in PUBLISHED_OVERHEADS {
-        let Some((_, cycles)) = points.iter().find(|(of, _)| *of == f64::from(items)) else { continue };
+        let cycles = measured.cycles(&measured.match_unit.lists, items);
         let stated = Ideal::Stated.cycles(items);
         let _ = write!(text, "| {items} | {paper} % |");
         for time in [cycles / Ideal::Fitting.cycles(items), cycles / stated, (stated + 6.0) / stated] {

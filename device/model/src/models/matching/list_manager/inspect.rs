@@ -106,7 +106,7 @@ mod tests {
             ListManager::new(Timing::default(), Use::Keep, Unit::new(&portals().unwrap()).unwrap());
         assert_eq!(manager.state(), State::default());
         let item = Item { flags: flag::VALID, threshold: INFINITE, ..Item::default() };
-        let handle = manager.append(item);
+        let handle = manager.preload(item);
         assert_eq!(manager.linked().collect::<Vec<_>>(), [(handle, &item)]);
         (0..2).for_each(|_| manager.on_header(Header::default()));
         assert_eq!(manager.state().headers_waiting, 2);

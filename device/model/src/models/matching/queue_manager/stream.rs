@@ -40,6 +40,7 @@ struct Transfer {
 /// What is on its way to the match unit, and what the unit owes for it.
 #[derive(Clone, Debug)]
 pub struct Stream {
+    /// Cycles from the one in which the unit's last word is heard to that of the next header's first.
     turnaround: u64,
     transfers: VecDeque<Transfer>,
     /// Words sent of the first.
@@ -162,7 +163,7 @@ impl Stream {
 
     /// The unit is done with a header.
     fn end(&mut self, cycle: u64) {
-        self.free_at = cycle + self.turnaround - 1;
+        self.free_at = cycle + self.turnaround;
         self.is_busy = false;
         self.result = None;
     }
