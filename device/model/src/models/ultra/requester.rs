@@ -226,8 +226,9 @@ impl Requester {
         effects.counters.card.unordered += u64::from(opened > waited_from + self.probe_first);
         let ready = Passage { head: loaded.head.max(opened), tail: loaded.tail.max(opened) };
         let kind = Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge };
-        let frame = entry.emit(kind, window.connection(), window.count_sent(), words);
-        let sent = transmit(self.passing, ready, frame, words.len(), Some(message), effects).stage;
+        let (connection, number) = (window.connection(), window.count_sent());
+        let emit = || entry.emit(kind, connection, number, words);
+        let sent = transmit(self.passing, ready, emit, words.len(), Some(message), effects).stage;
         // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
         self.fifo.leave(index, words.len(), sent.start);
         effects.counters.card.messages_sent += 1;
@@ -321,7 +322,7 @@ impl Requester {
 
     /// Sends a packet without words for flow control or acknowledgement.
     pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
-        transmit(self.passing, ready.into(), header.emit(&[]), 0, None, effects);
+        transmit(self.passing, ready.into(), || header.emit(&[]), 0, None, effects);
     }
 
     fn is_target(&self, index: usize, remote: Address) -> bool {
@@ -344,24 +345,25 @@ impl Requester {
         }
         let window = &self.windows[index];
         let kind = Kind::CreditRequest { is_window_open: window.is_open() };
-        let frame = entry.emit(kind, window.connection(), window.sent(), &[]);
+        let (connection, number) = (window.connection(), window.sent());
         effects.counters.flow_sent += 1;
-        transmit(self.passing, now.into(), frame, 0, None, effects);
+        transmit(self.passing, now.into(), || entry.emit(kind, connection, number, &[]), 0, None, effects);
     }
 }
 
 /// One packet through the TX machine, whose words are there as `loaded` says. The frame begins with the routing frame, which
-/// leaves a word's time before the header does, where words are passed on.
+/// leaves a word's time before the header does, where words are passed on. `emit` writes it where it is kept.
+#[inline]
 fn transmit(
     passing: Passing,
     loaded: Passage,
-    frame: FrameBytes,
+    emit: impl FnOnce() -> FrameBytes,
     words: usize,
     message: Option<TraceTag>,
     effects: &mut Effects,
 ) -> Passed {
     let passed = effects.pass(Machine::Transmit, passing, loaded, words as u64 * WORD_BYTES);
     let routed = passed.opened.before(passed.pace).max(loaded.head);
-    effects.frame(Passage { head: routed, tail: passed.words.tail }, frame, message);
+    effects.frame(Passage { head: routed, tail: passed.words.tail }, emit(), message);
     passed
 }

@@ -252,7 +252,8 @@ impl Entry {
     }
 
     /// The frame of a packet with these words, at most [`MAX_WORDS`] of them.
-    #[inline]
+    // Where each message is sent, the frame is written where it is kept, and not moved.
+    #[inline(always)]
     pub fn emit(&self, kind: Kind, connection: u16, number: u32, words: &[u64]) -> FrameBytes {
         debug_assert!(words.len() <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
         let (kind, flags) = kind.encode();
@@ -330,7 +331,6 @@ impl Header {
     }
 
     /// The frame of a packet with this head and these words, at most [`MAX_WORDS`] of them.
-    #[inline]
     pub fn emit(&self, words: &[u64]) -> FrameBytes {
         self.entry().emit(self.kind, self.connection, self.number, words)
     }
