@@ -14,11 +14,13 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 /// Where models and what they are composed of live.
-const ROOMS: [&str; 4] = [
+const ROOMS: [&str; 6] = [
     "device/model/src/models/",
     "device/model/src/parts/",
     "device/model/src/platform/",
     "device/model/src/fabric/",
+    "device/matching/processors/src/",
+    "firmware/matching/isa/src/",
 ];
 /// Files whose struct literals hold the defaults of cards.
 const DEFAULTS: [&str; 2] = ["config.rs", "descriptor.rs"];

@@ -1,4 +1,6 @@
 //! The benchmark of the paper's figure 5, on any of the simulated machines.
+//!
+//! Constants: the paper's section 5, and a bound, which is ours.
 
 use serde::Serialize;
 use thiserror::Error;

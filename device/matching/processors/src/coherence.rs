@@ -7,6 +7,8 @@
 //! the only ones it has.
 //!
 //! Who has a line is known exactly and at once; a real machine learns it from its snoops, or asks in vain.
+//!
+//! Constants: ours.
 
 use std::ops::Range;
 

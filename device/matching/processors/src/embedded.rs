@@ -11,6 +11,8 @@
 //! Departures: instructions of a wrong path are not executed (they would take RUU places and, seldom, cache lines), and
 //! a branch whose target is not known yet costs what a wrong prediction costs, not a little less. Both concern a few
 //! cycles for each header. The multiplier of table 2 is not there because nothing multiplies.
+//!
+//! Constants: a FIFO is read by words of a processor of 32 bits, which the paper names (section 5: a PPC 440).
 
 use std::collections::VecDeque;
 

@@ -3,6 +3,8 @@
 //!
 //! Only what timing depends on is kept of the architecture: registers, one condition field, carry and link register.
 //! Mnemonics are PowerPC's, so that a listing can be held against a compiler's.
+//!
+//! Constants: ours, names of registers.
 
 /// A general register, r0 to r31.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,6 +4,8 @@
 //! order of the fields is ours, and there are two ([`Placement`]). One is kind to the processors: everything that an item
 //! which does not match needs, the pointer to the next one included, lies in one cache line of 32 bytes, and so does
 //! everything needed of a header. The other takes figure 1 as it stands.
+//!
+//! Constants: ours, where things lie in memory; items have 64 bytes, headers eight words of 64 bits (the paper's section 4.1).
 
 use crate::memory::{Memory, OutsideMemory};
 

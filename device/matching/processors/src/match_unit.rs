@@ -2,6 +2,8 @@
 //!
 //! Its passes are not computed but run, cycle by cycle, and so are the counts that the paper gives for its program's segments
 //! (section 4.3): the cycles between the moments at which the unit is at a segment's first word.
+//!
+//! Constants: ours.
 
 use niclab_isa::image::ImageError;
 use niclab_isa::{PREDICATES, REGISTERS, WORD_BITS};

@@ -8,6 +8,8 @@
 //! What the paper leaves open is decided in favour of this machine, and said where it is decided: locks live in hardware
 //! and cost an instruction, a waiting context takes no issue slots, swapping disturbs nobody else. Locks can be words of
 //! the items instead ([`Locks`]), and caches can know of each other ([`MultithreadedConfig::coherent`]).
+//!
+//! Constants: as the embedded processor's.
 
 use std::collections::VecDeque;
 

@@ -3,6 +3,8 @@
 //!
 //! The paper does not name a predictor; its simulator's default is taken. The alternative of predicting every
 //! conditional branch not taken shows how much hangs on that.
+//!
+//! Constants: assumed, as the paper names no predictor: SimpleScalar's defaults.
 
 use crate::instruction::{Instruction, Target};
 

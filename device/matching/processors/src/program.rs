@@ -7,6 +7,8 @@
 //! pointer of the same type might change (so the header is read again for every item), no branch hints.
 //! `md_valid()` and its like are bits of one half word that stays in a register. A block is copied as gcc does it: four
 //! words are loaded into four registers, then stored.
+//!
+//! Constants: ours, which register holds what.
 
 use thiserror::Error;
 

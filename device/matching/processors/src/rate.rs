@@ -1,5 +1,7 @@
 //! How fast this computer simulates the match unit: cycles of model time for each second that a core works on it. That is
 //! wall time less what other programs take of the core meanwhile.
+//!
+//! Constants: ours.
 
 use std::fmt;
 use std::time::Duration;

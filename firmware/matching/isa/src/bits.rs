@@ -1,4 +1,6 @@
 //! Numbers of a fixed width.
+//!
+//! Constants: ours.
 
 use core::fmt;
 

@@ -3,6 +3,8 @@
 //! All numbers are little-endian. Header of [`HEADER_BYTES`]: magic (8 bytes), format version (4), number of words (4), check
 //! sequence (4), zero (4). Then [`WORD_BYTES`] for each word. The check sequence is CRC-32 (ISO-HDLC, as in Ethernet and zip)
 //! of everything before it and everything behind it.
+//!
+//! Constants: ours, the image's format.
 
 use alloc::vec::Vec;
 

@@ -7,6 +7,8 @@
 //!
 //! The paper gives the six slots, the width of the word and what each unit does; where a field stands inside its slot, and
 //! how operations are numbered, is this project's choice. docs/match/MACHINE.md is the prose of this crate.
+//!
+//! Constants: the paper's section 4.2; how far a branch reaches is assumed.
 
 #![no_std]
 

@@ -350,7 +350,7 @@ fn extract<T: Value>(words: [u64; 3], field: &Field) -> Result<T, DecodeError> {
     T::from_bits(value).ok_or(DecodeError::Undefined { slot: field.slot, name: field.name, value })
 }
 
-/// The lanes of the input as they are.
+/// The lanes of the input as they are (section 4.2: four lanes).
 pub const IDENTITY: Bits<8> = Bits::truncated(0b11_10_01_00);
 
 /// Where a byte of a permutation comes from.
