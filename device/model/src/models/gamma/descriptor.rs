@@ -241,9 +241,11 @@ const DATAGRAMS_UNDER_WAY: u32 = 3;
 /// Buffers of a drawn card: as many as the paper's, or hardly more than windows need, of which nothing may be missed either, or, where
 /// there are no windows, so few that frames are.
 fn draw_buffers(below: &mut Draw<'_>, workload: &DrawnWorkload, window: u32, acknowledge_every: u32) -> u32 {
+    // Section 3.
     const PAPERS: u32 = 1_024;
-    // The least that the parameter admits, and some that are soon used up.
+    // Ours: the least that the parameter admits.
     const LEAST: u32 = 4;
+    // Ours: some that are soon used up.
     const FEW: u32 = 100;
     let (is_tight, more) = (below(2) == 0, below(FEW));
     if !is_tight {
