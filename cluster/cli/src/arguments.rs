@@ -457,6 +457,9 @@ pub struct FaultArgs {
     /// Probability that one bit of a frame is flipped.
     #[arg(long, value_name = "P", value_parser = probability, group = "change")]
     pub corrupt: Option<f64>,
+    /// Probability that a bit is wrong, for each bit of a frame, such as 1e-10: long frames are damaged more often.
+    #[arg(long, value_name = "P", value_parser = probability, group = "change")]
+    pub bit_errors: Option<f64>,
     /// Model time added to each frame, in nanoseconds.
     #[arg(long, value_name = "N", group = "change",
         value_parser = clap::value_parser!(u64).range(..=niclab_spec::Faults::MAX_DELAY_NS))]
@@ -471,7 +474,8 @@ pub struct FaultArgs {
     pub device: Vec<String>,
     /// Nothing goes wrong any more, neither on the link nor in the NIC, and the link is not cut.
     #[arg(long, group = "change",
-        conflicts_with_all = ["loss", "duplicate", "reorder", "corrupt", "delay_ns", "partition", "device"])]
+        conflicts_with_all =
+            ["loss", "duplicate", "reorder", "corrupt", "bit_errors", "delay_ns", "partition", "device"])]
     pub heal: bool,
     /// Change nothing, and show what goes wrong and what it did so far.
     #[arg(long, conflicts_with = "change")]

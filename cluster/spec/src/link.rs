@@ -19,6 +19,9 @@ pub struct Faults {
     /// Probability that one bit of a frame is flipped.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub corrupt: f64,
+    /// Probability that a bit is wrong, for each bit of a frame: the longer a frame is, the more often one bit of it is flipped.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub bit_errors: f64,
     /// Probability that a frame is overtaken by the next one.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub reorder: f64,
@@ -44,6 +47,10 @@ pub struct FaultsChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub corrupt: Option<f64>,
+    /// See [`Faults::bit_errors`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub bit_errors: Option<f64>,
     /// See [`Faults::reorder`].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -83,11 +90,12 @@ impl Faults {
 
     /// The probabilities with the names of their keys.
     #[must_use]
-    pub fn probabilities(&self) -> [(&'static str, f64); 4] {
+    pub fn probabilities(&self) -> [(&'static str, f64); 5] {
         [
             ("loss", self.loss),
             ("duplicate", self.duplicate),
             ("corrupt", self.corrupt),
+            ("bit_errors", self.bit_errors),
             ("reorder", self.reorder),
         ]
     }
@@ -114,6 +122,7 @@ impl Faults {
             loss: change.loss.unwrap_or(self.loss),
             duplicate: change.duplicate.unwrap_or(self.duplicate),
             corrupt: change.corrupt.unwrap_or(self.corrupt),
+            bit_errors: change.bit_errors.unwrap_or(self.bit_errors),
             reorder: change.reorder.unwrap_or(self.reorder),
             delay_ns: change.delay_ns.unwrap_or(self.delay_ns),
             partition: change.partition.unwrap_or(self.partition),
@@ -159,6 +168,15 @@ mod tests {
         let change = FaultsChange { duplicate: Some(0.0), partition: Some(false), ..FaultsChange::default() };
         let after = Faults { duplicate: 0.0, partition: false, ..before };
         assert_eq!(before.changed(&change), after);
+    }
+
+    #[test]
+    fn bit_errors_are_a_fault_like_others() {
+        let change = FaultsChange { bit_errors: Some(1e-10), ..FaultsChange::default() };
+        let noisy = Faults::default().changed(&change);
+        assert_eq!((noisy.bit_errors, noisy.check()), (1e-10, Ok(())));
+        let error = Faults { bit_errors: 1.5, ..noisy }.check().unwrap_err().to_string();
+        assert!(error.contains("`bit_errors` is 1.5"), "{error}");
     }
 
     #[test]

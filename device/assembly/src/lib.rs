@@ -14,7 +14,7 @@ use niclab_model::nic::registry::{AnyNic, BuildError, Seat};
 use niclab_model::platform::profile::{
     BusPrices, HostPrices, MachineCycles, NetworkPrices, NiPrices, Passing, Price, Profile,
 };
-use niclab_model::random::Chance;
+use niclab_model::random::{Chance, Rarity};
 use niclab_model::time::Span;
 use niclab_spec::{DeviceFaultRate, Framing, NicConfig};
 
@@ -66,6 +66,7 @@ pub fn faults(faults: &niclab_spec::Faults) -> Faults {
         loss: Chance::from_probability(faults.loss),
         duplicate: Chance::from_probability(faults.duplicate),
         corrupt: Chance::from_probability(faults.corrupt),
+        bit_errors: Rarity::from_probability(faults.bit_errors),
         reorder: Chance::from_probability(faults.reorder),
         delay: Span::from_ns(faults.delay_ns),
         partition: faults.partition,

@@ -18,6 +18,48 @@ impl Chance {
         // A cast of a float saturates, and makes zero of what is no number.
         Self((probability * Self::ALWAYS.0 as f64) as u64).min(Self::ALWAYS)
     }
+
+    /// That one of two things happens, or both, which have nothing to do with each other.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        let neither = (Self::ALWAYS.0 - self.0) as u128 * (Self::ALWAYS.0 - other.0) as u128;
+        // At most 2^64, so that what is left fits.
+        Self(Self::ALWAYS.0 - (neither >> 32) as u64)
+    }
+}
+
+/// A probability of something that is tried often, in steps of 2^-64: a bit that is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rarity(u128);
+
+impl Rarity {
+    /// It never happens.
+    pub const NEVER: Self = Self(0);
+    const ALWAYS: Self = Self(1 << 64);
+
+    /// The probability closest below `probability`, which is taken to be in 0..=1.
+    pub fn from_probability(probability: f64) -> Self {
+        // A cast of a float saturates, and makes zero of what is no number.
+        Self((probability * Self::ALWAYS.0 as f64) as u128).min(Self::ALWAYS)
+    }
+
+    /// That it happens once at least in so many tries: 1 - (1 - p)^tries, by squares.
+    pub const fn in_any_of(self, mut tries: u64) -> Chance {
+        if self.0 == 0 {
+            return Chance::NEVER;
+        }
+        // What is below 1 times what is at most 1, in steps of 2^-64, is below 2^128.
+        let mut power = Self::ALWAYS.0 - self.0;
+        let mut never = Self::ALWAYS.0;
+        while tries > 0 {
+            if tries % 2 == 1 {
+                never = (never * power) >> 64;
+            }
+            power = (power * power) >> 64;
+            tries /= 2;
+        }
+        Chance(((Self::ALWAYS.0 - never) >> 32) as u64)
+    }
 }
 
 /// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014): one word of state, passes
@@ -92,6 +134,29 @@ mod tests {
         let mut random = Random::new(1, 0);
         assert!((0..1_000).all(|_| random.below(7) < 7));
         assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn what_is_tried_often_happens_the_more_the_oftener() {
+        let in_any = |p, tries| Rarity::from_probability(p).in_any_of(tries);
+        assert_eq!([in_any(0.0, u64::MAX), in_any(f64::NAN, 9), in_any(0.5, 0)], [Chance::NEVER; 3]);
+        assert_eq!([in_any(1.0, 1), in_any(0.5, u64::MAX)], [Chance::ALWAYS; 2]);
+        assert_eq!(in_any(0.5, 3), Chance::from_probability(0.875));
+        // 1 - (1 - p)^n is n p where that is small: of 12,048 bits at 10^-10, and of 480.
+        for (tries, expected) in [(12_048, 1.204_799_3e-6), (480, 4.8e-8)] {
+            let steps = (expected * Chance::ALWAYS.0 as f64) as u64;
+            assert!(in_any(1e-10, tries).0.abs_diff(steps) <= 1, "{tries}");
+        }
+    }
+
+    #[test]
+    fn one_of_two_happens_unless_neither_does() {
+        let chance = Chance::from_probability;
+        assert_eq!(chance(0.5).or(chance(0.25)), chance(0.625));
+        for p in [0.0, 1e-9, 0.3, 1.0] {
+            assert_eq!([chance(p).or(Chance::NEVER), Chance::NEVER.or(chance(p))], [chance(p); 2]);
+            assert_eq!(chance(p).or(Chance::ALWAYS), Chance::ALWAYS);
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ const CONFIGURATION_STREAM: u64 = 1 << 42;
 const DEVICE_FAULTS_STREAM: u64 = CONFIGURATION_STREAM + 1;
 /// The stream of what is replayed.
 const RECORDING_STREAM: u64 = 1 << 43;
+/// Stream of the seed from which values are drawn of models that draw theirs apart, the first of one for each protocol.
+const VALUES_STREAM: u64 = 1 << 45;
 /// Stream of the seed from which programs of cards are drawn.
 const HAND_OVERS_STREAM: u64 = 1 << 44;
 /// Profiles that are drawn: those that came later change no seed.
@@ -163,7 +165,11 @@ pub fn configuration_of(seed: u64, model: Option<NicModel>) -> SimConfig {
     };
     let mut workload = workload;
     let model = model.unwrap_or_else(|| dice.model(workload.function));
-    let nic = dice.nic(model, &mut workload);
+    let nic = if model.swarm.draws_apart {
+        Dice(Random::new(seed, VALUES_STREAM + u64::from(model.protocol))).nic(model, count, &mut workload)
+    } else {
+        dice.nic(model, count, &mut workload)
+    };
     let is_faulty = dice.one_in(2) || dice.one_in(2);
     let queue_frames = if dice.one_in(8) { 1 + dice.below(64) } else { LinkConfig::DEFAULT_QUEUE_FRAMES };
     let mut device_dice = Dice(Random::new(seed, device_faults_stream(model)));
@@ -359,9 +365,10 @@ impl Dice {
         others.into_iter().find(|model| self.one_in(model.swarm.one_in)).unwrap_or_default()
     }
 
-    fn nic(&mut self, model: NicModel, workload: &mut Workload) -> NicConfig {
+    fn nic(&mut self, model: NicModel, nodes: u32, workload: &mut Workload) -> NicConfig {
         let Workload { message_bytes, slices, .. } = *workload;
-        let mut drawn = DrawnWorkload { message_bytes, slices, receive: 0, echoes: false, datagram_every: 0 };
+        let mut drawn =
+            DrawnWorkload { nodes, message_bytes, slices, receive: 0, echoes: false, datagram_every: 0 };
         let values = (model.swarm.draw)(&mut |bound| self.below(bound), &mut drawn);
         if workload.function == Function::Cluster {
             workload.message_bytes = drawn.message_bytes;
@@ -386,6 +393,7 @@ impl Dice {
             loss: chance(100),
             duplicate: chance(100),
             corrupt: chance(100),
+            bit_errors: 0.0,
             reorder: chance(100),
             delay_ns: self.below(500).into(),
             partition: self.one_in(40) && may_be_cut,

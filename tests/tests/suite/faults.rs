@@ -16,8 +16,15 @@ const SEED: u64 = 0x5eed;
 const FRAMES: usize = 300;
 
 /// All that can befall a frame, each often.
-const TROUBLE: Faults =
-    Faults { loss: 0.2, duplicate: 0.3, corrupt: 0.2, reorder: 0.3, delay_ns: 700, partition: false };
+const TROUBLE: Faults = Faults {
+    loss: 0.2,
+    duplicate: 0.3,
+    corrupt: 0.2,
+    bit_errors: 1e-5,
+    reorder: 0.3,
+    delay_ns: 700,
+    partition: false,
+};
 
 /// The faults of the links of both nodes. Only one is faulty at a time: which of two frames comes first to the second link
 /// depends on the first, and a daemon does not hold the order of model time there.

@@ -412,7 +412,8 @@ fn damage(simulate: Simulate<'_>) -> Result<Damage> {
     let mut config = configuration(PLATFORMS[1].0, 0, FULL_BYTES, 2)?;
     config.workload = Workload { kind: WorkloadKind::Stream, count: DAMAGED_OF, ..config.workload };
     for node in &mut config.nodes {
-        node.link.faults.corrupt = frame_errors(BIT_ERRORS) / 2.0;
+        // A frame goes over two links.
+        node.link.faults.bit_errors = BIT_ERRORS / 2.0;
     }
     let report = simulate(&config)?;
     let [sender, receiver] = &report.nodes[..] else { anyhow::bail!("a report without its two nodes") };

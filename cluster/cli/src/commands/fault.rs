@@ -89,18 +89,19 @@ fn node_of<'a>(plan: &'a Plan, name: &str) -> Result<&'a NodePlan> {
 /// What shall change; nothing where links are only to be shown.
 fn change(args: &FaultArgs) -> Option<FaultsChange> {
     if args.heal {
-        let Faults { loss, duplicate, corrupt, reorder, delay_ns, partition } = Faults::default();
+        let Faults { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition } = Faults::default();
         return Some(FaultsChange {
             loss: Some(loss),
             duplicate: Some(duplicate),
             corrupt: Some(corrupt),
+            bit_errors: Some(bit_errors),
             reorder: Some(reorder),
             delay_ns: Some(delay_ns),
             partition: Some(partition),
         });
     }
-    let FaultArgs { loss, duplicate, corrupt, reorder, delay_ns, partition, .. } = *args;
-    let change = FaultsChange { loss, duplicate, corrupt, reorder, delay_ns, partition };
+    let FaultArgs { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition, .. } = *args;
+    let change = FaultsChange { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition };
     (change != FaultsChange::default()).then_some(change)
 }
 
@@ -123,8 +124,17 @@ fn apply(plan: &Plan, node: &NodePlan, change: FaultsChange) -> Result<LinkState
 }
 
 fn text(states: &NodeStates) -> String {
-    let heading =
-        ["node", "link", "loss", "duplicate", "reorder", "corrupt", "delay, model ns", "frames so far"];
+    let heading = [
+        "node",
+        "link",
+        "loss",
+        "duplicate",
+        "reorder",
+        "corrupt",
+        "bit errors",
+        "delay, model ns",
+        "frames so far",
+    ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(states.nodes.iter().map(|state| row(&state.link)));
     let devices = states.nodes.iter().filter(|state| !state.device_faults.is_none());
@@ -152,7 +162,7 @@ fn device_text(faults: &DeviceFaults) -> String {
 }
 
 fn row(state: &LinkState) -> Vec<String> {
-    let Faults { loss, duplicate, corrupt, reorder, delay_ns, partition } = state.faults;
+    let Faults { loss, duplicate, corrupt, bit_errors, reorder, delay_ns, partition } = state.faults;
     let events = state.link_events.iter().filter(|(_, count)| **count > 0);
     let events: Vec<String> = events.map(|(name, count)| format!("{name} {count}")).collect();
     vec![
@@ -162,6 +172,7 @@ fn row(state: &LinkState) -> Vec<String> {
         duplicate.to_string(),
         reorder.to_string(),
         corrupt.to_string(),
+        if bit_errors == 0.0 { "0".to_owned() } else { format!("{bit_errors:e}") },
         delay_ns.to_string(),
         if events.is_empty() { "none dropped or changed".to_owned() } else { events.join(", ") },
     ]
@@ -190,12 +201,17 @@ mod tests {
             of("node0 --loss 0.25 --delay-ns 7"),
             with(FaultsChange { loss: Some(0.25), delay_ns: Some(7), ..FaultsChange::default() })
         );
+        assert_eq!(
+            of("node0 --bit-errors 1e-10"),
+            with(FaultsChange { bit_errors: Some(1e-10), ..FaultsChange::default() })
+        );
         let cut = |cut| Some(FaultsChange { partition: Some(cut), ..FaultsChange::default() });
         assert_eq!((of("node0 --partition"), of("node0 --partition=false")), (cut(true), cut(false)));
         for shown in ["", "node0", "--show", "node0 --show"] {
             assert_eq!(of(shown), None, "{shown}");
         }
-        let before = Faults { loss: 1.0, delay_ns: 9, partition: true, ..Faults::default() };
+        let before =
+            Faults { loss: 1.0, bit_errors: 1e-9, delay_ns: 9, partition: true, ..Faults::default() };
         assert_eq!(before.changed(&of("node0 --heal").unwrap()), Faults::default());
     }
 
@@ -219,6 +235,7 @@ mod tests {
         for (line, part) in [
             ("node0 --loss 1.5", "--loss"),
             ("node0 --corrupt NaN", "--corrupt"),
+            ("node0 --bit-errors 2", "--bit-errors"),
             ("node0 --reorder=-0.1", "from 0 to 1"),
             ("node0 --delay-ns 1000000001", "--delay-ns"),
             ("--loss 0.5", "NODE"),
@@ -232,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_table_shows_faults_and_what_they_did() {
-        let faults = Faults { loss: 0.25, delay_ns: 100, partition: true, ..Faults::default() };
+        let faults =
+            Faults { loss: 0.25, bit_errors: 1e-10, delay_ns: 100, partition: true, ..Faults::default() };
         let events = [("dropped_down".to_owned(), 3), ("lost".to_owned(), 0)].into();
         let cut = LinkState { name: "node1".into(), faults, link_events: events };
         let whole = LinkState { name: "node0".into(), ..LinkState::default() };
@@ -241,8 +259,8 @@ mod tests {
         let nodes = vec![of(whole, DeviceFaults::default()), of(cut, broken)];
         let text = text(&NodeStates { version: 1, nodes });
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words[1][..7], ["node0", "whole", "0", "0", "0", "0", "0"]);
-        assert_eq!(words[2], ["node1", "cut", "0.25", "0", "0", "0", "100", "dropped_down", "3"]);
+        assert_eq!(words[1][..8], ["node0", "whole", "0", "0", "0", "0", "0", "0"]);
+        assert_eq!(words[2], ["node1", "cut", "0.25", "0", "0", "0", "1e-10", "100", "dropped_down", "3"]);
         assert_eq!(text.lines().nth(3), Some("NIC of node1: stale 0.5, short_at [3, 7]"));
         assert_eq!(text.lines().count(), 4, "a NIC that is sound is not mentioned");
     }

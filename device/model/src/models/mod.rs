@@ -93,6 +93,7 @@ mod tests {
             assert!((model.promises)(&defaults).sound.is_delivered, "{}", model.name);
             for draw in 0..1_000 {
                 let mut workload = DrawnWorkload {
+                    nodes: 2,
                     message_bytes: 8,
                     slices: 8,
                     receive: 0,

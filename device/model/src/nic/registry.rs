@@ -461,6 +461,10 @@ pub struct Swarm {
     pub one_in: u32,
     /// Whether devices of drawn runs have faults.
     pub draws_device_faults: bool,
+    /// Whether values are drawn from a stream of the seed that is the model's alone. Then one more draw, or one less, changes
+    /// neither what is drawn after it, such as links and faults, nor anything of another model. Models that came before it draw
+    /// from the stream of all.
+    pub draws_apart: bool,
     /// Draws values, and changes what the workload is where the model can do more or less than the usual. What a seed stands
     /// for follows from the draws and their order.
     pub draw: fn(&mut Draw<'_>, &mut DrawnWorkload) -> Values,
@@ -472,6 +476,8 @@ pub type Draw<'a> = dyn FnMut(u32) -> u32 + 'a;
 /// What a model may change of a drawn workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawnWorkload {
+    /// Nodes of the cluster. What is written here changes nothing.
+    pub nodes: u32,
     /// Payload of a message, at most.
     pub message_bytes: u32,
     /// Slices of each receive queue, or events.

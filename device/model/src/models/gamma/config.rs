@@ -28,8 +28,8 @@ pub enum ConfigError {
     },
     /// The receive ring has not so many buffers (section 3).
     #[error(
-        "{nodes} nodes need {senders} x {window} = {data} buffers for their windows and {senders} for acknowledgements, {needed} in \
-         all, and receive_buffers = {buffers}: use at most {most} nodes, a smaller window_frames, or more receive_buffers"
+        "{nodes} nodes need {senders} x {window} = {data} buffers for their windows and {acknowledgements} for acknowledgements, \
+         {needed} in all, and receive_buffers = {buffers}: use at most {most} nodes, a smaller window_frames, or more receive_buffers"
     )]
     Buffers {
         /// Nodes of the cluster.
@@ -40,7 +40,9 @@ pub enum ConfigError {
         window: u32,
         /// Buffers for all of them.
         data: u64,
-        /// The same, and one more for each sender's acknowledgement.
+        /// Buffers for the acknowledgements of all of them.
+        acknowledgements: u64,
+        /// The same together.
         needed: u64,
         /// What there is.
         buffers: u32,
@@ -61,8 +63,8 @@ pub enum ConfigError {
     },
     /// What comes waits in the card, and its FIFO has not the room.
     #[error(
-        "{nodes} nodes with windows of {window} need {senders} x ({window} + 1) x {frame_bytes} = {needed} bytes, since a CPU-driven \
-         card keeps what comes in its FIFO, and receive_fifo_bytes = {bytes}: set window_frames = 0, as the paper's driver does, or \
+        "{nodes} nodes with windows of {window} need {senders} x ({window} + {acknowledgements}) x {frame_bytes} = {needed} bytes, \
+         since a CPU-driven card keeps what comes in its FIFO, and receive_fifo_bytes = {bytes}: set window_frames = 0, as the paper's driver does, or \
          give it as many"
     )]
     FifoWindows {
@@ -72,6 +74,8 @@ pub enum ConfigError {
         senders: u32,
         /// Frames of each that may be on their way.
         window: u32,
+        /// Acknowledgements of a window.
+        acknowledgements: u32,
         /// The longest frame.
         frame_bytes: u32,
         /// Room for all of them.
@@ -151,17 +155,36 @@ impl Config {
             return Err(ConfigError::Fifo { key, bytes, frame_bytes });
         }
         let senders = nodes - 1;
+        let of_window = acknowledgements(window, self.acknowledge_every);
         if self.is_cpu_driven {
             let bytes = self.receive_fifo_bytes;
             let needed = self.needed_buffers() * u64::from(frame_bytes);
             let fits = needed <= u64::from(bytes);
-            let refused = ConfigError::FifoWindows { nodes, senders, window, frame_bytes, needed, bytes };
+            let refused = ConfigError::FifoWindows {
+                nodes,
+                senders,
+                window,
+                acknowledgements: of_window,
+                frame_bytes,
+                needed,
+                bytes,
+            };
             return if fits { Ok(()) } else { Err(refused) };
         }
         let (data, needed) = (self.window_buffers(), self.needed_buffers());
         if needed > u64::from(buffers) {
-            let most = buffers / (window + 1) + 1;
-            return Err(ConfigError::Buffers { nodes, senders, window, data, needed, buffers, most });
+            let most = buffers / (window + of_window) + 1;
+            let acknowledgements = needed - data;
+            return Err(ConfigError::Buffers {
+                nodes,
+                senders,
+                window,
+                data,
+                acknowledgements,
+                needed,
+                buffers,
+                most,
+            });
         }
         Ok(())
     }
@@ -171,17 +194,17 @@ impl Config {
         u64::from(self.nodes - 1) * u64::from(self.window_frames)
     }
 
-    /// And one more for the acknowledgement of each (section 3: 99); none where there are no windows.
+    /// And those for the acknowledgements of each (section 3: 99, of windows that are given back at once).
     fn needed_buffers(&self) -> u64 {
-        let acknowledgements = if self.window_frames == 0 { 0 } else { u64::from(self.nodes - 1) };
-        self.window_buffers() + acknowledgements
+        let of_window = acknowledgements(self.window_frames, self.acknowledge_every);
+        self.window_buffers() + u64::from(self.nodes - 1) * u64::from(of_window)
     }
 
     /// What the drivers of the cluster agree on. A card that passed [`Self::check`] has the buffers.
     pub fn terms(&self) -> RingTerms {
         let Self { window_frames: window, acknowledge_every, .. } = *self;
         let receive_buffers = if self.is_cpu_driven { 0 } else { self.receive_buffers };
-        let acknowledge_every = if acknowledge_every == 0 { window } else { acknowledge_every.min(window) };
+        let acknowledge_every = every(window, acknowledge_every);
         let other_buffers = u64::from(receive_buffers).saturating_sub(self.needed_buffers()) as u32;
         let station = word_of(mac_of_station(self.node, STATION));
         RingTerms {
@@ -216,6 +239,16 @@ impl Config {
             (frame_bytes as u64).max(ethernet.min_frame_bytes.into()) + u64::from(ethernet.framing_bytes);
         (self.span(on_wire), self.span(on_wire + u64::from(ethernet.gap_bytes)))
     }
+}
+
+/// Frames after which a window is given back, with `acknowledge_every` as it is given.
+fn every(window: u32, acknowledge_every: u32) -> u32 {
+    if acknowledge_every == 0 { window } else { acknowledge_every.min(window) }
+}
+
+/// Acknowledgements of one window that may wait in the sender's ring at once: it sends no more before it reads one of them.
+pub(super) fn acknowledgements(window: u32, acknowledge_every: u32) -> u32 {
+    window.checked_div(every(window, acknowledge_every)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -259,6 +292,21 @@ mod tests {
             assert!(text.contains(part), "{text}: {part}");
         }
         assert_eq!(Config { window_frames: 0, ..config(5_000) }.check(), Ok(()), "nothing is promised");
+    }
+
+    #[test]
+    fn each_acknowledgement_of_a_window_has_a_buffer() {
+        // Windows of 8: given back by fours, two acknowledgements wait; by threes two, and the last two frames owe none.
+        for (acknowledge_every, of_window) in [(0, 1), (8, 1), (9, 1), (5, 1), (4, 2), (3, 2), (1, 8)] {
+            let config = Config { acknowledge_every, ..config(11) };
+            assert_eq!(config.needed_buffers(), 10 * (8 + of_window), "{acknowledge_every}");
+        }
+        let often = Config { acknowledge_every: 1, ..config(100) };
+        let text = alloc::string::ToString::to_string(&often.check().unwrap_err());
+        for part in ["99 x 8 = 792", "and 792 for acknowledgements, 1584 in all", "at most 65 nodes"] {
+            assert!(text.contains(part), "{text}: {part}");
+        }
+        assert_eq!(Config { acknowledge_every: 1, ..config(65) }.check(), Ok(()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use niclab_abi::active_ports::{ACTIVE_PORT_MAX_MESSAGE_BYTES, ACTIVE_PORTS};
 use niclab_abi::config::FEATURE_RINGS;
 use niclab_abi::receive::MAX_SLICES;
 
-use crate::models::gamma::config::Config;
+use crate::models::gamma::config::{Config, acknowledgements};
 use crate::models::gamma::nic::Gamma;
 use crate::models::gamma::wire::{Carried, PROTOCOL};
 use crate::nic::registry::{
@@ -38,7 +38,7 @@ pub static MODEL: Model = Model {
     routing: None,
     build,
     programs: None,
-    swarm: Swarm { one_in: 0, draws_device_faults: false, draw },
+    swarm: Swarm { one_in: 0, draws_device_faults: false, draws_apart: true, draw },
 };
 
 const BUFFERS: &str = "receive_buffers";
@@ -58,8 +58,8 @@ const DESCRIPTORS: &str = "descriptors";
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         key: BUFFERS,
-        help: "Buffers of each node's receive ring. Every other node takes window_frames of them, and one more for its \
-               acknowledgements; the rest is for IP.",
+        help: "Buffers of each node's receive ring. Every other node takes window_frames of them, and one more for each \
+               acknowledgement of a window, which is one unless acknowledge_every says otherwise; the rest is for IP.",
         origin: Origin::Source("section 3: 1,024 buffers of 1.5 KB"),
         kind: Kind::Number { default: 1_024, least: 4, most: 4_096 },
     },
@@ -218,15 +218,44 @@ fn draw(below: &mut Draw<'_>, workload: &mut DrawnWorkload) -> Values {
     if !is_cpu_driven && below(2) == 0 {
         workload.datagram_every = u64::from(window.max(1) + below(20));
     }
+    let acknowledge_every = below(window + 1);
+    let buffers = draw_buffers(below, workload, window, acknowledge_every);
     let transfer = if is_cpu_driven { CPU_DRIVEN } else { DESCRIPTORS };
     Values::defaults(&MODEL)
         .with(TRANSFER, Value::Word(transfer.to_string()))
         .with(WINDOW, number(window))
-        .with(ACKNOWLEDGE, number(below(window + 1)))
+        .with(BUFFERS, number(buffers))
+        .with(ACKNOWLEDGE, number(acknowledge_every))
         .with(TRANSMIT_FIFO, number(2_048 << below(3)))
         .with(THRESHOLD, number(64 * below(8)))
         .with(RECEIVE_FIFO, number(2_048 << below(3)))
         .with(BURST, number(32 * below(5)))
         .with(INTERRUPT, number(below(4)))
         .with(DELAY, number(below(100)))
+}
+
+/// Datagrams of a sender that may be under way at once: it sends one behind as many messages as its window has frames, or more, so
+/// two have no acknowledgement between them, and a third may wait for them in the driver. Ours: what the swarm draws.
+const DATAGRAMS_UNDER_WAY: u32 = 3;
+
+/// Buffers of a drawn card: as many as the paper's, or hardly more than windows need, of which nothing may be missed either, or, where
+/// there are no windows, so few that frames are.
+fn draw_buffers(below: &mut Draw<'_>, workload: &DrawnWorkload, window: u32, acknowledge_every: u32) -> u32 {
+    // Section 3.
+    const PAPERS: u32 = 1_024;
+    // Ours: the least that the parameter admits.
+    const LEAST: u32 = 4;
+    // Ours: some that are soon used up.
+    const FEW: u32 = 100;
+    let (is_tight, more) = (below(2) == 0, below(FEW));
+    if !is_tight {
+        return PAPERS;
+    }
+    if window == 0 {
+        return LEAST + more;
+    }
+    let datagrams = if workload.datagram_every == 0 { 0 } else { DATAGRAMS_UNDER_WAY };
+    let of_each = window + acknowledgements(window, acknowledge_every) + datagrams;
+    // In half of them not one more.
+    ((workload.nodes - 1) * of_each + more.saturating_sub(FEW / 2)).max(LEAST)
 }

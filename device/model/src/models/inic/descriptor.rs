@@ -64,7 +64,7 @@ pub static MODEL: Model = Model {
     routing: None,
     build,
     programs: Some(Programs { promises: promises_of_image, draw: drawing::image }),
-    swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
+    swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
 
 const ASSEMBLY: &str = "assembly";

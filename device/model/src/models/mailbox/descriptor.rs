@@ -40,7 +40,7 @@ pub static MODEL: Model = Model {
     routing: None,
     build,
     programs: None,
-    swarm: Swarm { one_in: 0, draws_device_faults: true, draw },
+    swarm: Swarm { one_in: 0, draws_device_faults: true, draws_apart: false, draw },
 };
 
 const REPEAT: &str = "repeat_us";

@@ -39,7 +39,7 @@ pub static MODEL: Model = Model {
     routing: None,
     build,
     programs: None,
-    swarm: Swarm { one_in: 3, draws_device_faults: true, draw },
+    swarm: Swarm { one_in: 3, draws_device_faults: true, draws_apart: false, draw },
 };
 
 const ENTRIES: &str = "match_entries";

@@ -37,7 +37,7 @@ pub static MODEL: Model = Model {
     routing: Some(wire::routed_to),
     build,
     programs: None,
-    swarm: Swarm { one_in: 1, draws_device_faults: true, draw },
+    swarm: Swarm { one_in: 1, draws_device_faults: true, draws_apart: false, draw },
 };
 
 /// The largest payload: one cache line, in bytes (section 4).
