@@ -19,7 +19,6 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::models::matching::fifo::Fifos;
-use smallvec::SmallVec;
 
 use self::cache::Cache;
 pub use self::timing::{Steps, Timing};
@@ -205,6 +204,20 @@ enum Change {
     Unlink(Option<usize>, Handle),
 }
 
+/// What the program has said of the item that it is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Succeeded,
+    /// And where in the item's memory the message begins.
+    Offset(u64),
+    /// And how many bytes are stored there.
+    All {
+        offset: u64,
+        length: u64,
+    },
+}
+
 /// A header being matched.
 #[derive(Clone, Debug)]
 struct Job {
@@ -212,6 +225,8 @@ struct Job {
     /// Bytes of the message.
     length: u64,
     began: u64,
+    /// Items that it may meet: no list changes while it is matched.
+    items: usize,
     /// Spilled items begun.
     spill_reads: usize,
     /// What is being sent: the header, an item or the end of the list.
@@ -222,8 +237,8 @@ struct Job {
     begun: usize,
     /// Items judged.
     verdicts: usize,
-    /// Words that followed `succeeded`.
-    result: Option<SmallVec<[u64; 2]>>,
+    /// `succeeded`, and the words that follow it.
+    said: Said,
     /// The cycle in which the last of them was heard.
     result_at: u64,
     /// It is looked at for the item in the list manager's hands: nothing comes out of the cache.
@@ -237,11 +252,12 @@ struct Job {
 impl Job {
     /// Whether the entity with this index may be begun: an item, or the end of the list, which stands behind the last item,
     /// and behind one that matched if nothing else was begun there.
-    fn may_begin(&mut self, index: usize, items: usize) -> bool {
+    #[inline]
+    fn may_begin(&mut self, index: usize) -> bool {
         if self.last.is_some() || index > self.verdicts + 1 {
             return false;
         }
-        if index >= items || self.result.is_some() {
+        if index >= self.items || self.said != Said::Nothing {
             self.end = Some(index);
             self.last = Some(index);
         }
@@ -323,6 +339,7 @@ impl ListManager {
         if let Some(list) = self.lists.first_mut() {
             list.push_back(Linked { handle, item, store: Store::Card });
         }
+        self.cache.change();
         self.cache.preload(&self.lists);
         handle
     }
@@ -352,6 +369,7 @@ impl ListManager {
         let Some(list) = self.lists.get_mut(list) else { return };
         self.steps += list.len() as u64;
         list.retain(|linked| keeps(linked.handle));
+        self.cache.change();
         self.cache.settle(self.cycle, &self.lists);
     }
 
@@ -363,10 +381,12 @@ impl ListManager {
             list.clear();
             list.push_back(Linked { handle, item, store: Store::Held });
         }
+        self.cache.change();
     }
 
     /// Takes back what was put there, unless a message has used it up.
     pub fn release(&mut self, list: usize) -> Option<Item> {
+        self.cache.change();
         self.lists.get_mut(list)?.pop_front().map(|linked| linked.item)
     }
 
@@ -505,9 +525,7 @@ impl ListManager {
             return;
         }
         let Some((search, header)) = self.headers.pop_front() else { return };
-        let is_held = locate(&self.lists, search, 0)
-            .and_then(|(list, place)| self.lists.get(list)?.get(place))
-            .is_some_and(|linked| linked.store == Store::Held);
+        let is_held = item_at(&self.lists, search, 0).is_some_and(|linked| linked.store == Store::Held);
         if !is_held {
             self.cache.begin(self.cycle, search, &self.lists);
         }
@@ -515,12 +533,13 @@ impl ListManager {
             search,
             length: header.length,
             began: self.cycle,
+            items: items_of(&self.lists, search),
             spill_reads: 0,
             entity: header.to_words(),
             sent: 0,
             begun: WORDS,
             verdicts: 0,
-            result: None,
+            said: Said::Nothing,
             result_at: 0,
             is_held,
             end: None,
@@ -542,17 +561,16 @@ impl ListManager {
             return 1;
         }
         let index = job.sent / WORDS - 1;
-        if !job.may_begin(index, items_of(&self.lists, job.search)) {
+        if !job.may_begin(index) {
             return u64::MAX;
         }
         job.entity = if job.end == Some(index) {
-            if !job.is_held && job.result.is_none() {
+            if !job.is_held && job.said == Said::Nothing {
                 self.cache.settle(self.cycle, &self.lists);
             }
             Item::END.to_words()
         } else {
-            let Some((list, place)) = locate(&self.lists, job.search, index) else { return u64::MAX };
-            let Some(linked) = self.lists.get(list).and_then(|list| list.get(place)) else { return u64::MAX };
+            let Some(linked) = item_at(&self.lists, job.search, index) else { return u64::MAX };
             let available = match linked.store {
                 Store::Card => self.cache.arrival(self.cycle, &self.lists),
                 Store::Spilled => job.began.saturating_add(self.timing.spill_cycles(job.spill_reads)),
@@ -573,32 +591,32 @@ impl ListManager {
 
     fn on_output(&mut self, word: u64) -> Result<(), Misbehaved> {
         let Some(job) = &mut self.job else { return Err(Misbehaved::Answer { word, due: Due::Nothing }) };
-        let items = items_of(&self.lists, job.search);
         // A verdict on something that was not begun is none.
         let is_begun = job.sent > (job.verdicts + 1) * WORDS;
-        match (&mut job.result, word) {
-            (None, FAILED) if is_begun => {
+        match (job.said, word) {
+            (Said::Nothing, FAILED) if is_begun => {
                 job.verdicts += 1;
-                if job.verdicts > items {
+                if job.verdicts > job.items {
                     self.end();
                 }
             }
-            (None, SUCCEEDED) if is_begun && job.verdicts < items => {
-                job.result = Some(SmallVec::new());
+            (Said::Nothing, SUCCEEDED) if is_begun && job.verdicts < job.items => {
+                job.said = Said::Succeeded;
                 // What was begun behind it is sent to its end, and nothing behind that.
                 let begun = job.sent.saturating_sub(WORDS).div_ceil(WORDS);
                 if begun > job.verdicts + 1 {
                     job.last = Some(begun - 1);
                 }
             }
-            (Some(result), word) if result.len() < 2 => {
-                result.push(word);
+            (Said::Succeeded, offset) => job.said = Said::Offset(offset),
+            (Said::Offset(offset), length) => {
+                job.said = Said::All { offset, length };
                 job.result_at = self.cycle;
-                return self.check_result();
+                return self.check_result(offset, length);
             }
-            (Some(_), DONE) => self.end(),
-            (result, word) => {
-                let due = if result.is_some() { Due::Done } else { Due::of(word, is_begun) };
+            (Said::All { .. }, DONE) => self.end(),
+            (said, word) => {
+                let due = if said == Said::Nothing { Due::of(word, is_begun) } else { Due::Done };
                 return Err(Misbehaved::Answer { word, due });
             }
         }
@@ -606,13 +624,9 @@ impl ListManager {
     }
 
     /// An item is used for what it has, whatever the program says.
-    fn check_result(&self) -> Result<(), Misbehaved> {
+    fn check_result(&self, offset: u64, length: u64) -> Result<(), Misbehaved> {
         let Some(job) = self.job.as_ref().filter(|_| self.uses == Use::Consume) else { return Ok(()) };
-        let Some([offset, length]) = job.result.as_deref() else { return Ok(()) };
-        let (offset, length) = (*offset, *length);
-        let item = locate(&self.lists, job.search, job.verdicts)
-            .and_then(|(list, place)| self.lists.get(list)?.get(place))
-            .map(|linked| linked.item);
+        let item = item_at(&self.lists, job.search, job.verdicts).map(|linked| linked.item);
         let is_inside = |item: Item| offset.checked_add(length).is_some_and(|end| end <= item.length);
         if length <= job.length && item.is_some_and(is_inside) {
             return Ok(());
@@ -624,10 +638,10 @@ impl ListManager {
     fn end(&mut self) {
         let Some(job) = self.job.take() else { return };
         let steps = self.timing.steps;
-        let taken = job.result.as_deref().and_then(|result| match *result {
-            [offset, length] => self.take(job.search, job.verdicts, offset, length),
+        let taken = match job.said {
+            Said::All { offset, length } => self.take(job.search, job.verdicts, offset, length),
             _ => None,
-        });
+        };
         // A result is commanded, told and written back while the unit drains the item behind it.
         let worked_until = taken.map_or(0, |taken| {
             let told_at = job.result_at + steps.result();
@@ -667,6 +681,7 @@ impl ListManager {
         let is_unlinked = self.uses == Use::Consume && linked.item.consume(length);
         if is_unlinked {
             list.remove(place);
+            self.cache.change();
         }
         Some(Matched { handle, index, offset, length, is_unlinked })
     }
@@ -678,6 +693,7 @@ impl ListManager {
         if self.changes.is_empty() {
             return;
         }
+        self.cache.change();
         for change in core::mem::take(&mut self.changes) {
             let cycles = self.apply(change);
             self.change_cycles += cycles;
@@ -741,6 +757,16 @@ fn remove(list: &mut VecDeque<Linked>, handle: Handle) -> (bool, u64) {
 fn items_of(lists: &[VecDeque<Linked>], search: Search) -> usize {
     let items = |list: usize| lists.get(list).map_or(0, VecDeque::len);
     items(search.first) + search.then.map_or(0, items)
+}
+
+/// The item at a place of a walk along what is searched.
+#[inline]
+fn item_at(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<&Linked> {
+    let first = lists.get(search.first);
+    match index.checked_sub(first.map_or(0, VecDeque::len)) {
+        None => first?.get(index),
+        Some(place) => lists.get(search.then?)?.get(place),
+    }
 }
 
 /// The list and the place in it of an item of a search.

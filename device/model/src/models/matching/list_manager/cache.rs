@@ -8,8 +8,12 @@
 
 use alloc::collections::VecDeque;
 
-use super::{Handle, Linked, Search, Store, locate};
+use super::{Handle, Linked, Search, Store, item_at, items_of};
 use crate::models::matching::item::WORDS;
+
+/// Items that are held at most: in as many places as a cache may have, and in the register. Section 3.2: "two or three 64 byte
+/// items". A power of two.
+const MOST: usize = 4;
 
 /// An item that is here, or on its way.
 #[derive(Clone, Copy, Debug)]
@@ -26,18 +30,34 @@ pub(super) struct Cache {
     latency: u64,
     /// Whose items it holds.
     search: Search,
-    /// In the order of the walk.
-    held: VecDeque<Held>,
+    /// A ring, in the order of the walk: the item at the walk's place n is at n modulo its size. Which places it holds, the first
+    /// one and the one behind the last, is below.
+    held: [Held; MOST],
+    first: usize,
     /// The place in the walk of what is asked for next.
     next: usize,
+    /// How many places the walk has.
+    items: usize,
+    /// Lists were changed since what is held was last compared with them, and their items were counted.
+    is_stale: bool,
     /// When the port has delivered all that it was asked for.
     port_free_at: u64,
 }
 
 impl Cache {
+    /// With so many places, but at most one less than [`MOST`].
     pub(super) fn new(places: usize, latency: u64) -> Self {
-        let held = VecDeque::with_capacity(places + 1);
-        Self { places, latency, search: Search::default(), held, next: 0, port_free_at: 0 }
+        Self {
+            places: places.min(MOST - 1),
+            latency,
+            search: Search::default(),
+            held: [Held { handle: Handle(0), at: 0 }; MOST],
+            first: 0,
+            next: 0,
+            items: 0,
+            is_stale: true,
+            port_free_at: 0,
+        }
     }
 
     /// What was there before the first cycle.
@@ -47,35 +67,49 @@ impl Cache {
         self.port_free_at = 0;
     }
 
+    /// Lists change: what is held may not be at their heads any more.
+    pub(super) const fn change(&mut self) {
+        self.is_stale = true;
+    }
+
     /// A header begins. What is held of another list, or is not at its head any more, is forgotten.
+    #[inline]
     pub(super) fn begin(&mut self, now: u64, search: Search, lists: &[VecDeque<Linked>]) {
-        self.rewind(search, lists);
+        if search != self.search {
+            self.search = search;
+            self.is_stale = true;
+        }
+        self.rewind(lists);
         self.fill(now, self.places + 1, lists);
     }
 
     /// In which cycle the first word of the walk's next item is here, which is in local memory.
     #[inline]
     pub(super) fn arrival(&mut self, now: u64, lists: &[VecDeque<Linked>]) -> u64 {
-        if self.held.is_empty() {
+        if self.first == self.next {
             self.fill(now, 1, lists);
         }
-        debug_assert!(!self.held.is_empty(), "the walk is at this item");
-        self.held.front().map_or(now, |held| held.at)
+        debug_assert!(self.first != self.next, "the walk is at this item");
+        if self.first == self.next { now } else { self.held[self.first % MOST].at }
     }
 
     /// The item at `index` leaves for the unit, whether out of the cache or past it.
     #[inline]
     pub(super) fn leave(&mut self, now: u64, index: usize, is_cached: bool, lists: &[VecDeque<Linked>]) {
-        if is_cached {
-            self.held.pop_front();
+        if is_cached && self.first != self.next {
+            self.first += 1;
         }
-        self.next = self.next.max(index + 1);
+        if self.next <= index {
+            // Nothing is held of what stands behind an item that passes by.
+            (self.first, self.next) = (index + 1, index + 1);
+        }
         self.fill(now, self.places, lists);
     }
 
     /// No further item is sent for a header, or a list has changed between headers: back to the head.
+    #[inline]
     pub(super) fn settle(&mut self, now: u64, lists: &[VecDeque<Linked>]) {
-        self.rewind(self.search, lists);
+        self.rewind(lists);
         self.fill(now, self.places, lists);
     }
 
@@ -84,35 +118,46 @@ impl Cache {
         self.port_free_at = self.port_free_at.max(now) + words;
     }
 
-    /// Keeps what stands at the head of `search`, in its order.
-    fn rewind(&mut self, search: Search, lists: &[VecDeque<Linked>]) {
-        self.search = search;
-        let mut head = 0;
-        self.held.retain(|held| {
-            let stands = item_at(lists, search, head).is_some_and(|linked| linked.handle == held.handle);
-            head += usize::from(stands);
-            stands
-        });
-        self.next = head;
+    /// Keeps what stands at the head of what is searched, in its order. Where nothing has changed that is all or nothing.
+    #[inline]
+    fn rewind(&mut self, lists: &[VecDeque<Linked>]) {
+        if self.is_stale {
+            self.compare(lists);
+        } else if self.first != 0 {
+            (self.first, self.next) = (0, 0);
+        }
+    }
+
+    /// Keeps what stands at the head of lists that have changed, in their order.
+    #[inline(never)]
+    fn compare(&mut self, lists: &[VecDeque<Linked>]) {
+        let (before, mut head) = (self.held, 0);
+        for place in self.first..self.next {
+            let held = before[place % MOST];
+            if item_at(lists, self.search, head).is_some_and(|linked| linked.handle == held.handle) {
+                self.held[head % MOST] = held;
+                head += 1;
+            }
+        }
+        (self.first, self.next) = (0, head);
+        (self.items, self.is_stale) = (items_of(lists, self.search), false);
     }
 
     /// Asks for items until as many are held as may be. It does not run past one that is not in local memory.
+    #[inline]
     fn fill(&mut self, now: u64, most: usize, lists: &[VecDeque<Linked>]) {
-        while self.held.len() < most {
-            let Some(linked) = item_at(lists, self.search, self.next) else { return };
-            if linked.store != Store::Card {
-                return;
-            }
-            let at = self.port_free_at.max(now + self.latency);
-            self.port_free_at = at + WORDS as u64;
-            self.held.push_back(Held { handle: linked.handle, at });
-            self.next += 1;
-        }
+        while self.next < self.items && self.next - self.first < most && self.ask(now, lists) {}
     }
-}
 
-/// The item at a place of a walk.
-fn item_at(lists: &[VecDeque<Linked>], search: Search, index: usize) -> Option<&Linked> {
-    let (list, place) = locate(lists, search, index)?;
-    lists.get(list)?.get(place)
+    /// Asks for the walk's next item, if it is in local memory.
+    #[inline(never)]
+    fn ask(&mut self, now: u64, lists: &[VecDeque<Linked>]) -> bool {
+        let linked = item_at(lists, self.search, self.next).filter(|linked| linked.store == Store::Card);
+        let Some(linked) = linked else { return false };
+        let at = self.port_free_at.max(now + self.latency);
+        self.port_free_at = at + WORDS as u64;
+        self.held[self.next % MOST] = Held { handle: linked.handle, at };
+        self.next += 1;
+        true
+    }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Handle, ListManager, Timing};
+use super::{Handle, ListManager, Said, Timing};
 use crate::models::matching::item::Item;
 
 /// A list manager between two cycles.
@@ -64,11 +64,11 @@ impl ListManager {
             began: job.began,
             sent: job.sent,
             judged: job.verdicts,
-            phase: match job.result.as_deref() {
-                None => Phase::Verdict,
-                Some([]) => Phase::Offset,
-                Some([_]) => Phase::Length,
-                Some(_) => Phase::Done,
+            phase: match job.said {
+                Said::Nothing => Phase::Verdict,
+                Said::Succeeded => Phase::Offset,
+                Said::Offset(_) => Phase::Length,
+                Said::All { .. } => Phase::Done,
             },
         });
         State {

@@ -5,7 +5,8 @@ use crate::models::matching::item::WORDS;
 /// Cycles and sizes of a list manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Items in the cache. Section 3.2: "two or three 64 byte items". Two are enough for [`Self::memory_latency`].
+    /// Items in the cache, three at most. Section 3.2: "two or three 64 byte items". Two are enough for
+    /// [`Self::memory_latency`].
     pub cache_items: usize,
     /// Cycles from a request to the first word out of local memory. Tables 2 and 3: memory is ten cycles away from the
     /// processors. Assumed: the match unit's local memory is as far; the paper says only that the cache covers its round trip.

@@ -236,12 +236,14 @@ impl Arithmetic {
         }
     }
 
+    /// Rare, and many instructions: apart, they leave the others the host's registers.
+    #[inline(never)]
     fn permute(&self, a: u64, b: u64) -> u64 {
-        let operands = u128::from(a) | u128::from(b) << 64;
-        u64::from_le_bytes(self.bytes.map(|from| match from {
-            ZERO_BYTE => 0,
-            from => (operands >> (8 * from)) as u8,
-        }))
+        let mut operands = [0; 2 * ZERO_BYTE as usize];
+        operands[..8].copy_from_slice(&a.to_le_bytes());
+        operands[8..16].copy_from_slice(&b.to_le_bytes());
+        let byte = |from: u8| u64::from(operands[usize::from(from) % operands.len()]);
+        self.bytes.iter().rev().fold(0, |word, from| word << 8 | byte(*from))
     }
 }
 
