@@ -885,6 +885,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_unlinked_is_not_in_the_cache() {
+        let unit = Unit::new(&portals().unwrap()).unwrap();
+        let timing = Timing { memory_latency: 40, ..Timing::default() };
+        let mut manager = ListManager::new(timing, Use::Keep, unit);
+        let handles = [ITEM; 3].map(|item| manager.preload(item));
+        run(&mut manager, 1);
+        manager.rest(100);
+        handles[..2].iter().for_each(|handle| manager.unlink(*handle));
+        let [outcome] = run(&mut manager, 1)[..] else { panic!("one outcome") };
+        assert_eq!(outcome.matched.unwrap().handle, handles[2]);
+        // It was asked for when the first was unlinked, 40 cycles before it is here. Unlinking the second takes three of them,
+        // the header's words eight.
+        assert_eq!(outcome.cycles, 36 + 40 - 3 - 8);
+    }
+
+    #[test]
     fn the_cache_is_filled_again_when_an_item_is_used_up() {
         let mut manager = manager(Use::Consume, vec![Item { threshold: 1, ..ITEM }; 9]);
         let outcomes = run(&mut manager, 9);
