@@ -10,7 +10,6 @@ use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES, Header, mac_of_node};
 use niclab_model::nic::FrameBytes;
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -165,20 +164,6 @@ impl Host for EthernetHost {
     }
 
     fn timeout(&mut self, _: Time, _: &mut Checker, _: &mut Effects) {}
-
-    fn hand_over(
-        &mut self,
-        _: Time,
-        _: HandOver<'_>,
-        _: &mut Checker,
-        _: &mut Effects,
-    ) -> Result<(), HandOverError> {
-        Err(HandOverError::Fixed)
-    }
-
-    fn progress(&self) -> Progress {
-        Progress::Runs
-    }
 
     fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects) {
         if let Some(&(_, mark, from)) = self.arrivals.front().filter(|(at, ..)| *at <= now) {

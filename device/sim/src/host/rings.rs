@@ -21,7 +21,7 @@ use niclab_abi::{FromBytes, ToBytes};
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::{self, Concern, ETHER_TYPE_CLUSTER, mac_of_node, node_of_mac};
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::hand_over::{self, HandOver, HandOverError};
+use niclab_model::nic::hand_over;
 use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Nic, Output};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
@@ -575,16 +575,6 @@ impl Host for RingHost {
     fn timeout(&mut self, now: Time, checker: &mut Checker, effects: &mut Effects) {
         self.handle(now, Input::Timeout, checker, effects);
         self.poll(now);
-    }
-
-    fn hand_over(
-        &mut self,
-        _: Time,
-        _: HandOver<'_>,
-        _: &mut Checker,
-        _: &mut Effects,
-    ) -> Result<(), HandOverError> {
-        Err(HandOverError::Fixed)
     }
 
     fn progress(&self) -> hand_over::Progress {

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use niclab_model::conventional::Conventional;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::Rates;
-use niclab_model::nic::hand_over::{HandOver, HandOverError, Progress};
 use niclab_model::platform::ledger::{Crossing, Ledger};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -370,20 +369,6 @@ impl Host for TcpHost {
 
     fn timeout(&mut self, now: Time, _: &mut Checker, _: &mut Effects) {
         self.peers.values_mut().for_each(|peer| peer.connection.on_timeout(now));
-    }
-
-    fn hand_over(
-        &mut self,
-        _: Time,
-        _: HandOver<'_>,
-        _: &mut Checker,
-        _: &mut Effects,
-    ) -> Result<(), HandOverError> {
-        Err(HandOverError::Fixed)
-    }
-
-    fn progress(&self) -> Progress {
-        Progress::Runs
     }
 
     fn step(&mut self, now: Time, script: &mut Script, checker: &mut Checker, effects: &mut Effects) {
