@@ -85,6 +85,7 @@ const NOTHING: Arrivals = [None, None];
 /// Picoseconds a second, times bits a byte. Ours: units.
 const PS_BITS_PER_S_BYTE: u128 = 8_000_000_000_000;
 
+#[derive(Debug)]
 struct Direction {
     wire: Resource,
     /// When frames that had to wait begin to leave; only kept where the queue is bounded.
@@ -93,6 +94,7 @@ struct Direction {
 }
 
 /// Both directions of a link.
+#[derive(Debug)]
 pub(super) struct Link {
     config: LinkConfig,
     gap: Span,

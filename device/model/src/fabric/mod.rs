@@ -19,8 +19,9 @@ use smallvec::SmallVec;
 
 use crate::fabric::ethernet::{Frame, HEADER_BYTES};
 use crate::fabric::faults::Faults;
-use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
+use crate::fabric::link::{Arrival, Arrivals, Link, LinkConfig, LinkError};
 use crate::fabric::switch::{Outlet, Switch};
+use crate::nic::parcel::Parcel;
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
 use crate::platform::trace_tag::TraceTag;
 use crate::time::{Passage, Span, Time};
@@ -132,13 +133,27 @@ pub struct PortCounters {
 
 /// All that belongs to one node: its link, and what crosses it. A frame's way to the switch and through it is its sender's, the
 /// link behind the switch its receiver's.
+#[derive(Debug)]
 struct Port {
     link: Link,
     counters: PortCounters,
     ledger: Ledger,
 }
 
+impl Port {
+    /// A frame of so many bytes on the wire goes over the link to the switch.
+    #[inline]
+    fn enter(&mut self, ready: Passage, bytes: usize, message: Option<TraceTag>) -> Arrivals {
+        let Self { link, counters, ledger } = self;
+        counters.frames_in += 1;
+        counters.bytes_in += bytes as u64;
+        ledger.attribute(message);
+        link.pass_to_switch(ready, bytes, counters, ledger)
+    }
+}
+
 /// Switch and links.
+#[derive(Debug)]
 pub struct Fabric {
     ports: Vec<Port>,
     switch: Switch,
@@ -215,18 +230,15 @@ impl Fabric {
         message: Option<TraceTag>,
         mut behind_switch: impl FnMut(&mut Self, Transit),
     ) {
-        let Some(Port { link, counters, ledger }) = self.ports.get_mut(usize::from(from)) else { return };
+        let Some(port) = self.ports.get_mut(usize::from(from)) else { return };
         let Some(header) = Frame::new_checked(frame) else {
-            counters.dropped_short += 1;
+            port.counters.dropped_short += 1;
             return;
         };
         let routed = self.routing.and_then(|routing| routing(frame));
         let off_wire = if routed.is_some() { HEADER_BYTES as u8 } else { 0 };
         let bytes = frame.len() - usize::from(off_wire);
-        counters.frames_in += 1;
-        counters.bytes_in += bytes as u64;
-        ledger.attribute(message);
-        let entering = link.pass_to_switch(ready, bytes, counters, ledger);
+        let entering = port.enter(ready, bytes, message);
         // What is dropped needs no way.
         if entering[0].is_none() {
             return;
@@ -250,6 +262,21 @@ impl Fabric {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// [`Self::forward`] of a frame that nobody encoded: from a card to the card of another node, by the cards' own addresses, or
+    /// by the frame's routing where it has some and the network goes by that. `from` is the port of the card that it is from.
+    #[inline]
+    pub fn forward_parcel(&mut self, from: u16, parcel: &Parcel, deliveries: &mut Deliveries) {
+        let &Parcel { ready, to, is_routed, bytes: frame_bytes, message, .. } = parcel;
+        let Some(port) = self.ports.get_mut(usize::from(from)) else { return };
+        let off_wire = if is_routed && self.routing.is_some() { HEADER_BYTES as u8 } else { 0 };
+        let bytes = frame_bytes.saturating_sub(off_wire.into());
+        for entering in port.enter(ready, bytes, message).into_iter().flatten() {
+            if let Some(transit) = self.cross_switch(entering, from, to, (bytes, off_wire)) {
+                self.leave(&transit, frame_bytes, message, deliveries);
             }
         }
     }

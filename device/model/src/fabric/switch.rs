@@ -15,6 +15,7 @@ pub(super) enum Outlet {
 
 /// Address table. The addresses of cards and of nodes' stations are known from the start and cannot be taken; others (a bridge in a guest, a
 /// changed address) are learned from what they send.
+#[derive(Debug)]
 pub(super) struct Switch {
     ports: usize,
     learned: BTreeMap<Mac, u16>,

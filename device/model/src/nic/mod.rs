@@ -8,6 +8,7 @@ pub mod alone;
 pub mod fault_injector;
 pub mod frame;
 pub mod hand_over;
+pub mod parcel;
 pub mod registry;
 pub mod statistics;
 pub mod windows;
@@ -15,6 +16,7 @@ pub mod windows;
 pub use statistics::Statistics;
 
 use alloc::vec::Vec;
+use core::fmt::Debug;
 use core::ops::Range;
 
 use smallvec::SmallVec;
@@ -22,6 +24,7 @@ use smallvec::SmallVec;
 use crate::nic::fault_injector::FaultInjector;
 use crate::nic::frame::SharedFrame;
 use crate::nic::hand_over::{HandOver, HandOverError, Progress};
+use crate::nic::parcel::{Outbox, Parcel};
 use crate::platform::ledger::Ledger;
 use crate::platform::node_bus::NodeBus;
 use crate::platform::trace_tag::TraceTag;
@@ -85,6 +88,14 @@ pub enum Input<'a> {
         head: Time,
         /// What [`Output::Frame`] said of it.
         message: Option<TraceTag>,
+    },
+    /// A frame arrived from the link that nobody encoded: at the time of the call its last byte is there. Only models that have an
+    /// outbox ([`Nic::outbox`]) get any, and only of their own protocol.
+    Parcel {
+        /// What it says.
+        parcel: &'a Parcel,
+        /// When its first byte was there.
+        head: Time,
     },
     /// What [`Output::DmaRead`] or [`Output::WindowRead`] asked for.
     DmaData {
@@ -381,6 +392,12 @@ pub trait Nic: Observed {
     /// The next effect, until there is none. Drained after every [`Nic::handle`].
     fn poll_output(&mut self) -> Option<Output>;
 
+    /// The card's side of the short way ([`parcel`]), for a model that leaves and takes parcels. Such a model never has work in hand
+    /// ([`Nic::poll_work`]). What is in it is what [`Nic::poll_output`] has.
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        None
+    }
+
     /// The one next deadline, or none.
     fn poll_timeout(&self) -> Option<Time>;
 
@@ -473,6 +490,11 @@ pub trait Observed {
     /// Their ledgers, in the same order, to keep single stages or to turn them off.
     fn peripheral_ledgers_mut(&mut self) -> Vec<&mut Ledger> {
         Vec::new()
+    }
+
+    /// All that the card is, so that tests can hold two against one another. Nobody takes anything out of it.
+    fn whole(&self) -> Option<&dyn Debug> {
+        None
     }
 
     /// What every card counts, with these counts of the shell.

@@ -1,12 +1,12 @@
 //! What the units of a card do to the world: effects queued for the shell, priced and counted.
 
-use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use niclab_abi::control::{Reply, STATUS_OK};
 use niclab_abi::{FromBytes, ToBytes};
 
 use crate::nic::frame::SharedFrame;
+use crate::nic::parcel::{Deposit, Outbox, Parcel};
 use crate::nic::{
     Content, Descriptor, DmaWords, FrameBytes, HostRanges, Input, Output, ReplyBytes, ShellCounts,
     WindowRange,
@@ -94,6 +94,7 @@ impl CompletionDue {
 }
 
 /// Host interface, queued effects and counts of a card. `C` is what its model counts.
+#[derive(Debug)]
 pub struct Effects<C> {
     /// Host and bus.
     pub interface: HostInterface,
@@ -102,7 +103,7 @@ pub struct Effects<C> {
     /// What the shell has counted.
     pub shell_counts: ShellCounts,
     machines: [host_interface::Machine; 4],
-    outputs: VecDeque<Output>,
+    outbox: Outbox,
     prices: WorkPrices,
     /// Powers of two by which bytes are divided for each input and output.
     checked_shift: u32,
@@ -120,7 +121,7 @@ impl<C: Counting> Effects<C> {
             interface,
             counters: C::default(),
             shell_counts: ShellCounts::default(),
-            outputs: VecDeque::new(),
+            outbox: Outbox::default(),
             prices,
             checked_shift: prices.checked_bytes_in_unit.checked_ilog2().unwrap_or(0),
             copied_shift: prices.copied_bytes_in_unit.checked_ilog2().unwrap_or(0),
@@ -144,6 +145,7 @@ impl<C: Counting> Effects<C> {
         if self.prices.checked_bytes_in_unit != u64::MAX {
             let bytes = match input {
                 Input::Frame { frame, .. } => frame.len(),
+                Input::Parcel { parcel, .. } => parcel.bytes,
                 Input::Control { request, .. } => request.len(),
                 Input::DmaData { bytes, .. } => bytes.len(),
                 _ => 0,
@@ -161,12 +163,12 @@ impl<C: Counting> Effects<C> {
     /// The next effect, in the order in which they were decided.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.outbox.poll()
     }
 
     /// The host is gone: what was for it is not done.
     pub fn on_host_reset(&mut self) {
-        self.outputs.retain(|output| matches!(output, Output::Frame { .. }));
+        self.outbox.keep_frames();
     }
 
     /// Counts an output for which so many bytes are copied.
@@ -227,7 +229,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, words.len() as u64 * WORD_BYTES).end;
         self.spend_output(0);
-        self.outputs.push_back(Output::DmaWrite { at, address, words, content, message });
+        self.outbox.store(Deposit { at, address, words, content, message });
         at
     }
 
@@ -242,7 +244,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(BusTransfer::DmaWrite, ready, bytes.len() as u64).end;
         self.spend_output(bytes.len() as u64);
-        self.outputs.push_back(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
+        self.outbox.push(Output::DmaFrame { at, frame: frame.clone(), bytes, ranges, message });
         at
     }
 
@@ -272,7 +274,7 @@ impl<C: Counting> Effects<C> {
         let message = self.interface.ledger().attributed();
         let at = self.interface.transfer(transfer, ready, bytes).end;
         self.spend_output(bytes);
-        self.outputs.push_back(Output::DmaRead { at, token, ranges, into, message });
+        self.outbox.push(Output::DmaRead { at, token, ranges, into, message });
         at
     }
 
@@ -280,7 +282,7 @@ impl<C: Counting> Effects<C> {
     pub fn window_read(&mut self, at: Time, token: u64, range: WindowRange, into: FrameBytes) {
         let message = self.interface.ledger().attributed();
         self.spend_output(range.bytes.end - range.bytes.start);
-        self.outputs.push_back(Output::WindowRead { at, token, range, into, message });
+        self.outbox.push(Output::WindowRead { at, token, range, into, message });
     }
 
     /// Gives a descriptor of a ring in host memory back. Returns when the host sees it.
@@ -290,7 +292,7 @@ impl<C: Counting> Effects<C> {
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, WORD_BYTES).end;
         let (words, content) = (DmaWords::from_slice(&[word]), Content::Completion { status });
         self.spend_output(0);
-        self.outputs.push_back(Output::DmaWrite { at, address, words, content, message });
+        self.outbox.store(Deposit { at, address, words, content, message });
         at
     }
 
@@ -308,7 +310,7 @@ impl<C: Counting> Effects<C> {
         let CompletionDue { token, obligation } = due;
         let at = self.interface.transfer(BusTransfer::DescriptorWriteBack, ready, DESCRIPTOR_BYTES).end;
         self.spend_output(0);
-        self.outputs.push_back(Output::Complete { at, token, bytes });
+        self.outbox.push(Output::Complete { at, token, bytes });
         obligation.fulfil();
         at
     }
@@ -323,7 +325,24 @@ impl<C: Counting> Effects<C> {
     ) {
         let (Passage { head, tail }, frame) = (ready.into(), frame.into());
         self.spend_output(frame.len() as u64);
-        self.outputs.push_back(Output::Frame { at: head, tail, frame, message });
+        self.outbox.push(Output::Frame { at: head, tail, frame, message });
+    }
+
+    /// Where to make the frame that is sent next, of so many bytes, if it can be left as it is: else it is to be encoded, and sent by
+    /// [`Effects::frame`].
+    #[inline]
+    pub fn parcel(&mut self, bytes: usize) -> Option<&mut Parcel> {
+        let place = self.outbox.place_for_parcel();
+        if place.is_some() {
+            self.spent += self.prices.output + (bytes as u64 >> self.copied_shift);
+        }
+        place
+    }
+
+    /// What is to be done.
+    #[inline]
+    pub const fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
     }
 
     /// Sends a frame before all that was decided meanwhile: it has waited for its data.
@@ -335,7 +354,7 @@ impl<C: Counting> Effects<C> {
     ) {
         let (Passage { head, tail }, frame) = (ready.into(), frame.into());
         self.spend_output(frame.len() as u64);
-        self.outputs.push_front(Output::Frame { at: head, tail, frame, message });
+        self.outbox.push_first(Output::Frame { at: head, tail, frame, message });
     }
 
     /// Interrupts the host, for a `CAUSE_` of [`niclab_abi::event`].
@@ -343,14 +362,14 @@ impl<C: Counting> Effects<C> {
         let at = self.interface.interrupt(ready);
         self.card().interrupts += 1;
         self.spend_output(0);
-        self.outputs.push_back(Output::Interrupt { at, cause, port: port as u32, message });
+        self.outbox.push(Output::Interrupt { at, cause, port: port as u32, message });
     }
 
     /// Answers a control request with these bytes.
     pub fn reply(&mut self, at: Time, due: ReplyDue, bytes: ReplyBytes) {
         let ReplyDue { token, obligation } = due;
         self.spend_output(0);
-        self.outputs.push_back(Output::Reply { at, token, bytes });
+        self.outbox.push(Output::Reply { at, token, bytes });
         obligation.fulfil();
     }
 

@@ -11,6 +11,7 @@ use niclab_abi::{
 };
 use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::parcel::Parcel;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{
     DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics, WindowRange,
@@ -60,6 +61,8 @@ pub struct CardCounts {
     pub polls: u64,
     /// Slots taken, by port.
     pub launches: Vec<u64>,
+    /// Frames of the model that went the short way ([`super::world`]).
+    pub short_way: u64,
     /// Control requests that the shell itself refused.
     pub control_refused: u64,
     /// How often wall time decided in which order the node did things: see [`Card::store`].
@@ -213,6 +216,20 @@ impl Card {
         self.nic.statistics(&self.shell_counts())
     }
 
+    /// All that the card is, but for how many messages took which way, to hold two against one another.
+    #[cfg(test)]
+    pub fn whole(&mut self) -> String {
+        let short_way = std::mem::take(&mut self.counts.short_way);
+        let Self { nic, counts, open, last_sender, work_seen, acted, went_on, events, .. } = &*self;
+        let model = nic.whole().map_or_else(String::new, |whole| format!("{whole:#?}"));
+        let ports: Vec<u64> = (0..self.ports()).map(|port| nic.delivered(port)).collect();
+        let seen = (nic.ledger(), nic.statistics(&self.shell_counts()), nic.counters(), nic.unordered(), ports);
+        let own = (counts, open, last_sender, work_seen, acted, went_on, events, self.is_stalled);
+        let whole = format!("{model}\n{seen:#?}\n{own:#?}");
+        self.counts.short_way = short_way;
+        whole
+    }
+
     /// Ports of the card.
     pub fn ports(&self) -> u32 {
         self.open.len() as u32
@@ -250,15 +267,29 @@ impl Card {
         bus: &mut NodeBus,
     ) {
         let Passage { head, tail } = passage;
+        self.comes(tail, frame.len(), message);
+        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
+    }
+
+    /// The same of one that nobody encoded.
+    #[inline]
+    pub fn arrive_parcel(&mut self, passage: Passage, parcel: &Parcel, bus: &mut NodeBus) {
+        let Passage { head, tail } = passage;
+        self.comes(tail, parcel.bytes, parcel.message);
+        self.nic.handle(tail, Input::Parcel { parcel, head }, bus);
+    }
+
+    /// A frame of so many bytes comes.
+    #[inline]
+    fn comes(&mut self, tail: Time, bytes: usize, message: Option<TraceTag>) {
         self.acts_at(tail);
         self.counts.traffic.received_frames += 1;
-        self.counts.traffic.received_bytes += frame.len() as u64;
+        self.counts.traffic.received_bytes += bytes as u64;
         if let Some(message) = message {
             // Messages of several senders meet on the way in the order in which they are fed.
             let other = self.last_sender.replace(message.node).is_some_and(|last| last != message.node);
             self.counts.unordered += u64::from(other);
         }
-        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
     }
 
     /// Fires the model's deadline, because all was quiet for a while of wall time, or others got that far.

@@ -108,6 +108,13 @@ impl Network {
         &self.fabric
     }
 
+    /// All that it is, to hold two against one another.
+    #[cfg(test)]
+    pub fn whole(&self) -> String {
+        let Self { fabric, faults, in_flight, only, held, order, latest, .. } = self;
+        format!("{:#?}", (fabric, faults, in_flight.len(), only, held, order, latest))
+    }
+
     /// To keep the ledger's stages, or to turn it off.
     pub const fn fabric_mut(&mut self) -> &mut Fabric {
         &mut self.fabric
@@ -214,7 +221,7 @@ impl Network {
 
     /// Whether nothing is under way.
     #[inline]
-    fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         !self.is_moving() && self.held.is_empty()
     }
 

@@ -5,6 +5,7 @@
 
 pub mod hand_over;
 mod lockstep;
+mod short;
 mod stations;
 
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct World {
     pub network: Network,
     /// The seed of every random choice.
     seed: u64,
+    /// Whether messages may take the short way.
+    has_short_way: bool,
     /// Whether device faults befall some card.
     has_device_faults: bool,
     /// Whether a driver ever notified a descriptor queue of a model that takes chains.
@@ -79,12 +82,13 @@ impl World {
         let ethernet = Ethernet::new(cards.len(), profile);
         let cards: Vec<Card> =
             cards.into_iter().map(|(nic, pages, ports)| Card::new(nic, pages, ports)).collect();
-        Self {
+        let mut world = Self {
             buses: vec![NodeBus::default(); cards.len()],
             cards,
             ethernet,
             network,
             seed,
+            has_short_way: false,
             has_device_faults: false,
             has_descriptors: false,
             stalled: 0,
@@ -93,7 +97,9 @@ impl World {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
-        }
+        };
+        world.set_short_way(true);
+        world
     }
 
     /// The card of `node`, with the host and the bus that it stands on.
@@ -208,7 +214,8 @@ impl World {
             let Some((card, bus)) = self.node(node).filter(|(card, _)| card.is_open(port)) else { continue };
             if card.registers(port, bus) {
                 work += 1;
-                self.settle(node);
+                let is_way_clear = self.is_way_clear();
+                self.follow(node, is_way_clear);
             }
             work += self.serve_port(node, port);
         }
@@ -220,6 +227,7 @@ impl World {
     #[inline]
     fn serve_port(&mut self, node: usize, port: u32) -> u32 {
         let mut taken = 0;
+        let mut way = None;
         while !self.turn.is_over() {
             let Some(card) = self.cards.get_mut(node) else { break };
             if !card.nic.accepts_store(port) {
@@ -231,15 +239,16 @@ impl World {
             }
             let Some(launch) = card.pages.take(port) else { break };
             // What the program told before this launch comes before it.
+            let is_way_clear = *way.get_or_insert_with(|| self.is_way_clear());
             let Some((card, bus)) = self.node(node) else { break };
             if card.registers(port, bus) {
-                self.settle(node);
+                self.follow(node, is_way_clear);
             }
             self.turn.spend(LAUNCH_NS);
             taken += 1;
             let Some((card, bus)) = self.node(node) else { break };
             card.store(launch, bus);
-            self.settle(node);
+            self.follow(node, is_way_clear);
         }
         taken
     }
@@ -270,6 +279,12 @@ impl World {
         if self.is_in_lockstep() {
             return;
         }
+        self.settle_rest();
+    }
+
+    /// Carries on what is under way, and all that follows from it, as far as the turn goes.
+    #[inline]
+    fn settle_rest(&mut self) {
         loop {
             while !self.turn.is_over()
                 && let Some(arrival) = self.network.pop()
@@ -363,11 +378,17 @@ impl World {
                 let passage = Passage { head: delivery.head, tail: delivery.at };
                 self.arrive(to, passage, frame, message, concern);
                 self.spend_work(to);
-                while let Some(output) = self.cards.get_mut(to).and_then(|card| card.nic.poll_output()) {
-                    if let Some((ready, answer, message)) = self.perform(to, output) {
-                        self.network.keep(ready, to as u16, answer, message);
-                    }
-                }
+                self.carry_out_kept(to);
+            }
+        }
+    }
+
+    /// The same, but that each frame is under way afterwards.
+    #[inline]
+    fn carry_out_kept(&mut self, node: usize) {
+        while let Some(output) = self.cards.get_mut(node).and_then(|card| card.nic.poll_output()) {
+            if let Some((ready, answer, message)) = self.perform(node, output) {
+                self.network.keep(ready, node as u16, answer, message);
             }
         }
     }

@@ -395,6 +395,8 @@ impl Grim {
             Input::DmaData { token, bytes, is_whole } => self.on_payload(token, bytes, is_whole),
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
+            // It has no outbox, so that nobody leaves it any.
+            Input::Parcel { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}

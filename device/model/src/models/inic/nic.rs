@@ -122,6 +122,8 @@ impl Inic {
             }
             Input::Register { port, register } => self.on_register(now, port as usize, register),
             Input::Control { token, request } => control::on_control(self, now, token, request),
+            // It has no outbox, so that nobody leaves it any.
+            Input::Parcel { .. } => {}
             Input::ShellCounts(counts) => self.card.effects.shell_counts = counts,
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}

@@ -411,6 +411,8 @@ impl Mailbox {
                 }
             }
             Input::Control { token, request } => control::on_control(self, now, token, request),
+            // It has no outbox, so that nobody leaves it any.
+            Input::Parcel { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // It never reads host memory.
             Input::DmaData { .. } => {}

@@ -14,6 +14,7 @@ use crate::models::ultra::counters::Effects;
 use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, Header, Kind, Packet, WireError};
 use crate::nic::Register;
+use crate::nic::parcel::Parcel;
 use crate::parts::credit::{Answer, Grant, Refusal};
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
@@ -57,15 +58,16 @@ struct Port {
 }
 
 /// A packet of data that passed the RX machine.
-struct Data<'a> {
+struct Data<'a, W> {
     /// When.
     received: Passed,
     header: &'a Header,
-    packet: &'a Packet<'a>,
+    words: W,
     message: Option<&'a TraceTag>,
 }
 
 /// The completer of a card.
+#[derive(Debug)]
 pub struct Completer {
     node: u16,
     flow_control: FlowControl,
@@ -256,59 +258,91 @@ impl Completer {
         }
     }
 
-    /// A frame from the network, whole; `head` is when its first bit was there. Where words are passed on, that counts as its
-    /// first word, which is less than a word's time too early where the link is quicker than the machine, and else nothing:
-    /// then the last word decides.
+    /// A frame from the network, whole; `head` is when its first bit was there.
     pub(super) fn on_frame(
         &mut self,
-        (head, now): (Time, Time),
+        come: (Time, Time),
         frame: &[u8],
         message: Option<&TraceTag>,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
         let parsed = Packet::new_checked(frame).and_then(|packet| Ok((Header::parse(&packet)?, packet)));
-        let (header, packet) = match parsed {
-            Ok((header, _)) if header.target.node != self.node => {
-                effects.counters.card.malformed += 1;
-                return;
+        match parsed {
+            Ok((header, packet)) => {
+                self.on_packet(come, &header, packet.words(), message, requester, effects);
             }
-            Ok(parsed) => parsed,
-            Err(WireError::Foreign) => {
-                effects.counters.card.foreign_frames += 1;
-                return;
+            Err(WireError::Foreign) => effects.counters.card.foreign_frames += 1,
+            Err(WireError::Crc { .. }) => effects.counters.card.damaged += 1,
+            Err(_) => effects.counters.card.malformed += 1,
+        }
+    }
+
+    /// The same of one that nobody encoded.
+    #[inline]
+    pub(super) fn on_parcel(
+        &mut self,
+        come: (Time, Time),
+        parcel: &Parcel,
+        requester: &mut Requester,
+        effects: &mut Effects,
+    ) {
+        let words = parcel.words();
+        match Header::of_words(parcel.head, words.len()) {
+            Ok(header) => {
+                let (words, message) = (words.iter().copied(), parcel.message.as_ref());
+                self.on_packet(come, &header, words, message, requester, effects);
             }
-            Err(WireError::Crc { .. }) => {
-                effects.counters.card.damaged += 1;
-                return;
-            }
-            Err(_) => {
-                effects.counters.card.malformed += 1;
-                return;
-            }
-        };
-        let words = packet.words().len();
+            Err(_) => effects.counters.card.malformed += 1,
+        }
+    }
+
+    /// A packet that is sound. `head` is when its first bit was there: where words are passed on, that counts as its first word,
+    /// which is less than a word's time too early where the link is quicker than the machine, and else nothing: then the last
+    /// word decides.
+    #[inline]
+    fn on_packet(
+        &mut self,
+        (head, now): (Time, Time),
+        header: &Header,
+        words: impl ExactSizeIterator<Item = u64>,
+        message: Option<&TraceTag>,
+        requester: &mut Requester,
+        effects: &mut Effects,
+    ) {
+        if header.target.node != self.node {
+            effects.counters.card.malformed += 1;
+            return;
+        }
+        let count = words.len();
         let index = usize::from(header.target.port);
         // The network waits in front of the RX machine while the port's queue of the FIFO RAM is full.
-        let room = self.fifo.room_at(index, words, head.min(now));
+        let room = self.fifo.room_at(index, count, head.min(now));
         let come = Passage { head: room, tail: room.max(now) };
-        let received = effects.pass(Machine::Receive, self.passing, come, words as u64 * WORD_BYTES);
+        let received = effects.pass(Machine::Receive, self.passing, come, count as u64 * WORD_BYTES);
         let checked = received.stage.end;
         match header.kind {
             Kind::Data { .. } => {
-                let data = Data { received, header: &header, packet: &packet, message };
-                self.on_data(checked, &data, requester, effects);
+                let data = Data { received, header, words, message };
+                self.on_data(checked, data, requester, effects);
             }
-            Kind::Acknowledge => requester.on_acknowledgement(checked, &header, effects),
-            Kind::Credit => requester.on_credit(checked, &header, effects),
-            Kind::CreditOffer => requester.on_offer(checked, &header, effects),
+            Kind::Acknowledge => requester.on_acknowledgement(checked, header, effects),
+            Kind::Credit => requester.on_credit(checked, header, effects),
+            Kind::CreditOffer => requester.on_offer(checked, header, effects),
             Kind::CreditRequest { is_window_open } => {
-                self.on_request(checked, &header, is_window_open, requester, effects);
+                self.on_request(checked, header, is_window_open, requester, effects);
             }
         }
     }
 
-    fn on_data(&mut self, now: Time, data: &Data<'_>, requester: &mut Requester, effects: &mut Effects) {
+    #[inline]
+    fn on_data(
+        &mut self,
+        now: Time,
+        data: Data<'_, impl ExactSizeIterator<Item = u64>>,
+        requester: &mut Requester,
+        effects: &mut Effects,
+    ) {
         let header = data.header;
         let index = usize::from(header.target.port);
         let Some(place) = self.ports.get_mut(index) else {
@@ -352,21 +386,22 @@ impl Completer {
     }
 
     /// The Store machine: one burst that ends at the status word of the next slice.
+    #[inline]
     fn store_packet(
         &mut self,
         entry: usize,
-        data: &Data<'_>,
+        data: Data<'_, impl ExactSizeIterator<Item = u64>>,
         requester: &mut Requester,
         effects: &mut Effects,
     ) {
-        let Data { received, header, packet, message } = data;
+        let Data { received, header, words, message } = data;
         let index = usize::from(header.target.port);
         let (Some(port), Kind::Data { interrupt, acknowledge }) = (&mut self.ports[index], header.kind)
         else {
             debug_assert!(false, "data is stored for a port that has an entry for its sender");
             return;
         };
-        let count = packet.words().len();
+        let count = words.len();
         let bytes = count as u64 * WORD_BYTES;
         let stored = effects.pass(Machine::Store, self.passing, received.words, bytes);
         // Store frees word after word, and RX fills no faster: the room is there once Store has begun.
@@ -376,8 +411,8 @@ impl Completer {
         let ready = effects.interface.earliest(BusTransfer::DmaWrite, come, bytes + WORD_BYTES);
 
         let promise = port.queue.promise(1);
-        let slice = Slice { source: header.source, interrupt, acknowledge, message: *message };
-        let (place, visible) = slice.store(ready, packet.words(), (index, &mut port.queue, promise), effects);
+        let slice = Slice { source: header.source, interrupt, acknowledge, message };
+        let (place, visible) = slice.store(ready, words, (index, &mut port.queue, promise), effects);
         port.owners[place.index] = entry as u16;
         if acknowledge {
             effects.counters.card.acknowledgements_sent += 1;

@@ -1,6 +1,7 @@
 //! The card: requester and completer on one bus and one link.
 
 use alloc::vec::Vec;
+use core::fmt::Debug;
 
 use niclab_abi::control::{Authorize, PortOpen, Revoke, Route};
 use niclab_abi::receive::StatusLine;
@@ -10,6 +11,7 @@ use crate::models::ultra::config::{Config, ConfigError, FlowControl, PORTS};
 use crate::models::ultra::counters::{Counters, Effects};
 use crate::models::ultra::requester::Requester;
 use crate::models::ultra::wire::{Address, MAX_WORDS};
+use crate::nic::parcel::Outbox;
 use crate::nic::{HostRanges, Input, Nic, Observed, Output, ShellCounts, Statistics};
 use crate::parts::control::{self, Answer, ControlError, Controlled};
 use crate::parts::effects::{ReplyDue, WorkPrices, empty_reply};
@@ -24,6 +26,7 @@ const WORK: WorkPrices =
     WorkPrices { input: 10, checked_bytes_in_unit: u64::MAX, output: 5, copied_bytes_in_unit: u64::MAX };
 
 /// An ULTRA card.
+#[derive(Debug)]
 pub struct Ultra {
     config: Config,
     requester: Requester,
@@ -193,6 +196,10 @@ impl Ultra {
                 effects.attribute(message);
                 self.completer.on_frame((head, now), frame, message.as_ref(), requester, effects);
             }
+            Input::Parcel { head, parcel } => {
+                effects.attribute(parcel.message);
+                self.completer.on_parcel((head, now), parcel, requester, effects);
+            }
             Input::Register { port, register } => {
                 self.completer.on_register(now, port as usize, register, requester, effects);
             }
@@ -223,6 +230,11 @@ impl Nic for Ultra {
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
         self.effects.poll()
+    }
+
+    #[inline]
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        Some(self.effects.outbox())
     }
 
     #[inline]
@@ -261,6 +273,10 @@ impl Observed for Ultra {
 
     fn ledger_mut(&mut self) -> &mut Ledger {
         self.effects.interface.ledger_mut()
+    }
+
+    fn whole(&self) -> Option<&dyn Debug> {
+        Some(self)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

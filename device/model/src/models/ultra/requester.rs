@@ -5,8 +5,8 @@ use niclab_abi::receive::{MAX_SLICES, REFUSED_NO_ROUTE};
 
 use crate::models::ultra::config::{Config, FlowControl, PORTS};
 use crate::models::ultra::counters::Effects;
-use crate::models::ultra::wire::{Address, Entry, Header, Kind, MAX_WORDS};
-use crate::nic::{FrameBytes, PageStore};
+use crate::models::ultra::wire::{Address, Entry, Header, Kind, MAX_WORDS, frame_bytes};
+use crate::nic::PageStore;
 use crate::parts::credit::Window;
 use crate::parts::effects::{Machine, WORD_BYTES};
 use crate::parts::fifo::{FifoError, FifoRam};
@@ -51,6 +51,7 @@ struct Packet {
 }
 
 /// The requester of a card.
+#[derive(Debug)]
 pub struct Requester {
     node: u16,
     flow_control: FlowControl,
@@ -227,8 +228,8 @@ impl Requester {
         let ready = Passage { head: loaded.head.max(opened), tail: loaded.tail.max(opened) };
         let kind = Kind::Data { interrupt: code.interrupt, acknowledge: code.acknowledge };
         let (connection, number) = (window.connection(), window.count_sent());
-        let emit = || entry.emit(kind, connection, number, words);
-        let sent = transmit(self.passing, ready, emit, words.len(), Some(message), effects).stage;
+        let packet = Outgoing { entry, kind, connection, number, words };
+        let sent = transmit(self.passing, ready, &packet, Some(message), effects).stage;
         // TX frees word after word, and Load fills no faster: the room is there once TX has begun.
         self.fifo.leave(index, words.len(), sent.start);
         effects.counters.card.messages_sent += 1;
@@ -322,7 +323,9 @@ impl Requester {
 
     /// Sends a packet without words for flow control or acknowledgement.
     pub(super) fn send_flow(&mut self, ready: Time, header: &Header, effects: &mut Effects) {
-        transmit(self.passing, ready.into(), || header.emit(&[]), 0, None, effects);
+        let &Header { kind, connection, number, .. } = header;
+        let packet = Outgoing { entry: header.entry(), kind, connection, number, words: &[] };
+        transmit(self.passing, ready.into(), &packet, None, effects);
     }
 
     fn is_target(&self, index: usize, remote: Address) -> bool {
@@ -347,23 +350,39 @@ impl Requester {
         let kind = Kind::CreditRequest { is_window_open: window.is_open() };
         let (connection, number) = (window.connection(), window.sent());
         effects.counters.flow_sent += 1;
-        transmit(self.passing, now.into(), || entry.emit(kind, connection, number, &[]), 0, None, effects);
+        let packet = Outgoing { entry, kind, connection, number, words: &[] };
+        transmit(self.passing, now.into(), &packet, None, effects);
     }
 }
 
+/// A packet that is sent.
+struct Outgoing<'a> {
+    entry: Entry,
+    kind: Kind,
+    connection: u16,
+    number: u32,
+    words: &'a [u64],
+}
+
 /// One packet through the TX machine, whose words are there as `loaded` says. The frame begins with the routing frame, which
-/// leaves a word's time before the header does, where words are passed on. `emit` writes it where it is kept.
+/// leaves a word's time before the header does, where words are passed on.
 #[inline]
 fn transmit(
     passing: Passing,
     loaded: Passage,
-    emit: impl FnOnce() -> FrameBytes,
-    words: usize,
+    packet: &Outgoing<'_>,
     message: Option<TraceTag>,
     effects: &mut Effects,
 ) -> Passed {
-    let passed = effects.pass(Machine::Transmit, passing, loaded, words as u64 * WORD_BYTES);
+    let &Outgoing { entry, kind, connection, number, words } = packet;
+    let passed = effects.pass(Machine::Transmit, passing, loaded, words.len() as u64 * WORD_BYTES);
     let routed = passed.opened.before(passed.pace).max(loaded.head);
-    effects.frame(Passage { head: routed, tail: passed.words.tail }, emit(), message);
+    let ready = Passage { head: routed, tail: passed.words.tail };
+    if let Some(parcel) = effects.parcel(frame_bytes(words.len())) {
+        (parcel.ready, parcel.message) = (ready, message);
+        entry.leave(parcel, kind, connection, number, words);
+    } else {
+        effects.frame(ready, entry.emit(kind, connection, number, words), message);
+    }
     passed
 }

@@ -24,6 +24,7 @@ use thiserror::Error;
 
 use crate::fabric::ethernet::{self, ETHER_TYPE_CLUSTER, mac_of_node};
 pub use crate::nic::Address;
+use crate::nic::parcel::Parcel;
 use crate::nic::{FRAME_BUFFER_BYTES, FrameBytes};
 
 /// Bytes of a FLIT: a word and its check sequence.
@@ -255,15 +256,44 @@ impl Entry {
     // Where each message is sent, the frame is written where it is kept, and not moved.
     #[inline(always)]
     pub fn emit(&self, kind: Kind, connection: u16, number: u32, words: &[u64]) -> FrameBytes {
-        debug_assert!(words.len() <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
+        self.encode(self.head(kind, connection, number, words.len()), words)
+    }
+
+    /// Routing frame and header of a packet with so many words, at most [`MAX_WORDS`].
+    #[inline]
+    fn head(&self, kind: Kind, connection: u16, number: u32, words: usize) -> [u64; HEAD_FLITS] {
+        debug_assert!(words <= MAX_WORDS, "a packet has at most {MAX_WORDS} words");
         let (kind, flags) = kind.encode();
-        let count = HEAD_FLITS + words.len().min(MAX_WORDS);
+        let count = HEAD_FLITS + words.min(MAX_WORDS);
         let routing = self.routing | (count as u64) << shift::FLITS;
         let header = self.header
             | u64::from(kind) << shift::KIND
             | u64::from(flags) << shift::FLAGS
             | u64::from(connection) << shift::CONNECTION
             | u64::from(number) << shift::NUMBER;
+        [routing, header]
+    }
+
+    /// The same packet, as nobody has encoded it.
+    #[inline]
+    pub fn leave(&self, parcel: &mut Parcel, kind: Kind, connection: u16, number: u32, words: &[u64]) {
+        parcel.to = self.target().node;
+        parcel.protocol = PROTOCOL;
+        parcel.is_routed = true;
+        parcel.bytes = frame_bytes(words.len().min(MAX_WORDS));
+        parcel.head = self.head(kind, connection, number, words.len());
+        parcel.set_words(words);
+        parcel.encode = |parcel| {
+            let [routing, _] = parcel.head;
+            let of_parcel = Self { routing, tupid: 0, header: 0 };
+            of_parcel.encode(parcel.head, parcel.words())
+        };
+    }
+
+    /// The frame with this head and these words, to the target's node and from the source's.
+    #[inline(always)]
+    fn encode(&self, [routing, header]: [u64; HEAD_FLITS], words: &[u64]) -> FrameBytes {
+        let count = HEAD_FLITS + words.len().min(MAX_WORDS);
         let mut buffer = [0; FRAME_BUFFER_BYTES];
         let (ethernet, flits) = buffer.split_at_mut(ethernet::HEADER_BYTES);
         ethernet.copy_from_slice(&self.ethernet().emit());
@@ -299,33 +329,43 @@ impl Header {
     /// When a field has no meaning, the number of words is not one of the kind, or the Ethernet header is another.
     #[inline]
     pub fn parse(packet: &Packet<'_>) -> Result<Self, WireError> {
-        let kind_and_flags = packet.header(shift::FLAGS) as u8;
-        let is_current = packet.routing(shift::PROTOCOL) as u8 == PROTOCOL
-            && packet.routing(shift::VERSION) as u8 == VERSION;
+        let header = Self::of_words([packet.routing(0), packet.header(0)], packet.words().len())?;
+        if ethernet::Header::parse(&packet.ethernet) != header.entry().ethernet() {
+            return Err(WireError::Addresses);
+        }
+        Ok(header)
+    }
+
+    /// Reads the head of a packet of so many words.
+    ///
+    /// # Errors
+    /// When a field has no meaning, or the number of words is not one of the kind.
+    #[inline]
+    pub fn of_words([routing, header]: [u64; HEAD_FLITS], words: usize) -> Result<Self, WireError> {
+        let (routing, head) = (|shift: u32| routing >> shift, |shift: u32| header >> shift);
+        let kind_and_flags = head(shift::FLAGS) as u8;
+        let is_current =
+            routing(shift::PROTOCOL) as u8 == PROTOCOL && routing(shift::VERSION) as u8 == VERSION;
         let kind = Kind::decode(kind_and_flags >> 4, kind_and_flags & 0xf).filter(|_| is_current);
         let header = Self {
             target: Address {
-                node: packet.routing(shift::DESTINATION_NODE) as u16,
-                port: packet.header(shift::TARGET_PORT) as u8,
+                node: routing(shift::DESTINATION_NODE) as u16,
+                port: head(shift::TARGET_PORT) as u8,
             },
             source: Address {
-                node: packet.routing(shift::SOURCE_NODE) as u16,
-                port: packet.routing(shift::SOURCE_PORT) as u8,
+                node: routing(shift::SOURCE_NODE) as u16,
+                port: routing(shift::SOURCE_PORT) as u8,
             },
             kind: kind.ok_or(WireError::BadField)?,
-            connection: packet.header(shift::CONNECTION) as u16,
-            number: packet.header(shift::NUMBER) as u32,
+            connection: head(shift::CONNECTION) as u16,
+            number: head(shift::NUMBER) as u32,
         };
-        let words = packet.words().len();
         let has_its_words = match header.kind {
             Kind::Data { .. } => (MIN_WORDS..=MAX_WORDS).contains(&words),
             _ => words == 0,
         };
         if !has_its_words {
             return Err(WireError::Length { bytes: frame_bytes(words) });
-        }
-        if ethernet::Header::parse(&packet.ethernet) != header.entry().ethernet() {
-            return Err(WireError::Addresses);
         }
         Ok(header)
     }
@@ -335,7 +375,8 @@ impl Header {
         self.entry().emit(self.kind, self.connection, self.number, words)
     }
 
-    const fn entry(&self) -> Entry {
+    /// The entry of a port that sends such packets.
+    pub const fn entry(&self) -> Entry {
         Entry::new(self.target, self.source)
     }
 }

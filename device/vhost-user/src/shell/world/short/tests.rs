@@ -1,0 +1,456 @@
+//! Two worlds that get the same, one of them without the short way, are the same to the last bit.
+
+use std::os::unix::fs::FileExt;
+
+use niclab_abi::bar::{
+    CODE_ACKNOWLEDGE, CODE_INTERRUPT, CODE_LENGTH_SHIFT, CODE_NOTIFY, COMPLETER_ARMED_OFFSET,
+    COMPLETER_INTERVAL_OFFSET, COMPLETER_RELEASED_OFFSET, LAUNCH_SEQUENCE_SHIFT, RECEIVED_KNOWN,
+    SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS, slot_of,
+};
+use niclab_abi::control::{
+    Authorize, OP_AUTHORIZE, OP_PORT_CLOSE, OP_PORT_OPEN, OP_REVOKE, OP_ROUTE, OP_COUNTERS, PortName, PortOpen,
+    Request, Revoke, Route,
+};
+use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
+use niclab_model::models::MODELS;
+use niclab_model::nic::registry::{DrawnWorkload, Model};
+use niclab_model::nic::{Input, ShellCounts};
+use niclab_spec::daemon::{DaemonConfig, NodeSockets};
+use niclab_spec::scenario::ScenarioFile;
+use niclab_spec::{ClusterFile, ClusterName, NicConfig, Source};
+use proptest::prelude::*;
+use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+
+use super::*;
+use crate::config::build;
+use crate::memory::DmaMemory;
+use crate::shell::turn::Turn;
+
+/// Guest memory of a node.
+const MEMORY_BYTES: usize = 1 << 17;
+/// Of it for each port: slices from its beginning, the status line at its end.
+const PORT_BYTES: u64 = 1 << 14;
+/// Ports that scripts use.
+const PORTS: u32 = 3;
+
+/// One of the two.
+struct Side {
+    world: World,
+    memories: Vec<GuestMemoryMmap>,
+    /// Launches made so far, by node and port.
+    launched: Vec<[u32; PORTS as usize]>,
+}
+
+impl Side {
+    fn new(config: &DaemonConfig, is_short: bool) -> Self {
+        let (mut world, _) = build(config, 2).unwrap();
+        world.set_short_way(is_short);
+        let nodes = world.cards.len();
+        let memory = |_| GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
+        let memories: Vec<GuestMemoryMmap> = (0..nodes).map(memory).collect();
+        for (node, memory) in memories.iter().enumerate() {
+            drop(world.set_memory(node, DmaMemory::new(memory, None).into()));
+            world.cards[node].is_running = true;
+            world.network.set_link_up(node as u16, true);
+        }
+        Self { world, memories, launched: vec![[0; PORTS as usize]; nodes] }
+    }
+
+    /// A control request, as [`World::serve_control`] takes one.
+    fn request<T: ToBytes + FromBytes>(&mut self, node: usize, operation: u32, body: &T) {
+        let mut body_bytes = vec![0; T::BYTES];
+        body.to_bytes(&mut body_bytes);
+        let mut request = vec![0; Request::BYTES];
+        Request { operation, body_bytes: body_bytes.len() as u32 }.to_bytes(&mut request);
+        request.extend(body_bytes);
+        let world = &mut self.world;
+        world.turn = Turn::WHOLE;
+        world.serve_ports(node);
+        let (card, bus) = world.node(node).unwrap();
+        card.is_running = true;
+        card.nic.handle(bus.clock(), Input::ShellCounts(ShellCounts::default()), bus);
+        card.nic.handle(bus.clock(), Input::Control { token: 7, request: &request }, bus);
+        card.follow_ports();
+        for port in 0..PORTS {
+            if !self.world.cards[node].is_open(port) {
+                self.launched[node][port as usize] = 0;
+            }
+        }
+        self.world.carry_out(node);
+        self.world.turn = Turn::WHOLE;
+        self.world.settle(node);
+        self.world.serve_stalled();
+    }
+
+    fn store(&self, node: usize, page: u32, offset: usize, word: u64) {
+        let file = self.world.cards[node].pages.file();
+        file.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset as u64).unwrap();
+    }
+
+    fn launch(&mut self, node: usize, port: u32, code: u32, payload: u64, is_received_known: bool) {
+        let page = self.world.cards[node].pages.requester_page(port);
+        let sequence = self.launched[node][port as usize] + 1;
+        self.launched[node][port as usize] = sequence;
+        let slot = slot_of(sequence) as usize * SLOT_WORDS * 8;
+        for word in 0..10 {
+            self.store(node, page, slot + 8 * word, payload.wrapping_mul(word as u64 + 3));
+        }
+        let delivered = self.world.cards[node].nic.delivered(port);
+        let received = if is_received_known { delivered | RECEIVED_KNOWN } else { 0 };
+        self.store(node, page, slot + SLOT_RECEIVED_WORD * 8, received);
+        let launch = u64::from(code) | u64::from(sequence) << LAUNCH_SEQUENCE_SHIFT;
+        self.store(node, page, slot + SLOT_LAUNCH_WORD * 8, launch);
+    }
+
+    fn register(&mut self, node: usize, port: u32, offset: u64, value: u64) {
+        let page = self.world.cards[node].pages.completer_page(port);
+        self.store(node, page, offset as usize, value);
+    }
+
+    fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Launch { node, port, code, payload, is_received_known, count } => {
+                let is_open = self.world.cards[node].is_open(port);
+                for number in 0..u64::from(count) * u64::from(is_open) {
+                    self.launch(node, port, code, payload + number, is_received_known);
+                }
+            }
+            Act::Serve { node } => {
+                self.world.serve_pages(node);
+            }
+            Act::Release { node, port, behind, is_served } => {
+                let delivered = self.world.cards[node].nic.delivered(port);
+                self.register(node, port, COMPLETER_RELEASED_OFFSET, delivered.wrapping_sub(behind));
+                if is_served {
+                    self.world.serve_pages(node);
+                }
+            }
+            Act::Arm { node, port, ahead } => {
+                let delivered = self.world.cards[node].nic.delivered(port);
+                self.register(node, port, COMPLETER_ARMED_OFFSET, delivered + ahead);
+            }
+            Act::Interval { node, port, slices } => {
+                self.register(node, port, COMPLETER_INTERVAL_OFFSET, slices);
+            }
+            Act::Open { node, port, slices_log, fifo_words } => {
+                let slices_address = PORT_BYTES * u64::from(port);
+                let status_address = slices_address + PORT_BYTES - 64;
+                let slices = 1 << slices_log;
+                let open = PortOpen { port, slices, slices_address, status_address, fifo_words, reserved: 0 };
+                self.request(node, OP_PORT_OPEN, &open);
+            }
+            Act::Close { node, port } => {
+                self.request(node, OP_PORT_CLOSE, &PortName { port, reserved: 0 });
+            }
+            Act::Connect { from: (node, port), to: (other, other_port), credits } => {
+                let route = Route { port, node: other as u32, node_port: other_port, reserved: 0 };
+                self.request(node, OP_ROUTE, &route);
+                let entry = Authorize { port: other_port, node: node as u32, node_port: port, credits };
+                self.request(other, OP_AUTHORIZE, &entry);
+            }
+            Act::Revoke { node, port, from: (other, other_port) } => {
+                let entry = Revoke { port, node: other as u32, node_port: other_port, reserved: 0 };
+                self.request(node, OP_REVOKE, &entry);
+            }
+            Act::Statistics { node } => self.request(node, OP_COUNTERS, &PortName::default()),
+            Act::HostReset { node } => {
+                self.world.host_reset(node);
+                self.launched[node] = [0; PORTS as usize];
+            }
+            Act::PassTime => self.world.pass_time(),
+            Act::GoOn => {
+                self.world.go_on();
+            }
+            Act::Ledgers { is_on, stages } => {
+                self.world.set_ledgers_on(is_on);
+                self.world.for_each_ledger(|ledger| ledger.record_stages(stages));
+            }
+            Act::Link { node, is_up } => self.world.network.set_link_up(node as u16, is_up),
+            Act::Faults { node, loss } => {
+                let faults = niclab_spec::Faults { loss, reorder: loss, duplicate: loss, ..Default::default() };
+                self.world.network.set_faults(node as u16, &faults);
+            }
+            Act::Measure => self.world.begin_measurement(),
+        }
+    }
+
+    /// All that there is, and how many messages took the short way.
+    fn whole(&mut self) -> (String, u64) {
+        let cards: Vec<String> = self.world.cards.iter_mut().map(Card::whole).collect();
+        let World { buses, network, acts, turn, latest, stalled, .. } = &self.world;
+        let whole = format!("{buses:#?}\n{:#?}", (acts, turn, latest, stalled));
+        let short = self.world.cards.iter().map(|card| card.counts.short_way).sum();
+        (format!("{}\n{whole}\n{}", cards.join("\n"), network.whole()), short)
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        let mut all = vec![0; MEMORY_BYTES * self.memories.len()];
+        for (memory, bytes) in self.memories.iter().zip(all.chunks_mut(MEMORY_BYTES)) {
+            memory.read_slice(bytes, GuestAddress(0)).unwrap();
+        }
+        all
+    }
+}
+
+/// What somebody does.
+#[derive(Clone, Debug)]
+enum Act {
+    Launch { node: usize, port: u32, code: u32, payload: u64, is_received_known: bool, count: u8 },
+    Serve { node: usize },
+    Release { node: usize, port: u32, behind: u64, is_served: bool },
+    Arm { node: usize, port: u32, ahead: u64 },
+    Interval { node: usize, port: u32, slices: u64 },
+    Open { node: usize, port: u32, slices_log: u32, fifo_words: u32 },
+    Close { node: usize, port: u32 },
+    Connect { from: (usize, u32), to: (usize, u32), credits: u32 },
+    Revoke { node: usize, port: u32, from: (usize, u32) },
+    Statistics { node: usize },
+    HostReset { node: usize },
+    PassTime,
+    GoOn,
+    Ledgers { is_on: bool, stages: usize },
+    Link { node: usize, is_up: bool },
+    Faults { node: usize, loss: f64 },
+    Measure,
+}
+
+fn end(nodes: usize) -> impl Strategy<Value = (usize, u32)> + Clone {
+    (0..nodes, 0..PORTS)
+}
+
+/// What programs do that send and receive.
+fn traffic(nodes: usize) -> impl Strategy<Value = Act> {
+    let code = prop_oneof![
+        6 => (0..=8_u32).prop_map(|begin| begin << CODE_LENGTH_SHIFT),
+        2 => (0..=8_u32, 0..8_u32).prop_map(|(begin, flags)| {
+            let flag = |bit: u32, flag: u16| if flags >> bit & 1 == 1 { u32::from(flag) } else { 0 };
+            begin << CODE_LENGTH_SHIFT
+                | flag(0, CODE_NOTIFY) | flag(1, CODE_INTERRUPT) | flag(2, CODE_ACKNOWLEDGE)
+        }),
+        1 => any::<u32>(),
+    ];
+    let launch = (end(nodes), code, any::<u64>(), prop::bool::weighted(0.9), 1..20_u8).prop_map(
+        |((node, port), code, payload, is_received_known, count)| {
+            let payload = payload >> 1;
+            Act::Launch { node, port, code, payload, is_received_known, count }
+        },
+    );
+    let release = (end(nodes), prop_oneof![6 => Just(0), 2 => 0..4_u64, 1 => any::<u64>()], any::<bool>());
+    let release = release
+        .prop_map(|((node, port), behind, is_served)| Act::Release { node, port, behind, is_served });
+    prop_oneof![
+        8 => launch,
+        8 => (0..nodes).prop_map(|node| Act::Serve { node }),
+        6 => release,
+        1 => (end(nodes), 0..6_u64).prop_map(|((node, port), ahead)| Act::Arm { node, port, ahead }),
+    ]
+}
+
+/// What drivers and their users do beside.
+fn changes(nodes: usize) -> impl Strategy<Value = Act> {
+    let connect = (end(nodes), end(nodes), 1..9_u32);
+    let node = move || 0..nodes;
+    prop_oneof![
+        6 => connect.prop_map(|(from, to, credits)| Act::Connect { from, to, credits }),
+        2 => (end(nodes), 3..6_u32, prop::option::of(0..40_u32)).prop_map(|((node, port), slices_log, words)| {
+            Act::Open { node, port, slices_log, fifo_words: words.unwrap_or_default() }
+        }),
+        1 => end(nodes).prop_map(|(node, port)| Act::Close { node, port }),
+        1 => (end(nodes), end(nodes)).prop_map(|((node, port), from)| Act::Revoke { node, port, from }),
+        2 => (end(nodes), 0..9_u64).prop_map(|((node, port), slices)| Act::Interval { node, port, slices }),
+        1 => node().prop_map(|node| Act::Statistics { node }),
+        1 => node().prop_map(|node| Act::HostReset { node }),
+        2 => Just(Act::PassTime),
+        1 => Just(Act::GoOn),
+        1 => (prop::bool::weighted(0.8), prop_oneof![Just(0_usize), Just(50), Just(100_000)])
+            .prop_map(|(is_on, stages)| Act::Ledgers { is_on, stages }),
+        1 => (node(), any::<bool>()).prop_map(|(node, is_up)| Act::Link { node, is_up }),
+        1 => (node(), prop_oneof![3 => Just(0.0), 1 => Just(0.3)])
+            .prop_map(|(node, loss)| Act::Faults { node, loss }),
+        1 => Just(Act::Measure),
+    ]
+}
+
+/// A connected cluster, and then what `steps` say.
+fn script(nodes: usize, steps: core::ops::Range<usize>) -> impl Strategy<Value = Vec<Act>> {
+    let interval = prop_oneof![Just(0), Just(4), Just(8)];
+    let steps = prop::collection::vec(prop_oneof![12 => traffic(nodes), 1 => changes(nodes)], steps);
+    (interval, 1..9_u32, steps).prop_map(move |(slices, credits, steps)| {
+        let ends = || (0..nodes).flat_map(|node| (0..PORTS).map(move |port| (node, port)));
+        let opened = ends().flat_map(|(node, port)| {
+            let open = Act::Open { node, port, slices_log: 4, fifo_words: 0 };
+            [open, Act::Interval { node, port, slices }]
+        });
+        // Each port sends to the next node's, so that every one has several partners by what is connected later.
+        let connected = ends().map(|(node, port)| {
+            Act::Connect { from: (node, port), to: ((node + 1) % nodes, port), credits }
+        });
+        opened.chain(connected).chain(steps).collect()
+    })
+}
+
+fn config(text: &str) -> DaemonConfig {
+    let source = Source::from_text("twin", text.to_owned());
+    config_of(&source, &source.parse::<ClusterFile>().unwrap())
+}
+
+fn config_of(source: &Source, file: &ClusterFile) -> DaemonConfig {
+    let cluster = source.resolve(file).unwrap();
+    DaemonConfig::new(&cluster, &ClusterName::default(), "/m".into(), |rank| NodeSockets {
+        cluster_socket: format!("/{rank}.c").into(),
+        ethernet_socket: format!("/{rank}.e").into(),
+    })
+}
+
+/// Has both do the same, and holds them against one another all along. How many messages took the short way.
+fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<u64, TestCaseError> {
+    let (mut general, mut short) = (Side::new(config, false), Side::new(config, true));
+    for (number, act) in acts.iter().enumerate() {
+        general.act(act);
+        short.act(act);
+        if number % 8 == 7 || number + 1 == acts.len() {
+            let ((whole, none), (other, _)) = (general.whole(), short.whole());
+            let first = || whole.lines().zip(other.lines()).find(|(here, there)| here != there);
+            prop_assert_eq!(none, 0);
+            prop_assert!(whole == other, "after {} acts, last {:?}: {:?}", number + 1, act, first());
+            prop_assert!(general.memory() == short.memory(), "memory after {} acts", number + 1);
+        }
+    }
+    let stages = |side: &mut Side| {
+        let mut all = Vec::new();
+        side.world.for_each_ledger(|ledger| all.push(ledger.take_stages()));
+        all
+    };
+    prop_assert_eq!(stages(&mut general), stages(&mut short));
+    Ok(short.whole().1)
+}
+
+/// Those that have a short way.
+fn models() -> Vec<&'static Model> {
+    let has_short_way = |model: &&'static Model| {
+        let (mut world, _) = build(&config(&format!("nodes = 2\nnic.model = \"{}\"", model.name)), 2).unwrap();
+        world.cards[0].nic.outbox().is_some()
+    };
+    MODELS.iter().copied().filter(has_short_way).collect()
+}
+
+const NODES: usize = 3;
+
+fn any_config() -> impl Strategy<Value = DaemonConfig> {
+    let choice = |words: &'static [&'static str]| prop::sample::select(words);
+    (
+        prop::sample::select(models()),
+        choice(&["", "framing = \"native\"\n", "framing = \"ethernet\"\n"]),
+        choice(&["", "forwarding = \"cut-through\"\n", "forwarding = \"store-and-forward\"\n"]),
+        choice(&["htx-200mhz", "ultra-200mhz-htx", "htx-asic-1ghz", "pci-32-33", "i960-32-33", "pcie4-100g"]),
+        prop::collection::vec(any::<u32>(), 12),
+        0..4_u64,
+    )
+        .prop_map(|(model, framing, forwarding, profile, draws, queue)| {
+            let mut text = format!("nodes = {NODES}\nprofile = \"{profile}\"\n{framing}{forwarding}");
+            text += &format!("nic.model = \"{}\"\n", model.name);
+            if queue > 0 {
+                text += &format!("[[link]]\nqueue_frames = {queue}\n");
+            }
+            let mut config = config(&text);
+            let mut draws = draws.into_iter().cycle();
+            for node in &mut config.nodes {
+                let mut below = |most: u32| draws.next().unwrap_or_default() % most.max(1);
+                let mut workload = DrawnWorkload {
+                    nodes: NODES as u32,
+                    message_bytes: 16,
+                    slices: 16,
+                    receive: 0,
+                    echoes: false,
+                    datagram_every: 0,
+                };
+                node.nic = NicConfig::with_values((model.swarm.draw)(&mut below, &mut workload));
+            }
+            config
+        })
+}
+
+/// A config and what is done in it.
+fn any_run() -> impl Strategy<Value = (DaemonConfig, Vec<Act>)> {
+    (any_config(), script(NODES, 30..160))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_done_both_ways_do_the_same((config, acts) in any_run()) {
+        hold(&config, &acts)?;
+    }
+}
+
+/// What each act of a plain stream is, from node 0 to node 1.
+fn stream(messages: u64) -> Vec<Act> {
+    let mut acts = vec![
+        Act::Open { node: 0, port: 0, slices_log: 4, fifo_words: 0 },
+        Act::Open { node: 1, port: 0, slices_log: 5, fifo_words: 0 },
+        Act::Interval { node: 1, port: 0, slices: 4 },
+        Act::Connect { from: (0, 0), to: (1, 0), credits: 16 },
+    ];
+    for number in 0..messages / 4 {
+        let code = 6 << CODE_LENGTH_SHIFT;
+        acts.push(Act::Launch { node: 0, port: 0, code, payload: number, is_received_known: true, count: 4 });
+        acts.push(Act::Serve { node: 0 });
+        acts.push(Act::Release { node: 1, port: 0, behind: 0, is_served: true });
+    }
+    acts
+}
+
+#[test]
+fn a_stream_takes_the_short_way_and_its_credits_too() {
+    for model in models() {
+        let config = config(&format!("nodes = 2\nnic.model = \"{}\"", model.name));
+        let short = hold(&config, &stream(4_000)).unwrap();
+        // Each message, and at least what gives half of 16 credits back.
+        assert!(short >= 4_000 + 4_000 / 16, "{}: {short}", model.name);
+    }
+}
+
+#[test]
+fn in_each_scenario_of_such_cards_both_ways_do_the_same() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/scenarios");
+    let (mut held, models) = (0, models());
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let source = Source::read(&path).unwrap();
+        let file = source.parse::<ScenarioFile>().unwrap();
+        let mut config = config_of(&source, &file.cluster.unwrap_or_default());
+        if !config.nodes.iter().any(|node| models.contains(&node.nic.model.descriptor())) {
+            continue;
+        }
+        held += 1;
+        config.lockstep = false;
+        // Each node to the next, and each to the first.
+        let nodes = config.nodes.len();
+        let mut acts = Vec::new();
+        for (node, port) in (0..nodes).flat_map(|node| [(node, 0), (node, 1)]) {
+            acts.push(Act::Open { node, port, slices_log: 6, fifo_words: 0 });
+            acts.push(Act::Interval { node, port, slices: 4 });
+        }
+        for node in 0..nodes {
+            acts.push(Act::Connect { from: (node, 0), to: ((node + 1) % nodes, 0), credits: 8 });
+            acts.push(Act::Connect { from: (node, 1), to: (0, 1), credits: 4 });
+        }
+        for round in 0..24 {
+            for (node, port) in (0..nodes).flat_map(|node| [(node, 0), (node, 1)]) {
+                let code = (round % 9) << CODE_LENGTH_SHIFT | if round % 5 == 0 { u32::from(CODE_INTERRUPT) } else { 0 };
+                let payload = u64::from(round) << 8;
+                acts.push(Act::Launch { node, port, code, payload, is_received_known: true, count: 3 });
+                acts.push(Act::Serve { node });
+            }
+            let releases = (0..nodes).flat_map(|node| [(node, 0), (node, 1)]);
+            acts.extend(releases.map(|(node, port)| Act::Release { node, port, behind: 0, is_served: true }));
+        }
+        let short = hold(&config, &acts).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(short > 0, "{}", path.display());
+    }
+    assert!(held > 5, "{held}");
+}
