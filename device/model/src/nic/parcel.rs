@@ -265,6 +265,10 @@ mod tests {
         outbox.store(deposit(1));
         outbox.keep_frames();
         assert_eq!(addresses(&mut outbox), [None]);
+        outbox.push(Output::Complete { at: Time::ZERO, token: 1, bytes: 0 });
+        outbox.store(deposit(4));
+        assert!(outbox.take_deposit().is_none() && outbox.place_for_parcel().is_none(), "something is before it");
+        assert_eq!(addresses(&mut outbox), [None, Some(4)]);
         outbox.place_for_parcel().unwrap();
         outbox.clear_parcel();
         outbox.store(deposit(3));
