@@ -50,7 +50,7 @@ pub fn histogram(histogram: &Histogram) -> report::Histogram {
 /// Links and switch.
 pub fn fabric(fabric: &Fabric) -> FabricFigures {
     let mut figures = FabricFigures { ledger: entries(&fabric.ledger()), ..FabricFigures::default() };
-    for counters in (0..fabric.ports()).filter_map(|port| fabric.counters(port)) {
+    for counters in fabric.ports().filter_map(|port| fabric.counters(port)) {
         figures.frames_in += counters.frames_in;
         figures.bytes_in += counters.bytes_in;
         figures.frames_out += counters.frames_out;

@@ -83,7 +83,7 @@ pub fn check_sums(world: &mut World) {
 fn wire_difference(world: &World) -> Option<String> {
     let fabric = world.fabric();
     let entered: u64 =
-        (0..fabric.ports()).filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();
+        fabric.ports().filter_map(|port| fabric.counters(port)).map(|c| c.frames_in).sum();
     let sent: u64 = world.nodes().iter().map(|node| node.host.sent_frames()).sum();
     (entered != sent).then(|| format!("the fabric counts {entered} frames, and {sent} were sent"))
 }

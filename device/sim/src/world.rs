@@ -29,6 +29,9 @@ use crate::medium::Medium;
 use crate::observer::Observer;
 use crate::queue::{Event, Queue, Slab};
 
+/// Most nodes: their numbers have 16 bits.
+pub const MAX_NODES: usize = 1 << u16::BITS;
+
 /// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
 const SILENCE: Span = Span::from_ns(1_000_000);
 
@@ -43,7 +46,7 @@ const LOOKED_AT: u64 = 100_000;
 #[derive(Debug, Error)]
 pub enum WorldError {
     /// There are none, or more than an address can name.
-    #[error("a cluster of {0} nodes; give 1 to 65535")]
+    #[error("a cluster of {0} nodes; give 1 to 65536")]
     Nodes(usize),
     /// A card's parameters.
     #[error("node {node}: {error}; correct the cluster's [nic] table")]
@@ -146,8 +149,10 @@ impl<'a> World<'a> {
         plan: &Plan,
         wrap: Wrap<'_>,
     ) -> Result<Self, WorldError> {
-        let count = u16::try_from(config.nodes.len()).ok().filter(|nodes| *nodes > 0);
-        let count = count.ok_or(WorldError::Nodes(config.nodes.len()))?;
+        let count = config.nodes.len();
+        if !(1..=MAX_NODES).contains(&count) {
+            return Err(WorldError::Nodes(count));
+        }
         let flows: Arc<[Flow]> = plan.flows.as_slice().into();
         let all = Common {
             config,
@@ -159,7 +164,7 @@ impl<'a> World<'a> {
             flows: &flows,
             wrap,
         };
-        let nodes = (0..count).zip(&config.nodes).map(|(number, node)| {
+        let nodes = (0..=u16::MAX).zip(&config.nodes).map(|(number, node)| {
             let host = all.host(number, node)?;
             Ok(Node { host, script: Script::idle(), host_at: None, timeout_at: None })
         });
@@ -184,7 +189,7 @@ impl<'a> World<'a> {
             observer: None,
         };
         world.open_ports(config, plan)?;
-        for (number, node) in (0..count).zip(&config.nodes) {
+        for (number, node) in (0..=u16::MAX).zip(&config.nodes) {
             world.fabric.set_faults(number, niclab_assembly::faults(&node.link.faults));
             let rates = niclab_assembly::device_faults(&node.device_faults);
             world.nodes[usize::from(number)].host.set_device_faults(rates);
@@ -195,7 +200,7 @@ impl<'a> World<'a> {
     /// Opens every port on links without faults, and lets the set-up settle.
     fn open_ports(&mut self, config: &SimConfig, plan: &Plan) -> Result<(), WorldError> {
         let slices = config.workload.slices;
-        for (number, ports) in (0..).zip(&plan.ports) {
+        for (number, ports) in (0..=u16::MAX).zip(&plan.ports) {
             for port in ports {
                 let host = &mut self.nodes[usize::from(number)].host;
                 let opened = host.open(port, slices, &mut self.checker, &mut self.effects);
@@ -214,7 +219,7 @@ impl<'a> World<'a> {
     pub fn perform(&mut self, scripts: Vec<Script>) {
         let begin = self.rest();
         self.clock = begin;
-        for (number, script) in (0..).zip(scripts) {
+        for (number, script) in (0..=u16::MAX).zip(scripts) {
             let Some(node) = self.nodes.get_mut(usize::from(number)) else { break };
             node.script = script;
             node.script.begin(begin.as_ps());
@@ -224,7 +229,7 @@ impl<'a> World<'a> {
             self.run_until_silent();
             let later = self.rest() + SILENCE;
             let mut goes_on = false;
-            for number in 0..self.nodes.len() as u16 {
+            for number in self.fabric.ports() {
                 if self.nodes[usize::from(number)].script.on_silence() {
                     self.wake(number, later);
                     goes_on = true;
@@ -295,7 +300,7 @@ impl<'a> World<'a> {
     }
 
     fn tell_all(&mut self, now: Time, step: HandOver<'_>) {
-        for number in 0..self.nodes.len() as u16 {
+        for number in self.fabric.ports() {
             let host = &mut self.nodes[usize::from(number)].host;
             if let Err(error) = host.hand_over(now, step, &mut self.checker, &mut self.effects) {
                 self.checker
@@ -429,7 +434,7 @@ impl<'a> World<'a> {
 
     /// Every link and every NIC is sound from now on.
     pub fn heal(&mut self) {
-        for port in 0..self.fabric.ports() {
+        for port in self.fabric.ports() {
             self.fabric.set_faults(port, Faults::NONE);
         }
         self.nodes.iter_mut().for_each(|node| node.host.set_device_faults(Rates::default()));
@@ -528,7 +533,7 @@ impl<'a> World<'a> {
     /// The checks at the end.
     pub fn finish(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.host.finish(&mut self.checker));
-        for (number, node) in (0_u16..).zip(&self.nodes) {
+        for (number, node) in (0..=u16::MAX).zip(&self.nodes) {
             let unsent = node.script.unsent();
             let is_excused = node.host.is_stuck(&self.checker) || self.checker.is_kept_from_sending(number);
             if unsent > 0 && !is_excused {
@@ -600,7 +605,7 @@ impl Common<'_> {
     /// The host of a node, with its card.
     fn host(&self, number: u16, node: &SimNode) -> Result<Box<dyn Host>, WorldError> {
         let &Self { config, flows, mtu_bytes, terms, posts, channels, wrap, .. } = self;
-        let (count, profile) = (config.nodes.len() as u16, Arc::clone(&self.profile));
+        let (count, profile) = (config.nodes.len() as u32, Arc::clone(&self.profile));
         match config.workload.function {
             Function::Cluster => {}
             Function::Ethernet => {

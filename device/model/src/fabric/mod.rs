@@ -324,8 +324,8 @@ impl Fabric {
     }
 
     /// Ports of the switch.
-    pub fn ports(&self) -> u16 {
-        self.ports.len() as u16
+    pub fn ports(&self) -> impl ExactSizeIterator<Item = u16> + use<> {
+        (0..self.ports.len() as u32).map(|port| port as u16)
     }
 
     /// What goes wrong on a port's link from now on, in both directions. False when there is no such port.

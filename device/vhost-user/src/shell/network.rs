@@ -68,8 +68,8 @@ impl Network {
     /// Nothing under way.
     pub fn new(fabric: Fabric) -> Self {
         Self {
-            faults: vec![niclab_spec::Faults::default(); fabric.ports().into()],
-            is_faulty: vec![false; fabric.ports().into()],
+            faults: vec![niclab_spec::Faults::default(); fabric.ports().len()],
+            is_faulty: vec![false; fabric.ports().len()],
             fabric,
             in_flight: BinaryHeap::new(),
             only: None,
@@ -277,7 +277,7 @@ impl Network {
         if !self.is_any_faulty() {
             return None;
         }
-        let ports = 0..self.fabric.ports();
+        let ports = self.fabric.ports();
         Some(ports.filter_map(|port| self.fabric.counters(port)).map(|counters| counters.reordered).sum())
     }
 
