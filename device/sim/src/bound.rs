@@ -68,6 +68,17 @@ impl Bound {
         self.left > 0
     }
 
+    /// Whether so many events more, of which nobody knows the order, cannot have come near the bound, by the end of which there
+    /// was so much progress: were they asked for one by one, [`Self::allows`] would have said so of each. Bytes do not count.
+    pub fn allows_many(&mut self, events: u64, progress: Progress) -> bool {
+        if progress.messages != self.progress.messages {
+            self.left = self.left.saturating_add(self.most / MESSAGES_BETWEEN_WAITS).min(self.most);
+            self.progress.messages = progress.messages;
+        }
+        self.left = self.left.saturating_sub(events);
+        events < self.most / 4 && self.left > self.most / 2
+    }
+
     /// The bound.
     #[must_use]
     pub const fn most(&self) -> u64 {

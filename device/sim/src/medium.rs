@@ -55,7 +55,12 @@ pub struct Medium {
 impl Medium {
     /// A silent wire, on which so many bytes take so long.
     #[must_use]
-    pub fn new(stations: usize, avoids_capture: bool, seed: u64, span_of_bytes: impl Fn(u64) -> Span) -> Self {
+    pub fn new(
+        stations: usize,
+        avoids_capture: bool,
+        seed: u64,
+        span_of_bytes: impl Fn(u64) -> Span,
+    ) -> Self {
         let station = |number: usize| Station {
             frames: VecDeque::new(),
             collisions: 0,

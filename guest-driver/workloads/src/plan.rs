@@ -106,7 +106,9 @@ impl Draft<'_> {
             }
             Pattern::AllToAll => {
                 let ranks = workload.ranks();
-                self.connect(ranks.clone().flat_map(|a| ranks.clone().skip(usize::from(a) + 1).map(move |b| (a, b))));
+                self.connect(
+                    ranks.clone().flat_map(|a| ranks.clone().skip(usize::from(a) + 1).map(move |b| (a, b))),
+                );
             }
             Pattern::NeighbourExchange(partners) => self.connect(ring(nodes, *partners)),
             Pattern::Random(partners) => {

@@ -209,7 +209,8 @@ impl Workload {
 
     fn check_recorded(&self, message: &Recorded) -> Result<(), String> {
         let Route { node, port, to, to_port } = message.route;
-        let is_end = |node: u16, port: u16| u32::from(node) < self.nodes() && u32::from(port) < Self::MAX_PORTS;
+        let is_end =
+            |node: u16, port: u16| u32::from(node) < self.nodes() && u32::from(port) < Self::MAX_PORTS;
         if !is_end(node, port) || !is_end(to, to_port) {
             return Err(format!("{message:?} is not between ports of these nodes"));
         }
