@@ -7,6 +7,7 @@ mod ethernet;
 pub mod hostile;
 mod testpmd;
 mod ways;
+pub mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
