@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use niclab_model::time::Time;
+use niclab_model::time::{Span, Time};
 
 use crate::queue::Event;
+
+/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100 ms,
+/// so that each port has asked at least twenty times: what has not come by then was lost.
+pub(crate) const FUTILE: Span = Span::from_ns(3_000_000_000);
 
 /// Events of each node without progress, apart from those that a long message takes. In three thousand random runs no wait that
 /// came to an end took more than 2,500 of them.

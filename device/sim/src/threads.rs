@@ -16,11 +16,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use niclab_model::time::Time;
 
-use crate::bound::{Bound, Progress};
+use crate::bound::{Bound, FUTILE, Progress};
 use crate::host::Effects;
 use crate::part::{Others, Outbox, Part};
 use crate::queue::Slab;
-use crate::world::FUTILE;
 
 /// How often a thread looks for what another one is about to hand to it before it sleeps: a window of some thousand events takes
 /// a millisecond, and to be woken takes some hundredths of one.

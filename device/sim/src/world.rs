@@ -17,7 +17,7 @@ use niclab_spec::{Forwarding, Function, SimConfig, WorkloadKind};
 use niclab_workloads::{ChannelTerms, Flow, Plan, PostTerms, Script, Terms, Workload as Programs};
 use thiserror::Error;
 
-use crate::bound::{Bound, Progress, Rounds};
+use crate::bound::{Bound, FUTILE, Progress, Rounds};
 use crate::checker::{Check, Checker, Promise};
 use crate::hand_over::HandOvers;
 use crate::host::ethernet::EthernetHost;
@@ -34,10 +34,6 @@ pub const MAX_NODES: usize = 1 << u16::BITS;
 
 /// How long programs wait, in model time, when nothing is under way and something they wait for was lost.
 const SILENCE: Span = Span::from_ns(1_000_000);
-
-/// How long deadlines alone may go on, in model time, with no message sent or received. Credit probes double up to 100 ms,
-/// so that each port has asked at least twenty times: what has not come by then was lost.
-pub(crate) const FUTILE: Span = Span::from_ns(3_000_000_000);
 
 /// Events of a run without end that are looked at, to say what goes round.
 const LOOKED_AT: u64 = 100_000;
