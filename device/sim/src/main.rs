@@ -66,6 +66,9 @@ struct WorkArguments {
     nodes: u32,
     /// Messages from each node to each partner.
     count: u64,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 fn work(arguments: &WorkArguments) -> Result<(), Failure> {
-    let events = bench::work(arguments.nodes, arguments.count)?;
+    let events = bench::work(arguments.nodes, arguments.count, arguments.threads)?;
     Ok(writeln!(std::io::stdout(), "{events}")?)
 }
 
