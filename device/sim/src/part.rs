@@ -102,7 +102,7 @@ impl Part {
 
     /// Carries out all events of a phase, in which nothing comes from other parts.
     pub(crate) fn run(&mut self, phase: u64) {
-        self.take_in();
+        self.take_in(phase);
         while let Some((at, node, event)) = self.queue.pop_of(phase) {
             self.events += 1;
             match event {
@@ -119,13 +119,15 @@ impl Part {
     }
 
     /// What other parts had for this one.
-    fn take_in(&mut self) {
+    fn take_in(&mut self, phase: u64) {
         let Some(others) = &mut self.others else { return };
         for inbox in &mut others.inboxes {
             for (cause, flight) in inbox.flights.drain(..) {
                 let Some(Transit { to, ready, .. }) = flight.transit else { continue };
                 let frame = self.flights.put(flight);
-                self.queue.push(ready, to, cause, Event::Cross { frame });
+                let event = Event::Cross { frame };
+                debug_assert!(self.queue.phase_of(ready, event) >= phase, "a frame for a phase that is over");
+                self.queue.push(ready, to, cause, event);
             }
             inbox.sent.drain(..).for_each(|flow| self.checker.on_sent_elsewhere(flow));
         }

@@ -385,6 +385,17 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_65_536_nodes_has_partners_as_all_others() {
+        let ports = vec![vec![0, 1]; 1 << 16];
+        let plan = Plan::new(&Workload { ports, ..workload(Pattern::NeighbourExchange(2)) });
+        assert_eq!((plan.ports.len(), plan.measured.len(), plan.flows.len()), (65_536, 65_536, 4 * 65_536));
+        let last = plan.ports.last().unwrap();
+        let partners: BTreeSet<u16> =
+            last.iter().flat_map(|port| &port.partners).map(|(_, end)| end.node).collect();
+        assert_eq!(partners, [0, 65_534].into());
+    }
+
+    #[test]
     fn a_shuffle_loses_nobody() {
         let mut ranks = shuffled(50, &mut Random::new(7, 0));
         assert_ne!(ranks, (0..50).collect::<Vec<_>>());

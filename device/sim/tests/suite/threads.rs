@@ -2,7 +2,8 @@
 
 use niclab_sim::run::{Options, Outcome, run};
 use niclab_sim::swarm::{configuration_of, recording};
-use niclab_spec::{ClusterFile, NicModel, SimConfig, Source, Workload, WorkloadKind};
+use niclab_sim::world::MAX_NODES;
+use niclab_spec::{ClusterFile, Function, NicModel, SimConfig, Source, Workload, WorkloadKind};
 
 fn on_threads(config: &SimConfig, threads: usize) -> Option<Outcome> {
     let recording = recording(config);
@@ -60,4 +61,30 @@ fn any_number_of_threads_sees_the_same_of_more_nodes_than_share_a_link() {
             assert!(is_divided(&config, threads, &one, &format!("{kind:?}")), "{kind:?}");
         }
     }
+}
+
+/// Over the Ethernet function, whose nodes take little memory: the last node's number is the largest that 16 bits hold.
+#[test]
+fn there_can_be_as_many_nodes_as_numbers() {
+    let workload = Workload {
+        function: Function::Ethernet,
+        count: 1,
+        warmup: 0,
+        neighbours: Some(2),
+        ..Workload::new(WorkloadKind::NeighbourExchange)
+    };
+    let file = ClusterFile { nodes: Some(2), ..ClusterFile::default() };
+    let mut config = SimConfig::new(&Source::default().resolve(&file).unwrap(), "test", &workload);
+    let node = config.nodes[0].clone();
+    config.nodes = vec![node; MAX_NODES];
+    let one = on_threads(&SimConfig { workload: workload.clone(), ..config.clone() }, 1).unwrap();
+    assert!(one.is_sound(), "{:?}", one.report.checks);
+    assert_eq!(
+        one.received,
+        2 * 2 * MAX_NODES as u64,
+        "each node sends to two, and again when all is healed"
+    );
+    assert_eq!((one.report.nodes.len(), one.report.fabric.frames_out), (65_536, 2 * 65_536));
+    config.nodes.push(config.nodes[0].clone());
+    assert!(on_threads(&config, 1).is_none(), "one more has no number");
 }
