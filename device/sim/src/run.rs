@@ -103,10 +103,11 @@ pub fn run_observed(
     };
     let programs = config.programs(recorded?);
     let plan = Plan::new(&programs);
-    if options.threads > 1 && observer.is_none() {
-        if let Some(outcome) = carry_out(config, options, &programs, plan.clone(), None)? {
-            return Ok(outcome);
-        }
+    if options.threads > 1
+        && observer.is_none()
+        && let Some(outcome) = carry_out(config, options, &programs, plan.clone(), None)?
+    {
+        return Ok(outcome);
     }
     let one = Options { threads: 1, ..options.clone() };
     let outcome = carry_out(config, &one, &programs, plan, observer)?;

@@ -41,8 +41,7 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
             .iter()
             .skip(1)
             .map(|_| {
-                let ((give, taken), (back, returned)) =
-                    (sync_channel::<(u64, Box<Part>)>(1), sync_channel(1));
+                let ((give, taken), (back, returned)) = (sync_channel::<(u64, Part)>(1), sync_channel(1));
                 scope.spawn(move || {
                     while let Some((phase, mut part)) = wait(&taken) {
                         part.run(phase);
@@ -59,7 +58,7 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
             let before = events_of(&parts);
             carry_out(&mut parts, phase, &hands);
             let events = events_of(&parts) - before;
-            let messages = messages_of(parts.iter().map(|part| &**part));
+            let messages = messages_of(&parts);
             if messages != achieved.messages {
                 achieved = Achieved { messages, since: begin };
             }
@@ -78,12 +77,12 @@ pub(crate) fn run(whole: &mut Part, threads: usize, bound: &mut Bound) -> bool {
 
 /// Another thread.
 struct Hand {
-    give: SyncSender<(u64, Box<Part>)>,
-    returned: Receiver<Box<Part>>,
+    give: SyncSender<(u64, Part)>,
+    returned: Receiver<Part>,
 }
 
 /// All parts carry out a phase, the first one on this thread.
-fn carry_out(parts: &mut Vec<Box<Part>>, phase: u64, hands: &[Hand]) {
+fn carry_out(parts: &mut Vec<Part>, phase: u64, hands: &[Hand]) {
     for (part, hand) in parts.drain(1..).zip(hands) {
         // One that ended has panicked, and so will this thread when it has waited for all of them.
         let _ = hand.give.send((phase, part));
@@ -105,7 +104,7 @@ fn wait<T>(from: &Receiver<T>) -> Option<T> {
 }
 
 /// Hands to each part what others have for it. The next phase in which any has something to do.
-fn exchange(parts: &mut [Box<Part>]) -> Option<u64> {
+fn exchange(parts: &mut [Part]) -> Option<u64> {
     let own = parts.iter().filter_map(|part| part.queue.next_phase());
     let under_way = parts.iter().filter_map(|part| part.others.as_ref()?.soonest);
     let next = own.chain(under_way).min();
@@ -128,7 +127,7 @@ fn exchange(parts: &mut [Box<Part>]) -> Option<u64> {
     next
 }
 
-fn events_of(parts: &[Box<Part>]) -> u64 {
+fn events_of(parts: &[Part]) -> u64 {
     parts.iter().map(|part| part.events).sum()
 }
 
@@ -137,28 +136,26 @@ fn messages_of<'a>(parts: impl IntoIterator<Item = &'a Part>) -> u64 {
 }
 
 /// Divides a world into stretches of as many nodes each, with their events; nothing but events is under way. `whole` is left with none.
-fn divide(whole: &mut Part, threads: usize) -> Vec<Box<Part>> {
+fn divide(whole: &mut Part, threads: usize) -> Vec<Part> {
     let nodes_each = whole.nodes.len().div_ceil(threads).max(1);
     let count = whole.nodes.len().div_ceil(nodes_each);
     let outboxes = || (0..count).map(|_| Outbox::default()).collect();
     let mut nodes = std::mem::take(&mut whole.nodes).into_iter();
     let fabrics = whole.fabric.divide(nodes_each);
-    let mut parts: Vec<Box<Part>> = (0..)
+    let mut parts: Vec<Part> = (0..)
         .zip(fabrics)
-        .map(|(place, fabric)| {
-            Box::new(Part {
-                first: place * nodes_each,
-                nodes: nodes.by_ref().take(nodes_each).collect(),
-                fabric,
-                queue: whole.queue.emptied(),
-                flights: Slab::default(),
-                checker: whole.checker.divided(place == 0),
-                effects: Effects::default(),
-                clock: whole.clock,
-                events: 0,
-                has_medium: false,
-                others: Some(Others { nodes_each, outboxes: outboxes(), inboxes: outboxes(), soonest: None }),
-            })
+        .map(|(place, fabric)| Part {
+            first: place * nodes_each,
+            nodes: nodes.by_ref().take(nodes_each).collect(),
+            fabric,
+            queue: whole.queue.emptied(),
+            flights: Slab::default(),
+            checker: whole.checker.divided(place == 0),
+            effects: Effects::default(),
+            clock: whole.clock,
+            events: 0,
+            has_medium: false,
+            others: Some(Others { nodes_each, outboxes: outboxes(), inboxes: outboxes(), soonest: None }),
         })
         .collect();
     whole.checker.hand_out();
@@ -173,10 +170,10 @@ fn divide(whole: &mut Part, threads: usize) -> Vec<Box<Part>> {
 }
 
 /// Puts the parts together, when all is silent. False where what one of them has done is another one's business.
-fn join(whole: &mut Part, parts: Vec<Box<Part>>) -> bool {
+fn join(whole: &mut Part, parts: Vec<Part>) -> bool {
     let mut is_own = true;
     for part in parts {
-        let Part { first, nodes, fabric, checker, clock, events, flights, .. } = *part;
+        let Part { first, nodes, fabric, checker, clock, events, flights, .. } = part;
         is_own &= checker.is_content() && !fabric.has_learned() && flights.count() == 0;
         let stretch = first..first + nodes.len();
         whole.checker.join(checker, |node| stretch.contains(&usize::from(node)));
