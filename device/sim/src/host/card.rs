@@ -786,11 +786,6 @@ impl<T: Transport> CardHost<T> {
         self.ethernet.tally.dropped_frames += u64::from(!is_for_host && !is_for_stations);
         is_for_stations
     }
-
-    fn waits_for_news(&self, script: &Script) -> bool {
-        let is_waiting = script.unsent() > 0 || self.ports.iter().any(|port| port.transport.has_launches());
-        is_waiting && self.ports.iter().any(|port| port.transport.waits_for_news(&port.requester))
-    }
 }
 
 fn bytes_of<T: ToBytes>(value: &T) -> Vec<u8> {
