@@ -153,7 +153,9 @@ impl DmaMemory {
     /// # Errors
     /// [`MemoryError`].
     pub fn load_bytes(&self, ranges: &[HostRange], bytes: &mut FrameBytes) -> Result<(), MemoryError> {
-        for place in self.slices(ranges)? {
+        let places = self.slices(ranges)?;
+        bytes.reserve_exact(places.iter().map(VolatileSlice::len).sum());
+        for place in places {
             if place.len() == size_of::<u64>()
                 && let Ok(word) = place.get_atomic_ref::<AtomicU64>(0)
             {
@@ -161,6 +163,7 @@ impl DmaMemory {
                 continue;
             }
             let have = bytes.len();
+            // More than there is already, where a guest's ranges are longer together than memory is.
             bytes.reserve(place.len());
             let guard = place.ptr_guard();
             // SAFETY: `guard` keeps `place.len()` bytes of mapped memory readable; `bytes` has reserved as many behind the
@@ -175,13 +178,78 @@ impl DmaMemory {
         Ok(())
     }
 
-    fn slices(&self, ranges: &[HostRange]) -> Result<SmallVec<[VolatileSlice<'_>; 2]>, MemoryError> {
-        let slice = |range: &HostRange| {
-            let outside = MemoryError::Outside { address: range.address, bytes: range.bytes };
-            self.slice(range.address, usize::try_from(range.bytes).map_err(|_| outside)?)
-        };
-        ranges.iter().map(slice).collect()
+    /// Whether all of the ranges are this guest's memory.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn check(&self, ranges: &[HostRange]) -> Result<(), MemoryError> {
+        ranges.iter().try_for_each(|range| self.slice_of(range).map(drop))
     }
+
+    /// Copies a part of the bytes of `from` to the ranges `into` of another guest's memory, one behind the other, as far as
+    /// there is room: what [`DmaMemory::load_bytes`] and [`DmaMemory::store_bytes`] do, with one copy. Nothing is stored when any
+    /// range of either is refused.
+    ///
+    /// Both guests may store there meanwhile, and both may take their memory away: see [`vanishing`].
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    #[inline]
+    pub fn copy_bytes(
+        &self,
+        from: &[HostRange],
+        part: std::ops::Range<usize>,
+        to: &Self,
+        into: &[HostRange],
+    ) -> Result<(), MemoryError> {
+        self.check(from)?;
+        to.check(into)?;
+        let mut places = into.iter();
+        let mut room = None;
+        let (mut skip, mut left) = (part.start, part.len());
+        for range in from {
+            let source = self.slice_of(range)?;
+            let Ok(mut source) = source.offset(skip.min(source.len())) else { continue };
+            skip -= skip.min(range.bytes as usize);
+            while left > 0 && !source.is_empty() {
+                let place: VolatileSlice<'_> = match room.take() {
+                    Some(place) => place,
+                    None => match places.next() {
+                        Some(range) => to.slice_of(range)?,
+                        None => return Ok(()),
+                    },
+                };
+                let bytes = left.min(source.len()).min(place.len());
+                copy(&source, &place, bytes);
+                left -= bytes;
+                room = place.offset(bytes).ok().filter(|room| !room.is_empty());
+                let Ok(rest) = source.offset(bytes) else { break };
+                source = rest;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn slice_of(&self, range: &HostRange) -> Result<VolatileSlice<'_>, MemoryError> {
+        let outside = MemoryError::Outside { address: range.address, bytes: range.bytes };
+        self.slice(range.address, usize::try_from(range.bytes).map_err(|_| outside)?)
+    }
+
+    fn slices(&self, ranges: &[HostRange]) -> Result<SmallVec<[VolatileSlice<'_>; 2]>, MemoryError> {
+        ranges.iter().map(|range| self.slice_of(range)).collect()
+    }
+}
+
+/// Copies as many bytes from one guest's memory to another's.
+#[inline]
+fn copy(from: &VolatileSlice<'_>, to: &VolatileSlice<'_>, bytes: usize) {
+    debug_assert!(bytes <= from.len() && bytes <= to.len());
+    let (source, destination) = (from.ptr_guard(), to.ptr_guard_mut());
+    // SAFETY: each guard keeps its slice's bytes mapped, which are `bytes` at the least, by the caller; `ptr::copy` allows that both
+    // are of one guest and overlap. What guests store meanwhile is copied or not, and every bit pattern is a byte.
+    unsafe { std::ptr::copy(source.as_ptr(), destination.as_ptr(), bytes.min(from.len()).min(to.len())) }
 }
 
 #[cfg(test)]

@@ -292,6 +292,12 @@ impl<T: Transport> CardHost<T> {
                     let data = Input::DmaData { token, bytes, is_whole: pushed.is_some() };
                     self.nic.handle(at, data, &mut self.bus);
                 }
+                Output::LentFrame { .. } | Output::DmaLent { .. } => {
+                    let node = self.node;
+                    checker.fail(Check::RightMemory, || {
+                        format!("node {node}: {output:?}, though nothing was lent")
+                    });
+                }
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, checker),
                 Output::Complete { at, token, bytes } => self.on_complete(at, token, bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),

@@ -1,6 +1,7 @@
 //! One node's cluster function as the shell holds it: the model, and all that the model's inputs and outputs need.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use niclab_abi::bar::{DOORBELL_SPARED, DOORBELL_WANTED};
@@ -13,7 +14,7 @@ use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{
-    DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics, WindowRange,
+    DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, ShellCounts, Statistics, WindowRange,
 };
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -23,6 +24,7 @@ use niclab_spec::DeviceFaults;
 use super::control::{Control, Next};
 use super::descriptors::{self, Descriptors, virtqueue};
 use super::events::Events;
+use super::lent::{LentFrame, Loan};
 use super::pages::{Launch, Pages};
 use crate::memory::DmaMemory;
 use crate::ring::{Burst, RingError};
@@ -250,15 +252,21 @@ impl Card {
         bus: &mut NodeBus,
     ) {
         let Passage { head, tail } = passage;
+        self.note_arrival(tail, frame.len(), message);
+        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
+    }
+
+    /// A frame of so many bytes comes to the model.
+    #[inline]
+    fn note_arrival(&mut self, tail: Time, frame_bytes: usize, message: Option<TraceTag>) {
         self.acts_at(tail);
         self.counts.traffic.received_frames += 1;
-        self.counts.traffic.received_bytes += frame.len() as u64;
+        self.counts.traffic.received_bytes += frame_bytes as u64;
         if let Some(message) = message {
             // Messages of several senders meet on the way in the order in which they are fed.
             let other = self.last_sender.replace(message.node).is_some_and(|last| last != message.node);
             self.counts.unordered += u64::from(other);
         }
-        self.nic.handle(tail, Input::Frame { frame, head, message }, bus);
     }
 
     /// Fires the model's deadline, because all was quiet for a while of wall time, or others got that far.
@@ -450,6 +458,47 @@ impl Card {
         if self.is_running && self.memory.store_bytes(bytes, ranges).is_err() {
             violation(&mut self.counts.violations, "dma_outside_memory");
         }
+    }
+
+    /// Feeds a frame to the model whose data is lent, at its arrival.
+    #[inline]
+    pub fn arrive_lent(
+        &mut self,
+        passage: Passage,
+        frame: &LentFrame,
+        message: Option<TraceTag>,
+        bus: &mut NodeBus,
+    ) {
+        self.note_arrival(passage.tail, frame.len(), message);
+        let input = Input::LentFrame { lent: frame.head(), head: passage.head, message };
+        self.nic.handle(passage.tail, input, bus);
+    }
+
+    /// Stores bytes of a frame's data, which is lent, into the guest's memory, unless the guest is not there to expect it.
+    #[inline]
+    pub fn store_lent(&mut self, frame: &LentFrame, bytes: &Range<usize>, ranges: &[HostRange]) {
+        if self.is_running && frame.store(bytes, &self.memory, ranges).is_err() {
+            violation(&mut self.counts.violations, "dma_outside_memory");
+        }
+    }
+
+    /// Lends the card what its model asked for, if it can be: gives back what is lent. The head of a frame comes first, for words
+    /// are looked at.
+    #[inline]
+    pub fn lend(
+        &mut self,
+        at: Time,
+        token: u64,
+        ranges: &HostRanges,
+        into: FrameBytes,
+        bus: &mut NodeBus,
+    ) -> Result<Loan, FrameBytes> {
+        let finish = self.nic.lends().filter(|_| self.is_running && !into.is_empty());
+        let Some(loan) = finish.and_then(|finish| Loan::new(&self.memory, ranges, finish)) else {
+            return Err(into);
+        };
+        self.nic.handle(at, Input::Lent { token, into }, bus);
+        Ok(loan)
     }
 
     /// Loads what the model asked for, and gives it to the model.

@@ -10,6 +10,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use niclab_abi::lists::{RESULT_BAD_REGION, RESULT_NO_ROOM, RESULT_NO_TARGET, RESULT_OK};
 
@@ -20,7 +21,7 @@ use crate::models::matching::wire::{
     FIRST_HEAD_BYTES, Frame, Header, Kind, Link, MORE_HEAD_BYTES, Operation, WireError, head, seal,
 };
 use crate::nic::FrameBytes;
-use crate::nic::frame::{Piece, SharedFrame};
+use crate::nic::frame::{Data, LentHead, Piece, SharedFrame};
 use crate::parts::effects::Machine;
 use crate::parts::fragments::{Cutter, Joiner};
 use crate::parts::go_back_n::{self, GoBackN};
@@ -396,7 +397,7 @@ impl Transport {
             return transmit(ready, head(&link, &kind, 0), sent.message, user.effects());
         };
         let effects = user.effects();
-        let into = head(&link, &sent.kind, bytes as usize);
+        let into = head(&link, &sent.kind, 0);
         let frame_bytes = into.len() as u64 + bytes;
         let token = effects.next_token();
         let read = effects.dma_read(ready, token, ranges, into);
@@ -437,6 +438,16 @@ impl Transport {
         seal(&mut frame);
         user.effects().frame_first(reading.at, frame, reading.message);
         None
+    }
+
+    /// What a read asked for may stay where it lies while the frame is under way.
+    pub(super) fn on_lent(&mut self, token: u64, into: FrameBytes, user: &mut impl MessageUser) {
+        let read = self.reads.iter().position(|(read, _)| *read == token);
+        let Some((_, reading)) = read.and_then(|read| self.reads.remove(read)) else {
+            debug_assert!(false, "only what goes behind a head is lent");
+            return;
+        };
+        user.effects().lent_frame_first(reading.at, into, reading.message);
     }
 
     /// A region's memory is not the guest's any more: the message ends with what was sent.
@@ -524,9 +535,35 @@ impl Transport {
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
+        let take = |data| Data::Here(Piece { frame, bytes: data });
+        self.on_parsed(now, Frame::parse(frame), frame.len(), take, message, user);
+    }
+
+    /// A frame from the network that is sound, and whose data lies elsewhere.
+    pub(super) fn on_lent_frame(
+        &mut self,
+        now: Time,
+        lent: LentHead<'_>,
+        message: Option<TraceTag>,
+        user: &mut impl MessageUser,
+    ) {
+        let LentHead { bytes, frame_bytes } = lent;
+        self.on_parsed(now, Frame::parse_sound(bytes, frame_bytes), frame_bytes, Data::Lent, message, user);
+    }
+
+    /// A frame of so many bytes; `data` says where the bytes are of a range of it.
+    fn on_parsed<'a>(
+        &mut self,
+        now: Time,
+        parsed: Result<Frame, WireError>,
+        frame_bytes: usize,
+        data_in: impl FnOnce(Range<usize>) -> Data<'a>,
+        message: Option<TraceTag>,
+        user: &mut impl MessageUser,
+    ) {
         let effects = user.effects();
         effects.attribute(message);
-        let Frame { link, kind, data } = match Frame::parse(frame) {
+        let Frame { link, kind, data } = match parsed {
             Ok(Frame { link, .. })
                 if link.destination != self.node || u32::from(link.source) >= self.nodes =>
             {
@@ -547,8 +584,8 @@ impl Transport {
                 return;
             }
         };
-        let data = Piece { frame, bytes: data };
-        let checked = effects.work(Machine::Receive, now, frame.len() as u64).end;
+        let data = data_in(data);
+        let checked = effects.work(Machine::Receive, now, frame_bytes as u64).end;
         let place = self.place_of(link.source);
         let frames_before = self.peers[place].frames;
         self.on_acknowledged(checked, place, Sequence::new(link.acknowledged), user);
@@ -576,7 +613,7 @@ impl Transport {
         now: Time,
         place: usize,
         kind: &Kind,
-        data: Piece<'_>,
+        data: Data<'_>,
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
@@ -612,7 +649,7 @@ impl Transport {
         now: Time,
         place: usize,
         header: Header,
-        data: Piece<'_>,
+        data: Data<'_>,
         message: Option<TraceTag>,
         user: &mut impl MessageUser,
     ) {
@@ -648,14 +685,14 @@ impl Transport {
         now: Time,
         place: usize,
         source_port: u8,
-        data: Piece<'_>,
+        data: Data<'_>,
         user: &mut impl MessageUser,
     ) {
         let Some(reception) = self.reception_mut(place, source_port) else {
             debug_assert!(false, "data is of a message that has begun");
             return;
         };
-        let arrived = reception.joiner.join(data.bytes.len() as u64);
+        let arrived = reception.joiner.join(data.len() as u64);
         let Memory { region, offset, bytes } = reception.memory;
         let stored = bytes.min(arrived.end).saturating_sub(arrived.start);
         if stored > 0
@@ -664,8 +701,7 @@ impl Transport {
             let ranges = region.ranges(offset.saturating_add(arrived.start), stored);
             let effects = user.effects();
             let ready = effects.work(Machine::Store, now, stored).end;
-            let Piece { frame, bytes } = data;
-            let at = effects.dma_frame(ready, frame, bytes.start..bytes.start + stored as usize, ranges);
+            let at = effects.dma_data(ready, &data, stored as usize, ranges);
             effects.counters.card.bytes_received += stored;
             reception.visible = reception.visible.max(at);
         }
