@@ -581,6 +581,16 @@ pub struct BenchArgs {
     /// How often each comparison is repeated.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: u16,
+    /// Put an earlier run beside this one, and the ratio of each figure: what `niclab bench --json` printed.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Fail where a count of that run, of instructions or of events, has grown by more than this many per cent, or is gone. Times
+    /// are not judged: they are of a machine.
+    #[arg(long, value_name = "PERCENT", requires = "baseline")]
+    pub most_growth: Option<u16>,
+    /// Count instructions by this valgrind. Default: the one in PATH, if there is one.
+    #[arg(long, value_name = "PROGRAM")]
+    pub valgrind: Option<PathBuf>,
     /// Measure the vhost ports of this DPDK testpmd beside the device's. Default: the one in PATH, if there is one.
     #[arg(long, value_name = "PROGRAM")]
     pub testpmd: Option<PathBuf>,

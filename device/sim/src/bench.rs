@@ -165,6 +165,14 @@ fn measured(nodes: u32, count: u64) -> Result<Measured, RunError> {
     Ok(Measured { nodes, messages, events, wall, peak_bytes: peak_bytes() })
 }
 
+/// Simulates the benchmark's exchange once, and says how many events it had.
+///
+/// # Errors
+/// [`RunError`].
+pub fn work(nodes: u32, count: u64) -> Result<u64, RunError> {
+    Ok(run(&exchange(nodes, count), &Options::default())?.events)
+}
+
 /// Nodes on a ring, each with eight partners.
 fn exchange(nodes: u32, count: u64) -> SimConfig {
     // The profile of the default NIC, which a test of its own crate reads.

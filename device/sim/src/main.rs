@@ -55,6 +55,16 @@ struct Arguments {
 enum Action {
     /// Measure the simulator over numbers of nodes, or with one configuration.
     Bench(BenchArguments),
+    /// Simulate a fixed amount of work, for tools that count instructions; prints how many events it had.
+    Work(WorkArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct WorkArguments {
+    /// Nodes.
+    nodes: u32,
+    /// Messages from each node to each partner.
+    count: u64,
 }
 
 #[derive(Debug, clap::Args)]
@@ -87,6 +97,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match (&arguments.command, arguments.swarm) {
         (Some(Action::Bench(arguments)), _) => measure(arguments).map(|()| true),
+        (Some(Action::Work(arguments)), _) => work(arguments).map(|()| true),
         (None, Some(count)) => swarm(&arguments, count),
         (None, None) => simulate(&arguments),
     };
@@ -98,6 +109,11 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn work(arguments: &WorkArguments) -> Result<(), Failure> {
+    let events = bench::work(arguments.nodes, arguments.count)?;
+    Ok(writeln!(std::io::stdout(), "{events}")?)
 }
 
 /// Runs one simulation; whether every check held.

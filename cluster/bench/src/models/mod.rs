@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use clap::{ValueEnum, builder::PossibleValue};
 
-use crate::{device::Row, figures::PaperFigures, section::BenchSection, sim::Load};
+use crate::{device::Row, figures::PaperFigures, instructions::Work, section::BenchSection, sim::Load};
 
 /// What one model brings.
 struct Benches {
@@ -20,6 +20,13 @@ struct Benches {
     device: &'static [Row],
     /// What the simulator is measured with.
     simulated: &'static [Load],
+    /// What instructions are counted of.
+    counted: &'static [Work],
+}
+
+impl Benches {
+    /// Of a model that brings nothing.
+    const NONE: Self = Self { figures: &[], sections: &[], device: &[], simulated: &[], counted: &[] };
 }
 
 /// All models that bring something.
@@ -46,6 +53,11 @@ pub(crate) fn device_rows() -> impl Iterator<Item = &'static Row> {
 /// What the simulator is measured with.
 pub(crate) fn loads() -> impl Iterator<Item = &'static Load> {
     MODELS.iter().flat_map(|model| model.simulated)
+}
+
+/// What instructions are counted of.
+pub(crate) fn works() -> impl Iterator<Item = &'static Work> {
+    MODELS.iter().flat_map(|model| model.counted)
 }
 
 impl ValueEnum for PaperFigures {

@@ -30,6 +30,7 @@ use crate::{
         compared::{self, Compared, Published},
         plot::{Legend, Panel, Scale, Series, Style},
     },
+    instructions::{Program, Work},
 };
 
 pub(super) const BENCHES: Benches = Benches {
@@ -68,7 +69,14 @@ pub(super) const BENCHES: Benches = Benches {
             goal: Some(Goal::Below(1_000.0)),
         },
     ],
-    simulated: &[],
+    counted: &[Work {
+        name: "ultra_message",
+        unit: "a message of 16 bytes through requester pages, from store to load",
+        program: Program::Device,
+        arguments: &["slices"],
+        units: 10_000,
+    }],
+    ..Benches::NONE
 };
 
 /// The version of [`UltraFigures`].

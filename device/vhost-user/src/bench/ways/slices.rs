@@ -7,6 +7,7 @@ use niclab_abi::config::FEATURE_SLICES;
 use serde::Serialize;
 
 use super::{Benches, Measured};
+use crate::bench::work::{self, Work};
 use crate::bench::{BenchError, card_with, ledger_on_over_off};
 use crate::frontend::GuestPort;
 use crate::lab::{Lab, connect_ports};
@@ -16,6 +17,8 @@ pub const BENCHES: Benches = Benches {
     key: || card_with(FEATURE_SLICES).name,
     measure: |duration| Ok(Measured::new(&measure(duration)?)),
 };
+
+pub const WORKS: &[Work] = &[Work { name: "slices", unit: "message of 16 bytes", run: stream }];
 
 /// Payload of a message: 16 bytes.
 const PAYLOAD: [u64; 2] = [0x0123_4567, 0x89ab_cdef];
@@ -54,16 +57,8 @@ impl fmt::Display for Figures {
 
 /// Measures rate and latency for `duration` each.
 fn measure(duration: Duration) -> Result<Figures, BenchError> {
-    let lab = Lab::new(2, |config| {
-        for node in &mut config.nodes {
-            node.nic.model = card_with(FEATURE_SLICES).into();
-        }
-    })?;
-    let guests = [lab.guest(0)?, lab.guest(1)?];
-    let [mut from, mut to] = connect_ports([&guests[0], &guests[1]], 1024)?;
+    let (lab, [mut from, mut to]) = connected()?;
     let shell = lab.daemon().shell();
-    shell.start_polling(0);
-    shell.start_polling(1);
     let mut latencies = latencies(shell, &mut from, &mut to, duration)?;
     let wall_messages_per_s = rate(shell, &mut from, &mut to, duration)?;
     let wall_rate_ledger_on_over_off =
@@ -77,6 +72,27 @@ fn measure(duration: Duration) -> Result<Figures, BenchError> {
         wall_one_way_p50_ns: percentile(50),
         wall_one_way_p99_ns: percentile(99),
     })
+}
+
+/// A laboratory of two nodes, and a port of each that may send to the other's.
+fn connected() -> Result<(Lab, [GuestPort; 2]), BenchError> {
+    let lab = Lab::new(2, |config| {
+        for node in &mut config.nodes {
+            node.nic.model = card_with(FEATURE_SLICES).into();
+        }
+    })?;
+    let guests = [lab.guest(0)?, lab.guest(1)?];
+    let ports = connect_ports([&guests[0], &guests[1]], 1024)?;
+    let shell = lab.daemon().shell();
+    shell.start_polling(0);
+    shell.start_polling(1);
+    Ok((lab, ports))
+}
+
+/// A stream of so many messages.
+fn stream(messages: u64) -> Result<u64, BenchError> {
+    let (lab, [mut from, mut to]) = connected()?;
+    work::repeat(messages, "the stream of messages", || Ok(batch(lab.daemon().shell(), &mut from, &mut to)))
 }
 
 fn latencies(
@@ -113,16 +129,7 @@ fn rate(
     let mut last = (begin, before);
     loop {
         for _ in 0..64 {
-            for _ in 0..BATCH {
-                if !from.try_launch(&PAYLOAD, [1, 2], 0) {
-                    break;
-                }
-            }
-            shell.poll_once(0);
-            while let Some(received) = to.try_receive() {
-                std::hint::black_box(received);
-            }
-            release(shell, to);
+            batch(shell, from, to);
         }
         let now = Instant::now();
         if to.taken() != last.1 {
@@ -134,6 +141,22 @@ fn rate(
             return Ok((to.taken() - before) as f64 / (now - begin).as_secs_f64());
         }
     }
+}
+
+/// Launches some messages, and takes what has arrived. Returns how many.
+fn batch(shell: &Shell, from: &mut GuestPort, to: &mut GuestPort) -> u64 {
+    for _ in 0..BATCH {
+        if !from.try_launch(&PAYLOAD, [1, 2], 0) {
+            break;
+        }
+    }
+    shell.poll_once(0);
+    let before = to.taken();
+    while let Some(received) = to.try_receive() {
+        std::hint::black_box(received);
+    }
+    release(shell, to);
+    to.taken() - before
 }
 
 fn release(shell: &Shell, to: &mut GuestPort) {

@@ -1,0 +1,247 @@
+//! Data that stays in its sender's memory until it is stored: what anybody sees is as if it had been copied on the way.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use niclab_abi::region::Extent;
+use niclab_device::frontend::ClusterGuest;
+use niclab_device::frontend::lists::ListPort;
+use niclab_device::lab::Lab;
+use niclab_model::platform::ledger::Ledger;
+use niclab_model::time::Time;
+use niclab_port::Address;
+use niclab_port::lists::{Append, Event, Get, Kind, Outcome, Part, Put, Target};
+use niclab_spec::Faults;
+use proptest::prelude::*;
+
+use crate::common::{Stop, stats, until};
+use crate::matching::{BYTES, Side, exchange, match_lab, set_faults};
+
+/// Pieces of memory in which regions lie, the last one first: frames of 9,000 bytes cross from one to the next.
+const PIECE: u64 = 3 * 4096;
+const PIECES: u64 = 86;
+const REGION: u64 = PIECE * PIECES;
+
+/// A transfer from one node to the other.
+#[derive(Clone, Debug)]
+struct Transfer {
+    from: usize,
+    is_get: bool,
+    bytes: u64,
+    offset: u64,
+    remote_offset: u64,
+}
+
+fn any_transfer() -> impl Strategy<Value = Transfer> {
+    let bytes = prop_oneof![0..200_u64, 0..20_000_u64, 0..400_000_u64];
+    (0..2_usize, any::<bool>(), bytes, any::<[u64; 2]>()).prop_map(|(from, is_get, bytes, places)| {
+        let [offset, remote_offset] = places.map(|place| place % (REGION - bytes));
+        Transfer { from, is_get, bytes, offset, remote_offset }
+    })
+}
+
+/// A guest whose pages this thread looks at itself.
+struct Host {
+    port: ListPort,
+    region: u32,
+    address: u64,
+}
+
+struct Pair {
+    lab: Lab,
+    hosts: [Host; 2],
+}
+
+/// Everything that anybody can see.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    ledgers: Vec<Ledger>,
+    counters: Vec<Vec<(&'static str, u64)>>,
+    frames: Vec<[u64; 4]>,
+    unordered: Vec<u64>,
+    model_time: Time,
+}
+
+impl Pair {
+    fn new(mtu_bytes: u32, is_lending: bool) -> Self {
+        let lab = match_lab(2, mtu_bytes);
+        lab.daemon().shell().world().set_lending(is_lending);
+        let hosts = [0, 1].map(|node| {
+            let guest = ClusterGuest::connect(lab.cluster_socket(node).unwrap(), REGION + (1 << 20));
+            let port = ListPort::open(&guest.unwrap().into(), 64).unwrap();
+            let memory = port.port().guest().memory();
+            let address = memory.allocate(REGION, 4096).unwrap();
+            let places = (0..PIECES).rev().map(|place| address + place * PIECE);
+            let pieces: Vec<_> = places.map(|address| Extent { address, bytes: PIECE }).collect();
+            let region = port.register_extents(&pieces).unwrap();
+            let data: Vec<u8> =
+                (0..REGION).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8 ^ node as u8).collect();
+            memory.slice(address, REGION as usize).unwrap().copy_from(&data);
+            Host { port, region, address }
+        });
+        let mut this = Self { lab, hosts };
+        for node in [0, 1] {
+            this.lab.daemon().shell().start_polling(node);
+            let memory = this.part(node, 0, REGION);
+            let [puts, gets] = [Append::put(0, memory), Append::get(1, memory)];
+            this.hosts[node].port.try_launch(&puts.persistent().remote_offset()).unwrap();
+            this.hosts[node].port.try_launch(&gets.persistent().remote_offset()).unwrap();
+        }
+        this.settle();
+        this
+    }
+
+    fn part(&self, node: usize, offset: u64, bytes: u64) -> Part {
+        Part { region: self.hosts[node].region, offset, bytes }
+    }
+
+    /// Looks at all pages until there is nothing more.
+    fn settle(&self) {
+        let shell = self.lab.daemon().shell();
+        while [0, 1].into_iter().fold(false, |any, node| {
+            let found = shell.poll_once(node);
+            any | (found.work > 0 || found.more)
+        }) {}
+    }
+
+    /// Carries out a transfer; the events of both.
+    fn transfer(&mut self, transfer: &Transfer) -> Vec<Event> {
+        let &Transfer { from, is_get, bytes, offset, remote_offset } = transfer;
+        let node = 1 - from as u32;
+        let port = Address { node, port: self.hosts[1 - from].port.port().number() };
+        let part = self.part(from, offset, bytes);
+        let launched = if is_get {
+            let get = Get::new(Target { port, portal: 1 }, part).remote_offset(remote_offset);
+            self.hosts[from].port.try_launch(&get)
+        } else {
+            let put = Put::new(Target { port, portal: 0 }, part).remote_offset(remote_offset).ack();
+            self.hosts[from].port.try_launch(&put)
+        };
+        assert!(launched.is_some());
+        self.settle();
+        let hosts = self.hosts.iter_mut();
+        let events = hosts.flat_map(|host| std::iter::from_fn(|| host.port.try_event()).collect::<Vec<_>>());
+        let events = events.collect();
+        self.settle();
+        events
+    }
+
+    fn memory(&self, node: usize) -> Vec<u8> {
+        let Host { port, address, .. } = &self.hosts[node];
+        let mut data = vec![0; REGION as usize];
+        port.port().guest().memory().slice(*address, data.len()).unwrap().copy_to(&mut data);
+        data
+    }
+
+    fn seen(&self) -> Seen {
+        let world = self.lab.daemon().shell().world();
+        let nodes = || (0..2).map(|node| &world.nodes[node]);
+        let traffic = |node: &niclab_device::shell::node::Node| {
+            let it = &node.card.counts.traffic;
+            [it.sent_frames, it.sent_bytes, it.received_frames, it.received_bytes]
+        };
+        let ledgers = nodes().flat_map(|node| [node.card.nic.ledger().clone(), node.port.ledger().clone()]);
+        Seen {
+            ledgers: ledgers.collect(),
+            counters: nodes().map(|node| node.card.nic.counters()).collect(),
+            frames: nodes().map(traffic).collect(),
+            unordered: nodes().map(|node| node.card.unordered()).collect(),
+            model_time: world.model_time(),
+        }
+    }
+
+    fn lent_frames(&self) -> u64 {
+        self.lab.daemon().shell().world().lent_frames()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The twin: the same transfers, with data that is lent and with data that is copied on the way.
+    #[test]
+    fn what_is_lent_arrives_as_what_is_copied(
+        mtu_bytes in prop::sample::select(vec![256_u32, 1_500, 9_000]),
+        transfers in prop::collection::vec(any_transfer(), 1..8),
+    ) {
+        let (mut lending, mut copying) = (Pair::new(mtu_bytes, true), Pair::new(mtu_bytes, false));
+        for transfer in &transfers {
+            let events = lending.transfer(transfer);
+            prop_assert_eq!(&events, &copying.transfer(transfer));
+            prop_assert_eq!(events.len(), 2);
+            prop_assert!(events.iter().all(|event| event.outcome == Outcome::Done));
+            for node in 0..2 {
+                prop_assert!(lending.memory(node) == copying.memory(node), "the memory of node {}", node);
+            }
+        }
+        prop_assert_eq!(lending.seen(), copying.seen());
+        prop_assert_eq!(copying.lent_frames(), 0);
+        prop_assert_eq!(lending.lent_frames() > 0, transfers.iter().any(|transfer| transfer.bytes > 0));
+    }
+}
+
+/// Whether data is lent that passes from one of the two to the other.
+fn lends(lab: &Lab, from: &mut Side, to: &mut Side, seed: u8) -> bool {
+    let before = lab.daemon().shell().world().lent_frames();
+    exchange(from, to, seed, 50_000);
+    lab.daemon().shell().world().lent_frames() > before
+}
+
+#[test]
+fn nothing_is_lent_where_frames_are_kept_or_damaged() {
+    let lab = match_lab(2, 9_000);
+    let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+    assert!(lends(&lab, &mut a, &mut b, 1));
+    set_faults(&lab, 1, Faults { corrupt: 0.2, duplicate: 0.2, reorder: 0.2, ..Faults::default() });
+    for seed in 2..12 {
+        assert!(!lends(&lab, &mut a, &mut b, seed));
+    }
+    assert!(
+        stats(&lab, 1).nic_counts["frames_damaged"] > 0 || stats(&lab, 0).nic_counts["frames_damaged"] > 0
+    );
+    set_faults(&lab, 1, Faults::default());
+    until("data that is lent again", || lends(&lab, &mut a, &mut b, 20));
+}
+
+/// A guest stores while the card reads: what arrives is what was there at some time, and nothing is taken for damaged.
+#[test]
+fn a_sender_may_store_while_its_memory_is_lent() {
+    // Frames of many sizes: with short ones the turn ends while some are under way, and these are kept.
+    for mtu_bytes in [256, 9_000] {
+        let lab = match_lab(2, mtu_bytes);
+        let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+        let guest = std::sync::Arc::clone(a.port.port().guest());
+        let address = a.address;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let stop = &stop;
+            scope.spawn(move || {
+                let words = guest.memory().atomics::<AtomicU64>(address, BYTES as usize / 8).unwrap();
+                let mut round = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    round += 1;
+                    let value = if round.is_multiple_of(2) { 0x5555_5555_5555_5555 } else { !0 };
+                    words.iter().for_each(|word| word.store(value, Ordering::Relaxed));
+                }
+            });
+            let _stop = Stop(stop);
+            for _ in 0..6 {
+                b.launch(&b.entry());
+                b.settle();
+                let put = a.put_to(&b, BYTES).ack();
+                a.launch(&put);
+                assert_eq!(b.expect(Kind::Put, Outcome::Done).moved_bytes, BYTES);
+                b.expect(Kind::Unlinked, Outcome::Done);
+                a.expect(Kind::Acknowledged, Outcome::Done);
+                let mut data = vec![0; BYTES as usize];
+                b.port.port().guest().memory().slice(b.address, data.len()).unwrap().copy_to(&mut data);
+                // Zeros were there before the first round had come by.
+                assert!(data.iter().all(|byte| [0, 0x55, 0xff].contains(byte)));
+            }
+        });
+        for node in 0..2 {
+            let counts = stats(&lab, node).nic_counts;
+            assert_eq!((counts["frames_damaged"], counts["retransmissions"]), (0, 0), "{counts:?}");
+        }
+        assert!(lab.daemon().shell().world().lent_frames() > 0);
+    }
+}
