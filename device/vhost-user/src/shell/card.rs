@@ -471,7 +471,7 @@ impl Card {
         message: Option<TraceTag>,
         bus: &mut NodeBus,
     ) {
-        self.note_arrival(passage.tail, frame.len(), message);
+        self.note_arrival(passage.tail, frame.frame_bytes(), message);
         let input = Input::LentFrame { lent: frame.head(), head: passage.head, message };
         self.nic.handle(passage.tail, input, bus);
     }
@@ -484,23 +484,12 @@ impl Card {
         }
     }
 
-    /// Lends the card what its model asked for, if it can be: gives back what is lent. The head of a frame comes first, for words
-    /// are looked at.
+    /// What is lent to the card of what its model asked for, to be appended to this, if it can be. The head of a frame comes first:
+    /// words are looked at.
     #[inline]
-    pub fn lend(
-        &mut self,
-        at: Time,
-        token: u64,
-        ranges: &HostRanges,
-        into: FrameBytes,
-        bus: &mut NodeBus,
-    ) -> Result<Loan, FrameBytes> {
-        let finish = self.nic.lends().filter(|_| self.is_running && !into.is_empty());
-        let Some(loan) = finish.and_then(|finish| Loan::new(&self.memory, ranges, finish)) else {
-            return Err(into);
-        };
-        self.nic.handle(at, Input::Lent { token, into }, bus);
-        Ok(loan)
+    pub fn loan(&self, ranges: &HostRanges, into: &FrameBytes) -> Option<Loan> {
+        let finish = self.nic.lends().filter(|_| self.is_running && !into.is_empty())?;
+        Loan::new(&self.memory, ranges, finish)
     }
 
     /// Loads what the model asked for, and gives it to the model.

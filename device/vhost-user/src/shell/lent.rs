@@ -52,14 +52,14 @@ pub struct LentFrame {
 impl LentFrame {
     /// Bytes of the frame.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn frame_bytes(&self) -> usize {
         self.head.len() + self.data_bytes
     }
 
     /// What cards may see of it.
     #[inline]
     pub fn head(&self) -> LentHead<'_> {
-        LentHead { bytes: &self.head, frame_bytes: self.len() }
+        LentHead { bytes: &self.head, frame_bytes: self.frame_bytes() }
     }
 
     /// Stores bytes of its data into ranges of another guest's memory, as [`DmaMemory::store_bytes`] does.
@@ -69,7 +69,8 @@ impl LentFrame {
     #[inline]
     pub fn store(&self, bytes: &Range<usize>, to: &DmaMemory, into: &[HostRange]) -> Result<(), MemoryError> {
         // What a frame lacks is not stored, here as there.
-        let is_data = self.head.len() <= bytes.start && bytes.start <= bytes.end && bytes.end <= self.len();
+        let is_data =
+            self.head.len() <= bytes.start && bytes.start <= bytes.end && bytes.end <= self.frame_bytes();
         let part = if is_data { bytes.start - self.head.len()..bytes.end - self.head.len() } else { 0..0 };
         self.loan.memory.copy_bytes(&self.loan.ranges, part, to, into)
     }
@@ -97,29 +98,11 @@ pub enum Carried {
 }
 
 impl Carried {
-    /// Bytes of the frame.
-    #[inline]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Whole(frame) => frame.len(),
-            Self::Lent(frame) => frame.len(),
-        }
-    }
-
     /// Makes it one that can be kept.
     pub fn own(&mut self) {
         *self = match std::mem::replace(self, Self::Whole(SharedFrame::default())) {
             Self::Lent(frame) => Self::Whole(frame.into_owned()),
             whole => whole,
         };
-    }
-
-    /// The data's owner where it is lent.
-    #[inline]
-    pub const fn lent(&self) -> Option<&LentFrame> {
-        match self {
-            Self::Lent(frame) => Some(frame),
-            Self::Whole(_) => None,
-        }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::{DescriptorQueue, FrameBytes, Output};
+use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -456,7 +456,7 @@ impl World<'_> {
             return;
         };
         let frame = loan.behind(head);
-        self.count_sent(node, ready.head, frame.len());
+        self.count_sent(node, ready.head, frame.frame_bytes());
         if let Some((delivery, frame)) =
             self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, message)
         {
@@ -502,7 +502,7 @@ impl World<'_> {
             }
             Output::LentFrame { at: head, tail, head: first, message } => {
                 let frame = self.common.loan.take()?.behind(first);
-                self.count_sent(node, head, frame.len());
+                self.count_sent(node, head, frame.frame_bytes());
                 return Some((Passage { head, tail }, Carried::Lent(frame), message));
             }
             Output::DmaFrame { frame, bytes, ranges, .. } => {
@@ -516,19 +516,14 @@ impl World<'_> {
                 }
             }
             Output::DmaRead { at, token, ranges, into, .. } => {
-                let into = if is_lending {
-                    match card.lend(at, token, &ranges, into, bus) {
-                        Ok(loan) => {
-                            self.common.loan = Some(loan);
-                            self.common.lent_frames += 1;
-                            return None;
-                        }
-                        Err(into) => into,
-                    }
+                let loan = if is_lending { card.loan(&ranges, &into) } else { None };
+                if loan.is_some() {
+                    card.nic.handle(at, Input::Lent { token, into }, bus);
+                    self.common.loan = loan;
+                    self.common.lent_frames += 1;
                 } else {
-                    into
-                };
-                card.load(at, token, &ranges, into, bus);
+                    card.load(at, token, &ranges, into, bus);
+                }
             }
             Output::WindowRead { at, token, range, into, .. } => {
                 card.read_window(at, token, &range, into, bus)

@@ -7,16 +7,18 @@ use niclab_device::frontend::ClusterGuest;
 use niclab_device::frontend::lists::ListPort;
 use niclab_device::lab::Lab;
 use niclab_model::fabric::ethernet::HEADER_BYTES;
-use niclab_model::models::matching::wire::{FIRST_HEAD_BYTES, MORE_HEAD_BYTES};
+use niclab_model::models::matching::wire::{FIRST_HEAD_BYTES, Frame, MORE_HEAD_BYTES};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::time::Time;
 use niclab_port::Address;
 use niclab_port::lists::{Append, Event, Get, Kind, Outcome, Part, Put, Target};
 use niclab_spec::Faults;
+use niclab_spec::watch::WatchSubject;
 use proptest::prelude::*;
 
 use crate::common::{Stop, until};
 use crate::matching::{BYTES, Side, exchange, match_lab, set_faults};
+use crate::watch::{Watching, frames};
 
 /// Pieces of memory in which regions lie, the last one first: frames of 9,000 bytes cross from one to the next.
 const PIECE: u64 = 3 * 4096;
@@ -240,6 +242,19 @@ fn nothing_is_lent_where_frames_are_kept_or_damaged() {
     assert!((0..2).any(|node| mishaps(&lab, node) > 0));
     set_faults(&lab, 1, Faults::default());
     until("data that is lent again", || lends(&lab, &mut a, &mut b, 20));
+}
+
+#[test]
+fn whoever_watches_sees_frames_whole() {
+    let lab = match_lab(2, 9_000);
+    let (mut a, mut b) = (Side::new(&lab, 0), Side::new(&lab, 1));
+    let watching = Watching::begin(&lab, WatchSubject::Capture, &[], None);
+    assert!(!lends(&lab, &mut a, &mut b, 1));
+    let (file, _) = watching.end();
+    let data = |(_, _, bytes, _): &(u32, bool, Vec<u8>, String)| Frame::parse(bytes).unwrap().data.len();
+    let bytes: usize = frames(&file).iter().map(data).sum();
+    assert_eq!(bytes, 2 * 50_000, "on both links");
+    until("data that is lent again", || lends(&lab, &mut a, &mut b, 2));
 }
 
 /// A guest stores while the card reads: what arrives is what was there at some time, and nothing is taken for damaged.
