@@ -8,6 +8,10 @@
 //! The transport knows nothing of commands, entries and events. It asks whoever uses it where a message goes that begins to
 //! arrive, and says when one has ended or has left ([`MessageUser`]).
 
+mod messages;
+
+pub(super) use self::messages::{Arrived, Beginning, Memory, MessageUser, Outgoing, Owner};
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -25,7 +29,6 @@ use crate::nic::frame::{Data, LentHead, Piece, SharedFrame};
 use crate::parts::effects::Machine;
 use crate::parts::fragments::{Cutter, Joiner};
 use crate::parts::go_back_n::{self, GoBackN};
-use crate::parts::regions::Region;
 use crate::parts::sequence::Sequence;
 use crate::parts::timers::{TimerName, Timers};
 use crate::platform::trace_tag::TraceTag;
@@ -34,92 +37,6 @@ use crate::time::{Span, Time};
 /// Most messages of a port that wait for one other card. A card's commands under way are fewer, and each has one answer; a
 /// network that forges requests without end would fill the card's memory. Ours: a bound.
 const MAX_QUEUED: usize = 4_096;
-
-/// Part of a region. Of no bytes at all neither region nor offset matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) region: u32,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-}
-
-impl Memory {
-    /// Memory of no bytes.
-    pub(super) const NONE: Self = Self { region: 0, offset: 0, bytes: 0 };
-
-    /// Whether it touches the region.
-    pub(super) const fn is_in(&self, region: u32) -> bool {
-        self.bytes > 0 && self.region == region
-    }
-}
-
-/// Whose a message is on this card, where anybody's: whom the transport tells what becomes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// Nobody's.
-    Nobody,
-    /// A command's that the port launched, by its token.
-    Initiator(u64),
-    /// An operation's of one of the port's entries, by its number.
-    Target(u64),
-}
-
-/// A message to send.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outgoing {
-    /// The node that gets it.
-    pub(super) node: u16,
-    pub(super) header: Header,
-    /// Its data.
-    pub(super) memory: Memory,
-    pub(super) ready: Time,
-    pub(super) message: Option<TraceTag>,
-    pub(super) owner: Owner,
-}
-
-/// What becomes of a message that begins to arrive.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Beginning {
-    pub(super) owner: Owner,
-    /// As much of it as is stored, and where.
-    pub(super) memory: Memory,
-    /// When that is decided: nothing is stored before.
-    pub(super) ready: Time,
-    /// What the sender is told at once.
-    pub(super) answer: Option<Outgoing>,
-}
-
-/// A message that has ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
-    pub(super) owner: Owner,
-    /// The port of this card whose message it is.
-    pub(super) port: usize,
-    pub(super) header: Header,
-    pub(super) message: Option<TraceTag>,
-    /// Bytes of it that were stored.
-    pub(super) bytes: u64,
-    /// `RESULT_OK`, or why it ended before its end.
-    pub(super) result: u32,
-}
-
-/// Who sends and receives messages over a transport.
-pub(super) trait MessageUser {
-    /// Where effects go.
-    fn effects(&mut self) -> &mut Effects;
-
-    /// A port's region, while it is registered.
-    fn region(&self, port: usize, name: u32) -> Option<&Region>;
-
-    /// A message begins to arrive: where its data goes.
-    fn on_begin(&mut self, now: Time, header: &Header, message: Option<TraceTag>) -> Beginning;
-
-    /// A message with an owner has arrived to its end, or never will. Returns what its sender is told.
-    fn on_end(&mut self, at: Time, arrived: Arrived) -> Option<Outgoing>;
-
-    /// All of a message has left its memory and is at the other card, or it will not: the result says why.
-    fn on_left(&mut self, at: Time, port: usize, owner: Owner, result: u32);
-}
 
 /// A message that is not sent to its end.
 #[derive(Clone, Copy, Debug)]
