@@ -30,7 +30,7 @@ pub fn stats(world: &World, config: &SimConfig) -> DaemonStats {
                 node_figures(node, &counters, &named.name)
             })
             .collect(),
-        fabric: figures::fabric(world.fabric()),
+        fabric: figures::fabric(world.fabric().all()),
     }
 }
 

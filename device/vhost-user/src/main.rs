@@ -44,7 +44,7 @@ enum Action {
 #[derive(Debug, clap::Args)]
 struct WorkArguments {
     /// The kind of work.
-    #[arg(value_parser = PossibleValuesParser::new(bench::work::all().map(|work| {
+    #[arg(value_parser = PossibleValuesParser::new(bench::works().map(|work| {
         PossibleValue::new(work.name).help(work.unit)
     })))]
     name: String,
@@ -113,7 +113,7 @@ fn bench(arguments: &BenchArguments) -> anyhow::Result<()> {
 
 fn work(arguments: &WorkArguments) -> anyhow::Result<()> {
     log::set_max_level(log::LevelFilter::Warn);
-    let work = bench::work::named(&arguments.name).context("no such work")?;
+    let work = bench::works().find(|work| work.name == arguments.name).context("no such work")?;
     println!("{}", (work.run)(arguments.count)?);
     Ok(())
 }

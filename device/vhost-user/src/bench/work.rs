@@ -1,7 +1,7 @@
 //! Fixed amounts of work, for tools that count the instructions of a whole process: each does as many units as it is told, in one
 //! thread, however long that takes.
 
-use super::{BenchError, ethernet, ways};
+use super::BenchError;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug)]
@@ -12,16 +12,6 @@ pub struct Work {
     pub unit: &'static str,
     /// Does so many units, or some more where they come in batches, and says how many it did.
     pub run: fn(u64) -> Result<u64, BenchError>,
-}
-
-/// All kinds.
-pub fn all() -> impl Iterator<Item = &'static Work> {
-    ways::WORKS.iter().copied().flatten().chain([&ethernet::WORK])
-}
-
-/// The kind of this name.
-pub fn named(name: &str) -> Option<&'static Work> {
-    all().find(|work| work.name == name)
 }
 
 /// How often `batch`, which does some units and says how many, is to be called for `wanted` units; `None` from it is the end, as is

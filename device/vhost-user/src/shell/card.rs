@@ -13,8 +13,10 @@ use niclab_model::nic::fault_injector::{FaultInjector, FaultyNic};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{
-    DescriptorQueue, FrameBytes, HostRange, Input, ShellCounts, Statistics, WindowRange,
+    DescriptorQueue, FrameBytes, HostRange, HostRanges, Input, Nic, Observed, Output, ShellCounts,
+    Statistics, WindowRange,
 };
+use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -143,10 +145,10 @@ impl Card {
         }
     }
 
-    /// The card with a model that device faults befall.
-    #[must_use]
-    pub fn with_fault_injector(self, fault_injector: FaultInjector) -> Self {
-        Self { nic: Box::new(FaultyNic::new(self.nic, fault_injector)), ..self }
+    /// Device faults befall the model from now on.
+    pub fn inject(&mut self, fault_injector: FaultInjector) {
+        let nic = std::mem::replace(&mut self.nic, Box::new(NoCard::default()));
+        self.nic = Box::new(FaultyNic::new(nic, fault_injector));
     }
 
     /// What the model has done since the last call, in units of [`Nic::work_done`].
@@ -486,5 +488,57 @@ impl Card {
         self.events.forget();
         self.nic.handle(bus.clock(), Input::HostReset, bus);
         self.follow_ports();
+    }
+}
+
+/// What stands in a card's place while it is changed.
+#[derive(Default)]
+struct NoCard {
+    ledger: Ledger,
+}
+
+impl Nic for NoCard {
+    fn handle(&mut self, _: Time, _: Input<'_>, _: &mut NodeBus) {}
+
+    fn accepts_store(&self, _: u32) -> bool {
+        false
+    }
+
+    fn memory_named_by(&self, _: &[u8]) -> HostRanges {
+        HostRanges::new()
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn is_open(&self, _: u32) -> bool {
+        false
+    }
+}
+
+impl Observed for NoCard {
+    fn delivered(&self, _: u32) -> u64 {
+        0
+    }
+
+    fn unordered(&self) -> u64 {
+        0
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    fn statistics(&self, _: &ShellCounts) -> Statistics {
+        Statistics::default()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
-use niclab_model::fabric::{Deliveries, Delivery, Fabric};
+use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching};
 use niclab_model::nic::frame::SharedFrame;
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
@@ -44,9 +44,9 @@ impl PartialOrd for InFlight {
     }
 }
 
-/// Fabric and frames under way.
+/// The switch, and frames under way.
 pub struct Network {
-    fabric: Fabric,
+    switching: Switching,
     /// What goes wrong on each link, in the words of whoever set it.
     faults: Vec<niclab_spec::Faults>,
     /// Whether that is anything.
@@ -66,11 +66,11 @@ pub struct Network {
 
 impl Network {
     /// Nothing under way.
-    pub fn new(fabric: Fabric) -> Self {
+    pub fn new(switching: Switching, nodes: usize) -> Self {
         Self {
-            faults: vec![niclab_spec::Faults::default(); fabric.ports().into()],
-            is_faulty: vec![false; fabric.ports().into()],
-            fabric,
+            faults: vec![niclab_spec::Faults::default(); nodes],
+            is_faulty: vec![false; nodes],
+            switching,
             in_flight: BinaryHeap::new(),
             only: None,
             held: Vec::new(),
@@ -93,9 +93,9 @@ impl Network {
         &mut self.taps
     }
 
-    /// The fabric, and who watches it.
-    pub(super) const fn parts(&mut self) -> (&mut Fabric, &Taps) {
-        (&mut self.fabric, &self.taps)
+    /// The switch, and who watches it.
+    pub(super) const fn parts(&mut self) -> (&mut Switching, &Taps) {
+        (&mut self.switching, &self.taps)
     }
 
     /// A frame arrives at `at`.
@@ -103,40 +103,25 @@ impl Network {
         self.latest = self.latest.max(at);
     }
 
-    /// The fabric.
-    pub const fn fabric(&self) -> &Fabric {
-        &self.fabric
-    }
-
-    /// To keep the ledger's stages, or to turn it off.
-    pub const fn fabric_mut(&mut self) -> &mut Fabric {
-        &mut self.fabric
-    }
-
     /// The latest arrival so far.
     pub const fn latest(&self) -> Time {
         self.latest
     }
 
-    /// What goes wrong on a node's link from now on. False when there is no such node.
-    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults) -> bool {
+    /// What goes wrong on a node's link from now on.
+    pub fn set_faults(&mut self, node: u16, wanted: &niclab_spec::Faults, port: &mut Port) {
         let faults = niclab_assembly::faults(wanted);
         let number = usize::from(node);
         if let (Some(kept), Some(is_faulty)) = (self.faults.get_mut(number), self.is_faulty.get_mut(number)) {
             *kept = *wanted;
             *is_faulty = faults != Faults::NONE;
         }
-        self.fabric.set_faults(node, faults)
+        port.set_faults(faults);
     }
 
     /// What goes wrong on each node's link, by node.
     pub fn faults(&self) -> &[niclab_spec::Faults] {
         &self.faults
-    }
-
-    /// Takes a node's link up or down.
-    pub fn set_link_up(&mut self, node: u16, is_up: bool) {
-        self.fabric.set_link_up(node, is_up);
     }
 
     /// Whether each frame from or to this node has a fate of its own.
@@ -156,6 +141,7 @@ impl Network {
     #[inline]
     pub fn send(
         &mut self,
+        ports: &mut impl Ports,
         ready: Passage,
         from: u16,
         frame: &SharedFrame,
@@ -167,12 +153,19 @@ impl Network {
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
             self.push(&own, frame.clone(), message, Concern::Host, false);
         }
-        let reordered = self.reordered();
+        let reordered = self.reordered(ports);
         self.deliveries.clear();
         if self.taps.is_any() {
-            self.taps.forward(&mut self.fabric, ready, from, frame, message, &mut self.deliveries);
+            self.taps.forward(
+                (&mut self.switching, ports),
+                ready,
+                from,
+                frame,
+                message,
+                &mut self.deliveries,
+            );
         } else {
-            self.fabric.forward(ready, from, frame, message, &mut self.deliveries);
+            self.switching.forward(ports, ready, from, frame, message, &mut self.deliveries);
         }
         // Without faults on any link a frame has one arrival, and is sound.
         if let (&[only], None) = (self.deliveries.as_slice(), reordered) {
@@ -183,7 +176,7 @@ impl Network {
             self.push(&only, frame.clone(), message, concern, false);
             return None;
         }
-        let is_late = reordered != self.reordered();
+        let is_late = reordered != self.reordered(ports);
         // The double of a late frame is not late.
         let late = self.deliveries.iter().map(|delivery| delivery.at).max();
         for delivery in std::mem::take(&mut self.deliveries) {
@@ -199,9 +192,16 @@ impl Network {
 
     /// Sends a frame of a model; its arrivals are under way afterwards.
     #[inline]
-    pub fn keep(&mut self, ready: Passage, from: u16, frame: SharedFrame, message: Option<TraceTag>) {
+    pub fn keep(
+        &mut self,
+        ports: &mut impl Ports,
+        ready: Passage,
+        from: u16,
+        frame: SharedFrame,
+        message: Option<TraceTag>,
+    ) {
         let concern = Concern::of(&frame);
-        if let Some(delivery) = self.send(ready, from, &frame, message, concern) {
+        if let Some(delivery) = self.send(ports, ready, from, &frame, message, concern) {
             self.push(&delivery, frame, message, concern, false);
         }
     }
@@ -273,22 +273,22 @@ impl Network {
 
     /// Frames that faults on links have held back so far; only counted where a link is faulty.
     #[inline]
-    pub fn reordered(&self) -> Option<u64> {
+    pub fn reordered(&self, ports: &mut impl Ports) -> Option<u64> {
         if !self.is_any_faulty() {
             return None;
         }
-        let ports = 0..self.fabric.ports();
-        Some(ports.filter_map(|port| self.fabric.counters(port)).map(|counters| counters.reordered).sum())
+        let numbers = 0..ports.count() as u16;
+        Some(numbers.filter_map(|number| Some(ports.port(number)?.counters().reordered)).sum())
     }
 
     /// Prices an Ethernet frame of `bytes` that begins with `header`, and says who gets it. Its bytes stay where they are.
     #[inline]
     pub fn forward(
         &mut self,
+        ports: &mut impl Ports,
         at: Time,
         from: u16,
-        header: &[u8; HEADER_BYTES],
-        bytes: usize,
+        (header, bytes): (&[u8; HEADER_BYTES], usize),
         message: Option<TraceTag>,
         deliveries: &mut Deliveries,
     ) {
@@ -297,7 +297,7 @@ impl Network {
             *place = *header;
         }
         let frame = self.blank.get(..bytes).unwrap_or_default();
-        self.fabric.forward(at, from, frame, message, deliveries);
+        self.switching.forward(ports, at, from, frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
@@ -307,6 +307,7 @@ impl Network {
     #[cold]
     pub fn forward_shown(
         &mut self,
+        ports: &mut impl Ports,
         at: Time,
         from: u16,
         frame: &[u8],
@@ -315,7 +316,7 @@ impl Network {
     ) {
         deliveries.clear();
         let frame = SharedFrame::from(frame);
-        self.taps.forward(&mut self.fabric, at.into(), from, &frame, message, deliveries);
+        self.taps.forward((&mut self.switching, ports), at.into(), from, &frame, message, deliveries);
         for delivery in deliveries.iter() {
             self.latest = self.latest.max(delivery.at);
         }
@@ -325,7 +326,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use niclab_model::fabric::link::LinkConfig;
-    use niclab_model::fabric::{FabricConfig, Forwarding};
+    use niclab_model::fabric::{Fabric, FabricConfig, Forwarding};
     use niclab_model::time::Span;
 
     use super::*;
@@ -338,11 +339,12 @@ mod tests {
             switch_fall_through: Span::ZERO,
             seed: 1,
         });
-        let mut network = Network::new(fabric.unwrap());
+        let (mut ports, switching) = fabric.unwrap().into_parts();
+        let mut network = Network::new(switching, 2);
         let faults = niclab_spec::Faults { duplicate: 1.0, reorder: 1.0, ..niclab_spec::Faults::default() };
-        assert!(network.set_faults(1, &faults));
+        network.set_faults(1, &faults, &mut ports[1]);
         let frame = SharedFrame::from(&[0xff; 64][..]);
-        assert!(network.send(Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
+        assert!(network.send(&mut ports, Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
         let double = network.only.take().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);

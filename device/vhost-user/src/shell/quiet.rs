@@ -143,7 +143,7 @@ impl Quiet {
         }
         shell.go_on_loading(&mut world);
         world.show();
-        let waits = world.is_waiting() || world.ethernet.is_holding();
+        let waits = world.is_waiting() || world.common.ethernet.is_holding();
         self.is_armed.store(waits, Ordering::Relaxed);
         self.activity.store(world.acts(), Ordering::Relaxed);
         Ok(world.acts())

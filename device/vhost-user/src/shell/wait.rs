@@ -7,7 +7,6 @@
 use std::time::{Duration, Instant};
 
 use niclab_spec::WaitPolicy;
-use parking_lot::MutexGuard;
 
 use super::Shell;
 use super::card::Card;
@@ -48,7 +47,7 @@ impl Shell {
     /// virtual machine.
     pub fn serve_doorbell(&self, node: usize) -> Found {
         let mut world = self.world();
-        let is_polled = world.cards.get(node).is_some_and(Card::is_polled);
+        let is_polled = world.nodes.card(node).is_some_and(Card::is_polled);
         let found = if is_polled || world.is_in_lockstep() {
             // No doorbell is needed as it is. A program that takes turns launches once in each, and every look finds its turn: there
             // is nothing to spare, and no last look.
@@ -62,7 +61,7 @@ impl Shell {
         if found.work == 0 || found.more {
             // Whoever waits for the world has something to do there: a thread that polls, or has more to do, would take it
             // again at once, and again, before the other one has woken up.
-            MutexGuard::unlock_fair(world);
+            world.give_back();
         }
         found
     }
@@ -99,14 +98,14 @@ impl Shell {
     pub fn poll_once(&self, node: usize) -> Found {
         let mut world = self.world();
         let found = world.serve_pages(node);
-        if let Some(card) = world.cards.get_mut(node) {
+        if let Some(card) = world.nodes.card_mut(node) {
             card.counts.polls += 1;
         }
         if found.work > 0 {
             self.did(&mut world);
         }
         if found.more {
-            MutexGuard::unlock_fair(world);
+            world.give_back();
         }
         found
     }
@@ -130,10 +129,10 @@ impl Shell {
 }
 
 /// Looks at the pages of `node` as long as programs have launched meanwhile, which need no doorbell for it.
-fn look_on(world: &mut World, node: usize) -> Found {
+fn look_on(world: &mut World<'_>, node: usize) -> Found {
     let mut found = Found::default();
     for looks in 0..MAX_LOOKS {
-        if let Some(card) = world.cards.get_mut(node) {
+        if let Some(card) = world.nodes.card_mut(node) {
             // What is there at the first look was rung for.
             card.spare_doorbell(looks > 0);
         }
@@ -148,8 +147,8 @@ fn look_on(world: &mut World, node: usize) -> Found {
     Found { more: true, ..found }
 }
 
-fn want_doorbell(world: &mut World, node: usize, is_wanted: bool) {
-    if let Some(card) = world.cards.get_mut(node) {
+fn want_doorbell(world: &mut World<'_>, node: usize, is_wanted: bool) {
+    if let Some(card) = world.nodes.card_mut(node) {
         card.want_doorbell(is_wanted);
     }
 }
@@ -175,8 +174,8 @@ mod tests {
     use niclab_model::time::{Span, Time};
 
     use super::*;
-    use crate::shell::network::Network;
     use crate::shell::pages::Pages;
+    use crate::shell::world::cluster::Cluster;
 
     /// A card whose program launches again while its last launch is looked at, and which takes that at the next look only.
     struct Eager {
@@ -288,20 +287,19 @@ mod tests {
             ledger: Ledger::default(),
         };
         let bar = pages.file().try_clone().unwrap();
-        let network = Network::new(fabric.unwrap());
-        let mut world = World::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), network, 1);
-        world.cards[0].follow_ports();
-        bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&world)).unwrap();
-        let shell = Shell::new(world, Vec::new());
+        let cluster = Cluster::new(vec![(Box::new(nic), pages, 1)], &Arc::default(), fabric.unwrap(), 1);
+        let shell = Shell::new(cluster, Vec::new());
+        shell.world().nodes[0].card.follow_ports();
+        bar.write_all_at(&launch_word(64, 1).to_le_bytes(), launch_place(&shell.world())).unwrap();
         let found = shell.serve_doorbell(0);
         assert_eq!(doorbell(&bar), DOORBELL_WANTED, "nobody looks any more");
         let seen = words.lock().unwrap().clone();
-        let spared = shell.world().cards[0].counts.doorbells_spared;
+        let spared = shell.world().nodes[0].card.counts.doorbells_spared;
         (found, seen, spared)
     }
 
-    fn launch_place(world: &World) -> u64 {
-        let page = u64::from(world.cards[0].pages.requester_page(0)) * PAGE_BYTES;
+    fn launch_place(world: &World<'_>) -> u64 {
+        let page = u64::from(world.nodes[0].card.pages.requester_page(0)) * PAGE_BYTES;
         page + 8 * (slot_of(1) as usize * SLOT_WORDS + SLOT_LAUNCH_WORD) as u64
     }
 

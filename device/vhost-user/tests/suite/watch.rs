@@ -73,7 +73,7 @@ fn all_stats(lab: &Lab) -> DaemonStats {
 }
 
 fn is_watched(lab: &Lab) -> bool {
-    lab.daemon().shell().world().network.taps().is_any()
+    lab.daemon().shell().world().common.network.taps().is_any()
 }
 
 /// All that these guests stored is carried out: a request is answered after what was stored before it.
@@ -87,9 +87,9 @@ fn settle(guests: &[Arc<ClusterGuest>]) {
 fn until_ethernet_is_quiet(lab: &Lab) {
     until("all doorbells", || {
         let world = lab.daemon().shell().world();
-        let states = world.ethernet.states.iter().enumerate();
+        let states = world.common.ethernet.states.iter().enumerate();
         let priced = states.map(|(node, state)| (node, state.nic.ledger().line(Crossing::Doorbell).count));
-        priced.into_iter().all(|(node, priced)| priced == world.ethernet.doorbells(node))
+        priced.into_iter().all(|(node, priced)| priced == world.common.ethernet.doorbells(node))
     });
 }
 
