@@ -315,7 +315,10 @@ impl Checker<'_> {
                 let mend = "correct the path, which starts at the folder of the cluster file";
                 self.report(&format!("{place}driver"), what, mend);
             }
-            let has_driver = driver.is_some() || file.driver.is_some();
+            // Those of the cluster are for whichever node has one.
+            let has_driver = driver.is_some()
+                || file.driver.is_some()
+                || (place.is_empty() && file.node.iter().any(|node| node.driver.is_some()));
             if !args.is_empty() && !has_driver {
                 let (what, mend) =
                     ("these are parameters of no driver of your own", "name one: driver = \"FOLDER\"");
@@ -675,6 +678,10 @@ mod tests {
             ("packages = [\"--force\"]", 1, "packages"),
             ("profile = \"nothing\"", 1, "profile"),
             ("kernel = \"/does/not/exist\"", 1, "kernel"),
+            ("driver = \"/does/not/exist\"", 1, "driver"),
+            ("[[node]]\ndriver = \"/does/not/exist\"", 2, "node[0].driver"),
+            ("driver_args = \"debug=1\"", 1, "driver_args"),
+            ("driver = \"/etc\"\nkernel = \"/etc/passwd\"", 2, "kernel"),
             ("packages = [\"iperf3\"]\nimage = \"/etc/passwd\"", 2, "image"),
             ("[[link]]\nnode = \"x\"", 2, "link[0].node"),
             ("[[link]]\n[[link]]", 2, "link[1].node"),
@@ -704,6 +711,25 @@ mod tests {
             assert_eq!((found_line, found_key.as_str()), (line, key), "{text}: {message}");
             assert!(message.contains("mend: "), "{message}");
         }
+    }
+
+    #[test]
+    fn a_node_has_its_own_driver_and_parameters_or_the_clusters() {
+        let file = "nodes = 3\ndriver = \"/etc\"\ndriver_args = \"debug=1 peer=2\"\n[[node]]\ndriver = \"/usr\"\n\
+                    [[node]]\ndriver_args = \"\"";
+        let drivers: Vec<Driver> =
+            resolve(file).unwrap().nodes.into_iter().filter_map(|node| node.driver).collect();
+        let driver = |path: &str, args: &[&str]| Driver {
+            path: path.into(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        };
+        let args = ["debug=1", "peer=2"];
+        assert_eq!(drivers, [driver("/usr", &args), driver("/etc", &[]), driver("/etc", &args)]);
+        assert!(resolve("[[node]]\ndriver = \"/etc\"").is_ok_and(|cluster| cluster.nodes[0].driver.is_some()));
+        // Parameters of the cluster are for whichever node has a driver of its own.
+        let one = resolve("nodes = 2\ndriver_args = \"a=1\"\n[[node]]\ndriver = \"/etc\"").unwrap();
+        assert_eq!(one.nodes[0].driver, Some(driver("/etc", &["a=1"])));
+        assert_eq!(one.nodes[1].driver, None);
     }
 
     #[test]
