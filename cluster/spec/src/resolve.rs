@@ -725,7 +725,9 @@ mod tests {
         };
         let args = ["debug=1", "peer=2"];
         assert_eq!(drivers, [driver("/usr", &args), driver("/etc", &[]), driver("/etc", &args)]);
-        assert!(resolve("[[node]]\ndriver = \"/etc\"").is_ok_and(|cluster| cluster.nodes[0].driver.is_some()));
+        assert!(
+            resolve("[[node]]\ndriver = \"/etc\"").is_ok_and(|cluster| cluster.nodes[0].driver.is_some())
+        );
         // Parameters of the cluster are for whichever node has a driver of its own.
         let one = resolve("nodes = 2\ndriver_args = \"a=1\"\n[[node]]\ndriver = \"/etc\"").unwrap();
         assert_eq!(one.nodes[0].driver, Some(driver("/etc", &["a=1"])));
