@@ -68,10 +68,10 @@ const SECTIONS: &[BenchSection] = &[
     },
     BenchSection {
         name: "round-trip",
-        help: "Four guests: where the wall time of a round trip goes, and how often threads sleep for it",
-        what: "four guests: where the wall time of a round trip of 64 bytes goes",
+        help: "Guests: where the wall time of a round trip goes, and how often threads sleep for it",
+        what: "guests: where the wall time of a round trip of 64 bytes goes",
         boots_guests: true,
-        measure: round_trip::measure,
+        measure: |options, root| round_trip::measure(options, root, models::round_trips()),
     },
     BenchSection {
         name: "boot",

@@ -4,8 +4,6 @@
 //! Two ping-pongs are run, the second of more round trips than the first; the differences, divided by those that it had more, are free
 //! of what starting programs takes.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result};
 use niclab_cluster::{
     boot::running::RunningCluster,
@@ -22,8 +20,6 @@ use super::{
     perf::{self, Pair, Path},
 };
 
-/// The models, each on two nodes, in the order of their ranks.
-const MODELS: [&str; 4] = ["ultra", "ultra", "match", "match"];
 /// Memory of a node.
 const MEMORY_MIB: u32 = 128;
 /// Largest Ethernet payload of the links.
@@ -33,33 +29,17 @@ const MESSAGE_BYTES: usize = 64;
 /// Round trips of the shorter ping-pong, and of the longer one.
 const ROUND_TRIPS: [u64; 2] = [2_000, 12_000];
 
-/// A pair, and what its ends do while nothing has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sample {
-    UltraPolled,
-    UltraSleeping,
-    MatchPolled,
-}
-
-impl Sample {
-    const ALL: [Self; 3] = [Self::UltraPolled, Self::UltraSleeping, Self::MatchPolled];
-
-    /// Key and words.
-    const fn name(self) -> (&'static str, &'static str) {
-        match self {
-            Self::UltraPolled => ("ultra", "ULTRA, ends poll"),
-            Self::UltraSleeping => ("ultra_sleeping", "ULTRA, ends sleep"),
-            Self::MatchPolled => ("match", "Match, ends poll"),
-        }
-    }
-
-    fn pair(self) -> Pair {
-        match self {
-            Self::UltraPolled => Pair { first: 0, path: Path::Nic },
-            Self::UltraSleeping => Pair { first: 0, path: Path::SleepingNic },
-            Self::MatchPolled => Pair { first: 2, path: Path::Nic },
-        }
-    }
+/// What is taken apart: a model's round trip, and what its ends do while nothing has come.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundTrip {
+    /// How its figures' names begin.
+    pub key: &'static str,
+    /// The same in words.
+    pub words: &'static str,
+    /// The model.
+    pub model: &'static str,
+    /// How programs talk.
+    pub path: Path,
 }
 
 /// What has been used so far, of all nodes.
@@ -123,12 +103,12 @@ const ROWS: [(&str, &str, Clock, &str); 10] = [
 /// What one round trip took, by [`ROWS`].
 type Quantities = [f64; ROWS.len()];
 
-fn take(sample: Sample, running: &mut RunningCluster) -> Result<Quantities> {
+fn take(pair: &Pair, running: &mut RunningCluster) -> Result<Quantities> {
     let mut counts = Vec::new();
     let mut p50_us = 0.0;
     for round_trips in ROUND_TRIPS {
         let before = Counts::now(running)?;
-        p50_us = perf::round_trip_us(running, &sample.pair(), MESSAGE_BYTES, round_trips)?;
+        p50_us = perf::round_trip_us(running, pair, MESSAGE_BYTES, round_trips)?;
         counts.push(Counts::now(running)?.since(&before));
     }
     let [short, long] = ROUND_TRIPS;
@@ -153,33 +133,43 @@ fn quantities(p50_us: f64, counts: &Counts, round_trips: u64) -> Quantities {
     ]
 }
 
-/// Boots four guests, and takes each pair's round trip apart.
+/// Boots two guests of each model, and takes each round trip apart.
 ///
 /// # Errors
 /// When the cluster does not boot, the kernel does not say what threads use, or a measurement fails.
-pub fn measure(options: &Options, root: &RuntimeRoot) -> Result<Measured> {
-    let cluster = super::side_by_side(&MODELS, MEMORY_MIB, MTU_BYTES)?;
+pub(crate) fn measure(
+    options: &Options,
+    root: &RuntimeRoot,
+    of_models: impl Iterator<Item = &'static RoundTrip>,
+) -> Result<Measured> {
+    let trips: Vec<&RoundTrip> = of_models.collect();
+    let mut models: Vec<&str> = trips.iter().map(|trip| trip.model).collect();
+    models.dedup();
+    let nodes: Vec<&str> = models.iter().flat_map(|model| [*model; 2]).collect();
+    let cluster = super::side_by_side(&nodes, MEMORY_MIB, MTU_BYTES)?;
     let booted = super::boot_cluster(options, root, &cluster, |_| {})?;
-    let mut samples: BTreeMap<Sample, Vec<Quantities>> = BTreeMap::new();
+    let mut taken: Vec<Vec<Quantities>> = vec![Vec::new(); trips.len()];
     booted.finish(|running| {
         for round in 0..options.rounds {
-            let mut order = Sample::ALL;
-            order.rotate_left(round % Sample::ALL.len());
-            for sample in order {
-                samples.entry(sample).or_default().push(take(sample, running)?);
+            // None always follows the same one.
+            for turn in 0..trips.len() {
+                let which = (turn + round) % trips.len();
+                let (Some(trip), Some(taken)) = (trips.get(which), taken.get_mut(which)) else { continue };
+                let first = nodes.iter().position(|model| *model == trip.model).unwrap_or_default();
+                taken.push(take(&Pair { first, path: trip.path.clone() }, running)?);
             }
         }
         Ok(())
     })?;
-    let figures = samples.iter().flat_map(|(sample, taken)| figures(*sample, taken)).collect();
+    let figures = trips.iter().zip(&taken).flat_map(|(trip, taken)| figures(trip, taken)).collect();
     Ok(Measured { figures, ..Measured::default() })
 }
 
-fn figures(sample: Sample, taken: &[Quantities]) -> impl Iterator<Item = Figure> {
-    let (key, words) = sample.name();
+fn figures(trip: &RoundTrip, taken: &[Quantities]) -> impl Iterator<Item = Figure> {
     ROWS.iter().enumerate().map(move |(row, (name, what, clock, unit))| {
         let values = taken.iter().filter_map(|quantities| quantities.get(row).copied()).collect();
-        Figure::new(&format!("{key}_{name}"), &format!("{words}: {what}"), *clock, unit, values)
+        let (name, what) = (format!("{}_{name}", trip.key), format!("{}: {what}", trip.words));
+        Figure::new(&name, &what, *clock, unit, values)
     })
 }
 
@@ -198,10 +188,10 @@ mod tests {
 
     #[test]
     fn every_row_of_every_pair_is_a_figure_with_a_name_of_its_own() {
-        let found: Vec<Figure> =
-            Sample::ALL.into_iter().flat_map(|sample| figures(sample, &[[1.0; ROWS.len()]])).collect();
+        let trips: Vec<&RoundTrip> = crate::models::round_trips().collect();
+        let found: Vec<Figure> = trips.iter().flat_map(|trip| figures(trip, &[[1.0; ROWS.len()]])).collect();
         let names: std::collections::BTreeSet<&str> =
             found.iter().map(|figure| figure.name.as_str()).collect();
-        assert_eq!(names.len(), Sample::ALL.len() * ROWS.len());
+        assert_eq!(names.len(), trips.len() * ROWS.len());
     }
 }
