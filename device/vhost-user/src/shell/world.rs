@@ -22,10 +22,11 @@ use niclab_model::time::{Passage, Time};
 use niclab_spec::{DeviceFaults, Faults};
 use parking_lot::MutexGuard;
 
+use self::cluster::Cut;
 use super::card::Card;
 use super::ethernet::Ethernet;
 use super::network::Network;
-use super::node::Nodes;
+use super::node::{Nodes, Numbers};
 use super::turn::{LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
 use crate::memory::DmaMemory;
 
@@ -61,6 +62,12 @@ pub struct Common {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// Not all nodes are here: these are of a part of them.
+    is_part: bool,
+    /// Why a part cannot go on as it is.
+    cut: Option<Cut>,
+    /// The nodes of a part that left something under way.
+    scope: Numbers,
 }
 
 /// What a look at a node's pages found.
@@ -70,6 +77,14 @@ pub struct Found {
     pub work: u32,
     /// There is more, and the turn is over.
     pub more: bool,
+}
+
+impl Found {
+    /// What this look found, and another one behind it.
+    #[inline]
+    pub const fn and(self, later: Self) -> Self {
+        Self { work: self.work + later.work, more: later.more }
+    }
 }
 
 impl Common {
@@ -86,6 +101,9 @@ impl Common {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            is_part: false,
+            cut: None,
+            scope: Numbers::new(),
         }
     }
 }
@@ -130,7 +148,7 @@ impl World<'_> {
         self.common.has_device_faults
     }
 
-    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
+    /// What was done here so far, by anybody but who merely asked.
     #[inline]
     pub fn acts(&self) -> u64 {
         self.common.acts
@@ -153,7 +171,7 @@ impl World<'_> {
 
     /// The latest instant of model time at which anything happened.
     pub fn model_time(&self) -> Time {
-        let rests = self.nodes.iter().map(|(_, node)| node.bus.rest());
+        let rests = self.nodes.iter().map(|(_, node)| node.bus.rest().max(node.latest));
         rests.fold(self.common.network.latest().max(self.common.latest), Time::max)
     }
 
@@ -363,14 +381,17 @@ impl World<'_> {
     #[inline]
     fn carry_out(&mut self, node: usize) {
         self.spend_work(node);
-        while let Some(output) = self.nodes.card_mut(node).and_then(|card| card.nic.poll_output()) {
+        while let Some(output) = self.next_output(node) {
             // Frames are long, and are left where they are.
             let Output::Frame { at: head, tail, ref frame, message } = output else {
                 self.perform(node, output);
                 continue;
             };
-            self.count_sent(node, &output, frame);
             let (ready, concern) = (Passage { head, tail }, Concern::of(frame));
+            if !self.reaches(frame, concern) {
+                return self.set_aside(node, output);
+            }
+            self.count_sent(node, &output, frame);
             if let Some(delivery) =
                 self.common.network.send(&mut self.nodes, ready, node as u16, frame, message, concern)
             {
@@ -378,7 +399,12 @@ impl World<'_> {
                 let passage = Passage { head: delivery.head, tail: delivery.at };
                 self.arrive(to, passage, frame, message, concern);
                 self.spend_work(to);
-                while let Some(output) = self.nodes.card_mut(to).and_then(|card| card.nic.poll_output()) {
+                while let Some(output) = self.next_output(to) {
+                    if let Output::Frame { ref frame, .. } = output
+                        && !self.reaches(frame, Concern::of(frame))
+                    {
+                        return self.set_aside(to, output);
+                    }
                     if let Some((ready, answer, message)) = self.perform(to, output) {
                         self.common.network.keep(&mut self.nodes, ready, to as u16, answer, message);
                     }
