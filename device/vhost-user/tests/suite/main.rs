@@ -13,6 +13,7 @@ mod hostile_ethernet;
 mod lockstep;
 mod matching;
 mod monitor;
+mod parts;
 mod report;
 mod stations;
 mod turns;
