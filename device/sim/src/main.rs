@@ -38,7 +38,8 @@ struct Arguments {
     /// The seed, instead of the configuration's; the first one of a swarm.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Threads over which a swarm is spread; what is printed does not depend on it. Default: one for each core.
+    /// Threads over which a swarm is spread, or the nodes of one simulation; what is printed does not depend on it. Default: one
+    /// for each core, and one for one simulation.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write a timeline of the measured part to this file, for ui.perfetto.dev.
@@ -65,6 +66,9 @@ struct WorkArguments {
     nodes: u32,
     /// Messages from each node to each partner.
     count: u64,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
 }
 
 #[derive(Debug, clap::Args)]
@@ -112,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 fn work(arguments: &WorkArguments) -> Result<(), Failure> {
-    let events = bench::work(arguments.nodes, arguments.count)?;
+    let events = bench::work(arguments.nodes, arguments.count, arguments.threads)?;
     Ok(writeln!(std::io::stdout(), "{events}")?)
 }
 
@@ -122,8 +126,8 @@ fn simulate(arguments: &Arguments) -> Result<bool, Failure> {
     let mut config = SimConfig::read(path)?;
     config.seed = arguments.seed.unwrap_or(config.seed);
     let (trace, capture) = (WholeFile::create(&arguments.trace)?, WholeFile::create(&arguments.capture)?);
-    let outcome =
-        run_observed(&config, &Options::default(), observer(&config, trace.as_ref(), capture.as_ref())?)?;
+    let options = Options { threads: arguments.threads.unwrap_or(1).max(1), ..Options::default() };
+    let outcome = run_observed(&config, &options, observer(&config, trace.as_ref(), capture.as_ref())?)?;
     [trace, capture].into_iter().flatten().try_for_each(WholeFile::keep)?;
     write(arguments.report.as_deref(), &outcome.report.to_json())?;
     for failed in outcome.report.checks.iter().filter(|checked| !checked.held) {

@@ -62,6 +62,16 @@ impl Event {
             Self::Cross { .. } => Lane::ToNode,
         }
     }
+
+    /// The same event, of a frame whose place is another one.
+    pub(crate) fn moved(self, place: impl FnOnce(u32) -> Option<u32>) -> Option<Self> {
+        Some(match self {
+            Self::Depart { frame } => Self::Depart { frame: place(frame)? },
+            Self::Cross { frame } => Self::Cross { frame: place(frame)? },
+            Self::Arrive { frame } => Self::Arrive { frame: place(frame)? },
+            Self::Host | Self::Silence | Self::Timeout | Self::HandOver => self,
+        })
+    }
 }
 
 /// The lanes of one window.
@@ -178,6 +188,53 @@ impl Queue {
         at.as_ps() / self.length() * LANES + lane as u64
     }
 
+    /// The phase of a window and lane: from the lane behind the switch to the one before it, which is the next window's.
+    const fn phase(window: u64) -> u64 {
+        (window + LANES - Lane::ToNode as u64) / LANES
+    }
+
+    /// The phase in which an event comes. In one phase nothing that a node does concerns another one.
+    pub(crate) fn phase_of(&self, at: Time, event: Event) -> u64 {
+        Self::phase(self.window_of(at, event.lane()))
+    }
+
+    /// The phase of the next event.
+    pub(crate) fn next_phase(&self) -> Option<u64> {
+        if !self.is_window_over() {
+            return Some(Self::phase(self.current));
+        }
+        self.later.first_key_value().map(|(window, _)| Self::phase(*window))
+    }
+
+    /// The next event of a phase, if there is one.
+    pub(crate) fn pop_of(&mut self, phase: u64) -> Option<(Time, u16, Event)> {
+        if self.is_window_over() && self.next_phase()? > phase {
+            return None;
+        }
+        self.pop()
+    }
+
+    /// No event of a phase comes before.
+    pub(crate) fn begin_of(&self, phase: u64) -> Time {
+        Time::from_ps(phase.saturating_sub(1) * self.length())
+    }
+
+    /// A queue on the same network, without events.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { current: self.current, ..Self::new(self.way) }
+    }
+
+    /// All events, when a window is over: time, node, cause, and what they are, in an order in which they can be pushed again.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Time, u16, u16, Event)> {
+        self.lively = 0;
+        let late =
+            std::mem::take(&mut self.late).into_sorted_vec().into_iter().map(|Reverse(late)| late.entry);
+        let due = self.due.drain(..).skip(std::mem::take(&mut self.done));
+        let later = std::mem::take(&mut self.later).into_values().flatten();
+        let all = due.chain(late).chain(later);
+        all.map(|Entry { at, node, cause, event }| (at, node, cause, event))
+    }
+
     /// Of a window, picoseconds.
     fn length(&self) -> u64 {
         self.way.to_node.as_ps().max(1)
@@ -271,6 +328,13 @@ impl<T> Slab<T> {
             *occupied = None;
             self.free.push(place);
         }
+    }
+
+    /// Frees a place, and gives back what was there.
+    pub fn take(&mut self, place: u32) -> Option<T> {
+        let value = self.places.get_mut(place as usize)?.take()?;
+        self.free.push(place);
+        Some(value)
     }
 
     /// Values kept.

@@ -118,7 +118,7 @@ fn card(
         ..DeviceConfig::default()
     }
     .with_name(node.nic.model.name);
-    Ok((niclab_assembly::card(&node.nic, number, nodes, mtu_bytes, Arc::clone(profile))?, device))
+    Ok((niclab_assembly::card(&node.nic, number, nodes.into(), mtu_bytes, Arc::clone(profile))?, device))
 }
 
 /// An Ethernet address as the configuration space holds it: first byte lowest.

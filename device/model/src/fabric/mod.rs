@@ -11,6 +11,7 @@
 pub mod ethernet;
 pub mod faults;
 pub mod link;
+mod stretch;
 pub mod switch;
 
 use alloc::vec::Vec;
@@ -20,6 +21,7 @@ use smallvec::SmallVec;
 use crate::fabric::ethernet::{Frame, HEADER_BYTES};
 use crate::fabric::faults::Faults;
 use crate::fabric::link::{Arrival, Link, LinkConfig, LinkError};
+use crate::fabric::stretch::Stretch;
 use crate::fabric::switch::{Outlet, Switch};
 use crate::platform::ledger::{Cost, Crossing, Ledger, Place, Resource, StageRecord};
 use crate::platform::trace_tag::TraceTag;
@@ -197,7 +199,7 @@ pub struct Switching {
 
 /// Switch and links.
 pub struct Fabric {
-    ports: Vec<Port>,
+    ports: Stretch,
     switching: Switching,
 }
 
@@ -364,7 +366,9 @@ impl Fabric {
             Ok(Port { link, counters: PortCounters::default(), ledger: Ledger::default() })
         };
         Ok(Self {
-            ports: config.links.iter().enumerate().map(link).collect::<Result<_, LinkError>>()?,
+            ports: Stretch::whole(
+                config.links.iter().enumerate().map(link).collect::<Result<_, LinkError>>()?,
+            ),
             switching: Switching {
                 switch: Switch::new(config.links.len()),
                 forwarding: config.forwarding,
@@ -384,7 +388,25 @@ impl Fabric {
 
     /// The ports, and what is between them, for a shell that keeps each port with its node.
     pub fn into_parts(self) -> (Vec<Port>, Switching) {
-        (self.ports, self.switching)
+        (self.ports.own, self.switching)
+    }
+
+    /// Divides the network into stretches of so many ports each, for shells that carry nodes out at the same time: the nodes of
+    /// a stretch can send to all ports, and receive at those of the stretch. None are left here.
+    #[must_use]
+    pub fn divide(&mut self, ports_each: usize) -> Vec<Self> {
+        let fabric = |ports| Self { ports, switching: self.switching.clone() };
+        self.ports.divide(ports_each).into_iter().map(fabric).collect()
+    }
+
+    /// Puts the next stretch behind those that are here.
+    pub fn join(&mut self, next: Self) {
+        self.ports.own.extend(next.ports.own);
+    }
+
+    /// Whether its switch knows addresses that it was not told.
+    pub fn has_learned(&self) -> bool {
+        self.switching.switch.has_learned()
     }
 
     /// Takes a frame that the node at port `from` has `ready`, at an instant or from its head to its tail, and adds to `deliveries` who gets it. What is
@@ -431,7 +453,7 @@ impl Fabric {
 
     /// No frame is faster, whatever happens on the way: so long nothing that one node does can concern another.
     pub fn shortest_way(&self) -> Way {
-        let links = || self.ports.iter().map(|port| &port.link);
+        let links = || self.ports.own.iter().map(|port| &port.link);
         let least = |spans: &mut dyn Iterator<Item = Span>| spans.min().unwrap_or(Span::ZERO);
         let through_switch = least(&mut links().map(Link::latency)) + self.switching.fall_through;
         let over_link = least(&mut links().map(|link| link.latency() + link.shortest_serialization()));
@@ -440,56 +462,56 @@ impl Fabric {
 
     /// How long a frame of `bytes` keeps a port's link, with the silence behind it.
     pub fn slot(&mut self, port: u16, bytes: usize) -> Span {
-        self.ports.get_mut(usize::from(port)).map_or(Span::ZERO, |port| port.link.slot(bytes))
+        self.ports.own.get_mut(usize::from(port)).map_or(Span::ZERO, |port| port.link.slot(bytes))
     }
 
     /// How long so many bytes take on a port's link.
     pub fn span_of_bytes(&self, port: u16, bytes: u64) -> Span {
-        self.ports.get(usize::from(port)).map_or(Span::ZERO, |port| port.link.span(bytes))
+        self.ports.own.get(usize::from(port)).map_or(Span::ZERO, |port| port.link.span(bytes))
     }
 
     /// Ports of the switch.
-    pub fn ports(&self) -> u16 {
-        self.ports.len() as u16
+    pub fn ports(&self) -> impl ExactSizeIterator<Item = u16> + use<> {
+        (0..self.ports.own.len() as u32).map(|port| port as u16)
     }
 
     /// What goes wrong on a port's link from now on, in both directions. False when there is no such port.
     pub fn set_faults(&mut self, port: u16, faults: Faults) -> bool {
-        let port = self.ports.get_mut(usize::from(port));
+        let port = self.ports.own.get_mut(usize::from(port));
         port.map(|port| port.link.set_faults(faults)).is_some()
     }
 
     /// Takes a port's link up or down. False when there is no such port.
     pub fn set_link_up(&mut self, port: u16, is_up: bool) -> bool {
-        let port = self.ports.get_mut(usize::from(port));
+        let port = self.ports.own.get_mut(usize::from(port));
         port.map(|port| port.link.set_up(is_up)).is_some()
     }
 
     /// Whether frames pass over a port's link.
     pub fn is_link_up(&self, port: u16) -> bool {
-        self.ports.get(usize::from(port)).is_some_and(|port| port.link.is_up())
+        self.ports.own.get(usize::from(port)).is_some_and(|port| port.link.is_up())
     }
 
     /// All ports, by node.
     pub fn all(&self) -> &[Port] {
-        &self.ports
+        &self.ports.own
     }
 
     /// What passed a port.
     pub fn counters(&self, port: u16) -> Option<&PortCounters> {
-        self.ports.get(usize::from(port)).map(|port| &port.counters)
+        self.ports.own.get(usize::from(port)).map(|port| &port.counters)
     }
 
     /// What links and switch have cost: the sum of what each node's frames and link have.
     pub fn ledger(&self) -> Ledger {
         let mut sum = Ledger::default();
-        self.ports.iter().for_each(|port| sum.add(&port.ledger));
+        self.ports.own.iter().for_each(|port| sum.add(&port.ledger));
         sum
     }
 
     /// What each node has of it, to keep single stages, or to turn the ledgers off.
     pub fn ledgers_mut(&mut self) -> impl Iterator<Item = &mut Ledger> {
-        self.ports.iter_mut().map(|port| &mut port.ledger)
+        self.ports.own.iter_mut().map(|port| &mut port.ledger)
     }
 
     /// [`Ledger::take_stages`] of all of them, in the order in which they began.

@@ -54,6 +54,10 @@ impl Switch {
         self.card_port(&frame.destination())
     }
 
+    pub(super) fn has_learned(&self) -> bool {
+        !self.learned.is_empty()
+    }
+
     fn card_port(&self, mac: &Mac) -> Option<u16> {
         station_of_mac(mac).map(|(node, _)| node).filter(|&node| usize::from(node) < self.ports)
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::registry::AnyNic;
 use niclab_model::nic::{HostRanges, Input, Nic, Output};
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::{Span, Time};
@@ -21,7 +22,7 @@ enum Restless {
 /// A card that never rests.
 struct RestlessNic {
     restless: Restless,
-    nic: Box<dyn Nic>,
+    nic: AnyNic,
     clock: Time,
     /// The last frame that it sent.
     sent: Option<SharedFrame>,
@@ -29,7 +30,7 @@ struct RestlessNic {
 }
 
 impl RestlessNic {
-    fn boxed(restless: Restless, nic: Box<dyn Nic>) -> Box<dyn Nic> {
+    fn boxed(restless: Restless, nic: AnyNic) -> AnyNic {
         Box::new(Self { restless, nic, clock: Time::ZERO, sent: None, answers: VecDeque::new() })
     }
 }
