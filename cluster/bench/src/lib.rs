@@ -5,7 +5,7 @@
 //! rounds that take turns, and a ratio is taken within each round. A goal that is not reached is a result like any
 //! other; only a measurement that could not be made is a failure.
 //!
-//! [`guests`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections, and a model can bring its own;
+//! [`guests`], [`round_trip`], [`boot`], [`scale`], [`device`], [`hostile`], [`sim`] and [`instructions`] are sections, and a model can bring its own;
 //! [`figure`] and [`report`] are what they give, and [`earlier`] puts a kept report beside. [`baseline`] puts QEMU's own network beside the NIC, [`memory`] reads a
 //! process's, [`program`] runs those that are programs of their own, and [`interference`] says who else used the machine.
 //! [`figures`] puts what models do beside what papers say; [`compare`] puts models beside one another.
@@ -26,6 +26,7 @@ mod models;
 pub mod perf;
 pub mod program;
 pub mod report;
+pub mod round_trip;
 pub mod scale;
 mod section;
 pub mod sim;
@@ -64,6 +65,13 @@ const SECTIONS: &[BenchSection] = &[
         what: "two guests: messages, and TCP over the NIC's Ethernet function and over QEMU's -netdev stream",
         boots_guests: true,
         measure: guests::measure,
+    },
+    BenchSection {
+        name: "round-trip",
+        help: "Guests: where the wall time of a round trip goes, and how often threads sleep for it",
+        what: "guests: where the wall time of a round trip of 64 bytes goes",
+        boots_guests: true,
+        measure: |options, root| round_trip::measure(options, root, models::round_trips()),
     },
     BenchSection {
         name: "boot",

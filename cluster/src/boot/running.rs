@@ -26,6 +26,7 @@ use thiserror::Error;
 
 use crate::{
     boot::{
+        driver::{self, LoadError},
         progress::{BootProgress, Stage},
         template::{self, Damage, GuestMemory, Saved},
     },
@@ -100,6 +101,8 @@ pub enum Event {
     Ended(String),
     /// A guest is healthy, and this is its agent.
     Healthy(usize, Arc<AgentClient>),
+    /// A guest does not take the user's driver.
+    DriverFailed(usize, LoadError),
     /// A guest's agent cannot be used.
     AgentFailed(usize, String),
     /// This process got a signal.
@@ -215,6 +218,17 @@ pub enum Failure {
         node: String,
         /// What is wrong.
         error: String,
+        /// The end of the guest's console.
+        console: String,
+    },
+    /// A driver of the user's own does not get its card.
+    #[error("{node}: {error}\nconsole of {node}:\n{console}")]
+    Driver {
+        /// The node.
+        node: String,
+        /// Why, with what guest and kernel say.
+        #[source]
+        error: LoadError,
         /// The end of the guest's console.
         console: String,
     },
@@ -450,6 +464,10 @@ impl RunningCluster {
                 let (node, console) = self.node_and_console(rank);
                 Err(Failure::Agent { node, error, console })
             }
+            Event::DriverFailed(rank, error) => {
+                let (node, console) = self.node_and_console(rank);
+                Err(Failure::Driver { node, error, console })
+            }
             Event::RestoreFailed(rank, error) => {
                 let (node, _) = self.node_and_console(rank);
                 let log = self.plan.nodes.get(rank).map(|node| tail(&node.qemu.log, TAIL_LINES));
@@ -627,6 +645,7 @@ fn ask_until_healthy(
             Err(Unhealthy::Late | Unhealthy::Gone) => return,
             Err(Unhealthy::Agent(error)) => Event::AgentFailed(rank, error.to_string()),
             Err(Unhealthy::Restore(error)) => Event::RestoreFailed(rank, error),
+            Err(Unhealthy::Driver(error)) => Event::DriverFailed(rank, error),
         };
         let _ = sender.send(event);
     });
@@ -642,6 +661,8 @@ enum Unhealthy {
     Agent(AgentError),
     /// QEMU does not restore it.
     Restore(QmpError),
+    /// It does not take the user's driver.
+    Driver(LoadError),
 }
 
 impl From<AgentError> for Unhealthy {
@@ -650,6 +671,15 @@ impl From<AgentError> for Unhealthy {
             AgentError::Silent(_) => Self::Late,
             AgentError::Gone(_) => Self::Gone,
             error => Self::Agent(error),
+        }
+    }
+}
+
+impl From<LoadError> for Unhealthy {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Agent(error) => error.into(),
+            error => Self::Driver(error),
         }
     }
 }
@@ -682,6 +712,10 @@ fn healthy_agent(
     progress.begins(rank, Stage::Identity);
     agent.join(&join_now(&node.identity), deadline)?;
     progress.begins(rank, Stage::Nic);
+    if let Some(own) = &node.driver {
+        progress.says(rank, format!("your driver {} is being loaded", own.module.name));
+        driver::load(&agent, own, deadline)?;
+    }
     while Instant::now() < deadline {
         match agent.health(HEALTH_TIMEOUT) {
             Ok(health) if health.is_healthy() => {

@@ -10,7 +10,10 @@ use std::sync::LazyLock;
 
 use clap::{ValueEnum, builder::PossibleValue};
 
-use crate::{device::Row, figures::PaperFigures, instructions::Work, section::BenchSection, sim::Load};
+use crate::{
+    device::Row, figures::PaperFigures, instructions::Work, round_trip::RoundTrip, section::BenchSection,
+    sim::Load,
+};
 
 /// What one model brings.
 struct Benches {
@@ -22,11 +25,14 @@ struct Benches {
     simulated: &'static [Load],
     /// What instructions are counted of.
     counted: &'static [Work],
+    /// Round trips between guests that are taken apart.
+    round_trips: &'static [RoundTrip],
 }
 
 impl Benches {
     /// Of a model that brings nothing.
-    const NONE: Self = Self { figures: &[], sections: &[], device: &[], simulated: &[], counted: &[] };
+    const NONE: Self =
+        Self { figures: &[], sections: &[], device: &[], simulated: &[], counted: &[], round_trips: &[] };
 }
 
 /// All models that bring something.
@@ -58,6 +64,11 @@ pub(crate) fn loads() -> impl Iterator<Item = &'static Load> {
 /// What instructions are counted of.
 pub(crate) fn works() -> impl Iterator<Item = &'static Work> {
     MODELS.iter().flat_map(|model| model.counted)
+}
+
+/// Round trips between guests that are taken apart, one model's behind one another.
+pub(crate) fn round_trips() -> impl Iterator<Item = &'static RoundTrip> {
+    MODELS.iter().flat_map(|model| model.round_trips)
 }
 
 impl ValueEnum for PaperFigures {

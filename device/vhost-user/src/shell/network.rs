@@ -6,15 +6,16 @@ use std::collections::BinaryHeap;
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching};
-use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
+use super::lent::{Carried, LentFrame};
 use crate::ethernet::frame::MAX_FRAME_BYTES;
 use crate::watch::taps::Taps;
 
 /// A frame of a model on its way to a node.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct InFlight {
     /// When its last byte is there.
     pub at: Time,
@@ -25,12 +26,20 @@ pub struct InFlight {
     /// The node.
     pub to: u16,
     /// The frame, already damaged if a fault says so.
-    pub frame: SharedFrame,
+    pub frame: Carried,
     /// The message that it carries.
     pub message: Option<TraceTag>,
     /// Whom it concerns there.
     pub concern: Concern,
 }
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl Eq for InFlight {}
 
 impl Ord for InFlight {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
@@ -57,6 +66,8 @@ pub struct Network {
     /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
     held: Vec<InFlight>,
     order: u64,
+    /// Whether the data of any frame under way is lent.
+    has_lent: bool,
     deliveries: Deliveries,
     /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
     blank: Vec<u8>,
@@ -75,6 +86,7 @@ impl Network {
             only: None,
             held: Vec::new(),
             order: 0,
+            has_lent: false,
             deliveries: Deliveries::new(),
             blank: vec![0; MAX_FRAME_BYTES],
             latest: Time::ZERO,
@@ -84,7 +96,7 @@ impl Network {
 
     /// The same switch, for a part of the nodes.
     pub fn of_part(&self) -> Self {
-        Self { blank: Vec::new(), ..Self::new(self.switching.clone(), 0) }
+        Self::new(self.switching.clone(), 0)
     }
 
     /// Takes over what is under way in a part of the nodes.
@@ -169,7 +181,7 @@ impl Network {
         if concern == Concern::All {
             // The Ethernet function beside the station hears it without the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
-            self.push(&own, frame.clone(), message, Concern::Host, false);
+            self.push(&own, Carried::Whole(frame.clone()), message, Concern::Host, false);
         }
         let reordered = self.reordered(ports);
         self.deliveries.clear();
@@ -191,7 +203,7 @@ impl Network {
                 self.latest = self.latest.max(only.at);
                 return Some(only);
             }
-            self.push(&only, frame.clone(), message, concern, false);
+            self.push(&only, Carried::Whole(frame.clone()), message, concern, false);
             return None;
         }
         let is_late = reordered != self.reordered(ports);
@@ -203,9 +215,71 @@ impl Network {
                 copy.flip(bit);
                 concern = concern.damaged();
             }
-            self.push(&delivery, copy, message, concern, is_late && Some(delivery.at) == late);
+            self.push(
+                &delivery,
+                Carried::Whole(copy),
+                message,
+                concern,
+                is_late && Some(delivery.at) == late,
+            );
         }
         None
+    }
+
+    /// Whether data of guests may be lent to frames: nobody looks at them on their way, or keeps, changes or doubles them.
+    #[inline]
+    pub fn may_lend(&self) -> bool {
+        !self.taps.is_any() && !self.is_any_faulty()
+    }
+
+    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`]. As [`Network::send`]: the frame is given back
+    /// when it arrives at once, and is under way otherwise.
+    #[inline]
+    pub fn send_lent(
+        &mut self,
+        ports: &mut impl Ports,
+        ready: Passage,
+        from: u16,
+        frame: LentFrame,
+        message: Option<TraceTag>,
+    ) -> Option<(Delivery, LentFrame)> {
+        let LentHead { bytes: head, frame_bytes } = frame.head();
+        if let Some(place) = self.blank.get_mut(..head.len()) {
+            place.copy_from_slice(head);
+        }
+        let silence = self.blank.get(..frame_bytes).unwrap_or_default();
+        self.deliveries.clear();
+        self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+        match self.deliveries.as_slice() {
+            &[only] if self.is_idle() => {
+                self.latest = self.latest.max(only.at);
+                return Some((only, frame));
+            }
+            &[only] => {
+                self.has_lent = true;
+                self.push(&only, Carried::Lent(frame), message, Concern::Card, false);
+            }
+            [] => {}
+            // To a node that there is not: everybody gets it.
+            _ => {
+                let frame = frame.into_owned();
+                for delivery in std::mem::take(&mut self.deliveries) {
+                    self.push(&delivery, Carried::Whole(frame.clone()), message, Concern::Card, false);
+                }
+            }
+        }
+        None
+    }
+
+    /// What is still under way is kept: nothing of it is lent any more.
+    #[inline]
+    pub fn own_all(&mut self) {
+        if std::mem::take(&mut self.has_lent) {
+            self.only.iter_mut().for_each(|frame| frame.frame.own());
+            let mut all = std::mem::take(&mut self.in_flight).into_vec();
+            all.iter_mut().for_each(|Reverse(frame)| frame.frame.own());
+            self.in_flight = all.into();
+        }
     }
 
     /// Sends a frame of a model; its arrivals are under way afterwards.
@@ -215,12 +289,22 @@ impl Network {
         ports: &mut impl Ports,
         ready: Passage,
         from: u16,
-        frame: SharedFrame,
+        frame: Carried,
         message: Option<TraceTag>,
     ) {
+        let frame = match frame {
+            Carried::Whole(frame) => frame,
+            Carried::Lent(frame) => {
+                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, message) {
+                    self.has_lent = true;
+                    self.push(&delivery, Carried::Lent(frame), message, Concern::Card, false);
+                }
+                return;
+            }
+        };
         let concern = Concern::of(&frame);
         if let Some(delivery) = self.send(ports, ready, from, &frame, message, concern) {
-            self.push(&delivery, frame, message, concern, false);
+            self.push(&delivery, Carried::Whole(frame), message, concern, false);
         }
     }
 
@@ -240,7 +324,7 @@ impl Network {
     fn push(
         &mut self,
         delivery: &Delivery,
-        frame: SharedFrame,
+        frame: Carried,
         message: Option<TraceTag>,
         concern: Concern,
         is_held: bool,

@@ -6,6 +6,7 @@ use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::time::Time;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::time::Instant;
 
@@ -21,8 +22,10 @@ pub struct Node {
     pub port: Port,
     /// The latest instant at which a part of the nodes that began here did anything.
     pub latest: Time,
-    /// A frame that its card sends to somebody who was not here: before all else that the card wants done.
-    pub unsent: Option<Box<Output>>,
+    /// Frames that its card sends to somebody who was not here: before all else that the card wants done.
+    pub unsent: VecDeque<Output>,
+    /// Frames that left with lent data.
+    pub lent_frames: u64,
     /// Something is under way between it and others that the part left which began at this node.
     pub left_by: Option<usize>,
 }
@@ -30,16 +33,7 @@ pub struct Node {
 impl Node {
     /// A node at its link, with nothing under way.
     pub const fn new(card: Card, bus: NodeBus, port: Port) -> Self {
-        Self { card, bus, port, latest: Time::ZERO, unsent: None, left_by: None }
-    }
-
-    /// What its card wants done next.
-    #[inline]
-    pub fn next_output(&mut self) -> Option<Output> {
-        match self.unsent.take() {
-            Some(unsent) => Some(*unsent),
-            None => self.card.nic.poll_output(),
-        }
+        Self { card, bus, port, latest: Time::ZERO, unsent: VecDeque::new(), lent_frames: 0, left_by: None }
     }
 }
 

@@ -12,6 +12,8 @@ use crate::{
     figure::Goal,
     figures::{Made, PaperFigures},
     instructions::{Program, Work},
+    perf::Path,
+    round_trip::RoundTrip,
     section::BenchSection,
 };
 
@@ -110,5 +112,6 @@ pub(super) const BENCHES: Benches = Benches {
             units: 100_000,
         },
     ],
+    round_trips: &[RoundTrip { key: "match", words: "Match, ends poll", model: "match", path: Path::Nic }],
     ..Benches::NONE
 };

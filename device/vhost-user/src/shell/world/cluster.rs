@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::fabric::{Fabric, Port};
 use niclab_model::nic::Output;
-use niclab_model::nic::frame::SharedFrame;
 use niclab_model::nic::registry::AnyNic;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::profile::Profile;
@@ -181,6 +180,7 @@ impl Cluster {
                 nodes.iter_mut().for_each(|(_, node)| node.left_by = None);
                 let mut world = World { nodes, common };
                 (world.common.cut, world.common.turn) = (None, Turn::WHOLE);
+                world.common.is_owing = false;
                 world.count_stalled();
                 if has_left {
                     let left = world.common.scope.clone();
@@ -265,8 +265,10 @@ impl World<'_> {
     fn may_be_in_parts(&self) -> bool {
         let Common { ethernet, network, lockstep, loading, .. } = &*self.common;
         let is_one_for_all = lockstep.is_some() || loading.is_some() || self.common.has_descriptors;
+        let is_one_for_all = is_one_for_all || self.common.lends_nothing;
         let is_faulty = self.common.has_device_faults || network.is_any_faulty();
-        let is_under_way = network.is_moving() || network.is_holding() || ethernet.is_holding();
+        let is_under_way =
+            self.common.is_owing || network.is_moving() || network.is_holding() || ethernet.is_holding();
         let is_watched = network.taps().is_any();
         let has_stations = || self.nodes.cards().any(|(_, card)| card.nic.has_stations());
         let has_work = || self.common.turn.is_over() && self.next_work().is_some();
@@ -276,6 +278,7 @@ impl World<'_> {
     /// Whether a part leaves something under way.
     fn is_unfinished(&self) -> bool {
         self.common.cut.is_some()
+            || self.common.is_owing
             || self.common.network.is_moving()
             || self.common.turn.is_over() && self.next_work().is_some()
     }
@@ -287,25 +290,32 @@ impl World<'_> {
     /// Carries out what the cards of these nodes wanted done when their part was cut: first what was about to be.
     #[cold]
     fn mend(&mut self, nodes: &Numbers) {
-        let is_first = |node: &usize| self.nodes.get(*node).is_some_and(|node| node.unsent.is_some());
+        let is_first = |node: &usize| self.nodes.get(*node).is_some_and(|node| !node.unsent.is_empty());
         let (first, others): (Numbers, Numbers) = nodes.iter().copied().partition(is_first);
         first.into_iter().chain(others).for_each(|node| self.carry_out(node));
+        self.common.is_owing = true;
     }
 
-    /// What the card of `node` wants done next. In a part that was cut nothing is done any more.
+    /// What the card of `node` wants done next: first of all what could not be sent. In a part that was cut that stays.
     #[inline]
     pub(super) fn next_output(&mut self, node: usize) -> Option<Output> {
-        if self.common.cut.is_some() {
-            return None;
+        let is_cut = self.common.cut.is_some();
+        let node = self.nodes.get_mut(node)?;
+        if !node.unsent.is_empty() && !is_cut {
+            return node.unsent.pop_front();
         }
-        self.nodes.get_mut(node)?.next_output()
+        node.card.nic.poll_output()
     }
 
     /// Whether a frame can be sent: the node that it goes to is here.
     #[inline]
-    pub(super) fn reaches(&mut self, frame: &SharedFrame, concern: Concern) -> bool {
+    pub(super) fn reaches(&mut self, frame: &[u8], concern: Concern) -> bool {
         if !self.common.is_part {
             return true;
+        }
+        // What one card sends keeps its order.
+        if self.common.cut.is_some() {
+            return false;
         }
         let to = if concern == Concern::Card { self.common.network.known_way(frame) } else { None };
         let Some(to) = to.map(usize::from) else {
@@ -333,13 +343,20 @@ impl World<'_> {
         true
     }
 
-    /// A frame cannot be sent in this part: it is its card's first output when that can be.
+    /// A frame cannot be sent in this part: it is its card's first output when that can be. Data that was lent to it is copied.
     #[cold]
     pub(super) fn set_aside(&mut self, node: usize, frame: Output) {
+        let frame = match frame {
+            Output::LentFrame { at, tail, head, message } => {
+                let Some(loan) = self.common.loan.take() else { return };
+                Output::Frame { at, tail, frame: loan.behind(head).into_owned(), message }
+            }
+            whole => whole,
+        };
         if let Some(node) = self.nodes.get_mut(node) {
-            node.unsent = Some(Box::new(frame));
+            node.unsent.push_back(frame);
         }
-        self.common.turn = Turn::OVER;
+        (self.common.turn, self.common.lends) = (Turn::OVER, false);
     }
 }
 
