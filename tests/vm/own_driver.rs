@@ -81,6 +81,10 @@ fn a_driver_that_never_takes_the_card_is_told_so_with_what_it_said() {
 fn a_driver_that_panics_or_hangs_as_it_is_loaded_ends_the_cluster_in_time() {
     let outcome = refused("panic(\"own: no way\");", &[]);
     assert!(outcome.stderr.contains("Kernel panic") && outcome.stderr.contains("own: no way"), "{outcome}");
+    assert!(outcome.stderr.contains("own_init at ") && outcome.stderr.contains("/own.c:6"), "{outcome}");
+    // A kernel would go on after this one without insmod.
+    let outcome = refused("*(volatile int *)8 = 1;", &[]);
+    assert!(outcome.stderr.contains("own_init at ") && outcome.stderr.contains("/own.c:6"), "{outcome}");
     let outcome = refused("for (;;) msleep(1000);", &["--boot-timeout", "20"]);
     assert!(outcome.stderr.contains("your driver own is being loaded"), "{outcome}");
 }
