@@ -18,6 +18,8 @@ const MOST_FRAMES: usize = 32;
 struct Frame {
     function: String,
     offset: u64,
+    /// The processor was there. The others are where a call returns to, which may be the next line already.
+    is_exact: bool,
 }
 
 /// A frame's place in the source.
@@ -55,10 +57,9 @@ pub fn places(cache: &Cache, module: &DriverModule, text: &str) -> Vec<Place> {
     objdump.arg("-t").arg(file);
     let symbols = run(objdump);
     let mut places = Vec::new();
-    for (depth, frame) in frames.iter().enumerate() {
+    for frame in &frames {
         let Some((section, begin)) = symbol(&symbols, &frame.function) else { continue };
-        // All but the innermost are where a call returns to, which may be the next line already.
-        let offset = if depth == 0 { frame.offset } else { frame.offset.saturating_sub(1) };
+        let offset = frame.offset.saturating_sub(u64::from(!frame.is_exact));
         let mut addr2line = tree_command(&tree, "usr/bin/x86_64-linux-gnu-addr2line");
         addr2line.args(["-i", "-f", "-j", section, "-e"]).arg(file).arg(format!("{:#x}", begin + offset));
         let users = module.source.as_deref();
@@ -75,24 +76,27 @@ pub fn places(cache: &Cache, module: &DriverModule, text: &str) -> Vec<Place> {
 /// The frames of a module: `FUNCTION+0xOFFSET/0xSIZE [MODULE]`. Those with a question mark are leftovers on the stack, and none.
 fn frames(text: &str, module: &str) -> Vec<Frame> {
     let of_module = format!("[{module}]");
-    let mut frames = Vec::new();
+    let mut frames: Vec<Frame> = Vec::new();
     for line in text.lines().filter(|line| line.contains(&of_module)) {
         let words: Vec<&str> = line.split([' ', ':', '\t']).collect();
         for (at, word) in words.iter().enumerate() {
             let is_leftover = at > 0 && words.get(at - 1) == Some(&"?");
-            let Some(frame) = frame(word).filter(|_| !is_leftover) else { continue };
-            if !frames.contains(&frame) && frames.len() < MOST_FRAMES {
-                frames.push(frame);
+            let Some((function, offset)) = frame(word).filter(|_| !is_leftover) else { continue };
+            let is_known =
+                frames.iter().any(|frame| (frame.function.as_str(), frame.offset) == (function, offset));
+            if !is_known && frames.len() < MOST_FRAMES {
+                let is_exact = words.contains(&"RIP");
+                frames.push(Frame { function: function.to_owned(), offset, is_exact });
             }
         }
     }
     frames
 }
 
-fn frame(word: &str) -> Option<Frame> {
+fn frame(word: &str) -> Option<(&str, u64)> {
     let (function, rest) = word.split_once("+0x")?;
     let (offset, _) = rest.split_once("/0x")?;
-    Some(Frame { function: function.to_owned(), offset: u64::from_str_radix(offset, 16).ok()? })
+    Some((function, u64::from_str_radix(offset, 16).ok()?))
 }
 
 /// Section of a function, and where in it the function begins, as `objdump -t` lists them: `ADDRESS FLAGS F SECTION SIZE NAME`.
@@ -131,8 +135,9 @@ mod tests {
     #[test]
     fn the_modules_own_frames_are_found_and_no_leftovers() {
         let found = frames(OOPS, "example");
-        let frame = |function: &str, offset| Frame { function: function.to_owned(), offset };
-        assert_eq!(found, [frame("ring_if_wanted", 0x1c), frame("example_write", 0xb3)]);
+        let frame =
+            |function: &str, offset, is_exact| Frame { function: function.to_owned(), offset, is_exact };
+        assert_eq!(found, [frame("ring_if_wanted", 0x1c, true), frame("example_write", 0xb3, false)]);
         assert!(frames(OOPS, "other").is_empty());
     }
 
