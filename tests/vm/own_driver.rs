@@ -93,7 +93,7 @@ fn a_driver_that_panics_or_hangs_as_it_is_loaded_ends_the_cluster_in_time() {
 fn a_debugger_knows_the_drivers_functions_at_their_addresses_and_the_guest_goes_on_behind_it() {
     let niclab = Niclab::new();
     let driver = example().display().to_string();
-    niclab.run(["up", "--nodes", "1", "--driver", &driver]).success();
+    niclab.run(["up", "--driver", &driver]).success();
     let commands =
         ["-batch", "-ex", "info symbol example_write", "-ex", "info line example_write", "-ex", "detach"];
     let debugged = niclab.run(["debug", "node0", "--"].iter().chain(&commands));
