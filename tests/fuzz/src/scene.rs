@@ -11,6 +11,7 @@ use niclab_device::config;
 use niclab_device::ethernet::{Negotiated, QUEUE_RECEIVE, QUEUE_TRANSMIT};
 use niclab_device::memory::DmaMemory;
 use niclab_device::shell::card::Card;
+use niclab_device::shell::lent::Carried;
 use niclab_device::shell::pages::Pages;
 use niclab_device::shell::world::World;
 use niclab_device::shell::world::cluster::Cluster;
@@ -201,7 +202,8 @@ impl Scene {
     pub fn inject(&mut self, frame: FrameBytes) {
         let mut world = self.world();
         let World { nodes, common } = &mut world;
-        common.network.keep(nodes, Time::ZERO.into(), 1, frame.into(), None);
+        let frame = Carried::Whole(frame.into());
+        common.network.keep(nodes, Time::ZERO.into(), 1, frame, None);
         world.serve_pages(0);
         world.pass_time();
     }

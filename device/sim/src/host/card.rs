@@ -293,6 +293,9 @@ impl<T: Transport> CardHost<T> {
                     let data = Input::DmaData { token, bytes, is_whole: pushed.is_some() };
                     self.nic.handle(at, data, &mut self.bus);
                 }
+                Output::LentFrame { .. } | Output::DmaLent { .. } => {
+                    checker.fail(Check::RightMemory, || "a card was lent nothing".to_owned());
+                }
                 Output::Interrupt { cause, port, .. } => self.on_interrupt(cause, port, checker),
                 Output::Complete { at, token, bytes } => self.on_complete(at, token, bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),

@@ -269,7 +269,10 @@ impl RingHost {
                 }
                 Output::Reply { at, token: SEND_TOKEN, bytes } => self.on_sent(at, &bytes, checker),
                 Output::Reply { bytes, .. } => self.replies.push_back(FrameBytes::from_slice(&bytes)),
-                Output::WindowRead { .. } | Output::Complete { .. } => {
+                Output::WindowRead { .. }
+                | Output::Complete { .. }
+                | Output::LentFrame { .. }
+                | Output::DmaLent { .. } => {
                     let node = self.node;
                     checker
                         .fail(Check::RightMemory, || format!("node {node}: {output:?} of a card with rings"));

@@ -1,20 +1,19 @@
 //! The fabric as the live shell uses it: frames that are under way, in the order of model time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching};
-use niclab_model::nic::frame::SharedFrame;
+use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
+use super::in_order::InOrder;
+use super::lent::{Carried, LentFrame};
 use crate::ethernet::frame::MAX_FRAME_BYTES;
 use crate::watch::taps::Taps;
 
 /// A frame of a model on its way to a node.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct InFlight {
     /// When its last byte is there.
     pub at: Time,
@@ -25,12 +24,20 @@ pub struct InFlight {
     /// The node.
     pub to: u16,
     /// The frame, already damaged if a fault says so.
-    pub frame: SharedFrame,
+    pub frame: Carried,
     /// The message that it carries.
     pub message: Option<TraceTag>,
     /// Whom it concerns there.
     pub concern: Concern,
 }
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl Eq for InFlight {}
 
 impl Ord for InFlight {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
@@ -51,12 +58,14 @@ pub struct Network {
     faults: Vec<niclab_spec::Faults>,
     /// Whether that is anything.
     is_faulty: Vec<bool>,
-    in_flight: BinaryHeap<Reverse<InFlight>>,
-    /// The one frame under way, while there is only one: the common case needs no heap.
-    only: Option<InFlight>,
+    /// Of any of them.
+    is_any_faulty: bool,
+    in_flight: InOrder<InFlight>,
     /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
     held: Vec<InFlight>,
     order: u64,
+    /// Whether the data of any frame under way is lent.
+    has_lent: bool,
     deliveries: Deliveries,
     /// A header, and silence as long as the longest frame: the fabric wants to see a frame's length.
     blank: Vec<u8>,
@@ -70,11 +79,12 @@ impl Network {
         Self {
             faults: vec![niclab_spec::Faults::default(); nodes],
             is_faulty: vec![false; nodes],
+            is_any_faulty: false,
             switching,
-            in_flight: BinaryHeap::new(),
-            only: None,
+            in_flight: InOrder::new(),
             held: Vec::new(),
             order: 0,
+            has_lent: false,
             deliveries: Deliveries::new(),
             blank: vec![0; MAX_FRAME_BYTES],
             latest: Time::ZERO,
@@ -116,6 +126,7 @@ impl Network {
             *kept = *wanted;
             *is_faulty = faults != Faults::NONE;
         }
+        self.is_any_faulty = self.is_faulty.contains(&true);
         port.set_faults(faults);
     }
 
@@ -132,8 +143,8 @@ impl Network {
 
     /// Whether any link is faulty.
     #[inline]
-    pub fn is_any_faulty(&self) -> bool {
-        self.is_faulty.iter().any(|is_faulty| *is_faulty)
+    pub const fn is_any_faulty(&self) -> bool {
+        self.is_any_faulty
     }
 
     /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back, and the frame
@@ -151,7 +162,7 @@ impl Network {
         if concern == Concern::All {
             // The Ethernet function beside the station hears it without the link.
             let own = Delivery { to: from, head: ready.head, at: ready.tail, corrupt: None };
-            self.push(&own, frame.clone(), message, Concern::Host, false);
+            self.push(&own, Carried::Whole(frame.clone()), message, Concern::Host, false);
         }
         let reordered = self.reordered(ports);
         self.deliveries.clear();
@@ -173,7 +184,7 @@ impl Network {
                 self.latest = self.latest.max(only.at);
                 return Some(only);
             }
-            self.push(&only, frame.clone(), message, concern, false);
+            self.push(&only, Carried::Whole(frame.clone()), message, concern, false);
             return None;
         }
         let is_late = reordered != self.reordered(ports);
@@ -185,9 +196,68 @@ impl Network {
                 copy.flip(bit);
                 concern = concern.damaged();
             }
-            self.push(&delivery, copy, message, concern, is_late && Some(delivery.at) == late);
+            self.push(
+                &delivery,
+                Carried::Whole(copy),
+                message,
+                concern,
+                is_late && Some(delivery.at) == late,
+            );
         }
         None
+    }
+
+    /// Whether data of guests may be lent to frames: nobody looks at them on their way, or keeps, changes or doubles them.
+    #[inline]
+    pub fn may_lend(&self) -> bool {
+        !self.taps.is_any() && !self.is_any_faulty()
+    }
+
+    /// Sends a frame of a model whose data is lent, while [`Network::may_lend`]. As [`Network::send`]: the frame is given back
+    /// when it arrives at once, and is under way otherwise.
+    #[inline]
+    pub fn send_lent(
+        &mut self,
+        ports: &mut impl Ports,
+        ready: Passage,
+        from: u16,
+        frame: LentFrame,
+        message: Option<TraceTag>,
+    ) -> Option<(Delivery, LentFrame)> {
+        let LentHead { bytes: head, frame_bytes } = frame.head();
+        if let Some(place) = self.blank.get_mut(..head.len()) {
+            place.copy_from_slice(head);
+        }
+        let silence = self.blank.get(..frame_bytes).unwrap_or_default();
+        self.deliveries.clear();
+        self.switching.forward(ports, ready, from, silence, message, &mut self.deliveries);
+        match self.deliveries.as_slice() {
+            &[only] if self.is_idle() => {
+                self.latest = self.latest.max(only.at);
+                return Some((only, frame));
+            }
+            &[only] => {
+                self.has_lent = true;
+                self.push(&only, Carried::Lent(frame), message, Concern::Card, false);
+            }
+            [] => {}
+            // To a node that there is not: everybody gets it.
+            _ => {
+                let frame = frame.into_owned();
+                for delivery in std::mem::take(&mut self.deliveries) {
+                    self.push(&delivery, Carried::Whole(frame.clone()), message, Concern::Card, false);
+                }
+            }
+        }
+        None
+    }
+
+    /// What is still under way is kept: nothing of it is lent any more.
+    #[inline]
+    pub fn own_all(&mut self) {
+        if std::mem::take(&mut self.has_lent) {
+            self.in_flight.for_each_mut(|frame| frame.frame.own());
+        }
     }
 
     /// Sends a frame of a model; its arrivals are under way afterwards.
@@ -197,19 +267,29 @@ impl Network {
         ports: &mut impl Ports,
         ready: Passage,
         from: u16,
-        frame: SharedFrame,
+        frame: Carried,
         message: Option<TraceTag>,
     ) {
+        let frame = match frame {
+            Carried::Whole(frame) => frame,
+            Carried::Lent(frame) => {
+                if let Some((delivery, frame)) = self.send_lent(ports, ready, from, frame, message) {
+                    self.has_lent = true;
+                    self.push(&delivery, Carried::Lent(frame), message, Concern::Card, false);
+                }
+                return;
+            }
+        };
         let concern = Concern::of(&frame);
         if let Some(delivery) = self.send(ports, ready, from, &frame, message, concern) {
-            self.push(&delivery, frame, message, concern, false);
+            self.push(&delivery, Carried::Whole(frame), message, concern, false);
         }
     }
 
     /// Whether frames are under way that nothing holds back.
     #[inline]
     pub fn is_moving(&self) -> bool {
-        self.only.is_some() || !self.in_flight.is_empty()
+        !self.in_flight.is_empty()
     }
 
     /// Whether nothing is under way.
@@ -222,7 +302,7 @@ impl Network {
     fn push(
         &mut self,
         delivery: &Delivery,
-        frame: SharedFrame,
+        frame: Carried,
         message: Option<TraceTag>,
         concern: Concern,
         is_held: bool,
@@ -233,18 +313,15 @@ impl Network {
         let next = InFlight { at, head, order: self.order, to, frame, message, concern };
         if is_held {
             self.held.push(next);
-        } else if self.only.is_none() && self.in_flight.is_empty() {
-            self.only = Some(next);
         } else {
-            self.in_flight.extend(self.only.take().map(Reverse));
-            self.in_flight.push(Reverse(next));
+            self.in_flight.push(next);
         }
     }
 
     /// The next arrival in model time. A frame that a fault held back follows the first one that overtook it.
     #[inline]
     pub fn pop(&mut self) -> Option<InFlight> {
-        let next = self.only.take().or_else(|| self.in_flight.pop().map(|Reverse(next)| next))?;
+        let next = self.in_flight.pop()?;
         if !self.held.is_empty() {
             let to = next.to;
             self.release(|held| held.to == to);
@@ -260,9 +337,8 @@ impl Network {
     }
 
     fn release(&mut self, which: impl Fn(&InFlight) -> bool) {
-        self.in_flight.extend(self.only.take().map(Reverse));
         for held in std::mem::take(&mut self.held) {
-            if which(&held) { self.in_flight.push(Reverse(held)) } else { self.held.push(held) }
+            if which(&held) { self.in_flight.push(held) } else { self.held.push(held) }
         }
     }
 
@@ -345,7 +421,7 @@ mod tests {
         network.set_faults(1, &faults, &mut ports[1]);
         let frame = SharedFrame::from(&[0xff; 64][..]);
         assert!(network.send(&mut ports, Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
-        let double = network.only.take().expect("the double is under way");
+        let double = network.in_flight.pop().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use niclab_model::fabric::ethernet::Concern;
 use niclab_model::nic::fault_injector::FaultInjector;
 use niclab_model::nic::frame::SharedFrame;
-use niclab_model::nic::{DescriptorQueue, Output};
+use niclab_model::nic::{DescriptorQueue, FrameBytes, Input, Output};
 use niclab_model::platform::ledger::Ledger;
 use niclab_model::platform::node_bus::NodeBus;
 use niclab_model::platform::trace_tag::TraceTag;
@@ -24,9 +24,10 @@ use parking_lot::MutexGuard;
 
 use super::card::Card;
 use super::ethernet::Ethernet;
+use super::lent::{Carried, LentFrame, Loan};
 use super::network::Network;
 use super::node::Nodes;
-use super::turn::{LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
+use super::turn::{FRAME_NS, LAUNCH_NS, REQUEST_NS, Turn, frame_ns};
 use crate::memory::DmaMemory;
 
 /// Nodes and what they share, for as long as somebody holds them.
@@ -61,7 +62,18 @@ pub struct Common {
     lockstep: Option<Box<lockstep::Lockstep>>,
     /// Cards that are taking another program.
     loading: Option<hand_over::Loading>,
+    /// Data may be lent: all that is under way is carried through, or kept, before others get the world.
+    lends: bool,
+    /// It is not, so that everything goes the general way.
+    lends_nothing: bool,
+    /// Frames whose data was lent, of all nodes.
+    lent_frames: u64,
+    /// What was lent last.
+    loan: Option<Loan>,
 }
+
+/// A frame that a card sends, and the message that it carries.
+type Sent = (Passage, Carried, Option<TraceTag>);
 
 /// What a look at a node's pages found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +98,10 @@ impl Common {
             latest: Time::ZERO,
             lockstep: None,
             loading: None,
+            lends: false,
+            lends_nothing: false,
+            lent_frames: 0,
+            loan: None,
         }
     }
 }
@@ -134,6 +150,16 @@ impl World<'_> {
     #[inline]
     pub fn acts(&self) -> u64 {
         self.common.acts
+    }
+
+    /// Lets data be lent to frames, as it is, or has all of it copied as if somebody watched: to compare the two.
+    pub fn set_lending(&mut self, is_on: bool) {
+        self.common.lends_nothing = !is_on;
+    }
+
+    /// Frames so far whose data was lent.
+    pub fn lent_frames(&self) -> u64 {
+        self.common.lent_frames
     }
 
     /// Turns all ledgers on, as they are made, or off, to measure what they cost.
@@ -279,17 +305,36 @@ impl World<'_> {
     /// goes: what is then under way stays so until the next look at any page.
     #[inline]
     fn settle(&mut self, node: usize) {
-        self.carry_out(node);
         if self.is_in_lockstep() {
-            return;
+            return self.carry_out(node);
         }
+        self.common.lends = !self.common.lends_nothing;
+        self.carry_out(node);
+        self.carry_on();
+        self.common.lends = false;
+        // What is left is kept until others have had the world.
+        self.common.network.own_all();
+    }
+
+    /// Lets everything arrive that is under way, as far as the turn goes.
+    #[inline]
+    fn carry_on(&mut self) {
         loop {
             while !self.common.turn.is_over()
                 && let Some(arrival) = self.common.network.pop()
             {
                 let to = usize::from(arrival.to);
                 let passage = Passage { head: arrival.head, tail: arrival.at };
-                self.arrive(to, passage, &arrival.frame, arrival.message, arrival.concern);
+                match arrival.frame {
+                    Carried::Whole(frame) => {
+                        self.arrive(to, passage, &frame, arrival.message, arrival.concern);
+                    }
+                    Carried::Lent(frame) => {
+                        self.arrive_lent(to, passage, &frame, arrival.message);
+                        self.carry_out_with(to, Some(&frame));
+                        continue;
+                    }
+                }
                 self.carry_out(to);
             }
             if self.common.turn.is_over() {
@@ -349,6 +394,17 @@ impl World<'_> {
         }
     }
 
+    /// A frame arrives whose data is lent.
+    #[inline]
+    fn arrive_lent(&mut self, to: usize, passage: Passage, frame: &LentFrame, message: Option<TraceTag>) {
+        // Its data is not moved but where it is stored, which the model counts.
+        self.common.turn.spend(FRAME_NS);
+        self.common.acts += 1;
+        if let Some((card, bus)) = self.node(to) {
+            card.arrive_lent(passage, frame, message, bus);
+        }
+    }
+
     /// Takes what the model of `node` says that it has done since the last call out of the turn.
     #[inline]
     fn spend_work(&mut self, node: usize) {
@@ -362,14 +418,24 @@ impl World<'_> {
     /// causes is under way afterwards.
     #[inline]
     fn carry_out(&mut self, node: usize) {
+        self.carry_out_with(node, None);
+    }
+
+    /// The same, where a frame has come whose data is lent.
+    #[inline]
+    fn carry_out_with(&mut self, node: usize, lent: Option<&LentFrame>) {
         self.spend_work(node);
         while let Some(output) = self.nodes.card_mut(node).and_then(|card| card.nic.poll_output()) {
+            if let Output::LentFrame { at, tail, head, message } = output {
+                self.send_lent(node, Passage { head: at, tail }, head, message);
+                continue;
+            }
             // Frames are long, and are left where they are.
             let Output::Frame { at: head, tail, ref frame, message } = output else {
-                self.perform(node, output);
+                self.perform(node, output, lent);
                 continue;
             };
-            self.count_sent(node, &output, frame);
+            self.count_sent(node, head, frame.len());
             let (ready, concern) = (Passage { head, tail }, Concern::of(frame));
             if let Some(delivery) =
                 self.common.network.send(&mut self.nodes, ready, node as u16, frame, message, concern)
@@ -377,42 +443,88 @@ impl World<'_> {
                 let to = usize::from(delivery.to);
                 let passage = Passage { head: delivery.head, tail: delivery.at };
                 self.arrive(to, passage, frame, message, concern);
-                self.spend_work(to);
-                while let Some(output) = self.nodes.card_mut(to).and_then(|card| card.nic.poll_output()) {
-                    if let Some((ready, answer, message)) = self.perform(to, output) {
-                        self.common.network.keep(&mut self.nodes, ready, to as u16, answer, message);
-                    }
-                }
+                self.answer(to, None);
+            }
+        }
+    }
+
+    /// Sends a frame with this head, whose data was lent just now, and carries out what it causes where it arrives at once.
+    #[inline]
+    fn send_lent(&mut self, node: usize, ready: Passage, head: FrameBytes, message: Option<TraceTag>) {
+        let Some(loan) = self.common.loan.take() else {
+            debug_assert!(false, "a frame without data, of which none was lent");
+            return;
+        };
+        let frame = loan.behind(head);
+        self.count_sent(node, ready.head, frame.frame_bytes());
+        if let Some((delivery, frame)) =
+            self.common.network.send_lent(&mut self.nodes, ready, node as u16, frame, message)
+        {
+            let to = usize::from(delivery.to);
+            let passage = Passage { head: delivery.head, tail: delivery.at };
+            self.arrive_lent(to, passage, &frame, message);
+            self.answer(to, Some(&frame));
+        }
+    }
+
+    /// Carries out what a frame causes that has come to `to`; what is sent is under way afterwards.
+    #[inline]
+    fn answer(&mut self, to: usize, lent: Option<&LentFrame>) {
+        self.spend_work(to);
+        while let Some(output) = self.nodes.card_mut(to).and_then(|card| card.nic.poll_output()) {
+            if let Some((ready, answer, message)) = self.perform(to, output, lent) {
+                self.common.network.keep(&mut self.nodes, ready, to as u16, answer, message);
             }
         }
     }
 
     #[inline]
-    fn count_sent(&mut self, node: usize, output: &Output, frame: &SharedFrame) {
-        self.common.latest = self.common.latest.max(output.at());
+    fn count_sent(&mut self, node: usize, at: Time, frame_bytes: usize) {
+        self.common.latest = self.common.latest.max(at);
         if let Some(card) = self.nodes.card_mut(node) {
             card.counts.traffic.sent_frames += 1;
-            card.counts.traffic.sent_bytes += frame.len() as u64;
+            card.counts.traffic.sent_bytes += frame_bytes as u64;
         }
     }
 
-    /// Performs one output of a model; one that is a frame is given back, counted.
+    /// Performs one output of a model, to which a frame with lent data may have come; one that is a frame is given back, counted.
     #[inline]
-    fn perform(&mut self, node: usize, output: Output) -> Option<(Passage, SharedFrame, Option<TraceTag>)> {
-        if let Output::Frame { ref frame, .. } = output {
-            self.count_sent(node, &output, frame);
-        }
+    fn perform(&mut self, node: usize, output: Output, lent: Option<&LentFrame>) -> Option<Sent> {
         self.common.latest = self.common.latest.max(output.at());
+        let is_lending =
+            self.common.lends && !self.common.has_device_faults && self.common.network.may_lend();
         let (card, bus) = self.node(node)?;
         match output {
             Output::DmaWrite { address, words, .. } => card.write(address, &words),
             Output::Frame { at: head, tail, frame, message } => {
-                return Some((Passage { head, tail }, frame, message));
+                self.count_sent(node, head, frame.len());
+                return Some((Passage { head, tail }, Carried::Whole(frame), message));
+            }
+            Output::LentFrame { at: head, tail, head: first, message } => {
+                let frame = self.common.loan.take()?.behind(first);
+                self.count_sent(node, head, frame.frame_bytes());
+                return Some((Passage { head, tail }, Carried::Lent(frame), message));
             }
             Output::DmaFrame { frame, bytes, ranges, .. } => {
                 card.store_bytes(frame.get(bytes).unwrap_or_default(), &ranges);
             }
-            Output::DmaRead { at, token, ranges, into, .. } => card.load(at, token, &ranges, into, bus),
+            Output::DmaLent { bytes, ranges, .. } => {
+                if let Some(lent) = lent {
+                    card.store_lent(lent, &bytes, &ranges);
+                } else {
+                    debug_assert!(false, "what has come is not lent");
+                }
+            }
+            Output::DmaRead { at, token, ranges, into, .. } => {
+                let loan = if is_lending { card.loan(&ranges, &into) } else { None };
+                if loan.is_some() {
+                    card.nic.handle(at, Input::Lent { token, into }, bus);
+                    self.common.loan = loan;
+                    self.common.lent_frames += 1;
+                } else {
+                    card.load(at, token, &ranges, into, bus);
+                }
+            }
             Output::WindowRead { at, token, range, into, .. } => {
                 card.read_window(at, token, &range, into, bus)
             }

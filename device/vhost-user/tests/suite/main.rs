@@ -10,6 +10,7 @@ mod front_end;
 mod hand_over;
 mod hostile;
 mod hostile_ethernet;
+mod lent;
 mod lockstep;
 mod matching;
 mod monitor;

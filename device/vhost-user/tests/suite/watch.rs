@@ -22,7 +22,7 @@ use niclab_spec::watch::{ChunkReader, WatchRequest, WatchSubject, WatchSummary};
 use serde_json::Value;
 
 /// A connection over which something is watched.
-struct Watching(BufReader<UnixStream>);
+pub struct Watching(BufReader<UnixStream>);
 
 impl Watching {
     fn ask(lab: &Lab, request: WatchRequest) -> (Self, Answer) {
@@ -35,7 +35,7 @@ impl Watching {
         (watching, answer)
     }
 
-    fn begin(lab: &Lab, subject: WatchSubject, links: &[&str], messages: Option<u64>) -> Self {
+    pub fn begin(lab: &Lab, subject: WatchSubject, links: &[&str], messages: Option<u64>) -> Self {
         let links = links.iter().map(|link| (*link).to_owned()).collect();
         let (watching, answer) = Self::ask(lab, WatchRequest { subject, links, messages });
         assert_eq!(answer, Answer::Watching);
@@ -59,7 +59,7 @@ impl Watching {
     }
 
     /// Ends it.
-    fn end(self) -> (Vec<u8>, WatchSummary) {
+    pub fn end(self) -> (Vec<u8>, WatchSummary) {
         self.0.get_ref().shutdown(Shutdown::Write).unwrap();
         self.file()
     }
@@ -165,7 +165,7 @@ fn a_trace_sums_to_the_ledgers_of_both_functions() {
 }
 
 /// The frames of a capture: interface, whether it goes to the node, bytes, comment. The file must be well formed.
-fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
+pub fn frames(mut file: &[u8]) -> Vec<(u32, bool, Vec<u8>, String)> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut found = Vec::new();
     while !file.is_empty() {

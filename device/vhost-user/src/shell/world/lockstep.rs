@@ -24,6 +24,7 @@ use super::World;
 use crate::shell::MAX_TURNS;
 use crate::shell::card::Card;
 use crate::shell::ethernet::ForStations;
+use crate::shell::lent::Carried;
 use crate::shell::network::Network;
 use crate::shell::node::Nodes;
 use crate::shell::pages::{Did, Launch, Report};
@@ -320,7 +321,7 @@ impl World<'_> {
                 let in_hand = self.nodes.bus(node).map_or(at, |bus| bus.clock().max(at));
                 let at = if is_record { in_hand } else { at };
                 lockstep.push(at, number, number, Event::Show { address, words, is_record });
-            } else if let Some((passage, frame, message)) = self.perform(node, output) {
+            } else if let Some((passage, Carried::Whole(frame), message)) = self.perform(node, output, None) {
                 let concern = Concern::of(&frame);
                 let parcel = Parcel { frame, message, passage, concern };
                 lockstep.push(passage.head, number, number, Event::Depart(parcel));
