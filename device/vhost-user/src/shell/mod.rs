@@ -4,7 +4,7 @@
 //! * [`card`]: one node's model with its pages, queues and counts;
 //! * [`pages`]: the BAR; [`control`] and [`events`]: the two queues that are not rings of packets;
 //! * [`descriptors`]: the queues that carry chains of buffers to models that take them;
-//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way; [`lent`]: those whose data lies in guests;
+//! * [`ethernet`]: the Ethernet functions; [`network`]: frames under way, [`in_order`]; [`lent`]: those whose data lies in guests;
 //! * [`turn`]: how much may be done before others get the world;
 //! * [`wait`]: when to sleep and when to poll;
 //! * `watching`: what is done, shown to those who watch;
@@ -15,6 +15,7 @@ pub mod control;
 pub mod descriptors;
 pub mod ethernet;
 pub mod events;
+pub mod in_order;
 pub mod lent;
 pub mod network;
 pub mod node;

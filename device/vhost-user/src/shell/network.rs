@@ -1,8 +1,5 @@
 //! The fabric as the live shell uses it: frames that are under way, in the order of model time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use niclab_model::fabric::ethernet::{Concern, HEADER_BYTES};
 use niclab_model::fabric::faults::Faults;
 use niclab_model::fabric::{Deliveries, Delivery, Port, Ports, Switching};
@@ -10,6 +7,7 @@ use niclab_model::nic::frame::{LentHead, SharedFrame};
 use niclab_model::platform::trace_tag::TraceTag;
 use niclab_model::time::{Passage, Time};
 
+use super::in_order::InOrder;
 use super::lent::{Carried, LentFrame};
 use crate::ethernet::frame::MAX_FRAME_BYTES;
 use crate::watch::taps::Taps;
@@ -60,9 +58,9 @@ pub struct Network {
     faults: Vec<niclab_spec::Faults>,
     /// Whether that is anything.
     is_faulty: Vec<bool>,
-    in_flight: BinaryHeap<Reverse<InFlight>>,
-    /// The one frame under way, while there is only one: the common case needs no heap.
-    only: Option<InFlight>,
+    /// Of any of them.
+    is_any_faulty: bool,
+    in_flight: InOrder<InFlight>,
     /// Held back by a fault until another frame overtook it, or until the fabric is quiet.
     held: Vec<InFlight>,
     order: u64,
@@ -81,9 +79,9 @@ impl Network {
         Self {
             faults: vec![niclab_spec::Faults::default(); nodes],
             is_faulty: vec![false; nodes],
+            is_any_faulty: false,
             switching,
-            in_flight: BinaryHeap::new(),
-            only: None,
+            in_flight: InOrder::new(),
             held: Vec::new(),
             order: 0,
             has_lent: false,
@@ -146,6 +144,7 @@ impl Network {
             *kept = *wanted;
             *is_faulty = faults != Faults::NONE;
         }
+        self.is_any_faulty = self.is_faulty.contains(&true);
         port.set_faults(faults);
     }
 
@@ -162,8 +161,8 @@ impl Network {
 
     /// Whether any link is faulty.
     #[inline]
-    pub fn is_any_faulty(&self) -> bool {
-        self.is_faulty.iter().any(|is_faulty| *is_faulty)
+    pub const fn is_any_faulty(&self) -> bool {
+        self.is_any_faulty
     }
 
     /// Sends a frame of a model. When it has one sound arrival and nothing else is under way, that is given back, and the frame
@@ -275,10 +274,7 @@ impl Network {
     #[inline]
     pub fn own_all(&mut self) {
         if std::mem::take(&mut self.has_lent) {
-            self.only.iter_mut().for_each(|frame| frame.frame.own());
-            let mut all = std::mem::take(&mut self.in_flight).into_vec();
-            all.iter_mut().for_each(|Reverse(frame)| frame.frame.own());
-            self.in_flight = all.into();
+            self.in_flight.for_each_mut(|frame| frame.frame.own());
         }
     }
 
@@ -311,7 +307,7 @@ impl Network {
     /// Whether frames are under way that nothing holds back.
     #[inline]
     pub fn is_moving(&self) -> bool {
-        self.only.is_some() || !self.in_flight.is_empty()
+        !self.in_flight.is_empty()
     }
 
     /// Whether nothing is under way.
@@ -335,18 +331,15 @@ impl Network {
         let next = InFlight { at, head, order: self.order, to, frame, message, concern };
         if is_held {
             self.held.push(next);
-        } else if self.only.is_none() && self.in_flight.is_empty() {
-            self.only = Some(next);
         } else {
-            self.in_flight.extend(self.only.take().map(Reverse));
-            self.in_flight.push(Reverse(next));
+            self.in_flight.push(next);
         }
     }
 
     /// The next arrival in model time. A frame that a fault held back follows the first one that overtook it.
     #[inline]
     pub fn pop(&mut self) -> Option<InFlight> {
-        let next = self.only.take().or_else(|| self.in_flight.pop().map(|Reverse(next)| next))?;
+        let next = self.in_flight.pop()?;
         if !self.held.is_empty() {
             let to = next.to;
             self.release(|held| held.to == to);
@@ -362,9 +355,8 @@ impl Network {
     }
 
     fn release(&mut self, which: impl Fn(&InFlight) -> bool) {
-        self.in_flight.extend(self.only.take().map(Reverse));
         for held in std::mem::take(&mut self.held) {
-            if which(&held) { self.in_flight.push(Reverse(held)) } else { self.held.push(held) }
+            if which(&held) { self.in_flight.push(held) } else { self.held.push(held) }
         }
     }
 
@@ -447,7 +439,7 @@ mod tests {
         network.set_faults(1, &faults, &mut ports[1]);
         let frame = SharedFrame::from(&[0xff; 64][..]);
         assert!(network.send(&mut ports, Time::ZERO.into(), 0, &frame, None, Concern::Card).is_none());
-        let double = network.only.take().expect("the double is under way");
+        let double = network.in_flight.pop().expect("the double is under way");
         assert_eq!((network.held.len(), network.in_flight.len()), (1, 0));
         assert!(network.held[0].at > double.at);
     }
