@@ -114,7 +114,8 @@ impl Outbox {
     /// Opens the short way, for a shell that looks for parcels, or closes it, as at first.
     pub fn set_open(&mut self, is_open: bool) {
         self.empty_counter();
-        self.counter = is_open.then(|| Box::new(Counter { has_parcel: false, parcel: Parcel::NONE, deposit: None }));
+        self.counter =
+            is_open.then(|| Box::new(Counter { has_parcel: false, parcel: Parcel::NONE, deposit: None }));
     }
 
     /// Whether nothing is to be done.
@@ -139,7 +140,9 @@ impl Outbox {
     #[inline]
     pub(crate) fn store(&mut self, deposit: Deposit) {
         match self.counter.as_deref_mut() {
-            Some(counter) if counter.deposit.is_none() && self.queue.is_empty() => counter.deposit = Some(deposit),
+            Some(counter) if counter.deposit.is_none() && self.queue.is_empty() => {
+                counter.deposit = Some(deposit)
+            }
             _ => self.queue.push_back(deposit.into()),
         }
     }
@@ -159,7 +162,7 @@ impl Outbox {
     /// Forgets what is for a host that is gone.
     pub(crate) fn keep_frames(&mut self) {
         self.empty_counter();
-        self.queue.retain(|output| matches!(output, Output::Frame { .. }));
+        self.queue.retain(|output| matches!(output, Output::Frame { .. } | Output::LentFrame { .. }));
     }
 
     /// The parcel that was left, before all else.
@@ -229,7 +232,8 @@ mod tests {
     }
 
     fn addresses(outbox: &mut Outbox) -> Vec<Option<u64>> {
-        let address = |output| if let Output::DmaWrite { address, .. } = output { Some(address) } else { None };
+        let address =
+            |output| if let Output::DmaWrite { address, .. } = output { Some(address) } else { None };
         core::iter::from_fn(|| outbox.poll()).map(address).collect()
     }
 
@@ -267,7 +271,10 @@ mod tests {
         assert_eq!(addresses(&mut outbox), [None]);
         outbox.push(Output::Complete { at: Time::ZERO, token: 1, bytes: 0 });
         outbox.store(deposit(4));
-        assert!(outbox.take_deposit().is_none() && outbox.place_for_parcel().is_none(), "something is before it");
+        assert!(
+            outbox.take_deposit().is_none() && outbox.place_for_parcel().is_none(),
+            "something is before it"
+        );
         assert_eq!(addresses(&mut outbox), [None, Some(4)]);
         outbox.place_for_parcel().unwrap();
         outbox.clear_parcel();

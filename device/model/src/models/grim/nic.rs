@@ -398,6 +398,8 @@ impl Grim {
             // It has no outbox, so that nobody leaves it any.
             Input::Parcel { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
+            // It is lent nothing.
+            Input::Lent { .. } | Input::LentFrame { .. } => {}
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => self.on_timeout(now),

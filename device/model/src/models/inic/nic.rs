@@ -125,6 +125,8 @@ impl Inic {
             // It has no outbox, so that nobody leaves it any.
             Input::Parcel { .. } => {}
             Input::ShellCounts(counts) => self.card.effects.shell_counts = counts,
+            // It is lent nothing.
+            Input::Lent { .. } | Input::LentFrame { .. } => {}
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => {

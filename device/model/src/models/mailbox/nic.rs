@@ -415,7 +415,7 @@ impl Mailbox {
             Input::Parcel { .. } => {}
             Input::ShellCounts(counts) => self.effects.shell_counts = counts,
             // It never reads host memory.
-            Input::DmaData { .. } => {}
+            Input::DmaData { .. } | Input::Lent { .. } | Input::LentFrame { .. } => {}
             // Its host says everything by pages.
             Input::Descriptor(_) | Input::PollDemand { .. } => {}
             Input::Timeout => while self.repeat(now) {},

@@ -8,8 +8,8 @@ use niclab_abi::bar::{
     SLOT_LAUNCH_WORD, SLOT_RECEIVED_WORD, SLOT_WORDS, slot_of,
 };
 use niclab_abi::control::{
-    Authorize, OP_AUTHORIZE, OP_PORT_CLOSE, OP_PORT_OPEN, OP_REVOKE, OP_ROUTE, OP_COUNTERS, PortName, PortOpen,
-    Request, Revoke, Route,
+    Authorize, OP_AUTHORIZE, OP_COUNTERS, OP_PORT_CLOSE, OP_PORT_OPEN, OP_REVOKE, OP_ROUTE, PortName,
+    PortOpen, Request, Revoke, Route,
 };
 use niclab_abi::{FromBytes, PAGE_BYTES, ToBytes};
 use niclab_model::models::MODELS;
@@ -25,6 +25,8 @@ use super::*;
 use crate::config::build;
 use crate::memory::DmaMemory;
 use crate::shell::turn::Turn;
+use crate::shell::world::Common;
+use crate::shell::world::cluster::Cluster;
 
 /// Guest memory of a node.
 const MEMORY_BYTES: usize = 1 << 17;
@@ -35,7 +37,7 @@ const PORTS: u32 = 3;
 
 /// One of the two.
 struct Side {
-    world: World,
+    cluster: Cluster,
     memories: Vec<GuestMemoryMmap>,
     /// Launches made so far, by node and port.
     launched: Vec<[u32; PORTS as usize]>,
@@ -43,17 +45,19 @@ struct Side {
 
 impl Side {
     fn new(config: &DaemonConfig, is_short: bool) -> Self {
-        let (mut world, _) = build(config, 2).unwrap();
+        let (cluster, _) = build(config, 2).unwrap();
+        let nodes = cluster.len();
+        let mut world = cluster.world();
         world.set_short_way(is_short);
-        let nodes = world.cards.len();
         let memory = |_| GuestMemoryMmap::from_ranges(&[(GuestAddress(0), MEMORY_BYTES)]).unwrap();
         let memories: Vec<GuestMemoryMmap> = (0..nodes).map(memory).collect();
         for (node, memory) in memories.iter().enumerate() {
-            drop(world.set_memory(node, DmaMemory::new(memory, None).into()));
-            world.cards[node].is_running = true;
-            world.network.set_link_up(node as u16, true);
+            world.nodes[node].card.memory = DmaMemory::new(memory, None).into();
+            world.nodes[node].card.is_running = true;
+            world.set_link_up(node, true);
         }
-        Self { world, memories, launched: vec![[0; PORTS as usize]; nodes] }
+        drop(world);
+        Self { cluster, memories, launched: vec![[0; PORTS as usize]; nodes] }
     }
 
     /// A control request, as [`World::serve_control`] takes one.
@@ -63,8 +67,8 @@ impl Side {
         let mut request = vec![0; Request::BYTES];
         Request { operation, body_bytes: body_bytes.len() as u32 }.to_bytes(&mut request);
         request.extend(body_bytes);
-        let world = &mut self.world;
-        world.turn = Turn::WHOLE;
+        let world = &mut self.cluster.world();
+        world.common.turn = Turn::WHOLE;
         world.serve_ports(node);
         let (card, bus) = world.node(node).unwrap();
         card.is_running = true;
@@ -72,30 +76,31 @@ impl Side {
         card.nic.handle(bus.clock(), Input::Control { token: 7, request: &request }, bus);
         card.follow_ports();
         for port in 0..PORTS {
-            if !self.world.cards[node].is_open(port) {
+            if !world.nodes[node].card.is_open(port) {
                 self.launched[node][port as usize] = 0;
             }
         }
-        self.world.carry_out(node);
-        self.world.turn = Turn::WHOLE;
-        self.world.settle(node);
-        self.world.serve_stalled();
+        world.carry_out(node);
+        world.common.turn = Turn::WHOLE;
+        world.settle(node);
+        world.serve_stalled();
     }
 
     fn store(&self, node: usize, page: u32, offset: usize, word: u64) {
-        let file = self.world.cards[node].pages.file();
+        let nodes = self.cluster.alone(node);
+        let file = nodes[node].card.pages.file();
         file.write_all_at(&word.to_le_bytes(), u64::from(page) * PAGE_BYTES + offset as u64).unwrap();
     }
 
     fn launch(&mut self, node: usize, port: u32, code: u32, payload: u64, is_received_known: bool) {
-        let page = self.world.cards[node].pages.requester_page(port);
+        let page = self.cluster.alone(node)[node].card.pages.requester_page(port);
         let sequence = self.launched[node][port as usize] + 1;
         self.launched[node][port as usize] = sequence;
         let slot = slot_of(sequence) as usize * SLOT_WORDS * 8;
         for word in 0..10 {
             self.store(node, page, slot + 8 * word, payload.wrapping_mul(word as u64 + 3));
         }
-        let delivered = self.world.cards[node].nic.delivered(port);
+        let delivered = self.cluster.alone(node)[node].card.nic.delivered(port);
         let received = if is_received_known { delivered | RECEIVED_KNOWN } else { 0 };
         self.store(node, page, slot + SLOT_RECEIVED_WORD * 8, received);
         let launch = u64::from(code) | u64::from(sequence) << LAUNCH_SEQUENCE_SHIFT;
@@ -103,30 +108,30 @@ impl Side {
     }
 
     fn register(&mut self, node: usize, port: u32, offset: u64, value: u64) {
-        let page = self.world.cards[node].pages.completer_page(port);
+        let page = self.cluster.alone(node)[node].card.pages.completer_page(port);
         self.store(node, page, offset as usize, value);
     }
 
     fn act(&mut self, act: &Act) {
         match *act {
             Act::Launch { node, port, code, payload, is_received_known, count } => {
-                let is_open = self.world.cards[node].is_open(port);
+                let is_open = self.cluster.alone(node)[node].card.is_open(port);
                 for number in 0..u64::from(count) * u64::from(is_open) {
                     self.launch(node, port, code, payload + number, is_received_known);
                 }
             }
             Act::Serve { node } => {
-                self.world.serve_pages(node);
+                self.cluster.world().serve_pages(node);
             }
             Act::Release { node, port, behind, is_served } => {
-                let delivered = self.world.cards[node].nic.delivered(port);
+                let delivered = self.cluster.alone(node)[node].card.nic.delivered(port);
                 self.register(node, port, COMPLETER_RELEASED_OFFSET, delivered.wrapping_sub(behind));
                 if is_served {
-                    self.world.serve_pages(node);
+                    self.cluster.world().serve_pages(node);
                 }
             }
             Act::Arm { node, port, ahead } => {
-                let delivered = self.world.cards[node].nic.delivered(port);
+                let delivered = self.cluster.alone(node)[node].card.nic.delivered(port);
                 self.register(node, port, COMPLETER_ARMED_OFFSET, delivered + ahead);
             }
             Act::Interval { node, port, slices } => {
@@ -154,33 +159,39 @@ impl Side {
             }
             Act::Statistics { node } => self.request(node, OP_COUNTERS, &PortName::default()),
             Act::HostReset { node } => {
-                self.world.host_reset(node);
+                self.cluster.world().host_reset(node);
                 self.launched[node] = [0; PORTS as usize];
             }
-            Act::PassTime => self.world.pass_time(),
+            Act::PassTime => self.cluster.world().pass_time(),
             Act::GoOn => {
-                self.world.go_on();
+                self.cluster.world().go_on();
             }
             Act::Ledgers { is_on, stages } => {
-                self.world.set_ledgers_on(is_on);
-                self.world.for_each_ledger(|ledger| ledger.record_stages(stages));
+                let mut world = self.cluster.world();
+                world.set_ledgers_on(is_on);
+                world.for_each_ledger(|ledger| ledger.record_stages(stages));
             }
-            Act::Link { node, is_up } => self.world.network.set_link_up(node as u16, is_up),
+            Act::Link { node, is_up } => self.cluster.world().set_link_up(node, is_up),
             Act::Faults { node, loss } => {
-                let faults = niclab_spec::Faults { loss, reorder: loss, duplicate: loss, ..Default::default() };
-                self.world.network.set_faults(node as u16, &faults);
+                let faults =
+                    niclab_spec::Faults { loss, reorder: loss, duplicate: loss, ..Default::default() };
+                self.cluster.world().set_link_faults(node as u16, &faults);
             }
-            Act::Measure => self.world.begin_measurement(),
+            Act::Measure => self.cluster.world().begin_measurement(),
         }
     }
 
     /// All that there is, and how many messages took the short way.
     fn whole(&mut self) -> (String, u64) {
-        let cards: Vec<String> = self.world.cards.iter_mut().map(Card::whole).collect();
-        let World { buses, network, acts, turn, latest, stalled, .. } = &self.world;
-        let whole = format!("{buses:#?}\n{:#?}", (acts, turn, latest, stalled));
-        let short = self.world.cards.iter().map(|card| card.counts.short_way).sum();
-        (format!("{}\n{whole}\n{}", cards.join("\n"), network.whole()), short)
+        let mut world = self.cluster.world();
+        let node = |(_, node): (usize, &mut Node)| {
+            let rest = (&node.port, &node.bus, node.latest, &node.unsent, node.lent_frames, node.left_by);
+            format!("{rest:#?}\n{}", node.card.whole())
+        };
+        let nodes: Vec<String> = world.nodes.iter_mut().map(node).collect();
+        let Common { network, acts, turn, latest, stalled, is_owing, .. } = &*world.common;
+        let whole = format!("{:#?}\n{}", (acts, turn, latest, stalled, is_owing), network.whole());
+        (format!("{}\n{whole}", nodes.join("\n")), world.short_way_frames())
     }
 
     fn memory(&self) -> Vec<u8> {
@@ -236,8 +247,8 @@ fn traffic(nodes: usize) -> impl Strategy<Value = Act> {
         },
     );
     let release = (end(nodes), prop_oneof![6 => Just(0), 2 => 0..4_u64, 1 => any::<u64>()], any::<bool>());
-    let release = release
-        .prop_map(|((node, port), behind, is_served)| Act::Release { node, port, behind, is_served });
+    let release =
+        release.prop_map(|((node, port), behind, is_served)| Act::Release { node, port, behind, is_served });
     prop_oneof![
         8 => launch,
         8 => (0..nodes).prop_map(|node| Act::Serve { node }),
@@ -282,8 +293,10 @@ fn script(nodes: usize, steps: core::ops::Range<usize>) -> impl Strategy<Value =
             [open, Act::Interval { node, port, slices }]
         });
         // Each port sends to the next node's, so that every one has several partners by what is connected later.
-        let connected = ends().map(|(node, port)| {
-            Act::Connect { from: (node, port), to: ((node + 1) % nodes, port), credits }
+        let connected = ends().map(|(node, port)| Act::Connect {
+            from: (node, port),
+            to: ((node + 1) % nodes, port),
+            credits,
         });
         opened.chain(connected).chain(steps).collect()
     })
@@ -318,7 +331,7 @@ fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<u64, TestCaseError> {
     }
     let stages = |side: &mut Side| {
         let mut all = Vec::new();
-        side.world.for_each_ledger(|ledger| all.push(ledger.take_stages()));
+        side.cluster.world().for_each_ledger(|ledger| all.push(ledger.take_stages()));
         all
     };
     prop_assert_eq!(stages(&mut general), stages(&mut short));
@@ -328,8 +341,9 @@ fn hold(config: &DaemonConfig, acts: &[Act]) -> Result<u64, TestCaseError> {
 /// Those that have a short way.
 fn models() -> Vec<&'static Model> {
     let has_short_way = |model: &&'static Model| {
-        let (mut world, _) = build(&config(&format!("nodes = 2\nnic.model = \"{}\"", model.name)), 2).unwrap();
-        world.cards[0].nic.outbox().is_some()
+        let (cluster, _) = build(&config(&format!("nodes = 2\nnic.model = \"{}\"", model.name)), 2).unwrap();
+        let mut world = cluster.world();
+        world.nodes[0].card.nic.outbox().is_some()
     };
     MODELS.iter().copied().filter(has_short_way).collect()
 }
@@ -441,7 +455,8 @@ fn in_each_scenario_of_such_cards_both_ways_do_the_same() {
         }
         for round in 0..24 {
             for (node, port) in (0..nodes).flat_map(|node| [(node, 0), (node, 1)]) {
-                let code = (round % 9) << CODE_LENGTH_SHIFT | if round % 5 == 0 { u32::from(CODE_INTERRUPT) } else { 0 };
+                let code = (round % 9) << CODE_LENGTH_SHIFT
+                    | if round % 5 == 0 { u32::from(CODE_INTERRUPT) } else { 0 };
                 let payload = u64::from(round) << 8;
                 acts.push(Act::Launch { node, port, code, payload, is_received_known: true, count: 3 });
                 acts.push(Act::Serve { node });
