@@ -26,7 +26,7 @@ const KIND: &str = "driver";
 const KEPT: usize = 16;
 
 /// Where it is built in the package tree. Cleared before and after.
-const BUILD: &str = "driver-build";
+pub(crate) const BUILD: &str = "driver-build";
 /// Beside it, what every driver can include.
 const INCLUDE: &str = "driver-include";
 /// The contract with the device, in C.
@@ -113,8 +113,10 @@ pub struct DriverModule {
     pub name: String,
     /// The file.
     pub file: PathBuf,
-    /// The same with debugging information, where niclab built it.
+    /// The same with debugging information, as far as there is any.
     pub with_debug: Option<PathBuf>,
+    /// The folder of its source, where niclab built it.
+    pub source: Option<PathBuf>,
     /// Modules that it needs.
     pub depends: Vec<String>,
 }
@@ -155,6 +157,7 @@ pub fn ensure_driver(
     let mut driver = read(&folder.join(MODULE), &tree.kernel_release)?;
     driver.name = fs::read_to_string(folder.join(NAME)).at("read", &folder.join(NAME))?.trim().to_owned();
     driver.with_debug = Some(folder.join(WITH_DEBUG));
+    driver.source = Some(path.to_owned());
     Ok(driver)
 }
 
@@ -357,7 +360,8 @@ fn read(path: &Path, kernel_release: &str) -> Result<DriverModule, DriverError> 
     Ok(DriverModule {
         name: said_of(&content, "name").unwrap_or_else(stem),
         file: path.to_owned(),
-        with_debug: None,
+        with_debug: Some(path.to_owned()),
+        source: None,
         depends: depends.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
     })
 }

@@ -28,6 +28,7 @@ mod module;
 mod progress;
 mod sandbox;
 mod survey;
+mod symbols;
 mod tree;
 mod unpack;
 mod vmlinux;
@@ -46,6 +47,7 @@ pub use crate::driver::{DriverError, DriverModule, ensure_driver};
 pub use crate::error::ImageError;
 pub use crate::progress::{Progress, Silent, Terminal};
 pub use crate::survey::{HostTool, Survey, survey};
+pub use crate::symbols::{Place, places};
 pub use crate::tree::QemuCommand;
 
 /// What guests shall have.

@@ -81,6 +81,30 @@ fn a_driver_that_never_takes_the_card_is_told_so_with_what_it_said() {
 fn a_driver_that_panics_or_hangs_as_it_is_loaded_ends_the_cluster_in_time() {
     let outcome = refused("panic(\"own: no way\");", &[]);
     assert!(outcome.stderr.contains("Kernel panic") && outcome.stderr.contains("own: no way"), "{outcome}");
+    assert!(outcome.stderr.contains("own_init at ") && outcome.stderr.contains("/own.c:6"), "{outcome}");
+    // A kernel would go on after this one without insmod.
+    let outcome = refused("*(volatile int *)8 = 1;", &[]);
+    assert!(outcome.stderr.contains("own_init at ") && outcome.stderr.contains("/own.c:6"), "{outcome}");
     let outcome = refused("for (;;) msleep(1000);", &["--boot-timeout", "20"]);
     assert!(outcome.stderr.contains("your driver own is being loaded"), "{outcome}");
+}
+
+#[test]
+fn a_debugger_knows_the_drivers_functions_at_their_addresses_and_the_guest_goes_on_behind_it() {
+    let niclab = Niclab::new();
+    let driver = example().display().to_string();
+    niclab.run(["up", "--driver", &driver]).success();
+    let commands =
+        ["-batch", "-ex", "info symbol example_write", "-ex", "info line example_write", "-ex", "detach"];
+    let debugged = niclab.run(["debug", "node0", "--"].iter().chain(&commands));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join("gdb").is_file()) {
+        let debugged = debugged.success();
+        assert!(debugged.stdout.contains("example_write in section .text"), "{debugged}");
+        assert!(debugged.stdout.contains("example.c"), "{debugged}");
+    } else {
+        assert!(debugged.stderr.contains("install the package gdb"), "{debugged}");
+    }
+    niclab.run(["exec", "node0", "--", "true"]).success();
+    niclab.run(["down"]).success();
 }

@@ -54,6 +54,8 @@ pub enum Command {
     Exec(ExecArgs),
     /// Log in on a node.
     Shell(ShellArgs),
+    /// Open gdb on a node's guest, with the symbols of its driver at their addresses. The guest stands still while gdb has it.
+    Debug(DebugArgs),
     /// Print what a node wrote to its console, or the messages of its QEMU or of the daemon.
     Logs(LogsArgs),
     /// Write a timeline of what a cluster does from now on, until Ctrl-C: every stage of every message, in model time.
@@ -515,6 +517,25 @@ pub struct ShellArgs {
     pub name: NameArgs,
     /// The node.
     pub node: String,
+}
+
+/// Arguments of `debug`.
+#[derive(Debug, Args)]
+pub struct DebugArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub name: NameArgs,
+    /// The node.
+    pub node: String,
+    /// A kernel image with symbols, of the kernel that the guest runs.
+    #[arg(long, value_name = "FILE")]
+    pub vmlinux: Option<PathBuf>,
+    /// Start this debugger instead of the gdb in PATH.
+    #[arg(long, value_name = "PROGRAM")]
+    pub gdb: Option<PathBuf>,
+    /// Further arguments of gdb's, as in `-- -batch -ex bt`.
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
 }
 
 /// Arguments of `logs`.

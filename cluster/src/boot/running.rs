@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use niclab_images::{Cache, Place};
 use niclab_spec::daemon::READY_LINE;
 use rustix::{fs::CWD, process::Signal};
 use thiserror::Error;
@@ -46,6 +47,9 @@ use crate::{
 
 /// Lines of a console or log that a message shows.
 const TAIL_LINES: usize = 15;
+
+/// Lines of a console in which a call trace is looked for.
+const TRACE_LINES: usize = 200;
 
 /// How often a guest is asked for its health while it boots.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(50);
@@ -74,6 +78,14 @@ fn panic_of(console: &Path) -> Option<String> {
     let from = text.rfind(PANIC)?;
     let from = text[..from].rfind('\n').map_or(0, |end| end + 1);
     Some(text[from..].lines().take(TAIL_LINES).collect::<Vec<_>>().join("\n"))
+}
+
+/// Places in a driver as a part of a sentence.
+fn places(places: &[Place]) -> String {
+    if places.is_empty() {
+        return String::new();
+    }
+    places.iter().fold(" in your driver".to_owned(), |text, place| format!("{text}\n  {place}")) + "\n"
 }
 
 /// Somebody waits for the cluster's end.
@@ -164,10 +176,12 @@ pub enum Failure {
         console: String,
     },
     /// A guest's kernel panicked.
-    #[error("the kernel of {node} panicked; console of {node}:\n{console}")]
+    #[error("the kernel of {node} panicked{}; console of {node}:\n{console}", places(driver))]
     Panicked {
         /// The node.
         node: String,
+        /// Where in a driver of the user's own that was, innermost first.
+        driver: Vec<Place>,
         /// The panic on the guest's console.
         console: String,
     },
@@ -486,7 +500,8 @@ impl RunningCluster {
         let status = self.guests.get_mut(rank).and_then(Process::exit_status);
         let (node, console) = self.node_and_console(rank);
         if let Some(console) = self.plan.nodes.get(rank).and_then(|node| panic_of(&node.console)) {
-            return Failure::Panicked { node, console };
+            let driver = self.places_in_driver(rank);
+            return Failure::Panicked { node, driver, console };
         }
         match status {
             Some(status) if !status.success() => {
@@ -495,6 +510,16 @@ impl RunningCluster {
             }
             _ => Failure::SwitchedOff { node, console },
         }
+    }
+
+    /// Where in its own driver a node's kernel was as it panicked.
+    fn places_in_driver(&self, rank: usize) -> Vec<Place> {
+        let node = self.plan.nodes.get(rank);
+        let own = node.and_then(|node| Some((node, node.driver.as_ref()?)));
+        // The trace stands before the panic where that followed from an oops.
+        own.zip(Cache::locate().ok()).map_or_else(Vec::new, |((node, driver), cache)| {
+            niclab_images::places(&cache, &driver.module, &tail(&node.console, TRACE_LINES))
+        })
     }
 
     fn node_and_console(&self, rank: usize) -> (String, String) {

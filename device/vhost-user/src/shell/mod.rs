@@ -127,6 +127,17 @@ impl Shell {
         self.cluster.world()
     }
 
+    /// The nodes, to be held in parts.
+    #[inline]
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What was done so far, by anybody but who merely asked: while it stays the same, the fabric is quiet.
+    pub fn acts(&self) -> u64 {
+        self.quiet.acts() + self.cluster.acts_in_parts()
+    }
+
     /// The world, if it is to be had within so long. Whoever must answer though the world is stuck asks so.
     pub fn try_world(&self, patience: Duration) -> Option<World<'_>> {
         self.cluster.try_world(patience)
