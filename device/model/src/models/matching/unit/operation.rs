@@ -50,6 +50,16 @@ impl Results {
         Self { spread: spread(join), first: first as u8, keep, and, or }
     }
 
+    /// Predicates that results enter.
+    pub const fn changed(&self) -> u16 {
+        !self.keep | self.or
+    }
+
+    /// Those of them of which nothing stays.
+    pub const fn overwritten(&self) -> u16 {
+        !(self.keep | self.and)
+    }
+
     /// The predicates, where `tops` has the highest bit of each group for which the comparison holds.
     #[inline]
     pub fn enter(&self, predicates: u16, tops: u64) -> u16 {
@@ -303,6 +313,11 @@ impl Operation {
     #[inline]
     pub const fn has(&self, slot: u8) -> bool {
         self.active & slot != 0
+    }
+
+    /// Whether it branches whatever the predicates are.
+    pub const fn always_branches(&self) -> bool {
+        self.has(active::BRANCH) && self.branch_predicate == 0 && self.branch_sense
     }
 
     /// The input with its lanes where the ternary register gets them.
